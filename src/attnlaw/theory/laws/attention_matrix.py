@@ -117,10 +117,9 @@ class AttentionMatrixLaw(Law):
         return np.asarray(np.where(below, g.conj(), g))
 
     def moment(self, order: int) -> float:
-        """Return the moment of this order.
+        """Return a moment, from `s = 1 + (1 - r + r s) s^2 / z - k s^4 / z^2` as a series in 1/z.
 
-        It comes from a series of `s = z g(z)` in 1/z, with z in units of theta:
-        `s = 1 + (1 - r + r s) s^2 / z - k s^4 / z^2`.
+        Here `s = z g(z)`, with z in units of theta.
         """
         r, k = self._letters
         s = np.zeros(order + 1)
@@ -148,7 +147,7 @@ class AttentionMatrixLaw(Law):
         return np.asarray(cubic / np.maximum(q * (q - r) ** 2, 1e-300))
 
     def _place(self, q: Any) -> Any:
-        """Return the eigenvalue x at a critical point q of xi. A complex q gives a complex x."""
+        """Return the eigenvalue x at a critical point q of xi (complex for a complex q)."""
         r, k = self._letters
         return self.theta * (q * q + (1 - r) * q - k) ** 2 / (q * (q - r) ** 2)
 
@@ -181,9 +180,7 @@ def require_beta(what: str, beta: float) -> None:
 def random_attention(
     tokens: int, head_size: int, beta: float, seed: int | np.random.Generator, causal: bool = False
 ) -> Reals:
-    """Draw an attention matrix `softmax(beta Q K^T / sqrt(d_K))`, (n, n).
-
-    The softmax runs over rows. Q and K have size n x d_K and standard Gaussian entries.
+    """Draw an n x n attention matrix `softmax(beta Q K^T / sqrt(d_K))` with standard Gaussian Q and K.
 
     Args:
         causal: whether each token attends only to itself and to earlier tokens.
@@ -201,9 +198,8 @@ def random_attention(
 def centred(attention: NDArray[np.floating], causal: bool = False) -> Reals:
     """Return an attention matrix minus its column means, or minus M if it has a causal mask.
 
-    Keys of unequal length raise whole columns of a random A, which makes a rank-one spike that no law of the
-    bulk contains. Column means remove this spike, but 1/n does not. Under a causal mask columns differ in
-    length, so uniform attention M is subtracted, a matrix of full rank.
+    Keys of unequal length raise whole columns of a random attention matrix, which causes a spike of rank one.
+    Subtracting column means removes this spike, but subtracting 1/n does not.
 
     >>> centred(np.array([[0.9, 0.1], [0.5, 0.5]])).round(12).tolist()
     [[0.2, -0.2], [-0.2, 0.2]]

@@ -172,9 +172,9 @@ class RandomLayer:
 
     @property
     def spike(self) -> float | None:
-        """The position of one value beyond the law's edge, which appears if only 1/n is subtracted.
+        """The expected position of one value beyond the law's edge if only 1/n is subtracted.
 
-        The position is None if no value is expected there. It is also None if K = V, which has no prediction.
+        It is None if no such value is expected, or if K = V, for which there is no prediction.
         """
         law, shape = self.law, self.shape
         return expected_spike(law, shape.tokens, shape.head_size) if isinstance(law, MultiHeadLaw) else None

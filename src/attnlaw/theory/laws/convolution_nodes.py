@@ -156,9 +156,7 @@ def cubic_nodes(k0: float, a: Reals) -> list[tuple[Indices, Nodes]]:
 def enough_nodes(
     make_nodes: Callable[[Indices, int], Nodes], second_moments: Reals, rows: Indices
 ) -> list[tuple[Indices, Nodes]]:
-    """Increase the number of nodes until the mass and second moment of each member are accurate to 1e-12.
-
-    The number stops at the largest one of `CUBIC_NODES`.
+    """Use more nodes, up to a limit, until mass and second moment of each member are accurate to 1e-12.
 
     Args:
         make_nodes: `make_nodes(rows, count)` returns the nodes of some members, `count` on each interval.
@@ -276,9 +274,9 @@ def biane_curve(
 
 
 def _curve(apart: Reals, p: Reals) -> Reals:
-    """Return v, dx/du and Re g of Biane's curve, (3, points), from the distances `apart = u - s`.
+    """Return v, dx/du and Re g of Biane's curve, (3, points).
 
-    All lengths are in units of a. `apart` has the shape (points, atoms).
+    `apart` holds the distances u - s in units of a, (points, atoms).
     """
     square = apart**2
     # The nearest atom alone gives a lower bound of v^2, so Newton starts from there.
@@ -303,7 +301,7 @@ def _curve(apart: Reals, p: Reals) -> Reals:
 
 
 def biane_atoms(s: Reals, p: Reals, a: float) -> list[slice]:
-    """Return, for each component in ascending order, the slice of the atoms s that blur into it."""
+    """Return the slice of the atoms s that blur into each component, in ascending order."""
     first, last, _, _ = biane_components(s, p, a)
     return [slice(start, stop) for start, stop in zip(first.tolist(), (last + 1).tolist(), strict=True)]
 
@@ -423,11 +421,7 @@ def product_stieltjes(k: float, a: Reals, x: Reals) -> tuple[Reals, Reals]:
 
 
 def product_nodes(k: float, a: Reals) -> list[tuple[Indices, Nodes]]:
-    """Return nodes of mu_a for many noise levels a.
-
-    Returns:
-        Groups of members: their indices in the batch, and their nodes.
-    """
+    """Return nodes of mu_a for many noise levels a, in groups (indices in the batch, nodes)."""
     low, high = product_edges(k, a)
 
     def with_mirror(values: Reals, sign: float) -> Reals:

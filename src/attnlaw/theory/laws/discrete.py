@@ -15,9 +15,7 @@ from attnlaw.theory.laws.law import Law
 
 @dataclass(frozen=True)
 class Discrete(Law):
-    """The law `sum_i weights_i delta(x - values_i)`.
-
-    Weights must be positive and sum to one.
+    """The law `sum_i weights_i delta(x - values_i)`, with positive weights that sum to one.
 
     >>> law = Discrete((0.0, 2.0), (0.75, 0.25))
     >>> law.moment(2), law.quantile([0.5, 0.9]).tolist()

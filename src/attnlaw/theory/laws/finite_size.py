@@ -74,9 +74,7 @@ REMEDY = "draw finite matrices of this shape as the null"
 def finite_size_warnings(
     tokens: int, head_size: int, beta: float, heads: int = 1, second_order: bool = False
 ) -> tuple[str, ...]:
-    """Return sentences that say why the limit may be wrong at this size.
-
-    There are none if the limit is close.
+    """Return sentences that say why the limit may be wrong at this size, or none if it is close.
 
     Args:
         second_order: whether the law keeps the second Hermite term. Then narrow heads cause no warning.

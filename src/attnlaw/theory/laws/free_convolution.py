@@ -81,10 +81,7 @@ class Truncated:
         return [[_Series(nodes, self._position(nodes)) for nodes in groups] for _, groups in self._members]
 
     def _position(self, nodes: Nodes) -> Reals:
-        """Return the cosine coefficients of x as a function of the angle.
-
-        There are only two if x is `middle - half cos(theta)`.
-        """
+        """Return the cosine coefficients of x as a function of the angle."""
         if not self._is_plain:
             return cosine_coefficients(nodes.x)
         return np.stack([0.5 * (nodes.low + nodes.high), 0.5 * (nodes.low - nodes.high)], axis=-1)

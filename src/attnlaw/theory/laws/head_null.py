@@ -77,10 +77,7 @@ class HeadNull(Law):
         return np.where(inside, imaginary / (np.pi * c * at), 0.0)
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return the transform `(1 + u)/z`.
-
-        Here `v = c u` is the smallest root of the cubic in the module's docstring.
-        """
+        """Return the transform `(1 + u)/z`, where `v = c u` is the smallest root of the module's cubic."""
         c = self.ratio
 
         def candidates(z: Complexes) -> Complexes:
@@ -105,10 +102,7 @@ class HeadNull(Law):
 
 @dataclass(frozen=True)
 class _Layout:
-    """The quadrature piece that covers the support by `R = middle + half cos(theta)`.
-
-    It is smooth for every ratio up to 1.
-    """
+    """The quadrature piece `R = middle + half cos(theta)`, which is smooth for every ratio up to 1."""
 
     c: float
 

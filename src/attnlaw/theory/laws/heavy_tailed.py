@@ -74,10 +74,7 @@ class HighTemperatureMP(Law):
 
     @property
     def inverse_tail_exponent(self) -> float:
-        """The exponent of the power law with which the density of 1/x falls at large values.
-
-        It is `(kappa/2)(1/gamma - 1) + 1`.
-        """
+        """The exponent of the power-law tail of 1/x, `(kappa/2)(1/gamma - 1) + 1`."""
         return self.a + 2
 
     @property
@@ -112,9 +109,7 @@ class HighTemperatureMP(Law):
         return np.where(y > 0, np.clip(turned / (np.pi * self.b), 0.0, 1.0), 0.0)
 
     def quantile(self, p: ArrayLike) -> Reals:
-        """Return the points at which the distribution function reaches the levels p, by bisection in log
-        x.
-        """
+        """Return the points at which the distribution function reaches the levels p."""
         p = require_levels(p)
         edges = self._cut.edges * (self.gamma / self.b)
         ends = np.log(np.concatenate([[1e-300], edges, [2 * edges[-1]]]))
@@ -154,10 +149,7 @@ class HighTemperatureMP(Law):
         return float(vector[0])
 
     def _log_f(self, y: Reals) -> Complexes:
-        """Return the logarithm of f at y > 0.
-
-        Outside the range in which f was solved, it follows the leading behaviour of f.
-        """
+        """Return log f at y > 0, by its leading behaviour outside the range in which f was solved."""
         cut, a = self._cut, self.a
         low, high = cut.edges[0], cut.edges[-1]
         value, ratio = cut.at(np.clip(y, low, high))

@@ -174,10 +174,7 @@ class Law(ABC):
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
-        """The parts of the support on which quadrature runs, in ascending order.
-
-        Each interval is covered by one or more pieces, which are smooth functions of an angle.
-        """
+        """The parts of the support on which quadrature runs, in ascending order."""
         return tuple(Bounded(low, high) for low, high in self.intervals)
 
     def log_density(self, x: ArrayLike) -> Reals:
@@ -201,10 +198,7 @@ class Law(ABC):
         return float(sum(weight for _, weight in self.atoms))
 
     def nodes(self) -> tuple[Reals, Reals]:
-        """Return the points and weights of a quadrature rule for the continuous part.
-
-        An integral is then `int f dmu = sum(weights * f(points))`.
-        """
+        """Return points and weights for the continuous part: `int f dmu = sum(weights * f(points))`."""
         u, w = gauss_legendre(NODES)
         points, weights = np.empty(0), np.empty(0)
         for piece in self.pieces:
@@ -223,10 +217,7 @@ class Law(ABC):
         return self.moment(1)
 
     def cdf(self, x: ArrayLike) -> Reals:
-        """Return the distribution function `mu((-inf, x])`.
-
-        The continuous part is interpolated linearly in a fine table.
-        """
+        """Return `mu((-inf, x])`. The continuous part is interpolated linearly in a fine table."""
         x = np.asarray(x, dtype=float)
         points, mass = self._table
         total = np.interp(x, points, mass) if points.size else np.zeros_like(x)
@@ -299,10 +290,7 @@ class Law(ABC):
 
     @cached_property
     def _table(self) -> tuple[Reals, Reals]:
-        """Points, and the mass of the continuous part to the left of each.
-
-        The masses come from the midpoint rule in the angle of each piece.
-        """
+        """Points, and the mass of the continuous part to the left of each."""
         xs: list[Reals] = []
         masses: list[Reals] = []
         reached = 0.0

@@ -50,9 +50,7 @@ class MarchenkoPastur(Law):
         return at_zero(1.0 - self.rank_ratio)
 
     def density(self, x: ArrayLike) -> Reals:
-        """Return the density `sqrt(kappa) sqrt((x+ - x)(x - x-)) / (2 pi scale x)`, with the edges x- and
-        x+.
-        """
+        """Return the density `sqrt(kappa) sqrt((x+ - x)(x - x-)) / (2 pi scale x)` between edges x-, x+."""
         x = np.asarray(x, dtype=float)
         low, high = self.intervals[0]
         inside = (x > low) & (x < high)

@@ -112,9 +112,7 @@ class MultiHeadLaw(Law):
 
     @property
     def factors(self) -> tuple[float, ...]:
-        """The factors a in ascending order: 1, the number of heads, and the ratios gV and gO that are
-        given.
-        """
+        """The factors a in ascending order: 1, the number of heads, and gV and gO if they are given."""
         given = (self.value_ratio, self.output_ratio)
         return tuple(sorted((1.0, float(self.heads), *(a for a in given if a is not None))))
 
@@ -200,11 +198,7 @@ class MultiHeadLaw(Law):
 
 
 def make_piece(low: float, high: float, order: int) -> Piece:
-    """Return a quadrature piece from `low` to `high`.
-
-    Args:
-        order: the density is like `x^(1/order - 1)` at a lower edge at zero. Other edges are square roots.
-    """
+    """Return a quadrature piece. If it starts at zero, the density is like `x^(1/order - 1)` there."""
     if low == 0:
         return HardEdge(high, order)
     return Bounded(low, high) if low > 0.1 * high else Decades(low, high)
@@ -212,9 +206,7 @@ def make_piece(low: float, high: float, order: int) -> Piece:
 
 @dataclass(frozen=True, eq=False)
 class RationalMap:
-    """The functions `u(y)` and `z(y)` of a multi-head law.
-
-    Its methods compute the edges, the transform and the moments of the law.
+    """The functions `u(y)` and `z(y)` of a multi-head law, from which its edges and moments follow.
 
     >>> plain = RationalMap(1.0, np.array([0.0]), np.array([0.0]), (1.0, 1.0))  # u = y, z = (1 + y)^2 / y
     >>> float(plain.z_at(plain.top)), [round(plain.moment(k), 12) for k in (1, 2, 3)]
@@ -238,10 +230,7 @@ class RationalMap:
         return np.prod([1 + u / a for a in self.factors], axis=0) / y
 
     def moment(self, order: int) -> float:
-        """Return the moment of this order, in units of the mean.
-
-        It is the coefficient of `z^(-order)` in `z g(z)`.
-        """
+        """Return a moment in units of the mean, the coefficient of `z^(-order)` in `z g(z)`."""
         powers = [float((self.shares * self.rho**i).sum()) for i in range(order)]
         u = np.array([0.0, *powers])
         u[1:2] += self.rest
@@ -276,10 +265,7 @@ class RationalMap:
         return float(y[y > 0].min())
 
     def density_is_positive(self, z: Reals) -> NDArray[np.bool_]:
-        """Return whether the density is positive at each real z.
-
-        It is positive if some root y off the real line passes the test of the module's docstring.
-        """
+        """Return, for each real z, whether the density is positive (a root y passes the module's test)."""
         _, passes, residual = self._candidates(z.astype(complex))
         return np.asarray((passes & (residual < 1e-8)).any(-1))
 
@@ -309,10 +295,7 @@ class RationalMap:
         return np.asarray(y)
 
     def one_plus_u(self, y: Complexes, z: Complexes) -> Complexes:
-        """Return `1 + u` for Im z <= 0.
-
-        Computing it from `1 + u/a` for the smallest factor a keeps the digits of values near zero.
-        """
+        """Return `1 + u` for Im z <= 0, in a form that keeps the digits of values near zero."""
         least = self.factors[0]
         w = self._least_factor(y, z)
         return np.asarray(w if least == 1 else 1 - least + least * w)

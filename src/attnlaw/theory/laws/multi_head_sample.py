@@ -46,16 +46,14 @@ from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
 class MultiHeadSample:
     """Squared singular values of one draw, compared with their law and with the Gaussian equivalent.
 
+    Fields named `_distance` are Kolmogorov-Smirnov distances. Those named `_w1` are Wasserstein-1 distances
+    divided by the law's mean.
+
     Args:
         of: the name of the matrix, from `MATRICES`.
-        values: squared singular values of the softmax layer, n of them, ascending.
+        values: the n squared singular values of the softmax layer, in ascending order.
         equivalent: squared singular values of the Gaussian equivalent.
-        law_distance: Kolmogorov-Smirnov distance of the values to the law.
-        law_w1: Wasserstein-1 distance to the law, divided by the law's mean.
-        equivalent_distance: Kolmogorov-Smirnov distance to the equivalent.
-        equivalent_w1: Wasserstein-1 distance to the equivalent, divided by the law's mean.
         edge: the upper edge of the law.
-        largest: the largest value.
         beyond: the number of values above the edge.
         spike: the expected position of one value beyond the edge if only 1/n is subtracted. None if there is
             no such value, or if K = V, for which it is not predicted.
@@ -147,20 +145,14 @@ def _distance(values: Reals, others: Reals) -> float:
 
 
 def _values(gram: Reals, rank: int) -> Reals:
-    """Return the eigenvalues in ascending order.
-
-    Those beyond the rank are rounding errors and set to zero.
-    """
+    """Return the eigenvalues in ascending order, with all but the `rank` largest set to zero."""
     values = np.maximum(np.linalg.eigvalsh(gram), 0.0)
     values[: values.size - rank] = 0.0
     return np.asarray(values)
 
 
 def _left_centred(gram: Reals) -> Reals:
-    """Return `F F^T` after the mean of the rows of F is subtracted from each row.
-
-    This subtracts the column means of every A_r.
-    """
+    """Return `F F^T` after the column means of every A_r are subtracted."""
     rows = gram.mean(axis=0)
     return np.asarray(gram - rows - rows[:, None] + rows.mean())
 
@@ -231,9 +223,7 @@ class MultiHeadDraws:
 def multi_head_draws(
     layer: RandomLayer, draws: int, seed: int, progress: Progress = no_progress
 ) -> MultiHeadDraws:
-    """Draw a layer several times and average its distances to the law.
-
-    The draws are independent and reproducible from the seed.
+    """Draw a layer several times, independently, and average its distances to the law.
 
     >>> from attnlaw.theory.laws.attention_shape import AttentionShape
     >>> result = multi_head_draws(RandomLayer(AttentionShape(100, 4, 50), 0.5), draws=4, seed=0)
@@ -300,9 +290,6 @@ def attention_sample(
 def attention_spectrum(attention: NDArray[np.float64]) -> Reals:
     """Return the squared singular values of `sqrt(n) (A - column means of A)`, in ascending order.
 
-    The bulk is the same if 1/n is subtracted instead, but then keys of unequal length cause a spike.
-
-    Args:
-        attention: an n x n attention matrix (A).
+    The argument is the n x n attention matrix A.
     """
     return np.asarray(np.linalg.svd(centred(attention), compute_uv=False)[::-1] ** 2 * attention.shape[0])

@@ -57,10 +57,7 @@ class Riccati(Law):
 
     @cached_property
     def intervals(self) -> tuple[tuple[float, float], ...]:
-        """A single interval, from the lower to the upper edge of the density.
-
-        If the support has gaps, the interval contains them. The density there is near zero.
-        """
+        """A single interval, from the lower to the upper edge of the density, including any gaps."""
         return ((self._bottom(), self.top),)
 
     @property
@@ -85,11 +82,7 @@ class Riccati(Law):
         return 1 / self._edge(self._split(low, high, below=True)[1], below=True)[1]
 
     def _split(self, low: float, high: float, below: bool = False) -> tuple[float, float]:
-        """Bisect between two values of w for the end of a real branch of theta.
-
-        The branch beyond the bulk exists at smaller w than its end. The branch below the bulk exists at
-        larger w.
-        """
+        """Bisect in w for the end of the real branch of theta beyond the bulk, or below it."""
         for _ in range(50):
             middle = 0.5 * (low + high)
             if (self.branch(middle, below) is not None) == below:
@@ -175,10 +168,7 @@ class Riccati(Law):
         return None if branch is None else (1 / low, 1 / (1 - e * branch[1]))
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return the Stieltjes transform `g(z)`.
-
-        At a real point x it is evaluated a little above the line, at `Im z = 0.006 x`.
-        """
+        """Return the Stieltjes transform `g(z)`. A real x is moved up to `x + 0.006 i abs(x)`."""
         given = np.asarray(z)
         point = given.astype(complex)
         if not np.iscomplexobj(given):
@@ -191,10 +181,7 @@ class Riccati(Law):
         return np.asarray(np.where(side, g.conj(), g))
 
     def _theta(self, z: Complexes) -> Complexes:
-        """Return the root theta in the upper half plane for each z.
-
-        Newton's method follows the root from far above each z down to z.
-        """
+        """Return the root theta in the upper half plane, followed from far above each z down to z."""
         high = np.maximum(np.maximum(np.abs(z.real), 1.0), z.imag)
         theta = np.full(z.shape, 1 / self.scale + 0.1j)
         for part in np.linspace(0.0, 1.0, DOWN):
@@ -222,9 +209,7 @@ class Riccati(Law):
         return theta
 
     def density(self, x: ArrayLike) -> Reals:
-        """Return the density, interpolated in a table of `x density(x)` at equal steps of the piece's
-        angle.
-        """
+        """Return the density, interpolated in a table of `x density(x)`."""
         x = np.asarray(x, dtype=float)
         inside = self.inside(x)
         return np.where(inside, np.interp(x, *self._density_table) / np.where(inside, x, 1.0), 0.0)

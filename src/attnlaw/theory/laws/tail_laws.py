@@ -66,10 +66,7 @@ class PowerLaw(Law):
             return np.asarray(self.x_min * np.exp(-np.log1p(-p) / (self.alpha - 1)))
 
     def moment(self, order: int) -> float:
-        """Return the moment of order k, `x_min^k (alpha - 1)/(alpha - 1 - k)`.
-
-        It is infinite if k is at least alpha - 1.
-        """
+        """Return `x_min^k (alpha - 1)/(alpha - 1 - k)` for order k, or infinity if k >= alpha - 1."""
         left = self.alpha - 1 - order
         return float(self.x_min**order * (self.alpha - 1) / left) if left > 0 else np.inf
 

@@ -227,10 +227,7 @@ class TiedValuesLaw(Law):
 
 
 def _free_poisson(x: Complexes, rate: float) -> tuple[Complexes, Complexes]:
-    """Return the transform G of the free Poisson law and the slope of G.
-
-    G solves `x G^2 - (x + 1 - rate) G + 1 = 0`.
-    """
+    """Return the free Poisson transform G, a root of `x G^2 - (x + 1 - rate) G + 1 = 0`, and its slope."""
     root = np.sqrt(x - (1 - np.sqrt(rate)) ** 2) * np.sqrt(x - (1 + np.sqrt(rate)) ** 2)
     middle = x + 1 - rate
     with np.errstate(all="ignore"):

@@ -80,10 +80,7 @@ class Shrunk(Law):
 
     @cached_property
     def _maps(self) -> list[tuple[Reals, Reals, Reals]]:
-        """Tables of x, y(x) and the density of y, one for each interval of the base law.
-
-        Their points are denser near the edges.
-        """
+        """Tables of x, y(x) and the density of y, one for each interval of the base law."""
         maps = []
         for low, high in self.base.intervals:
             theta = np.linspace(NEAR_END, np.pi - NEAR_END, 1201)
@@ -312,11 +309,7 @@ class Mirrored(Law):
         return self.base.density(-np.asarray(x, dtype=float))
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return the Stieltjes transform, `-g_base(-z)` at complex points and its conjugate at real points.
-
-        A real point means the limit from above. Its mirror image -z approaches the line from below, which
-        gives the conjugate.
-        """
+        """Return `-g_base(-z)`, or its conjugate at real z, where -z approaches the line from below."""
         z = np.asarray(z)
         g = -self.base.stieltjes(-z)
         return np.asarray(g if np.iscomplexobj(z) else g.conj())

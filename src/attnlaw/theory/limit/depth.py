@@ -84,10 +84,7 @@ class Depth:
 
     @property
     def is_layer(self) -> bool:
-        """Whether the stack is a single attention layer without MLP or residual.
-
-        The law of such a layer needs only one token's row of scores.
-        """
+        """Whether the stack is a single attention layer without MLP or residual."""
         return self.depth == 1 and self.mlp is None and not self.residual
 
 

@@ -124,21 +124,14 @@ def _half_line(law: OutputLaw, reference: OutputLaw) -> Array:
 
 
 def _weights(y: Array) -> Array:
-    """Return the weights of the trapezoidal rule in log y.
-
-    The first weight includes the integral from zero to the first point, where densities are taken as
-    constant.
-    """
+    """Return trapezoidal weights in log y. The first also covers the interval from zero to the first y."""
     weights = _STEP * y
     weights[0] /= 1 - math.exp(-_STEP)  # the geometric series of the points left out
     return weights
 
 
 def _leave_one_out(table: Array, average: Callable[[Array], Array]) -> Array:
-    """Average a table over all K batches, then over all batches except each one.
-
-    The table has one row for each batch, (K, points). The result has the shape (K + 1, points).
-    """
+    """Average a table (K, points) over all its rows, then over all rows except each one."""
     rows = [average(table), *(average(np.delete(table, k, axis=0)) for k in range(len(table)))]
     return np.stack(rows)
 
@@ -171,9 +164,7 @@ def _gaps(y: Array, difference: Array) -> tuple[Array, Array]:
 def gaussian_kde(sample: Array, points: Array) -> Array:
     """Return a Gaussian kernel density estimate with Scott's bandwidth `std n^(-1/5)`.
 
-    The function bins the sample linearly on a fine grid and convolves it with the kernel there. So the cost
-    hardly depends on the sample size. The result differs from the direct sum only by the error of the
-    binning.
+    The sample is binned on a fine grid first, so the cost hardly depends on the sample size.
 
     Args:
         points: the points at which to evaluate the density. They must be evenly spaced.
@@ -201,9 +192,7 @@ def gaussian_kde(sample: Array, points: Array) -> Array:
 
 
 def kernel_kl(sample: Array, reference: Array, points: int = 500) -> float:
-    """Return the paper's estimate of the KL divergence between two samples.
-
-    It uses kernel density estimates on a grid over the range of both samples.
+    """Return the paper's estimate of the KL divergence between two samples, from kernel densities.
 
     >>> rng = np.random.default_rng(0)
     >>> 0 < kernel_kl(rng.standard_normal(5000), rng.standard_normal(5000)) < 0.05

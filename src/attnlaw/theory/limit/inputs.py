@@ -75,10 +75,7 @@ class RandomInputs:
         return 1
 
     def limit_root(self) -> Array:
-        """Return the symmetric root of the limiting Gram matrix.
-
-        The Gram matrix has E psi^2 on the diagonal and (E psi)^2 off the diagonal.
-        """
+        """Return the symmetric root of the limit Sigma: E psi^2 on its diagonal, (E psi)^2 elsewhere."""
         second_moment, squared_mean = moments(self.activation)
         off = np.full((self.tokens, self.tokens), squared_mean)
         return symmetric_root(off + (second_moment - squared_mean) * np.eye(self.tokens))
@@ -91,10 +88,7 @@ class RandomInputs:
         return apply(self.activation, draw.inputs.standard_normal((draws, self.tokens, m)))
 
     def roots(self, width: int, draws: int, draw: Streams, m: int = 0) -> Array:
-        """Draw a root of X X^T / n for each draw.
-
-        With m > 0, its first m columns are `X[:, :m] / sqrt(n)`.
-        """
+        """Draw roots of X X^T / n. The first m columns of each are `X[:, :m] / sqrt(n)`."""
         r = draw.inputs.chisquare(width, draws) / width if self.shared else np.ones(draws)
         scale = np.sqrt(r)[:, None, None]
         if activation(self.activation).linear:
@@ -290,10 +284,7 @@ def mean_cosine(cosines: Array) -> Array:
 
 
 def side_by_side(blocks: Array) -> Array:
-    """Join the outputs of all heads of each token into one row.
-
-    The shape changes from (draws, H, s, q) to (draws, s, H q).
-    """
+    """Join the outputs of a token's heads: (draws, H, s, q) becomes (draws, s, H q)."""
     draws, heads, s, q = blocks.shape
     return np.swapaxes(blocks, 1, 2).reshape(draws, s, heads * q)
 
@@ -324,10 +315,7 @@ def _read_text_gram(path: Path) -> Array:
 
 
 def _read_binary_gram(path: Path) -> Array:
-    """Read the array of an `.npy` file.
-
-    Raises a ValueError if the file is not as large as its header says.
-    """
+    """Read the array of an `.npy` file. Raises a ValueError if its size contradicts its header."""
     require_exists(require_valid_path(path), REMEDY)
     with require_regular_file(path).open("rb") as file:
         with warnings.catch_warnings(action="ignore"):

@@ -69,10 +69,7 @@ def gelu(x: Array) -> Array:
 
 
 def gelu_new(x: Array) -> Array:
-    """Return the approximation of GELU by a hyperbolic tangent, as in GPT-2 and Gemma.
-
-    It is within 5e-4 of x Phi(x).
-    """
+    """Return the tanh approximation of GELU (GPT-2, Gemma), which is within 5e-4 of x Phi(x)."""
     inner = math.sqrt(2 / math.pi) * (x * (1 + 0.044715 * (x * x)))
     return np.asarray(0.5 * x * (1 + np.tanh(inner)))
 
@@ -171,11 +168,7 @@ def moments(name: str) -> tuple[float, float]:
 
 @lru_cache(maxsize=1)
 def _rule() -> tuple[Array, Array]:
-    """Return a quadrature rule for Hermite coefficients.
-
-    Returns:
-        The nodes, (points,), and the weights times the normalised Hermite polynomials there, (points, terms).
-    """
+    """Return quadrature nodes, and weights times the normalised Hermite polynomials (points, terms)."""
     nodes, weights = scipy.special.roots_hermitenorm(POINTS)
     weights = weights / weights.sum()
     rows = [np.ones(POINTS), nodes]
@@ -185,9 +178,7 @@ def _rule() -> tuple[Array, Array]:
 
 
 def coefficients(psi: Callable[[Array], Array], variances: Array) -> Array:
-    """Return the Hermite coefficients c_k(a) of psi for each variance a.
-
-    The result has the shape of `variances` with one more axis, which counts the terms k.
+    """Return the Hermite coefficients c_k(a) of psi for each variance a. The last axis counts k.
 
     >>> coefficients(lambda x: x, np.array([4.0]))[0, :2].round(9).tolist()
     [0.0, 2.0]

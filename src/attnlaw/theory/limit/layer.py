@@ -176,10 +176,7 @@ class ScoreSettings:
         return SCORES[self.function].weights(p, allowed, axis)
 
     def divisor(self, head_width: float) -> float:
-        """Return the factor that divides scores in addition to sqrt(n_H).
-
-        It is 1 for the scaling 1/sqrt(n).
-        """
+        """Return the factor that divides scores in addition to sqrt(n_H)."""
         return SCALINGS[self.scaling].divisor(head_width)
 
 
@@ -254,10 +251,7 @@ class AttentionLayer:
 
     @property
     def narrow(self) -> bool:
-        """Whether the head width n_H is finite (it may equal n).
-
-        If so, the scores are not Gaussian given the tokens.
-        """
+        """Whether the head width n_H is finite, so that scores are not Gaussian given the tokens."""
         return self.inner_width != math.inf
 
     @cached_property
@@ -277,10 +271,7 @@ class AttentionLayer:
 
     @property
     def output_scale(self) -> float:
-        """The factor in front of the sum over heads.
-
-        It is H^(-1/2) times the square root of the value variance times the output variance.
-        """
+        """The factor `sqrt(value variance * output variance / H)` in front of the sum over heads."""
         return math.sqrt(self.variances.value * self.variances.output / self.heads)
 
     def at_width(self, width: float) -> AttentionLayer:

@@ -189,10 +189,7 @@ class WidthRow(BriefRepr):
 
     @cached_property
     def path_cosine(self) -> list[Estimate | None] | None:
-        """The mean cosine between tokens, by depth. None for a single layer.
-
-        The entries are None if there is only one token.
-        """
+        """Mean cosines by depth, each None if there is one token. None for a single layer."""
         return None if self.path is None else [point.cosine for point in self.path.path()]
 
 
@@ -279,10 +276,7 @@ def _collect(errors: dict[float, InputError] | None, width: float) -> Iterator[N
 
 
 def at_width(stack: Depth, width: float, draws: int) -> Depth:
-    """Return the same layers at another width.
-
-    Raises an `InputError` if their law would need more than 4 GiB of memory.
-    """
+    """Return the layers at another width. Raises an `InputError` if their law needs more than 4 GiB."""
     layer = stack.layer.at_width(width)
     stack = replace(stack, layer=layer)
     size = peak_bytes(stack, draws)

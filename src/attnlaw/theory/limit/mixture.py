@@ -96,9 +96,7 @@ class OutputLaw:
 
     @property
     def has_density(self) -> bool:
-        """Whether the variance is positive in every draw. It is zero if all ReLU tokens of a draw are
-        zero.
-        """
+        """Whether the variance is positive in every draw. (It is zero if all ReLU tokens are zero.)"""
         return bool((self.variances > 0).all())
 
     def score_variance(self) -> Estimate:
@@ -136,10 +134,7 @@ class OutputLaw:
         return y if self.means is None else y + self.means
 
     def log_density(self, y: Array) -> Array:
-        """Return log p(y) for each of the K batches of draws, (K, points).
-
-        It does not underflow in the tails.
-        """
+        """Return log p(y) for each of the K batches of draws, (K, points), without underflow."""
         return _by_batch(self, y, _log_normals, log_mean)
 
     def distribution(self, y: Array) -> Array:
@@ -147,9 +142,7 @@ class OutputLaw:
         return _by_batch(self, y, _normal_distribution, lambda table, weights: weights @ table)
 
     def density(self, y: Array) -> Array:
-        """Return the density p(y).
-
-        It is an average over batches of draws and leaves out draws with zero variance.
+        """Return the density p(y), without the draws of zero variance.
 
         >>> round(float(OutputLaw(np.ones(80), None, np.ones(80)).density(np.zeros(1))[0]), 6)
         0.398942
@@ -254,10 +247,7 @@ def _by_batch(
 
 
 def _log_normals(y: Array, mu: Array, v: Array) -> Array:
-    """Return the log-densities log N(y; mu, v), (draws, points).
-
-    A normal of variance zero has no density, so its row is minus infinity.
-    """
+    """Return log N(y; mu, v), (draws, points). A row with v = 0 is minus infinity."""
     positive = np.where(v > 0, v, 1.0)
     table: Array = (y - mu[:, None]) ** 2
     table *= (-0.5 / positive)[:, None]

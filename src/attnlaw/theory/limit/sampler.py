@@ -125,7 +125,7 @@ def output_law(
 def _row_of_all(
     layer: AttentionLayer, token: int, draws: int, draw: Streams, normalise: bool
 ) -> tuple[Array, Array]:
-    """Return the same two results as `heads.draw_row`, computed from a root of all tokens."""
+    """Return the two arrays of `heads.draw_row`, computed from a root of all tokens."""
     root = token_roots(layer, draws, draw)
     if normalise:
         root = unit_rows(root)
@@ -148,9 +148,7 @@ def squared_length(root: Array, token: int) -> Array:
 
 
 def score_variance(layer: AttentionLayer, root: Array, token: int) -> Array:
-    """Return the variance of the score p_ii given the tokens, (draws or 1,).
-
-    It is Sigma_ii^2 times the query and key variances.
+    """Return the variance of p_ii given the tokens: Sigma_ii^2 times the query and key variances.
 
     >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> score_variance(AttentionLayer(RandomInputs(3)), 2 * np.eye(3)[None], 0).tolist()

@@ -49,9 +49,7 @@ def streams(seed: int, chunk: int = 0) -> Streams:
 
 
 def bartlett(rows: int, df: int, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-    """Draw Bartlett's factor of a Wishart matrix.
-
-    The degrees of freedom `df` may be any integer from 0 on, even fewer than the rows.
+    """Draw Bartlett's factor of a Wishart matrix, with any number `df` >= 0 of degrees of freedom.
 
     Entry (i, i), counted from 0, is a chi variable with df - i degrees of freedom. Entries below the
     diagonal are standard normal.
@@ -100,10 +98,7 @@ def complex_normals(shape: tuple[int, ...], rng: np.random.Generator) -> Complex
 
 
 def compress(root: Array) -> Array:
-    """Return a root with the same `L L^T` and no more columns than rows.
-
-    The QR decomposition turns a root (..., S, c) into one (..., S, min(S, c)). It works for roots of any
-    rank.
+    """Return a root with the same `L L^T` and no more columns than rows, by QR.
 
     >>> wide = np.arange(6.0).reshape(2, 3)
     >>> narrow = compress(wide)
@@ -134,9 +129,7 @@ def symmetric_root(gram: Array) -> Array:
 
 
 def root_of_rows(rows: Array) -> Array:
-    """Return a root of `X X^T` for matrices X (..., s, n).
-
-    It is X itself if n <= s, and otherwise the symmetric root.
+    """Return a root of `X X^T` for X (..., s, n): X itself if n <= s, otherwise the symmetric root.
 
     >>> root_of_rows(np.ones((2, 5))).round(6).tolist()
     [[1.581139, 1.581139], [1.581139, 1.581139]]

@@ -54,10 +54,7 @@ def densities(view: ChartView) -> Drawings:
 def _draw_densities(
     view: ChartView, rows: pl.DataFrame, names: Mapping[float, str], with_ratio: bool
 ) -> alt.ConcatChart:
-    """Draw a panel of densities for each number of heads, with the legend `names` for the widths.
-
-    With `with_ratio`, a second panel shows the ratios to the density of the limit.
-    """
+    """Draw a panel of densities (and of ratios to the limit, if asked) for each number of heads."""
     axis, with_gaussian = view.verb.axis, has_values(rows, "gaussian_density")
     colours = {
         name: "#000000" if name == INFINITE else PALETTE[i % (len(PALETTE) - 1)]
@@ -86,10 +83,7 @@ def _draw_densities(
 
 
 def _fill_ratios(rows: pl.DataFrame) -> pl.DataFrame:
-    """Fill in missing ratios between a density and that of the limit, by interpolating the latter.
-
-    Ratios are missing in studies, where each task computes one width alone.
-    """
+    """Fill in ratios to the limit's density that studies lack, because each task has one width."""
     limit = rows.filter(pl.col("width").is_infinite() & (pl.col("density") > 0)).sort("y")
     if not limit.height or not rows["ratio"].null_count():
         return rows

@@ -86,10 +86,7 @@ class MultiHeadSettings(Settings):
 
 @dataclass(frozen=True)
 class MultiHeadSpectrum:
-    """The law of one case, its draws, and the readout of its output.
-
-    The numbers of the readout are None if the matrix is not the output.
-    """
+    """The law of one case, its draws, and the numbers of a readout if the matrix is the output."""
 
     draws: MultiHeadDraws
     coefficient_error: float | None = None
