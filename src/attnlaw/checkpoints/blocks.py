@@ -43,10 +43,7 @@ LAYER, RMS, NONE = ("layer", "rms", "none")
 
 @dataclass(frozen=True)
 class Norm:
-    """A norm as it is stored.
-
-    `gain` and `bias` are the names of its tensors, or None if it has no such tensor.
-    """
+    """A stored norm. `gain` and `bias` are the names of its tensors, or None if it has no such tensor."""
 
     kind: str
     gain: str | None = None

@@ -60,11 +60,7 @@ LAYER_GROUPS = {group: kinds for group, kinds in GROUPS.items() if KINDS[kinds[0
 
 @dataclass(frozen=True)
 class MatrixLocation:
-    """The place of a matrix in a model.
-
-    `layer` is None for a matrix outside the layers. `stack`, `head` and `expert` are None if they do not
-    apply.
-    """
+    """The place of a matrix in a model. A field that does not apply to the matrix is None."""
 
     layer: int | None
     kind: str
@@ -104,7 +100,6 @@ class Layer(Generic[X]):
     """One layer of a network.
 
     Args:
-        index: the number of the layer in the model.
         cross: cross-attention; None if the layer has none.
         feed_forward: the block that every token passes; None if the layer has none.
         experts: the blocks from which a router chooses.
@@ -224,9 +219,6 @@ class Network(Generic[X]):
         return [*(pair for layer in self.layers for pair in layer.leaves()), *self.outside_layers]
 
     def unroll(self) -> Network[X]:
-        """Return the network with one layer per application.
-
-        A shared layer then occurs several times, with the same location.
-        """
+        """Return the network with one layer per application. A shared layer then occurs several times."""
         layers = tuple(self.layers[number] for number in self.applications)
         return replace(self, layers=layers, applications=tuple(range(self.depth)))

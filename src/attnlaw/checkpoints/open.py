@@ -204,10 +204,7 @@ def _endings() -> list[str]:
 
 
 def expand_run(source: Any) -> list[Any]:
-    """Return the checkpoints of a training run in the order of their steps.
-
-    Any other source is returned as the only entry of a list.
-    """
+    """Return a training run's checkpoints in the order of their steps, or `[source]` for other sources."""
     if not isinstance(source, str | os.PathLike) or not (steps := _steps(Path(source))):
         return [source]
     return [str(step) for step in steps] if isinstance(source, str) else list(steps)
@@ -230,10 +227,7 @@ def single_model_path(path: Path) -> Path:
 
 
 def _steps(folder: Path) -> list[Path]:
-    """Return the folders `checkpoint-STEP` in the order of their steps.
-
-    The list is empty if the directory itself contains weights.
-    """
+    """Return the folders `checkpoint-STEP` by step, or an empty list if the directory has weights."""
     if not _is_folder(folder):
         return []
     steps = [step for step in folder.glob("checkpoint-*") if STEP.fullmatch(step.name) and step.is_dir()]

@@ -119,10 +119,7 @@ def as_numpy(tensor: Any, source: str, name: str) -> NDArray[Any]:
 
 
 class UnchangedFile:
-    """A file that is read in several steps and must not change in between.
-
-    Create this object before you read the header.
-    """
+    """A file that must not change between reads. Create this object before you read the header."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -178,12 +178,7 @@ def held_out_loss(model: Any, windows: Bytes) -> float:
 def train_decoder(
     model: Any, text: Bytes, steps: int, seed: int, after: Callable[[int, float], object]
 ) -> None:
-    """Train the decoder in place on random windows of the text.
-
-    Args:
-        text: the training split, as bytes.
-        after: a function that is called as `after(step, loss)` after every step.
-    """
+    """Train the decoder in place on random windows of `text`. Call `after(step, loss)` after every step."""
     import torch
 
     rng = np.random.default_rng(seed)

@@ -11,10 +11,9 @@ The definitions are this project's reading of the paper's idea; constants may di
 Logarithms are natural. A kernel of more than two axes is read as the matrix (first axis, all others). Weights
 of 16 bits, and their ranks, are measured in float32.
 
-Derivatives exist if the singular values that they depend on are distinct: for `tail_exponent` and
-`weighted_alpha` lambda_k > lambda_{k+1} > lambda_{k+2} and a simple lambda_1, for `stable_rank` and
-`frechet_prior` a simple lambda_1. At a tie, autograd gives one of the one-sided derivatives. The first two
-also need W of full numerical rank: if the rank changes, k jumps, and alpha with it.
+`tail_exponent` has a derivative if lambda_k > lambda_{k+1} > lambda_{k+2} and W has full numerical rank: if
+the rank changes, k jumps, and alpha with it. `weighted_alpha` also needs lambda_1 > lambda_2, and
+`stable_rank` and `frechet_prior` need only that. At a tie, autograd gives a limit of derivatives at nearby W.
 """
 
 from __future__ import annotations

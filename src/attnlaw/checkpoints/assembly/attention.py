@@ -112,11 +112,7 @@ def _roles_by_layer(shapes: Shapes, location: BlockLocation, roles: Roles) -> It
 
 
 def _build_latent(shapes: Shapes, prefix: str, stack: LayerTable, heads: int, width: int) -> Attention:
-    """Return a block of latent attention.
-
-    The narrow width is the number of inputs of the tensor `key,value`. The other columns of A are the shared
-    key.
-    """
+    """Return a block of latent attention. The columns of A that `key,value` omits are the shared key."""
     roles = stack.attention
     norms = {role: shapes.norm(prefix + name) for role, name in stack.inner_norms.items()}
     narrow, pairs = shapes.matrix(prefix + roles["key,value"])

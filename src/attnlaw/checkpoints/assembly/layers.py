@@ -35,7 +35,6 @@ def build_model(
 
     Args:
         heads: the number of heads that the user gave, if any.
-        families: the families that may describe the checkpoint.
         map_file: the user's file that describes the family, named in messages.
     """
     match = match_family(tensors, config, families, map_file)
@@ -105,11 +104,8 @@ def _build_layers(
 ) -> list[StoredLayer]:
     """Return the layers of one stack.
 
-    Args:
-        label: the name of the stack; None if the model has only one.
-        first: the number of the first layer, counting all layers of the model.
-        norms: the norms that feed the blocks of each layer.
-        memory: the norm at the end of the previous stack, which cross-attention reads.
+    `first` is the number of the stack's first layer in the model. `memory` is the norm at the end of the
+    previous stack, which cross-attention reads.
     """
     stack = matched.stack
     has_cross = any(at + name in shapes for at in matched.layers for name in stack.cross.values())
@@ -139,9 +135,7 @@ def _attach_norms(
 ) -> StoredLayer:
     """Return the layer with the norm that each of its blocks reads.
 
-    Args:
-        memory: the norm whose output cross-attention reads.
-        earlier: the norm of the earlier layer that supplies keys and values, if there is one.
+    Keys and values of cross-attention read `memory`; those from an earlier layer read `earlier`.
     """
     fit, cross, feed_forward = shapes.require_norm_fits, layer.cross, layer.feed_forward
     attention = replace(layer.attention, norm=fit(norms["attention"], layer.attention.query))

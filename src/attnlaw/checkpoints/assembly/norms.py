@@ -41,11 +41,8 @@ def stack_norms(
 ) -> tuple[list[BlockNorms], Norm | None]:
     """Return the norms of every layer of a stack, and the norm at its end.
 
-    A layer that is applied several times gets the norms of its last application, because only the first
-    application may differ.
-
-    Args:
-        order: the positions of the layers, in the order in which they are applied.
+    `order` has the positions of the layers in the order in which they are applied. A layer that is applied
+    several times gets the norms of its last application, because only the first may differ.
     """
     stack = matched.stack
     first, last = (

@@ -30,12 +30,7 @@ def build_scores(shapes: Shapes, prefix: str, source: str, attention: Attention,
     """Return how a layer computes its attention scores.
 
     Cross-attention has neither positions nor norms of queries and keys. If norms come after positions, they
-    exist only in layers with positions.
-
-    Args:
-        prefix: the prefix of the layer's tensor names.
-        source: the prefix of the layer whose keys it reads.
-        depth: the number of the layer in its stack.
+    exist only in layers with positions. `source` is the prefix of the layer whose keys this layer reads.
     """
     scale = score_scale(shapes.config, shapes.family, attention.head_size, depth)
     if attention.shared_key is not None:

@@ -45,10 +45,7 @@ class Shapes:
         return name in self.tensors.shapes
 
     def matrix(self, name: str, stacked: bool = False) -> tuple[int, int]:
-        """Return the numbers of inputs and outputs of a matrix.
-
-        If `stacked` is true, the tensor is a stack of matrices, and the numbers are those of each member.
-        """
+        """Return the numbers of inputs and outputs of a matrix, or of each matrix in a `stacked` tensor."""
         shape = self.tensors.shapes.get(name)
         if shape is None:
             raise InputError(f"{self.tensors.source}: tensor {name} is missing; {self.missing_remedy}")
@@ -199,10 +196,7 @@ def layer_type(config: Config, number: int) -> str | None:
 
 
 def layer_config(config: Config, number: int, inner_size: str) -> Config:
-    """Return the model's config with the sizes of one layer.
-
-    `inner_size` is the key of the feed-forward width.
-    """
+    """Return the config with one layer's sizes. `inner_size` is the key of the feed-forward width."""
     values = dict(config.values)
     if "global_head_dim" in config and layer_type(config, number) == "full_attention":
         values |= {"head_dim": values["global_head_dim"], "num_key_value_heads": None}

@@ -24,7 +24,6 @@ class Format:
 
     Args:
         endings: endings of file names, with the dot.
-        reader: the class that opens a file of this format.
         extra: the extra of attnlaw that installs what the reader needs; None if it needs nothing.
         in_directory: patterns of the files to look for in a directory, best first.
         on_hub: groups of patterns, best first. attnlaw downloads the first group that a repository has.

@@ -230,10 +230,7 @@ def _header(path: Path) -> Header:
 
 
 def _sizes(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the sizes in a header under the names of config.json.
-
-    A list that repeats one number becomes that number.
-    """
+    """Return the sizes in a header under config.json's names. A list of equal numbers becomes one number."""
     architecture = values.get("general.architecture")
     sizes: dict[str, Any] = {"model_type": architecture, "hidden_act": ACTIVATIONS.get(str(architecture))}
     for key, name in SIZES.items():

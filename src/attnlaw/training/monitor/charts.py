@@ -88,10 +88,7 @@ def _headline(rows: pl.DataFrame, lines: dict[str, str], title: str) -> str:
 
 
 def step_charts(rows: pl.DataFrame, panels: dict[str, dict[str, str]]) -> Any:
-    """Draw a panel for each quantity, with a line for each group of matrices.
-
-    If there are several models, each has its own pattern of dashes.
-    """
+    """Draw a panel per quantity, with a line per group of matrices and a pattern of dashes per model."""
     models = list(dict.fromkeys(rows["model"]))
     legend = alt.Legend(title=None, symbolStrokeColor="#888888")
     dash = alt.StrokeDash("model:N", scale=alt.Scale(domain=models), legend=legend)

@@ -66,10 +66,7 @@ class Mode:
 
 @dataclass
 class ModeTracker:
-    """The modes of every head at the last measurement.
-
-    `counts` has the number of modes that each head has had so far.
-    """
+    """The modes of every head at the last measurement. `counts` has how many each head has had so far."""
 
     modes: dict[HeadKey, list[Mode]] = field(default_factory=dict)
     counts: dict[HeadKey, int] = field(default_factory=dict)
@@ -257,10 +254,7 @@ def _rows_before(rows: pl.DataFrame | None, model: str, step: int) -> pl.DataFra
 def measured_heads(
     model: Model, tree: Network[Spectrum | None]
 ) -> Iterator[tuple[MatrixLocation, tuple[Reals, Reals], Spectrum]]:
-    """Yield each measured head with its factors (N x d and d x N) and its spectrum.
-
-    The factors of all heads of a block are read together.
-    """
+    """Yield each measured head with its factors (N x d and d x N) and its spectrum."""
     cache: tuple[Any, list[tuple[Reals, Reals]]] = (None, [])
     for (location, product), (_, spectrum) in zip(model.network.leaves(), tree.leaves(), strict=True):
         if spectrum is None or location.head is None or not isinstance(product.block, Attention):

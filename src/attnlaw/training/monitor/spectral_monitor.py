@@ -123,7 +123,7 @@ class SpectralMonitor:
         self._watchdog = None if rules is None else Watchdog(rules, self.name, earlier)
 
     def step(self, step: int) -> Snapshot | None:
-        """Measure if the step is due and the cost fits into `max_overhead`. Otherwise return None."""
+        """Measure if the step is due and the cost fits into `max_overhead`. Return the snapshot or None."""
         step, now = _as_whole_number("step", step), self._read_clock()
         if step % self.settings.every or not self._can_afford(now, SPECTRA):
             return None
@@ -197,10 +197,7 @@ class SpectralMonitor:
         return now - (now if self._began is None else self._began) - self._spent
 
     def _write(self, snapshot: Snapshot) -> None:
-        """Add the rows of a snapshot to the files.
-
-        If that fails, warn, and keep the rows until the next measurement.
-        """
+        """Write the rows of a snapshot. If that fails, warn and keep them until the next measurement."""
         if self._first is None:
             self._first = snapshot.step
         self._unwritten = [*(old for old in self._unwritten if old.step != snapshot.step), snapshot]
