@@ -54,9 +54,7 @@ def smallest_root(
     principle). On the support it ties with its conjugate, and the root below the line belongs to z + i0. The
     lower half plane mirrors the upper one. At real z outside the support the root is real.
 
-    Args:
-        candidates: a function that returns all roots at z, shape (..., roots).
-        intervals: support of the law, as (low, high) pairs.
+    `candidates` returns all roots at z along the last axis. `intervals` are the support of the law.
     """
     z = np.asarray(z)
     if np.iscomplexobj(z):

@@ -26,9 +26,7 @@ MOST_STEPS = 200
 class Loss:
     """A convex loss l(y, z) with its derivatives in z and its proximal operator.
 
-    Args:
-        corners: a function of V that returns the values of y omega near which the proximal operator bends.
-            Integrals over omega are split there.
+    `corners(V)` returns the values of y omega near which the operator bends. Integrals are split there.
     """
 
     name: str

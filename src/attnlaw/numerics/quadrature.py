@@ -69,11 +69,9 @@ def cosine_coefficients(values: Reals) -> Reals:
 
 
 def integral_above(coefficients: Reals, theta: Reals) -> Reals:
-    """Return the integral of cosine series F from theta to pi.
+    """Return the integrals of cosine series from theta to pi.
 
-    Args:
-        coefficients: the coefficients of the series, shape (functions, ..., count).
-        theta: the angles, shape (...).
+    `coefficients` have the shape (functions, ..., count), and `theta` has the shape (...).
 
     >>> F = np.sin(midpoint_angles(32)) ** 2
     >>> value = integral_above(cosine_coefficients(F)[None], np.array(np.pi / 2))
@@ -88,14 +86,10 @@ def integral_above(coefficients: Reals, theta: Reals) -> Reals:
 
 
 def angle_of(coefficients: Reals, level: Reals) -> Reals:
-    """Return the angle at which an increasing cosine series reaches a level.
+    """Return the angle at which an increasing cosine series reaches a level in its range.
 
     Newton's method stays inside a bracket. It starts at the angle of the first two terms, which is exact for
-    `x = middle - half cos(theta)`.
-
-    Args:
-        coefficients: the coefficients of the series, shape (..., count).
-        level: the levels, shape (...). They must be in the range of the series.
+    `x = middle - half cos(theta)`. `coefficients` have the shape (..., count), and `level` the shape (...).
     """
     theta = np.arccos(np.clip((level - coefficients[..., 0]) / coefficients[..., 1], -1.0, 1.0))
     if coefficients.shape[-1] == 2:

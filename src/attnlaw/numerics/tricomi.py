@@ -104,7 +104,7 @@ def solve_cut(a: float, b: float, low: float, high: float) -> Cut:
 
 
 def _edges(a: float, b: float, low: float, high: float) -> tuple[Reals, int]:
-    """Return the ends of the steps, and the index of the end (amid the oscillations) to start from."""
+    """Return the ends of the steps, and the index of the end from which the solution starts."""
     start = max(a + 2 * b, 1.0)
     ends = [start]
     while ends[-1] < high:
@@ -186,7 +186,7 @@ def continued_fraction(a: float, b: float, y: Complexes) -> Complexes:
 
 
 def _taylor(a: float, b: float, centre: Any, half: Any) -> Any:
-    """Return Taylor coefficients in `t = (y - centre)/half` of two solutions, shape (2, terms, centres).
+    """Return two solutions' Taylor coefficients in `t = (y - centre)/half`, as (2, terms, centres).
 
     At t = 0 the first solution has (f, df/dt) = (1, 0) and the second (0, 1). With m the centre and h half
     the step, the recursion is `m (j+2)(j+1) f_(j+2) = -(j+1)(j - a + m) h f_(j+1) - (j + b) h^2 f_j`.

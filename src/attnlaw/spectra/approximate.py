@@ -102,7 +102,7 @@ def _largest(run: KrylovRun) -> tuple[float, float]:
 
 
 def _gauss_rules(run: KrylovRun) -> tuple[Reals, Reals]:
-    """Return the nodes (squared singular values) and weights of the Gauss rules, shape (starts, steps)."""
+    """Return the nodes (squared singular values) and the weights of the Gauss rule of each start."""
     nodes, vectors = np.linalg.eigh(tridiagonals(run))
     return np.maximum(nodes, 0.0), run.squared_norm[:, None] * vectors[:, 0, :] ** 2
 

@@ -39,11 +39,9 @@ ACCURACY = 0.005
 
 
 def sampled_absolute_sum(left: Reals, right: Reals, lengths: Reals, seed: int) -> Estimate:
-    """Estimate the sum of absolute entries of `left @ right` from a sample of its columns.
+    """Estimate the sum of absolute entries of `left @ right` from a random sample of its columns.
 
-    Args:
-        lengths: the Euclidean norms of the columns of the product.
-        seed: the seed of the sample.
+    `lengths` are the Euclidean norms of the columns of the product.
 
     >>> ones = np.ones((3, 200))
     >>> total = sampled_absolute_sum(ones.T, ones, np.full(200, 3 * 200**0.5), seed=0)
@@ -137,7 +135,7 @@ def _applied_sizes(left: Root, right: Root) -> Applied:
 
 
 def triangular_factor(tall: Reals, quick: bool = False) -> Root:
-    """Divide a matrix by a power of two, and return its triangular factor R and that power.
+    """Return the triangular factor R of a matrix divided by a power of two, and that power.
 
     `quick` allows a Cholesky factor in place of a QR factorisation.
     """

@@ -63,12 +63,9 @@ class FactorSizes:
 def factor_sizes(
     left: Root, right: Root, sides: tuple[int, int], rotary: Rotary | None
 ) -> FactorSizes | None:
-    """Compute the sizes of two factors from their triangular factors; None if they exceed float64.
+    """Compute the sizes of A and B from their triangular factors; None if they exceed float64.
 
-    Args:
-        left, right: the triangular factors of A and B.
-        sides: the numbers of rows of A and B.
-        rotary: the rotary positions of the head; None if it has none.
+    `sides` has the numbers of rows of A and B.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         share = left[1] ** 0.5 / right[1] ** 0.5
@@ -133,9 +130,7 @@ def block_factors(
 ) -> list[FactorSizes | None]:
     """Return the sizes of the factors of every head.
 
-    Args:
-        shape: the shape of the product of one head.
-        roots: the triangular factors of the stored factors, a pair for each head.
+    `shape` is the shape of one head's product. `roots` has the triangular factors of each head's factors.
     """
     if gauge_of(block, kind) not in (FULL, ROTARY):
         return [None] * block.heads

@@ -97,7 +97,7 @@ class Unit:
 
     @property
     def seed(self) -> int:
-        """The seed of the unit's random numbers. Each unit has another, so that errors are independent."""
+        """The seed of the unit's random numbers, different for each unit so that errors are independent."""
         return crc32(f"{self.product.tensors} {self.location.expert}".encode())
 
     @property
@@ -170,10 +170,7 @@ def _read_ahead(
 
 
 def spectra_tree(model: Model, selection: Selection, spectra: Iterable[Spectrum]) -> Network[Spectrum | None]:
-    """Return the network with a spectrum at each selected leaf, and None at the others.
-
-    `spectra` has the spectra of the selected matrices, in the order of rows.
-    """
+    """Return the network with a spectrum (given in the order of rows) at each selected leaf, else None."""
     following = iter(spectra)
     return model.network.map(lambda location, _: next(following) if selection.includes(location) else None)
 
@@ -250,11 +247,7 @@ def _head(
 ) -> tuple[Spectrum, tuple[Root, Root]]:
     """Return the spectrum of one head's matrix, and the triangular factors of its two stored factors.
 
-    Args:
-        pair: the two stored factors, whose product is the head's matrix.
-        reader: measures how large the head's queries and keys can be. It reuses the triangular factors that
-        are
-            computed here. If it is None, the spectrum has no `scores`.
+    `pair` has the stored factors. If `reader` is None, the spectrum has no `scores`.
     """
     left, right = (factor.astype(np.float64, copy=False) for factor in pair)
     pair = left, right

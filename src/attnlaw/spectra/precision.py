@@ -74,10 +74,7 @@ def least_ratio(eigenvalues: Reals, shape: tuple[int, int], rounding: float) -> 
 
 
 def single_errors(values: Reals) -> Reals:
-    """Return the largest float32 error of each singular value, c eps s_1^2 / (2 s).
-
-    `values` are the singular values in descending order.
-    """
+    """Return the largest float32 error, c eps s_1^2 / (2 s), of each of the descending singular values."""
     return np.asarray(CONSTANT * EPS * values[0] ** 2 / (2 * values))
 
 

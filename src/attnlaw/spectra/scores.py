@@ -91,9 +91,7 @@ class ScoreReader:
     def __call__(self, head: int, pair: tuple[Reals, Reals], roots: tuple[Root, Root]) -> ScoreSizes | None:
         """Return the sizes of a head; None if they exceed float64.
 
-        Args:
-            pair: the stored factors of the head.
-            roots: the triangular factors of the pair with the norms folded in.
+        `pair` has the stored factors, and `roots` their triangular factors with the norms folded in.
         """
         rotary, turned = self._block.scores.rotary, self._turned
         with np.errstate(over="ignore", invalid="ignore"):
@@ -150,9 +148,7 @@ def _side_builder(
 ) -> SideBuilder:
     """Return a function that builds one side of each head.
 
-    Args:
-        norm: the norm before the block.
-        qk_norm: the norm of the queries or keys themselves.
+    `norm` is the norm before the block, and `qk_norm` that of the queries or keys themselves.
     """
     size = view.shape[1] // heads
     if qk_norm is not None:

@@ -209,13 +209,10 @@ class Spectrum:
         return float(np.sum(self.counts_above_tolerance * self.above_tolerance**p))
 
     def error(self, quantity: Callable[[Spectrum], float | None]) -> float | None:
-        """Return the error of a quantity of an approximate or float32 spectrum; None for an exact one.
+        """Return the error of a quantity, a function of a spectrum; None if this spectrum is exact.
 
         It is the root of the sum of two squares: the standard error over the probes (`spread`) and the
         systematic part (`bracket`).
-
-        Args:
-            quantity: a function that computes the quantity from a spectrum.
 
         >>> exact = Spectrum(np.array([2.0]), (1, 1), 2.0, 2.0, "svd")
         >>> exact.error(lambda spectrum: spectrum.nuclear) is None

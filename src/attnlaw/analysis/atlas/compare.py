@@ -33,10 +33,7 @@ SAME_TRAINED, SAME_FRESH = 0.02, 1e-6
 
 
 def comparison_table(audit: Audit, atlas: Atlas) -> pl.DataFrame | None:
-    """Return a table with one row for each number that is compared.
-
-    Returns None if not every matrix of every layer was measured.
-    """
+    """Return a table with one row for each compared number; None if a matrix of a layer was not measured."""
     if not audit.layers.height or not _is_whole(audit):
         return None
     kind = model_kinds(audit.matrices)["kind"][0]

@@ -126,11 +126,7 @@ def audit_model(
     jobs: int | None = None,
     progress: Progress = no_progress,
 ) -> Audit:
-    """Audit a model that is already open.
-
-    Args:
-        jobs: number of threads; None for one on each core.
-    """
+    """Audit a model that is already open, with `jobs` threads (None for one on each core)."""
     gathered = EvidenceCollector(model)
     spectra = _measure_undamaged(gathered.model, selection, jobs, progress, options.tolerant)
     return build_audit(model, selection, options, spectra, gathered.evidence(selection.whole))
@@ -145,9 +141,7 @@ def build_audit(
 ) -> Audit:
     """Compute everything that follows from the measured spectra: null tests, proxies, findings and tables.
 
-    Args:
-        spectra: the measured spectra, with None for each matrix that was not measured.
-        evidence: what attnlaw noted about the tensors while it read them.
+    `spectra` has None for each matrix that was not measured.
     """
     samples = options.samples
     tests = [null_test(spectrum) for _, spectrum in spectra.leaves() if spectrum is not None]

@@ -204,9 +204,7 @@ def _contribution_values(part: Contribution, total: float) -> Row:
 
 
 def fill_applied_sizes(matrices: pl.DataFrame, applied: bool) -> pl.DataFrame:
-    """Return the table of matrices with its columns of sizes as applied ready for display.
-
-    If `applied`, the stored size replaces every missing one. Otherwise all these columns become null.
+    """Replace missing sizes as applied by the stored sizes. If not `applied`, set all of them to null.
 
     >>> table = quantity_frame(MATRICES, [{"spectral_norm": 2.0}])
     >>> [fill_applied_sizes(table, applied)["spectral_norm_applied"][0] for applied in (True, False)]

@@ -52,11 +52,8 @@ def case_values(
 ) -> dict[str, Any]:
     """Return the quantities of one model by name: sizes, null test, proxies (as log10) and warnings.
 
-    Args:
-        matrices: number of measured matrices.
-        per_application: the proxies that count a shared layer at each application.
-        samples: number of training samples n. If given, the result has proxy / sqrt(n) too.
-        reason: why there are no proxies; None if there are some.
+    `per_application` has the proxies that count a shared layer at each application. `reason` says why there
+    are no proxies.
     """
     network = model.network
     layers = {location.layer for location, _ in network.leaves() if location.layer is not None}
@@ -221,10 +218,7 @@ def tower_summaries(towers: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def proxy_summary(values: dict[str, Any], prefix: str) -> dict[str, Any] | None:
-    """Return the proxies of `values` whose names start with `prefix`, as summary.json has them.
-
-    Returns None if there are none.
-    """
+    """Return the proxies of `values` whose names start with `prefix`; None if there are none."""
     if values[f"{prefix}spectrum_adaptive"] is None:
         return None
     entries = {name: _entry(values[f"{prefix}{name}"]) for name in BOUNDS}

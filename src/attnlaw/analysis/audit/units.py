@@ -62,11 +62,7 @@ def pack(record: Any) -> bytes:
 
 
 def unpack(data: bytes, kinds: Iterable[type]) -> Any:
-    """Return the record that `pack` converted to bytes.
-
-    Args:
-        kinds: the classes of records that the bytes may contain.
-    """
+    """Return the record that `pack` converted to bytes. `kinds` are the classes that it may contain."""
     buffer = io.BytesIO(data)
     tree = json.loads(buffer.readline())
     return _decode(tree, {kind.__name__: kind for kind in kinds}, _arrays(buffer))
@@ -167,14 +163,9 @@ def _open_units(
 def measure_unit(
     settings: ModelSettings, arithmetic: Arithmetic, first: int, state: str
 ) -> tuple[int, pl.DataFrame]:
-    """Measure one unit.
+    """Measure one unit, and return the number of its matrices and a table of packed records.
 
-    Args:
-        first: number of the unit's first matrix.
-        state: the `file_state` of the checkpoint, which shows whether its files have changed.
-
-    Returns:
-        The number of matrices in the unit, and a table with a packed record in each row.
+    `first` is the number of the unit's first matrix. `state` is the `file_state` of the checkpoint.
     """
     model, index, units = _open_units(settings, arithmetic, state)
     if first not in units:
@@ -188,10 +179,7 @@ def measure_unit(
 def audit_from_units(
     settings: ModelSettings, options: AuditOptions, arithmetic: Arithmetic, tables: Iterable[pl.DataFrame]
 ) -> Audit:
-    """Build the audit of a model from the tables that `measure_unit` returned.
-
-    `tables` has all units of the audit, in the order of `selected_units`.
-    """
+    """Build the audit from the tables of `measure_unit` for all units, in the order of `selected_units`."""
     model = settings.open()
     selection = Selection.from_settings(settings, model.network, arithmetic)
     gathered = EvidenceCollector(model)

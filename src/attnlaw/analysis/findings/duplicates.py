@@ -72,11 +72,7 @@ def project_map(attention: Attention, view: View, matrix: Sketch) -> Sketch:
 def sketch_heads(attention: Attention, kind: str, maps: dict[View, Sketch]) -> Sketch:
     """Return the normalised sketches of all heads of a block, of shape (heads, 4096).
 
-    If the matrix of a head is zero, its sketch is zero.
-
-    Args:
-        kind: the product to sketch, such as "qk" or "vo".
-        maps: the projected weight matrices of the block.
+    The sketch of a zero matrix is zero. `maps` has the projected weight matrices of the block.
     """
     heads: Any = attention.factors(ProjectedMaps(maps), kind)  # type: ignore[arg-type]
     flat = np.stack([(left @ right).ravel() for left, right in heads])

@@ -102,9 +102,8 @@ class Evidence:
 class Subject:
     """A model as the detectors see it.
 
-    Args:
-        chance: probability that an untrained model has as many matrices that differ from noise; None if not
-            every matrix was measured or none could be tested.
+    `chance` is the probability that an untrained model has as many matrices that differ from noise. It is
+    None if not every matrix was measured or none could be tested.
     """
 
     evidence: Evidence  # notes about the model from when it was read

@@ -309,11 +309,7 @@ class EvidenceCollector:
         return worst_orientation(sides, named)
 
     def evidence(self, whole: bool) -> Evidence:
-        """Return the evidence from all notes.
-
-        Args:
-            whole: whether to read the tensors of the file that were not read yet, and to note them too.
-        """
+        """Return the evidence from all notes. If `whole`, first read and note the tensors not read yet."""
         if whole:
             self._read_remaining()
         with self._watch.timed():

@@ -21,12 +21,8 @@ from attnlaw.core.variants import by_name
 class LawLabel:
     """The name of a law that a matrix may follow, and how tables and charts show it.
 
-    Args:
-        name: name in rows.
-        letter: letter in the map of heads that the terminal prints.
-        colour: position in the palette of charts.
-        style: colour in the terminal.
-        description: what the law says about a matrix.
+    `letter` and `style` are its letter and colour in the terminal's map of heads. `colour` is its position in
+    the palette of charts.
     """
 
     name: str

@@ -90,11 +90,7 @@ def fit_law(spectrum: Spectrum, law: str, seed: int = 0) -> Fit:
 
 
 def ks_distance(cdf: Reals) -> float:
-    """Return the Kolmogorov-Smirnov distance between a law and data.
-
-    Args:
-        cdf: distribution function of the law at the data, in ascending order.
-    """
+    """Return the Kolmogorov-Smirnov distance, given the law's distribution function at ascending data."""
     steps = np.arange(cdf.size + 1) / cdf.size
     return float(max(np.abs(cdf - steps[:-1]).max(), np.abs(cdf - steps[1:]).max()))
 

@@ -155,14 +155,9 @@ def _match_second_moment(excess: float, gamma: float) -> int:
 
 
 def _crossing(at: Callable[[int], float], best: int, side: int, level: float) -> float | None:
-    """Return the kappa at which the log-likelihood has fallen to `level`.
+    """Return the kappa at which the log-likelihood has fallen to `level`; None if it does not on the grid.
 
-    Returns None if this does not happen on the grid.
-
-    Args:
-        at: returns the log-likelihood at a place on the grid.
-        best: the place of the largest log-likelihood.
-        side: the direction of the search, 1 or -1.
+    The search goes from the place `best` on the grid in the direction `side`, 1 or -1.
     """
     place = best
     while at(place) > level:

@@ -330,7 +330,7 @@ def _family(attention: str, k: int, size: int) -> _Family:
 
 
 def _refine_family(attention: str, family: _Family, best: int, k: int, size: int) -> _Family:
-    """Return laws of the best law's rank, at noise levels between it and its neighbours on the grid."""
+    """Return laws with the rank of the best law, at noise levels between those of its neighbours."""
     k0, delta = float(family.target_rank[best]), family.noise[best]
     noises = delta * 2.0 ** np.arange(-STEP + FINE_STEP, STEP, FINE_STEP)
     noises = noises[(noises > NOISES[0]) & (noises < NOISES[-1])]

@@ -97,12 +97,7 @@ def fit(settings: ModelSettings, seed: int = 0, progress: Progress = no_progress
 def fit_tree(
     name: str, tree: Network[Spectrum | None], seed: int = 0, progress: Progress = no_progress
 ) -> Fits:
-    """Fit laws to the measured spectra of a model.
-
-    Args:
-        name: name of the model in rows.
-        tree: the spectra, with None for each matrix that was not measured.
-    """
+    """Fit laws to the measured spectra of the model `name`, and skip matrices without one."""
     placed = [
         (location_row(name, location), spectrum)
         for location, spectrum in tree.leaves()
@@ -169,11 +164,7 @@ def _curve(x: Any, density: Any) -> Row:
 
 
 def spectrum_from_row(row: Row, values: pl.Series | None) -> Spectrum:
-    """Build a spectrum from a saved row of matrices.
-
-    Args:
-        values: the singular values of the matrix; None if the spectrum was approximated.
-    """
+    """Build a spectrum from a saved row of matrices and its singular values, None if it was approximated."""
     return Spectrum(
         np.zeros(1) if values is None else values.to_numpy(),
         (row["rows"], row["cols"]),

@@ -220,9 +220,8 @@ class Null:
 class NullTest:
     """The null test of one matrix.
 
-    Args:
-        outliers: number of singular values beyond the null's edge; None if zeros reach into the middle half
-            of the values.
+    `outliers` counts the singular values beyond the null's edge. It is None if zeros reach into the middle
+    half of the values.
     """
 
     p_value: float
@@ -282,9 +281,8 @@ class Rejections:
     def count(cls, tests: Iterable[tuple[float | None, str | None, int | None]]) -> Rejections:
         """Count the rejections among the null tests of a model's matrices.
 
-        Args:
-            tests: a tuple (p-value, shape of the null, number of draws) for each matrix. Matrices without a
-                p-value are ignored.
+        Each test is a tuple (p-value, shape of the null, number of draws). Tests without a p-value are
+        ignored.
         """
         tested = [(p_value, (shape, draws or 0)) for p_value, shape, draws in tests if p_value is not None]
         rejected = sum(p_value <= LEVEL for p_value, _ in tested)

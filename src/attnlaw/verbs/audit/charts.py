@@ -209,9 +209,6 @@ def contribution_curves(matrices: pl.DataFrame) -> alt.ConcatChart:
 
     A line is the median over the heads of a layer. A dot shows the p that one matrix chose, and its
     contribution there. At most `MOST_LINES` layers, evenly spaced, have a line.
-
-    Args:
-        matrices: the table of matrices of one audit.
     """
     has_curve = pl.col("log10_curve").is_not_null() & pl.col("log10_contribution").is_not_null()
     drawn = (pl.col("log10_curve").list.len() > 1) & pl.col("kind").is_in(_kinds(matrices))
@@ -267,13 +264,9 @@ def comparison(view: ChartView) -> Drawings:
 def compare(
     matrices: pl.DataFrame, labels: Mapping[str, str] | None = None, titles: Mapping[str, str] | None = None
 ) -> alt.VConcatChart:
-    """Draw models layer by layer, with a row of panels for each kind of matrix and a column for each
-    quantity.
-
-    A panel shows medians over heads.
+    """Draw medians over heads by layer: a row of panels for each kind of matrix, a column for each quantity.
 
     Args:
-        matrices: the table of matrices of several audits.
         labels: the names to show, by model. By default all models are drawn under their own names.
         titles: the titles to show, by quantity. By default the quantities of `_compared_quantities` are drawn
             under their own names.

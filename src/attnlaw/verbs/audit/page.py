@@ -78,11 +78,8 @@ def page(
 ) -> str:
     """Return the HTML page of one or several audited models.
 
-    Args:
-        result: the audits.
-        figures: the figures of the audits.
-        more: sections of other results, which are put before the table of matrices.
-        note: a sentence for the lead. By default it says which audits failed.
+    The sections `more` come before the table of matrices. `note` is a sentence for the lead. By default it
+    says which audits failed.
     """
     if not has_page(result):
         return results_page([Part([result], figures)])

@@ -74,10 +74,7 @@ FACTS = (
 def audit_payload(result: Result, names: dict[int, str], applied: bool) -> dict[str, Any]:
     """Return everything that the page's script draws, as values that JSON can hold.
 
-    Args:
-        result: the audits.
-        names: names of the models, by the number of the case.
-        applied: whether to show norms as applied.
+    `names` has the names of the models by the number of the case.
     """
     matrices = result.finished_table("matrices")
     rows = _join_by_location(matrices, result.finished_table("spectra"))
