@@ -24,10 +24,7 @@ from attnlaw.core.errors import InputError
 
 
 class OutputClosed(Exception):
-    """An error in writing to standard output.
-
-    The message is empty if the program that reads the output, such as `head`, has ended.
-    """
+    """An error in writing to standard output. It has no message if the reader, such as `head`, has ended."""
 
 
 class UsageError(Exception):

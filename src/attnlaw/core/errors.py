@@ -44,10 +44,7 @@ class InputError(ValueError):
 
 
 class UnavailableError(InputError, AttributeError):
-    """An error for an attribute that a result does not have. The message says what to do.
-
-    It is also an AttributeError, so `hasattr` returns False.
-    """
+    """An error for an attribute that a result does not have. It is an AttributeError, for `hasattr`."""
 
 
 class BadSetting(InputError):

@@ -192,10 +192,7 @@ class Result:
 
     @cached_property
     def plain_rows(self) -> pl.DataFrame:
-        """All rows, with the column `case`.
-
-        NaN is null, and so is infinity except in settings that allow it.
-        """
+        """All rows with the column `case`. NaN is null. Infinity is too, except in settings that allow it."""
         import polars as pl
 
         from attnlaw.core.tables import nan_to_null
@@ -210,10 +207,7 @@ class Result:
         return self.plain_rows.filter(self.plain_rows["status"] != str(Outcome.FAILED))
 
     def finished_table(self, name: str) -> pl.DataFrame:
-        """Return a table without the lines of failed cases. NaN becomes null.
-
-        The table is empty if the result does not have it.
-        """
+        """Return a table without failed cases, and with null for NaN. A missing table is empty."""
         import polars as pl
 
         from attnlaw.core.tables import nan_to_null, to_schema
@@ -261,10 +255,7 @@ class Result:
         return self.for_plotting()._with_tables(makers)
 
     def for_plotting(self) -> Result:
-        """Return this result with the tables that are made only for charts.
-
-        If it does not have exactly one case, it is returned unchanged.
-        """
+        """Return the result with the tables for charts. It stays unchanged unless it has one case."""
         makers = {spec.name: spec.on_plot for spec in self.verb.tables}
         return self._with_tables(makers) if len(self) == 1 else self
 
@@ -364,10 +355,8 @@ def collect_tables(
 ) -> dict[str, pl.DataFrame]:
     """Return the tables made from records, by name and in the form of `Result.tables`.
 
-    Args:
-        verb: The verb that declares the tables.
-        records: One record for each case. A case without a record (None, or an `InputError`) has no lines.
-        makers: Functions from a record to a table, by table name. The default is `TableSpec.rows`.
+    `makers` has functions from a record to a table, `TableSpec.rows` by default. A case without a record
+    (None, or an `InputError`) has no lines.
     """
     if not verb.tables:  # polars is not needed
         return {}

@@ -38,10 +38,7 @@ MOST_POINTS = 100_000
 
 
 def coerce(kind: Any, value: Any) -> Any:
-    """Return the value converted to the type `kind`, or None if that is not possible.
-
-    2.0 can become an int, and "inf" can become a float.
-    """
+    """Return the value as the type `kind`, or None if it does not fit. For example, 2.0 can become an int."""
     if kind is Any:
         return value
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):  # a scalar of NumPy

@@ -139,10 +139,7 @@ class Verb(Generic[S, R]):
         return cases
 
     def __call__(self, *words: Any, progress: Progress | None = None, **given: Any) -> Result:
-        """Run the verb with the given settings.
-
-        A list of values, or a directory of models, makes several cases.
-        """
+        """Run the verb. A list of values, or a directory of models, makes several cases."""
         places = [name for name, field in setting_fields(self.settings).items() if field.rule.positional]
         if len(words) > len(places):
             raise TypeError(f"{self.name} takes {len(places)} positional arguments, found {len(words)}")
@@ -256,9 +253,6 @@ def expand_values(field: SettingField, values: list[Any]) -> list[Any]:
 
 
 def declared_verb(module: str, name: str) -> Verb[Any, Any]:
-    """Return the verb of this name from the module that declares it.
-
-    Pickle calls this function in a worker process.
-    """
+    """Return the verb of this name from its module. Pickle calls this function in a worker process."""
     members = vars(import_module(module)).values()
     return next(member for member in members if isinstance(member, Verb) and member.name == name)

@@ -50,11 +50,7 @@ def charts_html(result: Result | InputError) -> str:
 
 
 def draw(title: str, chart: Any, caption: str, name: str) -> tuple[str, Markup, str, str | None]:
-    """Draw a chart for the template macro `figure`.
-
-    Returns:
-        The title, the SVG, the caption, and the width in pixels for the style sheet.
-    """
+    """Return the title, SVG, caption and width in pixels of a chart, for the template macro `figure`."""
     svg = inline_svg(chart, name)
     width = re.search(r'\bwidth="(\d+)', svg)
     return title, Markup(svg), caption, width and width[1]

@@ -78,10 +78,7 @@ class PageModel:
         return build_controls(self.verb.simulation.settings, excluded=common)
 
     def state(self, values: Mapping[str, Any], beside: Mapping[str, Any] | None = None) -> State:
-        """Return the state of the page for these values of its controls.
-
-        If `beside` has the values of the simulation's controls, the simulation runs too.
-        """
+        """Return the state for the values of the controls. `beside` has those of a simulation that runs."""
         given = {**self.fixed, **settings_from_controls(self.verb.settings, values)}
         if beside is None or self.verb.simulation is None:
             return State(self.verb, given)

@@ -26,9 +26,7 @@ SCRIPT, STYLE = (Path(__file__).parent / "static" / name for name in ("lab.js", 
 class Application:
     """All pages as one ASGI application.
 
-    Args:
-        page: the name of the page that opens first.
-        path: the path of the model or file that this page shows. None if it needs none.
+    `page` is the page that opens first, and `path` is the model or file that it shows, or None.
     """
 
     def __init__(self, page: str, path: str | None = None) -> None:
@@ -113,10 +111,7 @@ def open_socket(port: int | None) -> socket.socket:
 
 
 def build_server(page: str, path: str | None, on_ready: Callable[[], None] = lambda: None) -> Any:
-    """Return a server that calls `on_ready` as soon as its pages answer.
-
-    When it ends, it does not wait for open pages.
-    """
+    """Return a server that calls `on_ready` when its pages answer. It ends without waiting for open pages."""
     import uvicorn
 
     app = Application(page, path)

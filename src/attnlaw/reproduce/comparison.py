@@ -38,17 +38,10 @@ Lines = Sequence[Mapping[str, Any]]
 
 
 def compare(paper: str, study: str, rows: pl.DataFrame, random_verbs: Iterable[str]) -> list[dict[str, Any]]:
-    """Compare the published numbers of a study with its rows.
+    """Compare the published numbers of a study with its rows, which have a column `verb`.
 
-    Args:
-        paper: the arXiv number, which is copied into every line.
-        study: the name of the study.
-        rows: the rows of all verbs of the study, with a column `verb`.
-        random_verbs: the names of the verbs that draw random numbers.
-
-    Returns:
-        One line for each published number that the rows contain, with the columns of `COMPARISON` and
-        `settings`.
+    Return one line for each published number that the rows contain, with the columns of `COMPARISON` and
+    `settings`. `paper` is the arXiv number, and `random_verbs` names the verbs that draw random numbers.
     """
     comparisons = []
     for line in published_lines(study):
@@ -147,12 +140,8 @@ DERIVED: dict[str, Callable[[pl.DataFrame], float | None]] = {"crossing_beta": _
 def published_figures(lines: Lines, label: Callable[[str], str]) -> list[Figure]:
     """Return a figure for each quantity that has at least three published numbers.
 
-    Its x axis is the setting that varies most. Lines show our values, and points with errors the published
-    ones.
-
-    Args:
-        lines: the lines that `compare` returns.
-        label: a function that returns the words for the name of a quantity or of a setting.
+    The x axis is the setting that varies most. Lines show our values, and points with errors show the
+    published ones. `lines` come from `compare`, and `label` returns the words for a quantity or a setting.
     """
     figures = []
     for quantity in dict.fromkeys(line["quantity"] for line in lines):

@@ -158,8 +158,7 @@ PAPERS = (
 def find_figures(name: str) -> list[tuple[Paper, PaperFigure]]:
     """Return all figures of the paper with this arXiv number, or the one figure with this name.
 
-    Raises:
-        InputError: if there is no such paper or figure.
+    Raise an `InputError` if there is no such paper or figure.
 
     >>> [figure.study for _, figure in find_figures("2506.01582")]
     ['learn-tokens']

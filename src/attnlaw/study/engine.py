@@ -61,20 +61,14 @@ class Stop:
 
 
 class TimeUp(BaseException):
-    """An error inside a task that exceeds its time limit.
-
-    It is not an `Exception`, so that a task cannot catch it by accident.
-    """
+    """An error for an exceeded time limit. It is not an `Exception`, so that tasks do not catch it."""
 
 
 @dataclass
 class Engine:
-    """An engine that computes tasks in this process.
+    """An engine that computes tasks in this process. If a task exits the process, the whole run ends.
 
-    If a task exits the process, the whole run ends. On a cluster, only the worker ends.
-
-    Args:
-        pace: the mean number of seconds that a task takes, for each kind of task (see `pace_key`).
+    `pace` is the mean number of seconds that a task takes, for each kind of task (see `pace_key`).
     """
 
     folder: Path  # directory of the store, to which tasks write their tables
@@ -88,10 +82,7 @@ class Engine:
         return 1
 
     def run(self, tasks: Sequence[Task], first: bool = False) -> Iterator[list[Ending]]:
-        """Yield the endings of tasks.
-
-        If `first` is true, quick tasks run twice, because imports slow down the first run.
-        """
+        """Yield the endings of tasks. If `first`, quick tasks run twice: imports slow down the first run."""
         from threadpoolctl import threadpool_limits
 
         with threadpool_limits(limits=1, user_api="blas"):

@@ -74,8 +74,7 @@ def _collect(verb: Verb[Any, Any], finished: list[tuple[Task, Ending]], store: S
 def export(study: Study, store: Store) -> list[Path]:
     """Write the results of all finished tasks, and return their directories.
 
-    Raises:
-        InputError: if the store has rows, but only of another study. Exporting would delete their result.
+    Raise an `InputError` if the store has only rows of another study, whose result would be deleted.
     """
     require_same_study(study, store)
     results = collect_results(study, store)

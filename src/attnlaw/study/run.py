@@ -154,10 +154,7 @@ def resume(
 
 
 def status(study: Study, out: str | os.PathLike[str]) -> StudyStatus:
-    """Return the status of a study, also while it runs.
-
-    Raise an `InputError` if `out` belongs to another study.
-    """
+    """Return a study's status, also while it runs. Raise an `InputError` if `out` is of another study."""
     with open_store(out) as store:
         running = is_locked(out)
         if not running:

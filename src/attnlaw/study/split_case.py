@@ -46,8 +46,6 @@ def run_split(
     SIGINT and SIGTERM raise `SplitStopped`. Finished parts are kept.
 
     Args:
-        verb: the verb, which declares how to split a case.
-        cases: the cases.
         store: the directory of the store. Parts that it has from an earlier run are not computed again.
         backend: the place where parts are computed; this process by default.
         force: whether to compute all parts again.

@@ -57,10 +57,7 @@ class Task:
         return None if value is None else (self.verb.name, value)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Leave the cached key out of the pickle, so that a worker computes it with its version of attnlaw.
-
-        If that version differs, the key differs too.
-        """
+        """Leave the cached key out of the pickle. A worker computes it with its own version of attnlaw."""
         return Task, (self.verb, self.case)
 
 
@@ -191,10 +188,7 @@ def write_table(table: pl.DataFrame, name: str, key: str, folder: Path) -> str:
 
 
 def cause_of_death(key: str, folder: Path, time_limit: float | None) -> str | None:
-    """Return why the worker of a task died, in one line. None if the task had not begun.
-
-    The cause comes from the task's marker file, which is then removed.
-    """
+    """Return why the worker of a task died, or None if the task had not begun. Remove its marker file."""
     path = folder / "running" / key
     try:
         lines = path.read_text(errors="replace").splitlines()

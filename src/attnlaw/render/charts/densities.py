@@ -103,10 +103,7 @@ def laws_over_histogram(
 ) -> alt.LayerChart:
     """Draw a line for each law over a histogram of positive values.
 
-    Args:
-        curves: the points and the densities of each law, by name.
-        colours: the index of each law's colour in the palette, by name.
-        x: the title of the x axis.
+    `curves` has the points and densities of each law, and `colours` has the index of its palette colour.
     """
     bars = histogram(values, np.zeros(0), values.size, "measured")
     layers = [draw_histogram(bars, ROOM * max(bar["height"] for bar in bars), title=x)]
@@ -134,11 +131,9 @@ def ridge_panel(
     hue: str = PALETTE[0],
     clip: bool = False,
 ) -> alt.LayerChart:
-    """Draw one spectrum of a ridge: a line over bars, with triangles at `marks`.
+    """Draw one spectrum of a ridge: a line over bars, with triangles at `marks`, and the layers `more`.
 
-    Args:
-        more: further layers of the chart.
-        bars: rows for the bars. A bar reaches from `x` to `x2` and from `y` down to `low`.
+    A bar reaches from `x` to `x2` and from `y` down to `low`.
     """
     layers = []
     if len(bars):

@@ -70,30 +70,21 @@ def log_axis(values: Iterable[float], **more: Any) -> alt.Axis:
 def colour_encoding(
     colours: Mapping[str, str], column: str = "series", legend_for_one: bool = False, **legend: Any
 ) -> alt.Color:
-    """Return the encoding that gives each series its colour.
-
-    A single series has no legend unless `legend_for_one` is true.
-    """
+    """Return the encoding of each series' colour. `legend_for_one` gives a single series a legend too."""
     scale = alt.Scale(domain=list(colours), range=list(colours.values()))
     shown = alt.Legend(title=None, **legend) if legend_for_one or len(colours) > 1 else None
     return alt.Color(f"{column}:N", scale=scale, legend=shown)
 
 
 def dash_encoding(column: str, dashes: Mapping[str, Sequence[float]], **legend: Any) -> alt.StrokeDash:
-    """Return the encoding that gives each value of a column its dashes.
-
-    There is a legend only if options are passed as `legend`.
-    """
+    """Return the encoding of a column's dashes. It has a legend only if `legend` has options."""
     scale = alt.Scale(domain=list(dashes), range=list(dashes.values()))
     shown = alt.Legend(**legend) if legend else None
     return alt.StrokeDash(f"{column}:N", title=None, scale=scale, legend=shown)
 
 
 def panel_title(text: str) -> alt.TitleParams:
-    """Return a title that starts at the left edge of the plot.
-
-    By default it would start at the axis labels, and titles of several panels would not line up.
-    """
+    """Return a title at the left edge of the plot, so that the titles of several panels line up."""
     return alt.TitleParams(as_title(text), frame="group", anchor="start")
 
 

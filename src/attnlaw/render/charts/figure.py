@@ -39,10 +39,7 @@ class Figure:
     version: str = ""
 
     def draw(self) -> Any:
-        """Return the altair chart.
-
-        Altair's checks are switched off, because they would take most of the time.
-        """
+        """Return the altair chart. It is made without Altair's checks, which are slow."""
         from altair.utils.schemapi import debug_mode
 
         with debug_mode(False):

@@ -121,8 +121,7 @@ def _chart_with_model(figure: Figure) -> Any:
 def paper_spec(chart: Any) -> dict[str, Any]:
     """Return the Vega-Lite specification of a chart in the style of a paper, one or two columns wide.
 
-    Raises:
-        InputError: if the text of the chart leaves no room for its panels on a page.
+    Raise an `InputError` if the text of the chart leaves no room for its panels on a page.
     """
     spec = chart.to_dict(validate=False)
     beside = spec | {"config": CONFIG}

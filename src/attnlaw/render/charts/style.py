@@ -70,10 +70,7 @@ def finite_or_none(value: Any) -> Any:
 
 
 def as_title(name: str) -> str:
-    """Return a name as the title of a chart. It gets a space at its end, which is not drawn.
-
-    Without the space, Vega takes a name such as `constructor` for a property of JavaScript and fails.
-    """
+    """Return a title with a space at its end, without which Vega fails for a name such as `constructor`."""
     return f"{name} "
 
 
@@ -189,10 +186,7 @@ SYMBOL = 3.5  # width of a symbol with the space around it, in letters
 def legend_below(spec: Mapping[str, Any], width: float, letter: float) -> dict[str, Any]:
     """Return the configuration for legends below the panels, in as many columns as fit.
 
-    Args:
-        spec: the Vega-Lite specification, whose labels are measured.
-        width: the width of the legend in pixels.
-        letter: the mean width of a letter in pixels.
+    `width` is the width of the legend, and `letter` the mean width of a letter, both in pixels.
     """
     longest = max((len(name) for name in _legend_labels(spec)), default=1)
     columns = max(1, int(width / (letter * (longest + SYMBOL))))

@@ -194,10 +194,7 @@ def _variant_labels(verbs: Sequence[Verb[Any, Any]], shown: Sequence[str]) -> di
 
 
 def quantity_section(verb: Verb[Any, Any], rows: pl.DataFrame, several: bool = False) -> Section | None:
-    """Return a section with the meaning of each quantity and its range in the rows.
-
-    Return None if the rows have no values of quantities.
-    """
+    """Return a section with the meaning and the range of each quantity, or None if there are no values."""
     lines = []
     for quantity in verb.quantities:
         values = rows[quantity.name].drop_nulls() if quantity.name in rows.columns else pl.Series()
@@ -322,10 +319,7 @@ def headline_numbers(
 
 
 def draw(figure: Figure, name: str) -> dict[str, Any]:
-    """Draw a figure for the template macro `drawing`. A wide figure takes the full width of the page.
-
-    `name` makes the ids of its SVG unique on the page.
-    """
+    """Draw a figure for the template macro `drawing`. `name` makes the ids of its SVG unique on the page."""
     svg = inline_svg(figure.draw(), name)
     width = re.search(r'width="([\d.]+)"', svg)
     is_broad = width is not None and float(width[1]) > WIDEST_HALF
@@ -370,9 +364,7 @@ def infinite_places(table: pl.DataFrame) -> dict[str, list[int]]:
 
 
 def pack_arrays(arrays: Iterable[Sequence[float] | None]) -> dict[str, Any]:
-    """Pack arrays of any lengths as `{"lengths": [...], "values": base64}`.
-
-    The length of a missing array is null.
+    """Pack arrays as `{"lengths": [...], "values": base64}`. The length of a missing array is null.
 
     >>> pack_arrays([[1.0, 2.0], None])
     {'lengths': [2, None], 'values': 'AACAPwAAAEA='}

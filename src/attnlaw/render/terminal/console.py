@@ -65,8 +65,6 @@ def print_table(
     runs over the edge of the screen.
 
     Args:
-        console: the terminal.
-        columns: the columns in order.
         droppable: the titles of columns that may be left out, in the order in which they are left out.
         tight: whether to put one space between columns instead of two.
     """
@@ -145,10 +143,7 @@ class _TimeLeft(TimeRemainingColumn):
 
 
 def progress_bar(description: str) -> tuple[RichProgress, Callable[..., None]]:
-    """Return a rich progress bar and a function `report(done, total, left=None)` that updates it.
-
-    The bar is not shown yet.
-    """
+    """Return a rich progress bar that is not shown yet, and its function `report(done, total, left=None)`."""
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), _TimeLeft())
     # Steps may take minutes, so the pace is that of all steps.
     bar = RichProgress(*columns, console=messages, transient=True, speed_estimate_period=inf)

@@ -36,10 +36,7 @@ def show(result: Result, console: Console) -> None:
 
 
 def _show_rows(parts: Sequence[Result], console: Console) -> None:
-    """Print a row for each case, with the settings that vary and the summary quantities.
-
-    Quantities that are lists follow in separate tables.
-    """
+    """Print a row for each case: varying settings and summary quantities. Tables of lists follow."""
     result, cases = parts[0], range(len(parts[0]))
     verb, varied = result.verb, _varying_names(result)
     cells = {verb.label(name): [format_value(value) for value in result.rows[name]] for name in varied}
