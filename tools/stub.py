@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import attnlaw
-from attnlaw.core.function import describe, parameter_type, quantity_type, result_name, signature
-from attnlaw.core.settings import setting_fields
+from attnlaw.core.function import describe, quantity_type, result_name, signature
 from attnlaw.core.verb import Verb
 from attnlaw.verbs import VERBS, find_verb
 from attnlaw.verbs.views import load
@@ -61,7 +60,6 @@ def result_class(verb: Verb[Any, Any], record: str) -> str:
     lines = ["@type_check_only", f"class {result_name(verb)}(Result):"]
     lines.append(indented(quoted(f"A result of `attnlaw.{verb.name}`.")))
     lines.append(f"    @property\n    def record(self) -> {record}: ...")
-    known = setting_fields(verb.settings)
     for quantity in verb.quantities:
         lines.append(f"    {quantity.name}: {quantity_type(quantity)}")
         if quantity.description:
@@ -70,7 +68,7 @@ def result_class(verb: Verb[Any, Any], record: str) -> str:
         lines.append(f"    {table.name}: pl.DataFrame")
         columns = ", ".join(column.name for column in table.columns)
         lines.append(indented(quoted(f"A table with the columns {columns}.")))
-    lines += [f"    {name}: str | None" for name in ("status", "remark") if name not in known]
+    lines += ["    status: str | None", "    remark: str | None"]
     return "\n".join(lines)
 
 
@@ -94,14 +92,12 @@ def loaded_class() -> str:
 
 def function(verb: Verb[Any, Any]) -> str:
     """Return the function of a verb with its types and its documentation."""
-    known = setting_fields(verb.settings)
     positional, named = [], []
     for parameter in signature(verb).parameters.values():
-        kind = parameter_type(known[parameter.name]) if parameter.name in known else str(parameter.annotation)
         default = "" if parameter.default is inspect.Parameter.empty else f" = {parameter.default!r}"
         default = " = ..." if default == " = inf" else default  # no literal writes infinity
         keyword = parameter.kind is inspect.Parameter.KEYWORD_ONLY
-        (named if keyword else positional).append(f"{parameter.name}: {kind}{default}")
+        (named if keyword else positional).append(f"{parameter.name}: {parameter.annotation}{default}")
     words = ", ".join([*positional, "*", *named])
     return f"def {verb.name}({words}) -> {result_name(verb)}:\n{indented(quoted(describe(verb)))}"
 
