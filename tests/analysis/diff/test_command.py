@@ -39,10 +39,11 @@ def copies(tmp_path_factory):
 
 
 def test_the_verdict_comes_first(copies):
-    done = invoke("diff", TINY, copies / "tuned", columns=100)
+    done = invoke("diff", TINY, copies / "tuned", columns=120)
     lines = [line for line in done.stdout.splitlines() if line.strip()]
     assert lines[0] == f"{copies / 'tuned'} against {TINY}"
-    assert lines[1].startswith("low-rank updates in 1 of 16 matrices, rank 2")
+    assert lines[1] == f"Low-rank update, rank 2, in {CHANGED} (18.8%). Everything else is identical."
+    assert lines[2] == "Compared: all 52 tensors (16 matrices, 1 embedding, 34 vectors, 1 other tensor)."
     assert f"{CHANGED} 18.8%" in done.stdout
     assert done.stderr == ""
 
@@ -51,8 +52,8 @@ def test_one_row_a_model_in_the_order_given(copies):
     done = invoke("diff", TINY, copies / "half", copies / "tuned", TINY, columns=120)
     rows = done.stdout[done.stdout.index("model  ") :].splitlines()
     assert [row.split()[0] for row in rows[1:4]] == ["half", "tuned", "tiny-decoder"]
-    assert "rounded to float16: 16 of 16 matrices" in done.stdout
-    assert "identical: all 52 tensors are equal" in done.stdout
+    assert "Rounded to float16: all 52 tensors" in done.stdout
+    assert "Identical: all 52 compared tensors are equal." in done.stdout
 
 
 def test_json_alone_and_its_keys(copies):
@@ -65,6 +66,14 @@ def test_json_alone_and_its_keys(copies):
     assert output["worst_tensor"]["tensor"] == CHANGED
     assert output["worst_map"]["place"].startswith("layer 2")
     assert output["sentence"] == output["quantities"]["verdict"]
+    (tensor,) = output["tensors"]
+    assert tensor["tensor"] == CHANGED
+    assert (tensor["verdict"], tensor["rank"], tensor["rank_low"], tensor["rank_high"]) == (
+        "low-rank",
+        2,
+        2,
+        2,
+    )
 
 
 def test_what_is_written(copies, tmp_path):
@@ -80,7 +89,7 @@ def test_what_is_written(copies, tmp_path):
     assert tensors.columns == [*(column.name for column in DIFF_TENSORS), "case"]
     assert [summary["model"] for summary in json.loads((tmp_path / "summary.json").read_text())] == models
     page = (tmp_path / "report.html").read_text()
-    assert page.index("low-rank updates in 1 of 2 matrices") < page.index("rounded to float16")
+    assert page.index("Low-rank update, rank 2") < page.index("Rounded to float16")
 
 
 def test_python_gives_the_same(copies):
@@ -88,7 +97,7 @@ def test_python_gives_the_same(copies):
     assert comparison.tensors_low_rank == 1
     both = attnlaw.diff(TINY, [copies / "tuned", copies / "half"], only="vo")
     assert [case.verdicts[-1] for case in both] == ["low-rank", "rounded"]
-    assert "low-rank" in repr(comparison.record)
+    assert "Low-rank" in repr(comparison.record)
     assert comparison.diff.columns == [column.name for column in DIFF]
     assert sum(comparison.summary["verdicts"].values()) == comparison.diff_tensors.height
     assert "<table" in comparison._repr_html_()
@@ -97,7 +106,7 @@ def test_python_gives_the_same(copies):
 def test_a_missing_file_is_one_line_and_the_others_go_on(copies):
     done = invoke("diff", TINY, copies / "none", copies / "half", status=1)
     assert done.stderr.startswith(f"attnlaw: {copies / 'none'}: no such file or directory")
-    assert "rounded to float16" in done.stdout
+    assert "Rounded to float16" in done.stdout
     bad = invoke("diff", copies / "nowhere", TINY, status=1)
     assert bad.stderr.count("\n") == 1
     assert "nowhere" in bad.stderr

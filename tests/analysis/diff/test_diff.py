@@ -55,7 +55,10 @@ def test_a_model_against_itself():
     assert comparison.maps["size"].to_list() == [0.0] * comparison.maps.height
     assert comparison.maps["cosine"].to_list() == [1.0] * comparison.maps.height
     assert comparison.maps["rank"].null_count() == comparison.maps.height
-    assert "identical: all" in comparison.quantities["verdict"]
+    assert comparison.quantities["verdict"] == "Identical: all 25 compared tensors are equal."
+    assert comparison.quantities["compared"] == (
+        "Compared: all 25 tensors (12 matrices, 1 embedding, 12 vectors)."
+    )
 
 
 def test_the_columns_are_those_that_are_declared():
@@ -139,7 +142,7 @@ def test_a_rounded_copy_is_not_called_regauged():
     comparison = compared(base, model)
     assert verdicts(comparison) == ["rounded"]
     assert set(comparison.maps["rank"].drop_nulls()) == {0}
-    assert "rounded to bfloat16: 12 of 12 matrices" in comparison.quantities["verdict"]
+    assert "Rounded to bfloat16: all 25 tensors" in comparison.quantities["verdict"]
 
 
 def test_permuted_heads_and_neurons_leave_sizes():
@@ -162,8 +165,13 @@ def test_permuted_heads_and_neurons_leave_sizes():
     for name in matrices_of(model, ".output.dense"):
         if "attention" not in name:
             moved[name] = model[name][:, neurons]
+    for name in [name for name in model if name.endswith("bias")]:
+        if "self." in name or "intermediate" in name:
+            moved[name] = model[name][rows if "self." in name else neurons]
     comparison = compared(base, moved)
-    assert verdicts(comparison)[0] == "permuted"
+    assert verdicts(comparison)[:2] == ["rearranged", "reordered"]
+    assert "Layers 0 and 1: same function, heads reordered (8 tensors)." in comparison.quantities["verdict"]
+    assert "Layers 0 and 1: same function, neurons reordered (4 tensors)." in comparison.quantities["verdict"]
     assert comparison.maps["size"].to_list() == pytest.approx(plain.maps["size"].to_list(), rel=1e-9)
     heads = comparison.maps.filter(pl.col("kind") == "qk", pl.col("layer") == 0)["matched_head"].to_list()
     assert [order[head] for head in heads] == [0, 1, 2, 3]
@@ -242,7 +250,36 @@ def test_selected_layers_and_kinds():
     comparison = compared(encoder(), encoder(1), layers="1:2", only=("qk",))
     assert set(comparison.maps["kind"]) == {"qk"}
     assert set(comparison.maps["layer"]) == {1}
-    assert comparison.tensors.height == 2
+    assert comparison.tensors.height == 4  # two matrices with their biases
+    assert comparison.quantities["compared"] == (
+        "Compared: 4 of 25 tensors (2 matrices, 2 vectors). Not looked at: 21 others."
+    )
+    assert len(comparison.quantities["not_compared"]) == 21
+
+
+def test_a_selected_layer_has_its_norms_and_biases():
+    """Version 0.2.0 called a layer identical although its norm gains had changed."""
+    base = encoder()
+    for layer in range(2):
+        base[f"bert.encoder.layer.{layer}.output.LayerNorm.weight"] = np.linspace(
+            0.5, 2, WIDTH, dtype=np.float32
+        )
+        base[f"bert.encoder.layer.{layer}.extra.gain"] = np.linspace(1, 3, WIDTH, dtype=np.float32)
+    rng = np.random.default_rng(0)
+    changed = ["bert.encoder.layer.0.output.LayerNorm.weight", "bert.encoder.layer.0.extra.gain"]
+    model = base | {name: base[name] * rng.uniform(0.5, 1.5, WIDTH).astype(np.float32) for name in changed}
+    comparison = compared(base, model, layers="0:1")
+    rows = comparison.tensors.filter(pl.col("verdict") == "changed")["tensor"]
+    assert set(rows) == set(changed)
+    assert comparison.quantities["verdict"].startswith("Other values in ")
+    assert comparison.quantities["compared"].startswith("Compared: 14 of 29 tensors (6 matrices, 8 vectors).")
+    assert compared(base, model, layers="1:2").quantities["verdict"].startswith("Identical: the 14 compared")
+
+
+def test_tensors_without_weights_are_named():
+    base = encoder() | {"bert.position_ids": np.arange(5)}
+    comparison = compared(base, encoder())
+    assert "Not compared: 1 tensor without weights (bert.position_ids)." in comparison.quantities["compared"]
 
 
 def test_zero_maps_have_no_sizes():
@@ -290,7 +327,7 @@ def test_an_adapter_against_its_own_rows(folders):
     sizes = [row["size"] * np.linalg.norm(stored[row["tensor"]]) for row in changed.iter_rows(named=True)]
     assert sizes == pytest.approx(lora["frobenius_norm"].to_list(), rel=1e-5)
     assert set(comparison.maps.filter(pl.col("kind") == "qk")["rank"]) == {2}
-    assert "low-rank updates in 4 of 12 matrices, rank 2" in comparison.quantities["verdict"]
+    assert "Low-rank update, rank 2, in 4 of 12 matrices" in comparison.quantities["verdict"]
 
 
 def test_files_of_other_types(folders, tmp_path):
@@ -320,7 +357,7 @@ def test_a_model_that_fuses_its_queries_keys_and_values():
         rows = comparison.tensors.filter(~pl.col("verdict").is_in(["added", "removed"]))
         tensor_verdicts = dict(rows.select("tensor", "verdict").iter_rows())
         assert tensor_verdicts[f"{at}.attention.self.query.weight"] == "identical"
-        assert tensor_verdicts[f"{at}.attention.self.key.weight"] == "dense"
+        assert tensor_verdicts[f"{at}.attention.self.key.weight"] == "rescaled"
         assert tensor_verdicts[f"{at}.attention.self.value.weight"] == "identical"
         assert rows.height == 6
         sizes = dict(comparison.maps.group_by("kind").agg(pl.col("size").max()).iter_rows())

@@ -8,8 +8,10 @@ from attnlaw.analysis.diff.rounding import (
     FLOATS,
     INTEGERS,
     IntegerFormat,
-    detect_format,
+    detect_cast,
+    detect_code,
     edge,
+    effective_format,
     rank_above,
     rounding_null,
     stored_steps,
@@ -70,10 +72,46 @@ def test_blocks_that_do_not_divide_a_side_are_not_tried():
 
 def test_formats_that_are_not_found():
     base = np.random.default_rng(3).standard_normal((64, 64)).astype(np.float32)
-    assert detect_format(base, (base * 1.01).astype(float)) is None
+    grown = (base * 1.01).astype(float)
+    assert detect_cast(base, grown) is None
+    assert detect_code(base, grown, FLOATS["float64"]) is None
     clipped = np.abs(base).reshape(64, 2, 32).max(axis=2, keepdims=True) / 8  # absmax/8: another grid
     grid = (clipped * np.clip(np.rint(base.reshape(64, 2, 32) / clipped), -8, 7)).reshape(64, 64)
-    assert detect_format(base, grid) is None
+    assert detect_code(base, grid, FLOATS["float64"]) is None
+
+
+def test_a_base_on_the_grid_is_not_rounded_to_it():
+    """Three small steps of training and bfloat16, of a base that was decoded from 4 bits."""
+    rng = np.random.default_rng(4)
+    grid = IntegerFormat(4, 32)
+    base = grid.round_weights(rng.standard_normal((64, 128))).astype(np.float32)
+    model = (base + 1e-3 * rng.standard_normal(base.shape)).astype(ml_dtypes.bfloat16)
+    assert detect_code(base, model, FLOATS["bfloat16"]) is None
+    weights = rng.standard_normal((64, 128)).astype(np.float32)
+    stored = grid.round_weights(weights).astype(ml_dtypes.bfloat16)
+    assert detect_code(weights, stored, FLOATS["bfloat16"]) == grid
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_casts_to_nearest_and_toward_zero(name):
+    form = FLOATS[name]
+    base = np.random.default_rng(5).standard_normal((32, 32)).astype(np.float32)
+    nearest = form.round_weights(base)
+    truncated = form.round_weights(base, toward_zero=True)
+    assert (np.abs(truncated) <= np.abs(base)).all()
+    assert (np.abs(base) - np.abs(truncated) < form.steps(base.astype(float)) * (1 + 1e-12)).all()
+    for model in (nearest, truncated):
+        assert detect_cast(base, model).name == name
+        assert effective_format(model, "float64").name == name
+
+
+def test_the_effective_format_has_the_largest_errors():
+    """Small float16 numbers are on the grid of bfloat16, too, where they would have smaller steps."""
+    small = (np.arange(1, 65) * 2.0**-24).astype(np.float16).reshape(8, 8)
+    assert effective_format(small.astype(np.float32), "float32").name == "float16"
+    third = np.full((2, 2), 1 / 3, np.float32)
+    assert effective_format(third, "float32").name == "float32"
+    assert effective_format(third.astype(ml_dtypes.bfloat16).astype(np.float32), "float32").name == "bfloat16"
 
 
 def test_the_edge_of_rounding():

@@ -32,27 +32,45 @@ class TensorVerdict:
         return f"tensors_{self.name.replace('-', '_')}"
 
 
-# Verdicts on a tensor. From `identical` on, the first that holds is taken; the others need no numbers.
+# Verdicts on a tensor. From `identical` on, the first that holds is taken; the others need no numbers. The
+# last three replace a verdict that left a change unexplained.
 TENSOR_VERDICTS = by_name(
-    TensorVerdict("non-finite", "a NaN or an infinity in either model"),
-    TensorVerdict("reshaped", "another shape; numbers are of the rows that both have"),
-    TensorVerdict("added", "in the model alone"),
-    TensorVerdict("removed", "in the base alone"),
+    TensorVerdict("non-finite", "NaN or infinite entries in either model"),
+    TensorVerdict("reshaped", "another shape; the numbers compare the rows that both have"),
+    TensorVerdict("added", "only in the model"),
+    TensorVerdict("removed", "only in the base"),
     TensorVerdict("identical", "every entry is equal"),
+    TensorVerdict("zeroed", "every entry is 0 now"),
     TensorVerdict("rounded", "the base rounded to another format"),
-    TensorVerdict("below-floor", "nothing above the rounding of the model's file"),
-    TensorVerdict("low-rank", "an update of low rank, and rounding"),
-    TensorVerdict("unrelated", "a cosine that other weights have, too"),
-    TensorVerdict("noise", "an update without direction, as if drawn"),
-    TensorVerdict("dense", "an update of many directions, as of training"),
-    TensorVerdict("changed", "not equal, of one dimension"),
+    TensorVerdict("rescaled", "the base times a factor, for the tensor, each row or each column"),
+    TensorVerdict("below-floor", "no change that is visible above the rounding of the model's file"),
+    TensorVerdict("sparse", "a few single entries changed"),
+    TensorVerdict("low-rank", "an update of few directions, and rounding"),
+    TensorVerdict("partly-hidden", "some directions rise above the rounding of the file, the rest is hidden"),
+    TensorVerdict("reinitialised", "random weights that do not resemble the base"),
+    TensorVerdict("unrelated", "other weights, which are not random and do not resemble the base"),
+    TensorVerdict("noise", "a random change without a direction"),
+    TensorVerdict("dense", "an update of many directions, as training makes"),
+    TensorVerdict("changed", "a vector or a small matrix with other values"),
+    TensorVerdict("moved", "the weights of another tensor of the base"),
+    TensorVerdict("transposed", "rows and columns of the base are exchanged"),
+    TensorVerdict("permuted", "rows or columns of the base in another order"),
 )
+# Verdicts of version 0.2.0 that had a wider meaning: a rule that forbids one of them must forbid these, too.
+SPLIT_VERDICTS = {
+    "unrelated": ("unrelated", "reinitialised", "moved", "transposed", "permuted", "zeroed"),
+    "dense": ("dense", "sparse", "partly-hidden", "rescaled", "moved", "transposed", "permuted"),
+    "noise": ("noise", "sparse", "partly-hidden"),
+    "low-rank": ("low-rank", "partly-hidden", "rescaled", "zeroed"),
+    "changed": ("changed", "rescaled", "zeroed", "moved", "permuted"),
+}
 # Verdicts on a model, which come before those of its tensors.
 MODEL_VERDICTS = by_name(
-    TensorVerdict("permuted", "heads or neurons stand in another order; they were matched"),
-    TensorVerdict("regauged", "factors differ, the maps that they make do not"),
-    TensorVerdict("rotated", "every map has the same singular values in other directions"),
-    TensorVerdict("folded", "a norm's gain was multiplied into the maps that read it"),
+    TensorVerdict("rearranged", "layers or blocks are in another place or order than in the base"),
+    TensorVerdict("reordered", "heads or neurons are in another order; each is compared with its match"),
+    TensorVerdict("regauged", "the factors differ, but the matrices that they make do not"),
+    TensorVerdict("rotated", "every matrix has the same singular values in other directions"),
+    TensorVerdict("folded", "the gain of a norm was multiplied into the matrices that read it"),
 )
 
 
@@ -120,10 +138,30 @@ DIFF_TENSORS = (
     Quantity("shape", "in the base; of an added tensor, in the model", kind="ints"),
     Quantity("dtype_base", "as the base's file says", kind="text"),
     Quantity("dtype_model", "as the model's file says", kind="text"),
-    Quantity("verdict", "what became of it", kind="text", choices=TENSOR_VERDICTS),
-    Quantity("format", "that it was rounded to", kind="text"),
-    Quantity("rank", "singular values of the difference above the floor", kind="small"),
-    Quantity("size", "|W1 − W0| / |W0|", log=True),
+    Quantity("verdict", "what became of the tensor", kind="text", choices=TENSOR_VERDICTS),
+    Quantity("format", "format that the tensor was rounded to", kind="text"),
+    Quantity("rank", "number of directions of the update above the noise", kind="small"),
+    Quantity("rank_low", "directions that are certain", kind="small"),
+    Quantity(
+        "rank_high",
+        "most directions that the noise allows; missing if the rounding of the file may hide more",
+        kind="small",
+    ),
+    Quantity(
+        "directions", "directions that carry 90% of the energy of a change that is not low-rank", kind="small"
+    ),
+    Quantity("size", "size of the change, |W1 − W0| / |W0|, rounding included", log=True),
+    Quantity("update_size", "estimated size of the update without the rounding of the file", log=True),
+    Quantity("update_size_most", "upper limit of that size, if the update is below the floor", log=True),
+    Quantity("rounding_size", "size of one rounding of the file, relative to the base", log=True),
+    Quantity("hidden", "share of the update's energy that has no direction above the noise"),
+    Quantity("roundings", "energy of the noise, in units of one rounding of the file"),
+    Quantity("factor", "factor of a rescaled tensor; the median if rows or columns have their own"),
+    Quantity("factor_low", "smallest of these factors"),
+    Quantity("factor_high", "largest of these factors"),
+    Quantity("along", "what has its own factor, or another order: tensor, rows or columns", kind="text"),
+    Quantity("source", "tensor of the base whose weights a moved tensor has", kind="text"),
+    Quantity("then", "verdict that is left in the new place or order", kind="text"),
     Quantity("sqnr_db", "−20 log₁₀ of the size", display_name="signal to noise, dB"),
     Quantity("cosine", "of base and model"),
     Quantity("unchanged", "share of the entries that are equal"),

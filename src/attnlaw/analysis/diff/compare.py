@@ -6,19 +6,16 @@ each of them when they need it. So neither model is in memory as a whole.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from attnlaw.analysis.diff.map_changes import MapChange
-from attnlaw.analysis.diff.matching import TensorPair, pair_tensors
+from attnlaw.analysis.diff.matching import TensorPair, layer_tensors, not_weights, pair_tensors
+from attnlaw.analysis.diff.rearranged import Rearrangement, RoleIndex, Sample, find_rearranged, take_samples
 from attnlaw.analysis.diff.tensors import TensorChange, compare_tensors
 from attnlaw.analysis.diff.units import ModelPair, UnitChanges, units_of
-from attnlaw.checkpoints.blocks import View
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import LAYER_GROUPS, MatrixLocation
 from attnlaw.core.errors import InputError
@@ -32,11 +29,33 @@ IN_FLIGHT = 45 * 10**7
 
 @dataclass(frozen=True, eq=False)
 class ModelComparison:
-    """The results of comparing two models."""
+    """The results of comparing two models.
 
-    tensors: tuple[tuple[TensorPair, TensorChange], ...]  # the paired tensors with their changes
+    Args:
+        tensors: the paired tensors with their changes. A fused tensor has several rows if a part of it moved.
+        pairs: the pairs of tensors that were compared, fused tensors whole.
+        left_out: names of the tensors that were not selected.
+        not_weights: names of the tensors that hold indices, masks or counters.
+        layer_tensors: names of the tensors of the base that the matrices of layers are made of.
+    """
+
+    tensors: tuple[tuple[TensorPair, TensorChange], ...]
+    pairs: tuple[TensorPair, ...]
     units: tuple[UnitChanges, ...]  # the compared blocks, in the order of the rows of `DIFF`
-    layer_tensors: frozenset[str]  # names of the tensors of the base that the matrices of layers are made of
+    layer_tensors: frozenset[str]
+    rearrangement: Rearrangement
+    left_out: tuple[str, ...] = ()
+    not_weights: tuple[str, ...] = ()
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # of each pair, by its name
+    embeddings: frozenset[str] = frozenset()  # names of the tensors of embedding and unembedding
+
+    def kind_of(self, pair: TensorPair) -> str:
+        """Return matrix (of a layer), embedding, vector, or tensor (any other)."""
+        if pair.base in self.layer_tensors:
+            return "matrix"
+        if pair.base in self.embeddings:
+            return "embedding"
+        return "vector" if sum(side > 1 for side in self.shapes.get(pair.name, (2, 2))) < 2 else "tensor"
 
     @property
     def maps(self) -> list[tuple[MatrixLocation, MapChange]]:
@@ -63,7 +82,8 @@ def compare(
     Raises:
         InputError: if the models share no tensor and no map.
     """
-    joined = _select_pairs(pair_tensors(base, model), base, model, selection)
+    every = pair_tensors(base, model)
+    joined = _select_pairs(every, base, model, selection)
     models = ModelPair(base, model, applied)
     units = list(units_of(models, selection, match))
     if not units and not any(_same_shape(tensor_pair, base, model) for tensor_pair in joined):
@@ -72,14 +92,27 @@ def compare(
             "give two checkpoints of one architecture"
         )
     total = len(joined) + len(units)
-    work = [(_elements(pair, base, model), partial(_compare_pair, pair, base, model)) for pair in joined]
-    changes = in_threads(work, IN_FLIGHT, jobs, lambda done: progress(done, total))
-    tensor_changes = tuple(zip(joined, changes, strict=True))
-    after = replace(models, changes=tensor_changes)
+    index = RoleIndex(base, model)
+    work = [(_elements(pair, base, model), partial(_compare_pair, pair, index)) for pair in joined]
+    results = in_threads(work, IN_FLIGHT, jobs, lambda done: progress(done, total))
+    compared = [(pair, *result) for pair, result in zip(joined, results, strict=True)]
+    rearrangement = find_rearranged(base, model, compared)
+    after = replace(models, changes=tuple(rearrangement.changes))
     unit_work = [(unit.elements, partial(unit.run, after)) for unit in units]
     unit_changes = in_threads(unit_work, IN_FLIGHT, jobs, lambda done: progress(len(joined) + done, total))
-    inside = frozenset(name for layer in base.layers for view in layer.views for name in view.tensors)
-    return ModelComparison(tensor_changes, tuple(unit_changes), inside)
+    shapes = {pair.name: samples[0].shape or samples[0].model_shape for pair, _, samples in compared}
+    selected = {pair.name for pair in joined}
+    return ModelComparison(
+        tuple(rearrangement.changes),
+        tuple(joined),
+        tuple(unit_changes),
+        frozenset(name for layer in base.layers for view in layer.views for name in view.tensors),
+        rearrangement,
+        tuple(pair.name for pair in every if pair.name not in selected),
+        tuple(not_weights(base, model)),
+        shapes,
+        frozenset(view.tensor for view in (base.embedding_view, base.unembedding_view) if view is not None),
+    )
 
 
 def _select_pairs(
@@ -89,8 +122,11 @@ def _select_pairs(
         return joined
 
     def chosen(of: Model) -> set[str]:
-        leaves = (leaf for location, leaf in of.network.leaves() if selection.includes(location))
-        return {name for leaf in leaves for name in leaf.tensors}
+        if selection.layers is not None and set(selection.groups) >= set(LAYER_GROUPS):
+            return layer_tensors(of, selection.layers)
+        leaves = [leaf for location, leaf in of.network.leaves() if selection.includes(location)]
+        biases = {view.bias for leaf in leaves for view in leaf.views if view.bias is not None}
+        return {name for leaf in leaves for name in leaf.tensors} | biases
 
     in_base, in_model = chosen(base), chosen(model)
     return [pair for pair in joined if pair.base in in_base or pair.model in in_model]
@@ -108,23 +144,15 @@ def _same_shape(tensor_pair: TensorPair, base: Model, model: Model) -> bool:
 def _elements(tensor_pair: TensorPair, base: Model, model: Model) -> int:
     """Return how many float64 numbers are in memory while a pair of tensors is compared."""
     named = zip((base, model), tensor_pair.tensors, strict=True)
-    return 3 * max(prod(of.tensors.shapes[name]) for of, name in named if name is not None)
+    return 5 * max(prod(of.tensors.shapes[name]) for of, name in named if name is not None)
 
 
-def _compare_pair(tensor_pair: TensorPair, base: Model, model: Model) -> TensorChange:
-    if tensor_pair.base is None:
-        return TensorChange("added")
-    if tensor_pair.model is None:
-        return TensorChange("removed")
-    before, after = base.tensors.read(tensor_pair.base), model.tensors.read(tensor_pair.model)
-    if tensor_pair.views is not None:
-        before, after = (_part(*pair) for pair in zip((before, after), tensor_pair.views, strict=True))
-    elif tensor_pair.transposed:
-        after = np.swapaxes(after, -1, -2)
-    return compare_tensors(before, after, model.tensors.dtype(tensor_pair.model))
-
-
-def _part(stored: NDArray[Any], view: View) -> NDArray[Any]:
-    """Return the part of a stored tensor that fills one role, with outputs as rows and inputs as columns."""
-    matrix = stored if view.member is None else stored[view.member]
-    return matrix[view.columns] if view.stored_out_in else matrix[:, view.columns].T
+def _compare_pair(pair: TensorPair, index: RoleIndex) -> tuple[TensorChange, list[Sample]]:
+    stored = pair.read(index.base, index.model)
+    samples = take_samples(index, pair, stored)
+    before, after = pair.orient(stored)
+    if before is None:
+        return TensorChange("added"), samples
+    if after is None:
+        return TensorChange("removed"), samples
+    return compare_tensors(before, after, index.model.tensors.dtype(str(pair.model))), samples

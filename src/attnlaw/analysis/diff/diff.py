@@ -100,7 +100,11 @@ def _tensor_row(
     tensor_pair, change = pair
     sides = list(zip((base.tensors, model.tensors), tensor_pair.tensors, strict=True))
     dtypes = [None if tensor is None else of.dtype(tensor) for of, tensor in sides]
-    columns = ("rank", "size", "sqnr_db", "cosine", "unchanged", "max_change")
+    columns = (
+        *("rank", "rank_low", "rank_high", "directions", "size", "update_size", "update_size_most"),
+        *("rounding_size", "hidden", "roundings", "factor", "factor_low", "factor_high", "along", "then"),
+        *("sqnr_db", "cosine", "unchanged", "max_change"),
+    )
     return {
         "model": name,
         "tensor": printable(tensor_pair.name),
@@ -109,6 +113,7 @@ def _tensor_row(
         "dtype_model": dtypes[1],
         "verdict": change.verdict,
         "format": None if change.format is None else change.format.name,
+        "source": None if change.source is None else printable(change.source),
         **{column: getattr(change, column) for column in columns},
     }
 

@@ -227,7 +227,12 @@ def compare_heads(
 
 
 def compare_matrices(
-    base: Reals, model: Reals, floor: float, rounded: Reals | None = None, values: Reals | None = None
+    base: Reals,
+    model: Reals,
+    floor: float,
+    rounded: Reals | None = None,
+    values: Reals | None = None,
+    rank: int | None = None,
 ) -> MapChange:
     """Compare two matrices.
 
@@ -235,6 +240,7 @@ def compare_matrices(
         floor: largest singular value that the rounding of the model's file leaves in the difference.
         rounded: steps of the format that the base was rounded to; None if it was not rounded.
         values: singular values of the difference, if they are already known.
+        rank: rank of the difference, if it is already known.
     """
     before_map, after_map, scale = _rescale(base, model)
     update = after_map - before_map
@@ -264,6 +270,7 @@ def compare_matrices(
             d=None,
             k=k,
             floor=floor / scale,
+            rank=rank,
         ),
         share,
         moves,
@@ -292,6 +299,7 @@ class _MapComparison:
     d: int | None
     k: int | None
     floor: float | None
+    rank: int | None = None
 
 
 def _build_change(comparison: _MapComparison, share: Any, moves: Any) -> MapChange:
@@ -317,7 +325,9 @@ def _build_change(comparison: _MapComparison, share: Any, moves: Any) -> MapChan
 def _direction_numbers(comparison: _MapComparison, share: Any, moves: Any) -> dict[str, Any]:
     before, after, values, k = comparison.before, comparison.after, comparison.values, comparison.k
     spectrum = Spectrum(values, comparison.shape, np.nan, np.nan, "split", inner=comparison.d)
-    rank = None if comparison.floor is None else rank_above(values, comparison.floor)
+    rank = comparison.rank
+    if rank is None and comparison.floor is not None:
+        rank = rank_above(values, comparison.floor)
     ranks = {"stable_rank": spectrum.stable_rank, "effective_rank": spectrum.effective_rank}
     numbers: dict[str, Any] = {**ranks, "rank": rank}
     living = before.values[0] > 0

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy
@@ -25,7 +26,8 @@ from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.arrays import Reals
 
-Role = tuple[object, ...]
+Role = tuple[Any, ...]
+Arrays = tuple[NDArray[Any] | None, NDArray[Any] | None]  # a tensor of the base and one of the model
 # Types of tensors that are not weights: indices, masks, counters.
 NOT_REAL = ("int", "uint", "bool", "complex", "i8", "i16", "i32", "i64")
 
@@ -51,6 +53,27 @@ class TensorPair:
     @property
     def tensors(self) -> tuple[str | None, str | None]:
         return self.base, self.model
+
+    def read(self, base: Model, model: Model) -> Arrays:
+        """Read both tensors as they are stored. A missing tensor is None."""
+        before = None if self.base is None else base.tensors.read(self.base)
+        return before, None if self.model is None else model.tensors.read(self.model)
+
+    def orient(self, stored: Arrays) -> Arrays:
+        """Return the parts of stored tensors that are compared, both in the orientation of the first."""
+        before, after = stored
+        if self.views is not None:
+            parts = zip(stored, self.views, strict=True)
+            before, after = (None if array is None else _part(array, view) for array, view in parts)
+        elif self.transposed and after is not None:
+            after = np.swapaxes(after, -1, -2)
+        return before, after
+
+
+def _part(stored: NDArray[Any], view: View) -> NDArray[Any]:
+    """Return the part of a stored tensor that fills one role, with outputs as rows and inputs as columns."""
+    matrix = stored if view.member is None else stored[view.member]
+    return matrix[view.columns] if view.stored_out_in else matrix[:, view.columns].T
 
 
 def pair_tensors(base: Model, model: Model) -> list[TensorPair]:
@@ -115,14 +138,49 @@ def _pair_by_role(base_roles: Mapping[Role, View], model_roles: Mapping[Role, Vi
             yield TensorPair(name, other, transposed=views[0].stored_out_in != views[1].stored_out_in)
 
 
+def vector_roles(model: Model, views: Mapping[Role, View]) -> dict[Role, str | None]:
+    """Return the tensors of biases, and of gains and shifts of norms, by role."""
+    return {**_norms(model), **{(*role, "bias"): view.bias for role, view in views.items()}}
+
+
+def layer_tensors(model: Model, layers: range) -> set[str]:
+    """Return the names of all tensors of some layers, known by role or by the beginning of their name."""
+    views = roles(model)
+    tensors = {**{role: view.tensor for role, view in views.items()}, **vector_roles(model, views)}
+    names: dict[Role, set[str]] = {}
+    for role, name in tensors.items():
+        if len(role) > 3 and name is not None:
+            names.setdefault(role[:2], set()).add(name)
+    chosen: set[str] = set()
+    for key, inside in names.items():
+        if key[1] not in layers:
+            continue
+        others = set().union(*(more for other, more in names.items() if other != key))
+        stem = _common_start(inside)
+        alone = stem and not any(name.startswith(stem) for name in others)
+        chosen |= inside | {name for name in model.tensors.shapes if alone and name.startswith(stem)}
+    return chosen
+
+
+def _common_start(names: Iterable[str]) -> str:
+    """Return the longest common start of names that ends in a dot.
+
+    >>> _common_start(["h.0.attn.weight", "h.0.mlp.weight"])
+    'h.0.'
+    """
+    parts = [name.split(".") for name in names]
+    count = next(
+        (place for place, words in enumerate(zip(*parts, strict=False)) if len(set(words)) > 1),
+        min(map(len, parts)) - 1,
+    )
+    return "".join(f"{word}." for word in parts[0][:count])
+
+
 def _vectors(
     base: Model, model: Model, base_roles: Mapping[Role, View], model_roles: Mapping[Role, View]
 ) -> list[TensorPair]:
     """Pair the vectors of both models: biases of the same role, and gains and shifts of norms."""
-    named0, named1 = (
-        {**_norms(of), **{(*role, "bias"): view.bias for role, view in views.items()}}
-        for of, views in ((base, base_roles), (model, model_roles))
-    )
+    named0, named1 = vector_roles(base, base_roles), vector_roles(model, model_roles)
     partners: dict[str, str] = {}
     for role, name in named0.items():
         other = named1.get(role)
@@ -190,7 +248,17 @@ def _candidates(name: str, pairs: list[TensorPair], prefixes: list[tuple[str, st
 
 
 def _weights(tensors: Tensors) -> list[str]:
-    return [name for name in tensors.shapes if not tensors.dtype(name).lower().startswith(NOT_REAL)]
+    return [name for name in tensors.shapes if _is_real(tensors, name)]
+
+
+def _is_real(tensors: Tensors, name: str) -> bool:
+    return not tensors.dtype(name).lower().startswith(NOT_REAL)
+
+
+def not_weights(base: Model, model: Model) -> list[str]:
+    """Return the names of tensors of either model that hold no weights: indices, masks, counters."""
+    names = [name for of in (base, model) for name in of.tensors.shapes if not _is_real(of.tensors, name)]
+    return list(dict.fromkeys(names))
 
 
 FactorsByHead = Sequence[HeadFactors]

@@ -14,14 +14,15 @@ Exact extremes have no error, so the variance is multiplied by 1 - 1/block or 1 
 the rows or the columns of a stored matrix. For float8_e5m2 this overestimates errors by 0.7 percent: with two
 bits they are no longer uniform.
 
-The floor is what rounding alone leaves in the singular values of a difference. A stored model has the
-rounding of its file, so a difference always has full rank. With v = step^2/12, the variance of the error of
-an entry, the largest singular value of the error is about
+The floor is what rounding alone leaves in the singular values of the difference of two heads or feed-forward
+matrices. With v = step^2/12, the variance of the error of an entry, the largest singular value of the error
+is about
 
     edge = sqrt(max row sum of v) + sqrt(max column sum of v)            (a matrix)
     edge(A1) |B1|_2 + |A0|_2 edge(B1)                                    (a head A B)
 
-The rank above the floor counts singular values above 1.1 times that.
+The rank above the floor counts singular values above 1.1 times that. The rank of a stored tensor is not
+found in this way: see `low_rank`.
 """
 
 from __future__ import annotations
@@ -68,9 +69,32 @@ class FloatFormat:
         powers = (weights.astype(np.float64).view(np.uint64) & EXPONENT).view(np.float64)
         return np.asarray(np.maximum(powers, 2.0**self.least) * 2.0**-self.bits)
 
-    def round_weights(self, weights: NDArray[Any]) -> Reals:
+    def round_weights(self, weights: NDArray[Any], toward_zero: bool = False) -> Reals:
+        """Return the weights in this format, rounded to the nearest number or toward zero."""
         with np.errstate(over="ignore", invalid="ignore"):
-            return np.asarray(weights.astype(self.dtype).astype(np.float64))
+            stored = weights.astype(self.dtype)
+            rounded = np.asarray(stored.astype(np.float64))
+            if not toward_zero:
+                return rounded
+            # One step toward zero is the next smaller number if the sign bit is left out.
+            bits = stored.view(f"u{stored.dtype.itemsize}")
+            bits -= (np.abs(rounded) > np.abs(weights.astype(np.float64))).astype(bits.dtype)
+            return np.asarray(bits.view(stored.dtype).astype(np.float64))
+
+    def holds(self, weights: NDArray[Any]) -> bool:
+        """Return whether every weight is a number of this format."""
+        if weights.dtype == self.dtype:
+            return True
+        blocks = (weights[at : at + 64] for at in range(0, len(weights), 64))
+        return all(np.array_equal(self.round_weights(block), block) for block in blocks)
+
+    def contains(self, other: FloatFormat) -> bool:
+        """Return whether every number of another format is one of this format.
+
+        >>> FLOATS["float32"].contains(FLOATS["bfloat16"]), FLOATS["float16"].contains(FLOATS["bfloat16"])
+        (True, False)
+        """
+        return bool(self.bits >= other.bits and self.least - self.bits <= other.least - other.bits)
 
 
 FLOATS = by_name(
@@ -142,6 +166,9 @@ Format = FloatFormat | IntegerFormat
 # Share of the entries that an integer format must explain, and the relative error that it may leave: steps
 # may be stored in float16, or the result in bfloat16. Wrong formats explain at most 65 percent.
 EXPLAINED, CLOSE = 0.99, 2.0**-8
+# The error must also be small compared with that of the format, and most of the change must be its error:
+# otherwise a base that is already on the grid would be "rounded" to it by any small update.
+CLOSE_STEP, MOST_LEFT, LEAST_ROUNDED = 1 / 8, 0.1, 0.5
 # Number of entries, in whole rows or columns, for a first trial, and the share that must be explained.
 TRIED, TRIED_SHARE = 512, 0.85
 # Rounding to 8 bits in blocks of 32 changes a matrix by three times this relative size.
@@ -169,40 +196,104 @@ def _exact_share(weights: Reals, form: Format) -> float:
     return (2 if form.min_max else 1) / length
 
 
-def detect_format(base: NDArray[Any], model: NDArray[Any], size: float | None = None) -> Format | None:
-    """Return the format whose rounding turns the base into the model; None if no known format does.
+def detect_cast(base: NDArray[Any], model: NDArray[Any]) -> FloatFormat | None:
+    """Return the float format that the base was cast to, to nearest or toward zero; None if it was not.
 
-    A float format must reproduce every entry. An integer format must reproduce 99 percent of them.
-
-    Args:
-        size: size of the change relative to the base, |model - base| / |base|, if it is known. Integer
-            formats are not tried if it is below 1e-3, because they cause larger changes.
+    >>> base = np.array([[1.0, 1 / 3]], dtype=np.float32)
+    >>> detect_cast(base, base.astype(np.float16)).name, detect_cast(base, 2 * base)
+    ('float16', None)
     """
+    stored = FLOATS.get(base.dtype.name)
     blocks = range(0, len(base), 64)
     for form in FLOATS.values():
-        if all(np.array_equal(form.round_weights(base[at : at + 64]), model[at : at + 64]) for at in blocks):
-            return form
-    if base.ndim != 2 or min(base.shape) < 2 or (size is not None and size < LEAST_SIZE):
+        if stored is not None and form.contains(stored):
+            continue
+        for toward_zero in (False, True):
+            parts = ((base[at : at + 64], model[at : at + 64]) for at in blocks)
+            if all(np.array_equal(form.round_weights(before, toward_zero), after) for before, after in parts):
+                return form
+    return None
+
+
+def detect_code(
+    base: NDArray[Any], model: NDArray[Any], grid: Grid, size: float | None = None
+) -> IntegerFormat | None:
+    """Return the integer format whose rounding turns the base into the model; None if no known format does.
+
+    Args:
+        grid: the numbers that the model's file can hold.
+        size: size of the change relative to the base, |model - base| / |base|, if it is known. Nothing is
+            tried if it is below 1e-3, because integer formats cause larger changes.
+    """
+    if min(base.shape) < 2 or (size is not None and size < LEAST_SIZE):
         return None
-    shares = {scheme: _explained_share(base, model, scheme) for scheme in _candidate_schemes(base, model)}
-    best = max(shares, key=lambda scheme: shares[scheme], default=None)
-    return best if best is not None and shares[best] >= EXPLAINED else None
+    shares = {form: _explained_share(base, model, grid, form) for form in _candidates(base, model, grid)}
+    best = max(shares, key=lambda form: shares[form], default=None)
+    if best is None or shares[best] < EXPLAINED:
+        return None
+    expected = best.round_weights(base)
+    change = float(np.sum((model.astype(np.float64) - base) ** 2))
+    left = float(np.sum((model - grid.round_weights(expected)) ** 2))
+    rounded = float(np.sum((expected - base) ** 2))
+    return best if left <= MOST_LEFT * change and rounded >= LEAST_ROUNDED * change else None
 
 
-def _candidate_schemes(base: NDArray[Any], model: NDArray[Any]) -> Iterator[IntegerFormat]:
+def _candidates(base: NDArray[Any], model: NDArray[Any], grid: Grid) -> Iterator[IntegerFormat]:
     """Yield the integer formats that explain most entries in a sample of rows or columns."""
     for form in INTEGERS.values():
         if form.fits(base.shape):
             length, side = base.shape if form.columns else base.shape[::-1]
             some = slice(None, None, max(1, side // -(-TRIED // length)))
             few = (slice(None), some) if form.columns else (some, slice(None))
-            if _explained_share(base[few], model[few], form) >= TRIED_SHARE:
+            if _explained_share(base[few], model[few], grid, form) >= TRIED_SHARE:
                 yield form
 
 
-def _explained_share(base: NDArray[Any], model: NDArray[Any], form: IntegerFormat) -> float:
+def _explained_share(base: NDArray[Any], model: NDArray[Any], grid: Grid, form: IntegerFormat) -> float:
     expected = form.round_weights(base)
-    return float(np.mean(np.abs(model - expected) <= CLOSE * np.abs(expected)))
+    allowed = np.minimum(CLOSE * np.abs(expected), CLOSE_STEP * np.abs(expected - base).max())
+    return float(np.mean((np.abs(model - expected) <= allowed) | (model == grid.round_weights(expected))))
+
+
+@dataclass(frozen=True)
+class CodedFormat:
+    """A quantised code that attnlaw decodes. Its steps are estimated from the decoded weights."""
+
+    name: str
+
+    def steps(self, weights: Reals) -> Reals:
+        return stored_steps(weights.astype(np.float32), self.name)
+
+    def round_weights(self, weights: NDArray[Any]) -> Reals:
+        """Return the weights as they are: the steps and offsets of the code's blocks are not known."""
+        return np.asarray(weights.astype(np.float64))
+
+    def holds(self, weights: NDArray[Any]) -> bool:
+        return True
+
+
+Grid = FloatFormat | CodedFormat
+NARROW = ("float8_e5m2", "float8_e4m3fn", "bfloat16", "float16")
+
+
+def effective_format(array: NDArray[Any], dtype: str) -> Grid:
+    """Return the coarsest format on which all weights of a tensor lie, whatever type its file names.
+
+    A model that was saved in bfloat16 and converted to float32 lies on bfloat16. Of several formats, the one
+    with the largest rounding errors is returned: small float16 numbers lie on bfloat16, too.
+
+    >>> effective_format(np.array([[1.0, 0.25, 1 / 3]], dtype=np.float16), "float32").name
+    'float16'
+    """
+    stored = FLOATS[array.dtype.name] if dtype in FLOATS else CodedFormat(dtype)
+    grids: list[Grid] = [stored, *(FLOATS[name] for name in NARROW if FLOATS[name] != stored)]
+    held = [grid for grid in grids if grid.holds(array)]
+    return held[0] if len(held) == 1 else max(held, key=lambda grid: _total_variance(grid, array))
+
+
+def _total_variance(grid: Grid, array: NDArray[Any]) -> float:
+    blocks = (array[rows] for rows in row_blocks((len(array), max(1, array[0].size))))
+    return sum(float(np.sum(grid.steps(block.astype(np.float64)) ** 2)) for block in blocks)
 
 
 FLOOR_MARGIN = 1.1
@@ -215,17 +306,6 @@ def edge(steps: Reals) -> float:
     """Estimate the largest singular value of a matrix of rounding errors from the steps of its entries."""
     variances = steps**2 / 12
     return float(np.sqrt(variances.sum(axis=0).max()) + np.sqrt(variances.sum(axis=1).max()))
-
-
-def file_rounding(array: NDArray[Any], dtype: str) -> tuple[float, float]:
-    """Return the edge and the total variance of the rounding errors of a stored matrix."""
-    columns, largest, total = np.zeros(array.shape[1]), 0.0, 0.0
-    for rows in row_blocks(array.shape):
-        variances = stored_steps(array[rows], dtype) ** 2 / 12
-        columns += variances.sum(axis=0)
-        row_sums = variances.sum(axis=1)
-        largest, total = max(largest, float(row_sums.max())), total + float(row_sums.sum())
-    return float(np.sqrt(columns.max()) + np.sqrt(largest)), total
 
 
 def row_blocks(shape: tuple[int, ...]) -> Iterator[slice]:
@@ -277,18 +357,28 @@ def _coded_steps(weights: Reals) -> Reals:
 class Steps(Tensors):
     """A set of tensors that returns the rounding step of each weight instead of the weight.
 
-    Tensors in `formats` have the steps of the format that they were rounded to, others those of their file.
+    Args:
+        formats: the formats of tensors that do not have the steps of their file's type.
+        factors: numbers to multiply the steps of a tensor with, if its noise is larger than one rounding.
     """
 
-    def __init__(self, tensors: Tensors, formats: Mapping[str, Format] | None = None) -> None:
+    def __init__(
+        self,
+        tensors: Tensors,
+        formats: Mapping[str, Format | Grid] | None = None,
+        factors: Mapping[str, float] | None = None,
+    ) -> None:
         self.source, self.shapes, self.metadata = tensors.source, tensors.shapes, tensors.metadata
-        self._tensors, self._formats = tensors, formats or {}
+        self._tensors, self._formats, self._factors = tensors, formats or {}, factors or {}
 
     def dtype(self, name: str) -> str:
         return "float64"
 
     def read(self, name: str, member: int | None = None) -> NDArray[Any]:
         stored = self._tensors.read(name, member)
-        if name in self._formats:
-            return self._formats[name].steps(stored.astype(np.float64))
-        return stored_steps(stored, self._tensors.dtype(name))
+        form = self._formats.get(name)
+        if form is not None:
+            steps = form.steps(stored.astype(np.float64))
+        else:
+            steps = stored_steps(stored, self._tensors.dtype(name))
+        return steps * self._factors.get(name, 1.0)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from attnlaw.analysis.diff.columns import MODEL_VERDICTS, TENSOR_VERDICTS
 from attnlaw.analysis.diff.compare import ModelComparison
+from attnlaw.analysis.diff.matching import TensorPair
 from attnlaw.analysis.diff.tensors import TensorChange
 from attnlaw.analysis.diff.update import SIDES
 from attnlaw.checkpoints.network import KINDS, MatrixLocation
+from attnlaw.core.errors import printable
 
 # The singular values of a rotated model differ from the base by at most this many times the floor.
 MAX_ROTATED_GAP = 10.0
@@ -20,21 +22,19 @@ MAX_ROTATED_GAP = 10.0
 TURNED = 0.5
 # A kind of map whose scale differs from 1 by more than this has shrunk or grown.
 SCALED = 0.02
-# How a sentence reports the verdicts on matrices of layers, in its order.
-VERDICT_TEMPLATES = {
-    "non-finite": "NaN or infinite entries in {of}",
-    "low-rank": "low-rank updates in {of}",
-    "dense": "dense updates in {of}",
-    "noise": "noise in {of}",
-    "unrelated": "{of} unrelated to the base",
-    "rounded": "{of}",
-    "below-floor": "changes below the rounding of the file in {of}",
-    "reshaped": "{of} reshaped",
-    "removed": "{of} removed",
-    "identical": "{of} identical",
+# Kinds of stored tensors, in the order in which they are counted.
+TENSOR_KINDS = {
+    "matrix": "matrices",
+    "embedding": "embeddings",
+    "vector": "vectors",
+    "tensor": "other tensors",
 }
-VERDICT_ORDER = tuple(VERDICT_TEMPLATES)
-PLURALS = {"matrix": "matrices"}
+# Groups of at most this many tensors are named, larger ones are counted.
+MOST_NAMED = 3
+# Noise of this many roundings and more comes from adding an update in several steps.
+SEVERAL_STEPS = 3.0
+HIDDEN = ("partly-hidden", "below-floor")
+DAMAGES = ("non-finite", "zeroed", "reinitialised", "unrelated", "transposed", "moved", "permuted")
 
 
 def model_verdicts(comparison: ModelComparison) -> list[str]:
@@ -47,7 +47,8 @@ def model_verdicts(comparison: ModelComparison) -> list[str]:
     apart = [map_change.max_gap for map_change in maps]
     folded = [unit.folded for unit in comparison.units if unit.folded is not None]
     holds = {
-        "permuted": any(unit.permuted for unit in comparison.units),
+        "rearranged": bool(comparison.rearrangement.sentences),
+        "reordered": any(unit.permuted for unit in comparison.units),
         "regauged": any(unit.regauged for unit in comparison.units) and not any(ranks),
         "rotated": bool(cosines)
         and float(np.median(cosines)) < TURNED
@@ -75,9 +76,12 @@ def summarize(comparison: ModelComparison) -> dict[str, Any]:
     verdicts = model_verdicts(comparison)
     values: dict[str, Any] = {
         "verdict": sentence(comparison, verdicts),
+        "compared": coverage(comparison),
+        "next_step": next_step(comparison),
         "verdicts": verdicts,
         "map_count": len(comparison.maps),
-        "tensor_count": len(comparison.tensors),
+        "tensor_count": len(comparison.pairs),
+        "not_compared": [printable(name) for name in (*comparison.left_out, *comparison.not_weights)],
         **{numbers.column: counts[numbers.name] for numbers in TENSOR_VERDICTS.values()},
         "largest_size": worst_map and worst_map[1]["size"],
         "worst_map": worst_map and location_name(worst_map[0]),
@@ -113,42 +117,292 @@ def location_name(location: MatrixLocation) -> str:
 
 
 def sentence(comparison: ModelComparison, verdicts: Sequence[str]) -> str:
-    """Summarise a comparison in one line: verdicts, changes of matrices, changes of other tensors."""
-    every = [change.verdict for _, change in comparison.tensors]
-    if every and set(every) == {"identical"}:
-        return f"identical: all {len(every)} tensors are equal"
-    inside = [change for tensor, change in comparison.tensors if tensor.base in comparison.layer_tensors]
-    by = {name: [change for change in inside if change.verdict == name] for name in VERDICT_ORDER}
-    parts = [f"{name}: {MODEL_VERDICTS[name].says}" for name in verdicts if name in MODEL_VERDICTS]
-    parts += [_describe_verdict(name, changes, len(inside)) for name, changes in by.items() if changes]
-    if len(by["dense"]) > len(inside) / 2:
-        more = "".join(
-            f", {text}" for text in (*_describe_heads(comparison), *_most_changed_layer(comparison))
+    """Summarise a comparison: whole blocks first, then each verdict with its tensors, then what is equal."""
+    changed = [pair for pair in comparison.tensors if pair[1].verdict != "identical"]
+    if not changed:
+        return f"Identical: {_count_all(comparison)} {_plural('is', len(comparison.pairs))} equal."
+    told = ("rearranged", "reordered") if comparison.rearrangement.sentences else ()
+    general = [MODEL_VERDICTS[name].says for name in verdicts if name in MODEL_VERDICTS and name not in told]
+    parts = [*comparison.rearrangement.sentences, *(f"{text[0].upper()}{text[1:]}." for text in general)]
+    left = [pair for pair in changed if pair[0].name not in comparison.rearrangement.covered]
+    writers = dict.fromkeys(DAMAGES, _say_damage) | {
+        "rescaled": _say_rescaled,
+        "low-rank": _say_low_rank,
+        "dense": _say_dense,
+        "noise": _say_plain("Noise without a direction"),
+        "sparse": _say_plain("Single entries changed"),
+        "changed": _say_plain("Other values"),
+    }
+    for name, write in writers.items():
+        parts += write(comparison, [pair for pair in left if pair[1].verdict == name])
+    parts += _say_hidden(comparison, [pair for pair in left if pair[1].verdict in HIDDEN])
+    parts += _say_rounded(comparison, [pair for pair in left if pair[1].verdict == "rounded"])
+    for name in ("reshaped", "added", "removed"):
+        those = [pair for pair in left if pair[1].verdict == name]
+        if those:
+            parts.append(f"{name.capitalize()}: {_tensors_text(comparison, those, of=False)}.")
+    if len(changed) < len(comparison.tensors):
+        parts.append("Everything else is identical.")
+    return " ".join(parts)
+
+
+Changed = Sequence[tuple[TensorPair, TensorChange]]
+
+
+def coverage(comparison: ModelComparison) -> str:
+    """Say which tensors of both files were compared, and which were not."""
+    counts = Counter(comparison.kind_of(pair) for pair in comparison.pairs)
+    listed = ", ".join(f"{counts[kind]} {_kind(kind, counts[kind])}" for kind in TENSOR_KINDS if counts[kind])
+    total = len(comparison.pairs)
+    if not comparison.left_out:
+        text = f"Compared: all {total} {_plural('tensor', total)} ({listed})."
+    else:
+        others = len(comparison.left_out)
+        text = f"Compared: {total} of {total + others} tensors ({listed}). Not looked at: {others} others."
+    if comparison.not_weights:
+        count = len(comparison.not_weights)
+        names = ", ".join(printable(name) for name in comparison.not_weights[:MOST_NAMED])
+        more = f" and {count - MOST_NAMED} more" if count > MOST_NAMED else ""
+        text += f" Not compared: {count} {_plural('tensor', count)} without weights ({names}{more})."
+    return text
+
+
+def next_step(comparison: ModelComparison) -> str | None:
+    """Say what the changes look like and what to do next; None if there is nothing to do."""
+    by = {
+        name: [change for _, change in comparison.tensors if change.verdict == name]
+        for name in TENSOR_VERDICTS
+    }
+    if any(by[name] for name in DAMAGES):
+        return "Look at these tensors first: a conversion or a merge may have put weights in the wrong place."
+    if by["low-rank"] and not any(by[name] for name in ("dense", "noise", "partly-hidden", "changed")):
+        noise = [(change.roundings or 0.0, change.grid) for change in by["low-rank"]]
+        roundings, grid = max(noise, key=lambda pair: pair[0])
+        if roundings < SEVERAL_STEPS or grid is None:
+            return "This looks like a merged LoRA adapter."
+        return (
+            f"This looks like a LoRA adapter, merged in about {np.sqrt(roundings):.0f} steps "
+            f"(noise: {roundings:.3g} {grid.name} roundings)."
         )
-        parts = [f"fine-tuned: {part}{more}" if part.startswith("dense") else part for part in parts]
-        parts += _describe_scale_change(comparison)
-    new = _total(comparison, "new")
-    if new and not by["unrelated"]:
-        parts.append(f"{new} new {_plural('direction', new)}")
-    outside = [change for tensor, change in comparison.tensors if tensor.base not in comparison.layer_tensors]
-    counts = Counter(change.verdict for change in outside if change.verdict != "identical")
-    if counts:
-        parts.append("other tensors: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
-    return "; ".join(parts)
+    if any(by[name] for name in HIDDEN):
+        return "The file's rounding hides the rest. Next: compare the checkpoint before it was rounded."
+    return None
 
 
-def _describe_verdict(name: str, changes: Sequence[TensorChange], total: int) -> str:
-    text = VERDICT_TEMPLATES[name].format(of=f"{len(changes)} of {total} {_plural('matrix', total)}")
-    if name == "rounded":
-        formats = sorted({change.format.name for change in changes if change.format is not None})
-        text = f"rounded to {', '.join(formats)}: {text}"
-    if name == "low-rank":
-        text = f"{text}, rank {_span([change.rank or 0 for change in changes], 'd')}"
-    decibels = [change.sqnr_db for change in changes if change.sqnr_db is not None]
-    if name == "rounded" and decibels:
-        return f"{text}, {_span(decibels, '.1f')} dB"
-    sizes = [change.size for change in changes if change.size]
-    return f"{text}, {_percent(sizes)}" if sizes and name != "unrelated" else text
+def verdict_text(row: Mapping[str, Any]) -> str:
+    """Return the verdict on a tensor in words, from its row of `DIFF_TENSORS`.
+
+    >>> verdict_text({"verdict": "low-rank", "rank_low": 4, "rank_high": 5})
+    'low-rank, rank 4 to 5'
+    >>> verdict_text({"verdict": "rescaled", "factor": 10.0, "along": "tensor"})
+    'rescaled by 10'
+    """
+    verdict, low, high, then = row["verdict"], row.get("rank_low") or 1, row.get("rank_high"), row.get("then")
+    after = f", then {then}" if then and then != "identical" else ""
+    if verdict == "low-rank":
+        rank = f"{low} or more" if high is None else _span([low, high], "d")
+        return f"low-rank, rank {rank}"
+    if verdict == "partly-hidden":
+        return f"partly-hidden, at least {low} {_plural('direction', low)}"
+    if verdict == "rounded":
+        return f"rounded to {row['format']}"
+    if verdict == "rescaled":
+        if row["along"] == "tensor":
+            return f"rescaled by {row['factor']:.4g}"
+        return f"rescaled {row['along']} by {_span([row['factor_low'], row['factor_high']], '.3g')}"
+    if verdict == "moved":
+        return f"moved: it is the base's {row['source']}{after}"
+    if verdict == "permuted":
+        return f"permuted {row['along']}{after}"
+    return f"{verdict}{after}"
+
+
+def _count_all(comparison: ModelComparison) -> str:
+    count = len(comparison.pairs)
+    return f"{'all' if not comparison.left_out else 'the'} {count} compared {_plural('tensor', count)}"
+
+
+def _tensors_text(comparison: ModelComparison, those: Changed, of: bool = True) -> str:
+    """Return tensors in words: their names if they are few, otherwise how many of which kind.
+
+    Args:
+        of: whether to say how many there are of each kind.
+    """
+    if len(those) <= MOST_NAMED:
+        return _join_words([printable(pair.name) for pair, _ in those])
+    counts = Counter(comparison.kind_of(pair) for pair, _ in those)
+    totals = Counter(comparison.kind_of(pair) for pair, _ in comparison.tensors)
+    words = []
+    for kind in TENSOR_KINDS:
+        if counts[kind] and counts[kind] == totals[kind]:
+            words.append(f"{'all ' if of else ''}{counts[kind]} {_kind(kind, totals[kind])}")
+        elif counts[kind]:
+            words.append(f"{counts[kind]}{f' of {totals[kind]}' if of else ''} {_kind(kind, totals[kind])}")
+    return _join_words(words)
+
+
+def _say_damage(comparison: ModelComparison, those: Changed) -> list[str]:
+    if not those:
+        return []
+    where, verb = _tensors_text(comparison, those), _plural("is", len(those))
+    verdict = those[0][1].verdict
+    if verdict == "moved" and len(those) <= MOST_NAMED:
+        return [
+            f"{printable(pair.name)} is the base's {printable(change.source or '')}{_then(change)}."
+            for pair, change in those
+        ]
+    if verdict in ("permuted", "transposed") and len(those) <= MOST_NAMED:
+        along = {"rows": "rows in another order", "columns": "columns in another order"}
+        return [
+            f"{printable(pair.name)} has {along[change.along or 'rows']}{_then(change)}."
+            if verdict == "permuted"
+            else f"{printable(pair.name)} is transposed{_then(change)}."
+            for pair, change in those
+        ]
+    texts = {
+        "non-finite": f"NaN or infinite entries in {where}.",
+        "zeroed": f"All zero: {where}.",
+        "reinitialised": f"Random weights that do not resemble the base in {where}.",
+        "unrelated": f"Weights that do not resemble the base in {where}.",
+        "moved": f"Weights of other tensors of the base in {where}.",
+        "transposed": f"{where[0].upper()}{where[1:]} {verb} transposed.",
+        "permuted": f"Rows or columns in another order in {where}.",
+    }
+    return [texts[verdict]]
+
+
+def _then(change: TensorChange) -> str:
+    return "" if change.then in (None, "identical") else f", then {change.then}"
+
+
+def _say_rescaled(comparison: ModelComparison, those: Changed) -> list[str]:
+    if not those:
+        return []
+    if len(those) > MOST_NAMED:
+        factors = [
+            factor
+            for _, each in those
+            for factor in (each.factor_low, each.factor_high)
+            if factor is not None
+        ]
+        where = _tensors_text(comparison, those)
+        return [f"Rescaled: {where} (factors {_span(factors, '.4g')})."]
+    texts = []
+    for pair, change in those:
+        factors = [change.factor_low or 0.0, change.factor_high or 0.0]
+        each = "" if change.along == "tensor" else f", each of its {change.along} by its own factor:"
+        by = f"{change.factor:.4g}" if change.along == "tensor" else _span(factors, ".4g")
+        texts.append(
+            f"{printable(pair.name)} is the base's times{each} {by}.".replace("times,", "times a factor,")
+        )
+    return texts
+
+
+def _say_low_rank(comparison: ModelComparison, those: Changed) -> list[str]:
+    if not those:
+        return []
+    ranks = [
+        rank for _, change in those for rank in (change.rank_low, change.rank_high or change.rank) if rank
+    ]
+    more = " or more" if any(change.rank_high is None for _, change in those) else ""
+    sizes = _sizes([change.update_size or change.size for _, change in those])
+    return [f"Low-rank update, rank {_span(ranks, 'd')}{more}, in {_of_text(comparison, those)}{sizes}."]
+
+
+def _say_dense(comparison: ModelComparison, those: Changed) -> list[str]:
+    if not those:
+        return []
+    counts = [change.directions for _, change in those if change.directions]
+    sizes = _sizes([change.size for _, change in those])
+    text = f"Dense update in {_of_text(comparison, those)}{sizes}"
+    text += f": 90% of it is in {_span(counts, 'd')} directions." if counts else "."
+    inside = [pair for pair, _ in comparison.tensors if comparison.kind_of(pair) == "matrix"]
+    if sum(comparison.kind_of(pair) == "matrix" for pair, _ in those) <= len(inside) / 2:
+        return [text]
+    extra = [*_describe_heads(comparison), *_most_changed_layer(comparison)]
+    return [
+        text,
+        *([f"{_join_words(extra).capitalize()}."] if extra else []),
+        *_describe_scale_change(comparison),
+    ]
+
+
+def _say_plain(noun: str) -> Any:
+    def say(comparison: ModelComparison, those: Changed) -> list[str]:
+        if not those:
+            return []
+        if len(those) <= MOST_NAMED:
+            named = [f"{printable(pair.name)}{_sizes([change.size])}" for pair, change in those]
+            return [f"{noun} in {_join_words(named)}."]
+        return [f"{noun} in {_of_text(comparison, those)}{_sizes([change.size for _, change in those])}."]
+
+    return say
+
+
+def _say_hidden(comparison: ModelComparison, those: Changed) -> list[str]:
+    """Say what can be seen of updates that the rounding of the file hides, and what cannot."""
+    if not those:
+        return []
+    grids = sorted({change.grid.name for _, change in those if change.grid is not None})
+    rounding = f"{_join_words(grids)} rounding" if grids else "the rounding of the file"
+    seen = [change.rank_low or 1 for _, change in those if change.verdict == "partly-hidden"]
+    sizes = [change.update_size for _, change in those if change.update_size]
+    limits = [change.update_size_most for _, change in those if change.update_size_most]
+    floors = [change.rounding_size for _, change in those if change.rounding_size]
+    where = _of_text(comparison, those)
+    if not seen:
+        text = f"Changes below {rounding} in {where}: no direction of them can be seen."
+    else:
+        text = f"An update that is mostly hidden by {rounding} in {where}."
+        some = f"in {len(seen)} of them, " if len(seen) < len(those) else ""
+        text += (
+            f" {some}{_directions_text(seen)} above {rounding}; the rest cannot be seen below it."
+        ).replace("  ", " ")
+    texts = [_capitalize_after_stop(text)]
+    if sizes and floors:
+        texts.append(f"The update's size is about {_percents(sizes)}; rounding alone is {_percents(floors)}.")
+    elif limits:
+        texts.append(f"The update's size is at most {_percents([max(limits)])}.")
+    return texts
+
+
+def _directions_text(counts: Sequence[int]) -> str:
+    low, high = min(counts), max(counts)
+    span = str(low) if low == high else (f"{low} or {high}" if high == low + 1 else f"{low} to {high}")
+    return f"at least {span} {'direction rises' if high == 1 else 'directions rise'}"
+
+
+def _capitalize_after_stop(text: str) -> str:
+    first, stop, rest = text.partition(". ")
+    return first + stop + (rest[:1].upper() + rest[1:])
+
+
+def _say_rounded(comparison: ModelComparison, those: Changed) -> list[str]:
+    if not those:
+        return []
+    texts = []
+    for name in dict.fromkeys(change.format.name for _, change in those if change.format is not None):
+        group = [pair for pair in those if pair[1].format is not None and pair[1].format.name == name]
+        decibels = [change.sqnr_db for _, change in group if change.sqnr_db is not None]
+        ratio = f" (signal to noise {_span(decibels, '.1f')} dB)" if decibels else ""
+        texts.append(f"Rounded to {name}: {_of_text(comparison, group)}{ratio}.")
+    return texts
+
+
+def _of_text(comparison: ModelComparison, those: Changed) -> str:
+    """Return how many tensors of each kind, or "all tensors"; a single tensor is named."""
+    if len(those) == 1:
+        return printable(those[0][0].name)
+    if len(those) == len(comparison.tensors):
+        return f"all {len(those)} tensors"
+    counts = Counter(comparison.kind_of(pair) for pair, _ in those)
+    totals = Counter(comparison.kind_of(pair) for pair, _ in comparison.tensors)
+    words = [
+        f"{counts[kind]} of {totals[kind]} {_kind(kind, totals[kind])}"
+        for kind in TENSOR_KINDS
+        if counts[kind]
+    ]
+    return _join_words(words)
 
 
 def _describe_heads(comparison: ModelComparison) -> list[str]:
@@ -157,7 +411,7 @@ def _describe_heads(comparison: ModelComparison) -> list[str]:
         for location, map_change in comparison.maps
         if location.head is not None
     ]
-    return [f"heads up to {_percent([max(sizes)])}"] if sizes else []
+    return [f"heads changed by up to {_percents([max(sizes)])}"] if sizes else []
 
 
 def _most_changed_layer(comparison: ModelComparison) -> list[str]:
@@ -170,20 +424,23 @@ def _most_changed_layer(comparison: ModelComparison) -> list[str]:
     medians = {layer: float(np.median(layer_sizes)) for layer, layer_sizes in sizes.items()}
     if len(medians) < 2:
         return []
-    return [f"most in {max(medians, key=lambda layer: medians[layer])}"]
+    return [f"most of it is in {max(medians, key=lambda layer: medians[layer])}"]
 
 
 def _describe_scale_change(comparison: ModelComparison) -> list[str]:
-    """Return a list with a phrase if matrices of every kind shrank, or if those of every kind grew."""
+    """Return a list with a sentence if matrices of every kind shrank, or if those of every kind grew."""
     scales: dict[str, list[float]] = {}
     for location, map_change in comparison.maps:
         if map_change.numbers.get("scale") is not None:
             scales.setdefault(location.kind, []).append(map_change.numbers["scale"])
     changes = [float(np.median(kind_scales)) - 1 for kind_scales in scales.values()]
     if changes and max(changes) < -SCALED:
-        return [f"weight decay: everything shrank by {_percent([-change for change in changes])}"]
+        return [
+            f"Every kind of matrix shrank by {_percents([-change for change in changes])}, "
+            "as weight decay does."
+        ]
     if changes and min(changes) > SCALED:
-        return [f"everything grew by {_percent(changes)}"]
+        return [f"Every kind of matrix grew by {_percents(changes)}."]
     return []
 
 
@@ -194,13 +451,33 @@ def _total(comparison: ModelComparison, name: str) -> int:
     )
 
 
-def _percent(values: Sequence[float]) -> str:
-    """Format a range of shares as percentages.
+def percent(value: float) -> str:
+    """Format a share as a percentage, or as a multiple if it is large.
 
-    >>> _percent([0.118, 0.63]), _percent([0.0017])
-    ('12 to 63 percent', '0.17 percent')
+    >>> percent(0.2345), percent(0.00166), percent(9.0), percent(25.0), percent(1e-9), percent(0.0)
+    ('23.4%', '0.166%', '900%', '25 times', 'under 0.0001%', '0%')
     """
-    return f"{_span([100 * value for value in values], '.2g')} percent"
+    if value >= 10:
+        return f"{value:.3g} times"
+    return f"{100 * value:.3g}%" if value >= 1e-6 or not value else "under 0.0001%"
+
+
+def _percents(values: Sequence[float]) -> str:
+    """Format a range of shares.
+
+    >>> _percents([0.118, 0.63]), _percents([0.0017])
+    ('11.8% to 63%', '0.17%')
+    """
+    low, high = percent(min(values)), percent(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def _sizes(values: Sequence[float | None]) -> str:
+    """Return sizes in brackets: both of two, the range of more."""
+    known = [value for value in values if value]
+    if not known:
+        return ""
+    return f" ({' and '.join(map(percent, known)) if len(known) == 2 else _percents(known)})"
 
 
 def _span(values: Sequence[float], form: str) -> str:
@@ -208,5 +485,14 @@ def _span(values: Sequence[float], form: str) -> str:
     return low if low == high else f"{low} to {high}"
 
 
+def _join_words(words: Sequence[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def _kind(kind: str, count: int) -> str:
+    return (kind if kind != "tensor" else "other tensor") if count == 1 else TENSOR_KINDS[kind]
+
+
 def _plural(word: str, count: int) -> str:
-    return word if count == 1 else PLURALS.get(word, f"{word}s")
+    plurals = {"is": "are"}
+    return word if count == 1 else plurals.get(word, f"{word}s")

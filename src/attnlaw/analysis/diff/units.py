@@ -86,8 +86,14 @@ class ModelPair:
 
     @cached_property
     def file_steps(self) -> Model:
-        """The model with the rounding steps of its file instead of weights."""
-        return replace(self.model, tensors=Steps(self.model.tensors))
+        """The model with the rounding steps of its tensors instead of weights.
+
+        If an update was merged several times, the steps are as large as the noise that this left.
+        """
+        changes = {pair.model: change for pair, change in self.changes if pair.model is not None}
+        formats = {name: change.grid for name, change in changes.items() if change.grid is not None}
+        noise = {name: max(1.0, change.roundings or 1.0) ** 0.5 for name, change in changes.items()}
+        return replace(self.model, tensors=Steps(self.model.tensors, formats, noise))
 
     @cached_property
     def format_steps(self) -> Model:
@@ -316,10 +322,9 @@ def _matrix_change(
         rounded = None if rounded is None else rounded * gain_of(models, models.base, norms[0])
     if neuron_order is not None:
         after = after[neuron_order]
-    if known is None or known.floor is None:
-        steps = models.file_steps.read(model_view) * gain_of(models, models.model, norms[1])
-        return compare_matrices(before, after, edge(steps), rounded)
-    return compare_matrices(before, after, known.floor, rounded, known.values)
+    steps = models.file_steps.read(model_view) * gain_of(models, models.model, norms[1])
+    values, rank = (None, None) if known is None else (known.values, known.rank)
+    return compare_matrices(before, after, edge(steps), rounded, values, rank)
 
 
 Unit = AttentionUnit | _FeedForwardUnit | _MatrixUnit

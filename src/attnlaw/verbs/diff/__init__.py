@@ -42,10 +42,11 @@ class BaseModelSettings(Settings):
 class DiffSettings(ModelSettings, BaseModelSettings):
     """Compare checkpoints with their base: which tensors changed and how, which heads, in which directions.
 
-    Each tensor gets a verdict: identical, rounded (to which format), low-rank (of which rank), below the
-    floor of its file's rounding, noise, dense, unrelated. Each head and feed-forward matrix gets the size and
-    the rank of its update, how far the update keeps to the base's directions compared with chance, and how
-    many directions are new. A LoRA adapter in place of a model is added to the base.
+    Each tensor gets a verdict: identical, rounded (to which format), low-rank (of which rank), partly hidden
+    by the rounding of its file, rescaled, noise, dense, moved from another place, and more. Each head and
+    feed-forward matrix gets the size and the rank of its update, how far the update keeps to the base's
+    directions compared with chance, and how many directions are new. A LoRA adapter in place of a model is
+    added to the base.
     """
 
     applied: bool = setting(
@@ -61,12 +62,21 @@ class DiffSettings(ModelSettings, BaseModelSettings):
         return super().to_row() | {"base": name}
 
 
+# What JSON says of each tensor that is not identical.
+LISTED = (
+    *("tensor", "verdict", "rank", "rank_low", "rank_high", "directions", "size", "update_size"),
+    *("update_size_most", "hidden", "roundings", "format", "factor", "factor_low", "factor_high", "along"),
+    *("source", "then"),
+)
 LAYER_KINDS = [KINDS[name] for group in LAYER_GROUPS.values() for name in group]
 QUANTITIES = (
-    Quantity("verdict", "what happened, in one sentence", kind="text"),
-    Quantity("verdicts", "of the model and of its tensors", kind="texts"),
-    Quantity("map_count", "heads and feed-forward maps that were compared", kind="int"),
-    Quantity("tensor_count", "stored tensors of either model", kind="int"),
+    Quantity("verdict", "what happened, in a few sentences", kind="text"),
+    Quantity("compared", "which tensors of both files were compared, and which were not", kind="text"),
+    Quantity("next_step", "what the changes look like, and what to do next", kind="text"),
+    Quantity("verdicts", "verdicts on the model and on its tensors", kind="texts"),
+    Quantity("map_count", "heads and feed-forward matrices that were compared", kind="int"),
+    Quantity("tensor_count", "stored tensors of either model that were compared", kind="int"),
+    Quantity("not_compared", "names of the tensors that were not compared", kind="texts"),
     *(
         Quantity(
             verdict.column,
@@ -116,6 +126,9 @@ def build_summary(result: Result) -> dict[str, Any]:
         "base": row["base"],
         "model": printable(row["model"]),
         "sentence": row["verdict"],
+        "compared": row["compared"],
+        "next_step": row["next_step"],
+        "not_compared": list(row["not_compared"]),
         "verdicts": {
             verdict.name: row[verdict.column] for verdict in TENSOR_VERDICTS.values() if row[verdict.column]
         },
@@ -123,6 +136,11 @@ def build_summary(result: Result) -> dict[str, Any]:
         "median_size": {name: float(np.median(known)) for name, known in sizes.items() if len(known)},
         "worst_map": {"place": row["worst_map"], "size": row["largest_size"]},
         "worst_tensor": {"tensor": row["worst_tensor"], "size": row["worst_tensor_size"]},
+        "tensors": [
+            {name: line[name] for name in LISTED}
+            for line in result.tables["diff_tensors"].iter_rows(named=True)
+            if line["verdict"] != "identical"
+        ],
     }
 
 
@@ -144,6 +162,6 @@ VERB = Verb(
     >>> import attnlaw
     >>> model = "examples/tiny-decoder"
     >>> attnlaw.diff(model, model, only="qk").verdict
-    'identical: all 4 tensors are equal'
+    'Identical: the 8 compared tensors are equal.'
     """,
 )

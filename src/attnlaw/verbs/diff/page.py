@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
+from attnlaw.analysis.diff.summary import verdict_text
 from attnlaw.core.result import Result
 from attnlaw.core.tables import short_names
 from attnlaw.render.charts.figure import Figure
@@ -49,7 +50,7 @@ SHOWN = (
     *("model", "stack", "layer", "head", "expert", "kind", "size", "rank", "cosine", "scale", "stable_rank"),
     *("z_left", "z_right", "z_top", "moved", "new_left", "new_right"),
 )
-TENSORS = ("tensor", "verdict", "format", "rank", "size", "sqnr_db", "unchanged", "dtype_model")
+TENSORS = ("tensor", "verdict", "size", "update_size", "roundings", "sqnr_db", "unchanged", "dtype_model")
 MOST_TENSORS = 25  # number of tensors that the page lists for a model
 LOCATION = ("case", "layer", "stack", "kind", "head", "expert")
 # Columns that a notebook shows.
@@ -81,7 +82,7 @@ def _verdicts(result: Result, rows: pl.DataFrame) -> Section:
     cards = [
         {
             "name": short[row["model"]] if rows.height > 1 else None,
-            "verdict": row["verdict"] or "",
+            "sentences": [row[name] for name in ("verdict", "compared", "next_step") if row[name]],
             "counts": [(quantity, row[quantity.name]) for quantity in counted if row[quantity.name]],
         }
         for row in rows.iter_rows(named=True)
@@ -97,8 +98,11 @@ def _tensors(result: Result, rows: pl.DataFrame, tensors: pl.DataFrame) -> Secti
         damaged = pl.col("verdict") == "non-finite"
         worst = changed.sort(damaged, "size", descending=True, nulls_last=True).head(MOST_TENSORS)
         lines = [
-            ["" if value is None else format_short(value) for value in line]
-            for line in worst.select(TENSORS).iter_rows()
+            ["" if value is None else format_short(value) for value in line.values()]
+            for line in (
+                {name: verdict_text(row) if name == "verdict" else row[name] for name in TENSORS}
+                for row in worst.iter_rows(named=True)
+            )
         ]
         models.append((short[model] if rows.height > 1 else None, lines, changed.height - worst.height))
     heads = [result.verb.label(name) for name in TENSORS]

@@ -8,6 +8,7 @@ import polars as pl
 from rich.console import Console
 from rich.text import Text
 
+from attnlaw.analysis.diff.summary import percent, verdict_text
 from attnlaw.checkpoints.network import KINDS
 from attnlaw.core.tables import short_names
 from attnlaw.render.model_names import model_names
@@ -32,6 +33,9 @@ def show_case(result: DiffResult, console: Console) -> None:
     title = Text(summary["model"], style="bold").append(f" against {summary['base']}", style="dim")
     console.print(title, soft_wrap=True)
     console.print(Text(summary["sentence"]))
+    console.print(Text(summary["compared"]))
+    if summary["next_step"]:
+        console.print(Text(summary["next_step"]))
     inside = result.diff.filter(pl.col("layer").is_not_null())
     if inside["size"].count() and inside["size"].max():
         print_table(console, _layer_columns(inside), ("scale", "intruders", "z", "rank"), tight=True)
@@ -105,25 +109,14 @@ def _both(rows: pl.DataFrame, name: str) -> str:
 
 
 def _tensor_columns(rows: pl.DataFrame) -> list[Column]:
-    verdicts = [
-        f"{verdict}{f', rank {rank}' if verdict == 'low-rank' else ''}{f' to {form}' if form else ''}"
-        for verdict, rank, form in rows.select("verdict", "rank", "format").iter_rows()
-    ]
     return [
         Column("tensor", rows["tensor"].to_list(), is_text=True, wraps=True),
         Column("size", [_percent(size) for size in rows["size"]]),
         Column("dB", [format_number(ratio, ".1f") for ratio in rows["sqnr_db"]]),
         Column("unchanged", [_percent(share) for share in rows["unchanged"]]),
-        Column("verdict", verdicts, is_text=True),
+        Column("verdict", list(map(verdict_text, rows.iter_rows(named=True))), is_text=True, wraps=True),
     ]
 
 
 def _percent(value: Any) -> str:
-    """Format a share as a percentage, or as a factor if it is huge.
-
-    >>> _percent(0.2345), _percent(0.00166), _percent(0.0), _percent(None)
-    ('23.4%', '0.166%', '0%', '')
-    """
-    if value is None:
-        return ""
-    return f"{100 * value:.3g}%" if value < 1e4 else f"{value:.2g}×"
+    return "" if value is None else percent(value)

@@ -1,0 +1,611 @@
+"""Find weights that are in another place than in the base: moved, transposed, or in another order.
+
+A tensor whose change was not explained is looked for among all tensors of the base. Fused tensors (queries,
+keys and values in one) are split into their roles first.
+
+- moved: it equals another tensor of the base (a vector also after a cast). Or it is a matrix with a cosine
+  below 0.9 that has a cosine above 0.9, and 0.3 more, with another matrix of its shape.
+- transposed: a square matrix equals the transposed base except for rounding, or has such a cosine with it.
+- permuted: rows (or columns) are in another order. Each one that moves has a cosine above 0.8 with its match,
+  and 0.1 more than at its place, and the matrix is within 30 percent of the base in this order. A vector is
+  permuted if its sorted values are equal, also after a cast.
+
+Cosines with other tensors are computed on 4,096 fixed entries. Constant tensors are never looked for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.analysis.diff.matching import Arrays, Role, TensorPair, roles, vector_roles
+from attnlaw.analysis.diff.rounding import FLOATS, effective_format
+from attnlaw.analysis.diff.tensors import TensorChange, as_matrix, compare_tensors
+from attnlaw.checkpoints.blocks import View
+from attnlaw.checkpoints.model import Model
+from attnlaw.core.arrays import Reals
+
+SAMPLED = 4096
+EXPLAINED = ("identical", "rounded", "zeroed", "below-floor")
+SAME = ("identical", "rounded", "below-floor")
+REARRANGED = ("moved", "transposed", "permuted")
+MOVED_COSINE, MOVED_GAIN = 0.9, 0.3
+ROW_COSINE, ROW_GAIN, MOST_APART = 0.8, 0.1, 0.3
+# Share of the moved rows that must have this gain: similar rows gain less when they are exchanged.
+CLEARLY_MOVED = 0.9
+# A row that is this similar to the row at its place cannot have moved: it would need a cosine of 1.
+SETTLED = 0.9
+TRIED_ROWS, ROWS_AT_A_TIME = 16, 1024
+PART_LABELS = {"inner": "FFN-in", "outer": "FFN-out", "gate": "FFN-gate"}
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Entries of one role of a pair of tensors at fixed places.
+
+    Args:
+        flipped: the entries of the transposed base, if it is square.
+    """
+
+    pair: TensorPair
+    role: Role | None
+    shape: tuple[int, ...]  # of the base, if it has the tensor
+    model_shape: tuple[int, ...]
+    base: Reals | None = None
+    model: Reals | None = None
+    flipped: Reals | None = None
+
+
+Compared = tuple[TensorPair, TensorChange, list[Sample]]
+
+
+@dataclass(frozen=True, eq=False)
+class RoleIndex:
+    """The roles of the tensors of both models."""
+
+    base: Model
+    model: Model
+
+    @cached_property
+    def _views(self) -> tuple[dict[Role, View], dict[Role, View]]:
+        return roles(self.base), roles(self.model)
+
+    @cached_property
+    def _by_tensor(self) -> dict[str, list[Role]]:
+        by_tensor: dict[str, list[Role]] = {}
+        for role, view in self._views[0].items():
+            by_tensor.setdefault(view.tensor, []).append(role)
+        return by_tensor
+
+    @cached_property
+    def _vectors(self) -> tuple[dict[str, Role], dict[str, Role]]:
+        first, second = (
+            {name: role for role, name in vector_roles(of, views).items() if name is not None}
+            for of, views in zip((self.base, self.model), self._views, strict=True)
+        )
+        return first, second
+
+    @cached_property
+    def _model_roles(self) -> dict[str, Role]:
+        return {view.tensor: role for role, view in reversed(self._views[1].items())}
+
+    def parts(self, pair: TensorPair) -> list[tuple[TensorPair, Role | None]]:
+        """Return the roles of a pair; several if both models store them in one tensor."""
+        views, others = self._views
+        if pair.views is not None:
+            return [(pair, next((role for role, view in views.items() if view == pair.views[0]), None))]
+        if pair.base is None:
+            name = str(pair.model)
+            return [(pair, self._model_roles.get(name) or self._vectors[1].get(name))]
+        shared = [role for role in self._by_tensor.get(pair.base, []) if role in others]
+        if not shared:
+            return [(pair, self._vectors[0].get(pair.base))]
+        size = int(np.prod(self.base.tensors.shapes[pair.base]))
+        fused = [role for role in shared if views[role].shape[0] * views[role].shape[1] < size]
+        if len(fused) < 2 or len(fused) < len(shared):
+            return [(pair, shared[0])]
+        return [
+            (replace(pair, views=(views[role], others[role]), finer=f"{pair.name} ({_label(role)})"), role)
+            for role in fused
+        ]
+
+
+def _label(role: Role) -> str:
+    words = [str(role[2])] if str(role[2]).startswith("expert") else []
+    return " ".join([*words, PART_LABELS.get(str(role[3]), str(role[3]))])
+
+
+def take_samples(index: RoleIndex, pair: TensorPair, stored: Arrays) -> list[Sample]:
+    """Return the sampled entries of each role of a pair whose stored tensors were read."""
+    samples = []
+    for part, role in index.parts(pair):
+        before, after = part.orient(stored)
+        shapes = [() if array is None else array.shape for array in (before, after)]
+        square = shapes[0] == shapes[1] == shapes[0][::-1] and len(shapes[0]) == 2
+        arrays = before, after, before.T if square and before is not None else None
+        entries = (None if array is None else _entries(array) for array in arrays)
+        samples.append(Sample(part, role, *shapes, *entries))
+    return samples
+
+
+def _entries(array: NDArray[Any]) -> Reals:
+    """Return up to 4,096 entries of a tensor at places that depend on its shape alone."""
+    if array.size <= SAMPLED:
+        return array.astype(np.float64).ravel()
+    places = np.random.default_rng(0).integers(array.size, size=SAMPLED)
+    return np.asarray(array[np.unravel_index(places, array.shape)].astype(np.float64))
+
+
+def _cosine(first: Reals, second: Reals) -> float:
+    length = float(np.linalg.norm(first) * np.linalg.norm(second))
+    return float(first @ second) / length if length else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Rearrangement:
+    """The changes of two models with the verdicts moved, transposed and permuted, and what they mean.
+
+    Args:
+        sentences: what happened to whole layers and blocks.
+        covered: names of the pairs that the sentences are about.
+    """
+
+    changes: list[tuple[TensorPair, TensorChange]]
+    sentences: list[str] = field(default_factory=list)
+    covered: frozenset[str] = frozenset()
+
+
+def find_rearranged(base: Model, model: Model, compared: Sequence[Compared]) -> Rearrangement:
+    """Look for the weights of every tensor whose change is not explained in other places of the base."""
+    search = _Search(base, model, [sample for *_, samples in compared for sample in samples])
+    changes: list[tuple[TensorPair, TensorChange]] = []
+    by_role: dict[Role, tuple[TensorPair, TensorChange]] = {}
+    sources: dict[str, Role | None] = {}
+    for pair, change, samples in compared:
+        judged = [(sample, change) for sample in samples]
+        if change.verdict not in (*EXPLAINED, "non-finite", "removed"):
+            judged = search.judge(change, samples)
+        whole = len(samples) > 1 and not any(new.verdict in REARRANGED for _, new in judged)
+        changes += [(pair, change)] if whole else [(sample.pair, new) for sample, new in judged]
+        by_role |= {sample.role: (sample.pair, new) for sample, new in judged if sample.role is not None}
+    sources = {sample.pair.name: sample.role for sample in search.samples}
+    story = _Story(base, model, by_role, sources)
+    story.tell_layers()
+    story.tell_attention()
+    story.tell_neurons()
+    return Rearrangement(changes, story.sentences, frozenset(story.covered))
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    base: Model
+    model: Model
+    samples: list[Sample]
+
+    @cached_property
+    def _by_shape(self) -> dict[tuple[int, ...], list[Sample]]:
+        """The samples of the base that are not constant, by shape."""
+        by_shape: dict[tuple[int, ...], list[Sample]] = {}
+        for sample in self.samples:
+            if sample.base is not None and sample.base.size and np.ptp(sample.base) > 0:
+                by_shape.setdefault(sample.shape, []).append(sample)
+        return by_shape
+
+    @cached_property
+    def _stacks(self) -> dict[tuple[int, ...], Reals]:
+        return {
+            shape: np.array([sample.base for sample in samples]) for shape, samples in self._by_shape.items()
+        }
+
+    def judge(self, change: TensorChange, samples: list[Sample]) -> list[tuple[Sample, TensorChange]]:
+        """Return the change of each role of a tensor."""
+        if len(samples) == 1:
+            return [(samples[0], self._judge(samples[0], change))]
+        suspicious = any(
+            sample.base is not None
+            and sample.model is not None
+            and _cosine(sample.base, sample.model) < SETTLED
+            for sample in samples
+        )
+        if not suspicious:
+            return [(sample, change) for sample in samples]
+        stored = samples[0].pair.read(self.base, self.model)
+        dtype = self.model.tensors.dtype(str(samples[0].pair.model))
+        parts = []
+        for sample in samples:
+            before, after = sample.pair.orient(stored)
+            if before is None or after is None:
+                return [(sample, change) for sample in samples]
+            part = compare_tensors(before, after, dtype)
+            parts.append((sample, part if part.verdict in EXPLAINED else self._judge(sample, part)))
+        return parts
+
+    def _judge(self, sample: Sample, change: TensorChange) -> TensorChange:
+        """Return the change of one role: moved, transposed, permuted, or as it was."""
+        if sample.model is None or not sample.model.size:
+            return change
+        vector = sum(side > 1 for side in sample.model_shape) < 2
+        dtype = self.model.tensors.dtype(str(sample.pair.model))
+        source = self._source(sample, change, vector, dtype)
+        if source is not None:
+            then = self._compare_with(source, sample, dtype)
+            if then.verdict in ("identical", "rounded") or not vector:
+                name = source.pair.name
+                return replace(change, verdict="moved", source=name, then=describe(then), along=None)
+        if sample.base is None or change.verdict in ("reshaped", "added"):
+            return change
+        before, after = (
+            sample.pair.orient(sample.pair.read(self.base, self.model))
+            if self._may_move(sample, change, vector)
+            else (None, None)
+        )
+        if before is None or after is None:
+            return change
+        if vector:
+            return _judge_vector(before, after, dtype, change)
+        if before.ndim == 2 and before.shape[0] == before.shape[1]:
+            turned = compare_tensors(before.T, after, dtype)
+            clear = (turned.cosine or 0.0) > max(MOVED_COSINE, (change.cosine or 0.0) + MOVED_GAIN)
+            if turned.verdict in SAME or clear:
+                return replace(change, verdict="transposed", then=describe(turned))
+        return _judge_order(before, after, dtype, change)
+
+    def _may_move(self, sample: Sample, change: TensorChange, vector: bool) -> bool:
+        """Return whether a tensor must be read again: it may be transposed or in another order."""
+        if vector or (change.least_cosine is not None and change.least_cosine < SETTLED):
+            return True
+        return sample.flipped is not None and _cosine(sample.flipped, sample.model) > MOVED_COSINE  # type: ignore[arg-type]
+
+    def _source(self, sample: Sample, change: TensorChange, vector: bool, dtype: str) -> Sample | None:
+        """Return the tensor of the base that has the weights of a tensor; None if no other one has them."""
+        samples, entries = self._by_shape.get(sample.model_shape, []), sample.model
+        if not samples or entries is None or not np.ptp(entries) > 0:
+            return None
+        stack = self._stacks[sample.model_shape]
+        rounded = stack
+        if vector:
+            grid = effective_format(entries[:, None].astype(_dtype(dtype)), dtype)
+            rounded = grid.round_weights(stack)
+        equal = np.flatnonzero((stack == entries).all(axis=1) | (rounded == entries).all(axis=1))
+        others = [samples[place] for place in equal if samples[place].pair.name != sample.pair.name]
+        if others:
+            same_part = [other for other in others if _part_key(other.role) == _part_key(sample.role)]
+            return (same_part or others)[0]
+        own = change.cosine if change.cosine is not None else 0.0
+        if vector or own >= MOVED_COSINE or change.verdict in ("low-rank", "rescaled"):
+            return None
+        lengths = np.linalg.norm(stack, axis=1) * np.linalg.norm(entries)
+        cosines = stack @ entries / np.maximum(lengths, np.finfo(float).tiny)
+        for place, other in enumerate(samples):
+            if other.pair.name == sample.pair.name:
+                cosines[place] = -1.0
+        best = int(cosines.argmax())
+        return samples[best] if cosines[best] > max(MOVED_COSINE, own + MOVED_GAIN) else None
+
+    def _compare_with(self, source: Sample, sample: Sample, dtype: str) -> TensorChange:
+        before = source.pair.orient((self.base.tensors.read(str(source.pair.base)), None))[0]
+        after = sample.pair.orient((None, self.model.tensors.read(str(sample.pair.model))))[1]
+        if before is None or after is None:
+            return TensorChange("changed")
+        return compare_tensors(before, after, dtype)
+
+
+def _dtype(name: str) -> Any:
+    return FLOATS[name].dtype if name in FLOATS else np.float64
+
+
+def _part_key(role: Role | None) -> Role | None:
+    """Return what a role is within its layer, such as the query of the attention."""
+    return None if role is None else role[2:]
+
+
+def describe(change: TensorChange) -> str:
+    """Return a verdict with its rank or format.
+
+    >>> describe(TensorChange("low-rank", rank=4)), describe(TensorChange("identical"))
+    ('low-rank 4', 'identical')
+    """
+    if change.verdict == "low-rank":
+        return f"low-rank {change.rank}"
+    return f"rounded to {change.format.name}" if change.format is not None else change.verdict
+
+
+def _judge_vector(base: NDArray[Any], model: NDArray[Any], dtype: str, change: TensorChange) -> TensorChange:
+    """Return permuted if a vector has the values of the base in another order, also after a cast."""
+    before, after = as_matrix(base).ravel(), as_matrix(model).ravel()
+    grid = effective_format(after[:, None], dtype)
+    for values, then in (
+        (before.astype(np.float64), "identical"),
+        (grid.round_weights(before), f"rounded to {grid.name}"),
+    ):
+        order = np.empty(values.size, dtype=np.intp)
+        order[np.argsort(after, kind="stable")] = np.argsort(values, kind="stable")
+        if np.array_equal(values[order], after.astype(np.float64)):
+            return replace(change, verdict="permuted", along="rows", order=order, then=then)
+    return change
+
+
+def _judge_order(base: NDArray[Any], model: NDArray[Any], dtype: str, change: TensorChange) -> TensorChange:
+    """Return permuted if a matrix has the rows, or the columns, of the base in another order."""
+    if base.ndim != 2:
+        return change
+    for along, before, after in (("rows", base, model), ("columns", base.T, model.T)):
+        order = match_rows(before.astype(np.float64), after.astype(np.float64))
+        if order is not None:
+            ordered = base[order] if along == "rows" else base[:, order]
+            then = compare_tensors(ordered, model, dtype)
+            return replace(change, verdict="permuted", along=along, order=order, then=describe(then))
+    return change
+
+
+def match_rows(base: Reals, model: Reals) -> NDArray[np.intp] | None:
+    """Return for each row of the model the row of the base that it comes from; None if the order is the same.
+
+    >>> rows = np.eye(3)[:, :3] + 0.1
+    >>> match_rows(rows, rows[[1, 0, 2]])
+    array([1, 0, 2])
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        before, after = (
+            np.nan_to_num(matrix / np.linalg.norm(matrix, axis=1, keepdims=True)) for matrix in (base, model)
+        )
+    own = np.einsum("ij,ij->i", before, after)
+    lost = np.flatnonzero(own < SETTLED)
+    if lost.size < 2:
+        return None
+    # A few rows first: a matrix that is not permuted fails with them already.
+    some = lost[:: max(1, lost.size // TRIED_ROWS)][:TRIED_ROWS]
+    best, cosines = _best_rows(after[some], before)
+    good = (cosines > ROW_COSINE) & (cosines >= own[some] + ROW_GAIN)
+    if np.count_nonzero(good | (best == some)) < some.size / 2:
+        return None
+    order, gained = np.arange(len(base), dtype=np.intp), own.copy()
+    pending = lost
+    while pending.size:
+        order[pending], gained[pending] = _best_rows(after[pending], before)
+        # A row that was left at its place may have lost it to another row.
+        matched = gained != own
+        matched[pending] = True
+        taken = np.zeros(len(base), dtype=bool)
+        taken[order[matched]] = True
+        pending = np.flatnonzero(taken & ~matched)
+    moves = order != np.arange(order.size)
+    if not moves.any() or np.unique(order).size < order.size or gained[moves].min() <= ROW_COSINE:
+        return None
+    clear = np.count_nonzero((gained >= own + ROW_GAIN)[moves]) >= CLEARLY_MOVED * np.count_nonzero(moves)
+    near = np.linalg.norm(model - base[order]) < MOST_APART * np.linalg.norm(base)
+    return order if clear and near else None
+
+
+def _best_rows(rows: Reals, base: Reals) -> tuple[NDArray[np.intp], Reals]:
+    """Return for each row the row of the base with the largest cosine, and that cosine."""
+    best, cosines = np.empty(len(rows), dtype=np.intp), np.empty(len(rows))
+    for start in range(0, len(rows), ROWS_AT_A_TIME):
+        part = slice(start, start + ROWS_AT_A_TIME)
+        every = rows[part] @ base.T
+        best[part] = every.argmax(axis=1)
+        cosines[part] = every.max(axis=1)
+    return best, cosines
+
+
+@dataclass(eq=False)
+class _Story:
+    """What rearranged tensors mean for layers, attention blocks and feed-forward blocks."""
+
+    base: Model
+    model: Model
+    by_role: Mapping[Role, tuple[TensorPair, TensorChange]]
+    sources: Mapping[str, Role | None]
+    sentences: list[str] = field(default_factory=list)
+    covered: set[str] = field(default_factory=set)
+    reordered: dict[str, list[tuple[Role, int]]] = field(default_factory=dict)
+
+    def _layers(self) -> dict[Role, dict[Role, tuple[TensorPair, TensorChange]]]:
+        """The changes of each layer, by role within the layer."""
+        layers: dict[Role, dict[Role, tuple[TensorPair, TensorChange]]] = {}
+        for role, pair in self.by_role.items():
+            if len(role) > 3:
+                layers.setdefault(role[:2], {})[role[2:]] = pair
+        return layers
+
+    def tell_layers(self) -> None:
+        """Say which layers are other layers of the base."""
+        layers = self._layers()
+        origin: dict[Role, Role] = {}
+        for layer, parts in layers.items():
+            matrices = [change for role, (_, change) in parts.items() if _is_matrix(role)]
+            roots = Counter(self._root(change) for change in matrices)
+            source, count = roots.most_common(1)[0] if roots else (None, 0)
+            if source is not None and source != layer and count > len(matrices) / 2:
+                origin[layer] = source
+        told: set[Role] = set()
+        for layer, source in origin.items():
+            if layer in told:
+                continue
+            names = self._cover(layers, layer, source)
+            if origin.get(source) == layer:
+                names += self._cover(layers, source, layer)
+                told |= {layer, source}
+                self.sentences.append(
+                    f"{_layers_text([layer, source])} are exchanged ({_exact_text(names)})."
+                )
+        chains = [(layer, source) for layer, source in origin.items() if layer not in told]
+        for _, run in groupby(enumerate(chains), key=lambda item: _step(item[1], item[0])):
+            pairs = [pair for _, pair in run]
+            names = [name for layer, source in pairs for name in self._cover(layers, layer, source)]
+            copied = all(
+                change.verdict in ("identical", "rounded")
+                for _, source in pairs
+                for _, change in layers.get(source, {}).values()
+            )
+            is_text = "is a copy of" if copied and len(pairs) == 1 else "is"
+            is_text = is_text if len(pairs) == 1 else ("are copies of" if copied else "are")
+            first, second = (_layers_text(list(side)) for side in zip(*pairs, strict=True))
+            second = second[0].lower() + second[1:]
+            self.sentences.append(f"{first} {is_text} the base's {second} ({_exact_text(names)}).")
+
+    def _root(self, change: TensorChange) -> Role | None:
+        role = self.sources.get(change.source or "") if change.verdict == "moved" else None
+        return None if role is None or len(role) < 4 else role[:2]
+
+    def _cover(self, layers: Mapping[Role, Any], layer: Role, source: Role) -> list[TensorChange]:
+        """Mark the tensors of a layer that come from another one, and return their changes."""
+        changes = []
+        for pair, change in layers[layer].values():
+            if self._root(change) == source:
+                self.covered.add(pair.name)
+                changes.append(change)
+        return changes
+
+    def tell_attention(self) -> None:
+        """Say where queries, keys and values of one block are exchanged."""
+        for layer, parts in self._layers().items():
+            seen: set[Role] = set()
+            for role, (pair, change) in parts.items():
+                source = self.sources.get(change.source or "") if change.verdict == "moved" else None
+                if pair.name in self.covered or source is None or source[:2] != layer or role in seen:
+                    continue
+                other = parts.get(source[2:])
+                if other is not None and self._comes_from(other[1], (*layer, *role)):
+                    seen |= {role, source[2:]}
+                    self.covered |= {pair.name, other[0].name}
+                    names = " and ".join(_role_text(part) for part in (role, source[2:]))
+                    self.sentences.append(f"{_layers_text([layer])}: {names} are exchanged.")
+
+    def _comes_from(self, change: TensorChange, role: Role) -> bool:
+        return change.verdict == "moved" and self.sources.get(change.source or "") == role
+
+    def tell_neurons(self) -> None:
+        """Say where neurons or heads are in another order, and whether the block computes the same."""
+        for layer, parts in self._layers().items():
+            for block in dict.fromkeys(role[0] for role in parts):
+                inside = {role[1:]: pair for role, pair in parts.items() if role[0] == block}
+                if not any(change.verdict == "permuted" for _, change in inside.values()):
+                    continue
+                if (block == "feed_forward" or str(block).startswith("expert")) and ("inner",) in inside:
+                    self._tell_block(layer, str(block), inside, ("inner", "gate"), ("outer",), "neurons")
+                elif block in ("attention", "cross") and ("query",) in inside:
+                    self._tell_block(
+                        layer, str(block), inside, ("query", "key", "value"), ("output",), "heads"
+                    )
+
+        for noun, blocks in self.reordered.items():
+            layers, count = (
+                list(dict.fromkeys(layer for layer, _ in blocks)),
+                sum(count for _, count in blocks),
+            )
+            place = _layers_text(layers) if _is_run(layers) else f"{len(layers)} layers"
+            self.sentences.append(f"{place}: same function, {noun} reordered ({count} tensors).")
+
+    def _tell_block(
+        self,
+        layer: Role,
+        block: str,
+        inside: Mapping[Role, tuple[TensorPair, TensorChange]],
+        writers: Sequence[str],
+        readers: Sequence[str],
+        noun: str,
+    ) -> None:
+        """Compare the orders of the matrices of a block. `writers` have the neurons as outputs."""
+        orders = {}
+        for part in (*writers, *readers):
+            if (part,) in inside:
+                pair, change = inside[part,]
+                orders[part] = self._order(pair, change, part in writers)
+        known = [order for order in orders.values() if order is not None]
+        if not known:
+            return
+        same = len(known) == len(orders) and all(np.array_equal(order, known[0]) for order in known)
+        biases = [inside[part, "bias"] for part in writers if (part, "bias") in inside]
+        bound = all(self._follows(pair, known[0]) for pair, _ in biases)
+        same = same and bound and (noun == "neurons" or self._moves_heads(known[0], layer, block))
+        place = _layers_text([layer]) + ("" if block in ("feed_forward", "attention") else f", {block}")
+        names = [pair.name for pair, change in inside.values() if change.verdict == "permuted"]
+        if same:
+            self.covered |= set(names)
+            self.reordered.setdefault(noun, []).append((layer, len(names)))
+        elif noun == "neurons":
+            self.covered |= set(names)
+            which = " and ".join(PART_LABELS[part] for part, order in orders.items() if order is not None)
+            others = " and ".join(PART_LABELS[part] for part, order in orders.items() if order is None)
+            reason = "but not by one order" if bound else "but not their bias"
+            reason = f"but not those of {others}" if others else reason
+            self.sentences.append(f"{place} is damaged: the neurons of {which} are reordered, {reason}.")
+
+    def _order(self, pair: TensorPair, change: TensorChange, writes: bool) -> NDArray[np.intp] | None:
+        """Return the order of the neurons in a matrix; None if it is the order of the base."""
+        role = self.sources.get(pair.name)
+        view = roles(self.base).get(role) if role is not None else None
+        if change.verdict != "permuted" or view is None:
+            return None
+        out_in = view.stored_out_in or pair.views is not None
+        return change.order if (change.along == "rows") == (writes == out_in) else None
+
+    def _follows(self, pair: TensorPair, order: NDArray[np.intp]) -> bool:
+        """Return whether a bias has the order of its matrix."""
+        before, after = pair.orient(pair.read(self.base, self.model))
+        if before is None or after is None or not before.shape == after.shape == order.shape:
+            return False
+        before, after = before.astype(np.float64), after.astype(np.float64)
+        moved, kept = np.linalg.norm(after - before[order]), np.linalg.norm(after - before)
+        return bool(moved <= kept / 2)
+
+    def _moves_heads(self, order: NDArray[np.intp], layer: Role, block: str) -> bool:
+        stored = next(each for each in self.base.layers if (each.stack, each.index) == layer)
+        attention = stored.attention if block == "attention" else stored.cross
+        if attention is None or attention.kv_heads != attention.heads:
+            return False
+        heads = order.reshape(attention.heads, -1)
+        whole = heads - heads[:, :1] == np.arange(heads.shape[1])
+        return bool(whole.all() and (heads[:, 0] % heads.shape[1] == 0).all())
+
+
+def _is_matrix(role: Role) -> bool:
+    return "bias" not in role and "gain" not in role
+
+
+def _step(pair: tuple[Role, Role], place: int) -> tuple[Any, ...]:
+    """Return what runs of layers have in common: their stacks, and constant differences of numbers."""
+    (stack, layer), (source_stack, source) = pair
+    return stack, source_stack, layer - place, source - place
+
+
+def _is_run(layers: Sequence[Role]) -> bool:
+    """Return whether layers follow each other in one stack, or are at most two."""
+    stacks, numbers = zip(*layers, strict=True)
+    return len(set(stacks)) == 1 and (len(layers) < 3 or numbers[-1] - numbers[0] == len(layers) - 1)
+
+
+def _layers_text(layers: Sequence[Role]) -> str:
+    """Return layers in words.
+
+    >>> _layers_text([(None, 2), (None, 3)]), _layers_text([("decoder", 1)])
+    ('Layers 2 and 3', 'Decoder layer 1')
+    """
+    stacks = [stack for stack, _ in layers]
+    numbers = [str(number) for _, number in layers]
+    if len(numbers) > 2:
+        numbers = [numbers[0], numbers[-1]]
+        joined = " to ".join(numbers)
+    else:
+        joined = " and ".join(numbers)
+    words = [str(stacks[0])] if stacks[0] and len(set(stacks)) == 1 else []
+    text = " ".join([*words, "layer" if len(layers) == 1 else "layers", joined])
+    return text[0].upper() + text[1:]
+
+
+def _role_text(role: Role) -> str:
+    words = [PART_LABELS.get(str(word), str(word)) for word in role[1:]]
+    return " ".join(["cross", *words] if role[0] == "cross" else words)
+
+
+def _exact_text(changes: Sequence[TensorChange]) -> str:
+    count = f"{len(changes)} {'tensor' if len(changes) == 1 else 'tensors'}"
+    return f"{count}, bit for bit" if all(change.then == "identical" for change in changes) else count
