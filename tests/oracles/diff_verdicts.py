@@ -137,7 +137,12 @@ def _toward_zero(array, name):
 
 
 def _effective_format(W1, dtype):
-    """The format with the largest V among those that hold every value of W1."""
+    """The format with the largest V among those that hold every value of W1.
+
+    Not in the text: entries of one magnitude show no format.
+    """
+    if W1.size > 1 and len(np.unique(np.abs(W1[W1 != 0]))) < 2:
+        return dtype
     names = [name for name in (*COARSE_FORMATS, dtype) if np.array_equal(_cast(W1, name), W1)]
     return max(names, key=lambda name: _variance(W1, name).sum())
 
@@ -149,7 +154,10 @@ def _float_cast(pair):
     """`rounded` to a float format. The base is not identical, so a format that matches is a coarser one."""
     for name in CAST_FORMATS:
         for cast in (_cast, _toward_zero):
-            if np.array_equal(cast(pair.base, name), pair.W1):
+            stored = cast(pair.base, name)
+            # Not in the text: bfloat16 numbers that were stored in float16.
+            twice = name == "bfloat16" and np.array_equal(_cast(stored, "float16"), pair.W1)
+            if twice or np.array_equal(stored, pair.W1):
                 return {"verdict": "rounded", "format": name}
     return None
 
@@ -160,8 +168,9 @@ def _integer_code(pair):
         return None
     change = energy(pair.D)
     kinds = product((8, 6, 5, 4, 3, 2), ("row", 32, 64, 128), ("absmax", "min-max"), ("rows", "columns"))
-    for bits, block, kind, along in kinds:
-        q = _on_code_grid(pair.W0, bits, block, kind, along)
+    # Not in the text: a start and a step in float16.
+    for (bits, block, kind, along), half in product(kinds, (False, True)):
+        q = _on_code_grid(pair.W0, bits, block, kind, along, half)
         if q is None:
             continue
         stored = _cast(q, pair.format)
@@ -175,7 +184,7 @@ def _integer_code(pair):
     return None
 
 
-def _on_code_grid(W0, bits, block, kind, along):
+def _on_code_grid(W0, bits, block, kind, along, half=False):
     """The base on the grid of a code, or None if the blocks do not divide the side."""
     matrix = W0 if along == "rows" else W0.T
     length = matrix.shape[1] if block == "row" else block
@@ -189,7 +198,10 @@ def _on_code_grid(W0, bits, block, kind, along):
             step = np.abs(part).max(axis=1, keepdims=True) / (2 ** (bits - 1) - 1)
         else:
             low = part.min(axis=1, keepdims=True)
+            low = _cast(low, "float16") if half else low
             step = (part.max(axis=1, keepdims=True) - low) / (2**bits - 1)
+        if half:
+            low, step = _cast(low, "float16"), _cast(step, "float16")
         codes = np.rint((part - low) / np.where(step > 0, step, 1.0))
         grid[:, start : start + length] = low + step * codes
     return grid if along == "rows" else grid.T
@@ -286,7 +298,8 @@ def _hidden_or_low_rank(pair):
     else:
         values = np.linalg.svd(X, compute_uv=False)
         tail = energy(values[min(n, m) // 4 :])
-        if tail > 400 * V and tail > 9e-6 * whole:
+        merges = tail <= 1e4 * V and tail <= 0.01 * whole  # not in the text: up to 100 merges
+        if tail > 400 * V and tail > 9e-6 * whole and not merges:
             return None
         turn = _directions(X, v, pair.tiny)
 
@@ -312,6 +325,10 @@ def _hidden_or_low_rank(pair):
         ranks |= {"rank": r, "rank_low": max(low, 1), "rank_high": turn["high"]}
         if few:
             ranks |= {"rank_low": r, "rank_high": r}
+        # Not in the text: directions that are not certain do not count if 0.3% of the update is left.
+        kept = np.linalg.svd(seen, compute_uv=False)[: ranks["rank_low"]]
+        if rest2 + seen2 - energy(kept) <= 0.003**2 * seen2:
+            ranks["rank"] = ranks["rank_low"]
 
     def visible(verdict, e_rest=0.0, **more):
         size = _share(math.sqrt(e_seen + e_rest), pair.W0)

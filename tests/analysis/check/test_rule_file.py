@@ -5,10 +5,13 @@ from __future__ import annotations
 import pickle
 from pathlib import Path
 
+import polars as pl
 import pytest
 from analysis.check.frames import FINDINGS, TABLES, one_rule, written
 
+from attnlaw.analysis.check.evaluate import evaluate
 from attnlaw.analysis.check.rule_file import BadUsage, example_names, read_rules
+from attnlaw.analysis.diff.columns import DIFF_TENSORS
 from attnlaw.core.errors import BadSetting, as_option
 
 RULE = '[[rule]]\nname = "near"\nof = "diff"\ncolumn = "size"\nis = "< 0.25"\n'
@@ -220,3 +223,16 @@ def test_the_name_of_an_example_is_the_example_unless_a_file_has_it(tmp_path, mo
     assert read_rules("release", TABLES, FINDINGS).fail_on == "warning"
     Path("release").write_text("version = 1\n")
     assert read_rules("release", TABLES, FINDINGS).fail_on == "error"
+
+
+def test_a_rule_that_forbids_a_verdict_forbids_what_was_split_from_it(tmp_path):
+    """Version 0.2.0 called a moved tensor unrelated. A gate against unrelated weights must still see it."""
+    text = (
+        'version = 1\n[[rule]]\nname = "kin"\nof = "diff_tensors"\ncolumn = "verdict"\nis = "!= unrelated"\n'
+    )
+    (tmp_path / "rules.toml").write_text(text)
+    (rule,) = read_rules(tmp_path / "rules.toml", {"diff_tensors": DIFF_TENSORS}, {}).rules
+    rows = pl.DataFrame({"tensor": list("abc"), "verdict": ["identical", "moved", "dense"]})
+    verdict = evaluate(rule, rows)
+    assert (verdict.outcome, verdict.selected, verdict.held) == ("failed", 3, 2)
+    assert str(rule).startswith("verdict is not unrelated or ")

@@ -1217,7 +1217,8 @@ def other_codes() -> Iterator[Case]:
     yield make("albert: NF4 of 64", "another code", base, to_levels(base, NF4, blocks, 64), CODED)
     narrow = np.abs(base).reshape(base.shape[0], -1, 32).max(axis=2, keepdims=True).astype(float)
     scale = 2.0 ** (np.floor(np.log2(narrow)) - 2)
-    yield make("albert: MXFP4", "another code", base, to_levels(base, E2M1, scale, 32), CODED)
+    vague = {"below-floor": "these numbers lie on float8's grid, where they look like a few roundings"}
+    yield make("albert: MXFP4", "another code", base, to_levels(base, E2M1, scale, 32), CODED, vague)
     factor = 448 / np.abs(base).max() / 1.3
     model = ((base * factor).astype(ml_dtypes.float8_e4m3fn).astype(float) / factor).astype(np.float32)
     yield make("albert: float8 with a scale", "another code", base, model, CODED)

@@ -290,6 +290,8 @@ def _base(value: Any, folder: Path) -> str | None:
 def read_condition(written: Any, column: Quantity, numeric: bool = False) -> RuleCondition:
     """Return the condition on a column, such as `"< 0.25"`, `"== dense"` or a list of allowed values.
 
+    The condition `"!= dense"` also forbids the verdicts that version 0.2.0 called dense.
+
     Args:
         written: the condition as it is written in the file.
         column: the column that the condition is about.
@@ -311,7 +313,16 @@ def read_condition(written: Any, column: Quantity, numeric: bool = False) -> Rul
     if operator not in ("==", "!="):
         raise BadSetting("is", f"but {column.name} holds no numbers; expected == or !=, or a list", written)
     value = {"true": True, "false": False}.get(text, text) if kind == "bool" else text.strip("\"'")
-    return RuleCondition(operator, (read_value("is", value, kind, column),))
+    value = read_value("is", value, kind, column)
+    # A rule of an earlier version must go on to forbid what its word included then.
+    split = [name for name, choice in (column.choices or {}).items() if value in _former_names(choice)]
+    if operator == "!=" and split:
+        return RuleCondition("not in", (value, *split))
+    return RuleCondition(operator, (value,))
+
+
+def _former_names(choice: Any) -> tuple[str, ...]:
+    return getattr(choice, "formerly", ())
 
 
 def read_value(key: str, value: Any, kind: str, column: Quantity) -> Any:

@@ -33,26 +33,32 @@ def is_at_least(level: str, least: str) -> bool:
 
 @dataclass(frozen=True)
 class RuleCondition:
-    """A condition that compares with one value or, for the operator "in", with a list of allowed values."""
+    """A condition on a value.
+
+    The operator "in" has a list of allowed values, and "not in" a list of forbidden ones. The others compare
+    with one value.
+    """
 
     operator: str
     values: tuple[Any, ...]
 
     def __str__(self) -> str:
         shown = " or ".join(value_text(value) for value in self.values)
-        return f"is {shown}" if self.operator == "in" else f"{self.operator} {shown}"
+        words = {"in": "is", "not in": "is not"}
+        return f"{words.get(self.operator, self.operator)} {shown}"
 
     def holds(self, column: pl.Expr) -> pl.Expr:
         """Return an expression that is true if a value meets the condition, and null if it is missing."""
-        if self.operator == "in":
-            return column.is_in(list(self.values))
+        if self.operator in ("in", "not in"):
+            listed = column.is_in(list(self.values))
+            return listed if self.operator == "in" else ~listed
         compared: pl.Expr = OPERATORS[self.operator](column, self.values[0])
         return compared
 
     @property
     def ordered(self) -> bool:
         """Whether the condition compares with a number, so that one value can be worse than another."""
-        return self.operator not in ("in", "!=") and isinstance(self.values[0], float)
+        return self.operator not in ("in", "not in", "!=") and isinstance(self.values[0], float)
 
     def violation(self, value: Any) -> float:
         """Return by how much a value violates the condition. Reports list the largest violation first."""

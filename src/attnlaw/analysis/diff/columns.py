@@ -20,11 +20,17 @@ from attnlaw.core.variants import by_name
 
 @dataclass(frozen=True)
 class TensorVerdict:
-    """A verdict on a tensor or on a model: one word and its meaning."""
+    """A verdict on a tensor or on a model: one word and its meaning.
+
+    Args:
+        formerly: verdicts that version 0.2.0 gave to such tensors. A rule that forbids one of them also
+            forbids this verdict.
+    """
 
     name: str
     says: str
     label: str = ""
+    formerly: tuple[str, ...] = ()
 
     @property
     def column(self) -> str:
@@ -40,30 +46,36 @@ TENSOR_VERDICTS = by_name(
     TensorVerdict("added", "only in the model"),
     TensorVerdict("removed", "only in the base"),
     TensorVerdict("identical", "every entry is equal"),
-    TensorVerdict("zeroed", "every entry is 0 now"),
+    TensorVerdict("zeroed", "every entry is 0 now", formerly=("unrelated", "low-rank", "changed")),
     TensorVerdict("rounded", "the base rounded to another format"),
-    TensorVerdict("rescaled", "the base times a factor, for the tensor, each row or each column"),
+    TensorVerdict(
+        "rescaled",
+        "the base times a factor, for the tensor, each row or each column",
+        formerly=("dense", "low-rank", "changed"),
+    ),
     TensorVerdict("below-floor", "no change that is visible above the rounding of the model's file"),
-    TensorVerdict("sparse", "a few single entries changed"),
+    TensorVerdict("sparse", "a few single entries changed", formerly=("dense", "noise")),
     TensorVerdict("low-rank", "an update of few directions, and rounding"),
-    TensorVerdict("partly-hidden", "some directions rise above the rounding of the file, the rest is hidden"),
-    TensorVerdict("reinitialised", "random weights that do not resemble the base"),
+    TensorVerdict(
+        "partly-hidden",
+        "some directions rise above the rounding of the file, the rest is hidden",
+        formerly=("dense", "noise", "low-rank"),
+    ),
+    TensorVerdict("reinitialised", "random weights that do not resemble the base", formerly=("unrelated",)),
     TensorVerdict("unrelated", "other weights, which are not random and do not resemble the base"),
     TensorVerdict("noise", "a random change without a direction"),
     TensorVerdict("dense", "an update of many directions, as training makes"),
     TensorVerdict("changed", "a vector or a small matrix with other values"),
-    TensorVerdict("moved", "the weights of another tensor of the base"),
-    TensorVerdict("transposed", "rows and columns of the base are exchanged"),
-    TensorVerdict("permuted", "rows or columns of the base in another order"),
+    TensorVerdict(
+        "moved", "the weights of another tensor of the base", formerly=("unrelated", "dense", "changed")
+    ),
+    TensorVerdict(
+        "transposed", "rows and columns of the base are exchanged", formerly=("unrelated", "dense")
+    ),
+    TensorVerdict(
+        "permuted", "rows or columns of the base in another order", formerly=("unrelated", "dense", "changed")
+    ),
 )
-# Verdicts of version 0.2.0 that had a wider meaning: a rule that forbids one of them must forbid these, too.
-SPLIT_VERDICTS = {
-    "unrelated": ("unrelated", "reinitialised", "moved", "transposed", "permuted", "zeroed"),
-    "dense": ("dense", "sparse", "partly-hidden", "rescaled", "moved", "transposed", "permuted"),
-    "noise": ("noise", "sparse", "partly-hidden"),
-    "low-rank": ("low-rank", "partly-hidden", "rescaled", "zeroed"),
-    "changed": ("changed", "rescaled", "zeroed", "moved", "permuted"),
-}
 # Verdicts on a model, which come before those of its tensors.
 MODEL_VERDICTS = by_name(
     TensorVerdict("rearranged", "layers or blocks are in another place or order than in the base"),

@@ -13,7 +13,13 @@ from math import prod
 
 from attnlaw.analysis.diff.map_changes import MapChange
 from attnlaw.analysis.diff.matching import TensorPair, layer_tensors, not_weights, pair_tensors
-from attnlaw.analysis.diff.rearranged import Rearrangement, RoleIndex, Sample, find_rearranged, take_samples
+from attnlaw.analysis.diff.rearranged import (
+    Rearrangement,
+    RoleIndex,
+    TensorSample,
+    find_rearranged,
+    take_samples,
+)
 from attnlaw.analysis.diff.tensors import TensorChange, compare_tensors
 from attnlaw.analysis.diff.units import ModelPair, UnitChanges, units_of
 from attnlaw.checkpoints.model import Model
@@ -147,7 +153,7 @@ def _elements(tensor_pair: TensorPair, base: Model, model: Model) -> int:
     return 5 * max(prod(of.tensors.shapes[name]) for of, name in named if name is not None)
 
 
-def _compare_pair(pair: TensorPair, index: RoleIndex) -> tuple[TensorChange, list[Sample]]:
+def _compare_pair(pair: TensorPair, index: RoleIndex) -> tuple[TensorChange, list[TensorSample]]:
     stored = pair.read(index.base, index.model)
     samples = take_samples(index, pair, stored)
     before, after = pair.orient(stored)

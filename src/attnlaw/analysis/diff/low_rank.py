@@ -53,10 +53,16 @@ LEAST_SQUARE = 1e-9
 # Singular values below this multiple of the largest are errors of float64 arithmetic.
 ROUND_OFF = 1e-12
 EXACT_RANK = 1e-6
+# What is left of an update may have this relative size: a product computed in bfloat16 leaves 0.0017.
+FAINT = 0.003
+# A hidden share of this energy does not matter for the rank.
+LITTLE = 0.01
+# Errors of so many merges, each rounded, may depend on the update. Then what is left has no clear origin.
+MOST_MERGES = 100
 
 
 @dataclass(frozen=True, eq=False)
-class Update:
+class MatrixUpdate:
     """A changed matrix, as a verdict on its rank needs it.
 
     Args:
@@ -258,17 +264,17 @@ def find_directions(change: Reals, variances: Reals, tiny: bool) -> Directions:
             r = k
         else:
             left = terms.left(r)
-            found = Directions(
+            directions = Directions(
                 scale_rows * left,
                 left.T @ terms.matrix * scale_columns,
                 high=int(np.count_nonzero(s > edge)),
                 sure=int(np.count_nonzero(s > CERTAIN * edge)),
                 gap=float(s[r - 1] / edge) if r else 0.0,
             )
-            if r and found.gap >= CLEAR:
-                return found
+            if r and directions.gap >= CLEAR:
+                return directions
             if best is None or r <= best.rank:
-                best = found
+                best = directions
             if r == previous:
                 break
         previous = r
@@ -304,7 +310,7 @@ class RestFit:
         return self.hidden > 4 * self.error
 
 
-def fit_rest(rest: Reals, update: Update, noise_share: float) -> RestFit:
+def fit_rest(rest: Reals, update: MatrixUpdate, noise_share: float) -> RestFit:
     """Fit `mean rest^2 = kappa v + tau^2` over the exponents of the model's weights.
 
     Args:
@@ -363,7 +369,7 @@ def follows_base(rest: Reals, base: Reals) -> bool:
     return False
 
 
-def judge_rank(update: Update) -> RankVerdict:
+def judge_rank(update: MatrixUpdate) -> RankVerdict:
     """Return the verdict on a change: below-floor, low-rank, partly-hidden, or not low-rank (None)."""
     n, m = update.change.shape
     energy, few_entries = float(np.sum(update.change**2)), 2 * (n + m)
@@ -380,7 +386,10 @@ def judge_rank(update: Update) -> RankVerdict:
         values = change_values(block.change)
         quarter = min(block.change.shape) // 4
         tail = float(np.sum(values[quarter:] ** 2))
-        if tail > 400 * float(block.variances.sum()) and tail > 9e-6 * energy:
+        roundings = tail / float(block.variances.sum())
+        # Many merges, each rounded, leave a small share of the update that is many roundings.
+        merged = roundings <= MOST_MERGES**2 and tail <= LITTLE * energy
+        if roundings > 400 and tail > FAINT**2 * energy and not merged:
             return RankVerdict(values=values)
         directions = find_directions(block.change, block.variances, update.tiny)
     verdict = _judge_rest(block, directions, energy, float(np.sum(update.base.astype(np.float64) ** 2)), few)
@@ -395,7 +404,7 @@ def change_values(change: Reals) -> Reals:
     return _gram_values(wide @ wide.T)
 
 
-def _tiny_size(update: Update) -> dict[str, Any]:
+def _tiny_size(update: MatrixUpdate) -> dict[str, Any]:
     """Estimate the size of a tiny update from the mean move. On a grid, the size cannot be known."""
     if not update.tiny:
         return {}
@@ -404,7 +413,7 @@ def _tiny_size(update: Update) -> dict[str, Any]:
     return {"update_size": float(size / length)} if length else {}
 
 
-def _block(update: Update) -> Update:
+def _block(update: MatrixUpdate) -> MatrixUpdate:
     """Leave out rows and columns without a change, and turn the matrix so that it is wide."""
     changed = update.change != 0
     rows, columns = changed.any(axis=1), changed.any(axis=0)
@@ -416,11 +425,11 @@ def _block(update: Update) -> Update:
         return wide.astype(np.float64, copy=False)
 
     matrices = {name: part(getattr(update, name)) for name in ("change", "variances", "base", "model")}
-    return Update(**{**vars(update), **matrices})
+    return MatrixUpdate(**{**vars(update), **matrices})
 
 
 def _judge_rest(
-    block: Update, directions: Directions, energy: float, base_energy: float, few: bool
+    block: MatrixUpdate, directions: Directions, energy: float, base_energy: float, few: bool
 ) -> RankVerdict:
     """Judge a block by its directions and by what they leave."""
     change, (n, m), total = block.change, block.change.shape, float(block.variances.sum())
@@ -437,7 +446,7 @@ def _judge_rest(
     seen = max(seen_energy - g * left, 0.0)
     roundings = left / (max(1 - r / n, 1e-9) * max(1 - r / m, 1e-9) * total)
 
-    def found(
+    def conclude(
         verdict: str, hidden: float | None = None, fitted: bool = False, most: float | None = None
     ) -> RankVerdict:
         sizes: dict[str, Any] = {}
@@ -456,36 +465,38 @@ def _judge_rest(
         if block.on_grid and not few:
             visible = np.count_nonzero(directions.values**2 > 0.1 * max(total, left))
             low = max(min(low, int(visible)), 1)
+        # Uncertain directions do not count if the update is the same without them.
+        rank = low if left + float(np.sum(directions.values[low:] ** 2)) <= FAINT**2 * seen_energy else r
         if verdict == "partly-hidden":
             share = None if hidden is None or not seen + hidden else hidden / (seen + hidden)
-            return RankVerdict(verdict, r, low, high, hidden=share, roundings=roundings, **sizes)
+            return RankVerdict(verdict, rank, low, high, hidden=share, roundings=roundings, **sizes)
         open_ended = fitted and gap < 3
-        return RankVerdict(verdict, r, low, None if open_ended else high, roundings=roundings, **sizes)
+        return RankVerdict(verdict, rank, low, None if open_ended else high, roundings=roundings, **sizes)
 
     if block.tiny:
-        return found("partly-hidden" if r else "below-floor")
-    if r and left <= 0.003**2 * seen_energy:
-        return found("low-rank")
+        return conclude("partly-hidden" if r else "below-floor")
+    if r and left <= FAINT**2 * seen_energy:
+        return conclude("low-rank")
     if r and left > 2 * total and follows_base(rest, block.base):
         return RankVerdict()
     fit = fit_rest(rest, block, g)
     half_seen = seen_energy >= energy / 2
     if fit.kappa is None or fit.kappa > 100:
         if r and gap >= CERTAIN and half_seen:
-            return found("partly-hidden")
+            return conclude("partly-hidden")
         if left > 4 * total:
             return RankVerdict()
-        return found("partly-hidden" if r else "below-floor")
+        return conclude("partly-hidden" if r else "below-floor")
+    little = fit.hidden < LITTLE * (seen + fit.hidden)
     if fit.significant and fit.hidden > fit.kappa * total and fit.hidden > total / 2:
         if block.on_grid and r and half_seen and left <= 100 * total:
-            return found("partly-hidden", fit.hidden)
+            return conclude("partly-hidden", fit.hidden)
         return RankVerdict()
     if not r:
         if left > 4 * total:
             return RankVerdict()
         size = fit.hidden if fit.significant else 0.0
-        return found("below-floor", size, most=fit.hidden + 2 * fit.error)
-    small = not fit.significant or fit.hidden < 0.01 * (seen + fit.hidden)
-    if small and gap >= CERTAIN and (g <= 0.2 or gap >= 5) and not stuck:
-        return found("low-rank", fit.hidden if fit.significant else 0.0, fitted=True)
-    return found("partly-hidden", fit.hidden)
+        return conclude("below-floor", size, most=fit.hidden + 2 * fit.error)
+    if (little or not fit.significant) and gap >= CERTAIN and (g <= 0.2 or gap >= 5) and not stuck:
+        return conclude("low-rank", fit.hidden if fit.significant else 0.0, fitted=True)
+    return conclude("partly-hidden", fit.hidden)

@@ -47,7 +47,7 @@ PART_LABELS = {"inner": "FFN-in", "outer": "FFN-out", "gate": "FFN-gate"}
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class TensorSample:
     """Entries of one role of a pair of tensors at fixed places.
 
     Args:
@@ -63,7 +63,7 @@ class Sample:
     flipped: Reals | None = None
 
 
-Compared = tuple[TensorPair, TensorChange, list[Sample]]
+Compared = tuple[TensorPair, TensorChange, list[TensorSample]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,16 +122,16 @@ def _label(role: Role) -> str:
     return " ".join([*words, PART_LABELS.get(str(role[3]), str(role[3]))])
 
 
-def take_samples(index: RoleIndex, pair: TensorPair, stored: Arrays) -> list[Sample]:
+def take_samples(index: RoleIndex, pair: TensorPair, stored: Arrays) -> list[TensorSample]:
     """Return the sampled entries of each role of a pair whose stored tensors were read."""
     samples = []
     for part, role in index.parts(pair):
         before, after = part.orient(stored)
         shapes = [() if array is None else array.shape for array in (before, after)]
         square = shapes[0] == shapes[1] == shapes[0][::-1] and len(shapes[0]) == 2
-        arrays = before, after, before.T if square and before is not None else None
-        entries = (None if array is None else _entries(array) for array in arrays)
-        samples.append(Sample(part, role, *shapes, *entries))
+        flipped = before.T if square and before is not None else None
+        entries = [None if array is None else _entries(array) for array in (before, after, flipped)]
+        samples.append(TensorSample(part, role, shapes[0], shapes[1], *entries))
     return samples
 
 
@@ -187,12 +187,12 @@ def find_rearranged(base: Model, model: Model, compared: Sequence[Compared]) -> 
 class _Search:
     base: Model
     model: Model
-    samples: list[Sample]
+    samples: list[TensorSample]
 
     @cached_property
-    def _by_shape(self) -> dict[tuple[int, ...], list[Sample]]:
+    def _by_shape(self) -> dict[tuple[int, ...], list[TensorSample]]:
         """The samples of the base that are not constant, by shape."""
-        by_shape: dict[tuple[int, ...], list[Sample]] = {}
+        by_shape: dict[tuple[int, ...], list[TensorSample]] = {}
         for sample in self.samples:
             if sample.base is not None and sample.base.size and np.ptp(sample.base) > 0:
                 by_shape.setdefault(sample.shape, []).append(sample)
@@ -204,7 +204,9 @@ class _Search:
             shape: np.array([sample.base for sample in samples]) for shape, samples in self._by_shape.items()
         }
 
-    def judge(self, change: TensorChange, samples: list[Sample]) -> list[tuple[Sample, TensorChange]]:
+    def judge(
+        self, change: TensorChange, samples: list[TensorSample]
+    ) -> list[tuple[TensorSample, TensorChange]]:
         """Return the change of each role of a tensor."""
         if len(samples) == 1:
             return [(samples[0], self._judge(samples[0], change))]
@@ -227,7 +229,7 @@ class _Search:
             parts.append((sample, part if part.verdict in EXPLAINED else self._judge(sample, part)))
         return parts
 
-    def _judge(self, sample: Sample, change: TensorChange) -> TensorChange:
+    def _judge(self, sample: TensorSample, change: TensorChange) -> TensorChange:
         """Return the change of one role: moved, transposed, permuted, or as it was."""
         if sample.model is None or not sample.model.size:
             return change
@@ -257,13 +259,15 @@ class _Search:
                 return replace(change, verdict="transposed", then=describe(turned))
         return _judge_order(before, after, dtype, change)
 
-    def _may_move(self, sample: Sample, change: TensorChange, vector: bool) -> bool:
+    def _may_move(self, sample: TensorSample, change: TensorChange, vector: bool) -> bool:
         """Return whether a tensor must be read again: it may be transposed or in another order."""
         if vector or (change.least_cosine is not None and change.least_cosine < SETTLED):
             return True
         return sample.flipped is not None and _cosine(sample.flipped, sample.model) > MOVED_COSINE  # type: ignore[arg-type]
 
-    def _source(self, sample: Sample, change: TensorChange, vector: bool, dtype: str) -> Sample | None:
+    def _source(
+        self, sample: TensorSample, change: TensorChange, vector: bool, dtype: str
+    ) -> TensorSample | None:
         """Return the tensor of the base that has the weights of a tensor; None if no other one has them."""
         samples, entries = self._by_shape.get(sample.model_shape, []), sample.model
         if not samples or entries is None or not np.ptp(entries) > 0:
@@ -278,8 +282,8 @@ class _Search:
         if others:
             same_part = [other for other in others if _part_key(other.role) == _part_key(sample.role)]
             return (same_part or others)[0]
-        own = change.cosine if change.cosine is not None else 0.0
-        if vector or own >= MOVED_COSINE or change.verdict in ("low-rank", "rescaled"):
+        cosine = change.cosine if change.cosine is not None else 0.0
+        if vector or cosine >= MOVED_COSINE or change.verdict in ("low-rank", "rescaled"):
             return None
         lengths = np.linalg.norm(stack, axis=1) * np.linalg.norm(entries)
         cosines = stack @ entries / np.maximum(lengths, np.finfo(float).tiny)
@@ -287,9 +291,9 @@ class _Search:
             if other.pair.name == sample.pair.name:
                 cosines[place] = -1.0
         best = int(cosines.argmax())
-        return samples[best] if cosines[best] > max(MOVED_COSINE, own + MOVED_GAIN) else None
+        return samples[best] if cosines[best] > max(MOVED_COSINE, cosine + MOVED_GAIN) else None
 
-    def _compare_with(self, source: Sample, sample: Sample, dtype: str) -> TensorChange:
+    def _compare_with(self, source: TensorSample, sample: TensorSample, dtype: str) -> TensorChange:
         before = source.pair.orient((self.base.tensors.read(str(source.pair.base)), None))[0]
         after = sample.pair.orient((None, self.model.tensors.read(str(sample.pair.model))))[1]
         if before is None or after is None:
@@ -425,18 +429,18 @@ class _Story:
             source, count = roots.most_common(1)[0] if roots else (None, 0)
             if source is not None and source != layer and count > len(matrices) / 2:
                 origin[layer] = source
-        told: set[Role] = set()
+        described: set[Role] = set()
         for layer, source in origin.items():
-            if layer in told:
+            if layer in described:
                 continue
             names = self._cover(layers, layer, source)
             if origin.get(source) == layer:
                 names += self._cover(layers, source, layer)
-                told |= {layer, source}
+                described |= {layer, source}
                 self.sentences.append(
                     f"{_layers_text([layer, source])} are exchanged ({_exact_text(names)})."
                 )
-        chains = [(layer, source) for layer, source in origin.items() if layer not in told]
+        chains = [(layer, source) for layer, source in origin.items() if layer not in described]
         for _, run in groupby(enumerate(chains), key=lambda item: _step(item[1], item[0])):
             pairs = [pair for _, pair in run]
             names = [name for layer, source in pairs for name in self._cover(layers, layer, source)]

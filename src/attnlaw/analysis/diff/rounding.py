@@ -28,7 +28,7 @@ found in this way: see `low_rank`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -113,12 +113,14 @@ class IntegerFormat:
 
     Args:
         min_max: whether the grid reaches from the smallest to the largest weight. Otherwise it is symmetric.
+        half: whether the start and the step of a block are stored in float16, as GGUF stores them.
     """
 
     bits: int
     block: int | None  # number of weights in a block; None for a whole row or column
     min_max: bool = False
     columns: bool = False  # whether blocks run along columns instead of rows
+    half: bool = False
 
     @property
     def name(self) -> str:
@@ -144,10 +146,13 @@ class IntegerFormat:
     def _grid(self, blocks: Reals) -> tuple[Reals, Reals]:
         """Return the start and the step of the grid of each block."""
         if self.min_max:
-            low, high = blocks.min(axis=2, keepdims=True), blocks.max(axis=2, keepdims=True)
-            return low, (high - low) / (2**self.bits - 1)
+            low, high = self._stored(blocks.min(axis=2, keepdims=True)), blocks.max(axis=2, keepdims=True)
+            return low, self._stored((high - low) / (2**self.bits - 1))
         top = np.abs(blocks).max(axis=2, keepdims=True)
-        return np.zeros_like(top), top / (2 ** (self.bits - 1) - 1)
+        return np.zeros_like(top), self._stored(top / (2 ** (self.bits - 1) - 1))
+
+    def _stored(self, numbers: Reals) -> Reals:
+        return FLOATS["float16"].round_weights(numbers) if self.half else numbers
 
     def _length(self, weights: NDArray[Any]) -> int:
         return self.block or weights.shape[0 if self.columns else 1]
@@ -199,6 +204,8 @@ def _exact_share(weights: Reals, form: Format) -> float:
 def detect_cast(base: NDArray[Any], model: NDArray[Any]) -> FloatFormat | None:
     """Return the float format that the base was cast to, to nearest or toward zero; None if it was not.
 
+    Numbers in bfloat16 may have been stored in float16 after that, which rounds the smallest of them again.
+
     >>> base = np.array([[1.0, 1 / 3]], dtype=np.float32)
     >>> detect_cast(base, base.astype(np.float16)).name, detect_cast(base, 2 * base)
     ('float16', None)
@@ -208,11 +215,17 @@ def detect_cast(base: NDArray[Any], model: NDArray[Any]) -> FloatFormat | None:
     for form in FLOATS.values():
         if stored is not None and form.contains(stored):
             continue
-        for toward_zero in (False, True):
+        thens = (None, FLOATS["float16"]) if form.name == "bfloat16" else (None,)
+        for toward_zero, then in product((False, True), thens):
             parts = ((base[at : at + 64], model[at : at + 64]) for at in blocks)
-            if all(np.array_equal(form.round_weights(before, toward_zero), after) for before, after in parts):
+            if all(np.array_equal(_cast(form, before, toward_zero, then), after) for before, after in parts):
                 return form
     return None
+
+
+def _cast(form: FloatFormat, weights: NDArray[Any], toward_zero: bool, then: FloatFormat | None) -> Reals:
+    rounded = form.round_weights(weights, toward_zero)
+    return rounded if then is None else then.round_weights(rounded)
 
 
 def detect_code(
@@ -227,7 +240,9 @@ def detect_code(
     """
     if min(base.shape) < 2 or (size is not None and size < LEAST_SIZE):
         return None
-    shares = {form: _explained_share(base, model, grid, form) for form in _candidates(base, model, grid)}
+    candidates = list(_candidates(base, model, grid))
+    candidates += [replace(form, half=True) for form in candidates if form.min_max]
+    shares = {form: _explained_share(base, model, grid, form) for form in candidates}
     best = max(shares, key=lambda form: shares[form], default=None)
     if best is None or shares[best] < EXPLAINED:
         return None
@@ -280,15 +295,33 @@ def effective_format(array: NDArray[Any], dtype: str) -> Grid:
     """Return the coarsest format on which all weights of a tensor lie, whatever type its file names.
 
     A model that was saved in bfloat16 and converted to float32 lies on bfloat16. Of several formats, the one
-    with the largest rounding errors is returned: small float16 numbers lie on bfloat16, too.
+    with the largest rounding errors is returned: small float16 numbers lie on bfloat16, too. Tensors whose
+    entries have one magnitude, such as gains of 1, show no format.
 
     >>> effective_format(np.array([[1.0, 0.25, 1 / 3]], dtype=np.float16), "float32").name
     'float16'
     """
     stored = FLOATS[array.dtype.name] if dtype in FLOATS else CodedFormat(dtype)
+    if _has_one_magnitude(array):
+        return stored
     grids: list[Grid] = [stored, *(FLOATS[name] for name in NARROW if FLOATS[name] != stored)]
     held = [grid for grid in grids if grid.holds(array)]
     return held[0] if len(held) == 1 else max(held, key=lambda grid: _total_variance(grid, array))
+
+
+def _has_one_magnitude(array: NDArray[Any]) -> bool:
+    """Return whether all entries that are not 0 have the same magnitude.
+
+    >>> _has_one_magnitude(np.array([[2.0, 0.0, -2.0]])), _has_one_magnitude(np.array([[2.0, 1.0]]))
+    (True, False)
+    """
+    if array.size < 2:
+        return False
+    for some in (array.reshape(-1)[:64], array):  # most tensors differ in their first entries
+        magnitudes = np.abs(some[some != 0])
+        if magnitudes.size and magnitudes.min() != magnitudes.max():
+            return False
+    return True
 
 
 def _total_variance(grid: Grid, array: NDArray[Any]) -> float:

@@ -121,8 +121,10 @@ def sentence(comparison: ModelComparison, verdicts: Sequence[str]) -> str:
     changed = [pair for pair in comparison.tensors if pair[1].verdict != "identical"]
     if not changed:
         return f"Identical: {_count_all(comparison)} {_plural('is', len(comparison.pairs))} equal."
-    told = ("rearranged", "reordered") if comparison.rearrangement.sentences else ()
-    general = [MODEL_VERDICTS[name].says for name in verdicts if name in MODEL_VERDICTS and name not in told]
+    described = ("rearranged", "reordered") if comparison.rearrangement.sentences else ()
+    general = [
+        MODEL_VERDICTS[name].says for name in verdicts if name in MODEL_VERDICTS and name not in described
+    ]
     parts = [*comparison.rearrangement.sentences, *(f"{text[0].upper()}{text[1:]}." for text in general)]
     left = [pair for pair in changed if pair[0].name not in comparison.rearrangement.covered]
     writers = dict.fromkeys(DAMAGES, _say_damage) | {

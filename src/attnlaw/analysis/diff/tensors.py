@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from attnlaw.analysis.diff.low_rank import (
     LEAST_SIDE,
     VISIBLE_MOVES,
-    Update,
+    MatrixUpdate,
     change_values,
     judge_rank,
     largest_value,
@@ -203,7 +203,7 @@ def _compare_matrices(base: NDArray[Any], model: NDArray[Any], dtype: str) -> Te
     return _describe_dense(plain, update, values, sums)
 
 
-def _describe_dense(plain: TensorChange, update: Update, values: Reals, sums: _Sums) -> TensorChange:
+def _describe_dense(plain: TensorChange, update: MatrixUpdate, values: Reals, sums: _Sums) -> TensorChange:
     """Return the verdict on a change without a low rank."""
     (n, m), cosine = update.change.shape, abs(sums.cosine or 0.0)
     directions = int(np.searchsorted(np.cumsum(values**2), 0.9 * float(np.sum(values**2)))) + 1
@@ -224,7 +224,7 @@ def _describe_dense(plain: TensorChange, update: Update, values: Reals, sums: _S
     return replace(plain, verdict="dense")
 
 
-def _is_sparse(update: Update) -> bool:
+def _is_sparse(update: MatrixUpdate) -> bool:
     changed = update.change != 0
     count = int(np.count_nonzero(changed))
     rows, columns = int(changed.any(axis=1).sum()), int(changed.any(axis=0).sum())
@@ -304,7 +304,7 @@ class _Scaled:
         mean = total_move / counted if counted else 0.0
         return _Moves(variance, moved_variance, moved, energy, mean, on_grid or recast, tiny, recast)
 
-    def update(self, moves: _Moves, sums: _Sums) -> Update:
+    def update(self, moves: _Moves, sums: _Sums) -> MatrixUpdate:
         """Return the change with the variance of its rounding, entry by entry."""
         change, variances = np.empty(self.base.shape), np.empty(self.base.shape)
         for rows in row_blocks(self.base.shape):
@@ -314,7 +314,7 @@ class _Scaled:
         if self.scale != 1:
             base, model = base.astype(np.float64) / self.scale, model.astype(np.float64) / self.scale
         counts = moves.moved, moves.moved_variance, moves.mean
-        return Update(change, variances, base, model, *counts, on_grid=moves.on_grid, tiny=moves.tiny)
+        return MatrixUpdate(change, variances, base, model, *counts, on_grid=moves.on_grid, tiny=moves.tiny)
 
 
 @dataclass(frozen=True, eq=False)
