@@ -109,7 +109,7 @@ def test_the_effective_format_has_the_largest_errors():
     """Small float16 numbers are on the grid of bfloat16, too, where they would have smaller steps."""
     small = (np.arange(1, 65) * 2.0**-24).astype(np.float16).reshape(8, 8)
     assert effective_format(small.astype(np.float32), "float32").name == "float16"
-    third = np.full((2, 2), 1 / 3, np.float32)
+    third = np.array([[1, 2], [3, 4]], np.float32) / 3
     assert effective_format(third, "float32").name == "float32"
     assert effective_format(third.astype(ml_dtypes.bfloat16).astype(np.float32), "float32").name == "bfloat16"
 

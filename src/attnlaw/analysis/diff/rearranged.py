@@ -155,11 +155,13 @@ class Rearrangement:
     Args:
         sentences: what happened to whole layers and blocks.
         covered: names of the pairs that the sentences are about.
+        harmless: names of those whose block computes the same as before.
     """
 
     changes: list[tuple[TensorPair, TensorChange]]
     sentences: list[str] = field(default_factory=list)
     covered: frozenset[str] = frozenset()
+    harmless: frozenset[str] = frozenset()
 
 
 def find_rearranged(base: Model, model: Model, compared: Sequence[Compared]) -> Rearrangement:
@@ -180,7 +182,7 @@ def find_rearranged(base: Model, model: Model, compared: Sequence[Compared]) -> 
     story.tell_layers()
     story.tell_attention()
     story.tell_neurons()
-    return Rearrangement(changes, story.sentences, frozenset(story.covered))
+    return Rearrangement(changes, story.sentences, frozenset(story.covered), frozenset(story.harmless))
 
 
 @dataclass(frozen=True, eq=False)
@@ -360,22 +362,22 @@ def match_rows(base: Reals, model: Reals) -> NDArray[np.intp] | None:
         before, after = (
             np.nan_to_num(matrix / np.linalg.norm(matrix, axis=1, keepdims=True)) for matrix in (base, model)
         )
-    own = np.einsum("ij,ij->i", before, after)
-    lost = np.flatnonzero(own < SETTLED)
+    kept = np.einsum("ij,ij->i", before, after)
+    lost = np.flatnonzero(kept < SETTLED)
     if lost.size < 2:
         return None
     # A few rows first: a matrix that is not permuted fails with them already.
     some = lost[:: max(1, lost.size // TRIED_ROWS)][:TRIED_ROWS]
     best, cosines = _best_rows(after[some], before)
-    good = (cosines > ROW_COSINE) & (cosines >= own[some] + ROW_GAIN)
+    good = (cosines > ROW_COSINE) & (cosines >= kept[some] + ROW_GAIN)
     if np.count_nonzero(good | (best == some)) < some.size / 2:
         return None
-    order, gained = np.arange(len(base), dtype=np.intp), own.copy()
+    order, gained = np.arange(len(base), dtype=np.intp), kept.copy()
     pending = lost
     while pending.size:
         order[pending], gained[pending] = _best_rows(after[pending], before)
         # A row that was left at its place may have lost it to another row.
-        matched = gained != own
+        matched = gained != kept
         matched[pending] = True
         taken = np.zeros(len(base), dtype=bool)
         taken[order[matched]] = True
@@ -383,7 +385,7 @@ def match_rows(base: Reals, model: Reals) -> NDArray[np.intp] | None:
     moves = order != np.arange(order.size)
     if not moves.any() or np.unique(order).size < order.size or gained[moves].min() <= ROW_COSINE:
         return None
-    clear = np.count_nonzero((gained >= own + ROW_GAIN)[moves]) >= CLEARLY_MOVED * np.count_nonzero(moves)
+    clear = np.count_nonzero((gained >= kept + ROW_GAIN)[moves]) >= CLEARLY_MOVED * np.count_nonzero(moves)
     near = np.linalg.norm(model - base[order]) < MOST_APART * np.linalg.norm(base)
     return order if clear and near else None
 
@@ -409,6 +411,7 @@ class _Story:
     sources: Mapping[str, Role | None]
     sentences: list[str] = field(default_factory=list)
     covered: set[str] = field(default_factory=set)
+    harmless: set[str] = field(default_factory=set)
     reordered: dict[str, list[tuple[Role, int]]] = field(default_factory=dict)
 
     def _layers(self) -> dict[Role, dict[Role, tuple[TensorPair, TensorChange]]]:
@@ -534,6 +537,7 @@ class _Story:
         names = [pair.name for pair, change in inside.values() if change.verdict == "permuted"]
         if same:
             self.covered |= set(names)
+            self.harmless |= set(names)
             self.reordered.setdefault(noun, []).append((layer, len(names)))
         elif noun == "neurons":
             self.covered |= set(names)

@@ -171,8 +171,13 @@ def coverage(comparison: ModelComparison) -> str:
 
 def next_step(comparison: ModelComparison) -> str | None:
     """Say what the changes look like and what to do next; None if there is nothing to do."""
+    harmless = comparison.rearrangement.harmless
     by = {
-        name: [change for _, change in comparison.tensors if change.verdict == name]
+        name: [
+            change
+            for pair, change in comparison.tensors
+            if change.verdict == name and pair.name not in harmless
+        ]
         for name in TENSOR_VERDICTS
     }
     if any(by[name] for name in DAMAGES):
