@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from attnlaw.analysis.diff.matching import head_cosines, is_folded, match_heads, match_neurons
+from attnlaw.analysis.diff.rearranged import match_rows
 
 
 def heads(rng, count, n=20, d=3):
@@ -70,3 +71,13 @@ def test_a_folded_gain():
     assert is_folded(base, gain[:, None] * base, rounding=1e-6)
     assert not is_folded(base, 2 * base, rounding=1e-6)
     assert not is_folded(base, base + 0.1 * rng.standard_normal(base.shape), rounding=1e-6)
+
+
+def test_rows_that_lose_their_places_to_each_other_are_matched_once():
+    """Two rows near the same row of the base, and one that only stays: the search must come to an end."""
+    base = np.eye(5)[[0, 1, 2, 4]]
+    model = base.copy()
+    model[1] = [0.96, 0.28, 0, 0, 0]  # nearest to row 0, which stayed
+    model[2] = [0, 0, 0.8, 0.6, 0]  # nearest to its own place, but far from it
+    model[3] = [0, 0, 0.96, 0, 0.28]  # nearest to row 2
+    assert match_rows(base, model) is None

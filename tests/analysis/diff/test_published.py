@@ -152,10 +152,9 @@ def test_fine_tuning_shrank_the_weights():
 @pytest.mark.slow
 def test_the_sentence_of_the_pair():
     sentence = compared("finetuned").quantities["verdict"]
-    assert sentence.startswith("fine-tuned: dense updates in 72 of 72 matrices, 12 to 35 percent")
-    assert "heads up to 63 percent, most in layer 11" in sentence
-    assert "everything shrank by 4.7 to 12 percent" in sentence
-    assert "2 new directions" in sentence
+    assert sentence.startswith("Dense update in 72 of 72 matrices")
+    assert "Heads changed by up to 63.2% and most of it is in layer 11." in sentence
+    assert "Every kind of matrix shrank by 4.74% to 12.4%" in sentence
 
 
 @pytest.mark.slow
@@ -174,7 +173,7 @@ def test_permuted_heads_are_told_and_recovered():
     state |= {name: change(name, state[name]) for name in attention}
     base = damaged(lambda matrix, rng: matrix, [])
     comparison = diff(base, ModelSettings(model=state, heads=4, only=("qk", "vo")))
-    assert comparison.quantities["verdicts"][0] == "permuted"
+    assert "reordered" in comparison.quantities["verdicts"]
     assert comparison.maps["cosine"].min() == pytest.approx(1.0)
     matched = comparison.maps.filter(pl.col("kind") == "qk").group_by("layer", maintain_order=True)
     for (layer,), rows in matched:

@@ -373,12 +373,11 @@ def match_rows(base: Reals, model: Reals) -> NDArray[np.intp] | None:
     if np.count_nonzero(good | (best == some)) < some.size / 2:
         return None
     order, gained = np.arange(len(base), dtype=np.intp), kept.copy()
-    pending = lost
+    pending, matched = lost, np.zeros(len(base), dtype=bool)
     while pending.size:
         order[pending], gained[pending] = _best_rows(after[pending], before)
-        # A row that was left at its place may have lost it to another row.
-        matched = gained != kept
         matched[pending] = True
+        # A row that was left at its place may have lost it to another row.
         taken = np.zeros(len(base), dtype=bool)
         taken[order[matched]] = True
         pending = np.flatnonzero(taken & ~matched)

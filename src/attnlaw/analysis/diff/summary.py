@@ -244,7 +244,8 @@ def _tensors_text(comparison: ModelComparison, those: Changed, of: bool = True) 
         if counts[kind] and counts[kind] == totals[kind]:
             words.append(f"{'all ' if of else ''}{counts[kind]} {_kind(kind, totals[kind])}")
         elif counts[kind]:
-            words.append(f"{counts[kind]}{f' of {totals[kind]}' if of else ''} {_kind(kind, totals[kind])}")
+            total = totals[kind] if of else counts[kind]
+            words.append(f"{counts[kind]}{f' of {total}' if of else ''} {_kind(kind, total)}")
     return _join_words(words)
 
 
