@@ -58,7 +58,7 @@ def test_gguf_against_the_same_weights_of_hugging_face(smollm2, tmp_path):
     assert verdicts["blk.0.attn_q.weight"] == verdicts["blk.0.attn_k.weight"] == "permuted"
     assert comparison.maps["size"].max() < 1e-6
     assert comparison.quantities["verdicts"][0] == "regauged"
-    row = comparison.tensors.row(0, named=True)
+    row = comparison.tensors.row(by_predicate=pl.col("tensor") == "blk.0.attn_v.weight", named=True)
     assert (row["dtype_base"], row["dtype_model"]) == ("Q4_1", "float32")
 
 
