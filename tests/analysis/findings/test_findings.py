@@ -23,7 +23,8 @@ from attnlaw.analysis.findings.duplicates import cosine, project_map, sketch_hea
 from attnlaw.analysis.findings.evidence import Balance, Evidence, Subject, TensorLocation
 from attnlaw.analysis.findings.observer import EvidenceCollector
 from attnlaw.analysis.findings.orientation import side_fits, side_grams
-from attnlaw.analysis.findings.scan import decibels, is_mask, scan
+from attnlaw.analysis.findings.precision import decibels
+from attnlaw.analysis.findings.scan import is_mask, scan
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.open import open_model
 from attnlaw.checkpoints.tensors import InMemoryTensors
