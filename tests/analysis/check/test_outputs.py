@@ -244,7 +244,7 @@ def test_a_hostile_name_cannot_begin_a_command(tmp_path, name):
     assert len(printed.splitlines()) == 6
     read = [runner(line) for line in printed.splitlines()]
     assert [command[0] for command in read] == ["error"] * 4 + ["warning", "notice"]
-    assert read[0][1] == {"title": f"attnlaw: {rule}"}
+    assert read[0][1] == {"file": "models/a b#c?.safetensors", "title": f"attnlaw: {rule}"}
     assert read[3][2] == f"{printable(name)}: {printable(name)}: 3; it means this"
 
 
@@ -264,9 +264,9 @@ def test_the_summary_of_a_job_is_added_to(tmp_path):
     path = tmp_path / "summary.md"
     path.write_text("before\n")
     gate = verdicts(tmp_path)
-    add_to_summary([gate], {"GITHUB_STEP_SUMMARY": str(path)})
+    add_to_summary([gate], environment={"GITHUB_STEP_SUMMARY": str(path)})
     assert path.read_text() == f"before\n{markdown([gate])}\n"
-    add_to_summary([gate], {})
+    add_to_summary([gate], environment={})
 
 
 # Markdown

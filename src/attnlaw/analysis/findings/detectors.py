@@ -105,9 +105,10 @@ DETECTORS = by_name(
     ),
     Detector(
         *("biases-zero", WARNING, None, vectors.biases_zero),
-        when="every bias of the layers' matrices (4 or more) is exactly 0, and that of some norm is not",
-        meaning="the biases were reset, or were never trained",
-        remedy="compare the names of the biases with those of the program that saved them",
+        when="every bias of the layers' matrices (4 or more) is exactly 0, in a model whose layers are "
+        "trained",
+        meaning="the biases were reset, or the model has none and its format stores zeros",
+        remedy="none where the model has no biases; else compare their names with those of the program",
     ),
     Detector(
         *("coarse-grid", WARNING, precision.COARSE, precision.coarse_grid),

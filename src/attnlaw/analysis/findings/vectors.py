@@ -1,8 +1,8 @@
 """Detect norms and biases that were reset: all gains of the layers are 1, or all their biases are 0.
 
-Both are the values before training. Gains may also be folded into the next matrix on purpose, so one cannot
-say from the weights alone that something is wrong. Untrained models are left out, because other detectors
-report them.
+Both are the values before training. But gains may be folded into the next matrix on purpose, and a format may
+store zeros for a model without biases. So the weights alone cannot show that something is wrong. Untrained
+models are left out, because other detectors report them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 from attnlaw.analysis.findings.evidence import (
     BIAS,
-    NORM_BIAS,
     NORM_GAIN,
     OFFSET_GAIN,
     Hit,
@@ -36,9 +35,8 @@ def _is_neutral(gain: StoredTensor) -> bool:
 
 def biases_zero(subject: Subject, threshold: float) -> Iterator[Hit]:
     biases = _of_parts(subject, BIAS)
-    trained_norms = any(not bias.zero for bias in _of_parts(subject, NORM_BIAS))
     are_zero = len(biases) >= LEAST_BIASES and all(bias.zero for bias in biases)
-    if are_zero and trained_norms and is_trained(subject):
+    if are_zero and is_trained(subject):
         yield Hit(TensorLocation(), None, f"all {len(biases)} biases of the layers' matrices are exactly 0")
 
 
