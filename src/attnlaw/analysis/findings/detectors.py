@@ -92,8 +92,8 @@ DETECTORS = by_name(
     ),
     Detector(
         *("zero-embedding-rows", WARNING, 0.01, embeddings.zero_embedding_rows),
-        when="more than this share of a table of tokens are rows of 0 before the last row that is not "
-        "(an error above 0.1)",
+        when="two rows or more of a table of tokens, and more than this share, are 0 before the last row "
+        "that is not (an error above 0.1)",
         meaning="these tokens have no embedding: they were erased, or never written",
         remedy="none where tokens were removed on purpose; else compare the table with that of the tokenizer",
     ),

@@ -61,9 +61,12 @@ def random_embedding(subject: Subject, threshold: float) -> Iterator[Hit]:
 
 
 def zero_embedding_rows(subject: Subject, threshold: float) -> Iterator[Hit]:
-    """Yield the tables with zero rows. Zero rows at the end are padding, and do not count."""
+    """Yield the tables with several zero rows. A single one may be the padding token.
+
+    Zero rows at the end do not count, because they fill the table up.
+    """
     for tensor in subject.evidence.tensors:
-        if tensor.part == TOKENS and tensor.inner_zero_rows and not tensor.not_finite:
+        if tensor.part == TOKENS and tensor.inner_zero_rows > 1 and not tensor.not_finite:
             share = tensor.inner_zero_rows / tensor.shape[0]
             if share > threshold:
                 level = "error" if share > GRAVE else None
