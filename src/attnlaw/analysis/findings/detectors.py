@@ -85,9 +85,10 @@ DETECTORS = by_name(
     ),
     Detector(
         *("random-embedding", ERROR, 1.2, embeddings.random_embedding),
-        when="the spectral norm of a table of tokens (64 rows or more) is less than this times that of "
-        "noise, in a model whose layers are trained",
-        meaning="the table has the weights of a fresh initialisation, and no token keeps its meaning",
+        when="the rows of a table of tokens (256 or more) have lengths as those of noise, and its spectral "
+        "norm is less than this times that of noise, in a model whose layers are trained",
+        meaning="the table has the weights of a fresh initialisation, so tokens have no meaning (unless it "
+        "was frozen on purpose)",
         remedy="look for a tensor name that did not match when the model was loaded or saved",
     ),
     Detector(

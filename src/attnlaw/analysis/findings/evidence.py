@@ -42,7 +42,7 @@ class StoredTensor:
         significands: median number of different significands among 128 neighbours along a row; None if rows
             are shorter or mostly 0.
         noise_ratio: the spectral norm of a table of tokens over that of noise of its size; None for other
-            tensors.
+            tensors, and for tables whose rows have other lengths than those of noise.
         decibels: signal-to-noise ratio of the quantised values in dB; None if the file does not quantise the
             tensor, or if attnlaw does not know the code.
     """
