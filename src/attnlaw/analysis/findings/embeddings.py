@@ -47,9 +47,11 @@ def noise_ratio(table: NDArray[Any]) -> float | None:
     if len(part) < LEAST_ROWS:
         return None
     part /= peaks.max()  # squares of tiny entries would vanish
-    squares = part.astype(np.float64) ** 2
-    lengths, mean_square = np.sqrt(squares.sum(axis=1)), float(squares.mean())
-    kurtosis = float(np.mean(squares**2)) / mean_square**2
+    squares = part * part
+    lengths = np.sqrt(squares.sum(axis=1, dtype=np.float64))
+    mean_square = float(squares.mean(dtype=np.float64))
+    squares *= squares
+    kurtosis = float(squares.mean(dtype=np.float64)) / mean_square**2
     expected = sqrt(max(kurtosis - 1, 0.0) / (4 * part.shape[1]))
     if not expected / MOST_SPREAD < lengths.std() / lengths.mean() < expected * MOST_SPREAD:
         return None
