@@ -25,6 +25,7 @@ from attnlaw.analysis.findings.evidence import (
     BIAS,
     NORM_GAIN,
     OFFSET_GAIN,
+    TOKENS,
     Balance,
     Evidence,
     StoredTensor,
@@ -203,6 +204,11 @@ def test_one_warning_for_a_model_on_a_coarse_grid(tiny: Model) -> None:
     assert "in 16 of 16 matrices" in finding.meaning
     (finding,) = rules_of(DAMAGES["an int4 layer"](tiny, LAYER))["coarse-grid"]
     assert finding.location == TensorLocation(LAYER)
+    weights = Weights(tiny)
+    name = tiny.layers[LAYER].attention.output.tensor
+    weights.tensors[name] = int4(weights.tensors[name])
+    (finding,) = rules_of(weights.changed)["coarse-grid"]
+    assert finding.location.tensor == name
 
 
 @pytest.mark.parametrize("code", ["float8_e4m3fn", "float8_e5m2"])
@@ -345,10 +351,21 @@ def test_rows_of_zeros_at_the_end_of_a_table_are_padding(tiny: Model) -> None:
         assert {finding.rule for finding in findings} <= {"zero-embedding-rows"}
 
 
+@pytest.mark.parametrize(("rows", "levels"), [(1, []), (2, ["warning"]), (7, ["error"])])
+def test_one_row_of_zeros_is_the_padding_token_of_a_small_table(rows: int, levels: list[str]) -> None:
+    location = TensorLocation(tensor="tokens")
+    table = StoredTensor(
+        *(location, "embedding", (64, 8), "float32", False, 0, 1.0, False, rows, 0),
+        part=TOKENS,
+        inner_zero_rows=rows,
+    )
+    assert [finding.level for finding in run_detectors(Subject(Evidence((table,)), EMPTY))] == levels
+
+
 def test_a_new_head_of_a_classifier_is_no_table_of_tokens(tiny: Model) -> None:
     """It has another number of rows than the embedding, and may be random on purpose."""
-    noise = np.random.default_rng(0).standard_normal((256, 128)).astype(np.float32)
-    for rows, rules in ((100, set()), (256, {"random-embedding"})):
+    noise = np.random.default_rng(0).standard_normal((300, 128)).astype(np.float32)
+    for rows, rules in ((300, set()), (256, {"random-embedding"})):
         weights = Weights(tiny)
         weights.tensors["lm_head.weight"] = noise[:rows]
         head = View("lm_head.weight", (128, rows), stored_out_in=True)
