@@ -401,6 +401,8 @@ class CheckResult(Result):
     def record(self) -> CheckVerdicts: ...
     headline: str | None
     """The answer in one sentence."""
+    not_checked: str | None
+    """What cannot be checked from weights alone."""
     passed: bool | None
     """Whether the gate let the model through."""
     exit_status: int | None
@@ -999,9 +1001,9 @@ def check(
         progress: Called with the number of finished parts and the number of all parts.
 
     Returns:
-        A result with one row for each case. Its quantities are attributes: headline, passed,
-        exit_status, fail_on, rule_count, failed_rules, errors, warnings, notes, known_findings. So are
-        its tables: verdicts, findings, verdict_values.
+        A result with one row for each case. Its quantities are attributes: headline, not_checked,
+        passed, exit_status, fail_on, rule_count, failed_rules, errors, warnings, notes, known_findings.
+        So are its tables: verdicts, findings, verdict_values.
 
     Example:
         >>> import attnlaw

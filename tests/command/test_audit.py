@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from command.in_process import invoke
+from command.in_process import invoke, terminal
 from rich.console import Console
 from safetensors.numpy import save_file
 
@@ -241,7 +241,7 @@ def test_approximate_numbers_are_shown_with_their_errors(monkeypatch):
 
 def drawn(audit_result, width):
     screen = io.StringIO()
-    show(audit_result, Console(width=width, file=screen))
+    show(audit_result, terminal(width, file=screen))
     return screen.getvalue()
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from command.in_process import terminal
 from rich.console import Console
 
 from attnlaw.render.terminal.console import Column, print_json, print_table
@@ -36,7 +37,7 @@ def test_a_screen_of_no_width_counts_as_not_told(columns: str, taken: int) -> No
 
 def printed(width: int, *columns: Column, droppable: tuple[str, ...] = (), tight: bool = False) -> list[str]:
     screen = io.StringIO()
-    print_table(Console(file=screen, width=width), columns, droppable, tight)
+    print_table(terminal(width, file=screen), columns, droppable, tight)
     return [line.rstrip() for line in screen.getvalue().splitlines()]
 
 
@@ -56,6 +57,14 @@ def test_a_narrow_screen_leaves_out_columns_by_name_in_their_order() -> None:
     shown = printed(15, *columns, droppable=("absent", "ranks of all", "size"))
     assert shown == ["", "name      size", "[bold]a  10.5%", "b           7%", *note]
     assert printed(9, *columns, droppable=("ranks of all", "size"))[:2] == ["name", "[bold]a"]
+
+
+def test_a_log_has_all_columns() -> None:
+    """A log of CI is 80 columns wide for rich, and what it does not show is lost."""
+    screen = io.StringIO()
+    print_table(Console(file=screen, width=15), (NAMES, SIZES, RANKS), ("ranks of all", "size"))
+    lines = [line.rstrip() for line in screen.getvalue().splitlines()]
+    assert lines == ["", "name      size  rank", "[bold]a  10.5%     1", "b           7%    20"]
 
 
 def test_a_column_wraps_only_if_it_may() -> None:

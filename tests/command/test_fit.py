@@ -10,8 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 from checkpoints.small import DECODER_MAP
-from command.in_process import invoke
-from rich.console import Console
+from command.in_process import invoke, terminal
 
 import attnlaw
 from attnlaw.analysis.fit import LAWS
@@ -57,7 +56,7 @@ def block(name):
 
 def shown(what, fits, width=80):
     screen = io.StringIO()
-    what(fits, Console(width=width, file=screen))
+    what(fits, terminal(width, file=screen))
     return screen.getvalue()
 
 

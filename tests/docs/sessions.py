@@ -213,6 +213,8 @@ def attnlaw_here(arguments: list[str]) -> tuple[int, str]:
         mock.patch.object(sys.modules["__main__"], "__package__", None),  # else help says python -m ...
         mock.patch.dict(os.environ, TERMINAL),
         mock.patch.object(console.output, "_width", WIDTH),
+        mock.patch.object(console.output, "_height", 50),
+        mock.patch.object(console.output, "_force_terminal", True),
         mock.patch.object(console.messages, "_width", WIDTH),
         mock.patch.object(console, "FIRST_REPORT", float("inf")),  # a slow machine prints its progress
         contextlib.redirect_stdout(out),

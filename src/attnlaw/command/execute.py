@@ -17,9 +17,11 @@ from attnlaw.core.result import Result
 from attnlaw.core.settings import SettingField, setting_fields
 from attnlaw.core.verb import Verb
 from attnlaw.render.charts.paper import save_figure
-from attnlaw.render.output_options import OutputOptions
+from attnlaw.render.output_options import Failure, OutputOptions
 from attnlaw.render.terminal.console import output, print_json, print_message, progress
 from attnlaw.verbs.views import figure_to_plot, find_part, result_directory, show_end
+
+Fail = Callable[[Any, InputError], None]  # a function that is called with a case and its error
 
 
 def output_options(verb: Verb[Any, Any]) -> type[OutputOptions]:
@@ -53,9 +55,15 @@ def run_command(verb: Verb[Any, Any], typed_words: Mapping[str, Any]) -> int:
     verb_words = {name: words for name, words in typed_words.items() if name not in known}
     requested = _requested_cases(verb, verb_words)
     with _output_directory(options.out, verb), _library_messages():
+        failures: list[Failure] = []
         print_once = cache(print_message)  # print an error that many cases share only once
-        runnable = [(part, _runnable_cases(part, cases, print_once)) for part, cases in requested]
-        results = [_run_cases(part, cases, options, print_once) for part, cases in runnable]
+
+        def fail(case: Any, error: InputError) -> None:
+            print_once(f"attnlaw: {error}")
+            failures.append((case, error))
+
+        runnable = [(part, _runnable_cases(part, cases, fail)) for part, cases in requested]
+        results = [_run_cases(part, cases, options, fail) for part, cases in runnable]
         finished = [result for result in results if len(result)]
         if finished:
             result = replace(finished[0], simulation=finished[1] if len(finished) > 1 else None)
@@ -65,7 +73,9 @@ def run_command(verb: Verb[Any, Any], typed_words: Mapping[str, Any]) -> int:
             else:
                 show_end(result, output)
             _write(result, options)
-            status = options.finish(result)
+            status = options.finish(result, failures)
+        else:
+            options.finish(results[0], failures)
     is_whole = all(len(cases) == len(result) for (_, cases), result in zip(requested, results, strict=True))
     return (status or 0) if is_whole else 1
 
@@ -89,8 +99,8 @@ def _requested_cases(verb: Verb[Any, Any], words: dict[str, Any]) -> list[tuple[
     return [*requested, (verb.simulation, verb.simulation.cases(parse_words(more, common)))]
 
 
-def _runnable_cases(verb: Verb[Any, Any], cases: list[Any], print_once: Callable[[str], None]) -> list[Any]:
-    """Return the cases that pass the verb's precheck. Print the errors of the others."""
+def _runnable_cases(verb: Verb[Any, Any], cases: list[Any], fail: Fail) -> list[Any]:
+    """Return the cases that pass the verb's precheck. Call `fail` with each of the others."""
     runnable = []
     for case in cases:
         try:
@@ -99,16 +109,14 @@ def _runnable_cases(verb: Verb[Any, Any], cases: list[Any], print_once: Callable
         except BadSetting:
             raise
         except InputError as error:
-            print_once(f"attnlaw: {error}")
+            fail(case, error)
         else:
             runnable.append(case)
     return runnable
 
 
-def _run_cases(
-    verb: Verb[Any, Any], cases: list[Any], options: OutputOptions, print_once: Callable[[str], None]
-) -> Result:
-    """Compute the cases and return their result. The error of a case is printed, and the others continue.
+def _run_cases(verb: Verb[Any, Any], cases: list[Any], options: OutputOptions, fail: Fail) -> Result:
+    """Compute the cases and return their result. After the error of a case, the others continue.
 
     If the verb has a special terminal view, each case is shown as soon as it is computed.
     """
@@ -119,7 +127,7 @@ def _run_cases(
             if isinstance(record, BadSetting) and len(cases) == 1:
                 raise record
             if isinstance(record, InputError):
-                print_once(f"attnlaw: {record}")
+                fail(case, record)
             elif terminal is None:
                 pairs.append((case, record))
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,18 @@ from attnlaw.core.errors import InputError
 Reals = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
 Indices = NDArray[np.intp]
+
+
+@lru_cache(maxsize=32)
+def sample_indices(width: int, most: int) -> Indices:
+    """Return at most `most` numbers below `width` in ascending order. They are the same in every run.
+
+    >>> sample_indices(3, 8).tolist(), len(sample_indices(100, 8))
+    ([0, 1, 2], 8)
+    """
+    if width <= most:
+        return np.arange(width)
+    return np.sort(np.random.default_rng([width, most]).choice(width, most, replace=False))
 
 
 def require_shapes(fits: bool, what: str, expected: str, **arrays: NDArray[Any]) -> None:

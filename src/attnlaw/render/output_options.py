@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from attnlaw.core.errors import BadSetting
+from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.result import Result
 from attnlaw.core.settings import Settings, setting, settings_dataclass
 from attnlaw.core.verb import Verb
@@ -15,6 +15,7 @@ from attnlaw.core.verb import Verb
 ENDINGS = dict.fromkeys(("pdf", "svg", "png"))  # the possible endings of a figure's file
 output_option = partial(setting, panel="Output")
 Records = Iterator[Any]
+Failure = tuple[Any, InputError]  # a case and its error
 
 
 def require_directory_name(*directories: str | None) -> None:
@@ -47,6 +48,9 @@ class OutputOptions(Settings):
         """Serve an option that replaces the verb. Return the exit status, or None if the verb must run."""
         return None
 
-    def finish(self, result: Result) -> int:
-        """Do further work with the result of all cases. Return the exit status."""
+    def finish(self, result: Result, failures: Sequence[Failure] = ()) -> int:
+        """Do further work with the result of the cases that were computed. Return the exit status.
+
+        `failures` are the other cases, each with its error.
+        """
         return 0

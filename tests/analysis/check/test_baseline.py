@@ -94,11 +94,11 @@ def test_findings_of_the_baseline_are_known_whatever_their_value(tmp_path):
     there = {"rule": "unbalanced", "layer": 0, "kind": "qk", "value": 4.0, "threshold": 3.0}
     known = gate(tmp_path, heads(SIZES), {**there, "value": 9.0}, rules="", known=there)
     assert (known.status, [finding.known for finding in known.findings]) == (0, [True])
-    assert known.headline == "gate passed: no new finding of level error by 3 rules"
+    assert known.headline == "Passed (3 checks; 1 known finding not counted)"
     for change in ({"layer": 1}, {"kind": "vo"}, {"head": 0}, {"rule": "non-finite"}):
         new = gate(tmp_path, heads(SIZES), there, {**there, **change}, rules="", known=there)
         assert (new.status, [finding.known for finding in new.findings]) == (3, [True, False])
-        assert new.headline == "gate failed: 1 new finding of level error"
+        assert new.headline == "Failed with 1 error (3 checks; 1 known finding not counted)"
 
 
 def test_levels_and_ignored_findings(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -13,6 +14,7 @@ from analysis.check.frames import findings
 from command.in_process import invoke
 
 import attnlaw
+from attnlaw.analysis.audit.audit import audit
 from attnlaw.analysis.check import tables as measured
 from attnlaw.analysis.findings.detectors import DETECTORS
 
@@ -46,14 +48,17 @@ def rules(folder: Path, text: str = RULE, head: str = "version = 1\n") -> Path:
 
 def test_a_gate_that_passes(tmp_path):
     ended = invoke("check", MODEL, "--rules", rules(tmp_path))
-    assert "gate passed: the rule holds" in ended.stdout
+    assert (
+        f"Passed ({len(DETECTORS)} checks; the rule holds). Not checked from weights alone: the number of"
+        in ended.stdout
+    )
     assert "16 of 16" in ended.stdout
 
 
 def test_a_gate_that_fails_has_status_3(tmp_path):
     path = rules(tmp_path, RULE.replace("> 1", "> 3"))
     shown = invoke("check", MODEL, "--rules", path, status=3).stdout
-    assert "gate failed: 1 of 1 rule failed" in shown
+    assert f"Failed with 1 error ({len(DETECTORS)} checks; 1 of 1 rule failed)." in shown
     assert "  at layer 0, qk, head " in shown
     assert "  and " in shown
 
@@ -62,7 +67,7 @@ def test_a_gate_that_fails_has_status_3(tmp_path):
 def test_a_lower_level_does_not_fail_the_gate(tmp_path, level):
     path = rules(tmp_path, RULE.replace("> 1", "> 3") + f'level = "{level}"')
     shown = invoke("check", MODEL, "--rules", path).stdout
-    assert "gate passed: 1 of 1 rule failed, below level error" in shown
+    assert f"Passed with 1 {level} ({len(DETECTORS)} checks; 1 of 1 rule failed)." in shown
     status = 3 if level == "warning" else 0
     invoke("check", MODEL, "--rules", path, "--fail-on", "warning", status=status)
 
@@ -77,7 +82,7 @@ def test_json_alone_is_on_standard_output(tmp_path):
     (verdict,) = output["tables"]["verdicts"]
     assert (verdict["rule"], verdict["outcome"]) == ("ranks", "failed")
     assert len(verdict["failures"]) == verdict["selected"] - verdict["held"] > 0
-    assert "::error title=attnlaw%3A ranks::" in ended.stderr
+    assert "::error file=examples/tiny-decoder/model.safetensors,title=attnlaw%3A ranks::" in ended.stderr
     assert output == attnlaw.check(str(MODEL), rules=path).summary
 
 
@@ -100,7 +105,7 @@ def test_the_record_has_the_texts_of_the_reports():
     gate = attnlaw.check(str(MODEL)).record
     assert json.loads(gate.to_sarif())["version"] == "2.1.0"
     assert ElementTree.fromstring(gate.to_junit()).tag == "testsuites"
-    assert gate.to_markdown().startswith("### ✅ Gate passed")
+    assert gate.to_markdown().startswith(f"### ✅ Passed ({len(DETECTORS)} checks)\n")
 
 
 def test_several_models_and_one_that_is_not_there(tmp_path):
@@ -109,7 +114,8 @@ def test_several_models_and_one_that_is_not_there(tmp_path):
         "check", MODEL, tmp_path / "none.safetensors", "--rules", path, "--junit", tmp_path / "j", status=1
     )
     assert "none.safetensors: no such file or directory" in ended.stderr
-    assert len(ElementTree.parse(tmp_path / "j").getroot()) == 1
+    sound, unread = ElementTree.parse(tmp_path / "j").getroot()
+    assert (sound.get("errors"), unread.get("errors")) == ("0", "1")
     failing = rules(tmp_path, RULE.replace("> 1", "> 3"))
     invoke("check", MODEL, MODEL, "--rules", failing, "--junit", tmp_path / "j", status=3)
     assert len(ElementTree.parse(tmp_path / "j").getroot()) == 2
@@ -135,6 +141,12 @@ def test_several_models_and_one_that_is_not_there(tmp_path):
         (RULE, ["--junit", "x", "--sarif", "x"], "--junit x: is the file of another form; give one for each"),
         (RULE, ["--junit", ""], "--junit found an empty name; give a file"),
         (RULE, ["--figure", "x.pdf"], "--figure x.pdf: a gate has nothing to draw"),
+        (RULE, ["--sarif-location", "x"], "--sarif-location needs --sarif or --github"),
+        (
+            RULE,
+            ["--github", "--sarif-location", "x"],
+            "--sarif-location x: no such file; give one of the repo",
+        ),
     ],
 )
 def test_bad_usage_has_status_2(tmp_path, monkeypatch, text, words, line):
@@ -153,6 +165,53 @@ def test_a_model_or_a_base_that_is_not_there_has_status_1(tmp_path):
     attnlaw.learn(alpha=1.0).save(tmp_path / "learned")
     ended = invoke("check", MODEL, "--baseline", tmp_path / "learned", status=1)
     assert "found no findings.parquet; give a directory that attnlaw audit --out or" in ended.stderr
+
+
+@pytest.mark.parametrize("broken", ["missing", "cut"])
+def test_reports_are_written_even_if_the_model_cannot_be_read(tmp_path, monkeypatch, broken):
+    """Those of an earlier run must not pass for those of this one.
+
+    A missing file is refused before the run, and one that was cut in it.
+    """
+    monkeypatch.setattr(measured, "audit", audit)
+    model = tmp_path / "m.safetensors"
+    if broken == "cut":
+        model.write_bytes((MODEL / "model.safetensors").read_bytes()[:1000])
+    files = {form: tmp_path / form for form in ("junit", "sarif", "markdown")}
+    for file in files.values():
+        file.write_text("of an earlier run")
+    forms = [f"--{form}={file}" for form, file in files.items()]
+    ended = invoke("check", model, *forms, "--github", status=1)
+    (line,) = [line for line in ended.stderr.splitlines() if line.startswith("attnlaw: ")]
+    message = line.removeprefix("attnlaw: ")
+    error = ElementTree.parse(files["junit"]).getroot().find("testsuite/testcase/error")
+    assert error.get("message") == message
+    (run,) = json.loads(files["sarif"].read_text())["runs"]
+    assert run["invocations"][0]["executionSuccessful"] is False
+    assert [result["message"]["text"] for result in run["results"]] == [message]
+    assert "Could not be read" in files["markdown"].read_text()
+    assert ended.stdout.startswith("::error file=")
+
+
+def test_a_file_of_the_repository_stands_for_the_model(tmp_path):
+    """A checkpoint is not in the repository, so a code host would show nothing."""
+    path = rules(tmp_path, RULE.replace("> 1", "> 3"))
+    words = ("--rules", path, "--sarif", tmp_path / "s", "--sarif-location", "pyproject.toml", "--github")
+    ended = invoke("check", MODEL, "nowhere", *words, status=1)
+    results = json.loads((tmp_path / "s").read_text())["runs"][0]["results"]
+    locations = [result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for result in results]
+    assert locations == ["pyproject.toml"] * 9
+    lines = [line for line in ended.stdout.splitlines() if line.startswith("::")]
+    assert [line.partition(",")[0] for line in lines] == ["::error file=pyproject.toml"] * 2
+
+
+def test_a_log_shows_the_limit_next_to_the_value(tmp_path):
+    """Of 80 columns, a name of 60 leaves no room for it on a screen."""
+    path = rules(tmp_path, RULE.replace("ranks", "r" * 60).replace("> 1", "> 3"))
+    words = ("check", MODEL, "--rules", path)
+    assert "A wider screen also shows" in invoke(*words, status=3, columns=80).stdout
+    (line,) = [line for line in invoke(*words, status=3).stdout.splitlines() if line.startswith("failed")]
+    assert re.fullmatch("failed +r{60} +stable_rank > 3 +8 of 16 +[0-9.]+", line)
 
 
 def test_no_model_is_bad_usage():
@@ -188,12 +247,12 @@ def test_findings_alone_decide_without_rules(monkeypatch):
     )
     monkeypatch.setattr(measured.RuleTables, "findings", rows)
     shown = invoke("check", MODEL, status=3).stdout
-    assert "gate failed: 1 finding of level error" in shown
+    assert f"Failed with 1 error, 1 note ({len(DETECTORS)} checks)." in shown
     assert "error: unbalanced (once): one factor is far larger\n  at layer 2: 9.5 (threshold 3)\n" in shown
     assert "note: random-head (once)" in shown
     monkeypatch.setattr(measured.RuleTables, "findings", rows.tail(1))
     passed = invoke("check", MODEL).stdout
-    assert f"gate passed: no finding of level error by {len(DETECTORS)} rules" in passed
+    assert f"Passed with 1 note ({len(DETECTORS)} checks)." in passed
 
 
 def test_an_audit_of_its_own_is_a_baseline(tmp_path, audited):

@@ -62,10 +62,10 @@ def test_a_fine_tune_of_the_small_decoder(tmp_path):
     state = read(TINY)
     near = write(changed(state, low_rank(2, 0.01), matrices(state)), TINY, tmp_path / "near")
     shown = invoke("check", near, "--base", TINY, "--rules", "fine-tune", "--jobs", 1).stdout
-    assert "gate passed: all 2 rules hold" in shown
+    assert "checks; all 2 rules hold)." in shown
     far = write(changed(state, low_rank(2, 0.6), matrices(state)), TINY, tmp_path / "far")
     shown = invoke("check", far, "--base", TINY, "--rules", "fine-tune", "--jobs", 1, status=3).stdout
-    assert "gate failed: 2 of 2 rules failed" in shown
+    assert "checks; 2 of 2 rules failed)." in shown
 
 
 RXN = "rxnfp-pretrained"

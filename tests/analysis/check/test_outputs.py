@@ -21,7 +21,17 @@ from attnlaw.analysis.check.verdicts import Verdicts
 from attnlaw.core.errors import printable
 from attnlaw.core.result import Result
 from attnlaw.verbs.check import VERB, CheckSettings
-from attnlaw.verbs.check.reports import add_to_summary, code, github_annotations, junit, markdown, sarif
+from attnlaw.verbs.check.reports import (
+    UnreadModel,
+    add_to_summary,
+    code,
+    github_annotations,
+    junit,
+    markdown,
+    rule_ids,
+    sarif,
+    unread_annotation,
+)
 from attnlaw.verbs.views import show
 
 SARIF_SCHEMA = Path(__file__).resolve().parents[2] / "published" / "sarif" / "sarif-schema-2.1.0.json"
@@ -172,6 +182,66 @@ def test_sarif_tells_rules_and_places(tmp_path):
     assert run["results"][2]["message"]["text"] == "found 1, asked for max of size < 0.75"
 
 
+def test_identifiers_of_rules_have_no_spaces_and_names_are_kept(tmp_path):
+    rules = RULES.replace('"near"', '"Near the base: 100%"').replace('"largest"', '"random head"')
+    (run,) = json.loads(sarif([verdicts(tmp_path, rules=rules)]))["runs"]
+    described = {rule["id"]: rule["name"] for rule in run["tool"]["driver"]["rules"]}
+    first, second = list(described)[:2]
+    assert (first, described[first]) == ("near-the-base-100", "Near the base: 100%")
+    # A finding has this identifier already.
+    assert re.fullmatch("random-head-[0-9a-f]{6}", second)
+    assert described["random-head"] == "random-head"
+    assert len(described) == 5 + len(FINDINGS)
+    assert {result["ruleId"] for result in run["results"]} <= set(described)
+    assert rule_ids(["a b", "a-b", "a_b", "???"])["a-b"] == "a-b"
+    assert len(set(rule_ids(["a b", "a-b", "a_b", "???", "!"]).values())) == 5
+
+
+def test_sarif_says_whether_the_run_could_do_its_work(tmp_path):
+    failed = verdicts(tmp_path)
+    passed = replace(failed, rules=(), findings=())
+    schema = jsonschema.Draft7Validator(json.loads(SARIF_SCHEMA.read_bytes()))
+    for models, status in (([passed], 0), ([passed, failed], 3)):
+        (run,) = json.loads(sarif(models))["runs"]
+        assert run["invocations"] == [{"executionSuccessful": True, "exitCode": status}]
+    text = sarif([failed], [UnreadModel("b", "b c.bin", "b c.bin: not a pickle")])
+    assert list(schema.iter_errors(json.loads(text))) == []
+    (run,) = json.loads(text)["runs"]
+    (invocation,) = run["invocations"]
+    assert (invocation["executionSuccessful"], invocation["exitCode"]) == (False, 1)
+    (note,) = invocation["toolExecutionNotifications"]
+    assert (note["level"], note["message"]["text"]) == ("error", "b c.bin: not a pickle")
+    # Code hosts show results alone, and close the alerts of a run without them.
+    (result,) = [result for result in run["results"] if result["ruleId"] == "unreadable-model"]
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "b%20c.bin"
+    assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == "unreadable-model"
+
+
+def test_a_model_that_could_not_be_read_is_an_error_in_every_form(tmp_path):
+    unread = [UnreadModel(name, name, f"{name}: cannot be read") for name in HOSTILE]
+    suites = ElementTree.fromstring(junit([verdicts(tmp_path)], unread))
+    assert (suites.get("errors"), suites.get("tests")) == (str(len(HOSTILE)), str(9 + len(HOSTILE)))
+    assert suites[1].find("testcase/error").get("message") == printable(f"{HOSTILE[0]}: cannot be read")
+    page = rendered(markdown([], unread))
+    assert set(page.tags) <= {"h3", "p", "code"}
+    for model in unread:
+        line = unread_annotation(model)
+        assert "\n" not in line
+        command, values, message = runner(line)
+        assert (command, values["title"]) == ("error", "attnlaw: unreadable-model")
+        assert message == printable(model.message)
+
+
+def test_the_headline_counts_what_was_found(tmp_path):
+    gate = verdicts(tmp_path)
+    assert gate.headline == "Failed with 4 errors, 1 warning, 1 note (3 checks; 4 of 5 rules failed)"
+    warned = replace(gate.findings[0], level="warning")
+    several = replace(gate, rules=(), findings=(warned,) * 5)
+    assert several.headline == "Passed with 5 warnings (3 checks)"
+    assert replace(several, fail_on="warning").headline == "Failed with 5 warnings (3 checks; warnings fail)"
+    assert replace(several, detectors={}, findings=()).headline == "Passed: nothing was asked for"
+
+
 def test_a_result_is_known_by_its_rule_and_place_and_never_by_a_value(tmp_path):
     def identities(gate: Verdicts) -> list[str]:
         results = json.loads(sarif([gate]))["runs"][0]["results"]
@@ -244,7 +314,7 @@ def test_a_hostile_name_cannot_begin_a_command(tmp_path, name):
     assert len(printed.splitlines()) == 6
     read = [runner(line) for line in printed.splitlines()]
     assert [command[0] for command in read] == ["error"] * 4 + ["warning", "notice"]
-    assert read[0][1] == {"title": f"attnlaw: {rule}"}
+    assert read[0][1] == {"file": "models/a b#c?.safetensors", "title": f"attnlaw: {rule}"}
     assert read[3][2] == f"{printable(name)}: {printable(name)}: 3; it means this"
 
 
@@ -264,9 +334,9 @@ def test_the_summary_of_a_job_is_added_to(tmp_path):
     path = tmp_path / "summary.md"
     path.write_text("before\n")
     gate = verdicts(tmp_path)
-    add_to_summary([gate], {"GITHUB_STEP_SUMMARY": str(path)})
+    add_to_summary([gate], environment={"GITHUB_STEP_SUMMARY": str(path)})
     assert path.read_text() == f"before\n{markdown([gate])}\n"
-    add_to_summary([gate], {})
+    add_to_summary([gate], environment={})
 
 
 # Markdown

@@ -40,9 +40,9 @@ def test_a_job_of_the_workflow(tmp_path, monkeypatch, size, status):
     program, *words = shlex.split(steps["Gate"]["run"])
     assert program == "attnlaw"
     ended = invoke(*words, status=status)
-    titles = re.findall("^::error title=attnlaw%3A (.*?)::", ended.stdout, re.MULTILINE)
+    titles = re.findall("^::error file=gate.toml,title=attnlaw%3A (.*?)::", ended.stdout, re.MULTILINE)
     assert titles == ([] if status == 0 else ["near the base", "no intruders"])
-    assert ("Gate passed" if status == 0 else "Gate failed") in (tmp_path / "summary.md").read_text()
+    assert ("### ✅ Passed" if status == 0 else "### ❌ Failed") in (tmp_path / "summary.md").read_text()
     taken = [steps[use]["with"][key] for use, key in USED]
     assert all((tmp_path / name).stat().st_size for name in taken)
-    assert '"uri": "models/tuned/model.safetensors"' in (tmp_path / taken[0]).read_text() or status == 0
+    assert '"uri": "gate.toml"' in (tmp_path / taken[0]).read_text() or status == 0

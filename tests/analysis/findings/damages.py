@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlaw.analysis.findings.evidence import BIAS, NORM_GAIN
+from attnlaw.analysis.findings.scan import known_tensors
 from attnlaw.checkpoints.blocks import Attention, StoredLayer, View
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.tensors import InMemoryTensors
@@ -47,6 +50,7 @@ class Damage:
     name: str
     change: Callable[[Weights, StoredLayer, np.random.Generator], None]
     rules: tuple[str, ...]
+    whole: bool = False  # whether it is found in the model as a whole, and not in a layer
 
     def __call__(self, model: Model, layer: int) -> Model:
         weights = Weights(model)
@@ -115,6 +119,52 @@ def int4(stored: NDArray[np.float32]) -> NDArray[np.float32]:
 def _int4(weights: Weights, layer: StoredLayer, rng: np.random.Generator) -> None:
     for view in maps(layer):
         weights.tensors[view.tensor] = int4(weights.tensors[view.tensor])
+
+
+def float8(stored: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Float8 (E4M3) with a scale for each row, as exports write it, stored as floats again."""
+    scale = np.abs(stored).max(axis=1, keepdims=True) / 448
+    return ((stored / scale).astype(ml_dtypes.float8_e4m3fn).astype(np.float32) * scale).astype(stored.dtype)
+
+
+def _float8(weights: Weights, layer: StoredLayer, rng: np.random.Generator) -> None:
+    for view in maps(layer):
+        weights.tensors[view.tensor] = float8(weights.tensors[view.tensor])
+
+
+def _zero_head(weights: Weights, layer: StoredLayer, rng: np.random.Generator) -> None:
+    matrix = weights.read(layer.attention.value)
+    _head(layer.attention, matrix, 1)[:] = 0
+    weights.write(layer.attention.value, matrix)
+
+
+def _vectors(weights: Weights, part: str) -> list[NDArray[np.float32]]:
+    roles = known_tensors(weights.model).by_tensor
+    return [weights.tensors[name] for (name, _), role in roles.items() if role.part == part]
+
+
+def _gains_one(weights: Weights, layer: StoredLayer, rng: np.random.Generator) -> None:
+    for gain in _vectors(weights, NORM_GAIN):
+        gain[:] = 1
+
+
+def _biases_zero(weights: Weights, layer: StoredLayer, rng: np.random.Generator) -> None:
+    for bias in _vectors(weights, BIAS):
+        bias[:] = 0
+
+
+def _tokens(weights: Weights) -> NDArray[np.float32]:
+    assert weights.model.embedding_view is not None
+    return weights.tensors[weights.model.embedding_view.tensor]
+
+
+def _random_tokens(weights: Weights, layer: StoredLayer, rng: np.random.Generator) -> None:
+    tokens = _tokens(weights)
+    tokens[:] = tokens.std() * rng.standard_normal(tokens.shape)
+
+
+def _erased_tokens(weights: Weights, layer: StoredLayer, rng: np.random.Generator) -> None:
+    _tokens(weights)[::3] = 0
 
 
 def _duplicated(weights: Weights, layer: StoredLayer, rng: np.random.Generator) -> None:
@@ -192,7 +242,13 @@ DAMAGES = by_name(
     Damage("pruned neurons", _pruned, ("zero-rows",)),
     Damage("inputs cut off", _cut, ("zero-rows", "rank-deficient")),
     Damage("an int4 layer", _int4, ("coarse-grid",)),
-    Damage("a duplicated layer", _duplicated, ("identical-tensors", "duplicate-layers")),
+    Damage("a float8 layer", _float8, ("float8-trace",)),
+    Damage("a duplicated layer", _duplicated, ("copied-layer", "identical-tensors", "duplicate-layers")),
+    Damage("a head of zeros", _zero_head, ("dead-map",)),
+    Damage("all gains 1", _gains_one, ("gains-one",), whole=True),
+    Damage("all biases 0", _biases_zero, ("biases-zero",), whole=True),
+    Damage("random embeddings", _random_tokens, ("random-embedding",), whole=True),
+    Damage("a third of the embeddings erased", _erased_tokens, ("zero-embedding-rows",), whole=True),
     Damage("a copied head", _copied_head, ("duplicate-heads",)),
     Damage("zeroed V", _zero_value, ("dead-map",)),
     Damage("zeroed Q", _zero_query, ("dead-map",)),

@@ -10,7 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from analysis.findings.damages import DAMAGES, Weights, int4
+from analysis.findings.damages import DAMAGES, Weights, int4, maps
 from numpy.typing import NDArray
 from real_checkpoints import audited
 
@@ -20,10 +20,23 @@ from attnlaw.analysis.columns import MATRICES
 from attnlaw.analysis.findings.apply import group_findings, run_detectors
 from attnlaw.analysis.findings.detectors import DETECTORS, Finding
 from attnlaw.analysis.findings.duplicates import cosine, project_map, sketch_heads
-from attnlaw.analysis.findings.evidence import Balance, Evidence, Subject, TensorLocation
+from attnlaw.analysis.findings.embeddings import noise_ratio
+from attnlaw.analysis.findings.evidence import (
+    BIAS,
+    NORM_GAIN,
+    OFFSET_GAIN,
+    TOKENS,
+    Balance,
+    Evidence,
+    StoredTensor,
+    Subject,
+    TensorLocation,
+)
 from attnlaw.analysis.findings.observer import EvidenceCollector
 from attnlaw.analysis.findings.orientation import side_fits, side_grams
-from attnlaw.analysis.findings.scan import decibels, is_mask, scan
+from attnlaw.analysis.findings.precision import decibels, median_significands
+from attnlaw.analysis.findings.scan import is_mask, scan
+from attnlaw.checkpoints.blocks import View
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.open import open_model
 from attnlaw.checkpoints.tensors import InMemoryTensors
@@ -81,7 +94,8 @@ def test_damages_are_found_where_they_are(name: str, tiny: Model) -> None:
         if rule == "norm-outlier":  # four layers are too few to tell one by its norm
             continue
         assert rule in findings, (rule, list(findings))
-        assert {finding.location.layer for finding in findings[rule]} <= {LAYER}
+        layer = None if DAMAGES[name].whole else LAYER
+        assert {finding.location.layer for finding in findings[rule]} == {layer}
 
 
 def test_a_fresh_model_is_untrained() -> None:
@@ -179,6 +193,48 @@ def test_grids_are_told_by_their_values() -> None:
     assert scan(weights.astype(ml_dtypes.float8_e4m3fn)).distinct > 20
 
 
+def test_one_warning_for_a_model_on_a_coarse_grid(tiny: Model) -> None:
+    """A dequantised model is sound, and its 16 matrices have one cause."""
+    weights = Weights(tiny)
+    for layer in tiny.layers:
+        for view in maps(layer):
+            weights.tensors[view.tensor] = int4(weights.tensors[view.tensor])
+    (finding,) = rules_of(weights.changed)["coarse-grid"]
+    assert (finding.level, finding.location) == ("warning", TensorLocation())
+    assert "in 16 of 16 matrices" in finding.meaning
+    (finding,) = rules_of(DAMAGES["an int4 layer"](tiny, LAYER))["coarse-grid"]
+    assert finding.location == TensorLocation(LAYER)
+    weights = Weights(tiny)
+    name = tiny.layers[LAYER].attention.output.tensor
+    weights.tensors[name] = int4(weights.tensors[name])
+    (finding,) = rules_of(weights.changed)["coarse-grid"]
+    assert finding.location.tensor == name
+
+
+@pytest.mark.parametrize("code", ["float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize("stored", ["float32", "float16", "bfloat16"])
+def test_float8_is_known_by_its_significands_at_any_scale(code: str, stored: str) -> None:
+    """Of 3 or 2 bits: 8 or 4 significands, times a scale for the tensor, for a row, or for a block of 128."""
+    rng = np.random.default_rng(0)
+    weights = 0.02 * rng.standard_normal((96, 512))
+    target, bits = np.dtype(getattr(ml_dtypes, code)), {"float8_e4m3fn": 3, "float8_e5m2": 2}[code]
+    blocks = np.abs(weights.reshape(96, 4, 128)).max(axis=2).repeat(128, axis=1)
+    wide = np.dtype(getattr(ml_dtypes, stored, stored))
+    per_row = np.abs(weights).max(axis=1, keepdims=True)
+    for scale in (1.0, np.abs(weights).max() / 200, per_row / 200, blocks / 200):
+        rounded = ((weights / scale).astype(target).astype(np.float64) * scale).astype(wide)
+        count = median_significands(rounded)
+        assert count is not None
+        assert 2**bits / 2 <= count <= 2**bits
+    int8 = np.round(weights / per_row * 127) * per_row / 127
+    for other in (weights, int8):
+        kept = median_significands(other.astype(wide))
+        assert kept is not None
+        assert kept > 30
+    pruned = np.where(rng.random(weights.shape) < 0.9, 0, weights)
+    assert median_significands(pruned) is None  # 13 values of 128 are left in any format
+
+
 def test_decibels_are_those_of_the_rounding(tmp_path: Path) -> None:
     """By the steps of the blocks, and by the error that rounding made: uniform errors, so 12 mean square."""
     weights = np.random.default_rng(0).standard_normal((256, 256))
@@ -220,6 +276,116 @@ def test_sketches_estimate_cosines(tiny: Model) -> None:
                     )
                     assert true == pytest.approx(dense, abs=1e-12)
                     assert abs(float(rough[i] @ rough[j]) - dense) < 5 * (1 - dense**2) / 6
+
+
+def test_a_layer_is_a_copy_only_if_all_its_matrices_are(tiny: Model) -> None:
+    copies = Weights(tiny)
+    for layer in (1, 3):
+        for view, source in zip(maps(tiny.layers[layer]), maps(tiny.layers[0]), strict=True):
+            copies.tensors[view.tensor] = copies.tensors[source.tensor].copy()
+    findings = rules_of(copies.changed)["copied-layer"]
+    assert [(finding.level, finding.location) for finding in findings] == [
+        ("error", TensorLocation(1)),
+        ("error", TensorLocation(3)),
+    ]
+    assert all("the bits of layer 0" in finding.meaning for finding in findings)
+    assert "[findings]" in findings[0].meaning  # how to switch it off
+    copies.tensors[tiny.layers[3].attention.output.tensor][0, 0] += 1e-6
+    findings = rules_of(copies.changed)["copied-layer"]
+    assert [finding.location.layer for finding in findings] == [1]
+
+
+def test_heads_of_zeros_are_found_even_if_most_heads_are(tiny: Model) -> None:
+    """The median of the others is 0 then."""
+    weights = Weights(tiny)
+    for layer in tiny.layers[:3]:
+        weights.change(layer.attention.value, np.zeros_like)
+    findings = rules_of(weights.changed)["dead-map"]
+    assert len(findings) == 12
+    assert {(finding.level, finding.value) for finding in findings} == {("warning", 0.0)}
+
+
+@pytest.mark.parametrize("shape", [(591, 256), (256, 300), (5000, 48), (4100, 300)])
+@pytest.mark.parametrize("draw", ["uniform", "normal", "laplace"])
+def test_noise_of_embeddings_against_all_singular_values(shape: tuple[int, int], draw: str) -> None:
+    """Two routes: Lanczos's lower bound on a part of the table, and the singular values of all of it.
+
+    For square noise, the largest of 24 Lanczos steps is low by less than 3%.
+    """
+    rng = np.random.default_rng(3)
+    noise = rng.uniform(-1, 1, shape) if draw == "uniform" else getattr(rng, draw)(size=shape)
+    shared = noise + 0.3 * np.outer(rng.choice([-1, 1], shape[0]), rng.choice([-1, 1], shape[1]))
+    for table in (noise, shared):
+        edge = np.sqrt(np.mean(table**2)) * (shape[0] ** 0.5 + shape[1] ** 0.5)
+        exact = np.linalg.norm(table, 2) / edge
+        assert noise_ratio(1e-30 * table) == pytest.approx(exact, rel=0.03)
+        assert (exact < 1.2) == (table is noise)
+
+
+def test_tables_whose_rows_have_other_lengths_are_no_noise() -> None:
+    """Trained tokens differ more in length, or less where all of them are alike. Few rows show nothing."""
+    rng = np.random.default_rng(3)
+    noise = rng.standard_normal((300, 64))
+    assert noise_ratio(noise) is not None
+    assert noise_ratio(noise / np.linalg.norm(noise, axis=1, keepdims=True)) is None
+    assert noise_ratio(noise * rng.uniform(0.5, 1.5, (300, 1))) is None
+    assert noise_ratio(noise[:255]) is None
+    noise[:45] = 0
+    assert noise_ratio(noise) is None
+
+
+def test_rows_of_zeros_at_the_end_of_a_table_are_padding(tiny: Model) -> None:
+    view = tiny.embedding_view
+    assert view is not None
+    for rows, levels in (
+        (slice(100, 101), []),  # one: a token for padding
+        (slice(-40, None), []),
+        (slice(0, 2), []),  # of 256, below one percent
+        (slice(0, 20), ["warning"]),
+        (slice(0, 40), ["error"]),
+    ):
+        weights = Weights(tiny)
+        weights.tensors[view.tensor][rows] = 0
+        findings = model_findings(weights.changed)
+        assert [finding.level for finding in findings] == levels, rows
+        assert {finding.rule for finding in findings} <= {"zero-embedding-rows"}
+
+
+@pytest.mark.parametrize(("rows", "levels"), [(1, []), (2, ["warning"]), (7, ["error"])])
+def test_one_row_of_zeros_is_the_padding_token_of_a_small_table(rows: int, levels: list[str]) -> None:
+    location = TensorLocation(tensor="tokens")
+    table = StoredTensor(
+        *(location, "embedding", (64, 8), "float32", False, 0, 1.0, False, rows, 0),
+        part=TOKENS,
+        inner_zero_rows=rows,
+    )
+    assert [finding.level for finding in run_detectors(Subject(Evidence((table,)), EMPTY))] == levels
+
+
+def test_a_new_head_of_a_classifier_is_no_table_of_tokens(tiny: Model) -> None:
+    """It has another number of rows than the embedding, and may be random on purpose."""
+    noise = np.random.default_rng(0).standard_normal((300, 128)).astype(np.float32)
+    for rows, rules in ((300, set()), (256, {"random-embedding"})):
+        weights = Weights(tiny)
+        weights.tensors["lm_head.weight"] = noise[:rows]
+        head = View("lm_head.weight", (128, rows), stored_out_in=True)
+        model = replace(weights.changed, unembedding_view=head)
+        assert {finding.rule for finding in model_findings(model)} == rules
+
+
+def test_gains_stored_minus_one_are_reset_at_zero() -> None:
+    def vector(part: str, value: float, name: str) -> StoredTensor:
+        location = TensorLocation(0, tensor=name)
+        return StoredTensor(location, "vector", (8,), "float32", False, 0, value, True, 0, 0, part=part)
+
+    def rules(*tensors: StoredTensor) -> list[str]:
+        return [finding.rule for finding in run_detectors(Subject(Evidence(tensors), EMPTY))]
+
+    assert rules(vector(OFFSET_GAIN, 0, "a"), vector(NORM_GAIN, 1, "b")) == ["gains-one"]
+    assert rules(vector(OFFSET_GAIN, 1, "a"), vector(NORM_GAIN, 1, "b")) == []
+    biases = [vector(BIAS, 0, str(number)) for number in range(4)]
+    assert rules(*biases) == ["biases-zero"]
+    assert rules(*biases[:3]) == []
 
 
 def test_both_sides_of_a_sketch_are_drawn_apart(tiny: Model) -> None:

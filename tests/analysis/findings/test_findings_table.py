@@ -97,6 +97,7 @@ def test_damages_are_found(damage: str, printed: dict[str, list[str]]) -> None:
         findings = model_findings(DAMAGES[damage](opened(name), layer))
         # Of two layers that are the same the later one is told.
         told_at = {1, layer} if damage == "a duplicated layer" else {layer}
+        told_at = {None} if DAMAGES[damage].whole else told_at
         seen.update({finding.rule for finding in findings if finding.location.layer in told_at})
         elsewhere = Counter(finding.rule for finding in findings if finding.location.layer not in told_at)
         strangers.update(elsewhere - Counter(BELIEVED.get(name, {})))

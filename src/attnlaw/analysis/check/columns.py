@@ -33,6 +33,7 @@ FINDINGS = (
 )
 QUANTITIES = (
     Quantity("headline", "the answer in one sentence", kind="text"),
+    Quantity("not_checked", "what cannot be checked from weights alone", kind="text"),
     Quantity("passed", "whether the gate let the model through", kind="bool", in_summary=True),
     Quantity("exit_status", "0 passed, 3 failed", kind="int"),
     Quantity("fail_on", "the least level that the gate fails at", kind="text"),

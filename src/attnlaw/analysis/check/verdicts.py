@@ -21,12 +21,15 @@ from attnlaw.analysis.check.columns import FINDINGS, VERDICT_VALUES, VERDICTS
 from attnlaw.analysis.check.locations import Location, row_location_text
 from attnlaw.analysis.check.rules import OFF, is_at_least, value_text
 from attnlaw.analysis.columns import LEVELS
+from attnlaw.analysis.findings.apply import count_by_level
 from attnlaw.analysis.findings.detectors import Detector
 from attnlaw.core.quantity import column_kinds
 from attnlaw.core.tables import to_frame, to_schema
 
 PASSED, FAILED = "passed", "failed"
 STATUS_FAILED = 3
+# Exchanged layers, another head count or another activation give weights as sound as those of the model.
+NOT_CHECKED = "the number of heads, the activation, the order of layers"
 
 
 @dataclass(frozen=True)
@@ -150,6 +153,7 @@ class Verdicts:
         new = [finding.level for finding in self.new_findings]
         return {
             "headline": self.headline,
+            "not_checked": self.not_checked,
             "passed": self.passed,
             "exit_status": self.status,
             "fail_on": self.fail_on,
@@ -161,21 +165,27 @@ class Verdicts:
 
     @property
     def headline(self) -> str:
-        failed = [problem for problem in self.gate_failures if isinstance(problem, Verdict)]
-        findings = [problem for problem in self.gate_failures if isinstance(problem, GateFinding)]
+        """The answer in one line, which counts failed rules and new findings by level."""
+        levels = [rule.level for rule in self.failed_rules] + [item.level for item in self.new_findings]
+        counts = count_by_level({level: levels.count(level) for level in LEVELS})
+        answer = f"{PASSED if self.passed else FAILED}{f' with {counts}' if counts else ''}".capitalize()
         judged = len([rule for rule in self.rules if rule.outcome != OFF])
-        below = "" if failed else f", below level {self.fail_on}"
-        parts = []
+        known = len(self.findings) - len(self.new_findings)
+        parts = [_many(len(self.detectors), "check")] if self.detectors else []
         if judged and self.failed_rules:
-            parts.append(f"{len(failed or self.failed_rules)} of {_many(judged, 'rule')} failed{below}")
+            parts.append(f"{len(self.failed_rules)} of {_many(judged, 'rule')} failed")
         elif judged:
             parts.append("the rule holds" if judged == 1 else f"all {judged} rules hold")
-        if self.detectors:
-            which = " or ".join(level for level in LEVELS if is_at_least(level, self.fail_on))
-            what = "finding" if self.baseline is None else "new finding"
-            nothing = f"no {what} of level {which} by {_many(len(self.detectors), 'rule')}"
-            parts.append(f"{_many(len(findings), what)} of level {which}" if findings else nothing)
-        return f"gate {PASSED if self.passed else FAILED}: {'; '.join(parts) or 'nothing was asked for'}"
+        if self.fail_on != "error":
+            parts.append(f"{self.fail_on}s fail")
+        if known:
+            parts.append(f"{_many(known, 'known finding')} not counted")
+        return f"{answer} ({'; '.join(parts)})" if parts else f"{answer}: nothing was asked for"
+
+    @property
+    def not_checked(self) -> str | None:
+        """What nobody can see in weights alone; None if no detector looked at weights."""
+        return NOT_CHECKED if self.detectors else None
 
     def rule_table(self) -> pl.DataFrame:
         """Return a table with a row for each rule."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnlaw.analysis.columns import LEVELS
-from attnlaw.analysis.findings import duplicates, orientation, scan, sizes
+from attnlaw.analysis.findings import duplicates, embeddings, orientation, precision, scan, sizes, vectors
 from attnlaw.analysis.findings.evidence import Hit, Subject, TensorLocation
 from attnlaw.core.variants import by_name
 from attnlaw.theory.bounds.logits import FLOAT16
@@ -84,13 +84,49 @@ DETECTORS = by_name(
         remedy="serve the model in bfloat16 or float32",
     ),
     Detector(
-        *("coarse-grid", ERROR, 20.0, scan.coarse_grid),
-        when="the median block of 32 neighbours in a row holds so few different values, in a file of floats",
-        meaning="the matrix was quantised and stored as floats again: its precision is that of a few bits",
-        remedy="export it again from the original weights",
+        *("random-embedding", ERROR, 1.2, embeddings.random_embedding),
+        when="the rows of a table of tokens (256 or more) have lengths as those of noise, and its spectral "
+        "norm is less than this times that of noise, in a model whose layers are trained",
+        meaning="the table has the weights of a fresh initialisation, so tokens have no meaning (unless it "
+        "was frozen on purpose)",
+        remedy="look for a tensor name that did not match when the model was loaded or saved",
     ),
     Detector(
-        *("quantised", NOTE, None, scan.quantised),
+        *("zero-embedding-rows", WARNING, 0.01, embeddings.zero_embedding_rows),
+        when="two rows or more of a table of tokens, and more than this share, are 0 before the last row "
+        "that is not (an error above 0.1)",
+        meaning="these tokens have no embedding: they were erased, or never written",
+        remedy="none where tokens were removed on purpose; else compare the table with that of the tokenizer",
+    ),
+    Detector(
+        *("gains-one", WARNING, None, vectors.gains_one),
+        when="every gain of the layers' norms is exactly 1, in a model whose layers are trained",
+        meaning="the norms were reset, or their gains were folded into the matrices on purpose",
+        remedy="none where they were folded; else compare the names of the norms with those of the program",
+    ),
+    Detector(
+        *("biases-zero", WARNING, None, vectors.biases_zero),
+        when="every bias of the layers' matrices (4 or more) is exactly 0, in a model whose layers are "
+        "trained",
+        meaning="the biases were reset, or the model has none and its format stores zeros",
+        remedy="none where the model has no biases; else compare their names with those of the program",
+    ),
+    Detector(
+        *("coarse-grid", WARNING, precision.COARSE, precision.coarse_grid),
+        when="the median block of 32 neighbours in a row holds so few different values, in a file of floats",
+        meaning="matrices were quantised and stored as floats again: their precision is that of a few bits",
+        remedy="export them again from the original weights",
+    ),
+    Detector(
+        *("float8-trace", WARNING, 16.0, precision.float8_trace),
+        when="the median run of 128 neighbours in a row holds so few different significands, in a file of "
+        "floats",
+        meaning="matrices were rounded to float8 and stored as wider floats again: their precision is that "
+        "of float8",
+        remedy="none where training computes in float8; else export them again from the original weights",
+    ),
+    Detector(
+        *("quantised", NOTE, None, precision.quantised),
         when="the file's own code quantises tensors",
         meaning="weights are rounded by the file's code; the numbers are of the rounded weights",
         remedy="audit the original weights where spectra are to be compared",
@@ -100,6 +136,14 @@ DETECTORS = by_name(
         when="two matrices of the layers have the same bits",
         meaning="one tensor was saved twice",
         remedy="compare the layers with those of the training program",
+    ),
+    Detector(
+        *("copied-layer", ERROR, None, duplicates.copied_layer),
+        when="all matrices of two layers have the same bits, and the config does not share the layers",
+        meaning="one layer was saved twice, or a merge repeats it on purpose. To switch this rule off, write "
+        'ignore = ["copied-layer"] under [findings] in the file of --rules',
+        remedy="compare the layers with those of the training program; if a merge repeats them on purpose, "
+        "switch the rule off",
     ),
     Detector(
         *("duplicate-layers", WARNING, 0.95, duplicates.duplicate_layers),

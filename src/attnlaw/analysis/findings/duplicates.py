@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.analysis.findings.evidence import Hit, Similarity, Subject, TensorLocation
+from attnlaw.analysis.findings.evidence import Hit, Similarity, StoredTensor, Subject, TensorLocation
 from attnlaw.checkpoints.blocks import Attention, StoredLayer, View
 from attnlaw.checkpoints.model import Model
 from attnlaw.core.arrays import Reals
@@ -175,6 +175,26 @@ def duplicate_layers(subject: Subject, threshold: float) -> Iterator[Hit]:
     for pair in _nearest(subject.evidence.similar_layers, threshold):
         of = f"{pair.stack or ''} layer {pair.layer}".strip()
         yield Hit(pair.location, min(pair.qk, pair.vo), f"repeats {of}: QK {pair.qk:.3f}, VO {pair.vo:.3f}")
+
+
+def copied_layer(subject: Subject, threshold: float) -> Iterator[Hit]:
+    """Yield the layers whose matrices all have the bits of an earlier layer's.
+
+    Layers that the config shares are stored once, so they are not reported.
+    """
+    matrices: dict[tuple[str | None, int], list[StoredTensor]] = {}
+    for tensor in subject.evidence.tensors:
+        if tensor.is_layer_matrix and tensor.location.layer is not None:
+            matrices.setdefault((tensor.location.stack, tensor.location.layer), []).append(tensor)
+    seen: dict[tuple[str, ...], str] = {}
+    for (stack, layer), tensors in sorted(matrices.items(), key=lambda pair: (pair[0][0] or "", pair[0][1])):
+        if all(tensor.constant for tensor in tensors):
+            continue
+        bits = tuple(sorted(tensor.twin or tensor.location.tensor or "" for tensor in tensors))
+        if bits in seen:
+            detail = f"all {len(tensors)} matrices have the bits of {seen[bits]}"
+            yield Hit(TensorLocation(layer, stack), None, detail)
+        seen.setdefault(bits, f"{stack or ''} layer {layer}".strip())
 
 
 def duplicate_heads(subject: Subject, threshold: float) -> Iterator[Hit]:

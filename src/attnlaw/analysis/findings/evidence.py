@@ -6,6 +6,17 @@ from dataclasses import dataclass
 
 import polars as pl
 
+# The roles of stored tensors, as `attnlaw.analysis.findings.scan` describes them.
+MAP, EMBEDDING, GAIN, VECTOR, OTHER = ROLES = ("map", "embedding", "gain", "vector", "other")
+# What some tensors are in particular: tables with one row for each token, and the vectors of a layer.
+TOKENS, NORM_GAIN, OFFSET_GAIN, NORM_BIAS, BIAS = (
+    "tokens",
+    "norm gain",
+    "norm gain minus one",
+    "norm bias",
+    "bias",
+)
+
 
 @dataclass(frozen=True)
 class TensorLocation:
@@ -24,14 +35,20 @@ class StoredTensor:
     """Facts about a stored tensor, or about one matrix of a stored stack of matrices.
 
     Args:
+        part: what the tensor is in particular, such as `TOKENS` or `BIAS`; empty if it is nothing of these.
+        inner_zero_rows: number of rows that are 0 and have a row that is not 0 somewhere below them.
         distinct: median number of different values in blocks of 32 neighbours along a row; None if rows have
             no such blocks.
+        significands: median number of different significands among 128 neighbours along a row; None if rows
+            are shorter or mostly 0.
+        noise_ratio: the spectral norm of a table of tokens over that of noise of its size; None for other
+            tensors, and for tables whose rows have other lengths than those of noise.
         decibels: signal-to-noise ratio of the quantised values in dB; None if the file does not quantise the
             tensor, or if attnlaw does not know the code.
     """
 
     location: TensorLocation  # layer and kind of the matrix that uses it, and its name
-    role: str  # one of `ROLES` in `attnlaw.analysis.findings.scan`
+    role: str  # one of `ROLES`
     shape: tuple[int, ...]
     dtype: str
     quantised: bool  # whether the file stores a code instead of floating-point numbers
@@ -40,7 +57,11 @@ class StoredTensor:
     constant: bool  # whether all entries are equal
     zero_rows: int
     zero_columns: int
+    part: str = ""
+    inner_zero_rows: int = 0
     distinct: float | None = None
+    significands: float | None = None
+    noise_ratio: float | None = None
     decibels: float | None = None
     twin: str | None = None  # name of the first tensor with the same bits
     mask: bool = False  # whether it has at most two different values, so that it is a buffer and not weights
@@ -48,6 +69,11 @@ class StoredTensor:
     @property
     def zero(self) -> bool:
         return self.peak == 0
+
+    @property
+    def is_layer_matrix(self) -> bool:
+        """Whether it is a weight matrix of the layers, or of an adapter, that is not all zero."""
+        return self.role == MAP and len(self.shape) > 1 and not self.zero
 
 
 @dataclass(frozen=True)

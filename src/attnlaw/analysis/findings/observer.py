@@ -32,15 +32,22 @@ from attnlaw.analysis.findings.duplicates import (
     project_map,
     sketch_heads,
 )
-from attnlaw.analysis.findings.evidence import Balance, Evidence, Orientation, StoredTensor, TensorLocation
-from attnlaw.analysis.findings.orientation import TOUCHING, Float32Array, side_grams, worst_orientation
-from attnlaw.analysis.findings.scan import (
-    FLOATS,
+from attnlaw.analysis.findings.embeddings import noise_ratio
+from attnlaw.analysis.findings.evidence import (
     MAP,
     OTHER,
+    TOKENS,
+    Balance,
+    Evidence,
+    Orientation,
+    StoredTensor,
+    TensorLocation,
+)
+from attnlaw.analysis.findings.orientation import TOUCHING, Float32Array, side_grams, worst_orientation
+from attnlaw.analysis.findings.precision import FLOATS, decibels
+from attnlaw.analysis.findings.scan import (
     Scan,
     TensorRoles,
-    decibels,
     is_float,
     is_mask,
     known_tensors,
@@ -65,6 +72,7 @@ class TensorNote:
     seen: Scan
     decibels: float | None
     mask: bool
+    noise_ratio: float | None
 
 
 @dataclass(frozen=True)
@@ -196,7 +204,7 @@ class Observer:
             return
         with self.timed():
             seen = scan(array)
-            role, _ = self._index.roles(name, member)
+            use = self._index.roles(name, member)
             dtype = self._plain.tensors.dtype(name)
             strange = seen.not_finite or (seen.peak or 0.0) > FLOAT16
             note = TensorNote(
@@ -205,7 +213,8 @@ class Observer:
                 array.shape,
                 seen,
                 None if dtype in FLOATS else decibels(array, dtype),
-                mask=bool(strange and role == OTHER and is_mask(array)),
+                mask=bool(strange and use.role == OTHER and is_mask(array)),
+                noise_ratio=noise_ratio(array) if use.part == TOKENS and not seen.not_finite else None,
             )
         self._take(note)
 
@@ -301,7 +310,9 @@ class EvidenceCollector:
         noted = self._sides.pop(layer)
         # A fixed order makes the sums the same in whatever order the notes arrived.
         sides = {field: noted[field] for field in TOUCHING if field in noted}
-        locations = {field: self._index.roles(views[field].tensor, views[field].member)[1] for field in sides}
+        locations = {
+            field: self._index.roles(views[field].tensor, views[field].member).location for field in sides
+        }
         named = {
             field: replace(location, tensor=printable(location.tensor or ""))
             for field, location in locations.items()
@@ -338,7 +349,7 @@ class EvidenceCollector:
                     continue  # no matrix needs it, and it is not a plain array
 
     def _stored(self, note: TensorNote) -> StoredTensor:
-        role, location = self._index.roles(note.name, note.member)
+        role, location, part = self._index.roles(note.name, note.member)
         dtype = self._plain.tensors.dtype(note.name)
         return StoredTensor(
             replace(location, tensor=printable(location.tensor or note.name)),
@@ -347,8 +358,10 @@ class EvidenceCollector:
             dtype,
             dtype not in FLOATS,
             **{name: value for name, value in vars(note.seen).items() if name != "digest"},
+            part=part,
             decibels=note.decibels,
             mask=note.mask,
+            noise_ratio=note.noise_ratio,
         )
 
     def _tensors_with_twins(self) -> dict[TensorKey, StoredTensor]:

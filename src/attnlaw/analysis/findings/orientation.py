@@ -18,13 +18,12 @@ transposed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.analysis.findings.evidence import Hit, Orientation, Subject, TensorLocation
-from attnlaw.core.arrays import Reals
+from attnlaw.core.arrays import Reals, sample_indices
 
 COORDINATES = 256  # largest number of coordinates of the stream that are compared
 COLUMNS = 512  # largest number of coordinates of the other side
@@ -34,14 +33,6 @@ SQUARE = (QUERY, KEY, VALUE, OUTPUT)
 TOUCHING = (*SQUARE, INNER)
 
 Float32Array = NDArray[np.float32]
-
-
-@lru_cache(maxsize=32)
-def sample_indices(width: int, most: int) -> NDArray[np.intp]:
-    """Return at most `most` numbers below `width` in ascending order. They are the same in every run."""
-    if width <= most:
-        return np.arange(width)
-    return np.sort(np.random.default_rng([width, most]).choice(width, most, replace=False))
 
 
 def gram(rows: Reals) -> Float32Array | None:

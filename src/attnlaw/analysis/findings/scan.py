@@ -21,34 +21,58 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.analysis.findings.evidence import Hit, StoredTensor, Subject, TensorLocation
+from attnlaw.analysis.findings.evidence import (
+    BIAS,
+    EMBEDDING,
+    GAIN,
+    MAP,
+    NORM_BIAS,
+    NORM_GAIN,
+    OFFSET_GAIN,
+    OTHER,
+    TOKENS,
+    VECTOR,
+    Hit,
+    StoredTensor,
+    Subject,
+    TensorLocation,
+)
+from attnlaw.analysis.findings.precision import median_significands, median_values
 from attnlaw.checkpoints.blocks import Attention, Norm, Product, View
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import KINDS, MatrixLocation
 from attnlaw.core.errors import InputError
 
-MAP, EMBEDDING, GAIN, VECTOR, OTHER = ROLES = ("map", "embedding", "gain", "vector", "other")
 EMBEDDING_KINDS = ("embedding", "unembedding")
+
+
+class TensorRole(NamedTuple):
+    """How a model uses a tensor: its role, its location, and what it is in particular."""
+
+    role: str = OTHER
+    location: TensorLocation = TensorLocation()
+    part: str = ""
 
 
 @dataclass(frozen=True)
 class TensorRoles:
-    """The role and the location of each tensor, by its name and its member of a stack.
+    """The use of each tensor, by its name and its member of a stack.
 
     A tensor that is not listed has the role "other".
     """
 
-    by_tensor: dict[tuple[str, int | None], tuple[str, TensorLocation]]
+    by_tensor: dict[tuple[str, int | None], TensorRole]
 
-    def __call__(self, name: str, member: int | None) -> tuple[str, TensorLocation]:
-        role, location = self.by_tensor.get((name, member), (OTHER, TensorLocation()))
-        return role, replace(location, tensor=name if member is None else f"{name}[{member}]")
+    def __call__(self, name: str, member: int | None) -> TensorRole:
+        use = self.by_tensor.get((name, member), TensorRole())
+        full_name = name if member is None else f"{name}[{member}]"
+        return use._replace(location=replace(use.location, tensor=full_name))
 
 
 def known_tensors(model: Model) -> TensorRoles:
@@ -56,7 +80,7 @@ def known_tensors(model: Model) -> TensorRoles:
 
     If matrices of several kinds share a tensor (fused projections), its location has no kind.
     """
-    roles: dict[tuple[str, int | None], tuple[str, TensorLocation]] = {}
+    roles: dict[tuple[str, int | None], TensorRole] = {}
     for location, product in model.network.leaves():
         role = EMBEDDING if location.kind in EMBEDDING_KINDS else MAP
         tensor_location = TensorLocation(
@@ -64,24 +88,31 @@ def known_tensors(model: Model) -> TensorRoles:
         )
         for view in _with_earlier(product.views):
             known = roles.get((view.tensor, view.member))
-            if known is None or known[0] == EMBEDDING:
-                roles[view.tensor, view.member] = role, tensor_location
-            elif known[1].layer == tensor_location.layer:
-                kind = tensor_location.kind if known[1].kind == tensor_location.kind else None
-                roles[view.tensor, view.member] = role, replace(tensor_location, kind=kind)
+            if known is None or known.role == EMBEDDING:
+                roles[view.tensor, view.member] = TensorRole(role, tensor_location)
+            elif known.location.layer == tensor_location.layer:
+                kind = tensor_location.kind if known.location.kind == tensor_location.kind else None
+                roles[view.tensor, view.member] = TensorRole(role, replace(tensor_location, kind=kind))
     for embedding in (model.embedding_view, model.unembedding_view):
         if embedding is not None:
-            roles.setdefault((embedding.tensor, embedding.member), (EMBEDDING, TensorLocation()))
+            key = embedding.tensor, embedding.member
+            use = roles.get(key, TensorRole(EMBEDDING))
+            # The head of a classifier has a row for each class, and may be new on purpose.
+            is_tokens = model.embedding_view is not None and (
+                sorted(embedding.shape) == sorted(model.embedding_view.shape)
+            )
+            roles[key] = use._replace(part=TOKENS) if is_tokens else use
     for layer in model.layers:
         tensor_location = TensorLocation(layer.index, layer.stack)
         for view in layer.views:
             if view.bias is not None:
-                roles.setdefault((view.bias, None), (VECTOR, tensor_location))
+                roles.setdefault((view.bias, None), TensorRole(VECTOR, tensor_location, BIAS))
         for norm in _norms(layer):
             if norm.gain is not None:
-                roles.setdefault((norm.gain, None), (VECTOR if norm.offset else GAIN, tensor_location))
+                gain = (VECTOR, OFFSET_GAIN) if norm.offset else (GAIN, NORM_GAIN)
+                roles.setdefault((norm.gain, None), TensorRole(gain[0], tensor_location, gain[1]))
             if norm.bias is not None:
-                roles.setdefault((norm.bias, None), (VECTOR, tensor_location))
+                roles.setdefault((norm.bias, None), TensorRole(VECTOR, tensor_location, NORM_BIAS))
     return TensorRoles(roles)
 
 
@@ -108,18 +139,7 @@ def _norms(layer: object) -> Iterator[Norm]:
 
 WORDS: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 BLOCK = 2**18  # number of entries scanned at a time, so that they stay in a core's cache
-GRID = 32  # number of neighbours along a row in one block
-# Largest numbers of blocks that are looked at, and of entries that enter a digest.
-SAMPLED, SAMPLED_ENTRIES = 256, 4096
-# Codes that quantise blocks of 32. Each divides the peak or the range of a block into a number of steps.
-CODES = {
-    "Q4_0": ("peak", 8),
-    "Q5_0": ("peak", 16),
-    "Q8_0": ("peak", 127),
-    "Q4_1": ("range", 15),
-    "Q5_1": ("range", 31),
-}
-FLOATS = ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
+SAMPLED_ENTRIES = 4096  # largest number of entries that enter a digest
 
 
 @dataclass(frozen=True)
@@ -131,7 +151,9 @@ class Scan:
     constant: bool
     zero_rows: int
     zero_columns: int
+    inner_zero_rows: int
     distinct: float | None
+    significands: float | None
     digest: bytes
 
 
@@ -169,25 +191,11 @@ def scan(array: NDArray[Any]) -> Scan:
         alike and rows.size > 1 and bool((bits == bits[0, 0]).all()),
         int(np.count_nonzero(by_row == 0)),
         int(np.count_nonzero(by_column == 0)),
-        None if rows.shape[1] < GRID or array.ndim < 2 else float(np.median(_distinct(bits))),
+        int(np.count_nonzero(by_row[: int(np.flatnonzero(by_row)[-1])] == 0)) if top else 0,
+        None if array.ndim < 2 else median_values(bits),
+        None if array.ndim < 2 else median_significands(rows),
         _digest(bits),
     )
-
-
-def _blocks(rows: NDArray[Any]) -> NDArray[Any]:
-    """Return at most 256 blocks of 32 neighbours along the rows. The choice depends only on the shape."""
-    per_row = rows.shape[1] // GRID
-    count = rows.shape[0] * per_row
-    rng = np.random.default_rng([*rows.shape])
-    chosen = np.arange(count) if count <= SAMPLED else np.sort(rng.integers(count, size=SAMPLED))
-    columns = (chosen % per_row * GRID)[:, None] + np.arange(GRID)
-    return np.asarray(rows[(chosen // per_row)[:, None], columns])
-
-
-def _distinct(bits: NDArray[Any]) -> NDArray[np.intp]:
-    """Count the different numbers in each block."""
-    blocks = np.sort(_blocks(bits), axis=1)
-    return np.asarray(1 + np.count_nonzero(np.diff(blocks, axis=1), axis=1))
 
 
 def _digest(bits: NDArray[Any]) -> bytes:
@@ -196,22 +204,6 @@ def _digest(bits: NDArray[Any]) -> bytes:
     size = str(bits.dtype.itemsize).encode()
     shape = hashlib.blake2b(str(bits.shape).encode(), digest_size=16).digest()
     return hashlib.blake2b(sample.tobytes(), digest_size=16, salt=size, person=shape).digest()
-
-
-def decibels(array: NDArray[Any], code: str) -> float | None:
-    """Return the signal-to-noise ratio in dB of an array that was decoded from quantised blocks of 32.
-
-    The ratio is 10 log10(12 mean square / mean squared step), where the code determines the step of each
-    block. Returns None if attnlaw does not know the code, or if rows are not made of such blocks.
-    """
-    if code not in CODES or array.shape[-1] % GRID:
-        return None
-    divided, steps = CODES[code]
-    blocks = _blocks(array.reshape(-1, array.shape[-1])).astype(np.float64)
-    whole = np.ptp(blocks, axis=1) if divided == "range" else np.abs(blocks).max(axis=1)
-    step = float(np.mean((whole / steps) ** 2))
-    signal = float(np.mean(blocks**2))
-    return float(10 * np.log10(12 * signal / step)) if step > 0 and np.isfinite(signal) else None
 
 
 def is_mask(array: NDArray[Any]) -> bool:
@@ -225,11 +217,8 @@ def _tensors_without_masks(subject: Subject) -> Iterator[StoredTensor]:
     return (tensor for tensor in subject.evidence.tensors if not tensor.mask)
 
 
-def _nonzero_matrices(subject: Subject) -> Iterator[StoredTensor]:
-    """Yield the weight matrices of the layers that are not all zero."""
-    for tensor in subject.evidence.tensors:
-        if tensor.role == MAP and len(tensor.shape) > 1 and not tensor.zero:
-            yield tensor
+def _layer_matrices(subject: Subject) -> Iterator[StoredTensor]:
+    return (tensor for tensor in subject.evidence.tensors if tensor.is_layer_matrix)
 
 
 def not_finite(subject: Subject, threshold: float) -> Iterator[Hit]:
@@ -252,7 +241,7 @@ def constant_tensor(subject: Subject, threshold: float) -> Iterator[Hit]:
 
 
 def zero_rows(subject: Subject, threshold: float) -> Iterator[Hit]:
-    for tensor in _nonzero_matrices(subject):
+    for tensor in _layer_matrices(subject):
         zeros = tensor.zero_rows + tensor.zero_columns
         if zeros > threshold and not tensor.not_finite:
             yield Hit(
@@ -266,30 +255,8 @@ def beyond_float16(subject: Subject, threshold: float) -> Iterator[Hit]:
             yield Hit(tensor.location, tensor.peak)
 
 
-def coarse_grid(subject: Subject, threshold: float) -> Iterator[Hit]:
-    for tensor in _nonzero_matrices(subject):
-        coarse = tensor.distinct is not None and tensor.distinct <= threshold
-        if coarse and not (tensor.quantised or tensor.constant):
-            yield Hit(tensor.location, tensor.distinct, f"of {GRID} neighbours, in a file of {tensor.dtype}")
-
-
-def quantised(subject: Subject, threshold: float) -> Iterator[Hit]:
-    """Yield one hit for each quantisation code, at the tensor with the lowest signal-to-noise ratio."""
-    by_dtype: dict[str, list[StoredTensor]] = {}
-    for tensor in subject.evidence.tensors:
-        if tensor.quantised:
-            by_dtype.setdefault(tensor.dtype, []).append(tensor)
-    for code, tensors in by_dtype.items():
-        known = [tensor for tensor in tensors if tensor.decibels is not None]
-        worst = min(known, key=lambda stored: stored.decibels or 0.0, default=tensors[0])
-        best = max((stored.decibels or 0.0 for stored in known), default=None)
-        range_ = f", {worst.decibels:.1f} to {best:.1f} dB" if best is not None else ""
-        plural = "tensor" if len(tensors) == 1 else "tensors"
-        yield Hit(worst.location, worst.decibels, f"{len(tensors)} {plural} of code {code}{range_}")
-
-
 def identical(subject: Subject, threshold: float) -> Iterator[Hit]:
-    for tensor in _nonzero_matrices(subject):
+    for tensor in _layer_matrices(subject):
         if tensor.twin is not None and not tensor.constant:
             yield Hit(tensor.location, 0.0, f"the same bits as {tensor.twin}")
 

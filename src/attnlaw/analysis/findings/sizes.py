@@ -51,8 +51,10 @@ def dead_map(subject: Subject, threshold: float) -> Iterator[Hit]:
         sizes = norms_as_applied(rows, "frobenius_norm")
         usual = sizes.median()
         for row, size in zip(rows.iter_rows(named=True), sizes, strict=True):
-            if isinstance(usual, float) and usual > 0 and size < threshold * usual:
-                yield Hit(location_of(row), size / usual, f"of the median Frobenius norm of {kind}")
+            # If most heads are pruned, the median is 0.
+            if size == 0 or (isinstance(usual, float) and size < threshold * usual):
+                detail = f"of the median Frobenius norm of {kind}" if size else "every entry is 0"
+                yield Hit(location_of(row), size / usual if size else 0.0, detail)
 
 
 def norm_outlier(subject: Subject, threshold: float) -> Iterator[Hit]:
@@ -95,6 +97,12 @@ def rank_deficient(subject: Subject, threshold: float) -> Iterator[Hit]:
 
 
 LEVEL = 0.01  # significance level of the null test of one matrix
+
+
+def is_trained(subject: Subject) -> bool:
+    """Return whether at least half of the matrices that were tested differ from noise."""
+    p_values = layer_matrices(subject)["random_p_value"].drop_nulls()
+    return 2 * int((p_values > LEVEL).sum()) <= p_values.len()
 
 
 def random_head(subject: Subject, threshold: float) -> Iterator[Hit]:

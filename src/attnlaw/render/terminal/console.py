@@ -62,14 +62,14 @@ def print_table(
     """Print columns without cutting a cell.
 
     If the screen is too narrow, some columns are left out, and a line says so. A table that is still too wide
-    runs over the edge of the screen.
+    runs over the edge of the screen. A file or a log has no edge, so nothing is left out there.
 
     Args:
         droppable: the titles of columns that may be left out, in the order in which they are left out.
         tight: whether to put one space between columns instead of two.
     """
     names = [column.name or column.title.strip() for column in columns]
-    droppable = [name for name in droppable if name in names]
+    droppable = [name for name in droppable if name in names and console.is_terminal]
     for count in range(len(droppable) + 1):
         left_out = droppable[:count]
         kept = [column for column, name in zip(columns, names, strict=True) if name not in left_out]

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from pathlib import Path
 
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.result import Result
 from attnlaw.core.settings import settings_dataclass
-from attnlaw.render.output_options import OutputOptions, output_option
-
-if TYPE_CHECKING:
-    from attnlaw.verbs.check.reports import CheckVerdicts
+from attnlaw.render.output_options import Failure, OutputOptions, output_option
 
 FILES = ("junit", "sarif", "markdown")
 
@@ -24,6 +22,11 @@ class Options(OutputOptions):
     junit: str | None = output_option(None, "Write JUnit XML.", metavar="FILE")
     sarif: str | None = output_option(None, "Write SARIF 2.1.0.", metavar="FILE")
     markdown: str | None = output_option(None, "Write Markdown.", metavar="FILE")
+    sarif_location: str | None = output_option(
+        None,
+        "With --sarif or --github: file in the repository that the code host shows, such as the rule file.",
+        metavar="FILE",
+    )
     github: bool = output_option(False, "Annotations of a GitHub workflow, and its job's summary.")
     explain: str | None = output_option(None, "Say what a finding means; needs no MODEL.", metavar="RULE")
 
@@ -41,6 +44,14 @@ class Options(OutputOptions):
             if names.count(getattr(self, form)) > 1:
                 raise BadSetting(form, "is the file of another form; give one for each", getattr(self, form))
 
+        if self.sarif_location is not None:
+            if self.sarif is None and not self.github:
+                raise BadSetting("sarif_location", "needs {sarif} or {github}")
+            if not Path(self.sarif_location).is_file():
+                raise BadSetting(
+                    "sarif_location", "no such file; give one of the repository", self.sarif_location
+                )
+
     def short_circuit(self) -> int | None:
         if self.explain is None:
             return None
@@ -49,15 +60,22 @@ class Options(OutputOptions):
         print_explanation(self.explain, self.json)
         return 0
 
-    def finish(self, result: Result) -> int:
-        from attnlaw.verbs.check.reports import add_to_summary, github_annotations, write_reports
+    def finish(self, result: Result, failures: Sequence[Failure] = ()) -> int:
+        from attnlaw.analysis.check.locations import model_file
+        from attnlaw.verbs.check import reports
 
-        verdicts: Sequence[CheckVerdicts] = result.records
-        write_reports(verdicts, {form: getattr(self, form) for form in FILES})
+        files = {} if self.sarif_location is None else {"location": self.sarif_location}
+        verdicts = [replace(record, **files) for record in result.records]
+        unread = [
+            replace(reports.UnreadModel(case.title, model_file(case.model), str(error)), **files)
+            for case, error in failures
+        ]
+        reports.write_reports(verdicts, {form: getattr(self, form) for form in FILES}, unread)
         if self.github:
             # The runner reads both outputs. With --json, standard output must hold JSON alone.
             stream = sys.stderr if self.json else sys.stdout
-            for line in (line for model in verdicts for line in github_annotations(model)):
+            lines = [line for model in verdicts for line in reports.github_annotations(model)]
+            for line in (*lines, *map(reports.unread_annotation, unread)):
                 stream.write(f"{line}\n")
-            add_to_summary(verdicts)
-        return int(result.rows["exit_status"].max())  # type: ignore[arg-type]
+            reports.add_to_summary(verdicts, unread)
+        return max((model.status for model in verdicts), default=0)

@@ -6,6 +6,9 @@ identify a result from run to run (`partialFingerprints`). Its value may change.
 
 JUnit XML has a suite for each model, with a case for each rule and for each kind of finding.
 
+A model that could not be read has an entry in each of them: an error in JUnit, a notification and a result in
+SARIF, so that no earlier report passes for the one of this run.
+
 Names in a checkpoint are hostile input. In Markdown they are in code spans, so they cannot become markup,
 HTML or links. In annotations they are escaped, so they cannot end a line and start a workflow command.
 """
@@ -15,7 +18,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -34,17 +39,62 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 FINGERPRINT = "attnlawRuleAndPlace/v1"
 
 
-def sarif(models: Sequence[Verdicts]) -> str:
-    """Return a SARIF document with one run, which has the rules and the results of all models."""
-    rules: dict[str, dict[str, Any]] = {}
+@dataclass(frozen=True)
+class UnreadModel:
+    """A model that could not be read.
+
+    Args:
+        location: the file that reports point at.
+        message: the error, in one line.
+    """
+
+    model: str
+    location: str
+    message: str
+
+
+UNREADABLE = "unreadable-model"  # the name under which reports list such a model
+
+
+def sarif(models: Sequence[Verdicts], unread: Sequence[UnreadModel] = ()) -> str:
+    """Return a SARIF document with one run, which has the rules and the results of all models.
+
+    Args:
+        unread: the models that could not be read. With one of them, the run is marked as not successful.
+    """
+    rules: dict[str, tuple[str, str]] = {}  # level and text by name
     for model in models:
-        rules |= {rule["id"]: rule for rule in _rules(model)}
+        rules |= _rules(model)
+    if unread:
+        rules[UNREADABLE] = "error", "The model could not be read, so nothing was checked."
+    ids = rule_ids(rules)
+    results = [result for model in models for result in _results(model)]
+    for model_error in unread:
+        results.append(_result(model_error.location, UNREADABLE, "error", model_error.message, {}))
     order = {name: number for number, name in enumerate(rules)}
-    results = [
-        {"ruleIndex": order[result["ruleId"]], **result} for model in models for result in _results(model)
+    for result in results:
+        name = result["ruleId"]
+        result |= {"ruleId": ids[name], "ruleIndex": order[name]}
+    notes = [
+        {
+            "level": "error",
+            "message": {"text": printable(model_error.message)},
+            "locations": [{"physicalLocation": _physical(model_error.location)}],
+        }
+        for model_error in unread
     ]
-    driver = {"name": "attnlaw", "semanticVersion": _semantic(__version__), "rules": list(rules.values())}
-    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    status = 1 if unread else max((model.status for model in models), default=0)
+    invocation: dict[str, Any] = {"executionSuccessful": not unread, "exitCode": status}
+    if notes:
+        invocation["toolExecutionNotifications"] = notes
+    described = [_rule(ids[name], name, *rule) for name, rule in rules.items()]
+    driver = {"name": "attnlaw", "semanticVersion": _semantic(__version__), "rules": described}
+    run = {
+        "tool": {"driver": driver},
+        "invocations": [invocation],
+        "columnKind": "unicodeCodePoints",
+        "results": results,
+    }
     return to_json({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, ascii_only=True) + "\n"
 
 
@@ -53,18 +103,38 @@ def _semantic(version: str) -> str:
     return ".".join(version.split(".")[:3]) + "".join(f"-{part}" for part in version.split(".")[3:])
 
 
-def _rules(verdicts: Verdicts) -> Iterator[dict[str, Any]]:
-    for rule in verdicts.rules:
-        if rule.level != OFF:
-            yield _rule(rule.rule, rule.level, rule.asked)
+def rule_ids(names: Iterable[str]) -> dict[str, str]:
+    """Return an identifier without spaces for each name of a rule. A name that is one already stays as it is.
+
+    If two names would have the same identifier, a hash of the name is added to that of the other.
+
+    >>> rule_ids(["near the base", "zero-rows", "100% <b>"])
+    {'near the base': 'near-the-base', 'zero-rows': 'zero-rows', '100% <b>': '100-b'}
+    >>> rule_ids(["zero rows", "zero-rows"])
+    {'zero rows': 'zero-rows-3ce7eb', 'zero-rows': 'zero-rows'}
+    """
+    slugs = {name: re.sub("[^a-z0-9]+", "-", name.lower()).strip("-") for name in names}
+    counts = Counter(slugs.values())
+    return {
+        name: slug
+        if name == slug or (slug and counts[slug] == 1)
+        else f"{slug}-{hashlib.sha256(name.encode()).hexdigest()[:6]}".strip("-")
+        for name, slug in slugs.items()
+    }
+
+
+def _rules(verdicts: Verdicts) -> dict[str, tuple[str, str]]:
+    rules = {rule.rule: (rule.level, rule.asked) for rule in verdicts.rules if rule.level != OFF}
     levels = {finding.rule: finding.level for finding in verdicts.findings}
     for name, detector in verdicts.detectors.items():
-        yield _rule(name, levels.get(name, detector.level), detector.meaning)
+        rules[name] = levels.get(name, detector.level), detector.meaning
+    return rules
 
 
-def _rule(name: str, level: str, text: str) -> dict[str, Any]:
+def _rule(identifier: str, name: str, level: str, text: str) -> dict[str, Any]:
     return {
-        "id": printable(name),
+        "id": identifier,
+        "name": printable(name),
         "shortDescription": {"text": printable(text)},
         "defaultConfiguration": {"level": level},
     }
@@ -75,24 +145,27 @@ def _results(verdicts: Verdicts) -> Iterator[dict[str, Any]]:
         # Without a failing row, the result is about the model as a whole.
         for failure in rule.failures or (FailedRow({}),):
             message = f"{failure}, asked for {rule.asked}" if rule.failures else str(rule)
-            yield _result(verdicts, rule.rule, rule.level, message, failure.location)
+            yield _result(verdicts.location, rule.rule, rule.level, message, failure.location)
     for finding in verdicts.findings:
         known = {"baselineState": "unchanged" if finding.known else "new"}
         state = {} if verdicts.baseline is None else known
-        yield _result(verdicts, finding.rule, finding.level, str(finding), finding.location) | state
+        yield _result(verdicts.location, finding.rule, finding.level, str(finding), finding.location) | state
 
 
-def _result(verdicts: Verdicts, rule: str, level: str, text: str, location: Location) -> dict[str, Any]:
-    physical = {"artifactLocation": {"uri": relative_uri(verdicts.location)}, "region": {"startLine": 1}}
+def _physical(file: str) -> dict[str, Any]:
+    return {"artifactLocation": {"uri": relative_uri(file)}, "region": {"startLine": 1}}
+
+
+def _result(file: str, rule: str, level: str, text: str, location: Location) -> dict[str, Any]:
     logical = {
         "fullyQualifiedName": row_location_text(location),
         "kind": "tensor" if "tensor" in location else "module",
     }
     return {
-        "ruleId": printable(rule),
+        "ruleId": rule,
         "level": level,
         "message": {"text": printable(text)},
-        "locations": [{"physicalLocation": physical, "logicalLocations": [logical]}],
+        "locations": [{"physicalLocation": _physical(file), "logicalLocations": [logical]}],
         "partialFingerprints": {FINGERPRINT: fingerprint(rule, location)},
     }
 
@@ -114,14 +187,22 @@ def relative_uri(path: str) -> str:
     >>> relative_uri("no such model/a b.safetensors")
     'no%20such%20model/a%20b.safetensors'
     """
-    plain = os.path.relpath(path) if os.path.lexists(path) else path
-    return quote(os.fsencode(Path(plain).as_posix()), safe="/._-~@")
+    return quote(os.fsencode(_relative(path)), safe="/._-~@")
 
 
-def junit(models: Sequence[Verdicts]) -> str:
-    """Return a JUnit XML document. Lower levels and known findings are printed text, not failures."""
+def _relative(path: str) -> str:
+    return Path(os.path.relpath(path) if os.path.lexists(path) else path).as_posix()
+
+
+def junit(models: Sequence[Verdicts], unread: Sequence[UnreadModel] = ()) -> str:
+    """Return a JUnit XML document. Lower levels and known findings are printed text, not failures.
+
+    Args:
+        unread: the models that could not be read. Each has a suite with an error.
+    """
     root = ElementTree.Element("testsuites", name="attnlaw check")
     root.extend(map(_suite, models))
+    root.extend(map(_unread_suite, unread))
     for count in ("tests", "failures", "skipped", "errors"):
         root.set(count, str(sum(int(suite.get(count, 0)) for suite in root)))
     ElementTree.indent(root)
@@ -136,6 +217,15 @@ def _suite(verdicts: Verdicts) -> ElementTree.Element:
     for count, tag in (("failures", "failure"), ("skipped", "skipped")):
         suite.set(count, str(sum(case.find(tag) is not None for case in suite)))
     suite.set("errors", "0")
+    return suite
+
+
+def _unread_suite(unread: UnreadModel) -> ElementTree.Element:
+    suite = ElementTree.Element("testsuite", name=printable(unread.model))
+    suite.append(case := _case(UNREADABLE, "check"))
+    ElementTree.SubElement(case, "error", message=printable(unread.message), type="error")
+    for count, number in (("tests", 1), ("failures", 0), ("skipped", 0), ("errors", 1)):
+        suite.set(count, str(number))
     return suite
 
 
@@ -178,9 +268,12 @@ MOST_LOCATIONS = 5  # listed for one rule, because a job summary may have one me
 LONGEST = 300  # characters of a name that are shown
 
 
-def markdown(models: Sequence[Verdicts]) -> str:
+def markdown(models: Sequence[Verdicts], unread: Sequence[UnreadModel] = ()) -> str:
     """Return a Markdown document with a section for each model."""
-    return "\n".join(_section(model) for model in models)
+    sections = [
+        f"### ❌ Could not be read\n\n{code(model.model)}\n\n{code(model.message)}\n" for model in unread
+    ]
+    return "\n".join([*map(_section, models), *sections])
 
 
 def code(text: str) -> str:
@@ -201,8 +294,9 @@ def code(text: str) -> str:
 
 def _section(verdicts: Verdicts) -> str:
     mark = "✅" if verdicts.passed else "❌"
-    answer = verdicts.headline[0].upper() + verdicts.headline[1:]
-    lines = [f"### {mark} {answer}", "", code(verdicts.model), ""]
+    lines = [f"### {mark} {verdicts.headline}", "", code(verdicts.model), ""]
+    if verdicts.not_checked:
+        lines += [f"Not checked from weights alone: {verdicts.not_checked}.", ""]
     if verdicts.rules:
         rows = [_rule_row(rule, verdicts) for rule in verdicts.rules]
         lines += _table(("", "rule", "asked for", "rows that hold", "found", "where it fails"), rows)
@@ -275,31 +369,46 @@ def github_annotations(verdicts: Verdicts) -> list[str]:
         more = f" (and {len(others)} more)" if others else ""
         messages[name] = first.level, f"{first}{more}"
     order = sorted(messages.items(), key=lambda pair: list(COMMANDS).index(pair[1][0]))
-    model = printable(verdicts.model)
     return [
-        f"::{COMMANDS[level]} title={escaped(f'attnlaw: {printable(name)}', value=True)}::"
-        f"{escaped(f'{model}: {printable(text)}')}"
+        _annotation(level, verdicts.location, name, f"{printable(verdicts.model)}: {printable(text)}")
         for name, (level, text) in order
     ]
 
 
-def add_to_summary(models: Sequence[Verdicts], environment: Mapping[str, str] = os.environ) -> None:
+def unread_annotation(unread: UnreadModel) -> str:
+    """Return a GitHub workflow command for a model that could not be read."""
+    return _annotation("error", unread.location, UNREADABLE, printable(unread.message))
+
+
+def _annotation(level: str, file: str, name: str, text: str) -> str:
+    properties = {"file": printable(_relative(file)), "title": f"attnlaw: {printable(name)}"}
+    written = ",".join(f"{key}={escaped(value, value=True)}" for key, value in properties.items())
+    return f"::{COMMANDS[level]} {written}::{escaped(text)}"
+
+
+def add_to_summary(
+    models: Sequence[Verdicts],
+    unread: Sequence[UnreadModel] = (),
+    environment: Mapping[str, str] = os.environ,
+) -> None:
     """Append a Markdown report to the job summary of GitHub, if the environment names its file."""
     if path := environment.get(SUMMARY):
         with (
             as_input_error(f"{path}: cannot be written", f"check ${SUMMARY}"),
             Path(path).open("a", encoding="utf-8") as file,
         ):
-            file.write(f"{markdown(models)}\n")
+            file.write(f"{markdown(models, unread)}\n")
 
 
 WRITERS = {"junit": junit, "sarif": sarif, "markdown": markdown}
 
 
-def write_reports(models: Sequence[Verdicts], paths: Mapping[str, str | None]) -> None:
+def write_reports(
+    models: Sequence[Verdicts], paths: Mapping[str, str | None], unread: Sequence[UnreadModel] = ()
+) -> None:
     """Write a report in each format that has a path, or none if one of them cannot be written."""
     wanted = {form: path for form, path in paths.items() if path is not None}
-    write_all({Path(path): WRITERS[form](models).encode() for form, path in wanted.items()})
+    write_all({Path(path): WRITERS[form](models, unread).encode() for form, path in wanted.items()})
     for path in wanted.values():
         print_message(f"wrote {path}")
 

@@ -33,7 +33,10 @@ def show_case(result: CheckResult, console: Console) -> None:
     row = result.row()
     console.print()
     console.print(Text(printable(row["model"]), style="bold"), soft_wrap=True)
-    console.print(Text(row["headline"], style="bold green" if row["passed"] else "bold red"), soft_wrap=True)
+    answer = Text(f"{row['headline']}.", style="bold green" if row["passed"] else "bold red")
+    if row["not_checked"]:
+        answer.append(f" Not checked from weights alone: {row['not_checked']}.", style="not bold default")
+    console.print(answer, soft_wrap=True)
     if result.verdicts.height:
         console.print()
         _show_rules(result, console)

@@ -1,0 +1,89 @@
+"""Detect tables of tokens that were never trained, or that lost rows.
+
+The entries of an untrained table are noise. The largest singular value of n x m independent entries of
+variance v is close to sqrt(v) (sqrt(n) + sqrt(m)) (Bai and Yin 1993). Training moves it far above, because
+the rows of trained tokens share directions. If all tokens are alike, as in synthetic tasks, training may
+spread them evenly instead. So the lengths of the rows are compared, too. For noise, their relative spread is
+sqrt((k - 1) / (4 m)), where the kurtosis k is the mean fourth power of the entries over their squared mean
+square. Rows of trained tables differ several times as much, and evenly spread ones less.
+
+A table that stays as it was drawn may belong to a model that works: 300 steps hardly move T5's table of 64
+tokens with entries of size 1. So small tables are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.analysis.findings.evidence import TOKENS, Hit, Subject
+from attnlaw.analysis.findings.sizes import is_trained
+from attnlaw.core.arrays import sample_indices
+from attnlaw.spectra.krylov import lanczos, tridiagonals
+
+SIDE, LEAST_ROWS = 4096, 256  # largest side of the part that is looked at, and the least number of rows
+MOST_SPREAD = 1.5  # the spread of row lengths of noise is within this factor of that of independent entries
+STEPS = 24  # Lanczos steps. The value for noise is then low by 1% or less, that of trained tables is exact
+GRAVE = 0.1  # a table with more zero rows than this share is broken
+
+
+def noise_ratio(table: NDArray[Any]) -> float | None:
+    """Return the largest singular value of a table over the one that noise of its size would have.
+
+    A large table is represented by 4096 of its rows and columns. Rows that are 0 are left out. Returns None
+    if fewer than 256 rows are left, or if their lengths are not those of noise.
+
+    >>> noise = np.random.default_rng(0).standard_normal((500, 64))
+    >>> round(noise_ratio(noise), 1), round(noise_ratio(noise + 1), 1)
+    (1.0, 4.2)
+    """
+    part = table[np.ix_(*(sample_indices(side, SIDE) for side in table.shape))].astype(np.float32)
+    peaks = np.abs(part).max(axis=1, initial=0.0)
+    part = part[peaks > 0]
+    if len(part) < LEAST_ROWS:
+        return None
+    part /= peaks.max()  # squares of tiny entries would vanish
+    squares = part * part
+    lengths = np.sqrt(squares.sum(axis=1, dtype=np.float64))
+    mean_square = float(squares.mean(dtype=np.float64))
+    squares *= squares
+    kurtosis = float(squares.mean(dtype=np.float64)) / mean_square**2
+    expected = sqrt(max(kurtosis - 1, 0.0) / (4 * part.shape[1]))
+    if not expected / MOST_SPREAD < lengths.std() / lengths.mean() < expected * MOST_SPREAD:
+        return None
+
+    def gram(block: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray(part.T @ (part @ block.astype(np.float32)), dtype=np.float64)
+
+    rows, columns = part.shape
+    start = np.random.default_rng(0).standard_normal((columns, 1))
+    run = lanczos(gram, start, min(STEPS, columns))
+    largest = sqrt(np.linalg.eigvalsh(tridiagonals(run)[0])[-1])
+    return largest / (sqrt(mean_square) * (sqrt(rows) + sqrt(columns)))
+
+
+def random_embedding(subject: Subject, threshold: float) -> Iterator[Hit]:
+    if not is_trained(subject):  # other detectors report this, and all tables are noise then
+        return
+    for tensor in subject.evidence.tensors:
+        if tensor.noise_ratio is not None and tensor.noise_ratio < threshold:
+            yield Hit(tensor.location, tensor.noise_ratio, "times the spectral norm of noise")
+
+
+def zero_embedding_rows(subject: Subject, threshold: float) -> Iterator[Hit]:
+    """Yield the tables with several zero rows. A single one may be the padding token.
+
+    Zero rows at the end do not count, because they fill the table up.
+    """
+    for tensor in subject.evidence.tensors:
+        if tensor.part == TOKENS and tensor.inner_zero_rows > 1 and not tensor.not_finite:
+            share = tensor.inner_zero_rows / tensor.shape[0]
+            if share > threshold:
+                level = "error" if share > GRAVE else None
+                yield Hit(
+                    tensor.location, share, f"{tensor.inner_zero_rows} of {tensor.shape[0]} rows", level
+                )

@@ -1,0 +1,152 @@
+"""Detect numbers that were rounded to few bits: quantised tensors, and traces of codes in files of floats.
+
+A code with few bits leaves few different values among neighbours in a row. An integer code of 4 bits has at
+most 16 of them in a block of 32. A float8 code has at most 8 different significands, and still has them after
+a scale for each tensor, row or block of 128.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.analysis.findings.evidence import Hit, StoredTensor, Subject, TensorLocation
+from attnlaw.core.arrays import sample_indices
+
+GRID = 32  # number of neighbours along a row in one block
+SAMPLED = 256  # largest number of blocks that are looked at
+RUN, RUNS = 128, 64  # number of neighbours whose significands are counted, and of rows that are looked at
+# Codes that quantise blocks of 32. Each divides the peak or the range of a block into a number of steps.
+CODES = {
+    "Q4_0": ("peak", 8),
+    "Q5_0": ("peak", 16),
+    "Q8_0": ("peak", 127),
+    "Q4_1": ("range", 15),
+    "Q5_1": ("range", 31),
+}
+COARSE = 20.0  # a block of 32 with so few different values is on a coarse grid
+FLOATS = ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
+
+
+def _blocks(rows: NDArray[Any]) -> NDArray[Any]:
+    """Return at most 256 blocks of 32 neighbours along the rows. The choice depends only on the shape."""
+    per_row = rows.shape[1] // GRID
+    count = rows.shape[0] * per_row
+    rng = np.random.default_rng([*rows.shape])
+    chosen = np.arange(count) if count <= SAMPLED else np.sort(rng.integers(count, size=SAMPLED))
+    columns = (chosen % per_row * GRID)[:, None] + np.arange(GRID)
+    return np.asarray(rows[(chosen // per_row)[:, None], columns])
+
+
+def _count_distinct(blocks: NDArray[Any]) -> NDArray[np.intp]:
+    ordered = np.sort(blocks, axis=1)
+    return np.asarray(1 + np.count_nonzero(np.diff(ordered, axis=1), axis=1))
+
+
+def median_values(bits: NDArray[Any]) -> float | None:
+    """Return the median number of different values in blocks of 32; None if rows are shorter."""
+    return None if bits.shape[1] < GRID else float(np.median(_count_distinct(_blocks(bits))))
+
+
+def median_significands(rows: NDArray[Any]) -> float | None:
+    """Return the median number of different significands in runs of 128 along the rows.
+
+    Returns None if rows are shorter, if an entry that is looked at is not finite, or if most runs have fewer
+    than 64 entries that are not 0: a pruned matrix has few values in any format.
+
+    >>> median_significands(np.outer(np.ones(4), 2.0 ** np.arange(128) * np.tile([1.0, 1.5], 64)))
+    2.0
+    """
+    if rows.shape[1] < RUN:
+        return None
+    runs = np.abs(rows[sample_indices(rows.shape[0], RUNS), :RUN].astype(np.float64))
+    if not np.isfinite(runs).all():
+        return None
+    full = runs[np.count_nonzero(runs, axis=1) >= RUN // 2]
+    if 2 * len(full) < len(runs):
+        return None
+    return float(np.median([len(np.unique(np.frexp(run[run > 0])[0])) for run in full]))
+
+
+def decibels(array: NDArray[Any], code: str) -> float | None:
+    """Return the signal-to-noise ratio in dB of an array that was decoded from quantised blocks of 32.
+
+    The ratio is 10 log10(12 mean square / mean squared step), where the code determines the step of each
+    block. Returns None if attnlaw does not know the code, or if rows are not made of such blocks.
+    """
+    if code not in CODES or array.shape[-1] % GRID:
+        return None
+    divided, steps = CODES[code]
+    blocks = _blocks(array.reshape(-1, array.shape[-1])).astype(np.float64)
+    whole = np.ptp(blocks, axis=1) if divided == "range" else np.abs(blocks).max(axis=1)
+    step = float(np.mean((whole / steps) ** 2))
+    signal = float(np.mean(blocks**2))
+    return float(10 * np.log10(12 * signal / step)) if step > 0 and np.isfinite(signal) else None
+
+
+def coarse_grid(subject: Subject, threshold: float) -> Iterator[Hit]:
+    """Yield one hit for all matrices on coarse grids, because one export rounds them together."""
+    matrices = [tensor for tensor in subject.evidence.tensors if _is_stored_as_floats(tensor)]
+    coarse = [tensor for tensor in matrices if tensor.distinct is not None and tensor.distinct <= threshold]
+    if coarse:
+        least = min(tensor.distinct or 0.0 for tensor in coarse)
+        detail = f"of {GRID} neighbours, in {_share(coarse, matrices)}, stored as {coarse[0].dtype}"
+        yield Hit(common_location(coarse), least, detail)
+
+
+def float8_trace(subject: Subject, threshold: float) -> Iterator[Hit]:
+    """Yield one hit for all matrices with the significands of a float8 code.
+
+    Files that store float8, and matrices on coarser grids, are left out: other detectors report them.
+    """
+    matrices = [tensor for tensor in subject.evidence.tensors if _is_stored_as_floats(tensor)]
+    traces = [
+        tensor
+        for tensor in matrices
+        if tensor.significands is not None
+        and tensor.significands <= threshold
+        and not tensor.dtype.startswith("float8")
+        and not (tensor.distinct is not None and tensor.distinct <= COARSE)
+    ]
+    if traces:
+        least = min(tensor.significands or 0.0 for tensor in traces)
+        detail = f"of {RUN} neighbours, in {_share(traces, matrices)}, stored as {traces[0].dtype}"
+        yield Hit(common_location(traces), least, detail)
+
+
+def _is_stored_as_floats(tensor: StoredTensor) -> bool:
+    return tensor.is_layer_matrix and not (tensor.quantised or tensor.constant)
+
+
+def _share(some: Sequence[StoredTensor], every: Sequence[StoredTensor]) -> str:
+    return f"{len(some)} of {len(every)} matrices"
+
+
+def common_location(tensors: Sequence[StoredTensor]) -> TensorLocation:
+    """Return the location that tensors share: a tensor, a layer, or the whole model.
+
+    >>> common_location([])
+    TensorLocation(layer=None, stack=None, kind=None, head=None, expert=None, tensor=None)
+    """
+    if len(tensors) == 1:
+        return tensors[0].location
+    layers = {(tensor.location.layer, tensor.location.stack) for tensor in tensors}
+    return TensorLocation(*layers.pop()) if len(layers) == 1 else TensorLocation()
+
+
+def quantised(subject: Subject, threshold: float) -> Iterator[Hit]:
+    """Yield one hit for each quantisation code, at the tensor with the lowest signal-to-noise ratio."""
+    by_dtype: dict[str, list[StoredTensor]] = {}
+    for tensor in subject.evidence.tensors:
+        if tensor.quantised:
+            by_dtype.setdefault(tensor.dtype, []).append(tensor)
+    for code, tensors in by_dtype.items():
+        known = [tensor for tensor in tensors if tensor.decibels is not None]
+        worst = min(known, key=lambda stored: stored.decibels or 0.0, default=tensors[0])
+        best = max((stored.decibels or 0.0 for stored in known), default=None)
+        range_ = f", {worst.decibels:.1f} to {best:.1f} dB" if best is not None else ""
+        plural = "tensor" if len(tensors) == 1 else "tensors"
+        yield Hit(worst.location, worst.decibels, f"{len(tensors)} {plural} of code {code}{range_}")
