@@ -298,6 +298,9 @@ def _say_rescaled(comparison: ModelComparison, those: Changed) -> list[str]:
     texts = []
     for pair, change in those:
         factors = [change.factor_low or 0.0, change.factor_high or 0.0]
+        if change.along != "tensor" and factors == [0.0, 1.0]:
+            texts.append(f"{printable(pair.name)}: some of its {change.along} are 0 now.")
+            continue
         each = "" if change.along == "tensor" else f", each of its {change.along} by its own factor:"
         by = f"{change.factor:.4g}" if change.along == "tensor" else _span(factors, ".4g")
         texts.append(

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from attnlaw.analysis.diff.low_rank import (
     LEAST_SIDE,
+    ROUND_OFF,
     VISIBLE_MOVES,
     MatrixUpdate,
     change_values,
@@ -411,6 +412,7 @@ def _find_factors(sums: _Sums, variance: float, vector: bool) -> dict[str, Any] 
         left = float(np.sum(updates - changes * products))
         if left - 2 * variance <= share * sums.update:
             factors = 1 + changes[before > 0]
+            factors[np.abs(factors) < ROUND_OFF] = 0.0
             return {
                 "along": along,
                 "factor": float(np.median(factors)),
