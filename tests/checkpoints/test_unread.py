@@ -1,4 +1,4 @@
-"""A tensor that belongs to a weight is read, known to be harmless, or refused: in files, state dicts and modules."""
+"""A tensor that belongs to a weight is read, harmless or refused, in files, state dicts and modules."""
 
 from __future__ import annotations
 
@@ -87,19 +87,23 @@ def test_parts_that_leave_the_weight_as_it_is(part: str) -> None:
 
 
 def test_tensors_that_belong_to_no_weight_are_not_concerned() -> None:
-    names = ("logit_scale", "encoder.layer.0.layer_scale1.lambda1", "encoder.layer.0.attention.self.query_norm.x")
+    names = (
+        "logit_scale",
+        "encoder.layer.0.layer_scale1.lambda1",
+        "encoder.layer.0.attention.self.query_norm.x",
+    )
     state = bert_state() | {name: torch.ones(8) for name in names}
     assert open_model(state, heads=2).warnings == open_model(bert_state(), heads=2).warnings
 
 
 def test_experts_and_fused_weights_without_a_module() -> None:
-    """A weight that is a bare parameter shares its module with others, so only their own parts are refused."""
+    """Weights that are bare parameters share a module: only what looks like their parts is refused."""
     torch.manual_seed(2)
-    attention = nn.MultiheadAttention(8, 2, add_bias_kv=True)
-    (warning,) = (text for text in open_model(attention).warnings if "do not change" in text)
-    assert "2 such as bias_k" in warning
-    for part in ("in_proj_weight_scale", "in_proj_scale", "scales"):
-        refusal({**attention.state_dict(), part: torch.ones(())}, part, "in_proj_weight", heads=2)
+    state = nn.MultiheadAttention(8, 2, add_bias_kv=True).state_dict() | {"temperature": torch.ones(2, 1)}
+    (warning,) = (text for text in open_model(state, heads=2).warnings if "left out" in text)
+    assert "matrices inside the layers were left out: 3 such as bias_k" in warning
+    for part in ("in_proj_weight_scale", "in_proj_weight_orig", "in_proj_scale", "scales"):
+        refusal({**state, part: torch.ones(())}, part, "in_proj_weight", heads=2)
 
 
 class Block(nn.Module):
@@ -154,12 +158,7 @@ def test_gguf_files_with_scales_next_to_weights(tmp_path: Path) -> None:
 
 def test_ignored_names_of_a_map_are_known(tmp_path: Path) -> None:
     """Who describes an architecture can say that a tensor is not part of these matrices."""
-    text = """
-name = "mine"
-[[stacks]]
-layer = "encoder.layer.{layer}."
-attention = { query = "attention.self.query.weight", key = "attention.self.key.weight", value = "attention.self.value.weight", output = "attention.output.dense.weight" }
-"""
+    text = 'name = "mine"\nlike = "bert"\n[[stacks]]\n'
     state = bert_state() | {f"{MODULE}.zebra": torch.ones(3)}
     for extra in ("", 'ignored = ["attention.self.query.zebra"]'):
         (tmp_path / "mine.toml").write_text(text + extra)

@@ -7,7 +7,7 @@ read, known to leave the weight as it is, or refused. Tensors elsewhere in a lay
 | the weight | a tensor belongs to it if its name is |
 |---|---|
 | `q_proj.weight` | `q_proj.` and more, or `q_proj_` and a word about codes, such as `q_proj_scale` |
-| `experts.gate_up_proj` | the same, or `experts.` and one more part |
+| `experts.gate_up_proj` | `experts.gate_up_proj_` and more, or `experts.` and such a word |
 
 The parts that a quantization scheme has decoded are no longer among the tensors here.
 """
@@ -27,13 +27,13 @@ from attnlaw.core.errors import InputError
 WEIGHT = re.compile(r"\.(weight|gamma)$")
 # Biases are no part of a matrix.
 BIAS = re.compile(r"bias|beta")
-# Ranges of activations, states of a library, one more key and value: the weight is the same without them.
+# Ranges of activations and states of a library: the weight is the same without them.
 HARMLESS = re.compile(
     r"(input|output|act|activation|kv|[qkv])_(global_)?(scale(_inv)?|amax|absmax|zero_point)"
-    r"|(input|output)_quantizer\._?amax|activation_post_process\..*|_extra_state|bias_[kv]",
+    r"|(input|output)_quantizer\._?amax|activation_post_process\..*|_extra_state",
     re.DOTALL,
 )
-# Words by which a name such as `q_proj_scale` is distinguished from one such as `q_proj_norm`.
+# Words that distinguish a name such as `q_proj_scale` from one such as `q_proj_norm`.
 CODE_WORD = re.compile(r"(^|_)(scales?|a?b?s?max|zeros?|zp|quant|dequant|mask)(_|$)")
 
 
@@ -58,16 +58,15 @@ def unused_parts(
         if name is not None
     }
     known = weights | {record.bias for record in records} | listed
-    modules = {WEIGHT.sub("", name): name for name in weights}
-    parents = {name.rpartition(".")[0]: name for name in sorted(weights) if not WEIGHT.search(name)}
+    owners = _owners(weights)
     harmless = []
     for name in tensors.shapes:
-        if name in known or (owner := _owner(name, modules, parents)) is None:
+        if name in known or (owner := _owner(name, owners)) is None:
             continue
-        weight, rest = owner
-        if BIAS.fullmatch(rest):
+        weight, end = owner
+        if BIAS.fullmatch(end):
             continue
-        if HARMLESS.fullmatch(rest):
+        if HARMLESS.fullmatch(end):
             harmless.append(name)
             continue
         raise InputError(
@@ -87,17 +86,25 @@ def _records(part: Any) -> Iterator[View | Norm]:
         yield from _records(entry)
 
 
-def _owner(name: str, modules: Mapping[str, str], parents: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return the weight that a tensor belongs to, and the rest of the tensor's name, or None without one.
+def _owners(weights: Iterable[str]) -> dict[str, tuple[str, bool]]:
+    """Return, for each beginning of names that belong to a weight, the weight and whether any end fits.
 
-    Args:
-        modules: the weights by the module that holds nothing else.
-        parents: the weights without a module, by the module that holds them.
+    Other ends need a word about codes.
     """
-    for cut in re.finditer(r"[._]", name):
-        stem, rest = name[: cut.start()], name[cut.end() :]
-        inside = cut[0] == "." or ("." not in rest and CODE_WORD.search(rest))
-        if inside and stem in modules:
-            return modules[stem], rest
-    module, _, rest = name.rpartition(".")
-    return (parents[module], rest) if module in parents else None
+    owners: dict[str, tuple[str, bool]] = {}
+    for name in sorted(weights):
+        module = WEIGHT.sub("", name)
+        if module == name:
+            owners.setdefault(name.rpartition(".")[0] + "." if "." in name else "", (name, False))
+        owners |= {f"{module}.": (name, True), f"{module}_": (name, module == name)}
+    return owners
+
+
+def _owner(name: str, owners: Mapping[str, tuple[str, bool]]) -> tuple[str, str] | None:
+    """Return the weight that a tensor belongs to, and the end of the tensor's name, or None without one."""
+    for at in (0, *(cut.end() for cut in re.finditer(r"[._]", name))):
+        weight, any_end = owners.get(name[:at], (None, False))
+        end = name[at:]
+        if weight is not None and (any_end or ("." not in end and CODE_WORD.search(end))):
+            return weight, end
+    return None
