@@ -13,10 +13,12 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from attnlaw.checkpoints.adapters import AdaptedTensors, open_adapter
+from attnlaw.checkpoints.adapted import AdaptedTensors
+from attnlaw.checkpoints.adapters import open_adapter
 from attnlaw.checkpoints.assembly.layers import build_model
 from attnlaw.checkpoints.config import Config, read_config, read_params
 from attnlaw.checkpoints.families.read_toml import known_families, read_family
@@ -70,10 +72,13 @@ def open_model(
     described = None if map is None else os.fspath(map)
     families = known_families() if described is None else (read_family(described),)
     label, tensors, config, known_heads = _open_source(source, name)
-    model = build_model(label, decode(tensors, config), config, heads or known_heads, families, described)
+    build = partial(build_model, label, config=config, heads=heads or known_heads, families=families)
+    model = build(decode(tensors, config), map_file=described)
     if adapter is None:
         return model
-    return replace(model, tensors=AdaptedTensors(model, open_adapter(local_model_path(adapter), open_file)))
+    adapted = AdaptedTensors(model, open_adapter(local_model_path(adapter), open_file))
+    model = build(adapted, map_file=described)
+    return replace(model, warnings=(*model.warnings, *adapted.warnings))
 
 
 def _open_source(source: ModelSource, name: str | None) -> tuple[str, Tensors, Config, int | None]:
