@@ -70,9 +70,8 @@ def unused_parts(
             harmless.append(name)
             continue
         raise InputError(
-            f"{tensors.source}: tensor {name} belongs to {weight}, and attnlaw cannot read {weight} together "
-            "with it; use the original weights, or write them out (dequantise, merge) with the program that "
-            "saved this checkpoint"
+            f"{tensors.source}: tensor {name} belongs to {weight}, and attnlaw does not know what both mean "
+            "together; use the original weights, or dequantise or merge them with the program that saved them"
         )
     return harmless
 
