@@ -48,19 +48,16 @@ def _pretrained_models(module: Any) -> Iterator[tuple[str, Any]]:
 
 def _saved_state(model: Any, state: dict[str, Any]) -> dict[str, Any]:
     """Return the tensors that `save_pretrained` would write, from those of the model in memory."""
-    tied = getattr(model, "all_tied_weights_keys", None) or {}
-    dropped = {
-        *(getattr(model, "_keys_to_ignore_on_save", None) or ()),
-        *(name for name, kept in tied.items() if _is_same(state.get(name), state.get(kept))),
-    }
-    kept = {name: tensor for name, tensor in state.items() if name not in dropped}
-    revert = getattr(sys.modules.get(CONVERSIONS), "revert_weight_conversion", None)
-    if revert is None:
-        return kept
     what = f"{type(model).__name__}: transformers cannot name its tensors as in a file"
     with as_input_error(what, "save it with save_pretrained, and give the directory", Exception), _views():
-        saved: dict[str, Any] = revert(model, kept)
-    return saved
+        tied = getattr(model, "all_tied_weights_keys", None) or {}
+        dropped = {
+            *(getattr(model, "_keys_to_ignore_on_save", None) or ()),
+            *(name for name, source in tied.items() if _is_same(state.get(name), state.get(source))),
+        }
+        kept = {name: tensor for name, tensor in state.items() if name not in dropped}
+        revert = getattr(sys.modules.get(CONVERSIONS), "revert_weight_conversion", None)
+        return kept if revert is None else dict(revert(model, kept))
 
 
 def _is_same(first: Any, second: Any) -> bool:
