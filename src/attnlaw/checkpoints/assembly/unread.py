@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 from attnlaw.checkpoints.assembly.match import Match
-from attnlaw.checkpoints.blocks import Norm, StoredLayer, View
+from attnlaw.checkpoints.blocks import Attention, FeedForward, Norm, Scores, StoredLayer, View
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.errors import InputError
 
+RECORDS = (tuple, StoredLayer, Attention, FeedForward, Scores, Norm, View)
 WEIGHT = re.compile(r"\.(weight|gamma)$")
 # Biases are no part of a matrix.
 BIAS = re.compile(r"bias|beta")
@@ -47,7 +47,7 @@ def unused_parts(
     Args:
         outside: the matrices outside of the layers.
     """
-    records = [record for part in (*layers, *outside) for record in _records(part)]
+    records = list(_records((*layers, *outside)))
     named = (record.tensor if isinstance(record, View) else record.gain for record in records)
     weights = {name for name in named if name is not None}
     listed = {
@@ -78,11 +78,13 @@ def unused_parts(
 
 def _records(part: Any) -> Iterator[View | Norm]:
     """Yield the matrices and norms in a record of blocks, and in the records inside it."""
-    if isinstance(part, View | Norm):
-        yield part
-    inside = (getattr(part, entry.name) for entry in fields(part)) if is_dataclass(part) else ()
-    for entry in part if isinstance(part, tuple) else inside:
-        yield from _records(entry)
+    parts = [part]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, View | Norm):
+            yield part
+        inside = part if isinstance(part, tuple) else vars(part).values()
+        parts += [entry for entry in inside if isinstance(entry, RECORDS)]
 
 
 def _owners(weights: Iterable[str]) -> dict[str, tuple[str, bool]]:
