@@ -37,7 +37,7 @@ def open_module(module: Any, label: str) -> tuple[Tensors, Config, int | None]:
 def _pretrained_models(module: Any) -> Iterator[tuple[str, Any]]:
     """Yield the models of transformers in a module that are not inside another one, with their prefixes."""
     library = sys.modules.get(MODELS)
-    if library is None:
+    if library is None or not hasattr(module, "named_modules"):  # a state dict with a config
         return
     outer = None
     for name, part in module.named_modules():  # a module comes before those inside it
