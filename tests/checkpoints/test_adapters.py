@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,13 @@ import torch
 import transformers
 from checkpoints.spoiled import refusal
 from command.in_process import invoke
+from polars.testing import assert_frame_equal
 from safetensors.torch import load_file, save_file
 from scipy.linalg import svdvals
 
 from attnlaw import audit
-from attnlaw.checkpoints.adapters import Adapter, Update, _targets
+from attnlaw.checkpoints.adapted import _targets
 from attnlaw.checkpoints.open import open_model
-from attnlaw.checkpoints.tensors import InMemoryTensors
 from attnlaw.core.errors import InputError
 
 RANK, ALPHA = 3, 12
@@ -238,7 +238,7 @@ def test_adapters_of_other_kinds(llama: Path, tmp_path: Path, case: str) -> None
 
 
 SPOILED: dict[str, tuple[dict[str, torch.Tensor | None], str]] = {
-    "one factor": ({"model.layers.0.self_attn.q_proj.lora_B.weight": None}, "has only lora_A"),
+    "one factor": ({"model.layers.0.self_attn.q_proj.lora_B.weight": None}, "has no lora_B"),
     "ranks differ": ({"model.layers.0.self_attn.q_proj.lora_B.weight": torch.ones(16, 4)}, "expected r x in"),
     "another kind": (
         {"model.embed_tokens.lora_embedding_A": torch.ones(3, 30)},
@@ -304,17 +304,12 @@ def test_updates_find_their_weights_as_a_search_through_all_names_does() -> None
     draw = np.random.default_rng(0)
     outcomes = set()
     for _ in range(400):
-        names = [".".join([*draw.choice(parts, draw.integers(0, 4)), "weight"]) for _ in range(6)]
+        names = {".".join([*draw.choice(parts, draw.integers(0, 4)), "weight"]) for _ in range(6)}
         module = ".".join(draw.choice(parts, draw.integers(1, 4)))
-        base = InMemoryTensors({name: np.ones((1, 1)) for name in names})
-        adapter = Adapter("adapter", base, (Update(module, "down", "up", 1.0),), False)
-        expected = naive_targets(list(base.shapes), module)
+        expected = naive_targets(list(names), module)
         outcomes.add(min(len(expected), 2))
-        if len(expected) == 1:
-            assert _targets(base, adapter) == {module: expected[0]}
-        else:
-            with pytest.raises(InputError, match=f"fits {len(expected) or 'no'} tensor"):
-                _targets(base, adapter)
+        (targets,) = _targets(names, [f"{module}.weight"]).values()
+        assert sorted(targets) == sorted(expected)
     assert outcomes == {0, 1, 2}
 
 
@@ -322,22 +317,149 @@ def test_finding_the_weights_takes_each_name_once() -> None:
     """A search through all names for each update would look at 4000^2 of them."""
     looked = 0
 
-    class Counted(dict[str, tuple[int, ...]]):
-        def __iter__(self) -> Iterator[str]:
-            nonlocal looked
-            for name in super().__iter__():
-                looked += 1
-                yield name
+    def names() -> Iterator[str]:
+        nonlocal looked
+        for module in modules:
+            looked += 1
+            yield f"model.{module}.weight"
 
     modules = [f"layers.{layer}.q" for layer in range(4000)]
-    base = InMemoryTensors({f"model.{module}.weight": np.ones((1, 1)) for module in modules})
-    base.shapes = Counted(base.shapes)
-    updates = tuple(Update(module, "down", "up", 1.0) for module in modules)
-    targets = _targets(base, Adapter("adapter", base, updates, False))
-    assert targets == {module: f"model.{module}.weight" for module in modules}
+    targets = _targets(names(), [f"{module}.weight" for module in modules])
+    assert targets == {f"{module}.weight": [f"model.{module}.weight"] for module in modules}
     assert looked == len(modules)
 
 
 def test_a_model_cannot_be_opened_from_an_adapter_alone(tmp_path: Path) -> None:
     write_adapter(tmp_path / "adapter", llama_targets())
     refusal(tmp_path / "adapter", "LoRA adapter", "--adapter")
+
+
+@pytest.fixture(scope="module")
+def biased(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A LLaMA with biases whose output matrix is its embedding."""
+    torch.manual_seed(6)
+    sizes = {**SIZES, "num_key_value_heads": 2, "attention_bias": True, "tie_word_embeddings": True}
+    folder = tmp_path_factory.mktemp("biased")
+    transformers.LlamaForCausalLM(transformers.LlamaConfig(vocab_size=30, **sizes)).double().save_pretrained(
+        folder
+    )
+    return folder
+
+
+def with_tensors(folder: Path, **added: torch.Tensor) -> dict[str, torch.Tensor]:
+    """An adapter that also has the tensors in `added`, by the names that peft gives them (`__` for a dot)."""
+    tensors = write_adapter(folder, llama_targets())
+    tensors |= {f"base_model.model.{name.replace('__', '.')}": value for name, value in added.items()}
+    save_file(tensors, folder / "adapter_model.safetensors")
+    return tensors
+
+
+def changed_state(base: Path, into: Path, change: Callable[[dict[str, torch.Tensor]], None]) -> Path:
+    """The base model with another state."""
+    into.mkdir()
+    state = load_file(base / "model.safetensors")
+    change(state)
+    save_file(state, into / "model.safetensors")
+    (into / "config.json").write_bytes((base / "config.json").read_bytes())
+    return into
+
+
+def test_norms_biases_and_embeddings_of_an_adapter_take_the_place_of_the_bases(
+    biased: Path, tmp_path: Path
+) -> None:
+    """Against a model whose tensors were replaced by hand, in every column of an audit."""
+    draw = torch.manual_seed(9)
+    layer = "model.layers.0"
+    shapes = ((16,), (16,), (8,), (33, 16), (33, 16))
+    gain, query, key, tokens, words = (
+        torch.randn(shape, generator=draw, dtype=torch.float64) for shape in shapes
+    )
+    update = torch.randn(16, generator=draw)
+    at = layer.replace(".", "__")
+    tensors = with_tensors(
+        tmp_path / "adapter",
+        **{
+            f"{at}__input_layernorm__weight": 1000 * gain,
+            f"{at}__self_attn__q_proj__base_layer__bias": query,
+            f"{at}__self_attn__q_proj__lora_B__bias": update,
+            f"{at}__self_attn__k_proj__bias": key,
+            "model__embed_tokens__base_layer__weight": tokens,
+            "lm_head__modules_to_save__default__weight": words,
+            "lm_head__original_module__weight": torch.ones(30, 16),
+        },
+    )
+    lora = {name: value for name, value in tensors.items() if re.search(r"lora_[AB]\.weight", name)}
+
+    def change(state: dict[str, torch.Tensor]) -> None:
+        state[f"{layer}.input_layernorm.weight"] = 1000 * gain
+        state[f"{layer}.self_attn.q_proj.bias"] = query + ALPHA / RANK * update.double()
+        state[f"{layer}.self_attn.k_proj.bias"] = key
+        state["model.embed_tokens.weight"] = tokens
+        state["lm_head.weight"] = words
+
+    dense = merged(
+        changed_state(biased, tmp_path / "replaced", change), lora, ALPHA / RANK, tmp_path / "merged"
+    )
+    ours = audit(biased, name="m", adapter=tmp_path / "adapter", jobs=1)
+    expected = audit(dense, name="m", jobs=1)
+    assert_frame_equal(ours.matrices, expected.matrices, rel_tol=1e-11, abs_tol=1e-12)
+    plain = audit(biased, name="m", jobs=1).matrices
+    model = open_model(biased, adapter=tmp_path / "adapter")
+    assert np.array_equal(model.embedding(), tokens.numpy())
+    assert model.unembedding_view
+    assert np.array_equal(model.read(model.unembedding_view), words.numpy().T)
+    before, after = (
+        rows.filter(kind="qk", layer=0)["spectral_norm_applied"].max() for rows in (plain, ours.matrices)
+    )
+    assert after > 1000 * before
+    (warning,) = (text for text in ours.summary["warnings"] if "adapter" in text)
+    assert warning == "the adapter adds tensors that its base model does not have: 1 such as lm_head.weight"
+
+
+def test_a_classifier_that_the_base_does_not_have_is_named(llama: Path, tmp_path: Path) -> None:
+    with_tensors(tmp_path / "adapter", score__weight=torch.ones(3, 16))
+    model = open_model(llama, adapter=tmp_path / "adapter")
+    assert any("does not have: 1 such as score.weight" in text for text in model.warnings)
+
+
+def test_an_adapter_by_itself_says_what_it_replaces(tmp_path: Path) -> None:
+    with_tensors(tmp_path / "adapter", model__norm__weight=torch.ones(16))
+    warnings = audit(tmp_path / "adapter", jobs=1).summary["warnings"]
+    (warning,) = (text for text in warnings if "replaces" in text)
+    assert "replaces tensors of its base model, such as model.norm.weight: 1" in warning
+
+
+MISFITS: dict[str, tuple[dict[str, torch.Tensor], str]] = {
+    "another layer": ({"model__layers__7__input_layernorm__weight": torch.ones(16)}, "fits no tensor of"),
+    "another width": ({"model__norm__weight": torch.ones(8)}, r"\[8\], but model\.norm\.weight .* \[16\]"),
+    "twice": (
+        {"model__norm__weight": torch.ones(16), "norm__weight": torch.ones(16)},
+        "both replace model.norm.weight",
+    ),
+    "twice by a wrapper": (
+        {"model__norm__weight": torch.ones(16), "model__norm__base_layer__weight": torch.ones(16)},
+        "are one tensor",
+    ),
+    "a bias for none": (
+        {"model__layers__0__self_attn__q_proj__lora_B__bias": torch.ones(16)},
+        "q_proj.bias in .* is missing; merge",
+    ),
+    "a magnitude": (
+        {"model__layers__0__self_attn__q_proj__lora_magnitude_vector": torch.ones(16)},
+        "merge the adapter into its base",
+    ),
+    "single tokens": (
+        {"model__embed_tokens__token_adapter__trainable_tokens_delta": torch.ones(2, 16)},
+        "merge the adapter into its base",
+    ),
+    "nan": ({"model__layers__0__input_layernorm__weight": torch.full((16,), torch.nan)}, "NaN or infinite"),
+}
+
+
+@pytest.mark.parametrize("case", MISFITS)
+def test_tensors_of_an_adapter_that_do_not_fit(llama: Path, tmp_path: Path, case: str) -> None:
+    added, said = MISFITS[case]
+    with_tensors(tmp_path / "adapter", **added)
+    with pytest.raises(InputError, match=said) as caught:
+        audit(llama, adapter=tmp_path / "adapter", jobs=1)
+    assert "\n" not in str(caught.value)

@@ -9,6 +9,7 @@ from oracles import extended_svd
 from scipy.linalg import svdvals
 
 from attnlaw.spectra import factored, product_spectrum
+from attnlaw.spectra.precision import Underflow
 
 
 def factors(rows, inner, cols, seed=0, decay=1.0):
@@ -92,7 +93,7 @@ def test_zero_factors_and_rank_one():
 
 @pytest.mark.parametrize(
     ("left_scale", "right_scale"),
-    [(2.0**990, 2.0**-990), (2.0**990, 1.0), (2.0**-300, 2.0**-300), (2.0**300, 2.0**300), (2.0**-1060, 1.0)],
+    [(2.0**990, 2.0**-990), (2.0**990, 1.0), (2.0**-300, 2.0**-300), (2.0**300, 2.0**300), (2.0**-1020, 1.0)],
 )
 def test_scaling_the_factors_by_powers_of_two_scales_everything(left_scale, right_scale):
     left, right = np.array([[3.0, 0.0], [4.0, 0.0], [0.0, 1.0]]), np.array([[0.0, 2.0, 0.0], [1.0, 0.0, 0.0]])
@@ -101,6 +102,16 @@ def test_scaling_the_factors_by_powers_of_two_scales_everything(left_scale, righ
     assert spectrum.values == pytest.approx(np.array([10.0, 1.0]) * scale, rel=1e-14)
     assert spectrum.norm_21 == pytest.approx(11 * scale, rel=1e-14)
     assert spectrum.norm_11 == pytest.approx(15 * scale, rel=1e-14)
+
+
+@pytest.mark.parametrize("scales", [(2.0**-1060, 1.0), (2.0**-600, 2.0**-600), (2.0**-1000, 2.0**-60)])
+def test_products_too_small_for_float64_are_refused(scales):
+    left, right = (scale * factor for scale, factor in zip(scales, factors(5, 3, 4), strict=True))
+    with pytest.raises(Underflow, match="less than 12 digits"):
+        product_spectrum(left, right)
+    ones = np.ones((5, 3)), np.ones((3, 4))
+    with pytest.raises(Underflow, match="less than 12 digits"):
+        product_spectrum(*ones, folded=(left, right))
 
 
 def test_products_past_float64_are_refused():

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pickle
+import pickletools
 import struct
 import tarfile
 import zipfile
@@ -176,6 +177,75 @@ def outside_its_storage(folder: Path) -> Path:
     torch.save(state, path)
     path.write_bytes(path.read_bytes().replace(b"K\x08K\x08\x86", b"K\xffK\xff\x86"))
     return folder
+
+
+def short_record(folder: Path) -> Path:
+    """A good checkpoint, one record of which ends early: mapped, the rest is what follows in the file."""
+    path = with_config(folder) / "pytorch_model.bin"
+    torch.save(bert_state(), folder / "plain")
+    with zipfile.ZipFile(folder / "plain") as plain, zipfile.ZipFile(path, "w") as archive:
+        for entry in plain.infolist():
+            data = plain.read(entry)
+            archive.writestr(entry.filename, data[:64] if entry.filename.endswith("/data/1") else data)
+    return folder
+
+
+def unfilled(make: Callable[..., Any], *fixed: Any) -> Callable[[Path], bytes]:
+    """Weights that a call of their class makes, with the numbers that the memory had before."""
+    return lambda _: pickle.dumps(
+        {name: Calls(make, *(fixed or value.shape)) for name, value in bert_state().items()}, protocol=2
+    )
+
+
+def unfilled_storage(_folder: Path) -> bytes:
+    """The same for the storage of a weight."""
+    storage = Calls(torch.storage.TypedStorage, 64)
+    rebuild = Calls(torch._utils._rebuild_tensor_v2, storage, 0, (8, 8), (8, 1), False, OrderedDict())
+    return pickle.dumps({QUERY: rebuild}, protocol=2)
+
+
+def new_object(_folder: Path) -> bytes:
+    """A weight by NEWOBJ in place of REDUCE."""
+    return b"\x80\x02}X\x01\x00\x00\x00actorch\nFloatTensor\nK\x08K\x08\x86\x81s."
+
+
+def computed_size(folder: Path) -> Path:
+    """A storage whose number of entries is no number in the pickle."""
+    path = with_config(folder) / "pytorch_model.bin"
+    kind = b"X\x07\x00\x00\x00storagectorch\nFloatStorage\nX\x01\x00\x00\x000X\x03\x00\x00\x00cpu"
+    pid = b"(" + kind + b"c_codecs\nencode\n)Rt"
+    return zipped(b"\x80\x02}X\x01\x00\x00\x00a" + pid + b"Qs.", path, {"archive/data/0": bytes(256)})
+
+
+def numbers_left_out(beside: bool) -> Callable[[Path], Path]:
+    """The oldest format, whose list of storages that follow is empty; their keys may be `beside` the list."""
+
+    def write(folder: Path) -> Path:
+        path = with_config(folder) / "pytorch_model.bin"
+        torch.save(bert_state(), path, _use_new_zipfile_serialization=False)
+        file = io.BytesIO(path.read_bytes())
+        for _ in range(4):
+            list(pickletools.genops(file))
+        start = file.getvalue()[: file.tell()]
+        keys = [argument for _, argument, _ in pickletools.genops(file) if isinstance(argument, str)]
+        texts = [b"X" + struct.pack("<I", len(key)) + key.encode() for key in keys if beside]
+        path.write_bytes(start + b"\x80\x02" + b"".join(texts) + b"].")
+        return folder
+
+    return write
+
+
+def with_attributes(wrap: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Path], Path]:
+    """Weights that bring attributes along, which take the place of a tensor's own."""
+
+    def write(folder: Path) -> Path:
+        state = {name: wrap(value) for name, value in bert_state().items()}
+        for value in state.values():
+            value.detach = 1  # type: ignore[assignment, method-assign]
+        torch.save(state, with_config(folder) / "pytorch_model.bin")
+        return folder
+
+    return write
 
 
 def bomb(folder: Path) -> Path:
@@ -394,6 +464,18 @@ PICKLES = (
     *in_every_container("deep", deep, "deep"),
     Attack("stride-zero", spread, "repeats the same few numbers"),
     Attack("past-the-record", outside_its_storage, DAMAGED),
+    Attack("short-record", short_record, "the record of storage 1 has 64 bytes of 256"),
+    *in_every_container("float-tensor", unfilled(torch.FloatTensor), "torch.FloatTensor without saying"),
+    *in_every_container("any-tensor", unfilled(torch.Tensor), "torch.Tensor without saying"),
+    *in_every_container("own-storage", unfilled_storage, "TypedStorage without saying"),
+    *in_every_container("new-tensor", new_object, "torch.FloatTensor without saying"),
+    Attack("computed-size", computed_size, "a storage is not written out"),
+    Attack("no-keys", numbers_left_out(beside=False), "do not follow"),
+    Attack("keys-beside-a-list", numbers_left_out(beside=True), "do not follow"),
+    Attack("attributes", with_attributes(torch.clone), "attributes or a class of its own"),
+    Attack(
+        "attributes-of-parameters", with_attributes(torch.nn.Parameter), "attributes or a class of its own"
+    ),
     Attack("zip-bomb", bomb, "the records of its archive are compressed"),
     Attack("zip-compressed", compressed, "the records of its archive are compressed"),
     Attack("zip-upper-case-laughs", in_other_case(laughs), "unfolds to more than"),

@@ -7,7 +7,10 @@ from typing import Any
 
 import mpmath
 import numpy as np
+import polars as pl
 import pytest
+from checkpoints.forward_pass import make
+from checkpoints.test_experts import DEEPSEEK
 from numpy.typing import NDArray
 
 import attnlaw
@@ -15,6 +18,7 @@ from attnlaw.core.errors import InputError
 from attnlaw.spectra.approximate import approximate_spectrum
 from attnlaw.spectra.exact import matrix_spectrum
 from attnlaw.spectra.factored import product_spectrum
+from attnlaw.spectra.precision import Underflow
 from attnlaw.spectra.spectrum import Spectrum
 
 Matrix = NDArray[np.float64]
@@ -64,6 +68,10 @@ def test_spectra_against_700_digits(name: str, route: Any) -> None:
     """Every value to 1e-12 of the largest, or to the spacing of denormal numbers."""
     matrix = MATRICES[name]
     expected = precise(matrix)
+    if route is as_product and 0 < expected[0] < 1e-320:
+        with pytest.raises(Underflow):
+            route(matrix)
+        return
     spectrum = route(matrix)
     allowed = 1e-12 * expected[0] + 8 * TINIEST
     assert np.abs(spectrum.values - expected).max() <= allowed
@@ -148,19 +156,56 @@ def block(query: Any = 1.0, rest: Any = 1.0, size: int = 8) -> dict[str, Matrix]
 
 
 @pytest.mark.parametrize("query", [0.0, 1.0, 1e-310, 1e-160, 1e150, TINIEST])
-@pytest.mark.parametrize("rest", [0.0, 1.0, 1e-160])
+@pytest.mark.parametrize("rest", [0.0, 1.0, 1e-150])
 def test_rows_of_audits_hold_numbers_or_nothing(query: float, rest: float) -> None:
+    expected = query * rest * math.sqrt(8 * 4)
+    if query > 0 and rest > 0 and expected < 1e-311:
+        with pytest.raises(
+            InputError, match=r"qk from .*query.*key.*: its norm is below 4.9e-312.*; multiply"
+        ):
+            attnlaw.audit(block(query, rest), heads=2)
+        return
     audit = attnlaw.audit(block(query, rest), heads=2)
     for table in (audit.matrices, audit.layers):
         for column in table.select(name for name, kind in table.schema.items() if kind.is_float()):
             assert column.drop_nulls().is_finite().all(), column.name
     norms = audit.matrices.filter(kind="qk")["spectral_norm"]
-    expected = query * rest * math.sqrt(8 * 4)
-    assert norms.to_list() == pytest.approx([expected] * 2, rel=1e-12, abs=8 * TINIEST)
+    assert norms.to_list() == pytest.approx([expected] * 2, rel=1e-12)
     proxies = audit.summary["proxies"]
     assert proxies["spectrum_adaptive"]["log10"] >= 0  # at least sqrt(L) = 1
     if query == 0 or rest == 0:
         assert audit.matrices.filter(kind="qk")["stable_rank"].null_count() == 2
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-160])
+def test_products_too_small_for_float64_are_refused(scale: float) -> None:
+    """They were 0, or had three digits, with the status "done". Larger keys bring the product back."""
+    at = "encoder.layer.0.attention.self."
+    draw = np.random.default_rng(0)
+    plain = {name: draw.standard_normal((8, 8)) for name in block()}
+    tiny = {name: scale * weight for name, weight in plain.items()}
+    with pytest.raises(InputError, match="its norm is below"):
+        attnlaw.audit(tiny, heads=2)
+    opposite = tiny | {f"{at}key.weight": plain[f"{at}key.weight"] / scale}
+    opposite |= {f"{at}value.weight": plain[f"{at}value.weight"] / scale}
+    columns = ["spectral_norm", "frobenius_norm", "stable_rank", "norm_21", "norm_11"]
+    ours, expected = (
+        attnlaw.audit(weights, heads=2, jobs=1).matrices.filter(pl.col("head").is_not_null())
+        for weights in (opposite, plain)
+    )
+    for column in columns:
+        assert ours[column].to_list() == pytest.approx(expected[column].to_list(), rel=1e-12)
+
+
+def test_latent_factors_too_small_for_float64_are_refused() -> None:
+    """Keys of latent attention are a product of two stored matrices, formed before that with queries."""
+    module = make("DeepseekV3ForCausalLM", **DEEPSEEK)
+    assert attnlaw.audit(module, only="qk", jobs=1).matrices.height == 8
+    for name, weight in module.named_parameters():
+        if "kv_a_proj" in name or "kv_b_proj" in name:
+            weight.data *= 1e-200
+    with pytest.raises(InputError, match=r"the product of .*kv_a_proj.* and .*kv_b_proj.* is below 4.9e-312"):
+        attnlaw.audit(module, only="qk", jobs=1)
 
 
 def test_audits_refuse_what_float64_cannot_hold() -> None:

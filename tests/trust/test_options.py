@@ -84,7 +84,7 @@ ATTACKS: dict[str, tuple[Callable[[Path], list[str]], str]] = {
     "long map": (lambda _: ["audit", ".", "--map", LONG], "File name too long"),
     "adapter, pipe": (adapter_pipe, "adapter_config.json: not a plain file"),
     "adapter, one weight twice": (lambda f: adapter(f, QUERY, f"bert.{QUERY}"), "are both of"),
-    "adapter, one matrix twice": (lambda f: adapter(f, QUERY, f"base_model.model.{QUERY}"), "are one matrix"),
+    "adapter, one matrix twice": (lambda f: adapter(f, QUERY, f"base_model.model.{QUERY}"), "are one tensor"),
     "map, hexadecimal": (lambda f: map_file(f, b'"mine"', b"0x" + b"f" * 5000), "more than 64 bits"),
     "map, pipe": (map_pipe, "map.toml: not a plain file"),
     "map, twelve numbers": (lambda f: divisions(f, b"{layer}"), "without text between them"),

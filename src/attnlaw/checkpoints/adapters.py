@@ -1,8 +1,13 @@
-"""Read LoRA adapters (arXiv 2106.09685) as `peft` saves them, alone or added to their base model.
+"""Read LoRA adapters (arXiv 2106.09685) as `peft` saves them. `adapted` adds them to their base model.
 
 An adapter is a directory with adapter_config.json and adapter_model.safetensors (or .bin). A weight W, stored
 (out, in), becomes W + s B A with A (`lora_A`, r x in), B (`lora_B`, out x r), and s = lora_alpha / r, or
 lora_alpha / sqrt(r) with `use_rslora`. The ranks follow from the shapes, so `rank_pattern` is not read.
+
+| further tensors of an adapter | written with | effect on the base |
+|---|---|---|
+| `X.lora_B.bias` | `lora_bias` | s times it is added to the bias of X |
+| others, such as `norm.weight` | `modules_to_save`, `bias` | it takes the place of the base's tensor |
 
 `alpha_pattern` overrides lora_alpha for some modules. As in peft, the first pattern counts that equals the
 end of the module's name, starting after a dot. A dot in a pattern matches any character.
@@ -15,13 +20,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import sqrt
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlaw.checkpoints.blocks import Product, View
 from attnlaw.checkpoints.config import require_value
@@ -36,22 +40,28 @@ KIND = "lora"
 CONFIG = "adapter_config.json"
 WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 LOW_RANK = re.compile(r"(?:base_model\.model\.)?(.+)\.lora_([AB])(?:\.default)?\.weight", re.DOTALL)
+UPDATE_BIAS = re.compile(r"(?:base_model\.model\.)?(.+)\.lora_B(?:\.default)?\.bias", re.DOTALL)
+# What peft puts into the name of a tensor that takes the place of the base's.
+WRAPPER = re.compile(r"^base_model\.model\.|(?<=\.)(base_layer|modules_to_save(\.default)?)\.")
+BIAS = "bias"
+ORIGINAL = ".original_module."  # a copy of the base's tensor, which is not in use
+OTHER_METHOD = re.compile(r"(^|\.)(lora_|token_adapter|trainable_tokens)")
 MODULE_NAME = re.compile(r"[A-Za-z0-9_.-]+")  # regular expressions are never run
 # Ways to initialise an adapter that do not change the base, in addition to True and False.
 KEEP_BASE = ("gaussian", "eva", "orthogonal")
 SWITCHES = ("use_rslora", "fan_in_fan_out", "use_dora", "use_qalora")
-MOST_PARTS = 64  # the largest number of parts in a module's name
 MOST_ALPHA = 1e100  # far above any real value, and safe in float64
 
 
 @dataclass(frozen=True)
 class Update:
-    """The update `scale * up @ down` of a module's weight. `up` and `down` are names of tensors."""
+    """The update `scale * up @ down` of a module's weight. `up`, `down` and `bias` are names of tensors."""
 
     module: str
     down: str
     up: str
     scale: float
+    bias: str | None = None  # `scale` times it is added to the module's bias
 
     @property
     def layer(self) -> int | None:
@@ -64,13 +74,16 @@ class Update:
 class Adapter:
     """An open adapter.
 
-    `transposed` is true if the adapter's config says that the base model stores its weights as (in, out).
+    Args:
+        transposed: true if the adapter's config says that the base model stores its weights as (in, out).
+        replaced: the tensors that take the place of the base's, by the names that they have there.
     """
 
     source: str
     tensors: Tensors
     updates: tuple[Update, ...]
     transposed: bool
+    replaced: Mapping[str, str] = field(default_factory=dict)
 
     def factors(self, update: Update) -> tuple[Reals, Reals]:
         """Read the factors (in x r) and (r x out) of an update in float64.
@@ -119,7 +132,15 @@ def adapter_model(adapter: Adapter, name: str) -> Model:
     """Return a model without layers that has one matrix for each weight that the adapter changes."""
     updates = sorted(adapter.updates, key=lambda update: (update.layer is None, update.layer or 0))
     leaves = ((MatrixLocation(each.layer, KIND), LowRankBlock(adapter, each).product()) for each in updates)
-    return Model(printable(name), KIND, adapter.tensors, Network((), (), (), None, tuple(leaves)))
+    network = Network((), (), (), None, tuple(leaves))
+    model = Model(printable(name), KIND, adapter.tensors, network)
+    if not adapter.replaced:
+        return model
+    warning = (
+        f"the adapter also replaces tensors of its base model, such as {printable(min(adapter.replaced))}: "
+        f"{len(adapter.replaced)}, which are no rows here; audit the base model with --adapter"
+    )
+    return replace(model, warnings=(warning,))
 
 
 def is_adapter(path: Path) -> bool:
@@ -139,20 +160,27 @@ def open_adapter(path: Path, open_file: Callable[[Path], Tensors]) -> Adapter:
         raise InputError(f"{path}: has no {' or '.join(WEIGHTS)}; copy or download the adapter again")
     tensors = open_file(file)
     pairs: dict[str, dict[str, str]] = {}
+    replaced: dict[str, str] = {}
     for name in tensors.shapes:
         if hit := LOW_RANK.fullmatch(name):
-            other = pairs.setdefault(hit[1], {}).setdefault(hit[2], name)
-            if other != name:
-                raise InputError(f"{file}: {other} and {name} are one matrix; keep one adapter in a file")
-        elif len(tensors.shapes[name]) > 1:
+            table, key = pairs.setdefault(hit[1], {}), hit[2]
+        elif hit := UPDATE_BIAS.fullmatch(name):
+            table, key = pairs.setdefault(hit[1], {}), BIAS
+        elif OTHER_METHOD.search(name):
             raise InputError(
                 f"{file}: tensor {name} is no lora_A or lora_B matrix; merge the adapter into its base model "
                 "(merge_and_unload in peft) and audit the result"
             )
+        elif ORIGINAL in name:
+            continue
+        else:
+            table, key = replaced, WRAPPER.sub("", name)
+        if (other := table.setdefault(key, name)) != name:
+            raise InputError(f"{file}: {other} and {name} are one tensor; keep one adapter in a file")
     updates = tuple(_update(module, pair, tensors, config) for module, pair in pairs.items())
     if not updates:
         raise InputError(f"{file}: holds no lora_A and lora_B; give a LoRA adapter")
-    return Adapter(str(path), tensors, updates, bool(config.get("fan_in_fan_out")))
+    return Adapter(str(path), tensors, updates, bool(config.get("fan_in_fan_out")), replaced)
 
 
 def _config(path: Path) -> Mapping[str, Any]:
@@ -186,9 +214,9 @@ def _config(path: Path) -> Mapping[str, Any]:
 
 
 def _update(module: str, pair: Mapping[str, str], tensors: Tensors, config: Mapping[str, Any]) -> Update:
-    if set(pair) != {"A", "B"}:
+    if missing := {"A", "B"} - set(pair):
         raise InputError(
-            f"{tensors.source}: {module} has only lora_{next(iter(pair))}, expected lora_A and lora_B; "
+            f"{tensors.source}: {module} has no lora_{min(missing)}, expected lora_A and lora_B; "
             "copy or download the adapter again"
         )
     down, up = tensors.shapes[pair["A"]], tensors.shapes[pair["B"]]
@@ -200,7 +228,8 @@ def _update(module: str, pair: Mapping[str, str], tensors: Tensors, config: Mapp
     patterns = config.get("alpha_pattern") or {}
     alpha = next((patterns[key] for key in patterns if _ends_with_pattern(key, module)), config["lora_alpha"])
     rank = down[0]
-    return Update(module, pair["A"], pair["B"], alpha / (sqrt(rank) if config.get("use_rslora") else rank))
+    scale = alpha / (sqrt(rank) if config.get("use_rslora") else rank)
+    return Update(module, pair["A"], pair["B"], scale, pair.get(BIAS))
 
 
 def _ends_with_pattern(pattern: str, module: str) -> bool:
@@ -210,105 +239,3 @@ def _ends_with_pattern(pattern: str, module: str) -> bool:
         and (not before or before.endswith("."))
         and all(wanted in (".", character) for wanted, character in zip(pattern, end, strict=True))
     )
-
-
-class AdaptedTensors(Tensors):
-    """The tensors of a base model, to which the updates of an adapter are added when a tensor is read."""
-
-    def __init__(self, model: Model, adapter: Adapter) -> None:
-        base = model.tensors
-        self.source = f"{base.source} + {adapter.source}"
-        self.shapes, self.metadata = base.shapes, base.metadata
-        self._base, self._adapter = base, adapter
-        self._stored_in_out = _stored_in_out(model)
-        self._updates: dict[str, Update] = {}
-        targets = _targets(base, adapter)
-        for update in adapter.updates:
-            target = targets[update.module]
-            self._require_shape(update, target)
-            other = self._updates.setdefault(target, update)
-            if other is not update:
-                raise InputError(
-                    f"{adapter.source}: its updates of {other.module} and {update.module} are both of "
-                    f"{target} in {base.source}; keep one of them"
-                )
-
-    def dtype(self, name: str) -> str:
-        return self._base.dtype(name)
-
-    def read(self, name: str, member: int | None = None) -> NDArray[Any]:
-        stored = self._base.read(name, member)
-        if name not in self._updates:
-            return stored
-        left, right = self._adapter.factors(self._updates[name])
-        added = left @ right
-        real = require_real(stored, self._base.source, name).astype(np.float64)
-        with np.errstate(over="ignore"):  # readers check that weights are finite
-            return real + (added if self._is_in_out(name) else added.T)
-
-    def _is_in_out(self, name: str) -> bool:
-        return self._stored_in_out.get(name, self._adapter.transposed)
-
-    def _require_shape(self, update: Update, target: str) -> None:
-        shapes = self._adapter.tensors.shapes
-        shape = [shapes[update.up][0], shapes[update.down][1]]
-        expected = shape[::-1] if self._is_in_out(target) else shape
-        if list(self.shapes[target]) != expected:
-            raise InputError(
-                f"{self._adapter.source}: its update of {update.module} has shape {expected}, but {target} "
-                f"in {self._base.source} has {list(self.shapes[target])}; give the base model that it was "
-                "trained on"
-            )
-
-
-def _stored_in_out(model: Model) -> dict[str, bool]:
-    """Return for each tensor name whether the model stores the tensor as (in, out).
-
-    The adapter's `fan_in_fan_out` is not reliable. peft sets it according to the last layer it visited, so
-    it is wrong for some layers of a model that stores weights both ways.
-    """
-    orientations = {}
-    for part in (*(view for layer in model.layers for view in layer.views), model.unembedding_view):
-        while part:
-            orientations[part.tensor] = not part.stored_out_in
-            part = part.after
-    return orientations
-
-
-def _targets(base: Tensors, adapter: Adapter) -> dict[str, str]:
-    """Return, for each module that the adapter updates, the name of the base model's tensor.
-
-    The names in the base model may have a longer or a shorter prefix than those in the adapter.
-    """
-    fitting: dict[str, list[str]] = {f"{update.module}.weight": [] for update in adapter.updates}
-    for name in base.shapes:
-        for ending in _endings(name):
-            if ending in fitting:
-                fitting[ending].append(name)
-    targets = {}
-    for wanted, longer in fitting.items():
-        shorter = [ending for ending in _endings(wanted) if ending in base.shapes and ending != wanted]
-        hits = [wanted] if wanted in base.shapes else longer + shorter
-        module = wanted.removesuffix(".weight")
-        if len(hits) != 1:
-            count = f"{len(hits)} tensors" if hits else "no tensor"
-            raise InputError(
-                f"{adapter.source}: its update of {module} fits {count} of {base.source}; "
-                "give the base model that the adapter was trained on"
-            )
-        targets[module] = hits[0]
-    return targets
-
-
-def _endings(name: str) -> Iterator[str]:
-    """Yield the endings of a name that start after a dot, shortest first, and then the whole name.
-
-    >>> list(_endings("model.layers.0"))
-    ['0', 'layers.0', 'model.layers.0']
-    """
-    dot = len(name)
-    for _ in range(MOST_PARTS):
-        dot = name.rfind(".", 0, dot)
-        yield name[dot + 1 :]
-        if dot < 0:
-            return

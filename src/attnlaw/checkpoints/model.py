@@ -12,7 +12,7 @@ from attnlaw.checkpoints.blocks import LAYER, NONE, Norm, NormFold, Product, Sto
 from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.network import Network
 from attnlaw.checkpoints.tensors import Tensors, require_real
-from attnlaw.core.arrays import Reals
+from attnlaw.core.arrays import SMALLEST, Reals
 from attnlaw.core.errors import InputError
 
 
@@ -73,7 +73,20 @@ class Model:
         if self.keeps_float32 and self.is_narrow(view):
             return self._finite(part.astype(np.float32, copy=False), view.tensor)
         matrix = self._finite(part.astype(np.float64), view.tensor)
-        return matrix if view.after is None else self.read(view.after) @ matrix
+        return matrix if view.after is None else self._product(view, self.read(view.after), matrix)
+
+    def _product(self, view: View, first: Reals, second: Reals) -> Reals:
+        """Return the product of two stored matrices. Raise an `InputError` if it is too small for float64."""
+        product = first @ second
+        if np.abs(product).max() < SMALLEST and first.any() and second.any():
+            scaled = (first / np.abs(first).max()) @ (second / np.abs(second).max())
+            if scaled.any():
+                raise InputError(
+                    f"{self.tensors.source}: the product of {' and '.join(view.tensors)} is below "
+                    f"{SMALLEST:.2g}, where float64 has less than 12 digits; multiply these weights by a "
+                    "power of two"
+                )
+        return np.asarray(product)
 
     def is_narrow(self, view: View) -> bool:
         """Return whether a matrix is one tensor stored in 16 bits or less."""

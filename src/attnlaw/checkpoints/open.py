@@ -13,10 +13,12 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from attnlaw.checkpoints.adapters import AdaptedTensors, open_adapter
+from attnlaw.checkpoints.adapted import AdaptedTensors
+from attnlaw.checkpoints.adapters import open_adapter
 from attnlaw.checkpoints.assembly.layers import build_model
 from attnlaw.checkpoints.config import Config, read_config, read_params
 from attnlaw.checkpoints.families.read_toml import known_families, read_family
@@ -24,6 +26,7 @@ from attnlaw.checkpoints.formats import FORMATS
 from attnlaw.checkpoints.formats.sharded import PARAMS, PART, ConsolidatedTensors, ShardedTensors
 from attnlaw.checkpoints.hub import fetch, is_hub_id
 from attnlaw.checkpoints.model import Model
+from attnlaw.checkpoints.modules import open_module
 from attnlaw.checkpoints.quantization import decode
 from attnlaw.checkpoints.tensors import InMemoryTensors, Tensors
 from attnlaw.core.errors import InputError, as_input_error
@@ -69,10 +72,13 @@ def open_model(
     described = None if map is None else os.fspath(map)
     families = known_families() if described is None else (read_family(described),)
     label, tensors, config, known_heads = _open_source(source, name)
-    model = build_model(label, decode(tensors, config), config, heads or known_heads, families, described)
+    build = partial(build_model, label, config=config, heads=heads or known_heads, families=families)
+    model = build(decode(tensors, config), map_file=described)
     if adapter is None:
         return model
-    return replace(model, tensors=AdaptedTensors(model, open_adapter(local_model_path(adapter), open_file)))
+    adapted = AdaptedTensors(model, open_adapter(local_model_path(adapter), open_file))
+    model = build(adapted, map_file=described)
+    return replace(model, warnings=(*model.warnings, *adapted.warnings))
 
 
 def _open_source(source: ModelSource, name: str | None) -> tuple[str, Tensors, Config, int | None]:
@@ -88,7 +94,7 @@ def _open_source(source: ModelSource, name: str | None) -> tuple[str, Tensors, C
         return label, InMemoryTensors(source, label), Config(source="config.json beside a state dict"), None
     if hasattr(source, "state_dict"):
         label = name or type(source).__name__
-        return label, InMemoryTensors(source.state_dict(), label), *_module_sizes(source)
+        return label, *open_module(source, label)
     raise InputError(
         f"cannot read a model from {type(source).__name__}; pass a path, a state dict or an nn.Module"
     )
@@ -110,30 +116,6 @@ def config_path(source: str | os.PathLike[str]) -> Path:
         path = single_model_path(path)
         return path / "config.json" if path.is_dir() else path
     return fetch(str(source), config_only=True) / "config.json"
-
-
-def _module_sizes(module: Any) -> tuple[Config, int | None]:
-    """Return a module's config and number of heads.
-
-    They come from a Hugging Face config or, without one, from the torch layers inside the module. The number
-    is None if the config has it or if no layer states it.
-    """
-    config = getattr(module, "config", None)
-    if config is not None and hasattr(config, "to_dict"):
-        return Config(config.to_dict(), f"{type(module).__name__}.config"), None
-    parts = list(module.modules())
-    counts = {part.num_heads for part in parts if isinstance(getattr(part, "num_heads", None), int)}
-    if len(counts) > 1:
-        raise InputError(
-            f"{type(module).__name__}: its attention blocks have different numbers of heads "
-            f"({', '.join(map(str, sorted(counts)))}); pass each part on its own"
-        )
-    layers = (part for part in parts if hasattr(part, "norm_first") and hasattr(part, "activation"))
-    values = {}
-    if (layer := next(layers, None)) is not None:
-        activation = getattr(layer.activation, "__name__", type(layer.activation).__name__.lower())
-        values = {"activation": activation, "norm_first": layer.norm_first}
-    return Config(values, type(module).__name__), next(iter(counts), None)
 
 
 def _open_path(path: Path) -> tuple[Tensors, Config]:

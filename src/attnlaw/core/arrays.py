@@ -13,6 +13,8 @@ from attnlaw.core.errors import InputError
 Reals = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
 Indices = NDArray[np.intp]
+# Smaller numbers have less than 12 digits in float64, because they are multiples of 5e-324.
+SMALLEST = 2.0**-1074 / 1e-12
 
 
 @lru_cache(maxsize=32)

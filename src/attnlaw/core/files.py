@@ -166,6 +166,19 @@ def parse_json(data: bytes, path: Path, remedy: str) -> Any:
         return json.loads(data)
 
 
+def distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object as a dict. Raise `ValueError` if a key occurs twice.
+
+    Readers would otherwise choose different values. Use it as the `object_pairs_hook` of `json.loads`.
+    """
+    entries: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in entries:
+            raise ValueError(f"{key} stands there twice")
+        entries[key] = value
+    return entries
+
+
 def parse_toml(
     data: bytes, where: str, remedy: str = "correct the file", max_bytes: int = LARGEST_TOML
 ) -> dict[str, Any]:

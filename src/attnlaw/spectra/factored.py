@@ -28,7 +28,7 @@ from attnlaw.core.arrays import Reals
 from attnlaw.core.estimate import Estimate
 from attnlaw.spectra.exact import rescale_spectrum
 from attnlaw.spectra.head_sizes import Root
-from attnlaw.spectra.precision import power_scaled
+from attnlaw.spectra.precision import power_scaled, require_resolved
 from attnlaw.spectra.spectrum import BLOCK, Applied, Spectrum, root_sum_of_squares
 
 # Products with more entries than LARGE are sampled, COLUMNS columns at a time.
@@ -79,6 +79,7 @@ def product_spectrum(left: Reals, right: Reals, folded: tuple[Reals, Reals] | No
 
     Raises:
         OverflowError: a norm of a product exceeds float64.
+        Underflow: the norm of a product is not zero, but too small for float64.
 
     >>> rank_one = product_spectrum(np.array([[3.0], [4.0]]), np.array([[0.0, 2.0]]))
     >>> rank_one.values, rank_one.norm_21, rank_one.norm_11
@@ -117,6 +118,7 @@ def spectrum_and_roots(
     route = max(left_route, right_route)  # "qr" if one of both is
     shape, norms = (left.shape[0], right.shape[1]), (float(lengths.sum()), norm_11.value)
     spectrum = Spectrum(values, shape, *norms, route, inner=left.shape[1], norm_11_error=norm_11.error)
+    require_resolved(spectrum.spectral, left_scale, right_scale)
     true_spectrum = rescale_spectrum(spectrum, left_scale * right_scale)
     roots = (left_root, left_scale), (right_root, right_scale)
     if folded is None:
@@ -130,8 +132,9 @@ def spectrum_and_roots(
 def _applied_sizes(left: Root, right: Root) -> Applied:
     """Return the sizes of a product from the scaled triangular factors of both sides."""
     values = scipy.linalg.svdvals(left[0] @ right[0].T, check_finite=False)
+    require_resolved(float(values[0]), left[1], right[1])
     sizes = Applied(Estimate(float(values[0])), root_sum_of_squares(values), values)
-    return sizes.rescale(left[1]).rescale(right[1])
+    return sizes.rescale(left[1] * right[1])
 
 
 def triangular_factor(tall: Reals, quick: bool = False) -> Root:

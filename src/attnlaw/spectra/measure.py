@@ -25,7 +25,7 @@ from attnlaw.spectra.exact import matrix_spectrum
 from attnlaw.spectra.factored import LARGE as MANY_ENTRIES
 from attnlaw.spectra.factored import spectrum_and_roots
 from attnlaw.spectra.head_sizes import Root, block_factors
-from attnlaw.spectra.precision import rounding
+from attnlaw.spectra.precision import Underflow, rounding
 from attnlaw.spectra.scores import ScoreReader, missing_sizes_reason
 from attnlaw.spectra.spectrum import PAST_FLOAT64, Spectrum
 
@@ -211,6 +211,9 @@ def unit_spectra(model: Model, unit: Unit) -> list[Spectrum]:
             return _spectra(model, unit)
     except OverflowError as error:
         raise InputError(f"{what}: {error}; training diverged, use an earlier checkpoint") from error
+    except Underflow as error:
+        larger = "multiply these weights by a power of two, or leave the matrix out with --only or --layers"
+        raise InputError(f"{what}: {error}; {larger}") from error
 
 
 def _spectra(model: Model, unit: Unit) -> list[Spectrum]:

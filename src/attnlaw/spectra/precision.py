@@ -32,12 +32,20 @@ The thin factors of heads are small, and float64 is the faster way for them (see
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
-from attnlaw.core.arrays import Reals
+from attnlaw.core.arrays import SMALLEST, Reals
 from attnlaw.core.errors import InputError
 
 FLOAT32, FLOAT64 = "float32", "float64"
+
+
+class Underflow(ArithmeticError):
+    """The error for a norm that is not zero, but too small for float64."""
+
+
 EPS = 2.0**-23
 CONSTANT = 4.0
 # Half a unit in the last place. Types with fewer bits than bfloat16 count as bfloat16.
@@ -94,3 +102,16 @@ def power_scaled(matrix: Reals) -> tuple[Reals, float]:
         return matrix, 1.0
     scale = 2.0 ** min(max(int(np.frexp(peak)[1]), -1021), 1023)
     return matrix / np.float64(scale), scale
+
+
+def require_resolved(value: float, *scales: float) -> None:
+    """Raise an `Underflow` if a value times powers of two is not zero, but too small for float64.
+
+    >>> require_resolved(1.0, 2.0**-1000)
+    >>> require_resolved(1.0, 2.0**-1000, 2.0**-200)
+    Traceback (most recent call last):
+    ...
+    attnlaw.spectra.precision.Underflow: its norm is below 4.9e-312, where float64 has less than 12 digits
+    """
+    if value > 0 and value * prod(scales) < SMALLEST:
+        raise Underflow(f"its norm is below {SMALLEST:.2g}, where float64 has less than 12 digits")

@@ -12,6 +12,7 @@ from attnlaw.checkpoints.assembly.feed_forward import build_experts, build_feed_
 from attnlaw.checkpoints.assembly.match import MatchedStack, foreign_model_type, match_family, model_type_of
 from attnlaw.checkpoints.assembly.norms import BlockNorms, stack_norms
 from attnlaw.checkpoints.assembly.shapes import Shapes, key_source, layer_config
+from attnlaw.checkpoints.assembly.unread import unused_parts
 from attnlaw.checkpoints.blocks import NO_NORM, Norm, Product, StoredLayer, View, attention_widths
 from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.families import Family
@@ -71,6 +72,7 @@ def build_model(
     obstacle = remarks.missing_from_network(match, layers, tensors, others, left_out, unread)
     embedding = _find_view(tensors, family.embedding, stored_out_in=False)
     unembedding = _find_view(tensors, family.unembedding, stored_out_in=True)
+    unused = unused_parts(match, layers, (embedding, unembedding), tensors)
     outside = [
         (MatrixLocation(None, kind), Product.of(view, norm))
         for kind, view, norm in (("embedding", embedding, NO_NORM), ("unembedding", unembedding, None))
@@ -82,7 +84,7 @@ def build_model(
     title, kind = printable(name), printable(model_type_of(family, config))
     notes = (
         remarks.extensions(match, layers, config, obstacle is None),
-        remarks.model_warnings(match, layers, tensors, config, left_out, unread, others, stranger),
+        remarks.model_warnings(match, layers, tensors, config, left_out, unread, others, stranger, unused),
     )
     return Model(title, kind, tensors, network, tuple(layers), embedding, unembedding, *notes, config)
 

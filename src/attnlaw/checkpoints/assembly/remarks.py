@@ -125,6 +125,7 @@ def model_warnings(
     unread: Sequence[UnreadLayers],
     others: Sequence[int],
     foreign_type: str | None,
+    unused: Sequence[str],
 ) -> tuple[str, ...]:
     """Return sentences about what was not read and about what the numbers do not cover."""
     messages = [_linear_warning(others)] if others else []
@@ -172,6 +173,8 @@ def model_warnings(
         )
     if extra := sum(stack.predicting for stack in match.stacks):
         note(f"layers that only predict further tokens were left out: {extra}")
+    if unused:
+        note(f"tensors that do not change the weights were left out: {len(unused)} such as {unused[0]}")
     if left_out:
         note(f"matrices inside the layers were left out: {len(left_out)} such as {left_out[0]}")
     return tuple(printable(text) for text in messages)

@@ -87,6 +87,8 @@ def read_header(data: Any) -> Header:
     metadata = {}
     for _ in range(values):
         key = cursor.name()
+        if key in metadata:
+            raise ValueError(f"the value {key} stands there twice")
         metadata[key] = cursor.value(cursor.scalar("I"))
     entries = []
     for _ in range(tensors):
@@ -179,8 +181,16 @@ class GgufFile(Tensors):
             raise InputError(
                 f"{path}: one of {parts} parts of a split model; join them first (llama-gguf-split --merge)"
             )
-        for name, entry in self._entries.items():
-            self._file.require_inside(entry.offset, self._bytes(name, entry.shape), name)
+        end, before = 0, ""
+        for name, entry in sorted(self._entries.items(), key=lambda item: item[1].offset):
+            size = self._bytes(name, entry.shape)
+            self._file.require_inside(entry.offset, size, name)
+            if entry.offset < end:
+                raise InputError(
+                    f"{path}: tensors {before} and {name} overlap, expected one after the other; copy or "
+                    "download the file again"
+                )
+            end, before = entry.offset + size, name
 
     def dtype(self, name: str) -> str:
         code = self._type(name)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from attnlaw.checkpoints.tensors import Tensors, UnchangedFile
 from attnlaw.core.errors import InputError, as_input_error
-from attnlaw.core.files import links_outside
+from attnlaw.core.files import distinct_keys, links_outside
 
 MOST = 2**31  # bytes; protobuf cannot store a larger graph
 MOST_DIGITS = 19  # the largest number of digits in an offset
@@ -31,7 +31,9 @@ class OnnxFile(Tensors):
         self.source = str(path)
         self.metadata = {}
         self._onnx, graph = _load(path)
-        self._stored = _constants(graph) | {_text(tensor.name): tensor for tensor in graph.initializer}
+        initializers = [(_text(tensor.name), tensor) for tensor in graph.initializer]
+        with as_input_error(f"{path}: two tensors have one name", "export it again", ValueError):
+            self._stored = _constants(graph) | distinct_keys(initializers)
         # name -> (initialiser, whether it is stored transposed)
         self._names = {name: (name, False) for name in self._stored} | _copies(graph, self._stored)
         self._names |= _linear_layers(graph, self._stored)
@@ -138,14 +140,15 @@ def _copies(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, bool]]:
 def _linear_layers(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, bool]]:
     """Return the weights of linear layers, named after the `MatMul` nodes that use them.
 
-    Each name maps to the stored tensor and to whether it is stored transposed.
+    Each name maps to the stored tensor and to whether it is stored transposed. A module that uses several
+    weights is left out, because its name would be that of each.
     """
     before = {
         _text(node.output[0]): (_text(node.input[0]), node.op_type == "Transpose")
         for node in graph.node
         if node.op_type in ("Identity", "Transpose") and node.output and node.input
     }
-    parameters = {}
+    parameters: dict[str, set[tuple[str, bool]]] = {}
     for node in graph.node:
         if node.op_type != "MatMul" or len(node.input) != 2:
             continue
@@ -156,8 +159,8 @@ def _linear_layers(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, b
                 turned ^= once_more
         *module, _operation = _text(node.name).strip("/").split("/")
         if module and weight in stored and len(stored[weight].dims) == 2:
-            parameters[".".join(module) + ".weight"] = (weight, not turned)
-    return parameters
+            parameters.setdefault(".".join(module) + ".weight", set()).add((weight, not turned))
+    return {name: weights.pop() for name, weights in parameters.items() if len(weights) == 1}
 
 
 def _external(path: Path, tensor: Any) -> tuple[Path, int]:

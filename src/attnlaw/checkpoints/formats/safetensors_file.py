@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 
 from attnlaw.checkpoints.tensors import Tensors, UnchangedFile
 from attnlaw.core.errors import InputError
+from attnlaw.core.files import distinct_keys
 
 DTYPES: dict[str, Any] = {
     **{f"F{bits}": np.dtype(f"float{bits}") for bits in (64, 32, 16)},
@@ -81,7 +82,7 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
                 raise ValueError(f"a header of {length} bytes")
             with safe_open(path, framework="np"):
                 pass
-            header = json.loads(file.read(length), object_pairs_hook=_distinct)
+            header = json.loads(file.read(length), object_pairs_hook=distinct_keys)
     except (SafetensorError, OSError, ValueError, struct.error) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # permissions, not damage
@@ -93,14 +94,3 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
         ) from error
     header.pop("__metadata__", None)
     return header, 8 + length
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object as a dict. Raise `ValueError` if a key occurs twice.
-
-    Readers would otherwise choose different tensors for that name.
-    """
-    entries = dict(pairs)
-    if len(entries) != len(pairs):
-        raise ValueError("a name stands there twice")
-    return entries

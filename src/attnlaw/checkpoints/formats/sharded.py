@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from attnlaw.checkpoints.config import read_params
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.errors import InputError, as_input_error
-from attnlaw.core.files import links_outside, read_bounded
+from attnlaw.core.files import distinct_keys, links_outside, read_bounded
 
 MOST_NAME = 255  # the most bytes in the name of a file
 PART = re.compile(r"consolidated\.([0-9]{2})\.pth")
@@ -32,7 +32,11 @@ AXES = {"wq": 0, "wk": 0, "wv": 0, "w1": 0, "w3": 0, "output": 0, "wo": 1, "w2":
 
 
 class ShardedTensors(Tensors):
-    """The tensors of all shards that an index names. Every shard must be in the directory of the index."""
+    """The tensors of all shards that an index names. Every shard must be in the directory of the index.
+
+    A shard may contain more than the index says: tensors that the index does not name, which are read like
+    the others, and copies of those in other shards, which must be equal to them.
+    """
 
     def __init__(self, index: Path, open_file: Callable[[Path], Tensors]) -> None:
         self.source = str(index)
@@ -43,6 +47,10 @@ class ShardedTensors(Tensors):
         for name, part in self._shard_of.items():
             if name not in part.shapes:
                 raise InputError(f"{index}: tensor {name} is not in {part.source}; download the shards again")
+        for part in shards.values():
+            for name in part.shapes:
+                if (other := self._shard_of.setdefault(name, part)) is not part:
+                    _require_equal(name, other, part)
         self.shapes = {name: shard.shapes[name] for name, shard in self._shard_of.items()}
 
     def dtype(self, name: str) -> str:
@@ -55,12 +63,26 @@ class ShardedTensors(Tensors):
         self._shard_of[name].prefetch(name, member)
 
 
+def _require_equal(name: str, first: Tensors, second: Tensors) -> None:
+    """Raise an `InputError` if a tensor of two files is not the same in both."""
+    same = first.shapes[name] == second.shapes[name] and first.dtype(name) == second.dtype(name)
+    if not same or not np.array_equal(_bits(first.read(name)), _bits(second.read(name))):
+        raise InputError(
+            f"{second.source}: tensor {name} is not the same as in {first.source}, and only one of both can "
+            "belong to the model; download the files of one model again"
+        )
+
+
+def _bits(array: NDArray[Any]) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
 def _weight_map(index: Path) -> dict[str, str]:
     data = read_bounded(index, megabytes=32)
     what = f'{index}: not a shard index (JSON with {{"weight_map": {{tensor: file}}}})'
     errors = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
-    with as_input_error(what, "download it again", *errors, with_reason=False):
-        weight_map = json.loads(data)["weight_map"]
+    with as_input_error(what, "download it again", *errors):
+        weight_map = json.loads(data, object_pairs_hook=distinct_keys)["weight_map"]
         entries = {str(name): file for name, file in weight_map.items()}
     if not entries or not all(isinstance(file, str) for file in entries.values()):
         raise InputError(f"{index}: its weight_map names no files; download it again")
@@ -111,6 +133,8 @@ class ConsolidatedTensors(Tensors):
     def read(self, name: str, member: int | None = None) -> NDArray[Any]:
         axis = self._axis(name)
         if axis is None:
+            for other in self._parts[1:]:
+                _require_equal(name, self._parts[0], other)
             return self._parts[0].read(name, member)
         joined = np.concatenate([part.read(name) for part in self._parts], axis=axis)
         return joined if member is None else joined[member]

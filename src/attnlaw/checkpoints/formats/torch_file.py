@@ -60,6 +60,13 @@ class TorchFile(InMemoryTensors):
 
         _require_closed_holes(torch, str(path))
         tensors, metadata = _weights(_load(path, torch), torch.Tensor, str(path))
+        for name, tensor in tensors.items():
+            # The screen refuses what can set these, so this is a second lock.
+            if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or vars(tensor) or tensor.is_nested:
+                raise InputError(
+                    f"{path}: tensor {name} is a {type(tensor).__name__} that is not plain; save it with "
+                    ".detach().clone()"
+                )
         super().__init__(tensors, str(path))
         self.metadata = metadata
 
@@ -102,20 +109,13 @@ def _require_closed_holes(torch: Any, source: str) -> None:
 def _load(path: Path, torch: Any) -> Any:
     """Check a pickle, and then load its tensors and plain containers, mapped if possible."""
     try:
-        screen_file(path)
-    except ValueError as error:
+        mapped = screen_file(path)
+        with warnings.catch_warnings(action="ignore"), LOADING, _allow_plain_classes(torch.serialization):
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+    except PermissionError:
+        raise
+    except DAMAGE as error:
         raise InputError(f"{path}: {_reason(error)}") from error
-    for mapped in (True, False):
-        try:
-            with warnings.catch_warnings(action="ignore"), LOADING, _allow_plain_classes(torch.serialization):
-                return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
-        except PermissionError:
-            raise
-        except DAMAGE as error:
-            # Files written before PyTorch 1.6 cannot be mapped: the second attempt reads them whole.
-            if not mapped:
-                raise InputError(f"{path}: {_reason(error)}") from error
-    raise AssertionError("both attempts return or raise")
 
 
 def _allow_plain_classes(serialization: Any) -> Any:

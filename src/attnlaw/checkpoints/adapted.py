@@ -1,0 +1,191 @@
+"""A base model with a LoRA adapter: its tensors, with updates added and replaced tensors in their place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.checkpoints.adapters import Adapter, Update
+from attnlaw.checkpoints.model import Model
+from attnlaw.checkpoints.tensors import Tensors, require_finite, require_real
+from attnlaw.core.errors import InputError, printable
+
+MOST_PARTS = 64  # the largest number of parts in a module's name
+OF_LAYER = re.compile(r"(^|\.)[0-9]{1,9}\.")
+
+
+class AdaptedTensors(Tensors):
+    """The tensors of a base model, to which the updates of an adapter are added when a tensor is read.
+
+    Attributes:
+        warnings: sentences about tensors of the adapter that the base model does not have.
+    """
+
+    def __init__(self, model: Model, adapter: Adapter) -> None:
+        base = model.tensors
+        self.source = f"{base.source} + {adapter.source}"
+        self.metadata = base.metadata
+        self._base, self._adapter = base, adapter
+        self._stored_in_out = _stored_in_out(model)
+        self._replaced = self._replacements(model)
+        replaced = {name: adapter.tensors.shapes[tensor] for name, tensor in self._replaced.items()}
+        self.shapes = {**base.shapes, **replaced}
+        self._updates: dict[str, Update] = {}
+        self._biases: dict[str, Update] = {}
+        targets = _targets(self.shapes, (f"{update.module}.weight" for update in adapter.updates))
+        for update in adapter.updates:
+            target = self._only(targets[f"{update.module}.weight"], f"update of {update.module}")
+            self._require_update_fits(update, target)
+            other = self._updates.setdefault(target, update)
+            if other is not update:
+                raise InputError(
+                    f"{adapter.source}: its updates of {other.module} and {update.module} are both of "
+                    f"{target} in {base.source}; keep one of them"
+                )
+            if update.bias is not None:
+                self._biases[self._bias_of(update, target)] = update
+        added = sorted(self._replaced.keys() - base.shapes.keys())
+        text = f"the adapter adds tensors that its base model does not have: {len(added)} such as "
+        self.warnings = (printable(text + added[0]),) if added else ()
+
+    def dtype(self, name: str) -> str:
+        if name in self._replaced:
+            return self._adapter.tensors.dtype(self._replaced[name])
+        return self._base.dtype(name)
+
+    def read(self, name: str, member: int | None = None) -> NDArray[Any]:
+        if name in self._replaced:
+            stored = self._adapter.tensors.read(self._replaced[name], member)
+        else:
+            stored = self._base.read(name, member)
+        if name not in self._updates and name not in self._biases:
+            return stored
+        real = require_real(stored, self.source, name).astype(np.float64)
+        with np.errstate(over="ignore"):  # readers check that weights are finite
+            if name in self._biases:
+                return real + self._added_bias(self._biases[name])
+            left, right = self._adapter.factors(self._updates[name])
+            added = left @ right
+            return real + (added if self._is_in_out(name) else added.T)
+
+    def _added_bias(self, update: Update) -> NDArray[np.float64]:
+        source, name = self._adapter.source, str(update.bias)
+        bias = require_real(self._adapter.tensors.read(name), source, name).astype(np.float64)
+        require_finite(bias, source, name, "training diverged, use an earlier checkpoint")
+        return update.scale * bias
+
+    def _is_in_out(self, name: str) -> bool:
+        return self._stored_in_out.get(name, self._adapter.transposed)
+
+    def _replacements(self, model: Model) -> dict[str, str]:
+        """Return the names in the base model of the tensors that the adapter replaces or adds.
+
+        Only tensors outside of layers can be new: a classifier, or the output matrix of a tied embedding. The
+        adapter may also have changed the number of tokens.
+        """
+        base, adapter = self._base, self._adapter
+        outside = {view.tensor for view in (model.embedding_view, model.unembedding_view) if view}
+        replaced: dict[str, str] = {}
+        for name, targets in _targets(base.shapes, adapter.replaced).items():
+            tensor = adapter.replaced[name]
+            is_new = not targets and not OF_LAYER.search(name)
+            target = name if is_new else self._only(targets, f"tensor {tensor}")
+            if target in replaced:
+                raise InputError(
+                    f"{adapter.source}: its tensors {replaced[target]} and {tensor} both replace {target} in "
+                    f"{base.source}; keep one of them"
+                )
+            shape, before = adapter.tensors.shapes[tensor], base.shapes.get(target)
+            fits = shape == before or (target in outside and before is not None and shape[1:] == before[1:])
+            if not (is_new or fits):
+                raise InputError(
+                    f"{adapter.source}: its tensor {tensor} has shape {list(shape)}, but {target} in "
+                    f"{base.source} has {list(before or ())}; give the base model that it was trained on"
+                )
+            replaced[target] = tensor
+        return replaced
+
+    def _bias_of(self, update: Update, target: str) -> str:
+        """Return the name of the bias to which the bias of an update is added."""
+        name = target.removesuffix("weight") + "bias"
+        shape, before = self._adapter.tensors.shapes[str(update.bias)], self.shapes.get(name)
+        if before != shape:
+            there = "is missing" if before is None else f"has {list(before)}"
+            raise InputError(
+                f"{self._adapter.source}: tensor {update.bias} has shape {list(shape)}, and {name} in "
+                f"{self._base.source} {there}; merge the adapter into its base model first "
+                "(merge_and_unload in peft)"
+            )
+        return name
+
+    def _require_update_fits(self, update: Update, target: str) -> None:
+        shapes = self._adapter.tensors.shapes
+        shape = [shapes[update.up][0], shapes[update.down][1]]
+        expected = shape[::-1] if self._is_in_out(target) else shape
+        if list(self.shapes[target]) != expected:
+            raise InputError(
+                f"{self._adapter.source}: its update of {update.module} has shape {expected}, but {target} "
+                f"in {self._base.source} has {list(self.shapes[target])}; give the base model that it was "
+                "trained on"
+            )
+
+    def _only(self, targets: list[str], what: str) -> str:
+        """Return the only name in a list."""
+        if len(targets) != 1:
+            count = f"{len(targets)} tensors" if targets else "no tensor"
+            raise InputError(
+                f"{self._adapter.source}: its {what} fits {count} of {self._base.source}; "
+                "give the base model that the adapter was trained on"
+            )
+        return targets[0]
+
+
+def _stored_in_out(model: Model) -> dict[str, bool]:
+    """Return for each tensor name whether the model stores the tensor as (in, out).
+
+    The adapter's `fan_in_fan_out` is not reliable. peft sets it according to the last layer it visited, so
+    it is wrong for some layers of a model that stores weights both ways.
+    """
+    orientations = {}
+    for part in (*(view for layer in model.layers for view in layer.views), model.unembedding_view):
+        while part:
+            orientations[part.tensor] = not part.stored_out_in
+            part = part.after
+    return orientations
+
+
+def _targets(names: Iterable[str], wanted: Iterable[str]) -> dict[str, list[str]]:
+    """Return, for each wanted name of a tensor, the names that fit it.
+
+    A name fits if it is equal, or else if one of both is the end of the other after a dot: the names in the
+    base model may have a longer or a shorter prefix than those in the adapter.
+    """
+    fitting: dict[str, list[str]] = {name: [] for name in wanted}
+    there = set()
+    for name in names:
+        there.add(name)
+        for ending in _endings(name):
+            if ending in fitting:
+                fitting[ending].append(name)
+    return {
+        name: [name] if name in there else longer + [end for end in _endings(name) if end in there]
+        for name, longer in fitting.items()
+    }
+
+
+def _endings(name: str) -> Iterator[str]:
+    """Yield the endings of a name that start after a dot, shortest first, and then the whole name.
+
+    >>> list(_endings("model.layers.0"))
+    ['0', 'layers.0', 'model.layers.0']
+    """
+    dot = len(name)
+    for _ in range(MOST_PARTS):
+        dot = name.rfind(".", 0, dot)
+        yield name[dot + 1 :]
+        if dot < 0:
+            return
