@@ -74,7 +74,9 @@ class ChildProcess:
         if self._process is not None and self._owner == os.getpid():
             self._process.kill()
             self._process.communicate()
-        self._process = None
+        if self._messages is not None:
+            self._messages.close()
+        self._process = self._messages = None
 
     def _exchange(self, request: bytes) -> dict[str, Any]:
         process = self._start()
@@ -94,6 +96,7 @@ class ChildProcess:
     def _start(self) -> subprocess.Popen[bytes]:
         """Return the process, which runs with the same import path but without the user's site."""
         if self._process is None or self._owner != os.getpid():
+            self.close()
             settings = json.dumps([sys.path, str(self.file), self.seconds, self.megabytes])
             try:
                 self._messages = tempfile.TemporaryFile()  # noqa: SIM115 (open as long as the process)

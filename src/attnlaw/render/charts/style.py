@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlaw.core.child_process import CallFailed, ChildEnded, ChildProcess, has_address_limit
-from attnlaw.core.errors import InputError, printable
+from attnlaw.core.errors import InputError
 from attnlaw.core.files import to_json
 
 # Arimo ships with attnlaw. It has subscripts, Greek letters and signs of norms, so a label needs one font.
@@ -94,35 +94,35 @@ def call_engine(function: str, *arguments: Any) -> Any:
         raise _undrawable(f"the drawing engine {error}", remedy) from error
 
 
-# Characters that XML, and so SVG, cannot hold. JSON writes most of them as escapes.
-CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
-JSON_ESCAPES = re.compile(r"\\u(?:00[01][0-9A-Fa-f]|[Ff]{3}[EFef])|\\.|[\ufffe\uffff]")
+# Characters that XML, and so SVG, cannot hold, and the visible signs that replace them. A backslash would not
+# do: Vega reads escape sequences in some titles.
+SIGNS = {chr(code): chr(0x2400 + code) for code in range(32) if chr(code) not in "\t\n\r"}
+SIGNS |= {"\ufffe": "\ufffd", "\uffff": "\ufffd"}
+CONTROLS = re.compile(f"[{''.join(SIGNS)}]")
+# The same characters in JSON, which writes most of them as escapes. A backslash that is escaped begins none.
+JSON_ESCAPES = re.compile(r"\\u(?:00[01][0-9A-Fa-f]|[Ff]{3}[EFef])|\\[bf\\]|[\ufffe\uffff]")
 
 
 def without_controls(spec: Any) -> Any:
-    r"""Return a specification with escape sequences for the characters that would end the drawing engine.
+    r"""Return a specification with visible signs for the characters that would end the drawing engine.
 
     >>> without_controls({"title": "a\x1b[31m", "data": {"values": '[{"a": "\\u0000"}]'}})
-    {'title': 'a\\x1b[31m', 'data': {'values': '[{"a": "\\\\x00"}]'}}
+    {'title': 'a␛[31m', 'data': {'values': '[{"a": "␀"}]'}}
     """
     if isinstance(spec, dict):
         return {
-            key: _json_without_controls(part)
+            key: JSON_ESCAPES.sub(_sign_in_json, part)
             if key == "values" and isinstance(part, str)
             else without_controls(part)
             for key, part in spec.items()
         }
     if isinstance(spec, list):
         return [without_controls(part) for part in spec]
-    return CONTROLS.sub(lambda found: printable(found[0]), spec) if isinstance(spec, str) else spec
+    return CONTROLS.sub(lambda char: SIGNS[char[0]], spec) if isinstance(spec, str) else spec
 
 
-def _json_without_controls(text: str) -> str:
-    def replaced(escape: re.Match[str]) -> str:
-        char = escape[0] if len(escape[0]) == 1 else json.loads(f'"{escape[0]}"')
-        return to_json(printable(char))[1:-1] if CONTROLS.match(char) else escape[0]
-
-    return JSON_ESCAPES.sub(replaced, text)
+def _sign_in_json(escape: re.Match[str]) -> str:
+    return SIGNS.get(json.loads(f'"{escape[0]}"'), escape[0])
 
 
 def draw_svg(spec: dict[str, Any]) -> str:
