@@ -34,6 +34,9 @@ def end():
 def number():
     return os.getpid()
 
+def repeat(text, count):
+    return text * count
+
 def reserve(size):
     return len(bytearray(size))
 
@@ -70,7 +73,7 @@ def test_values_bytes_and_errors_come_back(child: ChildProcess) -> None:
     [
         ("abort", (), "ended with signal 6"),
         ("end", (), "ended with status 3"),
-        ("reserve", (10**9,), "ran out of memory"),
+        ("reserve", (10**9,), "needed more than the 500 MB of memory that it may use"),
     ],
 )
 def test_the_next_call_after_an_end_is_answered(
@@ -79,6 +82,12 @@ def test_the_next_call_after_an_end_is_answered(
     with pytest.raises(ChildEnded, match=f"^{reason}$"):
         child.call(function, *arguments)
     assert child.call("reserve", 10**7) == 10**7
+
+
+def test_an_answer_that_is_too_long_is_an_error(child: ChildProcess) -> None:
+    with pytest.raises(CallFailed, match="more than 64 MB"):
+        child.call("repeat", "a", 65 * 2**20)
+    assert child.call("repeat", "a", 3) == "aaa"
 
 
 def test_a_call_without_end_is_ended(file: Path) -> None:

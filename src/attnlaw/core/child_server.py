@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 MEGABYTE = 2**20
+MOST_REPLY = 64 * MEGABYTE
 
 
 def serve(file: str, seconds: float, megabytes: int | None) -> None:
@@ -34,6 +35,8 @@ def serve(file: str, seconds: float, megabytes: int | None) -> None:
         name, arguments = json.loads(line)
         signal.setitimer(signal.ITIMER_REAL, seconds)
         reply = json.dumps(answer(functions[name], arguments))
+        if len(reply) > MOST_REPLY:
+            reply = json.dumps({"error": f"an answer of more than {MOST_REPLY // MEGABYTE} MB"})
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         replies.write(reply.encode() + b"\n")
         replies.flush()
