@@ -112,3 +112,28 @@ def test_help_does_not_import_the_numerical_libraries() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [
+        "learn --target-spike 1e300",
+        "dynamics --target-spike 1e154",
+        "dynamics --learning-rate 1e300",
+    ],
+)
+def test_no_warning_of_a_library_is_printed(words: str) -> None:
+    """Overflows are told by the result. Whoever asks Python for its warnings gets them."""
+    command = f"{ATTNLAW} {words}"
+    ended = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "Warning" not in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.slow
+def test_who_asks_python_for_warnings_gets_them() -> None:
+    command = f"{ATTNLAW} learn --target-spike 1e300".replace(" -c", " -W default -c")
+    ended = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert "RuntimeWarning: overflow" in ended.stderr

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from io import TextIOWrapper
 
 from attnlaw import __version__
@@ -74,6 +75,9 @@ def _run_command() -> int:
 
     # Several BLAS threads slow down small matrices; large ones are measured in threads of attnlaw.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # Results say themselves what is wrong with a number. Filters that the user gives to Python come first.
+    warnings.filterwarnings("ignore", category=RuntimeWarning, append=True)
+    warnings.filterwarnings("ignore", module=r"attnlaw\.", append=True)
     prepare_streams()
     try:
         if sys.argv[1:] in (["--version"], ["-V"]):  # answered without the command-line library
