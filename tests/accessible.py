@@ -29,11 +29,11 @@ LOOKS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @contextmanager
-def open_browser() -> Iterator[Any]:
+def open_browser(*switches: str) -> Iterator[Any]:
     """chromium, closed at the end."""
     playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'attnlaw[test]'")
     with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", *switches])
         yield browser
         browser.close()
 

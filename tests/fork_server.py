@@ -25,6 +25,8 @@ DEEDS = (
     *("os.system", "os.exec", "os.posix_spawn", "os.fork", "subprocess.Popen", "pty.spawn"),
     *("socket.connect", "socket.getaddrinfo"),
 )
+# The program of attnlaw's own child processes, which are limited themselves.
+CHILD = "/attnlaw/core/child_server.py"
 # What numpy 2.0 and threadpoolctl 3.1 start when they are imported, to look at the machine.
 LOOKS = (["lscpu"], ["/sbin/ldconfig", "-p"])
 # These need PyTorch, whose import costs more than all others.
@@ -98,12 +100,17 @@ def watch(log: int, kill_at_rename: int) -> None:
             renames += 1
             if renames == kill_at_rename:
                 os.kill(os.getpid(), signal.SIGKILL)
-        if event == "subprocess.Popen" and arguments[1] in LOOKS:
+        if event == "subprocess.Popen" and (arguments[1] in LOOKS or is_own(arguments[1])):
             return
         if event in DEEDS or (event == "import" and "canary" in str(arguments[0])):
             os.write(log, f"{event} {arguments!r:.200}\n".encode())
 
     sys.addaudithook(hook)
+
+
+def is_own(words: list[Any]) -> bool:
+    """Whether the words start a child process of attnlaw: Python's options, then its program."""
+    return words[1:3] == ["-I", "-S"] and words[3].endswith(CHILD)
 
 
 def command() -> None:

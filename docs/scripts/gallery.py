@@ -16,7 +16,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from attnlaw.render.charts.style import vl_converter
+from attnlaw.render.charts import engine
 from attnlaw.reproduce.papers import PAPERS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -131,7 +131,7 @@ def draw(picture: Picture) -> None:
         drawn = sorted(Path(scratch).rglob("figures/*.svg"), key=lambda path: path.stat().st_mtime)
         named = [path for path in drawn if path.stem == picture.figure]
         (source, *_) = named or drawn
-        png = vl_converter().svg_to_png(source.read_text(encoding="utf-8"), ppi=PIXELS_PER_INCH)
+        png = engine.vl_convert.svg_to_png(source.read_text(encoding="utf-8"), ppi=PIXELS_PER_INCH)
         caption = source.with_name(f"{source.stem}.caption.txt").read_text(encoding="utf-8")
         (PICTURES / f"{picture.name}.png").write_bytes(lean(png))
         (PICTURES / f"{picture.name}.txt").write_text(caption.splitlines()[0] + "\n", encoding="utf-8")

@@ -42,16 +42,16 @@ def wait_for_words(page: Any, *words: str) -> None:
 
 def lab(browser: Any) -> None:
     """The pages of the lab, from a server in a thread."""
-    from attnlaw.lab.serve import HOST, build_server, open_socket
+    from attnlaw.lab.serve import build_server, open_socket, page_address
 
-    place, begun = open_socket(None), threading.Event()
-    made = build_server("audit", MODEL, begun.set)
+    place, token, begun = open_socket(None), "example", threading.Event()
+    made = build_server("audit", MODEL, token, begun.set)
     thread = threading.Thread(target=made.run, args=([place],), daemon=True)
     thread.start()
     begun.wait()
     page = browser.new_page(viewport={"width": 1400, "height": 1000})
     page.set_default_timeout(120_000)
-    page.goto(f"http://{HOST}:{place.getsockname()[1]}/learn/")
+    page.goto(page_address(place, token, "learn"))
     page.wait_for_selector(".lab-table")
     page.wait_for_timeout(2000)
     shot(page, "lab-learn")
@@ -66,7 +66,7 @@ def lab(browser: Any) -> None:
     print(page.inner_text('[data-words="command"]'))
     page.locator(".lab-head").scroll_into_view_if_needed()
     shot(page, "lab-learn-moved")
-    page.goto(f"http://{HOST}:{place.getsockname()[1]}/audit/")
+    page.goto(page_address(place, token, "audit"))
     page.wait_for_selector(".lab-table")
     press(page, "layer", "ArrowRight", 2)
     page.wait_for_timeout(4000)

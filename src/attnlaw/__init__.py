@@ -3,14 +3,17 @@
 Each verb is a function: `attnlaw.audit(MODEL)`, `attnlaw.learn(alpha=0.2)`. Python imports a name when it is
 first used, so that `attnlaw --help` answers at once. Everything that is not listed here is public in its own
 module, such as `attnlaw.theory.laws.marchenko_pastur`.
+
+This file imports next to nothing, because the command line can answer Ctrl-C only after it.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
 
-from attnlaw.core import result as _result
+TYPE_CHECKING = False  # importing typing takes longer than all the rest
+if TYPE_CHECKING:
+    from typing import Any
 
 __version__ = "0.3.0.dev0"
 
@@ -41,9 +44,6 @@ _PUBLIC: dict[str, str] = {
     "load": "attnlaw.verbs.views",
     "open_model": "attnlaw.checkpoints.open",
 }
-
-# `core.result` cannot import the views, which belong to a room above it. It asks for them to show a result.
-_result.load_views = lambda: import_module("attnlaw.verbs.views")
 
 
 def __getattr__(name: str) -> Any:

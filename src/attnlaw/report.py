@@ -16,7 +16,7 @@ from attnlaw.core.result import MANIFEST, Result
 from attnlaw.core.settings import check_value
 from attnlaw.core.tables import short_names, unique_names
 from attnlaw.render.charts.figure import Figure, number_duplicates, unique_suffixes
-from attnlaw.render.charts.paper import figure_files
+from attnlaw.render.charts.paper import figure_files, figures_directory
 from attnlaw.render.model_names import model_names
 from attnlaw.render.output_options import ENDINGS
 from attnlaw.render.pages.page import Part, failure_sentences, results_page
@@ -53,10 +53,11 @@ def write_files(directories: Sequence[Place], out: Place | None, figures: str | 
     loaded, short = [_load_results(folder) for folder in folders], short_names(set(map(str, folders)))
     names = unique_names(printable(short[str(folder)]) for folder in folders)
     target = writable_directory(folders[0] if out is None else out)
+    figures_folder = None if figures is None else figures_directory(target)
     page, drawn = _page(loaded, names)
     written = {target / "report.html": page.encode()}
-    if figures is not None and drawn:
-        written |= figure_files(drawn, writable_directory(target / "figures"), figures)
+    if figures_folder is not None and figures is not None:
+        written |= figure_files(drawn, figures_folder, figures)
     write_all(written)
     return [path for path in written if path.suffix in (".html", f".{figures}")]
 

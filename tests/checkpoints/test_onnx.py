@@ -50,20 +50,20 @@ def test_an_export_gives_the_rows_of_its_twin(exported: Path) -> None:
     )
 
 
-def test_data_in_a_file_beside_the_graph(exported: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("location", ["weights.bin", "data/weights.bin"])
+def test_data_in_a_file_beside_the_graph(location: str, exported: Path, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
     model = onnx.load(exported / "onnx" / "model.onnx")
-    onnx.save(
-        model, tmp_path / "model.onnx", save_as_external_data=True, size_threshold=0, location="weights.bin"
-    )
-    assert (tmp_path / "weights.bin").stat().st_size > 4 * 16 * 16 * 8
+    onnx.save(model, tmp_path / "model.onnx", save_as_external_data=True, size_threshold=0, location=location)
+    assert (tmp_path / location).stat().st_size > 4 * 16 * 16 * 8
     ours, whole = (
         audit(path, name="m", heads=2, jobs=1) for path in (tmp_path / "model.onnx", exported / "onnx")
     )
     assert ours.spectra.equals(whole.spectra)
-    data = (tmp_path / "weights.bin").read_bytes()
-    (tmp_path / "weights.bin").write_bytes(data[:500])
+    data = (tmp_path / location).read_bytes()
+    (tmp_path / location).write_bytes(data[:500])
     refusal(tmp_path / "model.onnx", "weights.bin", "past the end", heads=2, read=True)
-    (tmp_path / "weights.bin").unlink()
+    (tmp_path / location).unlink()
     refusal(tmp_path / "model.onnx", "weights.bin: cannot be read", heads=2, read=True)
 
 

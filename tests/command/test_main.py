@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
@@ -10,7 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checkpoints.spoiled import CONFIG, bert_state
 from command.in_process import invoke
+from safetensors.torch import save_file
 
 ATTNLAW = f'"{sys.executable}" -c "from attnlaw.command import main; main()"'
 
@@ -112,3 +115,43 @@ def test_help_does_not_import_the_numerical_libraries() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [
+        "learn --target-spike 1e300",
+        "dynamics --target-spike 1e154",
+        "dynamics --learning-rate 1e300",
+    ],
+)
+def test_no_warning_of_a_library_is_printed(words: str) -> None:
+    """Overflows are told by the result. Whoever asks Python for its warnings gets them."""
+    command = f"{ATTNLAW} {words}"
+    ended = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "Warning" not in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.slow
+def test_who_asks_python_for_warnings_gets_them() -> None:
+    command = f"{ATTNLAW} learn --target-spike 1e300".replace(" -c", " -W default -c")
+    ended = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert "RuntimeWarning: overflow" in ended.stderr
+
+
+@pytest.mark.slow
+def test_a_refusal_stands_alone(tmp_path: Path) -> None:
+    """Weights whose products overflow."""
+    for name, scale in (("small", 1.0), ("large", 1e300)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(json.dumps(CONFIG | {"num_hidden_layers": 1}))
+        state = {key: scale * value.double() for key, value in bert_state(layers=1).items()}
+        save_file(state, tmp_path / name / "model.safetensors")
+    command = f"{ATTNLAW} diff small large"
+    ended = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert ended.returncode == 1
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("attnlaw: heads cannot be compared: products of weights exceed 1e308")

@@ -6,6 +6,7 @@ import shlex
 import sys
 import threading
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from accessible import CHROMIUM, LOOKS, asking_only, open_browser, violations
@@ -18,11 +19,13 @@ from attnlaw.analysis.fit.fit import fit_law
 from attnlaw.core.estimate import format_value
 from attnlaw.core.settings import setting_fields
 from attnlaw.lab.controls import slider_steps
-from attnlaw.lab.serve import HOST, build_server, open_socket
+from attnlaw.lab.serve import HOST, build_server, open_socket, page_address
 from attnlaw.theory.learn.simulate import simulate
 from attnlaw.verbs.learn import LearnSettings
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no chromium")]
+TOKEN = "the-token"
+FOREIGN = "evil.example"
 LONG = 60_000  # milliseconds: a busy machine
 
 
@@ -32,11 +35,11 @@ def serving(page, path):
     main = sys.modules["__main__"]  # a kernel puts its own there, and leaves it
     place = open_socket(None)
     begun = threading.Event()
-    made = build_server(page, path, begun.set)
+    made = build_server(page, path, TOKEN, begun.set)
     thread = threading.Thread(target=made.run, args=([place],), daemon=True)
     thread.start()
     assert begun.wait(60)
-    yield lambda name: f"http://{HOST}:{place.getsockname()[1]}/{name}/"
+    yield lambda name: page_address(place, TOKEN, name)
     made.should_exit = True
     thread.join(20)
     sys.modules["__main__"] = main
@@ -53,20 +56,25 @@ def served():
 
 
 @pytest.fixture(scope="module")
-def opened(served):
+def chromium():
+    with open_browser(f"--host-resolver-rules=MAP {FOREIGN} {HOST}") as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def opened(served, chromium):
     """A page with its numbers there, of `served` or another server; a request elsewhere fails the test."""
-    with open_browser() as chromium:
-        context = chromium.new_context(viewport={"width": 1400, "height": 1000})
+    context = chromium.new_context(viewport={"width": 1400, "height": 1000})
 
-        def load(name, address=served):
-            page = context.new_page()
-            page.set_default_timeout(LONG)
-            page.goto(address(name))
-            page.wait_for_selector(".lab-table")
-            return page
+    def load(name, address=served):
+        page = context.new_page()
+        page.set_default_timeout(LONG)
+        page.goto(address(name))
+        page.wait_for_selector(".lab-table")
+        return page
 
-        with asking_only(context, f"http://{HOST}:"):
-            yield load
+    with asking_only(context, f"http://{HOST}:"):
+        yield load
 
 
 def number(page, name, place=0):
@@ -204,12 +212,88 @@ def test_a_simulation_stops_by_its_button(opened):
     page.close()
 
 
-def test_a_name_of_elsewhere_finds_nothing_here(served):
+ATTACK = """async ([socket, post]) => {
+  const opened = await new Promise((resolve) => {
+    const line = new WebSocket(socket);
+    line.onopen = () => resolve("opened");
+    line.onerror = () => resolve("refused");
+  });
+  await fetch(post, {method: "POST", mode: "no-cors", body: "{}"});
+  return opened;
+}"""
+
+
+class Page(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<h1>You have won</h1>")
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def foreign():
+    """The port of a server with a page of somebody else."""
+    with ThreadingHTTPServer((HOST, 0), Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
+
+
+@pytest.mark.parametrize("name", [FOREIGN, "localhost", HOST])
+@pytest.mark.parametrize("knows_token", [False, True])
+def test_a_page_of_another_origin_is_refused(served, chromium, foreign, name, knows_token):
+    """Even if it has learned the token. A page of the lab does the same in the same browser."""
+    origin = f"http://{name}:{foreign}"
+    address = served("learn") if knows_token else served("learn").replace(f"/{TOKEN}/", "/")
+    socket = f"{address.replace('http:', 'ws:')}ws?session_id=s_attack"
+    post = f"{address}api/kernel/set_ui_element_value"
+    page = chromium.new_context().new_page()
+    page.goto(origin)
+    with page.expect_response(post) as response:
+        assert page.evaluate(ATTACK, [socket, post]) == "refused"
+    assert (response.value.status, response.value.request.all_headers()["origin"]) == (403, origin)
+    page.goto(served("learn"))
+    page.wait_for_selector(".lab-table", timeout=LONG)
+    with page.expect_response(f"{served('learn')}api/kernel/set_ui_element_value") as response:
+        own = f"{served('learn').replace('http:', 'ws:')}ws?session_id=s_own"
+        assert page.evaluate(ATTACK, [own, f"{served('learn')}api/kernel/set_ui_element_value"]) == "opened"
+    assert response.value.status != 403
+    page.context.close()
+
+
+def test_who_may_ask_the_lab(served):
+    """Only its own pages, by its own names, and only who has the token."""
     import http.client
 
     place = served("learn").split("/")[2]
-    for host, status in ((place, 200), ("evil.example", 400), (f"evil.example:{place.split(':')[1]}", 400)):
+    port = place.split(":")[1]
+    page, here = f"/{TOKEN}/learn/", {"Host": place}
+    post = f"/{TOKEN}/learn/api/kernel/set_ui_element_value"
+
+    def status(method, path, headers):
         link = http.client.HTTPConnection(place)
-        link.request("GET", "/learn/", headers={"Host": host})
-        assert link.getresponse().status == status
+        link.request(method, path, headers=headers)
+        response = link.getresponse()
         link.close()
+        return response.status, response.getheader("Location")
+
+    assert status("GET", page, here) == (200, None)
+    assert status("GET", f"/{TOKEN}/", here) == (307, page.replace("learn", "audit"))
+    for path in ("/", "/learn/", "/wrong/learn/", "/the-tokens/learn/", "/%ff/learn/", "//"):
+        assert status("GET", path, here) == (403, None), path
+    for host in ("evil.example", f"evil.example:{port}", "127.0.0.1.evil.example", ""):
+        assert status("GET", page, {"Host": host}) == (403, None), host
+    for origin in (
+        "http://evil.example",
+        "null",
+        "http://127.0.0.1",
+        f"https://{place}",
+        f"http://localhost:{port}",
+    ):
+        assert status("POST", post, {**here, "Origin": origin}) == (403, None), origin
+    assert status("POST", post, here) == (403, None)
+    assert status("POST", post, {**here, "Origin": f"http://{place}"})[0] != 403

@@ -158,8 +158,8 @@ def test_packages_are_asked_for_plugins_once(monkeypatch):
 
     asked = []
     monkeypatch.setattr(registry, "get_entry_points", lambda group: asked.append(group) or [])
-    Application("learn")
+    Application("learn", None, "token")
     resolve_executor()
-    Application("learn")
+    Application("learn", None, "token")
     resolve_executor()
     assert asked.count("marimo.cell.executor") == 1

@@ -66,7 +66,8 @@ def run(
 ) -> Outcome:
     """Run `attnlaw ARGUMENTS` in `folder` under limits of address space, CPU time and the size of files.
 
-    A command that draws needs `memory=None`: its JavaScript engine reserves more addresses than memory.
+    A command that draws needs `memory=None`, or its figures are missing: the JavaScript engine reserves more
+    addresses than memory.
     A command that waits for ever takes no CPU time; it is killed when the clock strikes.
     """
     watched = folder / ".watched"

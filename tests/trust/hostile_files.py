@@ -183,6 +183,11 @@ def onnx_link(folder: Path) -> Path:
     return elsewhere(lambda data: "weights.data")(folder)
 
 
+def onnx_linked_directory(folder: Path) -> Path:
+    (folder / "data").symlink_to(folder.parent)
+    return elsewhere(lambda data: f"data/{data.name}")(folder)
+
+
 def onnx_pipe(folder: Path) -> Path:
     os.mkfifo(folder / "weights.data")
     return graph(folder, external("weights.data"))
@@ -251,6 +256,7 @@ ONNX = (
     Attack("onnx-drive", elsewhere(lambda data: "C:secret.data"), OUT),
     Attack("onnx-no-place", elsewhere(lambda data: ""), OUT),
     Attack("onnx-link", onnx_link, OUT),
+    Attack("onnx-linked-directory", onnx_linked_directory, OUT),
     Attack("onnx-pipe", onnx_pipe, "weights.data"),
     Attack("onnx-device", onnx_device, "weights.data"),
     Attack("onnx-null", elsewhere(lambda data: "a\0b"), ""),

@@ -8,19 +8,23 @@
 | 3 | a rule failed (`check` only) |
 | 130 | interrupted |
 
-Every error is one line on standard error. Only `app` imports the command-line library (cyclopts).
+Every error is one line on standard error. Only `app` imports the command-line library (cyclopts). This file
+imports other modules of attnlaw only inside `main`, which answers Ctrl-C.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+import warnings
 from io import TextIOWrapper
-from typing import Any, cast
 
 from attnlaw import __version__
-from attnlaw.core.errors import InputError
+
+TYPE_CHECKING = False  # importing typing takes longer than all the rest
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, NoReturn
 
 
 class OutputClosed(Exception):
@@ -58,8 +62,22 @@ class GuardedOutput:
 
 def main() -> None:
     """Run `attnlaw` on `sys.argv`, and exit with its status. Every expected error is printed as one line."""
+    try:
+        status = _run_command()
+    except KeyboardInterrupt:
+        _exit_with_message("stopped", 130)
+    else:
+        sys.exit(status)
+
+
+def _run_command() -> int:
+    from attnlaw.core.errors import InputError
+
     # Several BLAS threads slow down small matrices; large ones are measured in threads of attnlaw.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # Results say themselves what is wrong with a number. Filters that the user gives to Python come first.
+    warnings.filterwarnings("ignore", category=RuntimeWarning, append=True)
+    warnings.filterwarnings("ignore", module=r"attnlaw\.", append=True)
     prepare_streams()
     try:
         if sys.argv[1:] in (["--version"], ["-V"]):  # answered without the command-line library
@@ -70,14 +88,13 @@ def main() -> None:
 
             status = run(sys.argv[1:])
         sys.stdout.flush()
+        return status
     except OutputClosed as error:
         # Discard the rest of the buffer, or the interpreter would try to write it at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         _exit_with_message(str(error), 1)
     except (UsageError, InputError) as error:
         _exit_with_message(str(error), 2 if isinstance(error, UsageError) else 1)
-    except KeyboardInterrupt:
-        _exit_with_message("stopped", 130)
     except MemoryError as error:
         size = error or "no size given"
         _exit_with_message(f"this does not fit into memory ({size}); choose smaller sizes", 1)
@@ -86,8 +103,6 @@ def main() -> None:
         if error.filename is not None:
             message = f"{error.filename}: {error.strerror}; give another path"
         _exit_with_message(str(InputError(message)), 1)
-    else:
-        sys.exit(status)
 
 
 def prepare_streams() -> None:
@@ -103,13 +118,13 @@ def prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
-    sys.stdout = cast(TextIOWrapper, GuardedOutput(sys.stdout))
+    sys.stdout = GuardedOutput(sys.stdout)
     # Some terminals report a width of 0, with which nothing could be shown.
     if not os.environ.get("COLUMNS", "0").strip("0"):
         os.environ.pop("COLUMNS", None)
 
 
-def _exit_with_message(line: str, status: int) -> None:
+def _exit_with_message(line: str, status: int) -> NoReturn:
     if line:
         print(f"attnlaw: {line}", file=sys.stderr)  # noqa: T201 (rich is not needed for one line)
     sys.exit(status)

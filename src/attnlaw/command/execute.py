@@ -141,7 +141,7 @@ def _write(result: Result, options: OutputOptions) -> None:
         with progress(f"write {options.out}") as report:
             folder = result.save(options.out, options.figures, report)
         figures = folder / "figures"
-        drawn = f", and {figures}" if figures.is_dir() else "; no figures: its rows allow none"
+        drawn = f", and {figures}" if figures.is_dir() else "; no figures were drawn"
         more = "" if options.figures is None else drawn
         print_message(f"wrote {folder / 'report.html'} and the rows beside it{more}")
     if options.figure is not None:

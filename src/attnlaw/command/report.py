@@ -33,7 +33,7 @@ class Report(Settings):
         out = None if self.out is None else Path(self.out)
         page, *drawn = write_files([Path(name) for name in self.directories], out, self.figures)
         names = ", ".join(figure.name for figure in drawn)
-        also = f" and in {page.parent / 'figures'}: {names}" if drawn else "; no figures: its rows allow none"
+        also = f" and in {page.parent / 'figures'}: {names}" if drawn else "; no figures were drawn"
         print_message(f"wrote {page}{also if self.figures else ''}")
         return 0
 

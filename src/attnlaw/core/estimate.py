@@ -61,9 +61,15 @@ class Outcome(StrEnum):
 
 
 def format_with_error(value: float, error: float | None) -> str:
-    """Return a value with its error in units of the last digit: `0.25(1)`."""
+    """Return a value with its error in units of the last digit: `0.25(1)`.
+
+    >>> format_with_error(0.25, 0.01), format_with_error(0.25, math.nan)
+    ('0.25(1)', '0.25(?)')
+    """
     if not error:
         return f"{value:.6g}"
+    if not math.isfinite(error):
+        return f"{value:.6g}(?)"
     place = math.floor(math.log10(error))
     if place >= 0:
         return f"{value:.0f}({error:.0f})"

@@ -209,12 +209,12 @@ def _require_small(value: Any, place: str, remedy: str, nested: int = 1) -> None
         _require_small(part, place, remedy, nested + 1)
 
 
-def links_outside(path: Path) -> bool:
-    """Return whether the path is a link that leads out of its directory.
+def links_outside(path: Path, directory: Path) -> bool:
+    """Return whether the path leads out of a directory, by a link or through a linked directory.
 
     Links inside the cache of a model hub are allowed. That cache has `models--NAME/snapshots/REVISION/FILE`
     as links to `models--NAME/blobs/`, also from folders inside the revision.
     """
-    folder, target = path.parent.resolve(), path.resolve()
+    folder, target = directory.resolve(), path.resolve()
     stores = [parent / "blobs" for parent in folder.parents[:3]]
     return not (target.is_relative_to(folder) or target.parent in stores)

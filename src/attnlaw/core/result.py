@@ -42,7 +42,7 @@ def _no_views() -> ModuleType:
     raise NotImplementedError
 
 
-# Imports `attnlaw.verbs.views`, which shows results. The package sets it: this room imports nothing above it.
+# Imports `attnlaw.verbs.views`, which shows results. `attnlaw.verbs` sets it: this room cannot import it.
 load_views: Callable[[], ModuleType] = _no_views
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Iterable, Mapping
 from itertools import chain, count
 from pathlib import Path
@@ -11,12 +12,13 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw.core.errors import InputError, as_input_error, require_some
+from attnlaw.core.errors import InputError, as_input_error, printable, require_some
 from attnlaw.core.files import require_regular_file, write_all
 from attnlaw.core.quantity import Quantity, column_kinds, to_cells
 from attnlaw.core.version import VERSION_COLUMN, require_readable_version
 
 Schema = dict[str, pl.DataType]
+SURROGATES = re.compile("[\ud800-\udfff]")
 
 # What `Quantity.kind` may say.
 KINDS: Schema = {"float": pl.Float64(), "int": pl.Int64(), "text": pl.String()}
@@ -30,10 +32,26 @@ def to_schema(columns: Mapping[str, str]) -> Schema:
 
 
 def to_frame(rows: Iterable[Mapping[str, Any]], schema: Schema) -> pl.DataFrame:
-    """Return a table with exactly the columns of the schema. A value that a row lacks is null."""
+    r"""Return a table with exactly the columns of the schema. A value that a row lacks is null.
+
+    >>> to_frame([{"model": "m\udcff"}], {"model": pl.String()})["model"][0]
+    'm\\udcff'
+    """
     rows = list(rows)
     columns = {name: [row.get(name) for row in rows] for name in schema}
-    return pl.DataFrame(columns, schema=schema, strict=False)
+    try:
+        return pl.DataFrame(columns, schema=schema, strict=False)
+    except UnicodeEncodeError:  # the path of a model need not be valid Unicode
+        return pl.DataFrame(_with_valid_texts(columns), schema=schema, strict=False)
+
+
+def _with_valid_texts(value: Any) -> Any:
+    """Write out the characters that stand for bytes of a path that are no UTF-8, in all texts of a value."""
+    if isinstance(value, dict):
+        return {name: _with_valid_texts(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_valid_texts(part) for part in value]
+    return SURROGATES.sub(lambda char: printable(char[0]), value) if isinstance(value, str) else value
 
 
 def quantity_frame(quantities: Iterable[Quantity], rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:

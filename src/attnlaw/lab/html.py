@@ -50,8 +50,14 @@ def charts_html(result: Result | InputError) -> str:
 
 
 def draw(title: str, chart: Any, caption: str, name: str) -> tuple[str, Markup, str, str | None]:
-    """Return the title, SVG, caption and width in pixels of a chart, for the template macro `figure`."""
-    svg = inline_svg(chart, name)
+    """Return the title, SVG, caption and width in pixels of a chart, for the template macro `figure`.
+
+    If the chart cannot be drawn, the reason is in its place.
+    """
+    try:
+        svg = inline_svg(chart, name)
+    except InputError as error:
+        return title, Markup(error_html(error)), caption, None
     width = re.search(r'\bwidth="(\d+)', svg)
     return title, Markup(svg), caption, width and width[1]
 

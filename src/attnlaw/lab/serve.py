@@ -1,7 +1,12 @@
-"""Serve the pages on this machine, only at 127.0.0.1. No page contacts another machine."""
+"""Serve the pages on this machine, only at 127.0.0.1. No page contacts another machine.
+
+Other pages in the same browser, and other users of the machine, can connect to that address, too. So each
+server has a random token. It is the first part of every path, and only who has the printed address knows it.
+"""
 
 from __future__ import annotations
 
+import secrets
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,6 +22,10 @@ from attnlaw.render.pages.page import read_asset
 from attnlaw.verbs import find_verb
 
 HOST = "127.0.0.1"
+HOST_NAMES = (HOST, "localhost")
+TOKEN_BYTES = 24
+POLICY_VIOLATION = 1008  # the code that closes a WebSocket
+READS = ("GET", "HEAD")  # requests that change nothing
 PAGES = Path(__file__).parent / "pages"
 # The page of any verb, and the pages of particular verbs.
 DEFAULT_PAGE, CUSTOM_PAGES = "verb.py", {"audit": "audit.py"}
@@ -26,17 +35,18 @@ SCRIPT, STYLE = (Path(__file__).parent / "static" / name for name in ("lab.js", 
 class Application:
     """All pages as one ASGI application.
 
-    `page` is the page that opens first, and `path` is the model or file that it shows, or None.
+    `page` is the page that opens first, and `path` is the model or file that it shows, or None. Every
+    address begins with `token`.
     """
 
-    def __init__(self, page: str, path: str | None = None) -> None:
+    def __init__(self, page: str, path: str | None, token: str) -> None:
         import marimo
 
         _cache_plugin_lookup()
-        self.page, self.path = page, path
+        self.page, self.path, self.token = page, path, token
         self.apps: dict[str, Any] = {
             name: marimo.create_asgi_app(quiet=True, include_code=False, html_head=_html_head())
-            .with_app(path=f"/{name}", root=str(PAGES / CUSTOM_PAGES.get(name, DEFAULT_PAGE)))
+            .with_app(path=f"/{token}/{name}", root=str(PAGES / CUSTOM_PAGES.get(name, DEFAULT_PAGE)))
             .build()
             for name in dict.fromkeys([page, *page_names()])
         }
@@ -44,15 +54,24 @@ class Application:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         from starlette.responses import PlainTextResponse, RedirectResponse
 
-        host = dict(scope["headers"]).get(b"host", b"").decode("latin-1").rpartition(":")[0]
-        name = scope["path"].strip("/").partition("/")[0]
-        if host not in (HOST, "localhost"):  # another name that resolves to this machine (DNS rebinding)
-            await PlainTextResponse("not here", 400)(scope, receive, send)
+        refusal = self._refuse(scope)
+        name = scope["path"].strip("/").partition("/")[2].partition("/")[0]
+        if scope["type"] == "websocket" and (refusal is not None or name not in self.apps):
+            await send({"type": "websocket.close", "code": POLICY_VIOLATION})
+        elif refusal is not None:
+            await PlainTextResponse(f"{refusal}\n", 403)(scope, receive, send)
         elif name in self.apps:
             arguments = {"name": name, "path": self.path if name == self.page else None}
             await self.apps[name](scope | {"meta": {"attnlaw": arguments}}, receive, send)
         else:
-            await RedirectResponse(f"/{self.page}/")(scope, receive, send)
+            await RedirectResponse(f"/{self.token}/{self.page}/")(scope, receive, send)
+
+    def _refuse(self, scope: Any) -> str | None:
+        """Return why a request must not be answered, or None if it has the token and comes from the lab."""
+        token = scope["path"].strip("/").partition("/")[0].encode(errors="replace")
+        if not secrets.compare_digest(token, self.token.encode()):
+            return "open the whole address that attnlaw printed; it contains a token"
+        return refuse_headers(scope)
 
     async def close(self) -> None:
         """End the kernels of pages that are still open. Otherwise Python would wait for their threads."""
@@ -61,6 +80,30 @@ class Application:
                 state: Any = getattr(getattr(route, "app", None), "state", None)
                 if hasattr(state, "session_manager"):
                     await state.session_manager.shutdown()
+
+
+def refuse_headers(scope: Any) -> str | None:
+    """Return why the headers of a request are not those of a page of the lab, or None if they are.
+
+    A browser names the site that opens a WebSocket, or posts, in the header Origin. It must be the address
+    that the request goes to, including the port. Names of the host other than those of this machine are
+    refused, because a foreign site may have its name resolve to this machine (DNS rebinding).
+    """
+    headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+    host = headers.get(b"host", "")
+    if host.rpartition(":")[0] not in HOST_NAMES:
+        return "the lab answers only at 127.0.0.1 and localhost"
+    if scope["type"] == "http" and scope["method"] in READS:
+        return None
+    origins = [value for name, value in scope["headers"] if name == b"origin"]
+    if origins != [f"http://{host}".encode("latin-1")]:
+        return "only pages of the lab itself may open a WebSocket here, or post"
+    return None
+
+
+def page_address(place: socket.socket, token: str, name: str) -> str:
+    """Return the address of a page. `place` is the socket of the server."""
+    return f"http://{HOST}:{place.getsockname()[1]}/{token}/{name}/"
 
 
 def _cache_plugin_lookup() -> None:
@@ -110,11 +153,11 @@ def open_socket(port: int | None) -> socket.socket:
     return server_socket
 
 
-def build_server(page: str, path: str | None, on_ready: Callable[[], None] = lambda: None) -> Any:
+def build_server(page: str, path: str | None, token: str, on_ready: Callable[[], None]) -> Any:
     """Return a server that calls `on_ready` when its pages answer. It ends without waiting for open pages."""
     import uvicorn
 
-    app = Application(page, path)
+    app = Application(page, path, token)
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -132,7 +175,7 @@ def build_server(page: str, path: str | None, on_ready: Callable[[], None] = lam
 
 def serve(page: str, path: str | None, port: int | None, on_ready: Callable[[str], None]) -> None:
     """Serve the pages until Ctrl-C. Call `on_ready` with the address when they answer."""
-    place = open_socket(port)
-    address = f"http://{HOST}:{place.getsockname()[1]}/{page}/"
+    place, token = open_socket(port), secrets.token_urlsafe(TOKEN_BYTES)
+    address = page_address(place, token, page)
     with short_switch_interval():
-        build_server(page, path, lambda: on_ready(address)).run([place])
+        build_server(page, path, token, lambda: on_ready(address)).run([place])

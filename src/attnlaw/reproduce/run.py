@@ -16,7 +16,7 @@ from attnlaw.core.estimate import Estimate, Outcome
 from attnlaw.core.files import write_all
 from attnlaw.core.progress import Progress
 from attnlaw.core.tables import quantity_frame
-from attnlaw.render.charts.paper import figure_files
+from attnlaw.render.charts.paper import figure_files, figures_directory
 from attnlaw.report import write_report
 from attnlaw.reproduce.comparison import COMPARISON, compare, published_figures
 from attnlaw.reproduce.papers import Paper, PaperFigure
@@ -101,7 +101,8 @@ def run_figure(
         random_verbs = [name for name, verb in study.verbs.items() if verb.is_random]
         lines = compare(paper.arxiv, figure.study, rows, random_verbs)
         write_report([folder], figures=ending)
-        write_all(figure_files(published_figures(lines, results[0].verb.label), folder / "figures", ending))
+        shown = published_figures(lines, results[0].verb.label)
+        write_all(figure_files(shown, figures_directory(folder), ending))
     status, remark = str(Outcome.DONE), None
     if study_status.stopped:
         status, remark = STOPPED, "stopped; every finished row is kept, the same command goes on"

@@ -11,6 +11,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from attnlaw.core import result
 from attnlaw.core.errors import InputError
 from attnlaw.core.function import python_function
 from attnlaw.core.verb import Verb
@@ -46,6 +47,9 @@ STUDY_VERBS: dict[str, tuple[str, str]] = {
 RECORDED_VERBS: dict[str, tuple[str, str]] = {
     "monitor": ("attnlaw.training.monitor", "The spectra of a model while it trains."),
 }
+
+# `core.result` cannot import the views, which belong to a room above it. It asks for them to show a result.
+result.load_views = lambda: import_module("attnlaw.verbs.views")
 
 
 def verb_module(name: str) -> str:

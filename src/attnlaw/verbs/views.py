@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from attnlaw.render.charts.figure import Figure
 
+PAGE = "report.html"
 STORE = "store.sqlite"  # the store of a study, in the directory of its rows
 
 
@@ -143,19 +144,22 @@ def figure_to_plot(result: Result, name: str | None = None) -> Figure:
 def save(result: Result, directory: str | os.PathLike[str], figures: str | None, progress: Progress) -> Path:
     """Write the files of a result and report.html, as `Result.save` describes.
 
-    Everything is drawn before the first file is replaced. The files of an older result in the directory are
-    removed.
+    Rows and tables are on disk before anything is drawn. The files of an older result in the directory, with
+    its page, are removed then.
     """
-    from attnlaw.render.charts.paper import figure_files
+    from attnlaw.render.charts.paper import figure_files, figures_directory
 
     folder = result_directory(directory, result.verb)
+    page = require_replaceable(folder / PAGE)
+    figures_folder = None if figures is None else figures_directory(folder)
     whole = result.for_saving(progress)
+    replace_files(folder, {require_replaceable(folder / name): data for name, data in whole.files().items()})
+    page.unlink(missing_ok=True)
     drawn = figures_of(whole)
-    contents = {require_replaceable(folder / name): data for name, data in whole.files().items()}
-    contents[require_replaceable(folder / "report.html")] = page_of(whole, drawn).encode()
-    if figures is not None and drawn:
-        contents |= figure_files(drawn, writable_directory(folder / "figures"), figures)
-    replace_files(folder, contents)
+    contents = {page: page_of(whole, drawn).encode()}
+    if figures_folder is not None and figures is not None:
+        contents |= figure_files(drawn, figures_folder, figures)
+    write_all(contents)
     return folder
 
 

@@ -25,6 +25,7 @@ from attnlaw.checkpoints.blocks import Norm, View
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.arrays import Reals
+from attnlaw.core.errors import InputError
 
 Role = tuple[Any, ...]
 Arrays = tuple[NDArray[Any] | None, NDArray[Any] | None]  # a tensor of the base and one of the model
@@ -280,6 +281,8 @@ def match_heads(
     if len(base[0]) == len(model[0]) and heads_in_place(same_head_cosines(*factors) for factors in kinds):
         return None
     cosines = np.mean([head_cosines(*factors) for factors in kinds], axis=0)
+    if not np.isfinite(cosines).all():
+        raise InputError("heads cannot be compared: products of weights exceed 1e308; divide the weights")
     return _accept_moves(cosines, _assign_heads(cosines, key_value_heads))
 
 

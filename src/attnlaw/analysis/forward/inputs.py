@@ -29,7 +29,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from attnlaw.core.errors import BadSetting, InputError, as_input_error, printable, require_extra
+from attnlaw.core.child_process import CallFailed, ChildEnded, ChildProcess
+from attnlaw.core.errors import BadSetting, InputError, printable, require_extra
 from attnlaw.core.files import read_bounded
 from attnlaw.core.settings import Settings, check_value, setting, settings_dataclass
 
@@ -41,20 +42,20 @@ SPACE = "␣"
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """The tokenizer of a model. `library_tokenizer` is None if the model has no tokenizer.json."""
+    """The tokenizer of a model. `file` is its tokenizer.json, or None if it has none."""
 
     folder: str
     vocabulary: int
-    library_tokenizer: Any = None
+    file: Path | None = None
 
     @property
     def reads_bytes(self) -> bool:
-        return self.library_tokenizer is None and self.vocabulary == BYTES
+        return self.file is None and self.vocabulary == BYTES
 
     @property
     def missing(self) -> str | None:
         """The reason why this model cannot read text; None if it can."""
-        if self.library_tokenizer is not None or self.reads_bytes:
+        if self.file is not None or self.reads_bytes:
             return None
         return f"{self.folder} holds no {FILE}, and its {self.vocabulary} ids are no bytes; give token ids"
 
@@ -64,9 +65,15 @@ class Tokenizer:
         >>> Tokenizer("model", 256).encode("é")
         (195, 169)
         """
-        if self.library_tokenizer is None:
+        if self.file is None:
             return tuple(text.encode())
-        return tuple(self.library_tokenizer.encode(text).ids)
+        return tuple(call_library("encode", self.file, text))
+
+    @property
+    def unknown_id(self) -> int | None:
+        """The id that stands for unknown words; None if there is no such id."""
+        number: int | None = None if self.file is None else call_library("unknown_id", self.file)
+        return number
 
     def labels(self, ids: Iterable[int]) -> tuple[str, ...]:
         r"""Return a label for each id. Labels are safe to print, and blanks in them are visible.
@@ -74,16 +81,34 @@ class Tokenizer:
         >>> Tokenizer("model", 256).labels([97, 32, 10]), Tokenizer("model", 20).labels([3])
         (('a', '␣', '\\n'), ('3',))
         """
-        return tuple(printable(self._piece(number).replace(" ", SPACE)) for number in ids)
+        return tuple(printable(piece.replace(" ", SPACE)) for piece in self._pieces(list(ids)))
 
-    def _piece(self, number: int) -> str:
-        if self.library_tokenizer is not None:
-            piece: str = self.library_tokenizer.decode([number], skip_special_tokens=False)
-            whole = piece and "\ufffd" not in piece  # else the id is only a part of a character
-            return piece if whole else self.library_tokenizer.id_to_token(number) or str(number)
+    def _pieces(self, ids: list[int]) -> list[str]:
+        if self.file is not None:
+            named = zip(ids, call_library("pieces", self.file, ids), strict=True)
+            # A piece with this character is only a part of a character of the text.
+            return [
+                piece if piece and "\ufffd" not in piece else name or str(number)
+                for number, (piece, name) in named
+            ]
         if self.reads_bytes:
-            return chr(number) if number < 128 else f"\\x{number:02x}"
-        return str(number)
+            return [chr(number) if number < 128 else f"\\x{number:02x}" for number in ids]
+        return [str(number) for number in ids]
+
+
+# More than any good tokenizer takes, also on a busy machine.
+LIBRARY = ChildProcess(Path(__file__).with_name("tokenizer_library.py"), seconds=30, megabytes=4096)
+
+
+def call_library(function: str, file: Path, *arguments: Any) -> Any:
+    """Call a function of `tokenizer_library` on a tokenizer.json. Raise an `InputError` if it fails."""
+    try:
+        return LIBRARY.call(function, str(file.absolute()), *arguments)
+    except CallFailed as error:
+        reason = (str(error).strip().splitlines() or ["no reason given"])[0]
+        raise InputError(f"{file}: no tokenizer ({reason}); restore the file, or give token ids") from error
+    except ChildEnded as error:
+        raise InputError(f"{file}: the tokenizer {error}, and was stopped; give token ids") from error
 
 
 def open_tokenizer(folder: str | os.PathLike[str], vocabulary: int) -> Tokenizer:
@@ -92,14 +117,10 @@ def open_tokenizer(folder: str | os.PathLike[str], vocabulary: int) -> Tokenizer
     if not path.is_file():
         return Tokenizer(str(folder), vocabulary)
     with require_extra(f"reading {FILE}", "lens"):
-        import tokenizers
-    data = read_bounded(path, LARGEST)
-    # The package raises plain Exceptions for files that it cannot read.
-    with as_input_error(f"{path}: no tokenizer", "restore the file, or give token ids", Exception):
-        tokenizer = tokenizers.Tokenizer.from_buffer(data)
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return Tokenizer(str(folder), vocabulary, tokenizer)
+        import tokenizers  # noqa: F401 (used in a child process)
+    read_bounded(path, LARGEST)
+    call_library("check", path)
+    return Tokenizer(str(folder), vocabulary, path)
 
 
 _input_setting = partial(setting, None, panel="Input")

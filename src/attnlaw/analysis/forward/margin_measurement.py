@@ -11,7 +11,7 @@ from attnlaw.analysis.forward.amplification import amplification as measure_ampl
 from attnlaw.analysis.forward.classifier import as_inputs, open_classifier
 from attnlaw.analysis.forward.condition import Condition
 from attnlaw.analysis.forward.condition import condition as measure_condition
-from attnlaw.analysis.forward.inputs import RawInput, Tokenizer, open_tokenizer, read_input
+from attnlaw.analysis.forward.inputs import RawInput, open_tokenizer, read_input
 from attnlaw.analysis.forward.load import load_classifier
 from attnlaw.analysis.forward.margins import Difference, Margins, compare_margins, measure_margins
 from attnlaw.analysis.forward.scales import MatrixScale, log10_worst_case, matrix_scales
@@ -87,7 +87,7 @@ def measure_model(
     network = replace(open_classifier(module, inputs), name=source)
     shared: dict[str, Any] = {"positions": positions, "seed": seed, "progress": progress}
     margins = measure_margins(network, inputs, at=at, **shared)
-    unknown = _unknown_token_id(tokenizer)
+    unknown = tokenizer.unknown_id
     count = sum(row.count(unknown) for row in read) if unknown is not None else 0
     condition = measure_condition(network, inputs, **shared) if kappa else None
     measurement = MarginMeasurement(replace(margins, unknown=count), condition)
@@ -101,11 +101,3 @@ def measure_model(
         log10_worst_case=None if worst is None else tuple(worst),
         matrices=matrix_scales(network, spectra, inputs, **shared),
     )
-
-
-def _unknown_token_id(tokenizer: Tokenizer) -> int | None:
-    """Return the id of the token that stands for unknown text; None if the tokenizer has no such token."""
-    if tokenizer.library_tokenizer is None:
-        return None
-    token = getattr(tokenizer.library_tokenizer.model, "unk_token", None)
-    return None if token is None else tokenizer.library_tokenizer.token_to_id(token)

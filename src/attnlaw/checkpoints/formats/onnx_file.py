@@ -173,7 +173,7 @@ def _external(path: Path, tensor: Any) -> tuple[Path, int]:
     relative = PurePosixPath(location.replace("\\", "/"))
     file = path.parent / relative
     inside = location and not relative.is_absolute() and not {"..", ":", "\0"} & {*relative.parts, *location}
-    if not inside or links_outside(file):
+    if not inside or links_outside(file, path.parent):
         raise InputError(
             f"{path}: tensor {tensor.name} is kept in {location!r}, which lies outside its directory; "
             "only files beside the graph are read"

@@ -101,7 +101,7 @@ def _inside(index: Path, file: str) -> Path:
         raise InputError(f"{index}: names another index, {file!r}, as a shard; download it again")
     if "\0" in file or len(file.encode(errors="surrogatepass")) > MOST_NAME or not shard.is_file():
         raise InputError(f"{index}: the shard {file!r} is missing; download it into the same directory")
-    if links_outside(shard):
+    if links_outside(shard, index.parent):
         raise InputError(
             f"{index}: the shard {file!r} is a link to {shard.resolve()}, outside its directory; "
             "copy the file, or name it directly"

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
-from typing import Any
+from typing import Any, TypeVar
 
+from attnlaw.core.errors import InputError
 from attnlaw.core.version import version
 
+Drawing = TypeVar("Drawing")
 LONGEST_SUFFIX = 80  # letters of a model's name in a file name
 
 
@@ -53,6 +56,27 @@ class Figure:
         computed = f"Computed by attnlaw {self.version}, drawn" if self.version else "Drawn"
         lines = [f"{self.title}. {self.caption}".strip(), sentence, f"{computed} by attnlaw {version()}."]
         return "\n".join(filter(None, lines)) + "\n"
+
+
+def draw_each(
+    figures: Iterable[Figure], draw: Callable[[Figure], Drawing]
+) -> list[tuple[Figure, Drawing | InputError]]:
+    """Return every figure with its drawing.
+
+    A figure that cannot be drawn has the error instead. A warning names all figures with the same error.
+    """
+    drawings: list[tuple[Figure, Drawing | InputError]] = []
+    missing: dict[str, list[str]] = {}
+    for figure in figures:
+        try:
+            drawings.append((figure, draw(figure)))
+        except InputError as error:
+            drawings.append((figure, error))
+            missing.setdefault(str(error), []).append(figure.name)
+    for reason, names in missing.items():
+        which = f"figure{'s' if len(names) > 1 else ''} {', '.join(names)}"
+        logging.getLogger("attnlaw").warning("attnlaw: warning: %s%s", which, reason.removeprefix("figure"))
+    return drawings
 
 
 def number_duplicates(figures: Sequence[Figure]) -> list[Figure]:

@@ -13,9 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from attnlaw.core.errors import InputError
-from attnlaw.core.files import write_all
-from attnlaw.render.charts.figure import Figure
-from attnlaw.render.charts.style import FONT, PALETTE, as_title, draw_svg, legend_below, vl_converter
+from attnlaw.core.files import to_json, writable_directory, write_all
+from attnlaw.render.charts.figure import Figure, draw_each
+from attnlaw.render.charts.style import (
+    FONT,
+    PALETTE,
+    as_title,
+    call_engine,
+    draw_svg,
+    legend_below,
+    without_controls,
+)
 from attnlaw.render.output_options import ENDINGS
 
 POINTS_PER_INCH = 72
@@ -52,10 +60,29 @@ NESTED = ("hconcat", "vconcat", "concat", "layer")
 
 
 def figure_files(figures: Iterable[Figure], folder: Path, ending: str) -> dict[Path, bytes]:
-    """Return the contents of two files for every figure, by path: NAME.ending and the caption."""
-    paths = {folder / f"{figure.name}.{ending}": figure for figure in figures}
-    drawn = {path: chart_bytes(_chart_with_model(figure), path) for path, figure in paths.items()}
-    return drawn | {caption_path(path): figure.caption_text.encode() for path, figure in paths.items()}
+    """Return the contents of two files for every figure, by path: NAME.ending and the caption.
+
+    A figure that cannot be drawn has no files.
+    """
+
+    def path_of(figure: Figure) -> Path:
+        return folder / f"{figure.name}.{ending}"
+
+    drawings = draw_each(figures, lambda figure: chart_bytes(_chart_with_model(figure), path_of(figure)))
+    drawn = {figure: content for figure, content in drawings if not isinstance(content, InputError)}
+    captions = {caption_path(path_of(figure)): figure.caption_text.encode() for figure in drawn}
+    return {path_of(figure): content for figure, content in drawn.items()} | captions
+
+
+def figures_directory(folder: Path) -> Path:
+    """Return the directory for the figures of a result. Raise an `InputError` if it cannot be written.
+
+    It must not be a link, because figures would replace files elsewhere.
+    """
+    path = folder / "figures"
+    if path.is_symlink():
+        raise InputError(f"{path}: is a link to {path.readlink()}; remove it, or give another directory")
+    return writable_directory(path) if path.exists() else path
 
 
 def save_figure(figure: Figure, path: Path) -> None:
@@ -90,11 +117,11 @@ def chart_bytes(chart: Any, target: Path) -> bytes:
     """Return the content of the file that `save_chart` writes."""
     if target.suffix[1:] not in ENDINGS:
         raise InputError(f"{target}: a figure ends in one of .{', .'.join(ENDINGS)}; rename it")
-    spec = paper_spec(chart)
+    spec = without_controls(paper_spec(chart))
     if target.suffix == ".pdf":
-        return vl_converter().vegalite_to_pdf(spec)  # type: ignore[no-any-return]
+        return call_engine("draw_pdf", to_json(spec, indent=None))  # type: ignore[no-any-return]
     if target.suffix == ".png":
-        return vl_converter().vegalite_to_png(spec, ppi=PIXELS_PER_INCH)  # type: ignore[no-any-return]
+        return call_engine("draw_png", to_json(spec, indent=None), PIXELS_PER_INCH)  # type: ignore[no-any-return]
     return _in_points(draw_svg(spec)).encode()
 
 

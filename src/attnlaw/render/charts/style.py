@@ -6,13 +6,15 @@ description shows it under the pointer.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
+from attnlaw.core.child_process import CallFailed, ChildEnded, ChildProcess, has_address_limit
 from attnlaw.core.errors import InputError
 from attnlaw.core.files import to_json
 
@@ -74,33 +76,69 @@ def as_title(name: str) -> str:
     return f"{name} "
 
 
-@cache
-def vl_converter() -> Any:
-    """Register attnlaw's font, and return the module vl_convert."""
-    import vl_convert
+# Long enough for the largest figure on a busy machine.
+ENGINE = ChildProcess(Path(__file__).with_name("engine.py"), seconds=300)
 
-    vl_convert.register_font_directory(str(files("attnlaw.render.charts") / "fonts"))
-    return vl_convert
+
+def call_engine(function: str, *arguments: Any) -> Any:
+    """Call a function of `engine`. Raise an `InputError` if it fails."""
+    try:
+        return ENGINE.call(function, *arguments)
+    except CallFailed as error:
+        lines = [line for line in str(error).splitlines() if line.startswith("Error: ")]
+        raise _undrawable(lines[0] if lines else "no reason given", "give the models other names") from error
+    except ChildEnded as error:
+        remedy = "draw it later from saved rows, with attnlaw report DIR"
+        if has_address_limit():
+            remedy = f"the engine reserves more addresses than `ulimit -v` allows; raise that, or {remedy}"
+        raise _undrawable(f"the drawing engine {error}", remedy) from error
+
+
+# Characters that XML, and so SVG, cannot hold, and the visible signs that replace them. A backslash would not
+# do: Vega reads escape sequences in some titles.
+SIGNS = {chr(code): chr(0x2400 + code) for code in range(32) if chr(code) not in "\t\n\r"}
+SIGNS |= {"\ufffe": "\ufffd", "\uffff": "\ufffd"}
+CONTROLS = re.compile(f"[{''.join(SIGNS)}]")
+# The same characters in JSON, which writes most of them as escapes. A backslash that is escaped begins none.
+JSON_ESCAPES = re.compile(r"\\u(?:00[01][0-9A-Fa-f]|[Ff]{3}[EFef])|\\[bf\\]|[\ufffe\uffff]")
+
+
+def without_controls(spec: Any) -> Any:
+    r"""Return a specification with visible signs for the characters that would end the drawing engine.
+
+    >>> without_controls({"title": "a\x1b[31m", "data": {"values": '[{"a": "\\u0000"}]'}})
+    {'title': 'a␛[31m', 'data': {'values': '[{"a": "␀"}]'}}
+    """
+    if isinstance(spec, dict):
+        return {
+            key: JSON_ESCAPES.sub(_sign_in_json, part)
+            if key == "values" and isinstance(part, str)
+            else without_controls(part)
+            for key, part in spec.items()
+        }
+    if isinstance(spec, list):
+        return [without_controls(part) for part in spec]
+    return CONTROLS.sub(lambda char: SIGNS[char[0]], spec) if isinstance(spec, str) else spec
+
+
+def _sign_in_json(escape: re.Match[str]) -> str:
+    return SIGNS.get(json.loads(f'"{escape[0]}"'), escape[0])
 
 
 def draw_svg(spec: dict[str, Any]) -> str:
     """Draw a Vega-Lite specification as SVG. Raise an `InputError` if Vega-Lite fails or draws nothing."""
-    try:
-        drawn: str = vl_converter().vega_to_svg(compile_to_vega(spec))
-    except ValueError as error:
-        lines = [line for line in str(error).splitlines() if line.startswith("Error: ")]
-        raise _undrawable(lines[0] if lines else "no reason given") from error
+    drawn: str = call_engine("draw_svg", compile_to_vega(without_controls(spec)))
     if "<text" not in drawn:  # some charts fail without an error
-        raise _undrawable("it came out blank")
+        raise _undrawable("it came out blank", "give the models other names")
     return drawn
 
 
-def _undrawable(reason: str) -> InputError:
-    return InputError(f"figure: cannot be drawn ({reason}); give the models other names")
+def _undrawable(reason: str, remedy: str) -> InputError:
+    return InputError(f"figure: cannot be drawn ({reason}); {remedy}")
 
 
 def compile_to_vega(spec: dict[str, Any]) -> str:
-    """Compile a Vega-Lite specification to Vega, as JSON. Raise a ValueError if Vega-Lite fails.
+    """Compile a Vega-Lite specification to Vega, as JSON. Raise an `InputError` if Vega-Lite fails.
 
     Compiling does not depend on the data. So a version with placeholders is compiled and cached, and the data
     are inserted afterwards. In the lab, that saves a quarter of the drawing time.
@@ -135,9 +173,8 @@ def compile_to_vega(spec: dict[str, Any]) -> str:
 
 @lru_cache(MOST_KEPT)
 def _compile_outline(outline: str) -> str:
-    import vl_convert
-
-    return to_json(vl_convert.vegalite_to_vega(outline), indent=None)
+    vega: str = call_engine("compile_to_vega", outline)
+    return vega
 
 
 def house_spec(chart: Any) -> dict[str, Any]:

@@ -21,12 +21,13 @@ import polars as pl
 from markupsafe import Markup
 
 from attnlaw import __version__
+from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import format_with_error
 from attnlaw.core.files import to_json
 from attnlaw.core.result import Result
 from attnlaw.core.tables import nan_to_null, short_names
 from attnlaw.core.verb import Verb
-from attnlaw.render.charts.figure import Figure
+from attnlaw.render.charts.figure import Figure, draw_each
 from attnlaw.render.charts.style import finite_or_none, inline_svg
 from attnlaw.render.describe_rows import (
     constant_settings,
@@ -318,19 +319,31 @@ def headline_numbers(
     return [(verb.label(name), text(name)) for name in names if row[name] is not None]
 
 
-def draw(figure: Figure, name: str) -> dict[str, Any]:
-    """Draw a figure for the template macro `drawing`. `name` makes the ids of its SVG unique on the page."""
-    svg = inline_svg(figure.draw(), name)
+def draw_on_page(figures: Iterable[Figure], prefix: str = "") -> list[dict[str, Any]]:
+    """Draw figures for the template macro `drawing`. `prefix` makes the ids of their SVG unique on the page.
+
+    A figure that cannot be drawn has the reason in its place.
+    """
+    drawings = []
+    for figure, svg in draw_each(figures, lambda figure: inline_svg(figure.draw(), prefix + figure.name)):
+        drawing = {"title": figure.title, "caption": figure.caption, "missing": None, "is_broad": False}
+        if isinstance(svg, InputError):
+            drawings.append(drawing | {"missing": str(svg)})
+        else:
+            drawings.append(drawing | {"svg": Markup(svg), "is_broad": _is_broad(svg)})
+    return drawings
+
+
+def _is_broad(svg: str) -> bool:
     width = re.search(r'width="([\d.]+)"', svg)
-    is_broad = width is not None and float(width[1]) > WIDEST_HALF
-    return {"title": figure.title, "caption": figure.caption, "svg": Markup(svg), "is_broad": is_broad}
+    return width is not None and float(width[1]) > WIDEST_HALF
 
 
 def figure_section(
     anchor: str, title: str, figures: Iterable[Figure], lead: str = "", link: str = ""
 ) -> Section | None:
     """Return a section with the figures and their captions, or None if there is no figure and no lead."""
-    drawings = [draw(figure, f"{anchor}-{figure.name}") for figure in figures if figure.on_page]
+    drawings = draw_on_page((figure for figure in figures if figure.on_page), f"{anchor}-")
     if not drawings and not lead:
         return None
     return Section(anchor, title, macros("sections.html").figures(lead, drawings), link)

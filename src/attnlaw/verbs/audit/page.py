@@ -29,7 +29,7 @@ from attnlaw.render.pages.notebook import frame_html
 from attnlaw.render.pages.page import (
     Part,
     Section,
-    draw,
+    draw_on_page,
     explorer_section,
     figure_section,
     page_html,
@@ -188,7 +188,7 @@ def _proxies_section(summaries: dict[int, dict[str, Any]], figures: Sequence[Fig
         DIFFER.format(facts=", ".join(differ)) if differ else "",
         heads,
         rows,
-        [draw(figure, figure.name) for figure in figures],
+        draw_on_page(figures),
         lines_about_models({short[model["model"]]: proxy_remarks(model) for model in models}),
     )
     return Section("proxies", "Proxies", body)
