@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial, wraps
 from importlib import import_module
 from itertools import chain, product
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from attnlaw.core import result
@@ -50,17 +51,35 @@ class CasePart:
 
 
 @dataclass(frozen=True)
+class PartKeeper(Generic[S, R]):
+    """The way in which one process keeps finished parts of a case, so that the same command can go on.
+
+    Args:
+        run: A function that computes a case. It keeps finished parts in a directory, and reads those that an
+            earlier run kept there.
+        has_parts: A function that returns whether a directory has finished parts.
+        remove: A function that removes the finished parts from a directory.
+    """
+
+    run: Callable[[S, Path, Progress], R]
+    has_parts: Callable[[Path], bool]
+    remove: Callable[[Path], None]
+
+
+@dataclass(frozen=True)
 class CaseSplit(Generic[S, R]):
     """The way in which workers compute a large case in parts. The result is the same as in one process.
 
     Args:
         join: A function that makes the record of the case from the tables of its parts, in order.
+        keeper: How a single process keeps finished parts in the directory of the results.
     """
 
     verb: Verb[Any, Any]  # computes one part. Only its tables are kept.
     parts: Callable[[S], list[CasePart]]  # returns the parts of a case
     join: Callable[[S, Iterable[Mapping[str, Any]]], R]
     part_noun: str = "parts"  # what `CasePart.count` counts
+    keeper: PartKeeper[S, R] | None = None
 
 
 @dataclass(frozen=True, repr=False)
