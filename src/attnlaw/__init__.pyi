@@ -1,7 +1,7 @@
 """The types of `import attnlaw`. `make stub` writes this file from the declarations."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, type_check_only
 
 import polars as pl
@@ -280,37 +280,61 @@ class DiffResult(Result):
     @property
     def record(self) -> Diff: ...
     verdict: str | None
-    """What happened, in one sentence."""
+    """What happened, in a few sentences."""
+    compared: str | None
+    """Which tensors of both files were compared, and which were not."""
+    next_step: str | None
+    """What the changes look like, and what to do next."""
     verdicts: list[str] | None
-    """Of the model and of its tensors."""
+    """Verdicts on the model and on its tensors."""
     map_count: int | None
-    """Heads and feed-forward maps that were compared."""
+    """Heads and feed-forward matrices that were compared."""
     tensor_count: int | None
-    """Stored tensors of either model."""
+    """Stored tensors of either model that were compared."""
+    not_compared: list[str] | None
+    """Names of the tensors that were not compared."""
     tensors_non_finite: int | None
-    """Tensors that are non-finite: a NaN or an infinity in either model."""
+    """Tensors that are non-finite: NaN or infinite entries in either model."""
     tensors_reshaped: int | None
-    """Tensors that are reshaped: another shape; numbers are of the rows that both have."""
+    """Tensors that are reshaped: another shape; the numbers compare the rows that both have."""
     tensors_added: int | None
-    """Tensors that are added: in the model alone."""
+    """Tensors that are added: only in the model."""
     tensors_removed: int | None
-    """Tensors that are removed: in the base alone."""
+    """Tensors that are removed: only in the base."""
     tensors_identical: int | None
     """Tensors that are identical: every entry is equal."""
+    tensors_zeroed: int | None
+    """Tensors that are zeroed: every entry is 0 now."""
     tensors_rounded: int | None
     """Tensors that are rounded: the base rounded to another format."""
+    tensors_rescaled: int | None
+    """Tensors that are rescaled: the base times a factor, for the tensor, each row or each column."""
     tensors_below_floor: int | None
-    """Tensors that are below-floor: nothing above the rounding of the model's file."""
+    """Tensors that are below-floor: no change that is visible above the rounding of the model's file."""
+    tensors_sparse: int | None
+    """Tensors that are sparse: a few single entries changed."""
     tensors_low_rank: int | None
-    """Tensors that are low-rank: an update of low rank, and rounding."""
+    """Tensors that are low-rank: an update of few directions, and rounding."""
+    tensors_partly_hidden: int | None
+    """Tensors that are partly-hidden: some directions rise above the rounding of the file, the rest is
+    hidden.
+    """
+    tensors_reinitialised: int | None
+    """Tensors that are reinitialised: random weights that do not resemble the base."""
     tensors_unrelated: int | None
-    """Tensors that are unrelated: a cosine that other weights have, too."""
+    """Tensors that are unrelated: other weights, which are not random and do not resemble the base."""
     tensors_noise: int | None
-    """Tensors that are noise: an update without direction, as if drawn."""
+    """Tensors that are noise: a random change without a direction."""
     tensors_dense: int | None
-    """Tensors that are dense: an update of many directions, as of training."""
+    """Tensors that are dense: an update of many directions, as training makes."""
     tensors_changed: int | None
-    """Tensors that are changed: not equal, of one dimension."""
+    """Tensors that are changed: a vector or a small matrix with other values."""
+    tensors_moved: int | None
+    """Tensors that are moved: the weights of another tensor of the base."""
+    tensors_transposed: int | None
+    """Tensors that are transposed: rows and columns of the base are exchanged."""
+    tensors_permuted: int | None
+    """Tensors that are permuted: rows or columns of the base in another order."""
     size_qk: float | None
     """Median size of the updates of QK."""
     size_vo: float | None
@@ -360,8 +384,10 @@ class DiffResult(Result):
     new_left, new_right.
     """
     diff_tensors: pl.DataFrame
-    """A table with the columns model, tensor, shape, dtype_base, dtype_model, verdict, format, rank, size,
-    sqnr_db, cosine, unchanged, max_change.
+    """A table with the columns model, tensor, shape, dtype_base, dtype_model, verdict, format, rank,
+    rank_low, rank_high, directions, size, update_size, update_size_most, rounding_size, hidden,
+    roundings, factor, factor_low, factor_high, along, source, then, sqnr_db, cosine, unchanged,
+    max_change.
     """
     diff_spectra: pl.DataFrame
     """A table with the columns model, layer, stack, kind, head, expert, update_values, noise_values."""
@@ -759,8 +785,8 @@ def load(directory: str | os.PathLike[str]) -> LoadedResult:
 
 def audit(
     model: Any,
-    *,
-    layers: str | int | None = None,
+    *more: Any,
+    layers: str | int | slice | Iterable[int] | None = None,
     only: str | Sequence[str] | None = None,
     heads: int | None = None,
     map: str | os.PathLike[str] | None = None,
@@ -780,12 +806,14 @@ def audit(
     Proxies need every matrix. If --layers or --only leave some out, there are no proxies. A LoRA adapter is
     audited by itself, or added to its base model with --adapter.
 
-    Options that take a sequence make one case for each value.
+    If an option takes an iterable, each value of a list, a range or an array makes a case.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
 
     Args:
         model: Checkpoint files, directories, shard indexes or hub ids; in Python also a state dict or a
             module.
-        layers: Only these layers (as a slice).
+        more: Further values of model.
+        layers: Only these layers: a slice such as 0:4, or numbers such as 0,1,-1.
         only: Only these: qk, vo, cross, ffn, embedding, unembedding.
         heads: Attention heads, where no config.json tells their number.
         map: The names of an architecture of your own.
@@ -825,8 +853,8 @@ def audit(
 
 def fit(
     model: Any,
-    *,
-    layers: str | int | None = None,
+    *more: Any,
+    layers: str | int | slice | Iterable[int] | None = None,
     only: str | Sequence[str] | None = None,
     heads: int | None = None,
     map: str | os.PathLike[str] | None = None,
@@ -845,12 +873,14 @@ def fit(
     power-law spectrum: more than half of its values, hence no tail, follow a power of exponent alpha
     neither: none of these fits
 
-    Options that take a sequence make one case for each value.
+    If an option takes an iterable, each value of a list, a range or an array makes a case.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
 
     Args:
         model: Checkpoint files, directories, shard indexes or hub ids; in Python also a state dict or a
             module.
-        layers: Only these layers (as a slice).
+        more: Further values of model.
+        layers: Only these layers: a slice such as 0:4, or numbers such as 0,1,-1.
         only: Only these: qk, vo, cross, ffn, embedding, unembedding.
         heads: Attention heads, where no config.json tells their number.
         map: The names of an architecture of your own.
@@ -876,8 +906,8 @@ def fit(
 def diff(
     base: Any,
     model: Any,
-    *,
-    layers: str | int | None = None,
+    *more: Any,
+    layers: str | int | slice | Iterable[int] | None = None,
     only: str | Sequence[str] | None = None,
     heads: int | None = None,
     map: str | os.PathLike[str] | None = None,
@@ -890,18 +920,21 @@ def diff(
 ) -> DiffResult:
     """Compare checkpoints with their base: which tensors changed and how, which heads, in which directions.
 
-    Each tensor gets a verdict: identical, rounded (to which format), low-rank (of which rank), below the
-    floor of its file's rounding, noise, dense, unrelated. Each head and feed-forward matrix gets the size and
-    the rank of its update, how far the update keeps to the base's directions compared with chance, and how
-    many directions are new. A LoRA adapter in place of a model is added to the base.
+    Each tensor gets a verdict: identical, rounded (to which format), low-rank (of which rank), partly hidden
+    by the rounding of its file, rescaled, noise, dense, moved from another place, and more. Each head and
+    feed-forward matrix gets the size and the rank of its update, how far the update keeps to the base's
+    directions compared with chance, and how many directions are new. A LoRA adapter in place of a model is
+    added to the base.
 
-    Options that take a sequence make one case for each value.
+    If an option takes an iterable, each value of a list, a range or an array makes a case.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
 
     Args:
         base: The checkpoint that they are compared with.
         model: Checkpoint files, directories, shard indexes or hub ids; in Python also a state dict or a
             module.
-        layers: Only these layers (as a slice).
+        more: Further values of model.
+        layers: Only these layers: a slice such as 0:4, or numbers such as 0,1,-1.
         only: Only these: qk, vo, cross, ffn, embedding, unembedding.
         heads: Attention heads, where no config.json tells their number.
         map: The names of an architecture of your own.
@@ -913,26 +946,28 @@ def diff(
         progress: Called with the number of finished parts and the number of all parts.
 
     Returns:
-        A result with one row for each case. Its quantities are attributes: verdict, verdicts,
-        map_count, tensor_count, tensors_non_finite, tensors_reshaped, tensors_added, tensors_removed,
-        tensors_identical, tensors_rounded, tensors_below_floor, tensors_low_rank, tensors_unrelated,
-        tensors_noise, tensors_dense, tensors_changed, size_qk, size_vo, size_cross_qk, size_cross_vo,
-        size_ffn_in, size_ffn_gate, size_ffn_out, scale_qk, scale_vo, scale_cross_qk, scale_cross_vo,
-        scale_ffn_in, scale_ffn_gate, scale_ffn_out, largest_size, worst_map, worst_tensor,
-        worst_tensor_size, least_sqnr_db, intruders, new. So are its tables: diff, diff_tensors,
-        diff_spectra.
+        A result with one row for each case. Its quantities are attributes: verdict, compared,
+        next_step, verdicts, map_count, tensor_count, not_compared, tensors_non_finite,
+        tensors_reshaped, tensors_added, tensors_removed, tensors_identical, tensors_zeroed,
+        tensors_rounded, tensors_rescaled, tensors_below_floor, tensors_sparse, tensors_low_rank,
+        tensors_partly_hidden, tensors_reinitialised, tensors_unrelated, tensors_noise, tensors_dense,
+        tensors_changed, tensors_moved, tensors_transposed, tensors_permuted, size_qk, size_vo,
+        size_cross_qk, size_cross_vo, size_ffn_in, size_ffn_gate, size_ffn_out, scale_qk, scale_vo,
+        scale_cross_qk, scale_cross_vo, scale_ffn_in, scale_ffn_gate, scale_ffn_out, largest_size,
+        worst_map, worst_tensor, worst_tensor_size, least_sqnr_db, intruders, new. So are its tables:
+        diff, diff_tensors, diff_spectra.
 
     Example:
         >>> import attnlaw
         >>> model = "examples/tiny-decoder"
         >>> attnlaw.diff(model, model, only="qk").verdict
-        'identical: all 4 tensors are equal'
+        'Identical: the 8 compared tensors are equal.'
     """
 
 def check(
     model: Any = None,
-    *,
-    layers: str | int | None = None,
+    *more: Any,
+    layers: str | int | slice | Iterable[int] | None = None,
     only: str | Sequence[str] | None = None,
     heads: int | None = None,
     map: str | os.PathLike[str] | None = None,
@@ -950,12 +985,14 @@ def check(
 
     Exit status 0: passed; 1: something could not be read; 2: bad usage or rule file; 3: the gate failed.
 
-    Options that take a sequence make one case for each value.
+    If an option takes an iterable, each value of a list, a range or an array makes a case.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
 
     Args:
         model: Checkpoint files, directories, shard indexes or hub ids; in Python also a state dict or a
             module.
-        layers: Only these layers (as a slice).
+        more: Further values of model.
+        layers: Only these layers: a slice such as 0:4, or numbers such as 0,1,-1.
         only: Only these: qk, vo, cross, ffn, embedding, unembedding.
         heads: Attention heads, where no config.json tells their number.
         map: The names of an architecture of your own.
@@ -981,8 +1018,8 @@ def check(
     """
 
 def lens(
-    model: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    *,
+    model: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    *more: Any,
     text: str | Sequence[str] | None = None,
     file: str | os.PathLike[str] | None = None,
     ids: str | Sequence[int] | None = None,
@@ -1003,10 +1040,12 @@ def lens(
     every attention weight of a head, and what lower ranks cost. This command needs the optional packages of
     attnlaw[lens].
 
-    Options that take a sequence make one case for each value.
+    If an option takes an iterable, each value of a list, a range or an array makes a case.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
 
     Args:
         model: A local directory with config.json and weights.
+        more: Further values of model.
         text: An input, as text: by tokenizer.json beside the model, or as bytes. Repeat it for several
             (lens takes one).
         file: Inputs, one a line: texts (.txt), or objects with text or ids (.jsonl).
@@ -1032,8 +1071,8 @@ def lens(
     """
 
 def margins(
-    model: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    *,
+    model: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    *more: Any,
     text: str | Sequence[str] | None = None,
     file: str | os.PathLike[str] | None = None,
     ids: str | Sequence[int] | None = None,
@@ -1053,10 +1092,12 @@ def margins(
     compared in pairs. D has not been validated for causal language models. This command needs the
     optional packages of attnlaw[lens].
 
-    Options that take a sequence make one case for each value.
+    If an option takes an iterable, each value of a list, a range or an array makes a case.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
 
     Args:
         model: A local directory with config.json and weights.
+        more: Further values of model.
         text: An input, as text: by tokenizer.json beside the model, or as bytes. Repeat it for several
             (lens takes one).
         file: Inputs, one a line: texts (.txt), or objects with text or ids (.jsonl).
@@ -1085,18 +1126,18 @@ def margins(
 
 def limit(
     *,
-    tokens: int | Sequence[int] = 4,
-    activation: str | Sequence[str] = "identity",
+    tokens: int | str | Iterable[int | str] = 4,
+    activation: str | Iterable[str] = "identity",
     embeddings: str | os.PathLike[str] | None = None,
     ids: str | Sequence[int] | None = None,
     gram: str | os.PathLike[str] | None = None,
     token: int = 1,
-    heads: int | Sequence[int] = 2,
-    width: float | Literal["inf"] | Sequence[float | Literal["inf"]] = ...,
-    head_width: int | Sequence[int] | None = None,
-    mask: str | Sequence[str] = "none",
-    scaling: Literal["1/sqrt(n)", "1/n"] | Sequence[Literal["1/sqrt(n)", "1/n"]] = "1/sqrt(n)",
-    depth: int | Sequence[int] = 1,
+    heads: int | str | Iterable[int | str] = 2,
+    width: float | str | Iterable[float | str] = ...,
+    head_width: int | str | Iterable[int | str] | None = None,
+    mask: str | Iterable[str] = "none",
+    scaling: Literal["1/sqrt(n)", "1/n"] | Iterable[Literal["1/sqrt(n)", "1/n"]] = "1/sqrt(n)",
+    depth: int | str | Iterable[int | str] = 1,
     residual: bool = False,
     normalise: bool = False,
     draws: int = 50000,
@@ -1112,7 +1153,8 @@ def limit(
     2506.00846). Errors are standard errors. Var p is the variance of the score p_ii, including the
     randomness of the inputs.
 
-    Options that take a sequence make one case for each value.
+    If an option takes an iterable, each value of a list, a range or an array makes a case.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
 
     Args:
         tokens: Random tokens.
@@ -1151,14 +1193,14 @@ def limit(
     """
 
 def init(
-    model: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    *,
-    std: float | Sequence[float] | None = None,
-    depth: int | Sequence[int] | None = None,
-    width: str | Sequence[str] = "own",
-    keep: Literal["heads", "head-width"] | Sequence[Literal["heads", "head-width"]] = "heads",
-    scaling: Literal["1/sqrt(d)", "1/d"] | Sequence[Literal["1/sqrt(d)", "1/d"]] = "1/sqrt(d)",
-    tokens: int | Sequence[int] = 16,
+    model: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    *more: Any,
+    std: float | str | Iterable[float | str] | None = None,
+    depth: int | str | Iterable[int | str] | None = None,
+    width: str | Iterable[str] = "own",
+    keep: Literal["heads", "head-width"] | Iterable[Literal["heads", "head-width"]] = "heads",
+    scaling: Literal["1/sqrt(d)", "1/d"] | Iterable[Literal["1/sqrt(d)", "1/d"]] = "1/sqrt(d)",
+    tokens: int | str | Iterable[int | str] = 16,
     ids: str | Sequence[int] | None = None,
     padding: int = 0,
     draws: int = 100,
@@ -1174,10 +1216,12 @@ def init(
     library of the model's family would draw, which need not be what its authors drew. The limits of infinite
     width, and everything in them except the attention of one layer, are extensions of arXiv 2506.00846.
 
-    Options that take a sequence make one case for each value.
+    If an option takes an iterable, each value of a list, a range or an array makes a case.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
 
     Args:
         model: A config.json, its folder, a hub id, or gpt2, bert, llama-7b.
+        more: Further values of model.
         std: Deviation of the weights, else the config's.
         depth: Layers, else the config's.
         width: own, inf (the limit), or a width to scale the model to: gains are kept.
@@ -1208,27 +1252,27 @@ def init(
 
 def learn(
     *,
-    alpha: float | Sequence[float] = 0.2,
-    tokens: int | Sequence[int] = 1,
+    alpha: float | str | Iterable[float | str] = 0.2,
+    tokens: int | str | Iterable[int | str] = 1,
     output: Literal["linear", "softmax", "hardmax"]
-    | Sequence[Literal["linear", "softmax", "hardmax"]] = "linear",
-    beta: float | Sequence[float] = 1.0,
-    loss: Literal["squared", "cross-entropy"] | Sequence[Literal["squared", "cross-entropy"]] = "squared",
+    | Iterable[Literal["linear", "softmax", "hardmax"]] = "linear",
+    beta: float | str | Iterable[float | str] = 1.0,
+    loss: Literal["squared", "cross-entropy"] | Iterable[Literal["squared", "cross-entropy"]] = "squared",
     soft_labels: bool = False,
-    attention: Literal["tied", "untied"] | Sequence[Literal["tied", "untied"]] = "tied",
+    attention: Literal["tied", "untied"] | Iterable[Literal["tied", "untied"]] = "tied",
     pairs: Literal["all", "distinct", "causal", "cross"]
-    | Sequence[Literal["all", "distinct", "causal", "cross"]] = "cross",
-    target_rank: float | Sequence[float] = 0.5,
-    target_spike: float | Sequence[float] | None = None,
-    target_exponent: float | Sequence[float] | None = None,
-    target_dimension: int | Sequence[int] = 1000000,
+    | Iterable[Literal["all", "distinct", "causal", "cross"]] = "cross",
+    target_rank: float | str | Iterable[float | str] = 0.5,
+    target_spike: float | str | Iterable[float | str] | None = None,
+    target_exponent: float | str | Iterable[float | str] | None = None,
+    target_dimension: int | str | Iterable[int | str] = 1000000,
     target_eigenvalues: str | os.PathLike[str] | None = None,
-    noise: float | Sequence[float] = 0.0,
-    weight_decay: float | Sequence[float] = 0.1,
-    width: float | Sequence[float] | None = None,
-    flow_time: float | Sequence[float] | None = None,
+    noise: float | str | Iterable[float | str] = 0.0,
+    weight_decay: float | str | Iterable[float | str] = 0.1,
+    width: float | str | Iterable[float | str] | None = None,
+    flow_time: float | str | Iterable[float | str] | None = None,
     student: Literal["factorized", "direct", "bayes"]
-    | Sequence[Literal["factorized", "direct", "bayes"]] = "factorized",
+    | Iterable[Literal["factorized", "direct", "bayes"]] = "factorized",
     thresholds: bool = False,
     spectrum: bool = False,
     progress: Callable[[int, int], None] | None = None,
@@ -1241,7 +1285,8 @@ def learn(
 
     The same from Python: attnlaw.learn(alpha=..., tokens=...).
 
-    Options that take a sequence make one case for each value.
+    If an option takes an iterable, each value of a list, a range or an array makes a case.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
 
     Args:
         alpha: Samples over d²: α = n/d².
@@ -1295,23 +1340,23 @@ def learn(
 def dynamics(
     *,
     times: str = "0.001:1:61",
-    attention: Literal["tied", "untied"] | Sequence[Literal["tied", "untied"]] = "tied",
-    student: Literal["factorized", "direct"] | Sequence[Literal["factorized", "direct"]] = "factorized",
-    width: float | Literal["inf"] | Sequence[float | Literal["inf"]] = 1.0,
-    scale: float | Sequence[float] = 0.7,
-    scale_key: float | Sequence[float] | None = None,
-    learning_rate: float | Sequence[float] = 0.0,
-    decay: float | Sequence[float] = 0.0,
-    tokens: int | Sequence[int] = 1,
+    attention: Literal["tied", "untied"] | Iterable[Literal["tied", "untied"]] = "tied",
+    student: Literal["factorized", "direct"] | Iterable[Literal["factorized", "direct"]] = "factorized",
+    width: float | str | Iterable[float | str] = 1.0,
+    scale: float | str | Iterable[float | str] = 0.7,
+    scale_key: float | str | Iterable[float | str] | None = None,
+    learning_rate: float | str | Iterable[float | str] = 0.0,
+    decay: float | str | Iterable[float | str] = 0.0,
+    tokens: int | str | Iterable[int | str] = 1,
     output: Literal["linear", "softmax", "hermite2", "hermite3"]
-    | Sequence[Literal["linear", "softmax", "hermite2", "hermite3"]] = "linear",
-    beta: float | Sequence[float] = 1.0,
-    target_rank: float | Sequence[float] = 0.5,
-    target_spike: float | Sequence[float] | None = None,
-    target_exponent: float | Sequence[float] | None = None,
-    target_dimension: int | Sequence[int] = 1000000,
+    | Iterable[Literal["linear", "softmax", "hermite2", "hermite3"]] = "linear",
+    beta: float | str | Iterable[float | str] = 1.0,
+    target_rank: float | str | Iterable[float | str] = 0.5,
+    target_spike: float | str | Iterable[float | str] | None = None,
+    target_exponent: float | str | Iterable[float | str] | None = None,
+    target_dimension: int | str | Iterable[int | str] = 1000000,
     target_eigenvalues: str | os.PathLike[str] | None = None,
-    noise: float | Sequence[float] = 0.0,
+    noise: float | str | Iterable[float | str] = 0.0,
     spectrum: bool = False,
     statics: bool = False,
     progress: Callable[[int, int], None] | None = None,
@@ -1323,7 +1368,8 @@ def dynamics(
 
     The same from Python: attnlaw.dynamics(times="0.001:1:60", ...).
 
-    Options that take a sequence make one case for each value.
+    If an option takes an iterable, each value of a list, a range or an array makes a case.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
 
     Args:
         times: Times τ = lr·steps/d, spaced in the logarithm; 0 is always the first.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby, zip_longest
@@ -42,7 +42,7 @@ ANNOUNCED_SECONDS = 20
 class Selection:
     """The matrices of a model to measure, and the precision."""
 
-    layers: range | None = None  # numbers of the layers; None means all
+    layers: Sequence[int] | None = None  # numbers of the layers; None means all
     groups: tuple[str, ...] = tuple(LAYER_GROUPS)  # names of `LAYER_GROUPS`
     arithmetic: Arithmetic = DEFAULT_ARITHMETIC
     excluded: frozenset[MatrixLocation] = frozenset()  # locations that cannot be measured
