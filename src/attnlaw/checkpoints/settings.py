@@ -72,7 +72,7 @@ def parse_layers(layers: str | int) -> slice | tuple[int, ...]:
             return numbers
         return tuple(int(part) for part in str(layers).split(","))
     except (ValueError, TypeError) as error:
-        rule = "expected START:STOP such as 0:4, or numbers such as 0,1"
+        rule = "expected START:STOP, such as 0:4, or numbers such as 0,1"
         raise BadSetting("layers", rule, layers) from error
 
 
@@ -163,4 +163,5 @@ def layer_range(layers: str | int, depth: int) -> Sequence[int]:
     numbers = parse_layers(layers)
     if isinstance(numbers, slice):
         return range(depth)[numbers]
-    return tuple(dict.fromkeys(number % depth for number in numbers if -depth <= number < depth))
+    chosen = tuple(dict.fromkeys(number % depth for number in numbers if -depth <= number < depth))
+    return range(chosen[0], chosen[0] + 1) if len(chosen) == 1 else chosen

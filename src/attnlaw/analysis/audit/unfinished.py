@@ -143,8 +143,11 @@ def keep_units(directory: str | os.PathLike[str], settings: ModelSettings) -> It
     with _open_locked(path) as file:
         try:
             yield UnfinishedAudit(path, file, file_state(*paths))
-        except InputError as error:
-            if not isinstance(error.__cause__, OSError | MemoryError):
+        except BaseException as error:
+            fails_again = isinstance(error, InputError) and not isinstance(
+                error.__cause__, OSError | MemoryError
+            )
+            if fails_again or os.fstat(file.fileno()).st_size == 0:
                 path.unlink(missing_ok=True)
                 _remove_if_empty(path.parent)
             raise
