@@ -78,7 +78,9 @@ def test_no_matrix_is_measured_twice(tmp_path: Path, measured: Measured) -> None
     assert stopped.stderr.splitlines() == [KEPT, "attnlaw: stopped"]
     first = measured.matrices.copy()
     assert 5 <= len(first) < MATRICES
-    assert audit(TINY, "--out", out).stdout == shown
+    resumed = audit(TINY, "--out", out)
+    assert resumed.stdout == shown
+    assert resumed.stderr.splitlines()[0] == f"{len(first)} of {MATRICES} matrices are kept from the last run"
     assert len(measured.matrices) == MATRICES
     assert set(measured.matrices.values()) == {1}  # the number of matrices measured twice is 0
     for name in FILES:

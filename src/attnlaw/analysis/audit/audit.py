@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -38,7 +38,7 @@ from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.result import Result
 from attnlaw.core.settings import require_known
 from attnlaw.core.tables import quantity_frame
-from attnlaw.spectra.measure import Selection, Unit, UnitMeasurer, log_expected_time, measure
+from attnlaw.spectra.measure import Selection, Unit, UnitMeasurer, log_expected_time, measure, units_of
 from attnlaw.spectra.spectrum import Spectrum
 from attnlaw.theory.bounds.proxies import Proxies, proxies, why_no_proxies
 
@@ -126,8 +126,17 @@ def audit(
     """
     model = settings.open()
     selection = Selection.from_settings(settings, model.network, arithmetic)
+    if keeper is not None:
+        _log_kept(units_of(model, selection), keeper)
     log_expected_time(model, selection, settings.jobs, None if keeper is None else keeper.__contains__)
     return audit_model(model, selection, options, settings.jobs, progress, keeper)
+
+
+def _log_kept(units: Sequence[Unit], keeper: Keeper) -> None:
+    """Log how many matrices an earlier audit measured, if any."""
+    kept, every = (sum(unit.members for unit in some) for some in (filter(keeper.__contains__, units), units))
+    if kept:
+        logging.getLogger("attnlaw").info("%d of %d matrices are kept from the last run", kept, every)
 
 
 def audit_model(
