@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import inspect
 import os
 import shutil
 import signal
+import struct
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -12,10 +15,12 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from command.in_process import Ended, invoke
 from safetensors.numpy import load_file, save_file
 
+from attnlaw.analysis.audit import unfinished
 from attnlaw.analysis.audit.unfinished import keep_units
 from attnlaw.checkpoints.model import Model
 from attnlaw.spectra import measure
@@ -149,6 +154,31 @@ def test_nothing_is_left_of_a_model_that_cannot_be_measured(tmp_path: Path, meas
     assert name in failed.stderr
     assert measured.matrices
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_a_full_disk_keeps_nothing_and_does_not_stop_the_audit(
+    tmp_path: Path, measured: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kept units of the first run go, so that the results have their space."""
+    measured.stop_after = 5
+    audit(TINY, "--out", tmp_path, status=130)
+    monkeypatch.setattr(unfinished, "HEADER", FullDisk(unfinished.HEADER))
+    assert "cannot be written" not in audit(TINY, "--out", tmp_path).stderr
+    assert pl.read_parquet(tmp_path / "matrices.parquet").height == MATRICES
+    assert not (tmp_path / "unfinished").exists()
+
+
+class FullDisk:
+    """The header of an entry, which cannot be written any more."""
+
+    def __init__(self, header: struct.Struct) -> None:
+        self.size, self.unpack, self._pack = header.size, header.unpack, header.pack
+
+    def pack(self, length: int, digest: bytes) -> bytes:
+        if inspect.stack()[1].function == "_append":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return self._pack(length, digest)
 
 
 @pytest.mark.slow

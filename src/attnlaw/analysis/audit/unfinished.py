@@ -17,7 +17,6 @@ import errno
 import fcntl
 import hashlib
 import json
-import logging
 import os
 import struct
 from collections.abc import Callable, Iterator
@@ -46,8 +45,8 @@ DIGEST = 32
 class UnfinishedAudit:
     """The finished units of one audit, in a file that is open and locked."""
 
-    def __init__(self, path: Path, file: FileIO, state: str) -> None:
-        self._path, self._file, self._state, self._lock = path, file, state, Lock()
+    def __init__(self, file: FileIO, state: str) -> None:
+        self._file, self._state, self._lock = file, state, Lock()
         self._entries = _read_entries(file)  # offset and length of the content of each unit
         self._is_writable = True
 
@@ -111,13 +110,10 @@ class UnfinishedAudit:
                 entry = HEADER.pack(len(content), hashlib.sha256(content).digest()) + content
                 if self._file.write(entry) < len(entry):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            except OSError as error:
+            except OSError:  # the disk is full, so the space is left to the results
                 self._is_writable = False
-                logging.getLogger("attnlaw").info(
-                    "%s: cannot be written (%s); if you interrupt this audit, it starts again",
-                    self._path,
-                    error.strerror,
-                )
+                self._entries.clear()
+                self._file.truncate(0)
             else:
                 self._entries[key] = start, len(content)
 
@@ -142,7 +138,7 @@ def keep_units(directory: str | os.PathLike[str], settings: ModelSettings) -> It
         path.with_suffix(WHOLE).rename(path)
     with _open_locked(path) as file:
         try:
-            yield UnfinishedAudit(path, file, file_state(*paths))
+            yield UnfinishedAudit(file, file_state(*paths))
         except BaseException as error:
             fails_again = isinstance(error, InputError) and not isinstance(
                 error.__cause__, OSError | MemoryError
@@ -151,6 +147,9 @@ def keep_units(directory: str | os.PathLike[str], settings: ModelSettings) -> It
                 path.unlink(missing_ok=True)
                 _remove_if_empty(path.parent)
             raise
+        if os.fstat(file.fileno()).st_size == 0:
+            path.unlink(missing_ok=True)
+            _remove_if_empty(path.parent)
         with suppress(OSError):
             path.rename(path.with_suffix(WHOLE))
 
