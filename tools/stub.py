@@ -28,7 +28,7 @@ LOADED = "LoadedResult"
 HEAD = '''"""The types of `import attnlaw`. `make stub` writes this file from the declarations."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, type_check_only
 
 import polars as pl
@@ -97,8 +97,10 @@ def function(verb: Verb[Any, Any]) -> str:
         default = "" if parameter.default is inspect.Parameter.empty else f" = {parameter.default!r}"
         default = " = ..." if default == " = inf" else default  # no literal writes infinity
         keyword = parameter.kind is inspect.Parameter.KEYWORD_ONLY
-        (named if keyword else positional).append(f"{parameter.name}: {parameter.annotation}{default}")
-    words = ", ".join([*positional, "*", *named])
+        star = "*" if parameter.kind is inspect.Parameter.VAR_POSITIONAL else ""
+        (named if keyword else positional).append(f"{star}{parameter.name}: {parameter.annotation}{default}")
+    has_star = any(word.startswith("*") for word in positional)
+    words = ", ".join([*positional, *([] if has_star else ["*"]), *named])
     return f"def {verb.name}({words}) -> {result_name(verb)}:\n{indented(quoted(describe(verb)))}"
 
 

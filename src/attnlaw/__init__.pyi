@@ -1,7 +1,7 @@
 """The types of `import attnlaw`. `make stub` writes this file from the declarations."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, type_check_only
 
 import polars as pl
@@ -787,8 +787,8 @@ def load(directory: str | os.PathLike[str]) -> LoadedResult:
 
 def audit(
     model: Any,
-    *,
-    layers: str | int | None = None,
+    *more: Any,
+    layers: str | int | slice | Iterable[int] | None = None,
     only: str | Sequence[str] | None = None,
     heads: int | None = None,
     map: str | os.PathLike[str] | None = None,
@@ -808,12 +808,14 @@ def audit(
     Proxies need every matrix. If --layers or --only leave some out, there are no proxies. A LoRA adapter is
     audited by itself, or added to its base model with --adapter.
 
-    Options that take a sequence make one case for each value.
+    If an option takes an iterable, each value of a list, a range or an array makes a case.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
 
     Args:
         model: Checkpoint files, directories, shard indexes or hub ids; in Python also a state dict or a
             module.
-        layers: Only these layers (as a slice).
+        more: Further values of model.
+        layers: Only these layers: a slice such as 0:4, or numbers such as 0,1,-1.
         only: Only these: qk, vo, cross, ffn, embedding, unembedding.
         heads: Attention heads, where no config.json tells their number.
         map: The names of an architecture of your own.
@@ -853,8 +855,8 @@ def audit(
 
 def fit(
     model: Any,
-    *,
-    layers: str | int | None = None,
+    *more: Any,
+    layers: str | int | slice | Iterable[int] | None = None,
     only: str | Sequence[str] | None = None,
     heads: int | None = None,
     map: str | os.PathLike[str] | None = None,
@@ -873,12 +875,14 @@ def fit(
     power-law spectrum: more than half of its values, hence no tail, follow a power of exponent alpha
     neither: none of these fits
 
-    Options that take a sequence make one case for each value.
+    If an option takes an iterable, each value of a list, a range or an array makes a case.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
 
     Args:
         model: Checkpoint files, directories, shard indexes or hub ids; in Python also a state dict or a
             module.
-        layers: Only these layers (as a slice).
+        more: Further values of model.
+        layers: Only these layers: a slice such as 0:4, or numbers such as 0,1,-1.
         only: Only these: qk, vo, cross, ffn, embedding, unembedding.
         heads: Attention heads, where no config.json tells their number.
         map: The names of an architecture of your own.
@@ -904,8 +908,8 @@ def fit(
 def diff(
     base: Any,
     model: Any,
-    *,
-    layers: str | int | None = None,
+    *more: Any,
+    layers: str | int | slice | Iterable[int] | None = None,
     only: str | Sequence[str] | None = None,
     heads: int | None = None,
     map: str | os.PathLike[str] | None = None,
@@ -924,13 +928,15 @@ def diff(
     directions compared with chance, and how many directions are new. A LoRA adapter in place of a model is
     added to the base.
 
-    Options that take a sequence make one case for each value.
+    If an option takes an iterable, each value of a list, a range or an array makes a case.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
 
     Args:
         base: The checkpoint that they are compared with.
         model: Checkpoint files, directories, shard indexes or hub ids; in Python also a state dict or a
             module.
-        layers: Only these layers (as a slice).
+        more: Further values of model.
+        layers: Only these layers: a slice such as 0:4, or numbers such as 0,1,-1.
         only: Only these: qk, vo, cross, ffn, embedding, unembedding.
         heads: Attention heads, where no config.json tells their number.
         map: The names of an architecture of your own.
@@ -962,8 +968,8 @@ def diff(
 
 def check(
     model: Any = None,
-    *,
-    layers: str | int | None = None,
+    *more: Any,
+    layers: str | int | slice | Iterable[int] | None = None,
     only: str | Sequence[str] | None = None,
     heads: int | None = None,
     map: str | os.PathLike[str] | None = None,
@@ -981,12 +987,14 @@ def check(
 
     Exit status 0: passed; 1: something could not be read; 2: bad usage or rule file; 3: the gate failed.
 
-    Options that take a sequence make one case for each value.
+    If an option takes an iterable, each value of a list, a range or an array makes a case.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
 
     Args:
         model: Checkpoint files, directories, shard indexes or hub ids; in Python also a state dict or a
             module.
-        layers: Only these layers (as a slice).
+        more: Further values of model.
+        layers: Only these layers: a slice such as 0:4, or numbers such as 0,1,-1.
         only: Only these: qk, vo, cross, ffn, embedding, unembedding.
         heads: Attention heads, where no config.json tells their number.
         map: The names of an architecture of your own.
@@ -1012,8 +1020,8 @@ def check(
     """
 
 def lens(
-    model: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    *,
+    model: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    *more: Any,
     text: str | Sequence[str] | None = None,
     file: str | os.PathLike[str] | None = None,
     ids: str | Sequence[int] | None = None,
@@ -1034,10 +1042,12 @@ def lens(
     every attention weight of a head, and what lower ranks cost. This command needs the optional packages of
     attnlaw[lens].
 
-    Options that take a sequence make one case for each value.
+    If an option takes an iterable, each value of a list, a range or an array makes a case.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
 
     Args:
         model: A local directory with config.json and weights.
+        more: Further values of model.
         text: An input, as text: by tokenizer.json beside the model, or as bytes. Repeat it for several
             (lens takes one).
         file: Inputs, one a line: texts (.txt), or objects with text or ids (.jsonl).
@@ -1063,8 +1073,8 @@ def lens(
     """
 
 def margins(
-    model: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    *,
+    model: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    *more: Any,
     text: str | Sequence[str] | None = None,
     file: str | os.PathLike[str] | None = None,
     ids: str | Sequence[int] | None = None,
@@ -1084,10 +1094,12 @@ def margins(
     compared in pairs. D has not been validated for causal language models. This command needs the
     optional packages of attnlaw[lens].
 
-    Options that take a sequence make one case for each value.
+    If an option takes an iterable, each value of a list, a range or an array makes a case.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
 
     Args:
         model: A local directory with config.json and weights.
+        more: Further values of model.
         text: An input, as text: by tokenizer.json beside the model, or as bytes. Repeat it for several
             (lens takes one).
         file: Inputs, one a line: texts (.txt), or objects with text or ids (.jsonl).
@@ -1116,18 +1128,18 @@ def margins(
 
 def limit(
     *,
-    tokens: int | Sequence[int] = 4,
-    activation: str | Sequence[str] = "identity",
+    tokens: int | str | Iterable[int | str] = 4,
+    activation: str | Iterable[str] = "identity",
     embeddings: str | os.PathLike[str] | None = None,
     ids: str | Sequence[int] | None = None,
     gram: str | os.PathLike[str] | None = None,
     token: int = 1,
-    heads: int | Sequence[int] = 2,
-    width: float | Literal["inf"] | Sequence[float | Literal["inf"]] = ...,
-    head_width: int | Sequence[int] | None = None,
-    mask: str | Sequence[str] = "none",
-    scaling: Literal["1/sqrt(n)", "1/n"] | Sequence[Literal["1/sqrt(n)", "1/n"]] = "1/sqrt(n)",
-    depth: int | Sequence[int] = 1,
+    heads: int | str | Iterable[int | str] = 2,
+    width: float | str | Iterable[float | str] = ...,
+    head_width: int | str | Iterable[int | str] | None = None,
+    mask: str | Iterable[str] = "none",
+    scaling: Literal["1/sqrt(n)", "1/n"] | Iterable[Literal["1/sqrt(n)", "1/n"]] = "1/sqrt(n)",
+    depth: int | str | Iterable[int | str] = 1,
     residual: bool = False,
     normalise: bool = False,
     draws: int = 50000,
@@ -1143,7 +1155,8 @@ def limit(
     2506.00846). Errors are standard errors. Var p is the variance of the score p_ii, including the
     randomness of the inputs.
 
-    Options that take a sequence make one case for each value.
+    If an option takes an iterable, each value of a list, a range or an array makes a case.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
 
     Args:
         tokens: Random tokens.
@@ -1182,14 +1195,14 @@ def limit(
     """
 
 def init(
-    model: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    *,
-    std: float | Sequence[float] | None = None,
-    depth: int | Sequence[int] | None = None,
-    width: str | Sequence[str] = "own",
-    keep: Literal["heads", "head-width"] | Sequence[Literal["heads", "head-width"]] = "heads",
-    scaling: Literal["1/sqrt(d)", "1/d"] | Sequence[Literal["1/sqrt(d)", "1/d"]] = "1/sqrt(d)",
-    tokens: int | Sequence[int] = 16,
+    model: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    *more: Any,
+    std: float | str | Iterable[float | str] | None = None,
+    depth: int | str | Iterable[int | str] | None = None,
+    width: str | Iterable[str] = "own",
+    keep: Literal["heads", "head-width"] | Iterable[Literal["heads", "head-width"]] = "heads",
+    scaling: Literal["1/sqrt(d)", "1/d"] | Iterable[Literal["1/sqrt(d)", "1/d"]] = "1/sqrt(d)",
+    tokens: int | str | Iterable[int | str] = 16,
     ids: str | Sequence[int] | None = None,
     padding: int = 0,
     draws: int = 100,
@@ -1205,10 +1218,12 @@ def init(
     library of the model's family would draw, which need not be what its authors drew. The limits of infinite
     width, and everything in them except the attention of one layer, are extensions of arXiv 2506.00846.
 
-    Options that take a sequence make one case for each value.
+    If an option takes an iterable, each value of a list, a range or an array makes a case.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
 
     Args:
         model: A config.json, its folder, a hub id, or gpt2, bert, llama-7b.
+        more: Further values of model.
         std: Deviation of the weights, else the config's.
         depth: Layers, else the config's.
         width: own, inf (the limit), or a width to scale the model to: gains are kept.
@@ -1239,27 +1254,27 @@ def init(
 
 def learn(
     *,
-    alpha: float | Sequence[float] = 0.2,
-    tokens: int | Sequence[int] = 1,
+    alpha: float | str | Iterable[float | str] = 0.2,
+    tokens: int | str | Iterable[int | str] = 1,
     output: Literal["linear", "softmax", "hardmax"]
-    | Sequence[Literal["linear", "softmax", "hardmax"]] = "linear",
-    beta: float | Sequence[float] = 1.0,
-    loss: Literal["squared", "cross-entropy"] | Sequence[Literal["squared", "cross-entropy"]] = "squared",
+    | Iterable[Literal["linear", "softmax", "hardmax"]] = "linear",
+    beta: float | str | Iterable[float | str] = 1.0,
+    loss: Literal["squared", "cross-entropy"] | Iterable[Literal["squared", "cross-entropy"]] = "squared",
     soft_labels: bool = False,
-    attention: Literal["tied", "untied"] | Sequence[Literal["tied", "untied"]] = "tied",
+    attention: Literal["tied", "untied"] | Iterable[Literal["tied", "untied"]] = "tied",
     pairs: Literal["all", "distinct", "causal", "cross"]
-    | Sequence[Literal["all", "distinct", "causal", "cross"]] = "cross",
-    target_rank: float | Sequence[float] = 0.5,
-    target_spike: float | Sequence[float] | None = None,
-    target_exponent: float | Sequence[float] | None = None,
-    target_dimension: int | Sequence[int] = 1000000,
+    | Iterable[Literal["all", "distinct", "causal", "cross"]] = "cross",
+    target_rank: float | str | Iterable[float | str] = 0.5,
+    target_spike: float | str | Iterable[float | str] | None = None,
+    target_exponent: float | str | Iterable[float | str] | None = None,
+    target_dimension: int | str | Iterable[int | str] = 1000000,
     target_eigenvalues: str | os.PathLike[str] | None = None,
-    noise: float | Sequence[float] = 0.0,
-    weight_decay: float | Sequence[float] = 0.1,
-    width: float | Sequence[float] | None = None,
-    flow_time: float | Sequence[float] | None = None,
+    noise: float | str | Iterable[float | str] = 0.0,
+    weight_decay: float | str | Iterable[float | str] = 0.1,
+    width: float | str | Iterable[float | str] | None = None,
+    flow_time: float | str | Iterable[float | str] | None = None,
     student: Literal["factorized", "direct", "bayes"]
-    | Sequence[Literal["factorized", "direct", "bayes"]] = "factorized",
+    | Iterable[Literal["factorized", "direct", "bayes"]] = "factorized",
     thresholds: bool = False,
     spectrum: bool = False,
     progress: Callable[[int, int], None] | None = None,
@@ -1272,7 +1287,8 @@ def learn(
 
     The same from Python: attnlaw.learn(alpha=..., tokens=...).
 
-    Options that take a sequence make one case for each value.
+    If an option takes an iterable, each value of a list, a range or an array makes a case.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
 
     Args:
         alpha: Samples over d²: α = n/d².
@@ -1326,23 +1342,23 @@ def learn(
 def dynamics(
     *,
     times: str = "0.001:1:61",
-    attention: Literal["tied", "untied"] | Sequence[Literal["tied", "untied"]] = "tied",
-    student: Literal["factorized", "direct"] | Sequence[Literal["factorized", "direct"]] = "factorized",
-    width: float | Literal["inf"] | Sequence[float | Literal["inf"]] = 1.0,
-    scale: float | Sequence[float] = 0.7,
-    scale_key: float | Sequence[float] | None = None,
-    learning_rate: float | Sequence[float] = 0.0,
-    decay: float | Sequence[float] = 0.0,
-    tokens: int | Sequence[int] = 1,
+    attention: Literal["tied", "untied"] | Iterable[Literal["tied", "untied"]] = "tied",
+    student: Literal["factorized", "direct"] | Iterable[Literal["factorized", "direct"]] = "factorized",
+    width: float | str | Iterable[float | str] = 1.0,
+    scale: float | str | Iterable[float | str] = 0.7,
+    scale_key: float | str | Iterable[float | str] | None = None,
+    learning_rate: float | str | Iterable[float | str] = 0.0,
+    decay: float | str | Iterable[float | str] = 0.0,
+    tokens: int | str | Iterable[int | str] = 1,
     output: Literal["linear", "softmax", "hermite2", "hermite3"]
-    | Sequence[Literal["linear", "softmax", "hermite2", "hermite3"]] = "linear",
-    beta: float | Sequence[float] = 1.0,
-    target_rank: float | Sequence[float] = 0.5,
-    target_spike: float | Sequence[float] | None = None,
-    target_exponent: float | Sequence[float] | None = None,
-    target_dimension: int | Sequence[int] = 1000000,
+    | Iterable[Literal["linear", "softmax", "hermite2", "hermite3"]] = "linear",
+    beta: float | str | Iterable[float | str] = 1.0,
+    target_rank: float | str | Iterable[float | str] = 0.5,
+    target_spike: float | str | Iterable[float | str] | None = None,
+    target_exponent: float | str | Iterable[float | str] | None = None,
+    target_dimension: int | str | Iterable[int | str] = 1000000,
     target_eigenvalues: str | os.PathLike[str] | None = None,
-    noise: float | Sequence[float] = 0.0,
+    noise: float | str | Iterable[float | str] = 0.0,
     spectrum: bool = False,
     statics: bool = False,
     progress: Callable[[int, int], None] | None = None,
@@ -1354,7 +1370,8 @@ def dynamics(
 
     The same from Python: attnlaw.dynamics(times="0.001:1:60", ...).
 
-    Options that take a sequence make one case for each value.
+    If an option takes an iterable, each value of a list, a range or an array makes a case.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
 
     Args:
         times: Times τ = lr·steps/d, spaced in the logarithm; 0 is always the first.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import chain, islice
@@ -15,6 +15,7 @@ from attnlaw.core.files import writable_directory, write_all
 from attnlaw.core.result import MANIFEST, Result
 from attnlaw.core.settings import check_value
 from attnlaw.core.tables import short_names, unique_names
+from attnlaw.core.verb import attempt
 from attnlaw.render.charts.figure import Figure, number_duplicates, unique_suffixes
 from attnlaw.render.charts.paper import figure_files, figures_directory
 from attnlaw.render.model_names import model_names
@@ -25,9 +26,15 @@ from attnlaw.verbs.audit import page as audit_page
 from attnlaw.verbs.views import figures_of, load, page_of
 
 Place = str | os.PathLike[str]
+OnError = Callable[[InputError], object]
 
 
-def write_report(directories: Sequence[Place], out: Place | None = None, figures: str | None = None) -> Path:
+def write_report(
+    directories: Sequence[Place],
+    out: Place | None = None,
+    figures: str | None = None,
+    on_error: OnError | None = None,
+) -> Path:
     """Write report.html from directories that attnlaw wrote. Return the path of the page.
 
     Args:
@@ -36,25 +43,43 @@ def write_report(directories: Sequence[Place], out: Place | None = None, figures
         out: the directory of the page. None writes it into the only directory.
         figures: "pdf", "svg" or "png" also writes every chart, in the style of a paper, to figures/ next to
             the page. None writes only the page.
+        on_error: a function that is called with the error of each result that cannot be read. The page then
+            shows the others. None raises the error.
 
     Raises:
-        InputError: if a directory has no readable result, or if several directories are given without `out`.
+        InputError: if no directory has a readable result, or if several directories are given without `out`.
     """
-    return write_files(directories, out, figures)[0]
+    return write_files(directories, out, figures, on_error)[0]
 
 
-def write_files(directories: Sequence[Place], out: Place | None, figures: str | None) -> list[Path]:
+def write_files(
+    directories: Sequence[Place], out: Place | None, figures: str | None, on_error: OnError | None = None
+) -> list[Path]:
     """Write what `write_report` writes. Return the paths of the page and of all figures."""
     folders = [Path(directory) for directory in directories]
     if figures is not None:
         check_value("figures", figures, str, choices=ENDINGS)
     if out is None and len(folders) != 1:
         raise InputError(f"report: found {len(folders)} directories; say where the page goes with --out DIR")
-    loaded, short = [_load_results(folder) for folder in folders], short_names(set(map(str, folders)))
-    names = unique_names(printable(short[str(folder)]) for folder in folders)
+    loaded: list[list[Result]] = []
+    read: list[Path] = []
+    failures: list[InputError] = []
+    for folder in folders:
+        results, errors = _load_results(folder)
+        failures += errors
+        if results:
+            loaded.append(results)
+            read.append(folder)
+    if failures and (on_error is None or not loaded):
+        raise failures[0]
+    for error in failures:
+        if on_error is not None:
+            on_error(error)
+    short = short_names(set(map(str, read)))
+    names = unique_names(printable(short[str(folder)]) for folder in read)
     target = writable_directory(folders[0] if out is None else out)
     figures_folder = None if figures is None else figures_directory(target)
-    page, drawn = _page(loaded, names)
+    page, drawn = _page(loaded, names, failures)
     written = {target / "report.html": page.encode()}
     if figures_folder is not None and figures is not None:
         written |= figure_files(drawn, figures_folder, figures)
@@ -62,24 +87,31 @@ def write_files(directories: Sequence[Place], out: Place | None, figures: str | 
     return [path for path in written if path.suffix in (".html", f".{figures}")]
 
 
-def _load_results(folder: Path) -> list[Result]:
-    """Load all results in a directory. A study has the results of its further verbs in folders inside it.
+def _load_results(folder: Path) -> tuple[list[Result], list[InputError]]:
+    """Load all results in a directory. Return them, and the errors of those that cannot be read.
 
-    If a study audited models and fitted laws to them, the laws are added to the tables of the audit.
+    A study has the results of its further verbs in folders inside its directory. If a study audited models
+    and fitted laws to them, the laws are added to the tables of the audit.
     """
-    first = load(folder)
+    first = attempt(load, folder)
+    if isinstance(first, InputError):
+        return [], [first]
     names = [name for name in VERBS | STUDY_VERBS if "task" in first.rows.columns]
-    results = [first, *(load(folder / name) for name in names if (folder / name / MANIFEST).exists())]
+    others = [attempt(load, folder / name) for name in names if (folder / name / MANIFEST).exists()]
+    results = [first, *(other for other in others if not isinstance(other, InputError))]
     by_verb = {result.verb.name: result for result in results}
     if {"audit", "fit"} <= by_verb.keys() and len(by_verb["audit"]) == len(by_verb["fit"]):
         audit = by_verb["audit"]
         by_verb["audit"] = replace(audit, tables={**audit.tables, **by_verb["fit"].tables})
-    return list(by_verb.values())
+    return list(by_verb.values()), [other for other in others if isinstance(other, InputError)]
 
 
-def _page(loaded: Sequence[Sequence[Result]], names: Sequence[str]) -> tuple[str, list[Figure]]:
+def _page(
+    loaded: Sequence[Sequence[Result]], names: Sequence[str], failures: Sequence[InputError]
+) -> tuple[str, list[Figure]]:
     """Return the page and its figures: those of all audits together, then those of each directory."""
-    if len(loaded) == len(loaded[0]) == 1:
+    left_out = " ".join(f"Left out: {error}." for error in failures)
+    if len(loaded) == len(loaded[0]) == 1 and not failures:
         figures = figures_of(loaded[0][0])
         return page_of(loaded[0][0], figures), figures
     audits = [[result for result in results if audit_page.has_page(result)] for results in loaded]
@@ -94,7 +126,7 @@ def _page(loaded: Sequence[Sequence[Result]], names: Sequence[str]) -> tuple[str
     parts = [Part(*part) for part in zip(others, drawn, names, strict=True)]
     every = [figure for figures in drawn for figure in figures]
     if not any(audits):
-        return results_page(parts), every
+        return results_page(parts, left_out), every
     audit = reduce(add, [result for results in audits for result in results])
     figures = figures_of(audit)
     numbered = [(number, part) for number, part in enumerate(parts, start=1) if part.results]
@@ -103,6 +135,7 @@ def _page(loaded: Sequence[Sequence[Result]], names: Sequence[str]) -> tuple[str
     note = [
         _runs_sentence(audits, names, audit),
         f"Beside them: {', '.join(beside)}." if beside else "",
+        left_out,
         failure_sentences([Part(results, (), name) for results, name in zip(loaded, names, strict=True)]),
     ]
     page = audit_page.page(audit, figures, list(filter(None, sections)), " ".join(filter(None, note)))

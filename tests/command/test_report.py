@@ -1,6 +1,7 @@
 """The report command as a user types it."""
 
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,10 @@ from command.in_process import invoke
 from report.charts_of import study_of
 
 import attnlaw
+from attnlaw.core.errors import InputError
+from attnlaw.report import write_report
+
+TINY = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 
 
 @pytest.fixture(scope="module", name="saved")
@@ -45,3 +50,35 @@ def test_bad_input_is_one_line(options, status, tmp_path):
     done = invoke("report", tmp_path / "absent", *options, status=status)
     assert done.stderr.startswith("attnlaw: ")
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_an_unreadable_directory_does_not_stop_the_others(saved, tmp_path):
+    copies = [Path(shutil.copytree(saved, tmp_path / name)) for name in ("first", "second")]
+    (copies[1] / "rows.parquet").write_bytes(b"no rows")
+    words = (*copies, tmp_path / "<absent>", "--out", tmp_path / "out", "--figures", "svg")
+    done = invoke("report", *words, status=1)
+    lines = done.stderr.splitlines()
+    assert [line.split(":")[1].strip() for line in lines[:2]] == [
+        str(copies[1] / "rows.parquet"),
+        str(tmp_path / "<absent>"),
+    ]
+    assert lines[2].startswith(f"wrote {tmp_path / 'out' / 'report.html'} and in ")
+    assert len(lines) == 3
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert f"Left out: {copies[1] / 'rows.parquet'}: " in page
+    assert "&lt;absent&gt;: found no attnlaw.json" in page
+    with pytest.raises(InputError, match=r"rows\.parquet"):
+        write_report(copies, tmp_path / "python")
+    assert not (tmp_path / "python").exists()
+
+
+def test_of_a_study_the_readable_verbs_are_shown(tmp_path):
+    (tmp_path / "study.toml").write_text(
+        f'verb = ["audit", "fit"]\n[fixed]\nonly = "qk"\nlayers = 0\nmodel = "{TINY}"\n'
+    )
+    out = tmp_path / "out"
+    invoke("study", "run", tmp_path / "study.toml", "--out", out)
+    (out / "fit" / "attnlaw.json").write_text("{")
+    done = invoke("report", out, status=1)
+    assert f"attnlaw: {out / 'fit' / 'attnlaw.json'}: not what attnlaw wrote" in done.stderr
+    assert "Left out: " in (out / "report.html").read_text()

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import pytest
 from command.in_process import Ended, invoke
 
+from attnlaw.core.errors import InputError
+from attnlaw.core.settings import setting_fields
+from attnlaw.study import read_study
 from attnlaw.study.store import hold_lock
+from attnlaw.verbs.audit import AuditSettings
+
+TINY = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 
 ISSUE = """
 verb = "learn"
@@ -101,15 +109,87 @@ def test_bad_input_is_one_line(tmp_path: Path, file: Path) -> None:
         ("resume", file, "--out", tmp_path / "none"),
         ("status", file, "--out", tmp_path / "none"),
         ("export", file, "--out", tmp_path / "none"),
-        ("run", tmp_path / "none.toml", "--out", tmp_path / "out"),
         ("run", absent, "--out", tmp_path / "out"),
         ("run", file, "--out", file),
     ):
         assert study(*arguments, status=1).stderr.count("\n") == 1
+    assert study("run", tmp_path / "none.toml", "--out", tmp_path / "out", status=2).stderr.count("\n") == 1
     for words in (("--jobs", 1, "--dask", "tcp://127.0.0.1:1"), ("--slurm", "cores")):
         assert study("run", file, "--out", tmp_path / "out", *words, status=2).stderr.count("\n") == 1
     assert "--jobs 0: expected" in study("run", file, "--out", tmp_path / "o", "--jobs", 0, status=2).stderr
     assert "requires an argument" in study("run", file, status=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("nonsense", "not valid TOML"),
+        ('verb = "lern"', "verb: 'lern' is no verb"),
+        ('verb = "limit"\n[grid]\nwidth = [8, "x"]', "[grid] width: found 'x', expected a number"),
+        ('verb = "limit"\n[grid]\nwdth = [8]', "[grid] wdth is not a setting of limit"),
+        ('verb = "limit"\n[run]\nseeds = 0', "[run] seeds: found 0"),
+        (  # what only the check before the run finds
+            'verb = "limit"\n[fixed]\nhead_width = 3\nwidth = 8',
+            "head_width: found 3, expected a divisor of the width, 8",
+        ),
+    ],
+)
+def test_a_mistake_in_the_file_has_status_2_as_in_a_rule_file(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    file, rules = tmp_path / "study.toml", tmp_path / "rules.toml"
+    file.write_text(text)
+    refused = study("run", file, "--out", tmp_path / "out", status=2)
+    assert refused.stderr.startswith(f"attnlaw: {file}: ")
+    assert message in refused.stderr
+    assert refused.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+    rules.write_text("nonsense")
+    assert invoke("check", TINY, "--rules", rules, status=2).stderr.startswith(f"attnlaw: {rules}: ")
+
+
+def test_an_unreadable_checkpoint_does_not_stop_the_others(tmp_path: Path) -> None:
+    file, out, torn = tmp_path / "study.toml", tmp_path / "out", tmp_path / "torn.safetensors"
+    torn.write_bytes((TINY / "model.safetensors").read_bytes()[:1000])
+    models = [str(torn), "./absent.safetensors", str(TINY)]
+    file.write_text(
+        f'verb = "audit"\n[fixed]\nonly = "qk"\nlayers = 0\n[grid]\nmodel = {json.dumps(models)}\n'
+    )
+    done = study("run", file, "--out", out, status=1)
+    assert done.stdout == "1 of 3 tasks done, 2 failed\n"
+    assert "1 x ./absent.safetensors: no such file or directory" in done.stderr
+    assert f"1 x {torn}: not a complete safetensors file" in done.stderr
+    rows = pl.read_parquet(out / "rows.parquet")
+    assert rows["model"].to_list() == models
+    assert rows["status"].to_list() == ["failed", "failed", "done"]
+    assert rows["remark"].str.contains("no such file").to_list() == [False, True, False]
+    assert (out / "matrices.parquet").exists()
+    again = study("resume", file, "--out", out, "--failed", "--json", status=1)
+    assert json.loads(again.stdout)["failed"] == 2
+    shown = invoke("report", out)
+    assert (out / "report.html").exists(), shown.stderr
+    shutil.copy(TINY / "model.safetensors", tmp_path / "absent.safetensors")
+    shutil.copy(TINY / "config.json", tmp_path)
+    assert json.loads(study("resume", file, "--out", out, "--failed", "--json", status=1).stdout)["done"] == 2
+
+
+def test_a_directory_that_cannot_be_listed_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading the study lists the checkpoints of training runs; this fails for one of them."""
+
+    def expand(model: str) -> list[str]:
+        if model.endswith("locked"):
+            raise InputError(f"{model}: cannot be listed; check its permissions")
+        return [model]
+
+    field = setting_fields(AuditSettings)["model"]
+    monkeypatch.setitem(
+        setting_fields(AuditSettings), "model", replace(field, rule=replace(field.rule, expand=expand))
+    )
+    (tmp_path / "locked").mkdir()
+    (tmp_path / "study.toml").write_text(f'verb = "audit"\n[grid]\nmodel = ["locked", "{TINY}"]\n')
+    assert len(read_study(tmp_path / "study.toml").tasks) == 2
 
 
 @pytest.mark.slow

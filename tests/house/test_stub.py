@@ -21,6 +21,8 @@ from attnlaw.verbs import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]
 RIGHT = """
+import numpy as np
+
 import attnlaw
 from attnlaw import Estimate, InputError
 
@@ -35,11 +37,14 @@ try:
 except InputError as problem:
     print(problem)
 print(attnlaw.load("results").matrices)
+print(attnlaw.learn(alpha=np.linspace(0.1, 0.5, 3)), attnlaw.learn(alpha="0.1:0.5:3"))
+print(attnlaw.limit(width=range(4, 8)))
+print(attnlaw.audit("first", "second", layers=[0, 1]), attnlaw.audit(model="first", layers=slice(0, 2)))
 """
 WRONG = {
     "attnlaw.lern(alpha=1)": 'Module has no attribute "lern"',
     "attnlaw.learn(alhpa=1)": 'Unexpected keyword argument "alhpa" for "learn"',
-    'attnlaw.learn(alpha="many")': 'Argument "alpha" to "learn" has incompatible type "str"',
+    "attnlaw.learn(alpha=None)": 'Argument "alpha" to "learn" has incompatible type "None"',
     "attnlaw.audit()": 'Missing positional argument "model" in call to "audit"',
     "attnlaw.learn(alpha=1).estimated_error": '"LearnResult" has no attribute "estimated_error"',
     'attnlaw.learn(student="factorised")': 'Argument "student" to "learn" has incompatible type',

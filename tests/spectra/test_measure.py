@@ -193,7 +193,7 @@ def test_layers_that_cannot_be_meant_are_refused_in_one_line(text):
     with pytest.raises(BadSetting, match=f"^layers: found '{text}', ") as caught:
         ModelSettings(model="m", layers=text).chosen_layers(depth=4)
     assert "\n" not in str(caught.value)
-    assert re.search(r"or one number$|none of the 4 layers \(0 to 3\)$", str(caught.value))
+    assert re.search(r"or numbers such as 0,1$|none of the 4 layers \(0 to 3\)$", str(caught.value))
 
 
 def test_only_names_groups_once_each_and_refuses_others():

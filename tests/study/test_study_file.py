@@ -202,7 +202,7 @@ def test_the_verbs_are_those_of_attnlaw(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_what_a_verb_refuses_is_told_with_the_file(tmp_path: Path) -> None:
-    sample_study = study(tmp_path, 'verb = "draw"\n[grid]\nx = [1, -13]\n')
+    sample_study = study(tmp_path, 'verb = "draw"\n[fixed]\nx = -13\n')
     with pytest.raises(InputError, match="x: -13 brings bad luck; choose another") as caught:
         sample_study.check(list(sample_study.tasks))
     assert str(caught.value).startswith(f"{tmp_path / 'study.toml'}: ")

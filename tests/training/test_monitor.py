@@ -22,6 +22,8 @@ from attnlaw.core.tables import to_schema
 from attnlaw.report import write_report
 from attnlaw.training import SpectralMonitor
 from attnlaw.training.monitor.columns import PANELS, STEP_MATRICES, STEPS
+from attnlaw.training.monitor.spectral_monitor import RECENT
+from attnlaw.training.monitor.watchdog import Watchdog
 
 KINDS = {"qk": ["qk"], "vo": ["vo"], "ffn": ["ffn_in", "ffn_out"]}
 
@@ -90,22 +92,80 @@ def test_the_bound_holds_and_is_used_up(tmp_path, seed):
     rng = np.random.default_rng(seed)
     model = TimedEncoder()
     monitor = watch(model, tmp_path, max_overhead=0.1, every=4)
-    spent = training = last = 0.0
-    count = 0
+    spent = training = 0.0
+    costs: list[float] = []
     for step in range(300):
         model.cost = cost = float(rng.uniform(0.5, 1.5))
-        affordable = count == 0 or spent + last <= 0.1 * training
+        forecast = max(costs[-RECENT:], default=0.0)
+        affordable = not costs or spent + forecast <= 0.1 * training
         taken = monitor.step(step)
         assert (taken is not None) == (step % 4 == 0 and affordable)
         if taken is not None:
-            if count:
-                assert spent + cost <= 0.1 * training + max(0.0, cost - last) + 1e-9
-            spent, last, count = spent + cost, cost, count + 1
+            if costs:
+                assert spent + cost <= 0.1 * training + max(0.0, cost - forecast) + 1e-9
+            spent += cost
+            costs.append(cost)
             assert taken.row["seconds"] == pytest.approx(cost, rel=1e-12)
         seconds = float(rng.uniform(0.0, 1.0))
         training += seconds
         model.now += seconds
-    assert count > 5
+    assert len(costs) > 5
+
+
+def test_the_forecast_is_the_largest_recent_cost(tmp_path):
+    """Cheap and dear measurements alternate: a forecast from the last one would break the bound each time."""
+    model = TimedEncoder(cost=3.0)
+    monitor = watch(model, tmp_path, max_overhead=0.1, every=1)
+    spent, measured = 0.0, 0
+    for step in range(400):
+        model.cost = 1.0 if measured % 2 else 3.0
+        if monitor.step(step) is not None:
+            spent, measured = spent + model.cost, measured + 1
+            assert measured == 1 or spent <= 0.1 * step
+        model.now += 1.0
+    assert 15 <= measured <= 20  # 40 s, of 1 or 3 s each
+
+
+def test_one_dear_measurement_is_forgotten(tmp_path):
+    model = TimedEncoder(cost=10.0)
+    monitor = watch(model, tmp_path, max_overhead=0.1, every=1)
+    monitor.step(0)
+    model.cost = 1.0
+    measured = run(monitor, model, range(1, 400))
+    assert measured[:3] == [201, 211, 221]  # 10 s spent, and a forecast of 10 s
+    assert len(measured) == 29  # 10 s and 29 s: the bound is used up
+
+
+def test_time_without_work_of_the_processor_is_no_training_time(tmp_path):
+    """By default the clock is the CPU time of the process: sleeping is no training."""
+    monitor = SpectralMonitor(TimedEncoder(), tmp_path, every=1, quantities=["stable_rank"], max_overhead=1.0)
+    assert monitor.step(0) is not None
+    time.sleep(3.0)
+    assert monitor.step(1) is None
+
+
+@pytest.mark.parametrize(
+    "options", [{"rules": "absent.toml"}, {"margins": (1, 2, 3)}, {"heads": 7}, {"layers": 9}]
+)
+def test_no_directory_exists_after_a_refusal(tmp_path, options):
+    with pytest.raises(InputError):
+        watch(TimedEncoder(), tmp_path / "new" / "run", **options)
+    assert not (tmp_path / "new").exists()
+
+
+def test_judging_counts_as_measuring(tmp_path, monkeypatch):
+    model = TimedEncoder(cost=1.0)
+    rule = '[[rule]]\nname = "any"\nof = "steps"\ncolumn = "step"\nis = ">= 0"\n'
+    (tmp_path / "rules.toml").write_text(f"version = 1\n{rule}")
+    monitor = watch(model, tmp_path / "run", rules=str(tmp_path / "rules.toml"), max_overhead=0.5, every=1)
+    judge = Watchdog.judge
+
+    def slowly(self, *given):
+        model.now += 9.0
+        return judge(self, *given)
+
+    monkeypatch.setattr(Watchdog, "judge", slowly)
+    assert run(monitor, model, range(50)) == [0, 40]  # each costs 10 s, and 20 s may be spent at step 40
 
 
 def test_steps_are_whole_numbers_of_any_kind(tmp_path):

@@ -55,7 +55,7 @@ def huge_limit(folder: Path) -> list[str]:
 def test_one_line(attack: Callable[[Path], list[str]], tmp_path: Path) -> None:
     outcome = run(*attack(tmp_path), folder=tmp_path, memory=None)
     (line,) = outcome.refusals()
-    assert outcome.status == 1
+    assert outcome.status == (2 if attack is huge_limit else 1)  # a mistake in a study file
     assert line.startswith("attnlaw: ")
     assert line.isprintable()
     assert "; " in line

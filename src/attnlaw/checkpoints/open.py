@@ -47,6 +47,7 @@ def open_model(
     name: str | None = None,
     map: str | os.PathLike[str] | None = None,
     adapter: str | os.PathLike[str] | None = None,
+    sizes_from: ModelSource | None = None,
 ) -> Model:
     """Open a checkpoint as a Transformer.
 
@@ -58,6 +59,7 @@ def open_model(
         name: the name of the model in rows; its path unless given.
         map: a TOML file that describes your own architecture.
         adapter: a LoRA adapter to add to the weights.
+        sizes_from: another checkpoint of the same architecture. Its config counts if `source` has none.
 
     >>> import numpy as np
     >>> block = {"in_proj_weight": np.eye(12, 4), "out_proj.weight": np.eye(4)}
@@ -72,6 +74,12 @@ def open_model(
     described = None if map is None else os.fspath(map)
     families = known_families() if described is None else (read_family(described),)
     label, tensors, config, known_heads = _open_source(source, name)
+    has_sizes = config.values or known_heads is not None or heads is not None
+    if not has_sizes and sizes_from is not None and not isinstance(sizes_from, Model):
+        *_, known, known_heads = _open_source(sizes_from, None)
+        # How the other checkpoint stores its weights says nothing about these.
+        values = {key: value for key, value in known.values.items() if key != "quantization_config"}
+        config = Config(values, known.source) if values else config
     build = partial(build_model, label, config=config, heads=heads or known_heads, families=families)
     model = build(decode(tensors, config), map_file=described)
     if adapter is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import MISSING, dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from attnlaw.checkpoints.network import GROUPS
 from attnlaw.checkpoints.open import expand_run, local_model_path, open_file, open_model
 from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.files import require_valid_path
-from attnlaw.core.settings import Settings, setting, settings_dataclass
+from attnlaw.core.settings import Settings, coerce, setting, settings_dataclass
 
 CHECKPOINT, MACHINE = "Checkpoint", "Machine"
 STORAGE, DOUBLE = PRECISIONS = ("storage", "double")
@@ -46,12 +47,47 @@ def model_setting(default: Any) -> Any:
     return option(default, text, expand=expand_run, metavar="MODEL", **kinds)
 
 
+def layers_as_text(layers: Any) -> Any:
+    """Return a slice, or the numbers of layers in a list, a range or an array, as `layers` is written.
+
+    Other values are returned unchanged.
+
+    >>> layers_as_text(slice(1, None)), layers_as_text([0, 1]), layers_as_text("0:4")
+    ('1:', '0,1', '0:4')
+    """
+    if isinstance(layers, slice):
+        parts = [layers.start, layers.stop, *([] if layers.step is None else [layers.step])]
+        whole = all(part is None or coerce(int, part) is not None for part in parts)
+        return ":".join("" if part is None else str(int(part)) for part in parts) if whole else layers
+    numbers = None if isinstance(layers, str) else coerce(tuple[int, ...], layers)
+    return layers if numbers is None else ",".join(map(str, numbers))
+
+
+def parse_layers(layers: str | int) -> slice | tuple[int, ...]:
+    """Return the slice or the numbers of layers that a text such as "0:4" or "0,1" describes."""
+    try:
+        if ":" in str(layers):
+            numbers = slice(*(int(part) if part else None for part in str(layers).split(":")))
+            range(1)[numbers]  # a step of 0 is an error
+            return numbers
+        return tuple(int(part) for part in str(layers).split(","))
+    except (ValueError, TypeError) as error:
+        rule = "expected START:STOP, such as 0:4, or numbers such as 0,1"
+        raise BadSetting("layers", rule, layers) from error
+
+
 @settings_dataclass
 class ModelSettings(Settings):
     """The settings of a verb that reads a checkpoint: how to open it, and which matrices to take."""
 
     model: Any = model_setting(MISSING)
-    layers: str | int | None = option(None, "Only these layers (as a slice).", metavar="0:4")
+    layers: str | int | None = option(
+        None,
+        "Only these layers: a slice such as 0:4, or numbers such as 0,1,-1.",
+        metavar="0:4",
+        convert=layers_as_text,
+        converts=("slice", "Iterable[int]"),
+    )
     only: tuple[str, ...] | None = option(None, f"Only these: {', '.join(GROUPS)}.", metavar="qk,vo,...")
     heads: int | None = option(None, "Attention heads, where no config.json tells their number.", minimum=1)
     map: str | None = option(
@@ -68,7 +104,7 @@ class ModelSettings(Settings):
             if group not in GROUPS:
                 raise BadSetting("only", f"expected some of {', '.join(GROUPS)}, joined by commas", group)
         if self.layers is not None:
-            layer_range(self.layers, depth=1)
+            parse_layers(self.layers)
 
     def to_row(self) -> dict[str, Any]:
         """Return the settings as a row, with the model's title in the column `model`."""
@@ -81,16 +117,24 @@ class ModelSettings(Settings):
             return os.fspath(self.model) if self.name is None else self.name
         return self.name or type(self.model).__name__
 
-    def chosen_layers(self, depth: int) -> range | None:
+    def chosen_layers(self, depth: int) -> Sequence[int] | None:
         """Return the layers that the setting `layers` selects, or None if it is not given.
 
-        `layers` is a number or a slice such as "0:4". Negative numbers count from the end.
+        `layers` is a number, several numbers, or a slice such as "0:4". Negative numbers count from the end.
 
         >>> ModelSettings(model="m", layers="1:3").chosen_layers(4)
         range(1, 3)
+        >>> ModelSettings(model="m", layers=[0, -1]).chosen_layers(4)
+        (0, 3)
         """
         if self.layers is None:
             return None
+        numbers = parse_layers(self.layers)
+        if isinstance(numbers, tuple) and len(numbers) > 1:
+            for number in numbers:
+                if not -depth <= number < depth:
+                    rule = f"but there is no layer {number} among {depth} layers (0 to {depth - 1})"
+                    raise BadSetting("layers", rule, self.layers)
         chosen = layer_range(self.layers, depth)
         if not chosen:
             raise BadSetting("layers", f"selects none of the {depth} layers (0 to {depth - 1})", self.layers)
@@ -114,13 +158,10 @@ def require_model_exists(settings: ModelSettings) -> None:
         raise InputError(f"{model}: no such file or directory; give a checkpoint file or its directory{hint}")
 
 
-def layer_range(layers: str | int, depth: int) -> range:
-    """Return the layers that a number or a slice such as "0:-1" selects. The range may be empty."""
-    try:
-        if ":" in str(layers):
-            parts = [int(part) if part else None for part in str(layers).split(":")]
-            return range(depth)[slice(*parts)]
-        number = int(layers)
-    except (ValueError, TypeError) as error:
-        raise BadSetting("layers", "expected START:STOP, such as 0:4, or one number", layers) from error
-    return range(number % depth, number % depth + 1) if -depth <= number < depth else range(0)
+def layer_range(layers: str | int, depth: int) -> Sequence[int]:
+    """Return the layers that numbers or a slice such as "0:-1" select. The result may be empty."""
+    numbers = parse_layers(layers)
+    if isinstance(numbers, slice):
+        return range(depth)[numbers]
+    chosen = tuple(dict.fromkeys(number % depth for number in numbers if -depth <= number < depth))
+    return range(chosen[0], chosen[0] + 1) if len(chosen) == 1 else chosen

@@ -54,7 +54,7 @@ def run_command(verb: Verb[Any, Any], typed_words: Mapping[str, Any]) -> int:
         return status
     verb_words = {name: words for name, words in typed_words.items() if name not in known}
     requested = _requested_cases(verb, verb_words)
-    with _output_directory(options.out, verb), _library_messages():
+    with _output_directory(options.out, verb), _library_messages(), options.interruptible(verb):
         failures: list[Failure] = []
         print_once = cache(print_message)  # print an error that many cases share only once
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from attnlaw.core.errors import InputError
 from attnlaw.core.settings import Settings, setting, settings_dataclass
 from attnlaw.render.output_options import ENDINGS, require_directory_name
 from attnlaw.render.terminal.console import print_message
@@ -31,11 +32,15 @@ class Report(Settings):
         from attnlaw.report import write_files
 
         out = None if self.out is None else Path(self.out)
-        page, *drawn = write_files([Path(name) for name in self.directories], out, self.figures)
+        failures: list[InputError] = []
+        folders = [Path(name) for name in self.directories]
+        page, *drawn = write_files(folders, out, self.figures, failures.append)
+        for error in failures:
+            print_message(f"attnlaw: {error}")
         names = ", ".join(figure.name for figure in drawn)
         also = f" and in {page.parent / 'figures'}: {names}" if drawn else "; no figures were drawn"
         print_message(f"wrote {page}{also if self.figures else ''}")
-        return 0
+        return 1 if failures else 0
 
 
 COMMANDS = {"report": Report}

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.settings import setting, setting_like, settings_dataclass
-from attnlaw.core.verb import Verb
+from attnlaw.core.verb import CaseSplit, Verb, attempt
 from attnlaw.render.output_options import OutputOptions, Records
 from attnlaw.render.terminal.console import format_duration, print_message
 from attnlaw.verbs.workers import Workers
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from attnlaw.study.backends import Backend
 
 PANEL = "Many workers"
+KEPT = "all finished {} are kept; the same command goes on"
 LONG = 20.0  # seconds after which a line states the time left
 
 
@@ -49,8 +51,11 @@ class WorkerOptions(OutputOptions):
 
     def run_cases(self, verb: Verb[Any, Any], cases: Sequence[Any], progress: Callable[..., None]) -> Records:
         place = self.backend
-        if place is None or self.out is None or verb.split is None:
+        if verb.split is None or self.out is None or (place is None and verb.split.keeper is None):
             yield from super().run_cases(verb, cases, progress)
+            return
+        if place is None:
+            yield from self._keep_parts(verb.split, cases, progress)
             return
         from attnlaw.study.split_case import SplitStopped, run_split
 
@@ -69,5 +74,29 @@ class WorkerOptions(OutputOptions):
                 verb, cases, store, place, force=self.force, progress=report_progress, announce=print_message
             )
         except SplitStopped:
-            print_message(f"all finished {verb.split.part_noun} are kept; the same command goes on")
+            print_message(KEPT.format(verb.split.part_noun))
             raise KeyboardInterrupt from None
+
+    def _keep_parts(
+        self, split: CaseSplit[Any, Any], cases: Sequence[Any], progress: Callable[..., None]
+    ) -> Records:
+        """Compute the cases in this process, and keep their finished parts until the results are saved."""
+        if self.out is not None and split.keeper is not None:
+            for case in cases:
+                yield attempt(split.keeper.run, case, Path(self.out), progress)
+
+    @contextmanager
+    def interruptible(self, verb: Verb[Any, Any]) -> Iterator[None]:
+        """If the block is interrupted, say what is kept. Remove it if the block ends with saved results."""
+        split = verb.split
+        if self.out is None or split is None or split.keeper is None:
+            yield
+            return
+        folder = Path(self.out)
+        try:
+            yield
+        except KeyboardInterrupt:
+            if split.keeper.has_parts(folder):
+                print_message(KEPT.format(split.part_noun))
+            raise
+        split.keeper.remove(folder)

@@ -94,6 +94,24 @@ class BadSetting(InputError):
         return printable(line)
 
 
+class BadUsage(BadSetting):
+    """A mistake of the user that is not in one setting, such as a mistake in a rule file or a study file.
+
+    The message is printed as it is, and the command line exits with status 2.
+    """
+
+    def __init__(self, line: str) -> None:
+        super().__init__("", line)
+
+    def __reduce__(self) -> tuple[type[BadUsage], tuple[str]]:  # type: ignore[override]
+        return BadUsage, (self.rule,)
+
+    def message(
+        self, spell: Callable[[str], str] = str, place: str = "", words: Mapping[str, str] = NO_WORDS
+    ) -> str:
+        return printable(f"{place}{self.rule}")
+
+
 @contextmanager
 def rename_settings(**names: str) -> Iterator[None]:
     """Rename the settings in a `BadSetting` that the block raises.

@@ -10,10 +10,11 @@ import errno
 import io
 import json
 import os
+import shutil
 import tempfile
 import tomllib
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +90,25 @@ def writable_directory(path: str | os.PathLike[str]) -> Path:
         if not os.access(folder, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     return folder
+
+
+@contextmanager
+def remove_if_refused(path: str | os.PathLike[str], is_needed: Callable[[], bool]) -> Iterator[None]:
+    """Remove a directory that the block created, with all that is in it, if the block raises an `InputError`.
+
+    It stays if `is_needed` then returns true. Parents that the block created are removed if they are empty.
+    """
+    folder = Path(path)
+    created = [place for place in (folder, *folder.parents) if not os.path.lexists(place)]
+    try:
+        yield
+    except InputError:
+        if created and not is_needed():
+            shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):  # a parent is not empty
+                for parent in created[1:]:
+                    parent.rmdir()
+        raise
 
 
 def to_parquet(table: pl.DataFrame) -> bytes:

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from attnlaw.core.verb import Verb
 
 WIDTH = 100
-LISTS = "\n\nOptions that take a sequence make one case for each value."
+LISTS = """
+
+If an option takes an iterable, each value of a list, a range or an array makes a case.
+For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too."""
+MORE = "more"  # the further values of the last positional setting
 SCALARS = {float: "float", int: "int", bool: "bool", str: "str"}
 # The type of a quantity by its kind, see `attnlaw.core.tables.KINDS`.
 KIND_TYPES = {"float": "float", "int": "int", "small": "int", "bool": "bool", "text": "str", "bytes": "bytes"}
@@ -61,6 +65,10 @@ def signature(verb: Verb[Any, Any]) -> Signature:
         )
         for setting in _ordered(verb)
     ]
+    places = [setting for setting in _ordered(verb) if setting.rule.positional]
+    if places and places[-1].rule.sweepable:
+        further = Parameter(MORE, Parameter.VAR_POSITIONAL, annotation=_Annotation("Any"))
+        parameters.insert(len(places), further)
     follows = _Annotation("Callable[[int, int], None] | None")
     parameters.append(Parameter("progress", Parameter.KEYWORD_ONLY, default=None, annotation=follows))
     return Signature(parameters, return_annotation=_Annotation(result_name(verb)))
@@ -71,13 +79,15 @@ def parameter_type(setting: SettingField) -> str:
 
     >>> from attnlaw.core.settings import SettingRule
     >>> parameter_type(SettingField("alpha", SettingRule("", sweepable=True), (float,), 0.2))
-    'float | Sequence[float]'
+    'float | str | Iterable[float | str]'
     """
     if Any in setting.types:
         return "Any"
     types = [name for kind in setting.types for name in _type_names(setting, kind)]
+    types += setting.rule.converts
     if setting.rule.sweepable:
-        types += [f"Sequence[{' | '.join(types)}]"]
+        types = [name for name in types if "inf" not in name] + ["str"] if setting.is_number else types
+        types += [f"Iterable[{' | '.join(types)}]"]
     if setting.default is None:
         types.append("None")
     return " | ".join(dict.fromkeys(types))
@@ -119,6 +129,9 @@ def describe(verb: Verb[Any, Any]) -> str:
     """Return the documentation of a verb's function: summary, Args, Returns and an example."""
     summary, _, more = cleandoc(verb.settings.__doc__ or verb.title).partition("\n\n")
     arguments = [_wrap(f"{setting.name}: {' '.join(_sentences(setting))}", 8) for setting in _ordered(verb)]
+    places = [setting for setting in _ordered(verb) if setting.rule.positional]
+    if places and places[-1].rule.sweepable:
+        arguments.insert(len(places), f"    {MORE}: Further values of {places[-1].name}.")
     progress = "    progress: Called with the number of finished parts and the number of all parts."
     more += LISTS if any(setting.rule.sweepable for setting in _ordered(verb)) else ""
     parts = [summary, more.strip(), "\n".join(["Args:", *arguments, progress]), _returns(verb)]

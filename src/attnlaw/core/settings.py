@@ -16,8 +16,9 @@ from __future__ import annotations
 import difflib
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
+from itertools import islice
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, Self, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
@@ -68,15 +69,29 @@ def coerce(kind: Any, value: Any) -> Any:
 def _coerce_tuple(kind: type, value: Any) -> tuple[Any, ...] | None:
     """Return the entries of a list, or the parts of a text between commas; None if one does not fit."""
     if isinstance(value, str):
-        parts: Sequence[Any] = [part.strip() for part in value.split(",") if part.strip()]
+        parts: list[Any] | None = [part.strip() for part in value.split(",") if part.strip()]
         if kind is int:
-            parts = [int(p) if p.lstrip("+-").isdecimal() and len(p) < 20 else p for p in parts]
-    elif isinstance(value, list | tuple):
-        parts = value
+            parts = [int(p) if p.lstrip("+-").isdecimal() and len(p) < 20 else p for p in parts or ()]
     else:
+        parts = as_list(value)
+    if parts is None:
         return None
     entries = [coerce(kind, part) for part in parts]
     return None if None in entries or not entries else tuple(entries)
+
+
+def as_list(value: Any) -> list[Any] | None:
+    """Return the entries of a list, a range, an array or another iterable. Return None for a single value.
+
+    Texts, paths and mappings are single values. At most `MOST_POINTS` + 1 entries are read.
+
+    >>> as_list(range(3)), as_list("0:3"), as_list(0.5)
+    ([0, 1, 2], None, None)
+    """
+    is_single = isinstance(value, str | bytes | os.PathLike | Mapping) or getattr(value, "ndim", None) == 0
+    if is_single or not isinstance(value, Iterable):
+        return None
+    return list(islice(value, MOST_POINTS + 1))
 
 
 def parse_number(word: Any) -> Any:
@@ -133,7 +148,9 @@ class SettingRule:
     maximum: float | None = None
     allow_infinite: bool = False
     choices: Mapping[str, Any] | None = None  # a table of variants
-    sweepable: bool = False  # several values make several cases: a list, `a,b,c`, or FROM:TO:COUNT
+    sweepable: bool = False  # several values make several cases: a list, an array, `a,b,c`, or FROM:TO:COUNT
+    convert: Callable[[Any], Any] | None = None  # from further Python types to a declared one
+    converts: tuple[str, ...] = ()  # these types, as annotations
     repeatable: bool = False  # one case takes several texts: a list, or the option several times
     default_sweep: tuple[Any, ...] = ()  # the values of a command that gives none
     expand: Callable[[Any], list[Any]] | None = None  # from a value to the values that it stands for
@@ -208,6 +225,7 @@ class SettingField:
         if value is None and self.default is None:
             return None
         value = (value,) if self.rule.repeatable and isinstance(value, str) else value
+        value = value if self.rule.convert is None else self.rule.convert(value)
         for kind in self.types:
             fitted = coerce(kind, value)
             if fitted is not None and self._allows(fitted):
@@ -231,6 +249,24 @@ class SettingField:
     def parse_word(self, word: Any) -> Any:
         """Return the number that a word of the command line spells, or the word itself."""
         return parse_number(word) if {int, float} & set(self.types) else word
+
+    def sweep_values(self, value: Any) -> list[Any]:
+        """Return the values that a value of Python stands for: several if it is a sweep, otherwise itself.
+
+        A model may be any object, so only lists and tuples of models are sweeps.
+        """
+        if not self.rule.sweepable:
+            return [value]
+        is_object = Any in self.types and not isinstance(value, list | tuple)
+        entries = None if is_object else as_list(value)
+        if entries is None:
+            entries = [value]
+        if len(entries) > MOST_POINTS:
+            raise BadSetting(self.name, f"expected at most {MOST_POINTS} values")
+        if self.is_number:
+            parsed = (self.parse_words(entry) if isinstance(entry, str) else [entry] for entry in entries)
+            return [point for points in parsed for point in points]
+        return entries
 
     def parse_words(self, word: Any) -> list[Any]:
         """Return the values that a word of the command line spells. A sweepable setting may have several."""

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial, wraps
 from importlib import import_module
 from itertools import chain, product
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from attnlaw.core import result
@@ -50,17 +51,35 @@ class CasePart:
 
 
 @dataclass(frozen=True)
+class PartKeeper(Generic[S, R]):
+    """The way in which one process keeps finished parts of a case, so that the same command can go on.
+
+    Args:
+        run: A function that computes a case. It keeps finished parts in a directory, and reads those that an
+            earlier run kept there.
+        has_parts: A function that returns whether a directory has finished parts.
+        remove: A function that removes the finished parts from a directory.
+    """
+
+    run: Callable[[S, Path, Progress], R]
+    has_parts: Callable[[Path], bool]
+    remove: Callable[[Path], None]
+
+
+@dataclass(frozen=True)
 class CaseSplit(Generic[S, R]):
     """The way in which workers compute a large case in parts. The result is the same as in one process.
 
     Args:
         join: A function that makes the record of the case from the tables of its parts, in order.
+        keeper: How a single process keeps finished parts in the directory of the results.
     """
 
     verb: Verb[Any, Any]  # computes one part. Only its tables are kept.
     parts: Callable[[S], list[CasePart]]  # returns the parts of a case
     join: Callable[[S, Iterable[Mapping[str, Any]]], R]
     part_noun: str = "parts"  # what `CasePart.count` counts
+    keeper: PartKeeper[S, R] | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -117,8 +136,7 @@ class Verb(Generic[S, R]):
             require_known(name, known, self.name)
         axes = {}
         for name, value in given.items():
-            is_sweep = known[name].rule.sweepable and isinstance(value, list | tuple)
-            axes[name] = expand_values(known[name], list(value) if is_sweep else [value])
+            axes[name] = expand_values(known[name], known[name].sweep_values(value))
         for name, values in axes.items():
             if not values:
                 raise BadSetting(name, "found an empty list; give a value")
@@ -139,11 +157,11 @@ class Verb(Generic[S, R]):
         return cases
 
     def __call__(self, *words: Any, progress: Progress | None = None, **given: Any) -> Result:
-        """Run the verb. A list of values, or a directory of models, makes several cases."""
-        places = [name for name, field in setting_fields(self.settings).items() if field.rule.positional]
-        if len(words) > len(places):
-            raise TypeError(f"{self.name} takes {len(places)} positional arguments, found {len(words)}")
-        given |= dict(zip(places, words, strict=False))
+        """Run the verb. Several values of a setting, or a directory of models, make several cases."""
+        placed = self._place(words)
+        if twice := placed.keys() & given.keys():
+            raise TypeError(f"{self.name} got two values of {min(twice)}")
+        given |= placed
         cases = self.cases({name: value for name, value in given.items() if value is not None})
         records = []
         shown = nullcontext(progress) if progress is not None else result.load_views().progress(self.name)
@@ -153,6 +171,17 @@ class Verb(Generic[S, R]):
                     raise record
                 records.append(record)
         return Result.collect(self, zip(cases, records, strict=True))
+
+    def _place(self, words: Sequence[Any]) -> dict[str, Any]:
+        """Return the positional arguments by setting. The last setting may take several arguments."""
+        places = [field for field in setting_fields(self.settings).values() if field.rule.positional]
+        placed = {place.name: word for place, word in zip(places, words, strict=False)}
+        if len(words) > len(places):
+            if not places or not places[-1].rule.sweepable:
+                raise TypeError(f"{self.name} takes {len(places)} positional arguments, found {len(words)}")
+            last = words[len(places) - 1 :]
+            placed[places[-1].name] = [value for word in last for value in places[-1].sweep_values(word)]
+        return placed
 
     def values(self, record: R) -> dict[str, Any]:
         known = getattr(record, "quantities", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,10 @@ class OutputOptions(Settings):
     def short_circuit(self) -> int | None:
         """Serve an option that replaces the verb. Return the exit status, or None if the verb must run."""
         return None
+
+    def interruptible(self, verb: Verb[Any, Any]) -> AbstractContextManager[None]:
+        """Return a context for the whole work of the verb. It may keep finished parts for the next run."""
+        return nullcontext()
 
     def finish(self, result: Result, failures: Sequence[Failure] = ()) -> int:
         """Do further work with the result of the cases that were computed. Return the exit status.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby, zip_longest
@@ -42,7 +42,7 @@ ANNOUNCED_SECONDS = 20
 class Selection:
     """The matrices of a model to measure, and the precision."""
 
-    layers: range | None = None  # numbers of the layers; None means all
+    layers: Sequence[int] | None = None  # numbers of the layers; None means all
     groups: tuple[str, ...] = tuple(LAYER_GROUPS)  # names of `LAYER_GROUPS`
     arithmetic: Arithmetic = DEFAULT_ARITHMETIC
     excluded: frozenset[MatrixLocation] = frozenset()  # locations that cannot be measured
@@ -109,16 +109,28 @@ class Unit:
         return self.members * product_operations(rows, self.product.inner, cols, every)
 
 
-def expected_seconds(model: Model, selection: Selection, jobs: int | None = None) -> float:
-    """Estimate how long `measure` will take, from the rate of matrix products on this machine."""
-    operations = sum(unit.operations for unit in units_of(model, selection))
+UnitTest = Callable[[Unit], bool]
+UnitMeasurer = Callable[[Model, Unit], list[Spectrum]]
+
+
+def expected_seconds(
+    model: Model, selection: Selection, jobs: int | None = None, is_kept: UnitTest | None = None
+) -> float:
+    """Estimate how long `measure` will take, from the rate of matrix products on this machine.
+
+    Units for which `is_kept` is true take no time.
+    """
+    units = units_of(model, selection)
+    operations = sum(unit.operations for unit in units if is_kept is None or not is_kept(unit))
     return operations / operations_per_second() / (jobs or usable_cores())
 
 
-def log_expected_time(model: Model, selection: Selection, jobs: int | None = None) -> None:
+def log_expected_time(
+    model: Model, selection: Selection, jobs: int | None = None, is_kept: UnitTest | None = None
+) -> None:
     """Log how long `measure` will take, if that is longer than `ANNOUNCED_SECONDS`."""
     log = logging.getLogger("attnlaw")
-    seconds = expected_seconds(model, selection, jobs) if log.isEnabledFor(logging.INFO) else 0
+    seconds = expected_seconds(model, selection, jobs, is_kept) if log.isEnabledFor(logging.INFO) else 0
     if seconds > ANNOUNCED_SECONDS:
         words = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
         log.info("expected time: about %s (very large matrices: see `approximate`)", words)
@@ -130,6 +142,7 @@ def measure(
     jobs: int | None = None,
     progress: Progress = no_progress,
     on_spectrum: Callable[[Spectrum], object] = lambda spectrum: None,
+    measure_unit: UnitMeasurer | None = None,
 ) -> Network[Spectrum | None]:
     """Measure the selected matrices of a model.
 
@@ -141,6 +154,7 @@ def measure(
         jobs: number of threads; None means all usable cores.
         progress: a function that is called with the number of finished units and the number of all units.
         on_spectrum: a function that is called with each spectrum, in the thread that measured it.
+        measure_unit: a function that replaces `unit_spectra`, for example one that keeps what it measured.
 
     Returns:
         The network with a spectrum at every selected leaf, and None at the others.
@@ -151,19 +165,23 @@ def measure(
     work = []
     for number, after in zip_longest(order, following):
         unit, later = units[number], None if after is None else units[after]
-        work.append((unit.bytes, partial(_read_ahead, model, unit, later, on_spectrum)))
+        spectra_of_unit = partial(measure_unit or unit_spectra, model, unit)
+        work.append((unit.bytes, partial(_read_ahead, model, spectra_of_unit, later, on_spectrum)))
     results = in_threads(work, IN_FLIGHT, jobs, lambda done: progress(done, len(units)))
     spectra = dict(zip(order, results, strict=True))
     return spectra_tree(model, selection, chain(*(spectra[number] for number in range(len(units)))))
 
 
 def _read_ahead(
-    model: Model, unit: Unit, following: Unit | None, on_spectrum: Callable[[Spectrum], object]
+    model: Model,
+    spectra_of_unit: Callable[[], list[Spectrum]],
+    following: Unit | None,
+    on_spectrum: Callable[[Spectrum], object],
 ) -> list[Spectrum]:
     if following is not None:
         for view in following.product.views:
             model.tensors.prefetch(view.tensor, view.member)
-    spectra = unit_spectra(model, unit)
+    spectra = spectra_of_unit()
     for spectrum in spectra:
         on_spectrum(spectrum)
     return spectra

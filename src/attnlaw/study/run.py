@@ -14,15 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from attnlaw.core.errors import InputError
+from attnlaw.core.files import remove_if_refused
 from attnlaw.core.progress import Progress
 from attnlaw.core.result import MANIFEST, ROWS
 from attnlaw.core.settings import infinity_as_text
 from attnlaw.study.backends import Backend
 from attnlaw.study.engine import Engine, Stop
 from attnlaw.study.export import export, require_same_study
-from attnlaw.study.store import Store, hold_lock, is_locked, open_store
+from attnlaw.study.store import Store, has_endings, hold_lock, is_locked, open_store
 from attnlaw.study.study_file import Study
-from attnlaw.study.task import Ending, Task, group_tasks
+from attnlaw.study.task import Ending, Task, failed_ending, group_tasks
 from attnlaw.verbs.views import STORE
 
 TRIAL = 32  # tasks of a group whose mean time estimates the cost
@@ -123,9 +124,11 @@ def run(
         InputError: if another run is at work in `out`, or if a setting cannot work. Nothing is computed then.
     """
     _require_store_of_rows(study, Path(out))
-    with hold_lock(out), open_store(out, create=True) as store:
+    removal = remove_if_refused(out, is_needed=lambda: has_endings(out))
+    with removal, hold_lock(out), open_store(out, create=True) as store:
         todo = list(study.tasks) if force else pending_tasks(study.tasks, store, retry_failed)
-        study.check(todo)
+        refused = study.check(todo)
+        todo = [task for task in todo if task.key not in refused]
         clean_up(store, *study.verbs)
         stop, computed = Stop(), 0
         with stop.on_signals():
@@ -138,6 +141,7 @@ def run(
                     except InputError:  # the cluster went away
                         _export(study, store)
                         raise
+            store.add(failed_ending(key, error) for key, error in refused.items())
             _export(study, store)
         clean_up(store, *study.verbs)
         stopped = stop.is_requested and computed < len(todo)

@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from attnlaw.core.errors import InputError
+from attnlaw.core.files import remove_if_refused
 from attnlaw.core.verb import CaseSplit, Verb
 from attnlaw.study.backends import Backend
 from attnlaw.study.engine import Engine, Stop
 from attnlaw.study.run import clean_up, pending_tasks
-from attnlaw.study.store import Store, hold_lock, open_store
+from attnlaw.study.store import Store, has_endings, hold_lock, open_store
 from attnlaw.study.task import Ending, Task
 
 TimedProgress = Callable[[int, int, float | None], None]  # units done, all units, seconds left
@@ -62,7 +63,14 @@ def run_split(
             plans.append((case, [Task(split.verb, part.case, part.count, part.work) for part in parts], None))
         except InputError as error:
             plans.append((case, [], error))
-    with hold_lock(store), open_store(store, create=True) as opened:
+    if not any(tasks for _, tasks, _ in plans):  # every case was refused
+        yield from (reason for _, _, reason in plans)
+        return
+    with (
+        remove_if_refused(store, lambda: has_endings(store)),
+        hold_lock(store),
+        open_store(store, create=True) as opened,
+    ):
         clean_up(opened)
         every = list({task.key: task for _, tasks, _ in plans for task in tasks}.values())
         todo = every if force else pending_tasks(every, opened, retry_failed=True)

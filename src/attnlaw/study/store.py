@@ -150,6 +150,12 @@ def open_store(directory: str | os.PathLike[str], create: bool = False) -> Itera
         yield Store(folder.absolute(), connection)
 
 
+def has_endings(directory: str | os.PathLike[str]) -> bool:
+    """Return whether the store of a directory has the ending of any task."""
+    with open_store(directory) as store:
+        return store.connection.execute("SELECT 1 FROM outcomes").fetchone() is not None
+
+
 @contextmanager
 def hold_lock(directory: str | os.PathLike[str]) -> Iterator[None]:
     """Hold the lock of a directory. If another run has it, raise an `InputError` that names this run."""

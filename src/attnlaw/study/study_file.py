@@ -28,7 +28,7 @@ import math
 import os
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass
 from pathlib import Path
@@ -37,7 +37,7 @@ from typing import Any, get_origin
 
 import numpy as np
 
-from attnlaw.core.errors import BadSetting, InputError
+from attnlaw.core.errors import BadSetting, BadUsage, InputError
 from attnlaw.core.files import MEGABYTE, parse_toml, read_bounded, require_valid_path
 from attnlaw.core.settings import (
     SettingField,
@@ -48,7 +48,7 @@ from attnlaw.core.settings import (
     setting_fields,
     settings_dataclass,
 )
-from attnlaw.core.verb import Verb, expand_values, grid
+from attnlaw.core.verb import Verb, attempt, expand_values, grid
 from attnlaw.study.shipped import shipped_studies
 from attnlaw.study.task import Task
 from attnlaw.verbs import find_verb as verb_of
@@ -87,12 +87,23 @@ class Study:
         """The verbs that the tasks of this study use, by name, in the order of their first task."""
         return {task.verb.name: task.verb for task in self.tasks}
 
-    def check(self, tasks: list[Task]) -> None:
-        """Raise an `InputError` if a verb finds a case that cannot work. No task runs before this check."""
+    def check(self, tasks: Sequence[Task]) -> dict[str, InputError]:
+        """Check the cases of tasks before the first one runs. Return the errors of those that cannot work.
+
+        Such an error is, for example, that a model does not exist. The keys are those of the tasks. Raise a
+        `BadUsage` if a setting is wrong, and an `InputError` if no task of the study can work.
+        """
+        errors = {}
         for task in tasks:
             if task.verb.precheck is not None:
-                with _located(f"{self.path}: "):
-                    task.verb.precheck(task.case)
+                error = attempt(task.verb.precheck, task.case)
+                if isinstance(error, BadSetting):
+                    raise BadUsage(error.message(place=f"{self.path}: ")) from error
+                if isinstance(error, InputError):
+                    errors[task.key] = error
+        if errors and len(errors) == len(self.tasks):
+            raise InputError(f"{self.path}: {next(iter(errors.values()))}")
+        return errors
 
 
 def read_study(
@@ -106,12 +117,19 @@ def read_study(
         quick: whether to use the values of the table [quick].
 
     Raises:
-        InputError: if the file is not valid. The message names the file and the key.
+        BadUsage: if the file is not valid. The message names the file and the key.
 
     >>> study = read_study("limit-width", quick=True)
     >>> len(study.tasks), list(study.verbs)
     (15, ['limit'])
     """
+    try:
+        return _read_study(path, find, quick)
+    except InputError as error:
+        raise BadUsage(str(error)) from error
+
+
+def _read_study(path: str | os.PathLike[str], find: Callable[[str], Verb[Any, Any]], quick: bool) -> Study:
     file = Path(path)
     if not os.path.lexists(path):
         file = shipped_studies().get(os.fspath(path), file)
@@ -221,7 +239,7 @@ class _Sweep:
                         raise InputError(f"{key}: already given above; keep it in one place")
                     values = [field.validate(point) for point in _points(field, value, label)]
                     on_disk = _expand_paths(values, key, folder) if field.rule.is_path else values
-                    axes[key] = expand_values(field, on_disk)
+                    axes[key] = [part for point in on_disk for part in _expand_value(field, point)]
                     self.labels[key] = f"{label} "
         self.grids.append(axes)
 
@@ -293,6 +311,12 @@ def _points(field: SettingField, value: Any, label: str) -> list[Any]:
     if isinstance(value, list) or (label == "[grid]" and not field.rule.is_path):
         raise BadSetting(field.name, "expected a list of values or FROM:TO:COUNT", value)
     return [value]
+
+
+def _expand_value(field: SettingField, value: Any) -> list[Any]:
+    """Return the values that a value stands for. If it cannot be read, its task will say so."""
+    values = attempt(expand_values, field, [value])
+    return [value] if isinstance(values, InputError) else values
 
 
 def _expand_paths(values: list[Any], key: str, folder: Path) -> list[str]:

@@ -84,9 +84,12 @@ def run_task(task: Task, folder: Path) -> Ending:
         (record,) = task.verb.run([task.case], no_progress)
         row, parts = _write_record(task, record, folder)
     except (Exception, SystemExit) as error:  # any error of a task becomes a row
-        seconds = time.perf_counter() - start
-        return Ending(task.key, seconds, error=error_line(error), permanent=isinstance(error, InputError))
+        return failed_ending(task.key, error, time.perf_counter() - start)
     return Ending(task.key, time.perf_counter() - start, row, parts)
+
+
+def failed_ending(key: str, error: BaseException, seconds: float = 0.0) -> Ending:
+    return Ending(key, seconds, error=error_line(error), permanent=isinstance(error, InputError))
 
 
 def run_tasks_together(tasks: Sequence[Task], folder: Path) -> list[Ending]:

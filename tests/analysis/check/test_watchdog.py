@@ -12,8 +12,7 @@ import polars as pl
 import pytest
 import torch
 
-from attnlaw.analysis.check.rule_file import BadUsage
-from attnlaw.core.errors import BadSetting
+from attnlaw.core.errors import BadSetting, BadUsage
 from attnlaw.theory.bounds.logits import SLACK
 from attnlaw.training import GateFailed, SpectralMonitor
 

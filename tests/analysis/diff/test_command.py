@@ -13,7 +13,8 @@ from safetensors.numpy import load_file, save_file
 
 import attnlaw
 from attnlaw.analysis.diff.columns import DIFF, DIFF_TENSORS
-from attnlaw.core.errors import BadSetting
+from attnlaw.checkpoints.open import open_model
+from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.verbs.views import show
 
 TINY = Path(__file__).parents[3] / "examples" / "tiny-decoder"
@@ -130,3 +131,35 @@ def test_a_hostile_name_stays_text():
     assert "[bold]" in screen.getvalue()
     assert "&lt;/script&gt;" in comparison._repr_html_()
     assert "</script>" not in comparison._repr_html_()
+
+
+def test_a_state_dict_has_the_sizes_of_the_base(copies, tmp_path):
+    state, base = load_file(copies / "tuned" / "model.safetensors"), str(TINY)
+    by_path = attnlaw.diff(base, str(copies / "tuned"))
+    bare = tmp_path / "bare.safetensors"  # a file without a config.json next to it
+    save_file(state, bare)
+    for model in (state, bare):
+        compared = attnlaw.diff(base, model)
+        assert compared.verdict == by_path.verdict
+        assert compared.diff.drop("model").equals(by_path.diff.drop("model"))
+    with pytest.raises(InputError, match="how many attention heads"):
+        attnlaw.audit(state)
+    with pytest.raises(InputError, match=r"--heads 8: .*tiny-decoder/config.json says 4"):
+        attnlaw.diff(base, str(copies / "tuned"), heads=8)
+
+
+def test_a_base_in_codes_does_not_make_its_model_one(tmp_path, copies):
+    """The config of a quantised base says how the base is stored, not how a state dict is."""
+    config = json.loads((TINY / "config.json").read_text())
+    model = open_model(
+        load_file(copies / "tuned" / "model.safetensors"),
+        sizes_from=coded(tmp_path / "coded", config | {"quantization_config": {"quant_method": "gptq"}}),
+    )
+    assert model.layers[0].attention.heads == 4
+
+
+def coded(folder, config):
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    save_file(load_file(TINY / "model.safetensors"), folder / "model.safetensors")
+    return folder

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 import polars as pl
 
@@ -25,7 +26,7 @@ from attnlaw.analysis.columns import FINDINGS
 from attnlaw.analysis.findings.apply import run_detectors
 from attnlaw.analysis.findings.detectors import Finding
 from attnlaw.analysis.findings.evidence import Evidence, Subject
-from attnlaw.analysis.findings.observer import EvidenceCollector
+from attnlaw.analysis.findings.observer import EvidenceCollector, Note
 from attnlaw.analysis.findings.scan import damaged_locations
 from attnlaw.analysis.fit.model_fits import LOCATIONS, Fits, fit_tree, spectrum_from_row
 from attnlaw.analysis.fit.null import NullPreparer, Rejections, null_test
@@ -37,7 +38,7 @@ from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.result import Result
 from attnlaw.core.settings import require_known
 from attnlaw.core.tables import quantity_frame
-from attnlaw.spectra.measure import Selection, log_expected_time, measure
+from attnlaw.spectra.measure import Selection, Unit, UnitMeasurer, log_expected_time, measure, units_of
 from attnlaw.spectra.spectrum import Spectrum
 from attnlaw.theory.bounds.proxies import Proxies, proxies, why_no_proxies
 
@@ -85,6 +86,14 @@ class Audit:
         return f"<Audit {self.name}: {self.quantities['family']}, {self.matrices.height} matrices>"
 
 
+class Keeper(Protocol):
+    """What keeps the finished units of an audit: `attnlaw.analysis.audit.unfinished.UnfinishedAudit`."""
+
+    def __contains__(self, unit: Unit) -> bool: ...
+
+    def measurer(self, model: Model, take: Callable[[Note], None]) -> UnitMeasurer: ...
+
+
 ALL_MATRICES, DEFAULT_OPTIONS = Selection(), AuditOptions()
 
 
@@ -93,6 +102,7 @@ def audit(
     options: AuditOptions = DEFAULT_OPTIONS,
     arithmetic: Arithmetic = DEFAULT_ARITHMETIC,
     progress: Progress = no_progress,
+    keeper: Keeper | None = None,
 ) -> Audit:
     """Audit a checkpoint: measure every matrix, test it against noise, and compute the proxies.
 
@@ -103,6 +113,7 @@ def audit(
         arithmetic: the precision of the computation. It also says whether very large matrices are only
             estimated, with an error.
         progress: a function that is called with the number of matrices done and the number of all matrices.
+        keeper: what keeps finished matrices for a later audit (`attnlaw.analysis.audit.unfinished`).
 
     Returns:
         The audit, with one row for each matrix in `matrices`.
@@ -115,8 +126,17 @@ def audit(
     """
     model = settings.open()
     selection = Selection.from_settings(settings, model.network, arithmetic)
-    log_expected_time(model, selection, settings.jobs)
-    return audit_model(model, selection, options, settings.jobs, progress)
+    if keeper is not None:
+        _log_kept(units_of(model, selection), keeper)
+    log_expected_time(model, selection, settings.jobs, None if keeper is None else keeper.__contains__)
+    return audit_model(model, selection, options, settings.jobs, progress, keeper)
+
+
+def _log_kept(units: Sequence[Unit], keeper: Keeper) -> None:
+    """Log how many matrices an earlier audit measured, if any."""
+    kept, every = (sum(unit.members for unit in some) for some in (filter(keeper.__contains__, units), units))
+    if kept:
+        logging.getLogger("attnlaw").info("%d of %d matrices are kept from the last run", kept, every)
 
 
 def audit_model(
@@ -125,10 +145,13 @@ def audit_model(
     options: AuditOptions = DEFAULT_OPTIONS,
     jobs: int | None = None,
     progress: Progress = no_progress,
+    keeper: Keeper | None = None,
 ) -> Audit:
     """Audit a model that is already open, with `jobs` threads (None for one on each core)."""
     gathered = EvidenceCollector(model)
-    spectra = _measure_undamaged(gathered.model, selection, jobs, progress, options.tolerant)
+    measure_unit = None if keeper is None else keeper.measurer(model, gathered.take)
+    run = partial(measure, gathered.model, jobs=jobs, progress=progress, measure_unit=measure_unit)
+    spectra = _measure_undamaged(gathered.model, selection, run, options.tolerant)
     return build_audit(model, selection, options, spectra, gathered.evidence(selection.whole))
 
 
@@ -176,14 +199,17 @@ def build_audit(
 
 
 def _measure_undamaged(
-    model: Model, selection: Selection, jobs: int | None, progress: Progress, tolerant: bool
+    model: Model,
+    selection: Selection,
+    run: Callable[..., Network[Spectrum | None]],
+    tolerant: bool,
 ) -> Network[Spectrum | None]:
-    """Measure the selected matrices of a model.
+    """Measure the selected matrices of a model with `run`.
 
     If a tensor holds NaN or infinity, raise an error. If `tolerant`, skip the matrices that need it instead.
     """
     try:
-        return measure(model, selection, jobs, progress, NullPreparer())
+        return run(selection, on_spectrum=NullPreparer())
     except InputError:
         damaged = damaged_locations(model) if tolerant else frozenset()
         if not damaged:
@@ -191,7 +217,7 @@ def _measure_undamaged(
     undamaged = replace(selection, excluded=damaged)
     if not any(undamaged.includes(location) for location, _ in model.network.leaves()):
         return model.network.map(lambda *_: None)
-    return measure(model, undamaged, jobs, progress, NullPreparer())
+    return run(undamaged, on_spectrum=NullPreparer())
 
 
 def _bounds(spectra: Network[Spectrum | None]) -> tuple[Proxies | None, Proxies | None]:

@@ -29,10 +29,9 @@ import difflib
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from attnlaw.analysis.check.locations import KEYS
@@ -49,7 +48,7 @@ from attnlaw.analysis.check.rules import (
 )
 from attnlaw.analysis.columns import LEVELS
 from attnlaw.checkpoints.settings import layer_range
-from attnlaw.core.errors import BadSetting, InputError, printable
+from attnlaw.core.errors import BadSetting, BadUsage, InputError
 from attnlaw.core.files import parse_toml, read_bounded
 from attnlaw.core.quantity import Quantity
 from attnlaw.core.settings import Settings, setting, setting_fields, settings_dataclass
@@ -64,24 +63,6 @@ WRITTEN = re.compile(r"(<=|>=|==|!=|<|>)\s*(.*\S)\s*")
 EXPECTED = 'expected a comparison such as "< 0.25", or a list of allowed values'
 # Keys of the file for fields that have another name in Python.
 TOML_KEYS = {"table": "of", "condition": "is", "layers": "where.layer"}
-
-
-class BadUsage(BadSetting):
-    """A mistake of the user, such as one in a rule file. It is reported in one line, with exit status 2."""
-
-    def __init__(self, line: str) -> None:
-        super().__init__("rules", line)
-
-    def __reduce__(self) -> tuple[type[BadUsage], tuple[str]]:  # type: ignore[override]
-        return BadUsage, (self.rule,)
-
-    def message(
-        self,
-        spell: Callable[[str], str] = str,
-        place: str = "",
-        words: Mapping[str, str] = MappingProxyType({}),
-    ) -> str:
-        return printable(f"{place}{self.rule}")
 
 
 @settings_dataclass

@@ -78,7 +78,7 @@ def diff(
 
 
 def open_both(base: ModelSource, settings: ModelSettings) -> tuple[Model, Model]:
-    """Open the base and the model.
+    """Open the base and the model. A model without a config.json has the sizes of the base.
 
     If the model is a LoRA adapter, it is added to the base. If the settings name an adapter, it is added to
     the model.
@@ -87,7 +87,8 @@ def open_both(base: ModelSource, settings: ModelSettings) -> tuple[Model, Model]
     path = Path(settings.model) if isinstance(settings.model, str | os.PathLike) else None
     if settings.adapter is None and path is not None and is_adapter(single_model_path(path)):
         return first, open_model(base, settings.heads, settings.title, settings.map, settings.model)
-    return first, open_model(settings.model, settings.heads, settings.name, settings.map, settings.adapter)
+    options = settings.heads, settings.name, settings.map, settings.adapter
+    return first, open_model(settings.model, *options, sizes_from=base)
 
 
 def _map_row(model: str, location: MatrixLocation) -> dict[str, Any]:

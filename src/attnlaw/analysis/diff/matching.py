@@ -144,7 +144,7 @@ def vector_roles(model: Model, views: Mapping[Role, View]) -> dict[Role, str | N
     return {**_norms(model), **{(*role, "bias"): view.bias for role, view in views.items()}}
 
 
-def layer_tensors(model: Model, layers: range) -> set[str]:
+def layer_tensors(model: Model, layers: Sequence[int]) -> set[str]:
     """Return the names of all tensors of some layers, known by role or by the beginning of their name."""
     views = roles(model)
     tensors = {**{role: view.tensor for role, view in views.items()}, **vector_roles(model, views)}

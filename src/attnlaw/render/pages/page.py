@@ -102,8 +102,11 @@ class Part:
         return figure_section(f"part-{number}", f"{self.name}: {self.title}", self.figures, lead, self.name)
 
 
-def results_page(parts: Sequence[Part]) -> str:
-    """Return the page for verbs without a special page. It shows figures, quantities and all rows."""
+def results_page(parts: Sequence[Part], note: str = "") -> str:
+    """Return the page for verbs without a special page. It shows figures, quantities and all rows.
+
+    `note` is shown below the title.
+    """
     several = len(parts) > 1
     finished = [result for part in parts for result in part.every if result.finished_rows.height]
     verbs = list({result.verb.name: result.verb for result in finished}.values())
@@ -115,6 +118,7 @@ def results_page(parts: Sequence[Part]) -> str:
     allowed = ", and the figures that they allow" if drawn else "; no figure can be drawn from them"
     lead = [
         f"{rows.height} rows{f' of {names}' if several else ''}{allowed}.",
+        note,
         failure_sentences(parts),
         "" if several else shared_settings(rows, result_columns(verbs)),
     ]

@@ -36,7 +36,7 @@ class MonitorSettings(ModelSettings):
     every: int = setting(100, "Steps from one measurement to the next.", minimum=1)
     quantities: tuple[str, ...] = setting(QUANTITIES, f"Some of {', '.join(QUANTITIES)}.")
     max_overhead: float = setting(
-        0.02, "The share of the training time that measuring may take.", greater_than=0
+        0.02, "The share of the training's CPU time that measuring may take.", greater_than=0
     )
     margins: Any = setting(
         None,
@@ -96,8 +96,8 @@ VERB = Verb(
         Quantity("measured_steps", "steps that were measured", kind="int", in_summary=True),
         Quantity("failed_steps", "steps whose weights could not be measured", kind="int", in_summary=True),
         Quantity("last_step", "the largest step that was measured", kind="int", in_summary=True),
-        Quantity("seconds", "time that all measurements took"),
-        Quantity("overhead", "share of the training time that measuring took, at the last measurement"),
+        Quantity("seconds", "CPU seconds that all measurements took"),
+        Quantity("overhead", "CPU time of measuring over that of training, at the last measurement"),
     ),
     run_each_case(run),
     tables=(

@@ -139,15 +139,31 @@ def failed_snapshot(name: str, step: int, reason: str) -> Snapshot:
     return Snapshot(step, row, quantity_frame(STEP_MATRICES, []), quantity_frame(STEP_MODES, []))
 
 
+# Every process must run the first two lines, because `full_tensor` gathers a matrix from all processes. The
+# process of rank 0 keeps the matrices, on the CPU.
+GATHER = """
+matrices = ((name, getattr(w, "full_tensor", lambda w=w: w)()) for name, w in model.state_dict().items())
+whole = {name: w.cpu() for name, w in matrices if torch.distributed.get_rank() == 0}
+if whole: attnlaw.audit(whole, heads=HEADS).save(f"step-{step}")
+"""
+
+
 def require_unsharded(model: Any) -> None:
-    """Raise an `InputError` if the weights are split over processes. No process then has a whole matrix."""
-    wrapped = any(type(part).__name__ == "FullyShardedDataParallel" for part in model.modules())
-    split = any(hasattr(weight, "device_mesh") or hasattr(weight, "ds_id") for weight in model.parameters())
-    if wrapped or split:
-        raise InputError(
-            f"{type(model).__name__}: its weights are split over processes (FSDP or ZeRO-3), expected whole "
-            "ones; audit saved checkpoints instead"
+    """Raise an `InputError` if the weights are split over processes. No process then has a whole matrix.
+
+    If they are distributed tensors (FSDP2), a note of the error has the code that gathers them.
+    """
+    what = f"{type(model).__name__}: its weights are split over processes"
+    if any(hasattr(weight, "device_mesh") for weight in model.parameters()):
+        error = InputError(
+            f"{what} (FSDP2), expected whole ones; in every process, gather one matrix at a time with "
+            "full_tensor(), and audit them in the first one (three lines: docs/monitor.md#sharded-models)"
         )
+        error.add_note(f"In every process:\n{GATHER}")
+        raise error
+    wrapped = any(type(part).__name__ == "FullyShardedDataParallel" for part in model.modules())
+    if wrapped or any(hasattr(weight, "ds_id") for weight in model.parameters()):
+        raise InputError(f"{what} (FSDP or ZeRO-3), expected whole ones; audit saved checkpoints instead")
 
 
 def _contributions(bounds: Proxies | None, count: int) -> list[float | None]:

@@ -5,11 +5,14 @@
 | f | `max_overhead`, the share of the training time that measuring may take |
 | T | training time: seconds since the first step, without those spent measuring |
 | C | seconds spent measuring so far |
-| c | seconds of the last measurement, the forecast of the next; separate for spectra and margins |
+| c | forecast: the most seconds that one of the last measurements took; separate for spectra and margins |
+
+All times are CPU seconds of the process, summed over its threads. Elapsed time would count what other
+processes do, and would miss all but one of the threads that measure.
 
 A due step (a multiple of k) is measured if C + c <= f T. The cost of the first measurement is not known in
 advance. The monitor makes it at the first due step, and adds its time to C. So C stays below f T, except
-after the first measurement of a young run and after measurements that take longer than the one before.
+after the first measurement of a young run and after a measurement that takes longer than all the last ones.
 Margins have a separate k. They are measured together with the spectra, if the cost of both fits.
 """
 
@@ -20,6 +23,7 @@ import operator
 import os
 import time
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -33,7 +37,7 @@ from attnlaw.analysis.forward.classifier import ModelInputs, as_inputs
 from attnlaw.analysis.forward.margins import measure_margins
 from attnlaw.checkpoints.formats.torch_file import import_torch
 from attnlaw.core.errors import BadSetting, InputError, as_input_error
-from attnlaw.core.files import read_json, writable_directory, write_all
+from attnlaw.core.files import read_json, remove_if_refused, writable_directory, write_all
 from attnlaw.core.result import MANIFEST, ROWS, Result
 from attnlaw.core.settings import check_value
 from attnlaw.spectra.measure import Selection, units_of
@@ -49,6 +53,7 @@ from attnlaw.training.monitor.snapshot import (
 from attnlaw.training.monitor.watchdog import GateFailed, Watchdog, failure_text
 
 SPECTRA, MARGINS = "spectra", "margins"  # measurements whose cost is forecast
+RECENT = 8  # measurements whose largest cost is the forecast
 
 
 class SpectralMonitor:
@@ -67,7 +72,8 @@ class SpectralMonitor:
     Args:
         model: the `nn.Module` that is trained.
         directory: the directory of the result.
-        clock: a function that returns the current time in seconds.
+        clock: a function that returns seconds. By default, they are CPU seconds of this process. If the
+            training waits for a device without using the CPU, `time.perf_counter` bounds the elapsed time.
         options: `MonitorSettings`: `every`, `quantities` (some of "proxies", "stable_rank", "outliers",
             "alpha", "factor_excess", "factor_imbalance", "scores", "means" and "modes"), `max_overhead`,
             `margins=(inputs, every)` (docs/monitor.md), and the options that choose matrices of a model
@@ -89,7 +95,7 @@ class SpectralMonitor:
         model: Any,
         directory: str | os.PathLike[str],
         *,
-        clock: Callable[[], float] = time.perf_counter,
+        clock: Callable[[], float] = time.process_time,
         **options: Any,
     ) -> None:
         self.model = unwrap_module(model)
@@ -105,22 +111,25 @@ class SpectralMonitor:
         self._clock = clock
         self._began: float | None = None
         self._spent = 0.0
-        self._costs: dict[str, float] = {}  # seconds of the last measurement, of each kind
+        self._costs: dict[str, deque[float]] = {}  # seconds of the last measurements of each kind
         self._unwritten: list[Snapshot] = []
         self._first: int | None = None  # the first step that was measured
         self._history: History | None = None  # up to the last measurement
         self._resumed = False  # whether rows of abandoned steps are dropped
         self._margins: WatchedMargins | None = None
-        stored: Result | None = None
-        if is_first_process():
-            if self.settings.margins is not None:
-                self._margins = WatchedMargins.of(self.model, self.settings.margins, self.settings.every)
-            writable_directory(self.directory)
-            with _directory_lock(self.directory):
-                stored = self._split_cases()[1]
-        rules = self.settings.rules
-        earlier = None if stored is None else stored.tables.get("steps")
-        self._watchdog = None if rules is None else Watchdog(rules, self.name, earlier)
+        with remove_if_refused(self.directory, is_needed=lambda: False):
+            stored = self._prepare_directory() if is_first_process() else None
+            rules = self.settings.rules
+            earlier = None if stored is None else stored.tables.get("steps")
+            self._watchdog = None if rules is None else Watchdog(rules, self.name, earlier)
+
+    def _prepare_directory(self) -> Result | None:
+        """Try the margins, create the directory, and return what it has of this model."""
+        if self.settings.margins is not None:
+            self._margins = WatchedMargins.of(self.model, self.settings.margins, self.settings.every)
+        writable_directory(self.directory)
+        with _directory_lock(self.directory):
+            return self._split_cases()[1]
 
     def step(self, step: int) -> Snapshot | None:
         """Measure if the step is due and the cost fits into `max_overhead`. Return the snapshot or None."""
@@ -157,19 +166,22 @@ class SpectralMonitor:
         except InputError as error:
             # The options were checked before, so the weights have diverged: a row records that.
             snapshot, margins = failed_snapshot(self.name, step, str(error)), None
-        between = self._clock()
+        between, margin_seconds = self._clock(), 0.0
         if margins is not None:
             snapshot = replace(snapshot, row=margins.add_to_row(snapshot.row, self.model))
-            self._costs[MARGINS] = self._clock() - between
+            margin_seconds = self._clock() - between
+            self._add_cost(MARGINS, margin_seconds)
         seconds = self._clock() - start
         training = self._training_time(start)
         overhead = (self._spent + seconds) / training if training > 0 else None
         snapshot = replace(snapshot, row={**snapshot.row, "seconds": seconds, "overhead": overhead})
         self._write(snapshot)
-        spent = self._clock() - start
-        self._costs[SPECTRA] = spent if margins is None else spent - self._costs[MARGINS]
-        self._spent += spent
-        return snapshot if self._watchdog is None else self._judge(snapshot, self._watchdog)
+        try:
+            return snapshot if self._watchdog is None else self._judge(snapshot, self._watchdog)
+        finally:
+            spent = self._clock() - start
+            self._add_cost(SPECTRA, spent - margin_seconds)
+            self._spent += spent
 
     def _judge(self, snapshot: Snapshot, watchdog: Watchdog) -> Snapshot:
         """Return the snapshot with its verdicts. If rules do not hold, warn or raise `GateFailed`."""
@@ -187,10 +199,13 @@ class SpectralMonitor:
             self._began = now
         return now
 
+    def _add_cost(self, part: str, seconds: float) -> None:
+        self._costs.setdefault(part, deque(maxlen=RECENT)).append(seconds)
+
     def _can_afford(self, now: float, *parts: str) -> bool:
         if any(part not in self._costs for part in parts):
             return True
-        forecast = sum(self._costs[part] for part in parts)
+        forecast = sum(max(self._costs[part]) for part in parts)
         return self._spent + forecast <= self.settings.max_overhead * self._training_time(now)
 
     def _training_time(self, now: float) -> float:

@@ -7,9 +7,10 @@ import os
 import polars as pl
 
 from attnlaw.analysis.check.evaluate import evaluate
-from attnlaw.analysis.check.rule_file import BadUsage, read_rules
+from attnlaw.analysis.check.rule_file import read_rules
 from attnlaw.analysis.check.rules import FIRST, OFF, GateRule
 from attnlaw.analysis.check.verdicts import Verdict, Verdicts
+from attnlaw.core.errors import BadUsage
 from attnlaw.training.monitor.columns import STEPS
 from attnlaw.training.monitor.snapshot import Snapshot
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.analysis.audit import AuditOptions
@@ -20,7 +21,7 @@ from attnlaw.checkpoints.settings import (
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec
 from attnlaw.core.settings import setting, settings_dataclass
-from attnlaw.core.verb import CaseSplit, Verb, run_each_case
+from attnlaw.core.verb import CaseSplit, PartKeeper, Verb, run_each_case
 from attnlaw.theory.bounds import BOUNDS
 from attnlaw.verbs.audit.split import UNIT, join_units, split_into_units
 
@@ -176,6 +177,26 @@ def run(case: AuditSettings, progress: Progress) -> Audit:
     return audit(case, case.options, case.arithmetic, progress)
 
 
+def run_and_keep(case: AuditSettings, directory: Path, progress: Progress) -> Audit:
+    from attnlaw.analysis.audit.audit import audit
+    from attnlaw.analysis.audit.unfinished import keep_units
+
+    with keep_units(directory, case) as keeper:
+        return audit(case, case.options, case.arithmetic, progress, keeper)
+
+
+def _has_kept_units(directory: Path) -> bool:
+    from attnlaw.analysis.audit.unfinished import has_kept_units
+
+    return has_kept_units(directory)
+
+
+def _remove_kept_units(directory: Path) -> None:
+    from attnlaw.analysis.audit.unfinished import remove_kept_units
+
+    remove_kept_units(directory)
+
+
 def _atlas_table(audit: Audit) -> pl.DataFrame | None:
     from attnlaw.analysis.atlas.atlas import load_atlas
     from attnlaw.analysis.atlas.compare import comparison_table
@@ -196,6 +217,7 @@ def _summary(result: Result) -> dict[str, Any]:
     return build_summary(result)
 
 
+KEEPER = PartKeeper(run_and_keep, _has_kept_units, _remove_kept_units)
 VERB = Verb(
     "audit",
     "Spectral audit",
@@ -225,7 +247,7 @@ VERB = Verb(
         "laws",
     ),
     precheck=require_model_exists,
-    split=CaseSplit(UNIT, split_into_units, join_units, part_noun="matrices"),
+    split=CaseSplit(UNIT, split_into_units, join_units, "matrices", KEEPER),
     summary=_summary,
     example="""
     >>> import attnlaw

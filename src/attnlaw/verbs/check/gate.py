@@ -7,11 +7,12 @@ from pathlib import Path
 
 from attnlaw.analysis.check.evaluate import judge
 from attnlaw.analysis.check.locations import model_file
-from attnlaw.analysis.check.rule_file import BadUsage, read_rules
+from attnlaw.analysis.check.rule_file import read_rules
 from attnlaw.analysis.check.rules import BASELINE, OFF, RuleFile
 from attnlaw.analysis.check.tables import Baseline, RuleTables
 from attnlaw.analysis.findings.detectors import DETECTORS
 from attnlaw.checkpoints.settings import ModelSettings, require_model_exists
+from attnlaw.core.errors import BadUsage
 from attnlaw.core.progress import Progress
 from attnlaw.verbs.check import TABLES, CheckSettings
 from attnlaw.verbs.check.reports import CheckVerdicts
