@@ -32,6 +32,7 @@ from attnlaw.theory.limit.inputs import GivenInputs as GivenInputs
 from attnlaw.theory.limit.inputs import RandomInputs as RandomInputs
 from attnlaw.theory.limit.layer import AttentionLayer as AttentionLayer
 from attnlaw.theory.limit.limit import WidthRow
+from attnlaw.verbs.attention import AttentionSpectrum
 from attnlaw.verbs.check.reports import CheckVerdicts
 from attnlaw.verbs.learn import DetailedPrediction
 
@@ -61,6 +62,7 @@ __all__ = [
     "Trajectory",
     "Verdicts",
     "__version__",
+    "attention",
     "audit",
     "check",
     "diff",
@@ -280,37 +282,61 @@ class DiffResult(Result):
     @property
     def record(self) -> Diff: ...
     verdict: str | None
-    """What happened, in one sentence."""
+    """What happened, in a few sentences."""
+    compared: str | None
+    """Which tensors of both files were compared, and which were not."""
+    next_step: str | None
+    """What the changes look like, and what to do next."""
     verdicts: list[str] | None
-    """Of the model and of its tensors."""
+    """Verdicts on the model and on its tensors."""
     map_count: int | None
-    """Heads and feed-forward maps that were compared."""
+    """Heads and feed-forward matrices that were compared."""
     tensor_count: int | None
-    """Stored tensors of either model."""
+    """Stored tensors of either model that were compared."""
+    not_compared: list[str] | None
+    """Names of the tensors that were not compared."""
     tensors_non_finite: int | None
-    """Tensors that are non-finite: a NaN or an infinity in either model."""
+    """Tensors that are non-finite: NaN or infinite entries in either model."""
     tensors_reshaped: int | None
-    """Tensors that are reshaped: another shape; numbers are of the rows that both have."""
+    """Tensors that are reshaped: another shape; the numbers compare the rows that both have."""
     tensors_added: int | None
-    """Tensors that are added: in the model alone."""
+    """Tensors that are added: only in the model."""
     tensors_removed: int | None
-    """Tensors that are removed: in the base alone."""
+    """Tensors that are removed: only in the base."""
     tensors_identical: int | None
     """Tensors that are identical: every entry is equal."""
+    tensors_zeroed: int | None
+    """Tensors that are zeroed: every entry is 0 now."""
     tensors_rounded: int | None
     """Tensors that are rounded: the base rounded to another format."""
+    tensors_rescaled: int | None
+    """Tensors that are rescaled: the base times a factor, for the tensor, each row or each column."""
     tensors_below_floor: int | None
-    """Tensors that are below-floor: nothing above the rounding of the model's file."""
+    """Tensors that are below-floor: no change that is visible above the rounding of the model's file."""
+    tensors_sparse: int | None
+    """Tensors that are sparse: a few single entries changed."""
     tensors_low_rank: int | None
-    """Tensors that are low-rank: an update of low rank, and rounding."""
+    """Tensors that are low-rank: an update of few directions, and rounding."""
+    tensors_partly_hidden: int | None
+    """Tensors that are partly-hidden: some directions rise above the rounding of the file, the rest is
+    hidden.
+    """
+    tensors_reinitialised: int | None
+    """Tensors that are reinitialised: random weights that do not resemble the base."""
     tensors_unrelated: int | None
-    """Tensors that are unrelated: a cosine that other weights have, too."""
+    """Tensors that are unrelated: other weights, which are not random and do not resemble the base."""
     tensors_noise: int | None
-    """Tensors that are noise: an update without direction, as if drawn."""
+    """Tensors that are noise: a random change without a direction."""
     tensors_dense: int | None
-    """Tensors that are dense: an update of many directions, as of training."""
+    """Tensors that are dense: an update of many directions, as training makes."""
     tensors_changed: int | None
-    """Tensors that are changed: not equal, of one dimension."""
+    """Tensors that are changed: a vector or a small matrix with other values."""
+    tensors_moved: int | None
+    """Tensors that are moved: the weights of another tensor of the base."""
+    tensors_transposed: int | None
+    """Tensors that are transposed: rows and columns of the base are exchanged."""
+    tensors_permuted: int | None
+    """Tensors that are permuted: rows or columns of the base in another order."""
     size_qk: float | None
     """Median size of the updates of QK."""
     size_vo: float | None
@@ -360,8 +386,10 @@ class DiffResult(Result):
     new_left, new_right.
     """
     diff_tensors: pl.DataFrame
-    """A table with the columns model, tensor, shape, dtype_base, dtype_model, verdict, format, rank, size,
-    sqnr_db, cosine, unchanged, max_change.
+    """A table with the columns model, tensor, shape, dtype_base, dtype_model, verdict, format, rank,
+    rank_low, rank_high, directions, size, update_size, update_size_most, rounding_size, hidden,
+    roundings, factor, factor_low, factor_high, along, source, then, sqnr_db, cosine, unchanged,
+    max_change.
     """
     diff_spectra: pl.DataFrame
     """A table with the columns model, layer, stack, kind, head, expert, update_values, noise_values."""
@@ -555,6 +583,44 @@ class LimitResult(Result):
     """Mean cosine between tokens, by depth."""
     densities: pl.DataFrame
     """A table with the columns y, density, gaussian_density, ratio."""
+    status: str | None
+    remark: str | None
+
+@type_check_only
+class AttentionResult(Result):
+    """A result of `attnlaw.attention`."""
+    @property
+    def record(self) -> AttentionSpectrum: ...
+    equivalent_w1: Estimate | None
+    """Wasserstein-1 distance to the Gaussian equivalent over the mean."""
+    equivalent_distance: Estimate | None
+    """Kolmogorov-Smirnov distance to the Gaussian equivalent."""
+    law_w1: Estimate | None
+    """Wasserstein-1 distance to the law over the mean."""
+    law_distance: Estimate | None
+    """Kolmogorov-Smirnov distance to the law."""
+    mean: float | None
+    """Mean of the squared singular values by the law."""
+    edges: list[float] | None
+    """Ends of the law's intervals, low and high in turn."""
+    atom_at_zero: float | None
+    """Share of values that are zero."""
+    spike: float | None
+    """Expected value beyond the edge if only 1/n is subtracted (not in the paper)."""
+    spike_found: Estimate | None
+    """Largest value if only 1/n is subtracted."""
+    coefficient_error: float | None
+    """Error of a ridge readout of the output."""
+    degrees_of_freedom: float | None
+    """Degrees of freedom of that readout, over n."""
+    arrival_time: float | None
+    """Time at which gradient flow on a readout reaches the loss, in units of 1/mean."""
+    law_densities: pl.DataFrame
+    """A table with the columns x, density, interval."""
+    drawn_values: pl.DataFrame
+    """A table with the columns value."""
+    quantiles: pl.DataFrame
+    """A table with the columns level, law, drawn."""
     status: str | None
     remark: str | None
 
@@ -890,10 +956,11 @@ def diff(
 ) -> DiffResult:
     """Compare checkpoints with their base: which tensors changed and how, which heads, in which directions.
 
-    Each tensor gets a verdict: identical, rounded (to which format), low-rank (of which rank), below the
-    floor of its file's rounding, noise, dense, unrelated. Each head and feed-forward matrix gets the size and
-    the rank of its update, how far the update keeps to the base's directions compared with chance, and how
-    many directions are new. A LoRA adapter in place of a model is added to the base.
+    Each tensor gets a verdict: identical, rounded (to which format), low-rank (of which rank), partly hidden
+    by the rounding of its file, rescaled, noise, dense, moved from another place, and more. Each head and
+    feed-forward matrix gets the size and the rank of its update, how far the update keeps to the base's
+    directions compared with chance, and how many directions are new. A LoRA adapter in place of a model is
+    added to the base.
 
     Options that take a sequence make one case for each value.
 
@@ -913,20 +980,22 @@ def diff(
         progress: Called with the number of finished parts and the number of all parts.
 
     Returns:
-        A result with one row for each case. Its quantities are attributes: verdict, verdicts,
-        map_count, tensor_count, tensors_non_finite, tensors_reshaped, tensors_added, tensors_removed,
-        tensors_identical, tensors_rounded, tensors_below_floor, tensors_low_rank, tensors_unrelated,
-        tensors_noise, tensors_dense, tensors_changed, size_qk, size_vo, size_cross_qk, size_cross_vo,
-        size_ffn_in, size_ffn_gate, size_ffn_out, scale_qk, scale_vo, scale_cross_qk, scale_cross_vo,
-        scale_ffn_in, scale_ffn_gate, scale_ffn_out, largest_size, worst_map, worst_tensor,
-        worst_tensor_size, least_sqnr_db, intruders, new. So are its tables: diff, diff_tensors,
-        diff_spectra.
+        A result with one row for each case. Its quantities are attributes: verdict, compared,
+        next_step, verdicts, map_count, tensor_count, not_compared, tensors_non_finite,
+        tensors_reshaped, tensors_added, tensors_removed, tensors_identical, tensors_zeroed,
+        tensors_rounded, tensors_rescaled, tensors_below_floor, tensors_sparse, tensors_low_rank,
+        tensors_partly_hidden, tensors_reinitialised, tensors_unrelated, tensors_noise, tensors_dense,
+        tensors_changed, tensors_moved, tensors_transposed, tensors_permuted, size_qk, size_vo,
+        size_cross_qk, size_cross_vo, size_ffn_in, size_ffn_gate, size_ffn_out, scale_qk, scale_vo,
+        scale_cross_qk, scale_cross_vo, scale_ffn_in, scale_ffn_gate, scale_ffn_out, largest_size,
+        worst_map, worst_tensor, worst_tensor_size, least_sqnr_db, intruders, new. So are its tables:
+        diff, diff_tensors, diff_spectra.
 
     Example:
         >>> import attnlaw
         >>> model = "examples/tiny-decoder"
         >>> attnlaw.diff(model, model, only="qk").verdict
-        'identical: all 4 tensors are equal'
+        'Identical: the 8 compared tensors are equal.'
     """
 
 def check(
@@ -1148,6 +1217,69 @@ def limit(
         >>> result = attnlaw.limit(width=[8, 64], draws=1000)
         >>> result.rows["width"].to_list(), result[0].output_variance.error < 0.1
         ([8.0, 64.0], True)
+    """
+
+def attention(
+    *,
+    name: str | None = None,
+    beta: float | Sequence[float] = 1.0,
+    tokens: int | Sequence[int] = 256,
+    heads: int | Sequence[int] = 8,
+    head_size: int | Sequence[int] = 32,
+    value_size: int | Sequence[int] | None = None,
+    output_size: int | Sequence[int] | None = None,
+    sharing: Literal["none", "across", "tied"] | Sequence[Literal["none", "across", "tied"]] = "none",
+    matrix: Literal["attention", "mean", "values", "output"]
+    | Sequence[Literal["attention", "mean", "values", "output"]] = "attention",
+    centring: Literal["columns", "mean"] = "columns",
+    second_order: bool = False,
+    draws: int = 4,
+    ridge: float = 0.0001,
+    noise_variance: float = 0.1,
+    loss: float = 0.1,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> AttentionResult:
+    """Compute the singular spectrum of softmax attention at initialisation: random layers and their law.
+
+    The law is that of arXiv 2610.10033. It assumes orthogonal tokens and random Gaussian weights. The
+    spectrum has all n squared singular values of the chosen matrix, including zeros, after the mean of
+    attention is subtracted.
+
+    Options that take a sequence make one case for each value.
+
+    Args:
+        name: Name of the layer in tables and charts.
+        beta: Sharpness: the standard deviation of a row's logits.
+        tokens: Tokens, which are orthogonal.
+        heads: Heads.
+        head_size: Size of a head's keys.
+        value_size: Size of a head's values. By default, that of its keys.
+        output_size: Size of the output. By default, that of all values together.
+        sharing: What heads share: nothing, one key and value for all (across), or the key of a head is
+            its value (tied).
+        matrix: The attention matrices of all heads side by side, their mean, the attended values, or
+            the output of the layer.
+        centring: What is subtracted from attention: its column means, or 1/n.
+        second_order: Correct the law for narrow heads by its second Hermite term (not in the paper).
+        draws: Random layers to draw; 0 computes the law alone.
+        ridge: Penalty of a readout of the output, in units of the mean.
+        noise_variance: Variance of the noise in the readout's targets, times n/(d_O mean).
+        loss: Training loss that the readout shall reach.
+        seed: Seed of the draws.
+        progress: Called with the number of finished parts and the number of all parts.
+
+    Returns:
+        A result with one row for each case. Its quantities are attributes: equivalent_w1,
+        equivalent_distance, law_w1, law_distance, mean, edges, atom_at_zero, spike, spike_found,
+        coefficient_error, degrees_of_freedom, arrival_time. So are its tables: law_densities,
+        drawn_values, quantiles.
+
+    Example:
+        >>> import attnlaw
+        >>> result = attnlaw.attention(tokens=200, heads=4, head_size=50, beta=0.5)
+        >>> round(result.mean, 3), result.law_distance.value < 0.05
+        (0.284, True)
     """
 
 def init(

@@ -1,4 +1,4 @@
-"""Charts of `multi_head`: a draw with the density of its law, and the error and time of a readout."""
+"""Charts of `attention`: a draw with the density of its law, and the error and time of a readout."""
 
 from __future__ import annotations
 
