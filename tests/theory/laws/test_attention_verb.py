@@ -81,6 +81,7 @@ def test_one_seed_one_result(small_result: attnlaw.Result) -> None:
         ({"sharing": "tied", "value_size": 9}, r"value_size.*expected the .*head_size"),
         ({"sharing": "tied", "second_order": True, "matrix": "output"}, "no such law for K = V"),
         ({"beta": 6.0}, "beta"),
+        ({"ridge": 0.1}, "ridge needs matrix output"),
         ({"matrix": "scores"}, "attention, mean, values, output"),
         ({"tokens": 32_000}, "tokens.*a draw needs about 69 GiB of memory, more than 4; choose"),
     ],

@@ -22,7 +22,7 @@ from attnlaw.theory.limit.inputs import MOST_MEMORY
 LAYER = "Layer"
 layer_setting = partial(setting, panel=LAYER, sweepable=True)
 law_setting = partial(setting, panel="Law")
-readout_setting = partial(setting, panel="Readout")
+readout_setting = partial(setting, panel="Readout", active_if=("matrix", "output"))
 MOST_BETA = 5
 MOST_TOKENS = 32_768
 
@@ -37,13 +37,12 @@ class AttentionSettings(Settings):
     """
 
     name: str | None = setting(None, "Name of the layer in tables and charts.", panel=LAYER)
-    beta: float = setting(
+    beta: float = layer_setting(
         1.0,
         "Sharpness: the standard deviation of a row's logits.",
         symbol="β",
         greater_than=0,
         maximum=MOST_BETA,
-        sweepable=True,
         slider_range=(0.1, 3.0),
     )
     tokens: int = layer_setting(
