@@ -1163,6 +1163,8 @@ def limit(
     heads: int | Sequence[int] = 2,
     width: float | Literal["inf"] | Sequence[float | Literal["inf"]] = ...,
     head_width: int | Sequence[int] | None = None,
+    score: Literal["softmax", "relu", "sigmoid", "linear"]
+    | Sequence[Literal["softmax", "relu", "sigmoid", "linear"]] = "softmax",
     mask: str | Sequence[str] = "none",
     scaling: Literal["1/sqrt(n)", "1/n"] | Sequence[Literal["1/sqrt(n)", "1/n"]] = "1/sqrt(n)",
     depth: int | Sequence[int] = 1,
@@ -1194,6 +1196,7 @@ def limit(
         heads: Heads.
         width: Width; inf is the limit.
         head_width: Width of a head, else the layer's.
+        score: Function that turns scores into attention weights. Only softmax makes them add up to 1.
         mask: Which tokens a token sees. One of none, causal, band:K.
         scaling: Of the scores.
         depth: Layers; the law is that of the last one's output.

@@ -229,5 +229,5 @@ def test_figures_need_a_few_numbers_over_one_setting() -> None:
 
 
 def test_a_paper_is_all_its_figures() -> None:
-    assert [figure.study for _, figure in find_figures("2610.10033")] == FIGURES[7:11]
+    assert [figure.study for _, figure in find_figures("2610.10033")] == FIGURES[8:12]
     assert [paper.arxiv for paper, _ in find_figures("limit-relu")] == ["2506.00846"]

@@ -19,6 +19,7 @@ FEW = {"draws": 400}
 TINY = {"draws": 1, "tokens": 40, "heads": 3, "head_size": 10}
 DENSITIES_AND_DISTANCES = ["densities", "kl_to_limit", "w1_to_limit"]
 SMALL: dict[str, tuple[dict[str, tuple[Any, ...]], dict[str, Any], list[str]]] = {
+    "bounds-growth": ({}, {}, ["growth"]),
     "complete-connectivity": ({"init": (0.0001, 0.01)}, {}, ["connectivity"]),
     "dynamics-cost": ({}, {"times": "0.005:0.1:5"}, ["learning", "cost"]),
     "dynamics-flow": ({"tokens": (1,)}, {"times": "0.002:0.01:4"}, ["learning"]),

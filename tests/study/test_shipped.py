@@ -20,6 +20,7 @@ from attnlaw.verbs.views import figures_of
 TASKS = {
     "atlas": {"audit": 16},
     "atlas-hub": {"audit": 26},
+    "bounds-growth": {"growth": 1},
     "bounds-miniatures": {"audit": 24},
     "bounds-reference": {"audit": 1},
     "checkpoints": {"audit": 1, "fit": 1},

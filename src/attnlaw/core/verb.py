@@ -86,6 +86,8 @@ class Verb(Generic[S, R]):
         batch_key: A function of a case. A study passes cases with equal keys to `run` together; each result
             must be the same as if the case ran alone. A case with the key None runs alone.
         summary: A function that returns further keys for the JSON of one case and for summary.json.
+        joint_summary: A function of a result of several cases. It returns further keys for the JSON of each
+            of them, about all cases together.
         example: A doctest for the documentation of the Python function.
     """
 
@@ -102,6 +104,7 @@ class Verb(Generic[S, R]):
     split: CaseSplit[S, R] | None = None
     batch_key: Callable[[S], Hashable] | None = None
     summary: Callable[[Result], dict[str, Any]] | None = None
+    joint_summary: Callable[[Result], dict[str, Any]] | None = None
     example: str = ""
 
     def __repr__(self) -> str:

@@ -50,6 +50,7 @@ PAPERS = (
         "2605.07297",
         "Spectrum-adaptive bounds",
         (
+            PaperFigure("bounds-growth", "growth with depth and width over 18 trained encoders"),
             PaperFigure(
                 "bounds-reference",
                 "proxies of a trained BERT, reference values",

@@ -40,6 +40,7 @@ STUDY_VERBS: dict[str, tuple[str, str]] = {
     ),
     "complete": ("attnlaw.verbs.complete", "What factors put where a matrix is not seen."),
     "coordinates": ("attnlaw.verbs.coordinates", "The coordinate check of muP on lazy matrices."),
+    "growth": ("attnlaw.verbs.growth", "How proxies grow with depth and width over several models."),
     "decoder": ("attnlaw.verbs.decoder", "A real training run beside the theory of dynamics."),
 }
 # What a program of its own writes: `attnlaw.load` and reports know it, no command and no study runs it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from attnlaw.core.errors import BadSetting
+from attnlaw.core.estimate import Estimate
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec
 from attnlaw.core.settings import Settings, setting, settings_dataclass
@@ -223,7 +225,7 @@ def _values(spectrum: AttentionSpectrum) -> list[dict[str, float]] | None:
 
 
 def _quantiles(spectrum: AttentionSpectrum) -> list[dict[str, Any]]:
-    drawn = spectrum.draws.quantiles or [None] * len(LEVELS)
+    drawn: Sequence[Estimate | None] = spectrum.draws.quantiles or [None] * len(LEVELS)
     law = spectrum.draws.layer.law.quantile(LEVELS) ** 0.5
     return [
         {"level": level, "law": value, "drawn": estimate}
