@@ -40,6 +40,7 @@ TASKS = {
     "learn-phase-diagram": {"learn": 1600},
     "learn-scaling": {"learn": 42},
     "learn-spectrum": {"learn": 1, "learn.simulate": 6},
+    "learn-hardmax": {"learn": 8},
     "learn-tokens": {"learn": 223},
     "learn-untied": {"learn": 160, "learn.simulate": 64},
     "learn-width": {"learn": 48, "learn.simulate": 20},

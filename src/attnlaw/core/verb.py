@@ -34,6 +34,8 @@ from attnlaw.core.result import Result
 from attnlaw.core.settings import SettingField, Settings, require_known, setting_fields
 from attnlaw.core.version import version
 
+# Said on pages and screens of a verb whose paper was known by its abstract only.
+DERIVED = "Equations derived for this project; those of arXiv {paper} were not at hand."
 S = TypeVar("S", bound=Settings)
 R = TypeVar("R")
 V = TypeVar("V")
@@ -86,6 +88,7 @@ class Verb(Generic[S, R]):
         batch_key: A function of a case. A study passes cases with equal keys to `run` together; each result
             must be the same as if the case ran alone. A case with the key None runs alone.
         summary: A function that returns further keys for the JSON of one case and for summary.json.
+        after_abstract: The arXiv number of the paper whose abstract the verb follows with equations of its own.
         joint_summary: A function of a result of several cases. It returns further keys for the JSON of each
             of them, about all cases together.
         example: A doctest for the documentation of the Python function.
@@ -105,7 +108,13 @@ class Verb(Generic[S, R]):
     batch_key: Callable[[S], Hashable] | None = None
     summary: Callable[[Result], dict[str, Any]] | None = None
     joint_summary: Callable[[Result], dict[str, Any]] | None = None
+    after_abstract: str = ""
     example: str = ""
+
+    @property
+    def provenance(self) -> str:
+        """A sentence that says whose equations the verb solves. It is empty if they are those of a paper."""
+        return DERIVED.format(paper=self.after_abstract) if self.after_abstract else ""
 
     def __repr__(self) -> str:
         return f"<verb {self.name}: {self.title}>"

@@ -116,6 +116,7 @@ def results_page(parts: Sequence[Part]) -> str:
         f"{rows.height} rows{f' of {names}' if several else ''}{allowed}.",
         failure_sentences(parts),
         "" if several else shared_settings(rows, result_columns(verbs)),
+        " ".join(dict.fromkeys(filter(None, (verb.provenance for verb in verbs)))),
     ]
     sections = [
         *(part.figure_section(number, several) for number, part in enumerate(parts, start=1)),
