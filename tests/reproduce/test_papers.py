@@ -46,7 +46,9 @@ def test_every_figure_has_its_study_and_every_number_its_figure() -> None:
         first = paper.compared.partition(":")[0]
         assert first in ("published", "reference", "nothing")
         # The line that says what is compared names the kinds of its numbers, and nothing else.
-        assert {kind for kind in ("published", "reference") if kind in paper.compared} >= kinds - set(UNTESTED)
+        assert {kind for kind in ("published", "reference") if kind in paper.compared} >= kinds - set(
+            UNTESTED
+        )
         assert (first == "nothing") <= (not kinds)
         assert bool(paper.command) == (not paper.figures)
 
@@ -195,7 +197,7 @@ def test_the_list_names_papers_and_figures() -> None:
 
 @pytest.mark.slow
 def test_the_disputed_value_of_hardmax_stands_with_a_reference(tmp_path: Path) -> None:
-    """Published .617, attnlaw .360, message passing .367(6): each says whose it is, also on a narrow screen."""
+    """Published .617, attnlaw .360, message passing .367(6): each says whose it is."""
     ended = invoke("reproduce", "learn-hardmax", "--out", tmp_path)
     assert re.search(r"alpha 0.312222 +disputed +0.617 +0.360\d+ +-42%", ended.stdout)
     assert re.search(r"alpha 0.312222 +reference +0.367\(6\) +0.360\d+ +-1.9% +-1.1", ended.stdout)

@@ -3,8 +3,8 @@
     python docs/experiments/measured-scale/measured_scale.py [--model DIR --ids FILE]
 
 measures a classifier on inputs (token ids, one input a line) and writes the rows, then draws the figure of
-docs/bounds.md. Without a model it starts from the rows in this folder: rxnfp 0.1.0 (bert_ft_10k_25s) on the 32
-reactions of tests/published/margins/reactions.txt. Needs the extra lens.
+docs/bounds.md. Without a model it starts from the rows in this folder: rxnfp 0.1.0 (bert_ft_10k_25s) on the
+32 reactions of tests/published/margins/reactions.txt. Needs the extra lens.
 """
 
 from __future__ import annotations
@@ -55,12 +55,14 @@ def measure(model: str, ids: str) -> pl.DataFrame:
         )
         for row in directions.iter_rows(named=True)
     ]
-    kept = directions.select("layer", "head", "kind", "rank", "log10_scale", "p", "log10_scale_measured", "p_measured")
+    kept = directions.select(
+        "layer", "head", "kind", "rank", "log10_scale", "p", "log10_scale_measured", "p_measured"
+    )
     return kept.with_columns(p_without_depth=pl.Series(without))
 
 
 def draw(rows: pl.DataFrame) -> alt.HConcatChart:
-    """Draw the index against the scale: worst case and measured on the left, measured by kind on the right."""
+    """Draw the index against the scale: at both scales on the left, measured by kind on the right."""
     worst, measured = "worst case, from the weights", "measured on inputs"
     both = pl.concat(
         [
@@ -78,9 +80,13 @@ def draw(rows: pl.DataFrame) -> alt.HConcatChart:
 
 
 def _panel(points: pl.DataFrame, colours: dict[str, str], title: str) -> alt.Chart:
-    y = alt.Y("y:Q", title="Schatten index p*", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(minExtent=EXTENT))
+    y = alt.Y(
+        "y:Q", title="Schatten index p*", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(minExtent=EXTENT)
+    )
     x = alt.X("x:Q", title="log₁₀ scale (γαL)", scale=alt.Scale(nice=True))
-    dots = alt.Chart(inline_data(points), title=panel_title(title)).mark_point(size=22, filled=True, opacity=0.6)
+    dots = alt.Chart(inline_data(points), title=panel_title(title)).mark_point(
+        size=22, filled=True, opacity=0.6
+    )
     return dots.encode(x=x, y=y, color=colour_encoding(colours, orient="bottom", columns=2)).properties(
         width=260, height=190
     )

@@ -88,7 +88,8 @@ class Verb(Generic[S, R]):
         batch_key: A function of a case. A study passes cases with equal keys to `run` together; each result
             must be the same as if the case ran alone. A case with the key None runs alone.
         summary: A function that returns further keys for the JSON of one case and for summary.json.
-        after_abstract: The arXiv number of the paper whose abstract the verb follows with equations of its own.
+        after_abstract: The arXiv number of a paper of which only the abstract was at hand, so that the
+            verb's equations were derived here.
         joint_summary: A function of a result of several cases. It returns further keys for the JSON of each
             of them, about all cases together.
         example: A doctest for the documentation of the Python function.

@@ -133,8 +133,8 @@ def _list(json: bool) -> int:
             known = {"about": figure.about, "numbers": count, "needs": figure.needs or None}
             entries.append({**names, **known, "compared": paper.compared, "note": figure.note or None})
         if not paper.figures:
-            names = {"paper": paper.arxiv, "title": paper.title, "figure": None, "compared": paper.compared}
-            entries.append({**names, "command": paper.command})
+            known = {"figure": None, "compared": paper.compared, "command": paper.command}
+            entries.append({"paper": paper.arxiv, "title": paper.title, **known})
     if json:
         print_json(entries)
         return 0

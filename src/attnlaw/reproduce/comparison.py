@@ -23,9 +23,9 @@ from attnlaw.render.charts.lines import draw_lines
 from attnlaw.render.charts.style import palette
 from attnlaw.reproduce.papers import NUMBER_COLUMNS, UNTESTED, published_lines
 
-# Columns of published.csv. `kind` says whose the number `published` is. `difference` is ours / theirs - 1. `z`
-# is (ours - theirs) over the combined
-# standard error; it is null if nothing was drawn at random and the published number has no error.
+# Columns of published.csv. `kind` says whose the number `published` is. `difference` is ours / theirs - 1.
+# `z` is (ours - theirs) over the combined standard error; it is null if nothing was drawn at random and the
+# published number has no error.
 COMPARISON = (
     *(Quantity(name, kind="text") for name in ("paper", "study", "case", "quantity", "kind")),
     *(Quantity(name, error=True) for name in ("published", "ours")),

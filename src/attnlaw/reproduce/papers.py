@@ -32,10 +32,9 @@ ABSTRACT = (
 
 
 HARDMAX = (
-    "The state evolution that its authors saved (SE_hardmax_rho=0.5.csv) has E 0.617 at alpha 0.3122. attnlaw has "
-    "0.360, and an independent message passing at d = 80 has 0.367(6). The authors' code uses a bivariate "
-    "density where the derivative of the distribution function belongs. With that density, the equations give "
-    "0.617."
+    "The state evolution that its authors saved (SE_hardmax_rho=0.5.csv) has E 0.617 at alpha 0.3122. attnlaw "
+    "has 0.360, and an independent message passing at d = 80 has 0.367(6). The authors' code uses a bivariate "
+    "density where the derivative of the distribution function belongs; with it the equations give 0.617."
 )
 
 
@@ -79,7 +78,7 @@ PAPERS = (
                 large=True,
             ),
         ),
-        "reference: an independent program's values of a trained BERT. The paper's own values are in figures only",
+        "reference: an independent program's values of a trained BERT. The paper's own are in figures only",
     ),
     Paper(
         "2506.00846",
@@ -91,7 +90,7 @@ PAPERS = (
             PaperFigure("limit-low-rank", "low-rank heads"),
             PaperFigure("limit-relu", "ReLU tokens"),
         ),
-        "reference: an independent program's values, also of the paper's kernel estimate. The paper shows curves",
+        "reference: an independent program's values, also of its kernel estimate. The paper shows curves",
     ),
     Paper(
         "2610.10033",
@@ -141,8 +140,8 @@ PAPERS = (
                 large=True,
             ),
         ),
-        "reference: an independent program's values. The paper's figures state neither the scale of the target "
-        "nor of the start",
+        "reference: an independent program's values. The paper's figures do not state the scales of target and "
+        "start",
     ),
     Paper(
         "2108.11489",
@@ -198,7 +197,9 @@ PAPERS = (
     Paper("2306.13239", "Flatness and the nuclear norm", (), ABSTRACT, command="attnlaw audit"),
     Paper("2405.14494", "Entrywise errors of low rank", (), ABSTRACT, command="attnlaw lens --entrywise"),
     Paper("2602.18851", "Size of attention logits", (), ABSTRACT, command="attnlaw audit"),
-    Paper("2304.02911", "Heavy-tailed penalties", (), ABSTRACT, command="attnlaw.training.penalties in Python"),
+    Paper(
+        "2304.02911", "Heavy-tailed penalties", (), ABSTRACT, command="attnlaw.training.penalties in Python"
+    ),
 )
 
 

@@ -190,7 +190,9 @@ def test_draws_have_the_spectrum_of_layers_whose_weights_are_all_drawn(given: di
 
 @pytest.mark.slow
 @pytest.mark.parametrize("matrix", ["attention", "values", "output"])
-@pytest.mark.parametrize("sizes", [(500, 2, 50, None, 2500), (300, 2, 40, 1500, None), (300, 1, 3000, 30, 30)])
+@pytest.mark.parametrize(
+    "sizes", [(500, 2, 50, None, 2500), (300, 2, 40, 1500, None), (300, 1, 3000, 30, 30)]
+)
 def test_a_draw_needs_no_more_memory_than_stated(sizes: tuple[int, ...], matrix: str) -> None:
     shape = AttentionShape(*sizes)
     shape.law(0.5, matrix).quantile(0.5)
@@ -205,7 +207,9 @@ def test_a_draw_needs_no_more_memory_than_stated(sizes: tuple[int, ...], matrix:
 
 
 def test_the_first_screen_answers_and_says_where_not_to_trust_it() -> None:
-    screen = invoke("attention", "--tokens", "200", "--heads", "4", "--head-size", "100", "--beta", "0.5").stdout
+    screen = invoke(
+        "attention", "--tokens", "200", "--heads", "4", "--head-size", "100", "--beta", "0.5"
+    ).stdout
     first, second, *_ = screen.splitlines()
     assert first == "200 tokens, 4 heads of size 100, sharpness β = 0.5"
     assert second.startswith("4 random layers follow the law: the distribution functions differ by up to 0.0")
@@ -214,7 +218,9 @@ def test_the_first_screen_answers_and_says_where_not_to_trust_it() -> None:
     assert "narrow heads" in words
     assert "above 1.63" in words
     narrow = " ".join(
-        invoke("attention", "--tokens", "200", "--heads", "1", "--head-size", "4", "--beta", "2").stdout.split()
+        invoke(
+            "attention", "--tokens", "200", "--heads", "1", "--head-size", "4", "--beta", "2"
+        ).stdout.split()
     )
     assert "4 random layers do not follow the law" in narrow
     assert "Do not rely on the law here: beta 2 is too sharp for 200 tokens" in narrow

@@ -1,6 +1,6 @@
 """Approximate message passing for hardmax labels of two tokens, written without the package.
 
-The student sees `y_a`, the token that row a of the noisy scores attends to, for n = alpha d^2 pairs of tokens. The
+The student sees the token that each row of the noisy scores attends to, for n = alpha d^2 pairs of tokens. The
 two differences `h_11 - h_12` and `h_22 - h_12` have covariance `K q`, K = [[3, 1], [1, 3]], for a matrix of
 squared norm d q, and noise `K Delta/2`. One step of generalised message passing on symmetric matrices:
 

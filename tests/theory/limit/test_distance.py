@@ -222,7 +222,7 @@ def test_equal_values_have_no_kernel_estimate():
 
 
 def test_laws_with_an_atom_at_zero_have_a_divergence() -> None:
-    """A quarter of zeros and N(0, 2), against a half of zeros and N(0, 1): atoms and normals in closed form."""
+    """A quarter of zeros and N(0, 2), against a half of zeros and N(0, 1), in closed form."""
     ones = np.ones(800)
     law = OutputLaw(np.where(np.arange(800) % 4 == 0, 0.0, 2.0), None, ones)
     reference = OutputLaw(np.where(np.arange(800) % 2 == 0, 0.0, 1.0), None, ones)

@@ -1,4 +1,4 @@
-"""`limit --score`: the four score functions at widths 16 and 64, against layers whose weights are all drawn."""
+"""`limit --score`: four score functions at widths 16 and 64, against layers whose weights are all drawn."""
 
 from __future__ import annotations
 

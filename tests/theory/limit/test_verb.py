@@ -136,13 +136,13 @@ def test_tokens_of_a_checkpoint_and_of_a_gram_matrix(tmp_path):
         ({"score": "tanh"}, "score: found 'tanh', expected one of softmax, relu, sigmoid, linear"),
         (
             {"score": "relu", "scaling": "1/n"},
-            "score: found 'relu', there is no law with scaling 1/n: in the limit all scores are zero, and so is "
-            "the output; choose softmax or sigmoid",
+            "score: found 'relu', there is no law with scaling 1/n: in the limit all scores are zero, and so "
+            "is the output; choose softmax or sigmoid",
         ),
         (
             {"score": "linear", "other_scaling": "1/n"},
-            "score: found 'linear', there is no law with other_scaling 1/n: in the limit all scores are zero, "
-            "and so is the output; choose softmax or sigmoid",
+            "score: found 'linear', there is no law with other_scaling 1/n: in the limit all scores are "
+            "zero, and so is the output; choose softmax or sigmoid",
         ),
         ({"seed": -1}, "seed: found -1, expected a whole number of at least 0"),
         ({"witdh": 3}, "witdh is not a setting of limit; did you mean width?"),

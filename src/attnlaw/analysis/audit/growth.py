@@ -76,12 +76,16 @@ def growth_summary(result: Result) -> dict[str, Any]:
 def growth_sentence(rows: pl.DataFrame, table: pl.DataFrame) -> str:
     """Return the exponents of the spectrum-adaptive and the norm-based proxy in one or two sentences."""
     fits = {row["proxy"]: row for row in table.iter_rows(named=True)}
-    words = f"Over {_finished(rows).height} models the spectrum-adaptive proxy grows as {_power(fits[ADAPTIVE])}"
+    words = (
+        f"Over {_finished(rows).height} models the spectrum-adaptive proxy grows as {_power(fits[ADAPTIVE])}"
+    )
     if NORM_BASED not in fits:
         return f"{words}."
     words = f"{words}, the norm-based one as {_power(fits[NORM_BASED])}."
     if fits[NORM_BASED]["exponential"]:
-        low, high = (int(end) for end in rows.select(pl.col("depth").min(), high=pl.col("depth").max()).row(0))
+        low, high = (
+            int(end) for end in rows.select(pl.col("depth").min(), high=pl.col("depth").max()).row(0)
+        )
         words += (
             " Norm-based proxies grow exponentially with depth, so their exponent only averages over depths "
             f"{low} to {high}."

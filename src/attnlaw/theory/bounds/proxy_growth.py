@@ -95,9 +95,7 @@ def why_no_growth(depth: ArrayLike, width: ArrayLike) -> str | None:
     return None
 
 
-def _least_squares(
-    variables: list[Reals], y: Reals
-) -> tuple[list[float], list[float | None], float | None]:
+def _least_squares(variables: list[Reals], y: Reals) -> tuple[list[float], list[float | None], float | None]:
     """Return coefficients (the constant first), their standard errors, and the residual deviation."""
     design = np.column_stack([np.ones_like(y), *variables])
     coefficients = np.linalg.lstsq(design, y, rcond=None)[0]

@@ -19,10 +19,13 @@ from attnlaw.theory.laws.finite_size import few_rows_beta
 if TYPE_CHECKING:
     from attnlaw import AttentionResult
 
-# Largest Kolmogorov-Smirnov distance of each verdict. A histogram of a few hundred values shows 0.1, not 0.05.
+# Largest Kolmogorov-Smirnov distance of each verdict. A histogram of a few hundred values shows 0.1 but not
+# 0.05.
 VERDICTS = {0.05: "follow the law", 0.15: "follow the law only roughly", 1.0: "do not follow the law"}
 SINGULAR = {
-    verdict: verdict.replace("do not", "does not") if "not" in verdict else verdict.replace("follow", "follows")
+    verdict: verdict.replace("do not", "does not")
+    if "not" in verdict
+    else verdict.replace("follow", "follows")
     for verdict in VERDICTS.values()
 }
 PLACES = 40  # characters of the picture of a density
@@ -57,8 +60,8 @@ def show_summary(result: AttentionResult, console: Console) -> None:
     largest = few_rows_beta(int(result.rows["tokens"].max()))  # type: ignore[arg-type]
     limits = (
         "The law is for random weights and orthogonal tokens. Tokens of real text are not orthogonal, and "
-        "causal masks and rotary positions are not covered. Do not rely on it for narrow heads (attnlaw warns "
-        f"when h d_K²/2n is below 5) or for a sharpness β above {largest:.3g}."
+        "causal masks and rotary positions are not covered. Do not rely on it for narrow heads (attnlaw "
+        f"warns when h d_K²/2n is below 5) or for a sharpness β above {largest:.3g}."
     )
     console.print(Text(limits, style="dim"))
     console.print(Text("Next: --figure spectrum.pdf draws it, attnlaw lab attention has sliders."))

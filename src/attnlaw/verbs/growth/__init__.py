@@ -25,7 +25,7 @@ FAMILY = Path(__file__).with_name("family.parquet")
 
 @settings_dataclass
 class GrowthSettings(Settings):
-    """Fit the exponents with which proxies grow with depth and width over several models (arXiv 2605.07297)."""
+    """Fit how proxies grow with depth and width over several models (arXiv 2605.07297)."""
 
     audits: str | None = setting(
         None,

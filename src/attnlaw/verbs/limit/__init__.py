@@ -24,7 +24,14 @@ from attnlaw.theory.limit.inputs import (
     read_gram,
 )
 from attnlaw.theory.limit.kernels import ACTIVATIONS
-from attnlaw.theory.limit.layer import MASKS, SCALINGS, SCORES, AttentionLayer, ScoreSettings, check_head_width
+from attnlaw.theory.limit.layer import (
+    MASKS,
+    SCALINGS,
+    SCORES,
+    AttentionLayer,
+    ScoreSettings,
+    check_head_width,
+)
 from attnlaw.theory.limit.limit import WidthRow, at_width, compare_widths, density_of
 from attnlaw.theory.limit.mixture import BATCHES
 from attnlaw.theory.limit.sampler import MOST_DRAWS
