@@ -32,9 +32,9 @@ ABSTRACT = (
 
 
 HARDMAX = (
-    "The state evolution that its authors saved (SE_hardmax_rho=0.5.csv) has E 0.617 at alpha 0.3122. attnlaw "
-    "has 0.360, and an independent message passing at d = 80 has 0.367(6). The authors' code uses a bivariate "
-    "density where the derivative of the distribution function belongs; with it the equations give 0.617."
+    "The state evolution that its authors saved (SE_hardmax_rho=0.5.csv) has E 0.617 at alpha 0.3122. "
+    "attnlaw has 0.360, and an independent message passing at d = 80 has 0.367(6). Their code uses a "
+    "bivariate density where the derivative of the distribution function belongs; with it the equations give 0.617."
 )
 
 
@@ -140,8 +140,8 @@ PAPERS = (
                 large=True,
             ),
         ),
-        "reference: an independent program's values. The paper's figures do not state the scales of target and "
-        "start",
+        "reference: an independent program's values. The paper's figures do not state the scales of target "
+        "and start",
     ),
     Paper(
         "2108.11489",

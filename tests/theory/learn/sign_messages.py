@@ -1,7 +1,7 @@
 """Approximate message passing for hardmax labels of two tokens, written without the package.
 
-The student sees the token that each row of the noisy scores attends to, for n = alpha d^2 pairs of tokens. The
-two differences `h_11 - h_12` and `h_22 - h_12` have covariance `K q`, K = [[3, 1], [1, 3]], for a matrix of
+The student sees the token that each row of the noisy scores attends to, for n = alpha d^2 pairs of tokens.
+The two differences `h_11 - h_12` and `h_22 - h_12` have covariance `K q`, K = [[3, 1], [1, 3]], for a matrix of
 squared norm d q, and noise `K Delta/2`. One step of generalised message passing on symmetric matrices:
 
     omega = A(S) - V K g_old,   g = gradient of log P(labels | omega, covariance (V + Delta/2) K)

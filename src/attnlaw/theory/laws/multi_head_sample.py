@@ -2,8 +2,8 @@
 
 All matrices are normalised as in `attnlaw.theory.laws.multi_head`. The Gaussian equivalent has the same Q, K,
 V and W^O, but `sqrt(n) A_r^perp` is replaced by `(beta S_r + sqrt(theta1 - theta2) W_r)/sqrt(n)` with a
-Gaussian W_r (arXiv 2610.10033, Theorem 3.1). A single attention matrix can also be compared with Marchenko-Pastur of the same
-mean.
+Gaussian W_r (arXiv 2610.10033, Theorem 3.1). A single attention matrix can also be compared with
+Marchenko-Pastur of the same mean.
 
 | letter | meaning |
 |---|---|
