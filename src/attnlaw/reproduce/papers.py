@@ -34,7 +34,8 @@ ABSTRACT = (
 HARDMAX = (
     "The state evolution that its authors saved (SE_hardmax_rho=0.5.csv) has E 0.617 at alpha 0.3122. "
     "attnlaw has 0.360, and an independent message passing at d = 80 has 0.367(6). Their code uses a "
-    "bivariate density where the derivative of the distribution function belongs; with it the equations give 0.617."
+    "bivariate density where the derivative of the distribution function belongs. With that density the "
+    "equations give 0.617."
 )
 
 

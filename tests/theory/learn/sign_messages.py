@@ -1,8 +1,8 @@
 """Approximate message passing for hardmax labels of two tokens, written without the package.
 
 The student sees the token that each row of the noisy scores attends to, for n = alpha d^2 pairs of tokens.
-The two differences `h_11 - h_12` and `h_22 - h_12` have covariance `K q`, K = [[3, 1], [1, 3]], for a matrix of
-squared norm d q, and noise `K Delta/2`. One step of generalised message passing on symmetric matrices:
+The two differences `h_11 - h_12` and `h_22 - h_12` have covariance `K q`, K = [[3, 1], [1, 3]], for a matrix
+of squared norm d q, and noise `K Delta/2`. One step of generalised message passing on symmetric matrices:
 
     omega = A(S) - V K g_old,   g = gradient of log P(labels | omega, covariance (V + Delta/2) K)
     a^2 = 1/(2 alpha mean(g^T K g)),   R = S + (2 a^2/d) A*(g),   S = f(R),   V = (2 a^2/d^2) div f

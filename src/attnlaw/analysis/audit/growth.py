@@ -15,7 +15,7 @@ from attnlaw.core.quantity import Quantity, cells_to_json
 from attnlaw.core.result import Result
 from attnlaw.core.tables import quantity_frame
 from attnlaw.theory.bounds import BOUNDS
-from attnlaw.theory.bounds.proxy_growth import growth, why_no_growth
+from attnlaw.theory.bounds.proxy_growth import LEAST_MODELS, growth, why_no_growth
 
 EXPONENTS = (
     Quantity("proxy", "name of the proxy", kind="text", choices=BOUNDS),
@@ -32,7 +32,7 @@ NO_DIGITS = ".3g"  # format of an exponent without an error
 def growth_reason(rows: pl.DataFrame) -> str | None:
     """Return why the growth of the proxies over these models cannot be fitted, or None if it can."""
     rows = _finished(rows)
-    for row in rows.iter_rows(named=True):
+    for row in rows.iter_rows(named=True) if rows.height >= LEAST_MODELS else ():
         if row[f"log10_{ADAPTIVE}"] is None or row["depth"] is None or row["hidden_size"] is None:
             why = row["remark"] or "it has several towers" if "remark" in row else "its proxies are not known"
             return f"no growth: {row['model']} has no proxies ({why.removeprefix('no proxies: ')})"

@@ -22,6 +22,7 @@ from attnlaw.render.pages.notebook import frame_html
 from attnlaw.render.pages.page import Section, figure_section
 from attnlaw.render.terminal.console import Column, print_table
 from attnlaw.theory.bounds import BOUNDS
+from attnlaw.theory.bounds.proxy_growth import LEAST_MODELS
 
 DRAWN = ("spectrum_adaptive", "edelman", "trauger_tewari")
 AXES = {"depth": "depth L", "hidden_size": "hidden size N"}
@@ -104,7 +105,7 @@ def show_growth(rows: pl.DataFrame, console: Console) -> None:
     """Print the exponents of every proxy, or why there are none if there are three models or more."""
     reason = growth_reason(rows)
     if reason is not None:
-        if rows.height >= 3:
+        if rows.height >= LEAST_MODELS:
             console.print(Text(f"{reason[0].upper()}{reason[1:]}.", style="dim"))
         return
     table = growth_table(rows)
