@@ -56,7 +56,6 @@ CHANGES: tuple[tuple[str, str, str], ...] = (
     ("study-limit-*", "tables/rows.parquet/score/*", "the score function is a setting"),
     ("study-limit-*", "texts/figures/*.caption.txt", "captions name the score function"),
     ("study-limit-*", "texts/report.html", "captions name the score function"),
-    ("audit-several", "*/growth*", "several models have keys for the growth of their proxies"),
     ("audit-table", "text", "a sentence points to the scale measured on inputs"),
     ("audit-out", "texts/report.html", "a sentence points to the scale measured on inputs"),
     ("report-audit", "texts/report.html", "a sentence points to the scale measured on inputs"),

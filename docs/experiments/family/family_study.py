@@ -30,7 +30,7 @@ from attnlaw.render.charts.style import PALETTE
 from attnlaw.theory.bounds import BOUNDS
 from attnlaw.theory.bounds.proxy_growth import growth
 from attnlaw.verbs.audit.charts import contribution_curves, spectrum_decay
-from attnlaw.verbs.audit.growth import draw_growth
+from attnlaw.verbs.audit.growth_chart import draw_growth
 
 NORM_NAMES = {"spectral_norm": "spectral norm", "frobenius_norm": "Frobenius norm", "norm_21": "(2,1) norm"}
 OTHER = {"depth": "width", "width": "depth"}

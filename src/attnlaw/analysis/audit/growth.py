@@ -64,7 +64,9 @@ def growth_table(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def growth_summary(result: Result) -> dict[str, Any]:
-    """Return the keys that the JSON of several models has for their growth."""
+    """Return the keys that the JSON of three models or more has for their growth. Fewer have none."""
+    if _finished(result.rows).height < LEAST_MODELS:
+        return {}
     reason = growth_reason(result.rows)
     if reason is not None:
         return {"growth": None, "growth_remark": reason}

@@ -37,7 +37,7 @@ from attnlaw.render.pages.page import (
     rows_section,
 )
 from attnlaw.verbs.audit import VERB
-from attnlaw.verbs.audit.growth import growth_section
+from attnlaw.verbs.audit.growth_chart import growth_section
 from attnlaw.verbs.audit.page_data import audit_payload, constant_quantities
 
 # A study with more audited models gets the generic page.

@@ -6,7 +6,7 @@ from functools import partial
 
 from attnlaw.analysis.audit.growth import growth_table
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart
-from attnlaw.verbs.audit.growth import CAPTION, TITLE, draw_growth
+from attnlaw.verbs.audit.growth_chart import CAPTION, TITLE, draw_growth
 
 
 @chart(TITLE, CAPTION)
