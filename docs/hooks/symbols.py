@@ -60,7 +60,7 @@ EQUATIONS: dict[str, dict[str, str]] = {
         "overlap": r"m = \operatorname{Tr} S S^* / d",
         "norm": r"q = \operatorname{Tr} S^2 / d",
     },
-    "multi_head": {
+    "attention": {
         "beta": r"A_r = \operatorname{softmax}(\beta Q_r K_r^\top / \sqrt{d_K})",
         "head_size": r"g_K = h d_K / n",
         "value_size": r"g_V = h d_V / n",

@@ -65,6 +65,12 @@ VERBS = (
         "margins.md",
     ),
     Picture("limit", "limit --tokens 4 --heads 2 --width 16,64,256,inf", "densities", "limit.md"),
+    Picture(
+        "attention",
+        "attention --tokens 512 --heads 12 --head-size 64 --beta 0.5,1",
+        "spectra",
+        "attention.md",
+    ),
     Picture("init", "init gpt2 --tokens 8 --width own,inf", "init_layers", "init.md"),
     Picture(
         "learn",

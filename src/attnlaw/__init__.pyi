@@ -32,6 +32,7 @@ from attnlaw.theory.limit.inputs import GivenInputs as GivenInputs
 from attnlaw.theory.limit.inputs import RandomInputs as RandomInputs
 from attnlaw.theory.limit.layer import AttentionLayer as AttentionLayer
 from attnlaw.theory.limit.limit import WidthRow
+from attnlaw.verbs.attention import AttentionSpectrum
 from attnlaw.verbs.check.reports import CheckVerdicts
 from attnlaw.verbs.learn import DetailedPrediction
 
@@ -61,6 +62,7 @@ __all__ = [
     "Trajectory",
     "Verdicts",
     "__version__",
+    "attention",
     "audit",
     "check",
     "diff",
@@ -583,6 +585,44 @@ class LimitResult(Result):
     """Mean cosine between tokens, by depth."""
     densities: pl.DataFrame
     """A table with the columns y, density, gaussian_density, ratio."""
+    status: str | None
+    remark: str | None
+
+@type_check_only
+class AttentionResult(Result):
+    """A result of `attnlaw.attention`."""
+    @property
+    def record(self) -> AttentionSpectrum: ...
+    equivalent_w1: Estimate | None
+    """Wasserstein-1 distance to the Gaussian equivalent over the mean."""
+    equivalent_distance: Estimate | None
+    """Kolmogorov-Smirnov distance to the Gaussian equivalent."""
+    law_w1: Estimate | None
+    """Wasserstein-1 distance to the law over the mean."""
+    law_distance: Estimate | None
+    """Kolmogorov-Smirnov distance to the law."""
+    mean: float | None
+    """Mean of the squared singular values by the law."""
+    edges: list[float] | None
+    """Ends of the law's intervals, low and high in turn."""
+    atom_at_zero: float | None
+    """Share of values that are zero."""
+    spike: float | None
+    """Expected value beyond the edge if only 1/n is subtracted (not in the paper)."""
+    spike_found: Estimate | None
+    """Largest value if only 1/n is subtracted."""
+    coefficient_error: float | None
+    """Error of a ridge readout of the output."""
+    degrees_of_freedom: float | None
+    """Degrees of freedom of that readout, over n."""
+    arrival_time: float | None
+    """Time at which gradient flow on a readout reaches the loss, in units of 1/mean."""
+    law_densities: pl.DataFrame
+    """A table with the columns x, density, interval."""
+    drawn_values: pl.DataFrame
+    """A table with the columns value."""
+    quantiles: pl.DataFrame
+    """A table with the columns level, law, drawn."""
     status: str | None
     remark: str | None
 
@@ -1137,6 +1177,8 @@ def limit(
     heads: int | str | Iterable[int | str] = 2,
     width: float | str | Iterable[float | str] = ...,
     head_width: int | str | Iterable[int | str] | None = None,
+    score: Literal["softmax", "relu", "sigmoid", "linear"]
+    | Iterable[Literal["softmax", "relu", "sigmoid", "linear"]] = "softmax",
     mask: str | Iterable[str] = "none",
     scaling: Literal["1/sqrt(n)", "1/n"] | Iterable[Literal["1/sqrt(n)", "1/n"]] = "1/sqrt(n)",
     depth: int | str | Iterable[int | str] = 1,
@@ -1169,6 +1211,7 @@ def limit(
         heads: Heads.
         width: Width; inf is the limit.
         head_width: Width of a head, else the layer's.
+        score: Function that turns scores into attention weights. Only softmax makes them add up to 1.
         mask: Which tokens a token sees. One of none, causal, band:K.
         scaling: Of the scores.
         depth: Layers; the law is that of the last one's output.
@@ -1192,6 +1235,70 @@ def limit(
         >>> result = attnlaw.limit(width=[8, 64], draws=1000)
         >>> result.rows["width"].to_list(), result[0].output_variance.error < 0.1
         ([8.0, 64.0], True)
+    """
+
+def attention(
+    *,
+    name: str | None = None,
+    beta: float | str | Iterable[float | str] = 1.0,
+    tokens: int | str | Iterable[int | str] = 256,
+    heads: int | str | Iterable[int | str] = 8,
+    head_size: int | str | Iterable[int | str] = 32,
+    value_size: int | str | Iterable[int | str] | None = None,
+    output_size: int | str | Iterable[int | str] | None = None,
+    sharing: Literal["none", "across", "tied"] | Iterable[Literal["none", "across", "tied"]] = "none",
+    matrix: Literal["attention", "mean", "values", "output"]
+    | Iterable[Literal["attention", "mean", "values", "output"]] = "attention",
+    centring: Literal["columns", "mean"] = "columns",
+    second_order: bool = False,
+    draws: int = 4,
+    ridge: float = 0.0001,
+    noise_variance: float = 0.1,
+    loss: float = 0.1,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> AttentionResult:
+    """Compute the singular spectrum of softmax attention at initialisation: random layers and their law.
+
+    The law is that of arXiv 2610.10033. It assumes orthogonal tokens and random Gaussian weights. The
+    spectrum has all n squared singular values of the chosen matrix, including zeros, after the mean of
+    attention is subtracted.
+
+    If an option takes an iterable, each value of a list, a range or an array makes a case.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
+
+    Args:
+        name: Name of the layer in tables and charts.
+        beta: Sharpness: the standard deviation of a row's logits.
+        tokens: Tokens, which are orthogonal.
+        heads: Heads.
+        head_size: Size of a head's keys.
+        value_size: Size of a head's values. By default, that of its keys.
+        output_size: Size of the output. By default, that of all values together.
+        sharing: What heads share: nothing, one key and value for all (across), or the key of a head is
+            its value (tied).
+        matrix: The attention matrices of all heads side by side, their mean, the attended values, or
+            the output of the layer.
+        centring: What is subtracted from attention: its column means, or 1/n.
+        second_order: Correct the law for narrow heads by its second Hermite term (not in the paper).
+        draws: Random layers to draw; 0 computes the law alone.
+        ridge: Penalty of a readout of the output, in units of the mean.
+        noise_variance: Variance of the noise in the readout's targets, times n/(d_O mean).
+        loss: Training loss that the readout shall reach.
+        seed: Seed of the draws.
+        progress: Called with the number of finished parts and the number of all parts.
+
+    Returns:
+        A result with one row for each case. Its quantities are attributes: equivalent_w1,
+        equivalent_distance, law_w1, law_distance, mean, edges, atom_at_zero, spike, spike_found,
+        coefficient_error, degrees_of_freedom, arrival_time. So are its tables: law_densities,
+        drawn_values, quantiles.
+
+    Example:
+        >>> import attnlaw
+        >>> result = attnlaw.attention(tokens=200, heads=4, head_size=50, beta=0.5)
+        >>> round(result.mean, 3), result.law_distance.value < 0.05
+        (0.284, True)
     """
 
 def init(

@@ -47,6 +47,7 @@ RESULTS = {
     "init": lambda: attnlaw.init(TINY, tokens=4, draws=2, width=["own", "inf"]),
     "learn": lambda: learn(simulate=12, seeds=1),
     "dynamics": dynamics,
+    "attention": lambda: attnlaw.attention(tokens=40, beta=[0.5, 1.0], draws=2),
     "limit": lambda: attnlaw.limit(width=[16.0, float("inf")], draws=100),
     "lens": lambda: attnlaw.lens([TINY, TINY], ids=[1, 2, 3], entrywise=[1]),
     "margins": lambda: attnlaw.margins(

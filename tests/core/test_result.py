@@ -67,7 +67,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "complete": {"graph": "disconnected"},
     "coordinates": {"width": 64, "draws": 2},
     "decoder": {"steps": 2, "every": 1},
-    "multi_head": {"tokens": 60, "heads": 3, "head_size": 20, "draws": 2},
+    "attention": {"tokens": 60, "heads": 3, "head_size": 20, "draws": 2},
 }
 FILES = ("lines.txt", "config.json")
 SLOW = ("decoder",)

@@ -170,26 +170,6 @@ def panels_of(chart):
     return rows_of(spec), json.dumps(spec, ensure_ascii=False)
 
 
-def test_proxy_growth_shows_every_model_and_states_the_exponents(family_study):
-    models, _ = growth_rows()
-    exponents = pl.DataFrame(
-        {
-            "proxy": ["spectrum_adaptive", "spectrum_adaptive", "edelman"],
-            "variable": ["depth", "width", "depth"],
-            "exponent": [1.0, 1.25, 7.5],
-            "standard_error": [0.01, 0.125, None],
-        }
-    )
-    panels, text = panels_of(family_study.proxy_growth(models, exponents))
-    assert len(panels) == 6
-    for panel, proxy in zip(panels[::2], ("spectrum_adaptive", "edelman", "trauger_tewari"), strict=True):
-        assert [row["log10_proxy"] for row in panel] == models[f"log10_{proxy}"].to_list()
-        assert [row["depth"] for row in panel] == models["depth"].to_list()
-    assert "spectrum-adaptive ~ depth^1.00 (± 0.01)" in text
-    assert "spectrum-adaptive ~ width^1.25 (± 0.12)" in text
-    assert '"norm-based (2,1) ~ depth^7.50 "' in text
-
-
 @pytest.mark.parametrize("variable", ["depth", "width"])
 def test_norm_growth_shows_medians_over_the_matrices_of_a_model(family_study, variable):
     _, matrices = growth_rows()

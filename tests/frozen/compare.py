@@ -51,6 +51,14 @@ CHANGES: tuple[tuple[str, str, str], ...] = (
     ("dynamics", "texts/report.html", "the data of the page have other numbers of cases, and settings first"),
     ("study-atlas", "documents/summary.json/*", "a study has the layout of every result"),
     ("study-atlas", "tables/tables/atlas/*", "what summary.json says of the atlas is a table"),
+    ("limit*", "json/*/settings/score", "the score function is a setting"),
+    ("limit-table", "text", "the score function is a setting"),
+    ("study-limit-*", "tables/rows.parquet/score/*", "the score function is a setting"),
+    ("study-limit-*", "texts/figures/*.caption.txt", "captions name the score function"),
+    ("study-limit-*", "texts/report.html", "captions name the score function"),
+    ("audit-table", "text", "a sentence points to the scale measured on inputs"),
+    ("audit-out", "texts/report.html", "a sentence points to the scale measured on inputs"),
+    ("report-audit", "texts/report.html", "a sentence points to the scale measured on inputs"),
 )
 # With other kernels trained students end elsewhere within the residual of their solver, 1e-6: their numbers
 # then differ by 1e-6 of themselves. Ten times that.

@@ -26,6 +26,7 @@ STATES = {
         {"target_exponent": 1.2, "target_dimension": 1000, "target_rank": 0.3, "student": "direct"},
     ],
     "limit": [{"width": 16, "heads": 3, "depth": 2, "draws": 500, "residual": True}],
+    "attention": [{"tokens": 64, "matrix": "output", "beta": 0.5, "value_size": 16}],
     "dynamics": [{"times": "0.01:0.1:4", "alpha": None}],
 }
 CASES = [(name, values) for name, several in STATES.items() for values in several]

@@ -23,6 +23,7 @@ PAGES = {
     "lens": "lens A --ids 1,2,3,4,5 --entrywise 1,4",
     "margins": "margins A --ids @ids.txt --kappa",
     "limit": "limit --width 16,inf --draws 500",
+    "attention": "attention --tokens 40 --draws 1",
     "init": "init gpt2 --tokens 4 --depth 2 --draws 2",
     "learn": "learn --alpha 0.1,0.3 --noise 0.5 --student factorized,bayes --thresholds",
     "dynamics": "dynamics --times 0.01:0.1:3",

@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from typing import Any
 import polars as pl
 
 import attnlaw
+from attnlaw.analysis.audit.growth import growth_table
 from attnlaw.checkpoints.network import KINDS
 from attnlaw.render.charts.encodings import EXTENT, inline_data, panel_title
 from attnlaw.render.charts.paper import save_chart
@@ -29,6 +30,7 @@ from attnlaw.render.charts.style import PALETTE
 from attnlaw.theory.bounds import BOUNDS
 from attnlaw.theory.bounds.proxy_growth import growth
 from attnlaw.verbs.audit.charts import contribution_curves, spectrum_decay
+from attnlaw.verbs.audit.growth_chart import draw_growth
 
 NORM_NAMES = {"spectral_norm": "spectral norm", "frobenius_norm": "Frobenius norm", "norm_21": "(2,1) norm"}
 OTHER = {"depth": "width", "width": "depth"}
@@ -137,18 +139,17 @@ def study(
     exponents = exponents_of(models)
     exponents.write_csv(out / "exponents.csv")
     print("\n".join(findings(models, matrices, exponents)))
-    for name, chart in figures(models, matrices, exponents, spectra).items():
+    for name, chart in figures(models, matrices, spectra).items():
         print("figure", save_chart(chart, out / "figures" / f"{name}.svg"))
 
 
-def figures(
-    models: pl.DataFrame, matrices: pl.DataFrame, exponents: pl.DataFrame, spectra: pl.DataFrame | None
-) -> dict[str, Any]:
+def figures(models: pl.DataFrame, matrices: pl.DataFrame, spectra: pl.DataFrame | None) -> dict[str, Any]:
     """The figure set of the paper, for this family."""
+    named = models.rename({"width": "hidden_size"})  # as in the rows of an audit
     largest = models.sort("depth", "width")["model"][-1]
     shallowest = models.sort("depth", pl.col("width"), descending=[False, True])["model"][0]
     charts = {
-        "proxy_growth": proxy_growth(models, exponents),
+        "proxy_growth": draw_growth(named, growth_table(named)),
         "norm_growth_width": norm_growth(matrices, "width"),
         "norm_growth_depth": norm_growth(matrices, "depth"),
         "contributions_deepest": contribution_curves(matrices.filter(model=largest)),
@@ -159,31 +160,6 @@ def figures(
         labels = {row["model"]: f"{row['depth']} layers" for row in ends.rows(named=True)}
         charts["spectrum_decay"] = spectrum_decay(spectra, labels)
     return charts
-
-
-def proxy_growth(
-    models: pl.DataFrame,
-    exponents: pl.DataFrame,
-    proxies: Sequence[str] = ("spectrum_adaptive", "edelman", "trauger_tewari"),
-) -> Any:
-    """Each proxy against depth at fixed width and against width at fixed depth, points being seeds.
-
-    `models`: depth, width, seed, log10_<proxy>. `exponents`: proxy, variable, exponent, standard_error
-    (null where unknown); each panel states its own.
-    """
-    import altair as alt
-
-    fitted = {(row["proxy"], row["variable"]): row for row in exponents.rows(named=True)}
-    rows = []
-    for proxy in proxies:
-        panels = []
-        for variable, fixed in OTHER.items():
-            fit = fitted.get((proxy, variable))
-            title = f"{BOUNDS[proxy].short} {_power(variable, fit)}" if fit else BOUNDS[proxy].short
-            table = models.select("depth", "width", "seed", pl.col(f"log10_{proxy}").alias("log10_proxy"))
-            panels.append(_growth_panel(alt, table, variable, fixed, "log10_proxy", "log10 proxy", title))
-        rows.append(alt.hconcat(*panels).resolve_scale(color="independent", shape="independent"))
-    return alt.vconcat(*rows).resolve_scale(color="independent", shape="independent")
 
 
 def norm_growth(matrices: pl.DataFrame, variable: str = "width") -> Any:
@@ -239,12 +215,6 @@ def _growth_panel(
     return (line + base.mark_point(size=28, filled=True).encode(y=y)).properties(
         width=size[0], height=size[1]
     )
-
-
-def _power(variable: str, fit: Mapping[str, Any]) -> str:
-    """~ depth^(1.03 ± 0.02)."""
-    error = fit["standard_error"]
-    return f"~ {variable}^{fit['exponent']:.2f}" + ("" if error is None else f" (± {error:.2g})")
 
 
 def findings(models: pl.DataFrame, matrices: pl.DataFrame, exponents: pl.DataFrame) -> list[str]:

@@ -220,6 +220,9 @@ class Result:
     def to_json(self) -> list[dict[str, Any]]:
         """Return an object of plain values for each case, followed by the objects of the simulation."""
         objects = [case.summary for case in self]
+        if self.verb.joint_summary is not None and len(self) > 1:
+            joint = self.verb.joint_summary(self)
+            objects = [summary | joint for summary in objects]
         return objects + ([] if self.simulation is None else self.simulation.to_json())
 
     @property

@@ -35,6 +35,8 @@ from attnlaw.core.result import Result
 from attnlaw.core.settings import SettingField, Settings, require_known, setting_fields
 from attnlaw.core.version import version
 
+# Said on pages and screens of a verb whose paper was known by its abstract only.
+DERIVED = "Equations derived for this project; those of arXiv {paper} were not at hand."
 S = TypeVar("S", bound=Settings)
 R = TypeVar("R")
 V = TypeVar("V")
@@ -105,6 +107,10 @@ class Verb(Generic[S, R]):
         batch_key: A function of a case. A study passes cases with equal keys to `run` together; each result
             must be the same as if the case ran alone. A case with the key None runs alone.
         summary: A function that returns further keys for the JSON of one case and for summary.json.
+        after_abstract: The arXiv number of a paper of which only the abstract was at hand, so that the
+            verb's equations were derived here.
+        joint_summary: A function of a result of several cases. It returns further keys for the JSON of each
+            of them, about all cases together.
         example: A doctest for the documentation of the Python function.
     """
 
@@ -121,7 +127,14 @@ class Verb(Generic[S, R]):
     split: CaseSplit[S, R] | None = None
     batch_key: Callable[[S], Hashable] | None = None
     summary: Callable[[Result], dict[str, Any]] | None = None
+    joint_summary: Callable[[Result], dict[str, Any]] | None = None
+    after_abstract: str = ""
     example: str = ""
+
+    @property
+    def provenance(self) -> str:
+        """A sentence that says whose equations the verb solves. It is empty if they are those of a paper."""
+        return DERIVED.format(paper=self.after_abstract) if self.after_abstract else ""
 
     def __repr__(self) -> str:
         return f"<verb {self.name}: {self.title}>"

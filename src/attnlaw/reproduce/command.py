@@ -80,8 +80,7 @@ class Reproduce(Settings):
         elif is_written:
             print_message(f"wrote {path}")
         for paper in dict.fromkeys(figure_run.paper for figure_run in runs):
-            if paper.numbers:
-                print_message(f"{paper.arxiv}: {paper.numbers}")
+            print_message(f"{paper.arxiv}: compared with {paper.compared}.")
         statuses = {figure_run.status for figure_run in runs}
         return 130 if STOPPED in statuses else 1 if Outcome.FAILED in statuses else 0
 
@@ -94,7 +93,8 @@ def _show(figure_run: FigureRun) -> None:
     output.print(Text(f"{figure_run.paper.arxiv} {figure.study}: {figure.about}", style="bold"))
     if not lines:
         if figure_run.status == Outcome.DONE:
-            text = f"{figure_run.tasks} tasks; no numbers of others stand beside them"
+            tasks = f"{figure_run.tasks} {'task' if figure_run.tasks == 1 else 'tasks'}"
+            text = f"{tasks} done; there is no number of others to compare with"
             output.print(Text(text, style="dim"))
         return
     labels = [[line["quantity"].replace("_", " "), *filter(None, line["case"].split("; "))] for line in lines]
@@ -102,16 +102,19 @@ def _show(figure_run: FigureRun) -> None:
     if shared:
         output.print(Text(", ".join(shared), style="dim"))
     percents = ["" if line["difference"] is None else f"{100 * line['difference']:+.2g}%" for line in lines]
+    whose = {line["kind"] for line in lines}
     cases = [", ".join(word for word in words if word not in shared) for words in labels]
     columns = [
         Column("", cases, is_text=True),
-        Column("theirs", [str(line["published"]) for line in lines]),
-        Column("ours", [str(line["ours"]) for line in lines]),
+        Column("whose", [line["kind"] for line in lines], is_text=True),
+        Column(whose.pop() if len(whose) == 1 else "number", [str(line["published"]) for line in lines]),
+        Column("attnlaw", [str(line["ours"]) for line in lines]),
         Column("difference", percents),
         Column("z", ["" if line["z"] is None else f"{line['z']:+.2f}" for line in lines]),
-        Column("kind", [line["kind"] for line in lines], is_text=True),
     ]
-    print_table(output, columns, ("kind", "difference"))
+    print_table(output, columns, ("difference",))
+    if figure.note:
+        output.print(Text(figure.note))
 
 
 def _list(json: bool) -> int:
@@ -120,11 +123,18 @@ def _list(json: bool) -> int:
     rows: list[tuple[str | Text, str | Text, str]] = []
     for paper in PAPERS:
         rows.append((Text(paper.arxiv, style="bold"), Text(paper.title, style="bold"), ""))
+        rows.append(("  compared with", Text(paper.compared, style="dim"), ""))
+        if paper.command:
+            rows.append(("  command", paper.command, ""))
         for figure in paper.figures:
             count = len(published_lines(figure.study))
             rows.append((f"  {figure.study}", figure.about, str(count or "")))
             names = {"paper": paper.arxiv, "title": paper.title, "figure": figure.study}
-            entries.append({**names, "about": figure.about, "numbers": count, "needs": figure.needs or None})
+            known = {"about": figure.about, "numbers": count, "needs": figure.needs or None}
+            entries.append({**names, **known, "compared": paper.compared, "note": figure.note or None})
+        if not paper.figures:
+            known = {"figure": None, "compared": paper.compared, "command": paper.command}
+            entries.append({"paper": paper.arxiv, "title": paper.title, **known})
     if json:
         print_json(entries)
         return 0

@@ -21,10 +21,11 @@ from attnlaw.core.settings import parse_number
 from attnlaw.render.charts.figure import Figure
 from attnlaw.render.charts.lines import draw_lines
 from attnlaw.render.charts.style import palette
-from attnlaw.reproduce.papers import NUMBER_COLUMNS, published_lines
+from attnlaw.reproduce.papers import NUMBER_COLUMNS, UNTESTED, published_lines
 
-# Columns of published.csv. `difference` is ours / theirs - 1. `z` is (ours - theirs) over the combined
-# standard error; it is null if nothing was drawn at random and the published number has no error.
+# Columns of published.csv. `kind` says whose the number `published` is. `difference` is ours / theirs - 1.
+# `z` is (ours - theirs) over the combined standard error; it is null if nothing was drawn at random and the
+# published number has no error.
 COMPARISON = (
     *(Quantity(name, kind="text") for name in ("paper", "study", "case", "quantity", "kind")),
     *(Quantity(name, error=True) for name in ("published", "ours")),
@@ -33,7 +34,10 @@ COMPARISON = (
 )
 SETTING_TOLERANCE = 1e-9  # relative; settings are written in decimals
 LEAST_NUMBERS = 3  # for a figure of one quantity
-CAPTION = "Numbers of others beside ours, with one error where it is known."
+CAPTION = (
+    "Line: attnlaw. Points: numbers of others, with one error where it is known. Published ones are from the "
+    "paper or its files, reference ones from an independent program."
+)
 Lines = Sequence[Mapping[str, Any]]
 
 
@@ -63,7 +67,7 @@ def compare(paper: str, study: str, rows: pl.DataFrame, random_verbs: Iterable[s
                 "published": theirs,
                 "ours": ours,
                 "difference": ours.value / theirs.value - 1.0 if theirs.value else None,
-                "z": None if line["kind"] == "beside" else _z(theirs, ours, is_random),
+                "z": None if line["kind"] in UNTESTED else _z(theirs, ours, is_random),
                 "source": line["source"],
             }
         )
@@ -174,7 +178,8 @@ def published_figures(lines: Lines, label: Callable[[str], str]) -> list[Figure]
             for side in ("published", "ours")
         )
         draw = partial(_draw_comparison, theirs, ours, label(x), label(quantity))
-        title = f"{label(quantity)[0].upper()}{label(quantity)[1:]}: theirs and ours"
+        whose = " and ".join(dict.fromkeys(line["kind"] for line in known))
+        title = f"{label(quantity)[0].upper()}{label(quantity)[1:]}: {whose} numbers and attnlaw"
         figures.append(Figure(f"published_{quantity}", title, CAPTION, draw))
     return figures
 
@@ -182,9 +187,9 @@ def published_figures(lines: Lines, label: Callable[[str], str]) -> list[Figure]
 def _draw_comparison(theirs: pl.DataFrame, ours: pl.DataFrame, x: str, y: str) -> Any:
     if theirs["x"].dtype.is_numeric():
         lines = ours.drop("size").unique(["series", "x"]).sort("series", "x")
-        return draw_lines(lines, x, y, palette(theirs["series"]), points=theirs, line_name="ours")
+        return draw_lines(lines, x, y, palette(theirs["series"]), points=theirs, line_name="attnlaw")
     # The axis has names, or widths that include infinity: both are points without lines.
-    both = pl.concat([theirs, ours.with_columns(size=pl.lit("ours"))])
+    both = pl.concat([theirs, ours.with_columns(size=pl.lit("attnlaw"))])
     points = both.select("x", "y", "error", series="size")
     return draw_lines(points, x, y, palette(points["series"]))
 

@@ -10,6 +10,7 @@ an empty cell selects every value. `published/README.md` names the sources.
 | `published` | the paper, or files that its authors published |
 | `reference` | an independent program that shares no code with attnlaw, not from the paper |
 | `beside` | the paper, but for another algorithm or size: it is shown and not tested |
+| `disputed` | the paper or its files, where another program contradicts it: it is shown and not tested |
 """
 
 from __future__ import annotations
@@ -22,7 +23,20 @@ from attnlaw.core.errors import InputError
 
 FOLDER = Path(__file__).parent / "published"
 NUMBER_COLUMNS = ("quantity", "value", "error", "kind", "source")
-ABSTRACT = "only its abstract was at hand; no number of its figures can be compared"
+KINDS = ("published", "reference", "beside", "disputed")
+UNTESTED = ("beside", "disputed")
+ABSTRACT = (
+    "nothing: only the abstract was at hand. Equations derived for this project; the paper's own were not at "
+    "hand"
+)
+
+
+HARDMAX = (
+    "The state evolution that its authors saved (SE_hardmax_rho=0.5.csv) has E 0.617 at alpha 0.3122. "
+    "attnlaw has 0.360, and an independent message passing at d = 80 has 0.367(6). Their code uses a "
+    "bivariate density where the derivative of the distribution function belongs. With that density the "
+    "equations give 0.617."
+)
 
 
 @dataclass(frozen=True)
@@ -33,6 +47,7 @@ class PaperFigure:
     about: str
     needs: str = ""  # what must be installed besides attnlaw
     large: bool = False  # takes an hour or needs a network, so a quick run skips it
+    note: str = ""  # what to know about its numbers
 
 
 @dataclass(frozen=True)
@@ -42,7 +57,8 @@ class Paper:
     arxiv: str  # its number on arXiv
     title: str
     figures: tuple[PaperFigure, ...]
-    numbers: str = ""  # why its numbers cannot be compared, or what is compared instead; empty if they can
+    compared: str  # what is compared with what: published numbers, an independent program, or nothing and why
+    command: str = ""  # the command that shows the paper's subject, if no figure is repeated
 
 
 PAPERS = (
@@ -50,6 +66,7 @@ PAPERS = (
         "2605.07297",
         "Spectrum-adaptive bounds",
         (
+            PaperFigure("bounds-growth", "growth with depth and width over 18 trained encoders"),
             PaperFigure(
                 "bounds-reference",
                 "proxies of a trained BERT, reference values",
@@ -62,8 +79,7 @@ PAPERS = (
                 large=True,
             ),
         ),
-        "its values of the miniatures are read off figures; an independent program's values of another "
-        "trained BERT take their place",
+        "reference: an independent program's values of a trained BERT. The paper's own are in figures only",
     ),
     Paper(
         "2506.00846",
@@ -75,7 +91,7 @@ PAPERS = (
             PaperFigure("limit-low-rank", "low-rank heads"),
             PaperFigure("limit-relu", "ReLU tokens"),
         ),
-        "it shows curves; an independent program's values, of its recipe of kernels too, take their place",
+        "reference: an independent program's values, also of its kernel estimate. The paper shows curves",
     ),
     Paper(
         "2610.10033",
@@ -86,6 +102,7 @@ PAPERS = (
             PaperFigure("limit-readout", "readouts: narrow keys against wide ones (D.1)"),
             PaperFigure("limit-arrival", "arrival times of gradient flow"),
         ),
+        "published: table D.2, the crossing of (D.1) and arrival times",
     ),
     Paper(
         "2509.24914",
@@ -96,12 +113,17 @@ PAPERS = (
             PaperFigure("learn-phase-diagram", "where attention learns its target"),
             PaperFigure("learn-scaling", "exponents for power-law targets"),
         ),
-        "it shows curves; an independent program's values of the same equations take their place",
+        "reference: an independent program's values of the same equations. The paper shows curves",
     ),
     Paper(
         "2506.01582",
         "Bayes-optimal learning of attention",
-        (PaperFigure("learn-tokens", "E against samples through a softmax of 2, 3 and 4 tokens"),),
+        (
+            PaperFigure("learn-tokens", "E against samples through a softmax of 2, 3 and 4 tokens"),
+            PaperFigure("learn-hardmax", "E against samples through a hardmax of 2 tokens", note=HARDMAX),
+        ),
+        "published: state evolution and AMP in the authors' files. Its value for hardmax is disputed: an "
+        "independent program (reference) contradicts it",
     ),
     Paper(
         "2609.03858",
@@ -119,8 +141,8 @@ PAPERS = (
                 large=True,
             ),
         ),
-        "its figures are images that state neither the scale of the target nor of the start; an independent "
-        "program's values take their place",
+        "reference: an independent program's values. The paper's figures do not state the scales of target "
+        "and start",
     ),
     Paper(
         "2108.11489",
@@ -152,6 +174,33 @@ PAPERS = (
         (PaperFigure("regression-ensemble", "error of 1, 4 and infinitely many learners"),),
         ABSTRACT,
     ),
+    Paper(
+        "2510.06685",
+        "Spectrum of one attention matrix",
+        (),
+        "reference: random matrices. The law is that of 2610.10033 for one head",
+        command="attnlaw attention --heads 1",
+    ),
+    Paper(
+        "2506.03470",
+        "High-temperature Marchenko-Pastur law",
+        (),
+        "reference: draws of the random matrices that the law describes",
+        command="attnlaw fit",
+    ),
+    Paper(
+        "2601.17958",
+        "TensorLens",
+        (),
+        "reference: the output of the model's own code, which the map must repeat",
+        command="attnlaw lens",
+    ),
+    Paper("2306.13239", "Flatness and the nuclear norm", (), ABSTRACT, command="attnlaw audit"),
+    Paper("2405.14494", "Entrywise errors of low rank", (), ABSTRACT, command="attnlaw lens --entrywise"),
+    Paper("2602.18851", "Size of attention logits", (), ABSTRACT, command="attnlaw audit"),
+    Paper(
+        "2304.02911", "Heavy-tailed penalties", (), ABSTRACT, command="attnlaw.training.penalties in Python"
+    ),
 )
 
 
@@ -165,6 +214,9 @@ def find_figures(name: str) -> list[tuple[Paper, PaperFigure]]:
     """
     every = [(paper, figure) for paper in PAPERS for figure in paper.figures]
     pairs = [pair for pair in every if name in (pair[0].arxiv, pair[1].study)]
+    for paper in PAPERS:
+        if paper.arxiv == name and not paper.figures:
+            raise InputError(f"{name}: no figure is repeated; {paper.command} shows what the paper is about")
     if not pairs:
         raise InputError(f"{name}: no such paper or figure; attnlaw reproduce list names them all")
     return pairs

@@ -25,6 +25,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "lens": ("attnlaw.verbs.lens", "What heads do on one input, and the pass as one exact affine map."),
     "margins": ("attnlaw.verbs.margins", "What ranks trained models of one task, on inputs without labels."),
     "limit": ("attnlaw.verbs.limit", "The law of an attention layer at any width, against its limit."),
+    "attention": ("attnlaw.verbs.attention", "The singular spectrum of attention at initialisation."),
     "init": ("attnlaw.verbs.init", "A whole Transformer before training, from its config.json."),
     "learn": ("attnlaw.verbs.learn", "Predict what a single attention head learns from n samples."),
     "dynamics": ("attnlaw.verbs.dynamics", "How a single attention head learns, step by step."),
@@ -40,8 +41,8 @@ STUDY_VERBS: dict[str, tuple[str, str]] = {
     ),
     "complete": ("attnlaw.verbs.complete", "What factors put where a matrix is not seen."),
     "coordinates": ("attnlaw.verbs.coordinates", "The coordinate check of muP on lazy matrices."),
+    "growth": ("attnlaw.verbs.growth", "How proxies grow with depth and width over several models."),
     "decoder": ("attnlaw.verbs.decoder", "A real training run beside the theory of dynamics."),
-    "multi_head": ("attnlaw.verbs.multi_head", "The spectrum of random multi-head attention beside its law."),
 }
 # What a program of its own writes: `attnlaw.load` and reports know it, no command and no study runs it.
 RECORDED_VERBS: dict[str, tuple[str, str]] = {

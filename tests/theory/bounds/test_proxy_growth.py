@@ -49,10 +49,39 @@ def test_without_repetitions_or_freedom_errors_are_missing():
     assert (once.depth, once.width) == pytest.approx((1 / np.log10(2), 2 / np.log10(2)))
 
 
-@pytest.mark.parametrize(("depth", "width"), [([2, 4], [8, 16]), ([2, 2, 2, 2], [8, 16, 8, 16])])
-def test_too_few_sizes_are_refused(depth, width):
-    with pytest.raises(InputError, match="do not determine growth in both"):
+@pytest.mark.parametrize(
+    ("depth", "width", "message"),
+    [
+        ([2, 4], [8, 16], "three models or more.*found 2"),
+        ([2, 2, 2], [8, 8, 8], "same depth and width"),
+        ([2, 4, 8, 8], [16, 32, 64, 64], "depth and width grow together"),
+    ],
+)
+def test_sizes_that_determine_nothing_are_refused(depth, width, message):
+    with pytest.raises(InputError, match=message):
         growth(depth, width, np.zeros(len(depth)))
+
+
+def test_one_size_alone_is_enough_for_its_exponent():
+    """At equal width: the exponent of depth is a simple regression, and there is none of width."""
+    rng = np.random.default_rng(2)
+    L, y = np.repeat([1, 3, 9], 2), rng.standard_normal(6)
+    by_scipy = linregress(np.log10(L), y)
+    fit = growth(L, np.full(6, 64), y)
+    assert (fit.depth, fit.depth_error) == pytest.approx((by_scipy.slope, by_scipy.stderr), rel=1e-12)
+    assert (fit.width, fit.width_error) == (None, None)
+    turned = growth(np.full(6, 64), L, y)
+    assert (turned.width, turned.width_error) == pytest.approx((fit.depth, fit.depth_error), rel=1e-12)
+    assert (turned.depth, turned.exponential) == (None, None)
+
+
+def test_an_exponential_is_told_from_a_power():
+    rng = np.random.default_rng(3)
+    noise = 0.05 * rng.standard_normal(18)
+    assert growth(DEPTH, WIDTH, 2.0 * DEPTH + np.log10(WIDTH) + noise).exponential
+    assert growth(DEPTH, WIDTH, 2.0 * np.log10(DEPTH) + np.log10(WIDTH) + noise).exponential is False
+    two = DEPTH < 8  # two depths fit both
+    assert growth(DEPTH[two], WIDTH[two], noise[two]).exponential is None
 
 
 def test_a_count_of_full_ranks_has_the_exponents_of_arithmetic():

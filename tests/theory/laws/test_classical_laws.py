@@ -66,7 +66,7 @@ def test_discrete_law() -> None:
         lambda: Discrete((1.0,), (0.5,)),
         lambda: Discrete((), ()),
         lambda: FreeConvolution(MarchenkoPastur(1.0), 0.0),
-        lambda: FreeConvolution(Semicircle(1.0), 1.0),  # type: ignore[arg-type]
+        lambda: FreeConvolution(Semicircle(1.0), -1.0),
         lambda: Semicircle(1.0).quantile(1.5),
     ],
 )

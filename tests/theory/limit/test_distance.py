@@ -219,3 +219,28 @@ def test_the_papers_recipe_gives_its_range(n, low, high):
 def test_equal_values_have_no_kernel_estimate():
     with pytest.raises(InputError, match="varies"):
         gaussian_kde(np.ones(5), np.linspace(0, 1, 5))
+
+
+def test_laws_with_an_atom_at_zero_have_a_divergence() -> None:
+    """A quarter of zeros and N(0, 2), against a half of zeros and N(0, 1), in closed form."""
+    ones = np.ones(800)
+    law = OutputLaw(np.where(np.arange(800) % 4 == 0, 0.0, 2.0), None, ones)
+    reference = OutputLaw(np.where(np.arange(800) % 2 == 0, 0.0, 1.0), None, ones)
+    normals = (2 - 1 - math.log(2)) / 2
+    expected = 0.25 * math.log(0.25 / 0.5) + 0.75 * (math.log(0.75 / 0.5) + normals)
+    result = distances(law, reference)
+    assert result.kl is not None
+    assert result.kl.value == pytest.approx(expected, abs=1e-8)
+    backwards = 0.5 * math.log(0.5 / 0.25) + 0.5 * (math.log(0.5 / 0.75) + (0.5 - 1 + math.log(2)) / 2)
+    result = distances(reference, law)
+    assert result.kl is not None
+    assert result.kl.value == pytest.approx(backwards, abs=1e-8)
+
+
+def test_an_atom_that_the_reference_lacks_has_no_divergence() -> None:
+    ones = np.ones(80)
+    law = OutputLaw(np.where(np.arange(80) < 20, 0.0, 1.0), None, ones)
+    assert distances(law, OutputLaw(ones, None, ones)).kl is None
+    other = distances(OutputLaw(ones, None, ones), law).kl
+    assert other is not None
+    assert other.value == pytest.approx(math.log(1 / 0.75), rel=0.1)

@@ -133,6 +133,17 @@ def test_tokens_of_a_checkpoint_and_of_a_gram_matrix(tmp_path):
         ({"embeddings": "m", "ids": [1], "tokens": 3}, "tokens cannot stand beside embeddings; choose one"),
         ({"gram": "g", "embeddings": "m", "ids": [1]}, "embeddings cannot stand beside gram; choose one"),
         ({"embeddings": "m", "ids": [1], "token": 2}, "token: found 2, expected one of the 1 tokens, from 1"),
+        ({"score": "tanh"}, "score: found 'tanh', expected one of softmax, relu, sigmoid, linear"),
+        (
+            {"score": "relu", "scaling": "1/n"},
+            "score: found 'relu', there is no law with scaling 1/n: in the limit all scores are zero, and so "
+            "is the output; choose softmax or sigmoid",
+        ),
+        (
+            {"score": "linear", "other_scaling": "1/n"},
+            "score: found 'linear', there is no law with other_scaling 1/n: in the limit all scores are "
+            "zero, and so is the output; choose softmax or sigmoid",
+        ),
         ({"seed": -1}, "seed: found -1, expected a whole number of at least 0"),
         ({"witdh": 3}, "witdh is not a setting of limit; did you mean width?"),
     ],

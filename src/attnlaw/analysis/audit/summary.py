@@ -314,7 +314,8 @@ def proxy_remarks(summary: dict[str, Any]) -> list[str]:
     if summary["rank_count"]:
         lines.append(
             "p = 0 won for every matrix: the spectrum-adaptive proxy counts ranks here, "
-            "the rest of the spectrum played no part."
+            "the rest of the spectrum played no part. At the scale that a classifier has on its inputs the "
+            "index can move: attnlaw margins MODEL --file INPUTS.txt --amplification"
         )
     elif summary["value_of_adaptivity"] is not None:
         gain, error = summary["value_of_adaptivity"], summary["value_of_adaptivity_error"]

@@ -121,6 +121,7 @@ def results_page(parts: Sequence[Part], note: str = "") -> str:
         note,
         failure_sentences(parts),
         "" if several else shared_settings(rows, result_columns(verbs)),
+        " ".join(dict.fromkeys(filter(None, (verb.provenance for verb in verbs)))),
     ]
     sections = [
         *(part.figure_section(number, several) for number, part in enumerate(parts, start=1)),

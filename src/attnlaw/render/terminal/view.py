@@ -21,6 +21,8 @@ def show(result: Result, console: Console) -> None:
     parts = [result, *([] if result.simulation is None else [result.simulation])]
     console.print(Text(result.verb.title, style="bold"))
     console.print(Text(", ".join(_describe_shared(result)), style="dim"))
+    if result.verb.provenance:
+        console.print(Text(result.verb.provenance, style="dim"))
     if len(result) == 1:
         print_table(console, _quantity_columns(parts))
     else:

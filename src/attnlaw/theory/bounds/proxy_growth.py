@@ -5,6 +5,10 @@
 The standard errors of ordinary least squares contain the spread between seeds and, if the growth is not a
 power law, the misfit. `seed_spread` contains only the spread between models of equal depth and width. So if
 the residual is far above `seed_spread`, the exponents only summarise the growth.
+
+Norm-based proxies contain a product over layers. They grow exponentially with depth, and their exponent of
+depth is an average over the range of depths. `exponential` says whether a line in depth fits better than a
+line in log depth.
 """
 
 from __future__ import annotations
@@ -17,51 +21,90 @@ from numpy.typing import ArrayLike
 from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError
 
+LEAST_MODELS = 3
+LEAST_DEPTHS = 3  # two depths cannot distinguish an exponential from a power
+
 
 @dataclass(frozen=True)
 class Growth:
     """The fitted exponents of proxy ~ depth^a width^b, with standard errors.
 
-    A value is None if there are too few models to determine it. Errors and the residual need four models, and
-    the seed spread needs two models of equal depth and width.
+    A value is None if the models do not determine it: an exponent if all models have the same depth or width,
+    errors and the residual if there are no more models than parameters, the seed spread if no two models have
+    equal depth and width, and `exponential` if there are fewer than three depths.
     """
 
-    depth: float  # exponent a
+    depth: float | None  # exponent a
     depth_error: float | None
-    width: float  # exponent b
+    width: float | None  # exponent b
     width_error: float | None
     residual: float | None  # standard deviation of log10 proxy around the fit
     seed_spread: float | None  # standard deviation of log10 proxy between models of equal depth and width
+    exponential: bool | None  # whether proxy ~ exp(c depth) width^b fits better
 
 
 def growth(depth: ArrayLike, width: ArrayLike, log10_proxy: ArrayLike) -> Growth:
     """Fit the exponents of depth and width to one proxy of many models.
 
+    If all models have the same width, only the exponent of depth is fitted, and the other way round.
+
     Raises:
-        InputError: the models do not differ in both depth and width.
+        InputError: the models do not determine the exponents.
 
     >>> fit = growth([2, 4, 8, 2, 4, 8], [64, 64, 64, 128, 128, 128], np.log10([1, 2, 4, 8, 16, 32]))
-    >>> round(fit.depth, 12), round(fit.width, 12)
-    (1.0, 3.0)
+    >>> round(fit.depth, 12), round(fit.width, 12), fit.exponential
+    (1.0, 3.0, False)
     """
     L, N, y = (np.asarray(values, dtype=np.float64) for values in (depth, width, log10_proxy))
-    design = np.column_stack([np.ones_like(y), np.log10(L), np.log10(N)])
-    if y.size < 3 or np.linalg.matrix_rank(design) < 3:
-        raise InputError(
-            f"{y.size} models of {np.unique(L).size} depths and {np.unique(N).size} widths do not "
-            "determine growth in both; add models that differ in depth and in width"
-        )
-    coefficients = np.linalg.lstsq(design, y, rcond=None)[0]
-    freedom = y.size - 3
-    errors: tuple[float | None, float | None] = (None, None)
-    residual = None
-    if freedom > 0:
-        residual = float(np.sqrt(np.sum((y - design @ coefficients) ** 2) / freedom))
-        spread = np.sqrt(np.diag(np.linalg.inv(design.T @ design)))
-        errors = (residual * float(spread[1]), residual * float(spread[2]))
+    if reason := why_no_growth(L, N):
+        raise InputError(reason)
+    axes = {name: values for name, values in (("depth", L), ("width", N)) if np.unique(values).size > 1}
+    coefficients, errors, residual = _least_squares([np.log10(values) for values in axes.values()], y)
+    exponents = dict(zip(axes, coefficients[1:], strict=True))
+    by_name = dict(zip(axes, errors[1:], strict=True))
+    exponential = None
+    if residual is not None and np.unique(L).size >= LEAST_DEPTHS:
+        others = [np.log10(N)] if "width" in axes else []
+        bent = _least_squares([L, *others], y)[2]
+        exponential = bent is not None and bent < residual
     return Growth(
-        float(coefficients[1]), errors[0], float(coefficients[2]), errors[1], residual, _seed_spread(L, N, y)
+        *(exponents.get("depth"), by_name.get("depth"), exponents.get("width"), by_name.get("width")),
+        residual=residual,
+        seed_spread=_seed_spread(L, N, y),
+        exponential=exponential,
     )
+
+
+def why_no_growth(depth: ArrayLike, width: ArrayLike) -> str | None:
+    """Return why models of these sizes do not determine how a proxy grows, or None if they do.
+
+    >>> why_no_growth([2, 4], [64, 64])
+    'growth needs three models or more that differ in depth or width; found 2'
+    """
+    L, N = (np.asarray(values, dtype=np.float64) for values in (depth, width))
+    if L.size < LEAST_MODELS:
+        return f"growth needs three models or more that differ in depth or width; found {L.size}"
+    varied = [np.log10(values) for values in (L, N) if np.unique(values).size > 1]
+    if not varied:
+        return f"all {L.size} models have the same depth and width, so growth cannot be fitted"
+    if np.linalg.matrix_rank(np.column_stack([np.ones_like(L), *varied])) <= len(varied):
+        return (
+            f"depth and width grow together in these {L.size} models, so their exponents cannot be "
+            "separated; add a model that differs in one of them alone"
+        )
+    return None
+
+
+def _least_squares(variables: list[Reals], y: Reals) -> tuple[list[float], list[float | None], float | None]:
+    """Return coefficients (the constant first), their standard errors, and the residual deviation."""
+    design = np.column_stack([np.ones_like(y), *variables])
+    coefficients = np.linalg.lstsq(design, y, rcond=None)[0]
+    freedom = y.size - design.shape[1]
+    if freedom <= 0:
+        return coefficients.tolist(), [None] * coefficients.size, None
+    residual = float(np.sqrt(np.sum((y - design @ coefficients) ** 2) / freedom))
+    spread = np.sqrt(np.diag(np.linalg.inv(design.T @ design)))
+    return coefficients.tolist(), (residual * spread).tolist(), residual
 
 
 def _seed_spread(depth: Reals, width: Reals, y: Reals) -> float | None:

@@ -70,7 +70,7 @@ def one_step(problem: Problem) -> OneStep:
     (1.0777, 0.6503, 0.5934)
     """
     law = one_step_law(problem)
-    table = Truncated(law.base, np.array([law.sigma]))
+    table = Truncated(law.solved_base, np.array([law.sigma]))
     top = float(table.top[0])
     hard = _best(lambda tau: Thresholded(law, tau).distance, top)
     soft = _best(lambda b: float(rectify(table, np.array([b])).E[0]), top)

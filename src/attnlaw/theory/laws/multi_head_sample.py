@@ -1,9 +1,9 @@
 """Draws of finite random attention, compared with the law and with a Gaussian equivalent.
 
-All matrices are normalised as in `multi_head`. The Gaussian equivalent has the same Q, K, V and W^O, but
-`sqrt(n) A_r^perp` is replaced by `(beta S_r + sqrt(theta1 - theta2) W_r)/sqrt(n)` with a Gaussian W_r (arXiv
-2610.10033, Theorem 3.1). A single attention matrix can also be compared with Marchenko-Pastur of the same
-mean.
+All matrices are normalised as in `attnlaw.theory.laws.multi_head`. The Gaussian equivalent has the same Q, K,
+V and W^O, but `sqrt(n) A_r^perp` is replaced by `(beta S_r + sqrt(theta1 - theta2) W_r)/sqrt(n)` with a
+Gaussian W_r (arXiv 2610.10033, Theorem 3.1). A single attention matrix can also be compared with
+Marchenko-Pastur of the same mean.
 
 | letter | meaning |
 |---|---|
@@ -201,6 +201,22 @@ def _heads(
         yield parts
 
 
+def draw_bytes(shape: AttentionShape, of: str) -> int:
+    """Return how many bytes of memory a draw of one of the layer's matrices needs at most, about.
+
+    The factors count the arrays of each size that exist at the same time.
+
+    >>> draw_bytes(AttentionShape(4096, 32, 128), "attention") // 2**20
+    1240
+    """
+    n, matrix = shape.tokens, MATRICES[of]
+    numbers = 9 * n * n + 4 * n * shape.head_size + (9 if matrix.values else 3) * n * shape.d_V
+    if matrix.output:
+        numbers += (7 * n + 2 * shape.d_V) * shape.d_O
+    return 8 * numbers
+
+
+LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95, 1.0)  # of the quantiles that are compared with the law's
 MEASURED = ("equivalent_w1", "equivalent_distance", "law_w1", "law_distance", "spike_found")
 
 
@@ -218,6 +234,7 @@ class MultiHeadDraws:
     law_distance: Estimate | None = None
     spike_found: Estimate | None = None
     values: Reals | None = None  # squared singular values of the first draw
+    quantiles: list[Estimate] | None = None  # singular values (not squared) at `LEVELS`
 
 
 def multi_head_draws(
@@ -238,7 +255,10 @@ def multi_head_draws(
     if not drawn:
         return MultiHeadDraws(layer)
     means = {name: mean_of([getattr(figure, name) for figure in drawn]) for name in MEASURED}
-    return MultiHeadDraws(layer, **means, values=drawn[0].values)
+    quantiles = np.quantile([figure.values**0.5 for figure in drawn], LEVELS, axis=1, method="hazen")
+    return MultiHeadDraws(
+        layer, **means, values=drawn[0].values, quantiles=[mean_of(many) for many in quantiles]
+    )
 
 
 @dataclass(frozen=True)

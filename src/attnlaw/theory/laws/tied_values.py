@@ -1,8 +1,8 @@
 """The law of multi-head attention whose heads use their keys as values, K = V (arXiv 2610.10033).
 
-All matrices are normalised as in `multi_head`, with V_r = K_r. The law describes the n squared singular
-values, including zeros, of `[A_1^perp K_1 ... A_h^perp K_h]` (C.19). With an output ratio, the matrix is also
-multiplied by W^O (C.21).
+All matrices are normalised as in `attnlaw.theory.laws.multi_head`, with V_r = K_r. The law describes the n
+squared singular values, including zeros, of `[A_1^perp K_1 ... A_h^perp K_h]` (C.19). With an output ratio,
+the matrix is also multiplied by W^O (C.21).
 
 | letter | meaning |
 |---|---|

@@ -190,7 +190,9 @@ class Rectified(Law):
 
     def _kept(self) -> float:
         base = self.base
-        table = base.table if self.sides == 1 else Truncated(base.base, np.array([base.sigma]), self.sides)
+        table = (
+            base.table if self.sides == 1 else Truncated(base.solved_base, np.array([base.sigma]), self.sides)
+        )
         return float(table.above(np.array([self._lower_cut]))[0, 0])
 
     def density(self, x: ArrayLike) -> Reals:

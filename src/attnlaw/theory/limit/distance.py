@@ -17,6 +17,9 @@ and completely wrong if it is far narrower. Neither this grid nor so few draws c
 very narrow normals. So KL is left out if an integral is off by more than 1e-2. Distribution functions stay
 smooth, so W1 and KS remain valid.
 
+If the output is exactly zero in some draws, the law has an atom at zero. This happens with ReLU scores: a
+token gives no weight to any token if all its scores are negative. KL then also compares the two atoms.
+
 The module also has the paper's distance between samples, for comparison: KL of two kernel density estimates.
 arXiv 2506.00846 uses a Gaussian kernel (Scott's bandwidth) on 500 points over the pooled range, and adds
 1e-12 before it takes logarithms. Smoothing and sampling noise bias this estimate upwards.
@@ -33,7 +36,7 @@ import scipy
 
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Estimate
-from attnlaw.theory.limit.mixture import OutputLaw, combine, log_mean
+from attnlaw.theory.limit.mixture import BATCHES, OutputLaw, combine, log_mean
 from attnlaw.theory.limit.wishart import Array
 
 _STEP = 0.1
@@ -52,8 +55,8 @@ class Distances:
     """Distances between a law and a reference.
 
     Args:
-        kl: the KL divergence. None if the output is exactly zero in some draws of a law, which then has no
-            density, or if `residual` is above 1e-2.
+        kl: the KL divergence. None if it is infinite, because only the first law is exactly zero in some
+            draws, or if `residual` is above 1e-2.
         w1: the Wasserstein-1 distance.
         ks: the Kolmogorov-Smirnov distance.
         residual: the error of the quadrature for KL: the larger difference between the integral of a density
@@ -70,9 +73,10 @@ class Distances:
 def distances(law: OutputLaw, reference: OutputLaw) -> Distances:
     """Compute three distances between the law of one output coordinate and a reference.
 
-    `KL = integral p log(p/q) - p + q`, `W1 = integral |F - G|`, `KS = sup |F - G|`. Standard errors come from
-    the jackknife over K = 40 batches of draws. Each step leaves out the same batch of both laws, so the
-    error is valid for laws that share a seed and so their normals.
+    `KL = integral p log(p/q) - p + q`, plus the same expression for atoms at zero. `W1 = integral |F - G|`,
+    `KS = sup |F - G|`. Standard errors come from the jackknife over K = 40 batches of draws. Each
+    step leaves out the same batch of both laws, so the error is valid for laws that share a seed and so their
+    normals.
 
     KL is corrected for its bias of order 1/draws, so it may be negative if it is within its error of zero. W1
     and KS are not smooth and not corrected, so they are biased upwards if they are as small as their errors.
@@ -96,10 +100,10 @@ def distances(law: OutputLaw, reference: OutputLaw) -> Distances:
     ]
     residual = max(masses)
     kl = None
-    if law.has_density and reference.has_density and residual <= _MOST_RESIDUAL:
-        kl = _estimate(
-            _kl(_leave_one_out(log_p, log_mean), _leave_one_out(log_q, log_mean), weights), corrected=True
-        )
+    atoms = _atom_kl(law, reference)
+    if atoms is not None and residual <= _MOST_RESIDUAL:
+        continuous = _kl(_leave_one_out(log_p, log_mean), _leave_one_out(log_q, log_mean), weights)
+        kl = _estimate(continuous + atoms, corrected=True)
     difference = _leave_one_out(
         law.distribution(points) - reference.distribution(points), lambda table: table.mean(axis=0)
     )
@@ -146,6 +150,28 @@ def _kl(log_p: Array, log_q: Array, weights: Array) -> Array:
     t = log_p - log_q
     integrand = np.where(t > -500, np.exp(log_p) * (t + np.expm1(-np.maximum(t, -500))), np.exp(log_q))
     return np.asarray(integrand @ weights)
+
+
+def _atom_kl(law: OutputLaw, reference: OutputLaw) -> Array | None:
+    """Return the part of KL that comes from atoms at zero, for all batches and without each of them.
+
+    None means that KL is infinite or not known: the reference has no atom where the law has one, or an atom
+    may not be at zero because the normals have means.
+    """
+    if law.has_density and reference.has_density:
+        return np.zeros(BATCHES + 1)
+    if law.means is not None or reference.means is not None:
+        return None
+    p, q = (
+        _leave_one_out(
+            np.array([[float((batch == 0).mean())] for batch in np.array_split(side.variances, BATCHES)]),
+            lambda table: table.mean(axis=0),
+        )[:, 0]
+        for side in (law, reference)
+    )
+    if bool(((p > 0) & (q == 0)).any()):
+        return None
+    return np.asarray(scipy.special.kl_div(p, q))  # p log(p/q) - p + q
 
 
 def _gaps(y: Array, difference: Array) -> tuple[Array, Array]:

@@ -61,22 +61,28 @@ class ScoreFunction:
         weights: a function; `weights(p, allowed, axis)` returns the attention weights for scores p, the mask
             and the axis of the keys.
         normalised: whether the weights of a query add up to 1.
+        zero_at_zero: whether the weights are zero if all scores are zero.
     """
 
     name: str
     weights: Callable[[Array, BoolArray, int], Array]
     normalised: bool = False
+    zero_at_zero: bool = False
 
 
 @dataclass(frozen=True)
 class Scaling:
     """A scaling of the scores, which divides p by `divisor(n_H)` in addition to sqrt(n_H).
 
-    The names of scalings write n for the head width n_H. With `1/n`, all scores are zero in the limit.
+    The names of scalings write n for the head width n_H.
+
+    Args:
+        vanishing: whether all scores are zero in the limit.
     """
 
     name: str
     divisor: Callable[[float], float]
+    vanishing: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,11 +109,13 @@ class Mask:
 
 SCORES = by_name(
     ScoreFunction("softmax", softmax, normalised=True),
-    ScoreFunction("relu", lambda p, allowed, axis: np.where(allowed, np.maximum(p, 0.0), 0.0)),
+    ScoreFunction(
+        "relu", lambda p, allowed, axis: np.where(allowed, np.maximum(p, 0.0), 0.0), zero_at_zero=True
+    ),
     ScoreFunction("sigmoid", lambda p, allowed, axis: np.where(allowed, scipy.special.expit(p), 0.0)),
-    ScoreFunction("linear", lambda p, allowed, axis: np.where(allowed, p, 0.0)),
+    ScoreFunction("linear", lambda p, allowed, axis: np.where(allowed, p, 0.0), zero_at_zero=True),
 )
-SCALINGS = by_name(Scaling("1/sqrt(n)", lambda width: 1.0), Scaling("1/n", math.sqrt))
+SCALINGS = by_name(Scaling("1/sqrt(n)", lambda width: 1.0), Scaling("1/n", math.sqrt, vanishing=True))
 MASKS = Variants(
     Mask("none", lambda i, j: (i >= 0) & (j >= 0)),
     Mask("causal", lambda i, j: j <= i),

@@ -211,6 +211,12 @@ def _fitted(table: str) -> Callable[[Audit, Progress], pl.DataFrame | None]:
     return make
 
 
+def _growth(result: Result) -> dict[str, Any]:
+    from attnlaw.analysis.audit.growth import growth_summary
+
+    return growth_summary(result)
+
+
 def _summary(result: Result) -> dict[str, Any]:
     from attnlaw.analysis.audit.summary import build_summary
 
@@ -237,6 +243,7 @@ VERB = Verb(
     ),
     charts=(
         "proxies",
+        "growth",
         "amplification",
         "shares",
         "comparison",
@@ -249,6 +256,7 @@ VERB = Verb(
     precheck=require_model_exists,
     split=CaseSplit(UNIT, split_into_units, join_units, "matrices", KEEPER),
     summary=_summary,
+    joint_summary=_growth,
     example="""
     >>> import attnlaw
     >>> result = attnlaw.audit("examples/tiny-decoder", only="qk")

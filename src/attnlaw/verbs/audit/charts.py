@@ -29,6 +29,7 @@ from attnlaw.render.charts.style import as_title, palette
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart, has_values
 from attnlaw.render.model_names import name_models
 from attnlaw.theory.bounds import BOUNDS
+from attnlaw.verbs.audit.growth_chart import growth as growth
 
 # Largest number of contribution curves, and of points on each. The grid of p grows with the depth, so all
 # points of

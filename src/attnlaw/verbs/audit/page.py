@@ -37,12 +37,13 @@ from attnlaw.render.pages.page import (
     rows_section,
 )
 from attnlaw.verbs.audit import VERB
+from attnlaw.verbs.audit.growth_chart import growth_section
 from attnlaw.verbs.audit.page_data import audit_payload, constant_quantities
 
 # A study with more audited models gets the generic page.
 MOST_MODELS = 12
 # Figures that have their place in other sections than that of figures.
-PROXIES, LAYERS = ("proxies",), ("amplification", "shares")
+PROXIES, LAYERS, GROWTH = ("proxies",), ("amplification", "shares"), ("growth",)
 SHARES = ("share_qk", "share_vo", "share_cross", "share_ffn")
 # Models that agree in these have the same shape.
 SHAPE = {"family": "family", "layers": "layers", "hidden_size": "hidden size", "heads": "heads"}
@@ -87,7 +88,7 @@ def page(
     applied = all(summary["norms"] == "applied" for summary in summaries.values())
     matrices, layers = result.finished_table("matrices"), result.finished_table("layers")
     placed = [figure for figure in figures if figure.name in LAYERS]
-    rest = [figure for figure in figures if figure.name not in (*PROXIES, *LAYERS)]
+    rest = [figure for figure in figures if figure.name not in (*PROXIES, *LAYERS, *GROWTH)]
     constant = " and ".join(result.verb.label(name) for name in constant_quantities(matrices))
     sentence = f"Constant within each kind of matrix, so not to choose from: {constant}." if constant else ""
     sections = [
@@ -96,6 +97,7 @@ def page(
         figure_section("layers", "Layers", placed, _shares_sentence(layers, figures)),
         figure_section("figures", "Figures", rest),
         _proxies_section(summaries, [figure for figure in figures if figure.name in PROXIES]),
+        growth_section(result.finished_rows, [figure for figure in figures if figure.name in GROWTH]),
         *more,
         rows_section("Matrices", "qk layer=3 stable_rank<2"),
     ]

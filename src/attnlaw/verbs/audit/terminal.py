@@ -24,6 +24,7 @@ from attnlaw.analysis.findings.apply import group_findings
 from attnlaw.core.tables import short_names
 from attnlaw.render.model_names import lines_about_models, model_names
 from attnlaw.render.terminal.console import Column, bar, format_number, print_table, sparkline
+from attnlaw.verbs.audit.growth import show_growth
 
 if TYPE_CHECKING:
     from attnlaw import AuditResult
@@ -102,6 +103,7 @@ def show_summary(result: AuditResult, console: Console) -> None:
     if len(summaries) > 1:
         console.print()
         print_table(console, _model_columns(summaries, names))
+        show_growth(result.rows, console)
     elif summaries[0]["proxies"]:
         print_table(console, _proxy_columns(summaries[0]))
     for line in lines_about_models(dict(zip(names, map(remarks, summaries), strict=True))):

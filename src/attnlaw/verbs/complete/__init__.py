@@ -108,4 +108,5 @@ VERB = Verb(
     run_each_case(solve),
     charts=("connectivity",),
     simulation=SIMULATE,
+    after_abstract="2405.13721",
 )

@@ -83,4 +83,5 @@ VERB = Verb(
     tables=(TableSpec("map", MAP, _map),),
     charts=("stopping_map", "stopping"),
     simulation=SIMULATE,
+    after_abstract="2007.08322",
 )

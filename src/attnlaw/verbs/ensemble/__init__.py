@@ -86,4 +86,5 @@ VERB = Verb(
     run_each_case(solve),
     charts=("ensemble",),
     simulation=SIMULATE,
+    after_abstract="2201.13383",
 )

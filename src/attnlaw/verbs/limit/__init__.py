@@ -24,7 +24,14 @@ from attnlaw.theory.limit.inputs import (
     read_gram,
 )
 from attnlaw.theory.limit.kernels import ACTIVATIONS
-from attnlaw.theory.limit.layer import MASKS, SCALINGS, AttentionLayer, ScoreSettings, check_head_width
+from attnlaw.theory.limit.layer import (
+    MASKS,
+    SCALINGS,
+    SCORES,
+    AttentionLayer,
+    ScoreSettings,
+    check_head_width,
+)
 from attnlaw.theory.limit.limit import WidthRow, at_width, compare_widths, density_of
 from attnlaw.theory.limit.mixture import BATCHES
 from attnlaw.theory.limit.sampler import MOST_DRAWS
@@ -98,6 +105,11 @@ class LimitSettings(Settings):
     head_width: int | None = layer_setting(
         None, "Width of a head, else the layer's.", symbol="n_H", minimum=1, maximum=LARGEST_SIZE
     )
+    score: str = layer_setting(
+        "softmax",
+        "Function that turns scores into attention weights. Only softmax makes them add up to 1.",
+        choices=SCORES,
+    )
     mask: str = layer_setting("none", "Which tokens a token sees.", choices=MASKS)
     scaling: str = layer_setting("1/sqrt(n)", "Of the scores.", choices=SCALINGS)
     depth: int = layer_setting(
@@ -133,6 +145,15 @@ class LimitSettings(Settings):
             raise BadSetting(
                 "other_scaling", "is the {scaling} itself; give the other one", self.other_scaling
             )
+        for name in ("scaling", "other_scaling"):
+            scaling = getattr(self, name)
+            if scaling and SCALINGS[scaling].vanishing and SCORES[self.score].zero_at_zero:
+                raise BadSetting(
+                    "score",
+                    f"there is no law with {{{name}}} {scaling}: in the limit all scores are zero, and so is "
+                    "the output; choose softmax or sigmoid",
+                    self.score,
+                )
         if finite and self.width != int(self.width):
             raise BadSetting("width", "expected a whole number, or inf", self.width)
         if self.head_width is not None and not finite:
@@ -227,7 +248,7 @@ def _solve_widths(
 
 def _stack(case: LimitSettings) -> Depth:
     """Build the layers of a case at infinite width."""
-    scores = ScoreSettings(mask=case.mask, scaling=case.scaling)
+    scores = ScoreSettings(case.score, case.scaling, case.mask)
     layer = AttentionLayer(_inputs(case), case.heads, math.inf, case.head_width, scores)
     return Depth(layer, case.depth, case.residual, None, case.normalise)
 

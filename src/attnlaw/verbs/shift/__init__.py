@@ -111,4 +111,5 @@ VERB = Verb(
     run_each_case(solve),
     charts=("weights", "risk"),
     simulation=SIMULATE,
+    after_abstract="2406.03171",
 )

@@ -99,4 +99,5 @@ VERB = Verb(
     run_each_case(solve),
     charts=("scale",),
     simulation=SIMULATE,
+    after_abstract="2108.11489",
 )

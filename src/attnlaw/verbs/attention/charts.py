@@ -1,4 +1,4 @@
-"""Charts of `multi_head`: a draw with the density of its law, and the error and time of a readout."""
+"""Charts of `attention`: a draw with the density of its law, and the error and time of a readout."""
 
 from __future__ import annotations
 
@@ -95,7 +95,10 @@ def _panel_data(
 def _draw_panels(panels: list[dict[str, Any]]) -> alt.ConcatChart:
     drawn = []
     for panel in panels:
-        bars = draw_histogram(panel["bars"], 1.25 * max(bar["height"] for bar in panel["bars"]))
+        highest = max(bar["height"] for bar in panel["bars"])
+        # A density without bound at a hard edge is cut.
+        peak = max((point["density"] for point in panel["line"]), default=0.0)
+        bars = draw_histogram(panel["bars"], max(1.25 * highest, min(1.05 * peak, 2 * highest)))
         line = alt.Chart(inline_data(panel["line"])).mark_line(color=PALETTE[0], clip=True)
         layers = [bars, line.encode(x=alt.X("x:Q", title=X_TITLE), y="density:Q", detail="detail:N")]
         if panel["spike"] is not None:

@@ -1,0 +1,116 @@
+"""How proxies grow with depth and width over the models of an audit (arXiv 2605.07297).
+
+The rows are those of an audit: one row for each model, with its depth, hidden size and proxies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from attnlaw.core.estimate import Outcome, format_with_error
+from attnlaw.core.quantity import Quantity, cells_to_json
+from attnlaw.core.result import Result
+from attnlaw.core.tables import quantity_frame
+from attnlaw.theory.bounds import BOUNDS
+from attnlaw.theory.bounds.proxy_growth import LEAST_MODELS, growth, why_no_growth
+
+EXPONENTS = (
+    Quantity("proxy", "name of the proxy", kind="text", choices=BOUNDS),
+    Quantity("depth", "exponent of the depth", error=True),
+    Quantity("width", "exponent of the hidden size", error=True),
+    Quantity("residual", "standard deviation of log10 of the proxy around the fit"),
+    Quantity("seed_spread", "standard deviation of log10 of the proxy between models of equal size"),
+    Quantity("exponential", "whether an exponential in depth fits better than a power", kind="bool"),
+)
+ADAPTIVE, NORM_BASED = "spectrum_adaptive", "edelman"  # the proxies that the sentence compares
+NO_DIGITS = ".3g"  # format of an exponent without an error
+
+
+def growth_reason(rows: pl.DataFrame) -> str | None:
+    """Return why the growth of the proxies over these models cannot be fitted, or None if it can."""
+    rows = _finished(rows)
+    for row in rows.iter_rows(named=True) if rows.height >= LEAST_MODELS else ():
+        if row[f"log10_{ADAPTIVE}"] is None or row["depth"] is None or row["hidden_size"] is None:
+            why = row["remark"] or "it has several towers" if "remark" in row else "its proxies are not known"
+            return f"no growth: {row['model']} has no proxies ({why.removeprefix('no proxies: ')})"
+    reason = why_no_growth(rows["depth"], rows["hidden_size"])
+    return None if reason is None else f"no growth: {reason}"
+
+
+def growth_table(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the exponents of every proxy, with the columns of `EXPONENTS`.
+
+    Args:
+        rows: the rows of an audit of three models or more, with `depth`, `hidden_size` and `log10_PROXY`.
+
+    Raises:
+        InputError: the models do not determine the exponents.
+
+    >>> rows = pl.DataFrame({"depth": [2, 4, 8], "hidden_size": [64] * 3, "log10_edelman": [3.0, 6.0, 12.0]})
+    >>> growth_table(rows).select("proxy", "width", "exponential").rows()
+    [('edelman', None, True)]
+    """
+    rows = _finished(rows)
+    fits = []
+    for name in BOUNDS:
+        column = f"log10_{name}"
+        if column in rows.columns and rows[column].null_count() == 0:
+            fit = growth(rows["depth"], rows["hidden_size"], rows[column])
+            fits.append({"proxy": name, **vars(fit)})
+    return quantity_frame(EXPONENTS, fits)
+
+
+def growth_summary(result: Result) -> dict[str, Any]:
+    """Return the keys that the JSON of three models or more has for their growth. Fewer have none."""
+    if _finished(result.rows).height < LEAST_MODELS:
+        return {}
+    reason = growth_reason(result.rows)
+    if reason is not None:
+        return {"growth": None, "growth_remark": reason}
+    table = growth_table(result.rows)
+    lines = [cells_to_json(EXPONENTS, line) for line in table.iter_rows(named=True)]
+    return {"growth": lines, "growth_remark": growth_sentence(result.rows, table)}
+
+
+def growth_sentence(rows: pl.DataFrame, table: pl.DataFrame) -> str:
+    """Return the exponents of the spectrum-adaptive and the norm-based proxy in one or two sentences."""
+    fits = {row["proxy"]: row for row in table.iter_rows(named=True)}
+    words = (
+        f"Over {_finished(rows).height} models the spectrum-adaptive proxy grows as {_power(fits[ADAPTIVE])}"
+    )
+    if NORM_BASED not in fits:
+        return f"{words}."
+    words = f"{words}, the norm-based one as {_power(fits[NORM_BASED])}."
+    if fits[NORM_BASED]["exponential"]:
+        low, high = (
+            int(end) for end in rows.select(pl.col("depth").min(), high=pl.col("depth").max()).row(0)
+        )
+        words += (
+            " Norm-based proxies grow exponentially with depth, so their exponent only averages over depths "
+            f"{low} to {high}."
+        )
+    return words
+
+
+def exponent_text(row: Mapping[str, Any], name: str) -> str:
+    """Return an exponent with its error in parentheses, or an empty text if there is none.
+
+    >>> exponent_text({"depth": 1.3316, "depth_error": 0.0029}, "depth")
+    '1.332(3)'
+    """
+    if row[name] is None:
+        return ""
+    error = row[f"{name}_error"]
+    return format_with_error(row[name], error) if error and error > 1e-9 else format(row[name], NO_DIGITS)
+
+
+def _power(row: Mapping[str, Any]) -> str:
+    exponents = {name: exponent_text(row, name) for name in ("depth", "width")}
+    return " ".join(f"{name}^{text}" for name, text in exponents.items() if text)
+
+
+def _finished(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.filter(pl.col("status") != str(Outcome.FAILED)) if "status" in rows.columns else rows

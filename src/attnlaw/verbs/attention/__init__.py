@@ -1,0 +1,263 @@
+"""`attention`: the singular spectrum of a random attention matrix or layer, compared with its law."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from attnlaw.core.errors import BadSetting
+from attnlaw.core.estimate import Estimate
+from attnlaw.core.progress import Progress
+from attnlaw.core.quantity import Quantity, TableSpec
+from attnlaw.core.settings import Settings, setting, settings_dataclass
+from attnlaw.core.verb import Verb, run_each_case
+from attnlaw.theory.laws.attention_shape import CENTRINGS, MATRICES, SHARINGS, AttentionShape, RandomLayer
+from attnlaw.theory.laws.law import Bounded
+from attnlaw.theory.laws.multi_head_sample import LEVELS, MultiHeadDraws, draw_bytes, multi_head_draws
+from attnlaw.theory.laws.readout import arrival_time, readout
+from attnlaw.theory.limit.inputs import MOST_MEMORY
+
+LAYER = "Layer"
+layer_setting = partial(setting, panel=LAYER, sweepable=True)
+law_setting = partial(setting, panel="Law")
+readout_setting = partial(setting, panel="Readout", active_if=("matrix", "output"))
+MOST_BETA = 5
+MOST_TOKENS = 32_768
+
+
+@settings_dataclass
+class AttentionSettings(Settings):
+    """Compute the singular spectrum of softmax attention at initialisation: random layers and their law.
+
+    The law is that of arXiv 2610.10033. It assumes orthogonal tokens and random Gaussian weights. The
+    spectrum has all n squared singular values of the chosen matrix, including zeros, after the mean of
+    attention is subtracted.
+    """
+
+    name: str | None = setting(None, "Name of the layer in tables and charts.", panel=LAYER)
+    beta: float = layer_setting(
+        1.0,
+        "Sharpness: the standard deviation of a row's logits.",
+        symbol="β",
+        greater_than=0,
+        maximum=MOST_BETA,
+        slider_range=(0.1, 3.0),
+    )
+    tokens: int = layer_setting(
+        256,
+        "Tokens, which are orthogonal.",
+        symbol="n",
+        minimum=2,
+        maximum=MOST_TOKENS,
+        slider_range=(32, 1024),
+    )
+    heads: int = layer_setting(8, "Heads.", symbol="h", minimum=1, maximum=10_000, slider_range=(1, 64))
+    head_size: int = layer_setting(
+        32, "Size of a head's keys.", symbol="d_K", minimum=1, maximum=10_000, slider_range=(4, 256)
+    )
+    value_size: int | None = layer_setting(
+        None,
+        "Size of a head's values. By default, that of its keys.",
+        symbol="d_V",
+        minimum=1,
+        maximum=10_000,
+        slider_range=(4, 256),
+        lab_default=32,
+    )
+    output_size: int | None = layer_setting(
+        None,
+        "Size of the output. By default, that of all values together.",
+        symbol="d_O",
+        minimum=1,
+        maximum=1_000_000,
+        slider_range=(16, 4096),
+        lab_default=256,
+    )
+    sharing: str = layer_setting(
+        "none",
+        "What heads share: nothing, one key and value for all (across), or the key of a head is its value "
+        "(tied).",
+        choices=SHARINGS,
+    )
+    matrix: str = law_setting(
+        "attention",
+        "The attention matrices of all heads side by side, their mean, the attended values, or the output "
+        "of the layer.",
+        choices=MATRICES,
+        sweepable=True,
+    )
+    centring: str = law_setting(
+        "columns", "What is subtracted from attention: its column means, or 1/n.", choices=CENTRINGS
+    )
+    second_order: bool = law_setting(
+        False, "Correct the law for narrow heads by its second Hermite term (not in the paper)."
+    )
+    draws: int = law_setting(
+        4,
+        "Random layers to draw; 0 computes the law alone.",
+        minimum=0,
+        maximum=10_000,
+        slider_range=(0, 16),
+        lab_default=1,
+    )
+    ridge: float = readout_setting(
+        1e-4, "Penalty of a readout of the output, in units of the mean.", symbol="λ", greater_than=0
+    )
+    noise_variance: float = readout_setting(
+        0.1, "Variance of the noise in the readout's targets, times n/(d_O mean).", symbol="s²", minimum=0
+    )
+    loss: float = readout_setting(
+        0.1, "Training loss that the readout shall reach.", greater_than=0, maximum=1
+    )
+    seed: int = law_setting(0, "Seed of the draws.", minimum=0)
+
+    def check(self) -> None:
+        tied = SHARINGS[self.sharing].tied
+        if tied and self.value_size not in (None, self.head_size):
+            raise BadSetting(
+                "value_size", f"expected the {{head_size}}, {self.head_size}, where K = V", self.value_size
+            )
+        if tied and self.second_order and MATRICES[self.matrix].values:
+            raise BadSetting("second_order", "there is no such law for K = V; leave it out", True)
+        need = draw_bytes(self.shape, self.matrix) if self.draws else 0
+        if need > MOST_MEMORY:
+            raise BadSetting(
+                "tokens",
+                f"a draw needs about {-(-need // 2**30)} GiB of memory, more than {MOST_MEMORY // 2**30}; "
+                "choose fewer {tokens} or smaller sizes, or {draws} 0 for the law alone",
+                self.tokens,
+            )
+
+    @property
+    def shape(self) -> AttentionShape:
+        return AttentionShape(
+            self.tokens, self.heads, self.head_size, self.value_size, self.output_size, self.sharing
+        )
+
+
+@dataclass(frozen=True)
+class AttentionSpectrum:
+    """The law of one case, its draws, and the numbers of a readout if the matrix is the output."""
+
+    draws: MultiHeadDraws
+    coefficient_error: float | None = None
+    degrees_of_freedom: float | None = None
+    arrival_time: float | None = None
+
+    @property
+    def quantities(self) -> dict[str, Any]:
+        law = self.draws.layer.law
+        return {**vars(self.draws), **vars(self)} | {
+            "mean": law.mean,
+            "edges": [end for pair in law.intervals for end in pair],
+            "atom_at_zero": law.mass_of_atoms,
+            "spike": self.draws.layer.spike,
+        }
+
+    @property
+    def remark(self) -> str | None:
+        return "; ".join(self.draws.layer.warnings) or None
+
+
+distance = partial(Quantity, error=True, in_summary=True, log=True)
+QUANTITIES = (
+    distance("equivalent_w1", "Wasserstein-1 distance to the Gaussian equivalent over the mean", "W1"),
+    distance("equivalent_distance", "Kolmogorov-Smirnov distance to the Gaussian equivalent", "KS"),
+    distance("law_w1", "Wasserstein-1 distance to the law over the mean", "W1, law"),
+    distance("law_distance", "Kolmogorov-Smirnov distance to the law", "KS, law"),
+    Quantity("mean", "mean of the squared singular values by the law"),
+    Quantity("edges", "ends of the law's intervals, low and high in turn", kind="floats"),
+    Quantity("atom_at_zero", "share of values that are zero"),
+    Quantity("spike", "expected value beyond the edge if only 1/n is subtracted (not in the paper)"),
+    Quantity("spike_found", "largest value if only 1/n is subtracted", error=True),
+    Quantity("coefficient_error", "error of a ridge readout of the output", in_summary=True),
+    Quantity("degrees_of_freedom", "degrees of freedom of that readout, over n"),
+    Quantity(
+        "arrival_time",
+        "time at which gradient flow on a readout reaches the loss, in units of 1/mean",
+        in_summary=True,
+        log=True,
+    ),
+)
+
+
+def run(case: AttentionSettings, progress: Progress) -> AttentionSpectrum:
+    layer = RandomLayer(case.shape, case.beta, case.matrix, case.centring, case.second_order)
+    drawn = multi_head_draws(layer, case.draws, case.seed, progress)
+    if not MATRICES[case.matrix].output:
+        return AttentionSpectrum(drawn)
+    read = readout(layer.law, case.ridge, case.noise_variance)
+    arrival = arrival_time(layer.law, case.loss)
+    return AttentionSpectrum(drawn, read.coefficient_error, read.degrees_of_freedom, arrival)
+
+
+DENSITY = (
+    Quantity("x", display_name="squared singular value"),
+    Quantity("density", "density of the law there"),
+    Quantity("interval", "number of the law's interval, from 0", kind="int"),
+)
+POINTS = 200
+QUANTILES = (
+    Quantity("level", "share of the singular values that are at most this large"),
+    Quantity("law", "singular value by the law"),
+    Quantity("drawn", "mean over the drawn layers", error=True),
+)
+
+
+def _density(spectrum: AttentionSpectrum) -> list[dict[str, Any]]:
+    """Return the law's density on each interval. The points are denser near the ends."""
+    law = spectrum.draws.layer.law
+    rows = []
+    for number, (low, high) in enumerate(law.intervals):
+        x, _ = Bounded(low, high).at(np.linspace(0.0, np.pi, POINTS + 2)[1:-1])
+        pairs = zip(x.tolist(), law.density(x).tolist(), strict=True)
+        rows += [{"x": place, "density": value, "interval": number} for place, value in pairs]
+    return rows
+
+
+def _values(spectrum: AttentionSpectrum) -> list[dict[str, float]] | None:
+    values = spectrum.draws.values
+    return None if values is None else [{"value": value} for value in values.tolist()]
+
+
+def _quantiles(spectrum: AttentionSpectrum) -> list[dict[str, Any]]:
+    drawn: Sequence[Estimate | None] = spectrum.draws.quantiles or [None] * len(LEVELS)
+    law = spectrum.draws.layer.law.quantile(LEVELS) ** 0.5
+    return [
+        {"level": level, "law": value, "drawn": estimate}
+        for level, value, estimate in zip(LEVELS, law.tolist(), drawn, strict=True)
+    ]
+
+
+VERB = Verb(
+    "attention",
+    "The spectrum of random attention",
+    AttentionSettings,
+    QUANTITIES,
+    run_each_case(run),
+    tables=(
+        TableSpec("law_densities", DENSITY, _density),
+        TableSpec(
+            "drawn_values",
+            (
+                Quantity(
+                    "value", "squared singular value of the first draw", display_name="squared singular value"
+                ),
+            ),
+            _values,
+        ),
+        TableSpec("quantiles", QUANTILES, _quantiles),
+    ),
+    charts=("spectra", "readout", "arrival"),
+    is_random=True,
+    example="""
+    >>> import attnlaw
+    >>> result = attnlaw.attention(tokens=200, heads=4, head_size=50, beta=0.5)
+    >>> round(result.mean, 3), result.law_distance.value < 0.05
+    (0.284, True)
+    """,
+)
