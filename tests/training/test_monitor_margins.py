@@ -95,16 +95,16 @@ def test_training_is_the_same_to_the_bit(tmp_path: Path) -> None:
 def test_dear_margins_wait_and_spectra_do_not(tmp_path: Path) -> None:
     """Forwards of margins take 8 seconds (one tries the model, one measures), spectra none.
 
-    A quarter of the time: the n-th measurement can be afforded once 8 n <= T / 4, T = 32 n.
+    A quarter of the time: the n-th measurement can be afforded once 8 n + 2 <= T / 4, T = 32 n + 8.
     """
     model = Classifier(pass_=4.0)
     monitor = watch(model, tmp_path, max_overhead=0.25)
-    for step in range(101):
+    for step in range(111):
         monitor.step(step)
         model.clock.now += 1.0
     rows = pl.read_parquet(tmp_path / "steps.parquet")
-    assert rows["step"].to_list() == [0, *range(32, 101, 2)]
-    assert rows.filter(pl.col("margins_mean_log").is_not_null())["step"].to_list() == [0, 64, 96]
+    assert rows["step"].to_list() == [0, *range(32, 111, 2)]
+    assert rows.filter(pl.col("margins_mean_log").is_not_null())["step"].to_list() == [0, 72, 104]
 
 
 def test_a_model_that_diverged_has_no_margins_and_says_so(tmp_path: Path) -> None:

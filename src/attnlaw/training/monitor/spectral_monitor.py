@@ -5,14 +5,14 @@
 | f | `max_overhead`, the share of the training time that measuring may take |
 | T | training time: seconds since the first step, without those spent measuring |
 | C | seconds spent measuring so far |
-| c | forecast: the most seconds that one of the last measurements took; separate for spectra and margins |
+| c | forecast: 1.25 times the cost of the dearest recent measurement; separate for spectra and margins |
 
 All times are CPU seconds of the process, summed over its threads. Elapsed time would count what other
 processes do, and would miss all but one of the threads that measure.
 
 A due step (a multiple of k) is measured if C + c <= f T. The cost of the first measurement is not known in
 advance. The monitor makes it at the first due step, and adds its time to C. So C stays below f T, except
-after the first measurement of a young run and after a measurement that takes longer than all the last ones.
+after the first measurement of a young run and after a measurement that is much dearer than all recent ones.
 Margins have a separate k. They are measured together with the spectra, if the cost of both fits.
 """
 
@@ -53,7 +53,8 @@ from attnlaw.training.monitor.snapshot import (
 from attnlaw.training.monitor.watchdog import GateFailed, Watchdog, failure_text
 
 SPECTRA, MARGINS = "spectra", "margins"  # measurements whose cost is forecast
-RECENT = 8  # measurements whose largest cost is the forecast
+RECENT = 8  # measurements whose largest cost gives the forecast
+MARGIN = 1.25  # the forecast over that cost, because costs vary and grow with the rows of a run
 
 
 class SpectralMonitor:
@@ -205,7 +206,7 @@ class SpectralMonitor:
     def _can_afford(self, now: float, *parts: str) -> bool:
         if any(part not in self._costs for part in parts):
             return True
-        forecast = sum(max(self._costs[part]) for part in parts)
+        forecast = MARGIN * sum(max(self._costs[part]) for part in parts)
         return self._spent + forecast <= self.settings.max_overhead * self._training_time(now)
 
     def _training_time(self, now: float) -> float:
