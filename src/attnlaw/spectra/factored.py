@@ -87,13 +87,18 @@ def product_spectrum(left: Reals, right: Reals, folded: tuple[Reals, Reals] | No
     return spectrum_and_roots(left, right, folded)[0]
 
 
+# The spectrum of a head, the triangular factors of its factors (the second one transposed), and those of the
+# folded pair; None if a norm is unknown.
+HeadSpectrum = tuple[Spectrum, tuple[Root, Root], tuple[Root, Root] | None]
+
+
 def spectrum_and_roots(
     left: Reals,
     right: Reals,
     folded: tuple[Reals, Reals] | None,
     quick: bool = False,
     seed: int | None = None,
-) -> tuple[Spectrum, tuple[Root, Root], tuple[Root, Root] | None]:
+) -> HeadSpectrum:
     """Compute the spectrum of a product together with the triangular factors of both sides.
 
     Args:
@@ -110,7 +115,7 @@ def spectrum_and_roots(
     columns = left_root @ scaled_right
     lengths = np.sqrt(np.einsum("ij,ij->j", columns, columns))
     if seed is None:
-        norm_11 = Estimate(_absolute_product_sum(scaled_left, scaled_right))
+        norm_11 = Estimate(absolute_product_sum(scaled_left, scaled_right))
     else:
         norm_11 = sampled_absolute_sum(scaled_left, scaled_right, lengths, seed)
     values = scipy.linalg.svdvals(left_root @ right_root.T, check_finite=False)
@@ -156,7 +161,7 @@ def _factorise_scaled(matrix: Reals, quick: bool) -> tuple[Reals, str]:
     return np.triu(factored[: min(matrix.shape)]), "qr"
 
 
-def _absolute_product_sum(left: Reals, right: Reals) -> float:
+def absolute_product_sum(left: Reals, right: Reals) -> float:
     """Return the sum of absolute entries of the product, which is formed block by block."""
     rows = max(1, BLOCK // right.shape[1])
     buffer = np.empty((min(rows, left.shape[0]), right.shape[1]))

@@ -30,7 +30,7 @@ from attnlaw.numerics.symmetric import count_eigenvalues_below, tridiagonal_eige
 SMALL = 128
 # Points of the grid where the values of random matrices are, below them and above them.
 POINTS, POINTS_BELOW, POINTS_ABOVE = 256, 16, 32
-# The even part of the grid exceeds the limit law by this many n^(-2/3), the scale on which its ends fluctuate.
+# The even part of the grid exceeds the limit law by this many n^(-2/3), which is how far its ends fluctuate.
 MARGIN = 3.0
 # Up to this size, `values` computes all values. Beyond it, `values` interpolates between the points of the
 # grid, and relative tops have errors up to 2e-5.
