@@ -50,8 +50,8 @@ def test_counted_draws_are_those_of_their_values(low, high):
     error = step * np.sqrt(null_draws.POINTS / 12)
     assert np.abs(sample.middle_sums - exact.middle_sums).max() < 4 * error
     # The draws that may be the edge have the precision of their values.
-    top = np.sort(exact.relative_tops)[-2:]
-    assert np.sort(sample.relative_tops)[-2:] == pytest.approx(top, rel=1e-12)
+    for level in (0.5, 0.9, 0.99):
+        assert sample.relative_edge(level) == pytest.approx(exact.relative_edge(level), rel=1e-12)
 
 
 def test_scale_and_edge_are_those_of_all_values():

@@ -214,8 +214,7 @@ class Null:
     @cached_property
     def _edge(self) -> float:
         """The edge over the sum of the middle half of the values."""
-        tops = np.sort(self.sample.relative_tops)
-        return float(tops[min(int(np.ceil(EDGE_LEVEL * (tops.size + 1))), tops.size) - 1])
+        return self.sample.relative_edge(EDGE_LEVEL)
 
 
 @dataclass(frozen=True)

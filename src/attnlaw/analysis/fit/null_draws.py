@@ -35,8 +35,9 @@ MARGIN = 3.0
 # Up to this size, `values` computes all values. Beyond it, `values` interpolates between the points of the
 # grid, and relative tops have errors up to 2e-5.
 EXACT = 1024
-# Draws whose relative top may be the edge. They are computed again from all values.
-NEAR_EDGE = 4
+# Relative distance to the edge up to which relative tops are computed again from all values. It is above the
+# error of middle sums.
+NEAR_EDGE = 1e-3
 
 
 def middle_half(size: int) -> slice:
@@ -47,6 +48,16 @@ def middle_half(size: int) -> slice:
     """
     low = size // 4
     return slice(low, max(size - low, low + 1))
+
+
+def upper_quantile(values: Reals, level: float) -> float:
+    """Return the value that one more draw exceeds with probability 1 - level, or the largest if there are few.
+
+    >>> upper_quantile(np.arange(1.0, 100.0), 0.99), upper_quantile(np.arange(3.0), 0.99)
+    (99.0, 2.0)
+    """
+    place = min(int(np.ceil(level * (values.size + 1))), values.size)
+    return float(np.sort(values)[place - 1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,9 +78,9 @@ class DrawnSpectra:
     def middle_sums(self) -> Reals:
         return np.asarray(self.values[:, middle_half(self.size)].sum(axis=1))
 
-    @property
-    def relative_tops(self) -> Reals:
-        return np.asarray(self.values[:, 0] / self.middle_sums)
+    def relative_edge(self, level: float) -> float:
+        """Return the relative top that a draw exceeds with probability 1 - level."""
+        return upper_quantile(self.values[:, 0] / self.middle_sums, level)
 
     def distances(self, normalised: Reals) -> tuple[Reals, float]:
         """Return the distance of each draw, and that of descending values, to the mean of all of them.
@@ -112,14 +123,15 @@ class CountedSpectra:
         low, high = self.size - middle.stop, self.size - middle.start
         return np.asarray(np.trapezoid(high - np.clip(self.counts, low, high), self.grid, axis=1))
 
-    @cached_property
-    def relative_tops(self) -> Reals:
-        ratios = self._tops / self.middle_sums
+    def relative_edge(self, level: float) -> float:
+        """Return the relative top that a draw exceeds with probability 1 - level."""
+        tops = self._tops / self.middle_sums
+        edge = upper_quantile(tops, level)
         if self.size <= EXACT:
-            for draw in np.argsort(ratios)[-NEAR_EDGE:]:
+            for draw in np.flatnonzero(np.abs(tops / edge - 1) < NEAR_EDGE):
                 values = self._exact_values(draw)
-                ratios[draw] = values[0] / values[middle_half(self.size)].sum()
-        return ratios
+                tops[draw] = values[0] / values[middle_half(self.size)].sum()
+        return upper_quantile(tops, level)
 
     @cached_property
     def values(self) -> Reals:
