@@ -23,14 +23,21 @@ from attnlaw.checkpoints.blocks import NONE, Attention, Norm, NormFold
 from attnlaw.checkpoints.model import Model
 from attnlaw.core.arrays import Reals
 from attnlaw.core.estimate import Estimate
-from attnlaw.spectra.factored import CHOLESKY_LIMIT, HeadSpectrum, absolute_product_sum, sampled_absolute_sum
+from attnlaw.spectra.factored import (
+    CHOLESKY_LIMIT,
+    HeadSpectrum,
+    absolute_product_sum,
+    in_product_precision,
+    sampled_absolute_sum,
+)
 from attnlaw.spectra.spectrum import Applied, Spectrum, root_sum_of_squares
 
 # Bytes of a block's factors in float64 up to which its heads are stacked. Larger stacks save no time
 # (measured at 32 heads of 4096 x 128) and need more memory.
 LARGEST_STACK = 64 * 10**6
-# Traces of Gram matrices up to which squares of entries of a product stay in the range of float64.
-LARGEST = 1e100
+# Traces of Gram matrices up to which entries of a product stay in the range of float32, and their squares in
+# that of float64.
+LARGEST = 1e30
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,12 +79,14 @@ def stacked_spectra(
         (pair[0][left.groups], pair[1][right.groups])
         for pair in ((left.roots, right.roots), (left.folded, right.folded))
     )
+    shape = left.factors.shape[2], right.factors.shape[2]
     values = _singular_values(*stored)
     same = left.folded is left.roots and right.folded is right.roots
     applied = values if same else _singular_values(*folded)
+    first_stack, second_stack = (in_product_precision(stack.factors, shape) for stack in stacks)
     usable = np.isfinite(applied[:, 0]) & np.isfinite(values[:, 0])
-    for head, pair in enumerate(zip(left.groups, right.groups, strict=True)):
-        first, second = left.factors[pair[0]].T, right.factors[pair[1]]
+    for head, (i, j) in enumerate(zip(left.groups, right.groups, strict=True)):
+        first, second = left.factors[i].T, right.factors[j]
         if not usable[head]:
             yield (first, second), None
             continue
@@ -85,13 +94,13 @@ def stacked_spectra(
         lengths = np.sqrt(np.einsum("ij,ij->j", columns, columns))
         chosen = seed(head)
         norm_11 = (
-            Estimate(absolute_product_sum(first, second))
+            Estimate(absolute_product_sum(first_stack[i].T, second_stack[j]))
             if chosen is None
             else sampled_absolute_sum(first, second, lengths, chosen)
         )
         spectrum = Spectrum(
             values[head],
-            (first.shape[0], second.shape[1]),
+            shape,
             float(lengths.sum()),
             norm_11.value,
             "cholesky",
@@ -139,14 +148,24 @@ def _folded_grams(stack: Reals, fold: NormFold) -> Reals:
 
 def _cholesky_factors(grams: Reals) -> Reals:
     """Return the upper triangular factor of each Gram matrix; NaN where it is not precise enough."""
+    traces = np.trace(grams, axis1=1, axis2=2)
+    inside = (traces > 1 / LARGEST) & (traces < LARGEST)
     roots = np.full_like(grams, np.nan)
-    for gram, root in zip(grams, roots, strict=True):
-        if not 1 / LARGEST < np.trace(gram) < LARGEST:
-            continue
-        triangle, status = scipy.linalg.lapack.dpotrf(gram)
-        if status == 0 and scipy.linalg.lapack.dtrcon(triangle)[0] >= CHOLESKY_LIMIT:
-            root[...] = triangle
+    roots[inside] = _cholesky_or_nan(grams[inside])
+    for root in roots:
+        if not scipy.linalg.lapack.dtrcon(root)[0] >= CHOLESKY_LIMIT:
+            root[...] = np.nan
     return roots
+
+
+def _cholesky_or_nan(grams: Reals) -> Reals:
+    try:
+        return np.linalg.cholesky(grams, upper=True)
+    except np.linalg.LinAlgError:  # at least one of them has no factor
+        if len(grams) == 1:
+            return np.full_like(grams, np.nan)
+        half = len(grams) // 2
+        return np.concatenate([_cholesky_or_nan(grams[:half]), _cholesky_or_nan(grams[half:])])
 
 
 def _singular_values(left: Reals, right: Reals) -> Reals:

@@ -196,7 +196,9 @@ def _contribution_values(part: Contribution, total: float) -> Row:
         "log10_contribution": log10(Estimate(part.log_value, error)),
         "continuous_p": part.continuous_p,
         "continuous_log10_contribution": log10(Estimate(part.continuous_log_value, continuous)),
-        "log10_curve": [value if math.isfinite(value) else None for value in (part.log_curve / LN10).tolist()],
+        "log10_curve": [
+            value if math.isfinite(value) else None for value in (part.log_curve / LN10).tolist()
+        ],
         "share": float(np.exp(part.log_value - total)) if np.isfinite(total) else None,
     }
 

@@ -320,8 +320,11 @@ def _beta_binomial(n: int, a: int, b: int) -> Reals:
     The probability of k is `binom(n, k) B(k + a, n - k + b) / B(a, b)`.
     """
     k = np.arange(n + 1)
-    ways = -np.log(n + 1) - scipy.special.betaln(n - k + 1, k + 1)
-    return np.asarray(np.exp(ways + scipy.special.betaln(k + a, n - k + b) - scipy.special.betaln(a, b)))
+    # From k to k + 1 the probability changes by (n - k) (a + k) / ((k + 1) (b + n - k - 1)).
+    steps = np.log((n - k[:-1]) * (a + k[:-1]) / ((k[:-1] + 1) * (b + n - k[:-1] - 1.0)))
+    logs = np.concatenate([[0.0], np.cumsum(steps)])
+    chances = np.exp(logs - logs.max())
+    return np.asarray(chances / chances.sum())
 
 
 def null_of_spectrum(spectrum: Spectrum, seed: int = 0) -> Null | None:
