@@ -47,11 +47,12 @@ class Selection:
     groups: tuple[str, ...] = tuple(LAYER_GROUPS)  # names of `LAYER_GROUPS`
     arithmetic: Arithmetic = DEFAULT_ARITHMETIC
     excluded: frozenset[MatrixLocation] = frozenset()  # locations that cannot be measured
+    experts: int | None = None  # number of experts of each layer, the first ones; None means all
 
     @property
     def whole(self) -> bool:
         """Whether every matrix of every layer was selected."""
-        return self.layers is None and set(LAYER_GROUPS) <= {*self.groups}
+        return self.layers is None and self.experts is None and set(LAYER_GROUPS) <= {*self.groups}
 
     @classmethod
     def from_settings(
@@ -69,6 +70,8 @@ class Selection:
     def includes(self, location: MatrixLocation) -> bool:
         group = KINDS[location.kind].group
         inside = self.layers is None or location.layer is None or location.layer in self.layers
+        if self.experts is not None and location.expert is not None and location.expert >= self.experts:
+            return False
         return location not in self.excluded and (group is None or (group in self.groups and inside))
 
 

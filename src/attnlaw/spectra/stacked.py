@@ -142,7 +142,7 @@ def _folded_grams(stack: Reals, fold: NormFold) -> Reals:
     sums = scaled.sum(axis=2)
     centred = grams - sums[:, :, None] * sums[:, None, :] / scaled.shape[2]
     if (np.trace(centred, axis1=1, axis2=2) > np.trace(grams, axis1=1, axis2=2) / 2).all():
-        return centred
+        return np.asarray(centred)
     return _grams(scaled - scaled.mean(axis=2, keepdims=True))
 
 
@@ -160,7 +160,7 @@ def _cholesky_factors(grams: Reals) -> Reals:
 
 def _cholesky_or_nan(grams: Reals) -> Reals:
     try:
-        return np.linalg.cholesky(grams, upper=True)
+        return np.asarray(np.linalg.cholesky(grams, upper=True), dtype=np.float64)
     except np.linalg.LinAlgError:  # at least one of them has no factor
         if len(grams) == 1:
             return np.full_like(grams, np.nan)

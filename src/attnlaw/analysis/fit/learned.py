@@ -185,7 +185,8 @@ class LearnedFit:
 
     def cdf(self, values: Reals) -> Reals:
         """Return the distribution function of the law's positive values."""
-        below, atom = self.table.cdf(values / self.best_scale + self.best_threshold), self.table.cdf(self._cut)
+        below = self.table.cdf(values / self.best_scale + self.best_threshold)
+        atom = self.table.cdf(self._cut)
         return np.asarray(np.maximum(below - atom, 0.0) / (1.0 - atom))
 
     def density(self, values: Reals) -> Reals:

@@ -51,7 +51,7 @@ def middle_half(size: int) -> slice:
 
 
 def upper_quantile(values: Reals, level: float) -> float:
-    """Return the value that one more draw exceeds with probability 1 - level, or the largest if there are few.
+    """Return the value that one more draw exceeds with probability 1 - level; the largest of few values.
 
     >>> upper_quantile(np.arange(1.0, 100.0), 0.99), upper_quantile(np.arange(3.0), 0.99)
     (99.0, 2.0)
@@ -128,7 +128,7 @@ class CountedSpectra:
         tops = self._tops / self.middle_sums
         edge = upper_quantile(tops, level)
         if self.size <= EXACT:
-            for draw in np.flatnonzero(np.abs(tops / edge - 1) < NEAR_EDGE):
+            for draw in np.flatnonzero(np.abs(tops / edge - 1) < NEAR_EDGE).tolist():
                 values = self._exact_values(draw)
                 tops[draw] = values[0] / values[middle_half(self.size)].sum()
         return upper_quantile(tops, level)
