@@ -840,6 +840,7 @@ def audit(
     precision: Literal["storage", "double"] = "storage",
     exact: bool = False,
     as_stored: bool = False,
+    experts: int | None = None,
     no_laws: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> AuditResult:
@@ -868,6 +869,8 @@ def audit(
             (storage), or all in float64 (double).
         exact: (1,1) norms of large products from every entry, not from a sample of columns.
         as_stored: Show norms as stored, without the gain of the norm before.
+        experts: Measure only this many experts of each layer, the first ones. There are no proxies
+            then.
         no_laws: With --out: leave the fitted laws out.
         progress: Called with the number of finished parts and the number of all parts.
 

@@ -1,8 +1,6 @@
-"""The comparer finds what changed: one bit, a lost value, an added value, a digit on a page."""
+"""The comparer finds what changed: a digit, a lost value, an added value, a digit on a page."""
 
 from __future__ import annotations
-
-import math
 
 import pytest
 from frozen.commands import COMMANDS
@@ -26,10 +24,10 @@ def test_every_command_is_recorded_and_equals_itself(runs, exact):
         assert result.equal == len(values)
 
 
-def test_one_bit_a_lost_value_and_an_added_value_are_found(runs):
+def test_a_digit_a_lost_value_and_an_added_value_are_found(runs):
     before = flatten(runs["audit-out"])
     path = "tables/matrices.parquet/share/17"
-    changed = compare("audit-out", before, before | {path: math.nextafter(before[path], 1.0)})
+    changed = compare("audit-out", before, before | {path: before[path] * (1 + 1e-9)})
     assert [line.split(":")[0] for line in changed.different] == [path]
     lost = {name: value for name, value in before.items() if name != path}
     assert [line.split(" = ")[0] for line in compare("audit-out", before, lost).missing] == [path]

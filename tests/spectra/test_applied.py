@@ -117,8 +117,18 @@ def test_without_a_gram_matrix_products_go_through_the_matrix(shape):
     approximate, exact = approximate_spectrum(matrix, 1, fold), matrix_spectrum(matrix, fold)
     assert approximate.route == "lanczos"
     assert approximate.applied.spectral.value == pytest.approx(exact.applied.spectral.value, rel=1e-9)
-    assert approximate.applied.frobenius == exact.applied.frobenius
+    assert approximate.applied.frobenius == pytest.approx(exact.applied.frobenius, rel=1e-13)
     assert np.array_equal(approximate.values, approximate_spectrum(matrix, 1).values)
+
+
+@pytest.mark.parametrize("mean", [1.0, 30.0, 1e6])  # what is left of the trace: a half, a thousandth, 1e-12
+def test_a_mean_that_the_norm_removes_takes_no_digits_of_the_size(mean):
+    matrix, gain = drawn((40, 90))
+    matrix += mean / gain[:, None]
+    applied = matrix_spectrum(matrix, NormFold(gain, True)).applied
+    # The entries of the matrix themselves lose mean * eps.
+    expected = np.linalg.norm(by_hand(matrix, gain, True))
+    assert applied.frobenius == pytest.approx(expected, rel=1e-12 + 1e-15 * mean)
 
 
 @pytest.mark.parametrize("power", [-900, -300, 300, 900])

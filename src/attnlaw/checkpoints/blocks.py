@@ -226,6 +226,16 @@ class Attention:
             else:
                 yield _column_block(first, group, self.kv_heads), _column_block(second.T, head, self.heads).T
 
+    def stacks(self, model: Model, kind: str) -> tuple[Reals, Reals]:
+        """Read the factors of all heads as stacks of shape (heads, d, N).
+
+        A stack has one factor for each group of heads that share it. Latent attention has no stacks.
+        """
+        first, second = (model.read(view) for view in self.views(kind))
+        scores = KINDS[kind].scores
+        left, right = (self.heads, self.kv_heads) if scores else (self.kv_heads, self.heads)
+        return _row_blocks(first.T, left), _row_blocks(second.T if scores else second, right)
+
     def applied(self, model: Model, kind: str, left: Reals, right: Reals) -> tuple[Reals, Reals] | None:
         """Return the two factors of a head with the norms folded in, or None if a norm is unknown."""
         before, behind = self.norms(kind)
@@ -340,6 +350,10 @@ class Product:
 def _column_block(matrix: Reals, number: int, parts: int) -> Reals:
     size = matrix.shape[1] // parts
     return matrix[:, number * size : (number + 1) * size]
+
+
+def _row_blocks(matrix: Reals, parts: int) -> Reals:
+    return matrix.reshape(parts, -1, matrix.shape[1])
 
 
 def attention_widths(layers: Sequence[StoredLayer]) -> tuple[int, ...]:

@@ -198,6 +198,11 @@ class Network(Generic[X]):
         """The width N of the layers; None if they have different widths or if there are towers."""
         return self.widths[0] if len(self.widths) == 1 and not self.towers else None
 
+    @property
+    def experts(self) -> int:
+        """The largest number of experts in a layer, 0 without a mixture of experts."""
+        return max((len(layer.experts) for layer in self.layers), default=0)
+
     def tower(self, tower: Tower) -> Network[X]:
         """Return one of the towers as a network."""
         layers = tuple(self.layers[number] for number in tower.layers)

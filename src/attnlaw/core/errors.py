@@ -27,6 +27,8 @@ def printable(text: str) -> str:
     >>> printable("a\nb\x1b[31m")
     'a\\nb\\x1b[31m'
     """
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 

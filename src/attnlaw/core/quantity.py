@@ -76,6 +76,9 @@ def to_cells(quantities: Iterable[Quantity], values: Mapping[str, Any]) -> dict[
     row: dict[str, Any] = {}
     for quantity in quantities:
         value = values.get(quantity.name)
+        if len(quantity.columns) == 1 and not isinstance(value, Estimate):
+            row[quantity.name] = value
+            continue
         parts: Iterable[Any] = (values.get(name) for name in quantity.columns)
         if isinstance(value, Range):
             parts = value

@@ -36,6 +36,44 @@ def tridiagonal_eigenvalues(diagonal: Reals, off_diagonal: Reals) -> Reals:
     return values
 
 
+# Rows whose negative pivots are counted in 8 bits before they are added up.
+FLUSH = 100
+
+
+def count_eigenvalues_below(diagonal: Reals, off_diagonal: Reals, points: Reals) -> NDArray[np.int32]:
+    """Count the eigenvalues of symmetric tridiagonal matrices T below each point x.
+
+    It is the number of negative pivots of T - x (Sturm). A pivot 0 becomes infinite in the next one, and the
+    count stays right.
+
+    Args:
+        diagonal, off_diagonal: the entries of each matrix, of shape (matrices, n) and (matrices, n - 1). No
+            entry of `off_diagonal` may be 0.
+        points: the points x.
+
+    Returns:
+        The counts, of shape (matrices, points).
+
+    >>> count_eigenvalues_below(np.array([[2.0, 2.0]]), np.array([[1.0]]), np.array([0.0, 2.0, 4.0]))
+    array([[0, 1, 2]], dtype=int32)
+    """
+    squares = off_diagonal**2
+    pivots = diagonal[:, 0, None] - points
+    counts, recent = np.zeros(pivots.shape, np.int32), (pivots < 0).view(np.int8)
+    negative = np.empty(pivots.shape, bool)
+    with np.errstate(divide="ignore", over="ignore"):
+        for row in range(1, diagonal.shape[1]):
+            np.divide(squares[:, row - 1, None], pivots, out=pivots)
+            pivots += points
+            np.subtract(diagonal[:, row, None], pivots, out=pivots)
+            np.less(pivots, 0, out=negative)
+            recent += negative.view(np.int8)
+            if row % FLUSH == 0:
+                counts += recent
+                recent[...] = 0
+    return np.asarray(counts + recent)
+
+
 # Two stages are faster than one from this many rows (measured on one core). The band between has this width.
 LARGE = 1536
 BANDS = {"float32": 64, "float64": 48}

@@ -61,11 +61,17 @@ class FactorSizes:
 
 
 def factor_sizes(
-    left: Root, right: Root, sides: tuple[int, int], rotary: Rotary | None
+    left: Root,
+    right: Root,
+    sides: tuple[int, int],
+    rotary: Rotary | None,
+    nuclear_norm: float | None = None,
 ) -> FactorSizes | None:
     """Compute the sizes of A and B from their triangular factors; None if they exceed float64.
 
-    `sides` has the numbers of rows of A and B.
+    Args:
+        sides: the numbers of rows of A and B.
+        nuclear_norm: |A B^T|_*, if it is known.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         share = left[1] ** 0.5 / right[1] ** 0.5
@@ -74,7 +80,10 @@ def factor_sizes(
         inner = a.shape[1]
         turned = planes(rotary)
         rest = np.setdiff1d(np.arange(inner), turned)
-        nuclear = float(scipy.linalg.svdvals(a @ b.T, check_finite=False).sum())
+        if nuclear_norm is None:
+            nuclear = float(scipy.linalg.svdvals(a @ b.T, check_finite=False).sum())
+        else:
+            nuclear = nuclear_norm / left[1] / right[1]
         least = nuclear
         grams = [first, second, first - second]
         sizes = [float(np.linalg.norm(gram)) for gram in grams]
@@ -126,11 +135,19 @@ def gauge_of(block: Attention, kind: str) -> str | None:
 
 
 def block_factors(
-    model: Model, block: Attention, kind: str, shape: tuple[int, int], roots: Sequence[tuple[Root, Root]]
+    model: Model,
+    block: Attention,
+    kind: str,
+    shape: tuple[int, int],
+    roots: Sequence[tuple[Root, Root]],
+    nuclear: Sequence[float],
 ) -> list[FactorSizes | None]:
     """Return the sizes of the factors of every head.
 
-    `shape` is the shape of one head's product. `roots` has the triangular factors of each head's factors.
+    Args:
+        shape: the shape of one head's product.
+        roots: the triangular factors of each head's factors.
+        nuclear: the nuclear norm of each head's product.
     """
     if gauge_of(block, kind) not in (FULL, ROTARY):
         return [None] * block.heads
@@ -145,7 +162,7 @@ def block_factors(
             left, right, sides = _stack_roots(lefts), rights[0], (len(heads) * shape[0], shape[1])
         else:
             left, right, sides = lefts[0], _stack_roots(rights), (shape[0], len(heads) * shape[1])
-        sizes = factor_sizes(left, right, sides, rotary)
+        sizes = factor_sizes(left, right, sides, rotary, nuclear[heads[0]] if len(heads) == 1 else None)
         if bias is not None:
             whole = factor_sizes(_stack_roots([left, (bias[heads], 1.0)]), right, sides, rotary)
             sizes = None if whole is None else replace(whole, weights=sizes)

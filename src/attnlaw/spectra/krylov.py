@@ -59,16 +59,16 @@ def lanczos(
     size, count = starts.shape
     norms = np.linalg.norm(starts, axis=0)
     vector = _divide_columns(starts, norms)
-    past = np.zeros((steps, count, size))
+    past = np.zeros((count, steps, size))
     diagonal, off_diagonal = np.zeros((count, steps)), np.zeros((count, steps))
     largest = np.zeros(count)
     for step in range(steps):
-        past[step] = vector.T
+        past[:, step] = vector.T
         image = gram(vector)
         diagonal[:, step] = np.einsum("ic,ic->c", vector, image)
         for _ in range(2):
-            shares = np.einsum("jci,ic->jc", past[: step + 1], image)
-            image -= np.einsum("jci,jc->ic", past[: step + 1], shares)
+            shares = past[:, : step + 1] @ image.T[:, :, None]
+            image -= (shares.transpose(0, 2, 1) @ past[:, : step + 1])[:, 0].T
         left = np.linalg.norm(image, axis=0)
         # If only round-off is left, an invariant space was reached, and its rule is exact.
         largest = np.maximum(largest, np.maximum(np.abs(diagonal[:, step]), left))

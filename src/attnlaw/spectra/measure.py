@@ -23,11 +23,12 @@ from attnlaw.spectra.approximate import approximate_spectrum
 from attnlaw.spectra.cost import matrix_operations, operations_per_second, product_operations
 from attnlaw.spectra.exact import matrix_spectrum
 from attnlaw.spectra.factored import LARGE as MANY_ENTRIES
-from attnlaw.spectra.factored import spectrum_and_roots
-from attnlaw.spectra.head_sizes import Root, block_factors
+from attnlaw.spectra.factored import HeadSpectrum, spectrum_and_roots
+from attnlaw.spectra.head_sizes import block_factors
 from attnlaw.spectra.precision import Underflow, rounding
 from attnlaw.spectra.scores import ScoreReader, missing_sizes_reason
 from attnlaw.spectra.spectrum import PAST_FLOAT64, Spectrum
+from attnlaw.spectra.stacked import LARGEST_STACK, stacked_spectra
 
 # Bytes of matrices in memory at a time: 0.8 GB, two feed-forward matrices of LLaMA-7B in float64.
 IN_FLIGHT = 8 * 10**8
@@ -46,11 +47,12 @@ class Selection:
     groups: tuple[str, ...] = tuple(LAYER_GROUPS)  # names of `LAYER_GROUPS`
     arithmetic: Arithmetic = DEFAULT_ARITHMETIC
     excluded: frozenset[MatrixLocation] = frozenset()  # locations that cannot be measured
+    experts: int | None = None  # number of experts of each layer, the first ones; None means all
 
     @property
     def whole(self) -> bool:
         """Whether every matrix of every layer was selected."""
-        return self.layers is None and set(LAYER_GROUPS) <= {*self.groups}
+        return self.layers is None and self.experts is None and set(LAYER_GROUPS) <= {*self.groups}
 
     @classmethod
     def from_settings(
@@ -68,6 +70,8 @@ class Selection:
     def includes(self, location: MatrixLocation) -> bool:
         group = KINDS[location.kind].group
         inside = self.layers is None or location.layer is None or location.layer in self.layers
+        if self.experts is not None and location.expert is not None and location.expert >= self.experts:
+            return False
         return location not in self.excluded and (group is None or (group in self.groups and inside))
 
 
@@ -237,17 +241,7 @@ def unit_spectra(model: Model, unit: Unit) -> list[Spectrum]:
 def _spectra(model: Model, unit: Unit) -> list[Spectrum]:
     product = unit.product
     if product.block is not None:
-        block, kind = product.block, unit.location.kind
-        reader = None
-        if isinstance(block, Attention) and KINDS[kind].scores and missing_sizes_reason(block) is None:
-            reader = ScoreReader(model, block)
-        pairs = enumerate(block.factors(replace(model, keeps_float32=unit.rounding is not None), kind))
-        heads = [_head(model, unit, block, head, pair, reader) for head, pair in pairs]
-        if not isinstance(block, Attention):
-            return [spectrum for spectrum, _ in heads]
-        # Heads of a group share the sizes of their factors.
-        sizes = block_factors(model, block, kind, product.shape, [stored for _, stored in heads])
-        return [replace(head[0], factors=factors) for head, factors in zip(heads, sizes, strict=True)]
+        return _heads(model, unit, product.block)
     matrix = replace(model, keeps_float32=unit.rounding is not None).read(product.views[0])
     norm = product.norm
     fold = None if norm is None or norm.kind == NONE else model.fold(norm)
@@ -258,27 +252,53 @@ def _spectra(model: Model, unit: Unit) -> list[Spectrum]:
     return [spectrum if norm is None or fold else replace(spectrum, applied=spectrum.as_stored)]
 
 
+def _heads(model: Model, unit: Unit, block: FactorSource) -> list[Spectrum]:
+    """Return the spectra of all products of a block."""
+    kind, shape = unit.location.kind, unit.product.shape
+    reading = replace(model, keeps_float32=unit.rounding is not None)
+    sampled = shape[0] * shape[1] > MANY_ENTRIES and not unit.exact
+
+    def seed(head: int) -> int | None:
+        return unit.seed + head if sampled else None
+
+    attention = block if isinstance(block, Attention) else None
+    stacked = attention is not None and not attention.latent and 8 * unit.product.elements < LARGEST_STACK
+    pairs: Iterable[tuple[tuple[Reals, Reals], HeadSpectrum | None]]
+    if attention is not None and stacked:
+        pairs = stacked_spectra(reading, attention, kind, seed)
+    else:
+        pairs = ((pair, None) for pair in block.factors(reading, kind))
+    reader = None
+    if attention is not None and KINDS[kind].scores and missing_sizes_reason(attention) is None:
+        reader = ScoreReader(model, attention)
+    spectra, roots = [], []
+    for head, (pair, known) in enumerate(pairs):
+        pair = pair[0].astype(np.float64, copy=False), pair[1].astype(np.float64, copy=False)
+        quick = unit.rounding is not None
+        spectrum, stored, folded = known or _head(model, block, kind, pair, quick, seed(head))
+        if reader is not None and folded is not None and spectrum.applied is not None:
+            spectrum = replace(spectrum, scores=reader(head, pair, folded, spectrum.applied.values))
+        spectra.append(replace(spectrum, latent=unit.product.latent))
+        roots.append(stored)
+    if attention is None:
+        return spectra
+    # Heads of a group share the sizes of their factors.
+    sizes = block_factors(model, attention, kind, shape, roots, [spectrum.nuclear for spectrum in spectra])
+    return [replace(spectrum, factors=factors) for spectrum, factors in zip(spectra, sizes, strict=True)]
+
+
 def _head(
     model: Model,
-    unit: Unit,
     block: FactorSource,
-    head: int,
+    kind: str,
     pair: tuple[Reals, Reals],
-    reader: ScoreReader | None,
-) -> tuple[Spectrum, tuple[Root, Root]]:
-    """Return the spectrum of one head's matrix, and the triangular factors of its two stored factors.
-
-    `pair` has the stored factors. If `reader` is None, the spectrum has no `scores`.
-    """
-    left, right = (factor.astype(np.float64, copy=False) for factor in pair)
-    pair = left, right
+    quick: bool,
+    seed: int | None,
+) -> HeadSpectrum:
+    """Return the spectrum of one head's matrix, and triangular factors. `pair` has the stored factors."""
     try:
         with np.errstate(over="raise", invalid="raise"):
-            folded = block.applied(model, unit.location.kind, *pair)
+            folded = block.applied(model, kind, *pair)
     except FloatingPointError as error:
         raise OverflowError(PAST_FLOAT64) from error
-    many = left.shape[0] * right.shape[1] > MANY_ENTRIES and not unit.exact
-    quick, seed = unit.rounding is not None, unit.seed + head if many else None
-    spectrum, stored, roots = spectrum_and_roots(*pair, folded, quick, seed)
-    scores = None if reader is None or roots is None else reader(head, pair, roots)
-    return replace(spectrum, latent=unit.product.latent, scores=scores), stored
+    return spectrum_and_roots(*pair, folded, quick, seed)

@@ -39,10 +39,11 @@ class Side:
     root: Reals
     shift: Reals
     square: float
+    factor: float | None = None  # `root` is this times the head's triangular factor; None if it is not
 
     def columns(self, chosen: slice) -> Side:
         """Return the side that has only some entries of y."""
-        return replace(self, root=self.root[:, chosen], shift=self.shift[chosen])
+        return replace(self, root=self.root[:, chosen], shift=self.shift[chosen], factor=None)
 
     def scale_columns(self, chosen: slice, factor: float) -> Side:
         """Return the side with some entries of y multiplied by a factor."""
@@ -50,7 +51,7 @@ class Side:
             return self
         scale = np.ones(self.shift.size)
         scale[chosen] = factor
-        return replace(self, root=self.root * scale, shift=self.shift * scale)
+        return replace(self, root=self.root * scale, shift=self.shift * scale, factor=None)
 
 
 def missing_sizes_reason(block: Attention) -> str | None:
@@ -88,10 +89,19 @@ class ScoreReader:
         shared = block.shared_key
         self._shared = None if shared is None else _side_builder(model, shared, source, None, 1)
 
-    def __call__(self, head: int, pair: tuple[Reals, Reals], roots: tuple[Root, Root]) -> ScoreSizes | None:
+    def __call__(
+        self,
+        head: int,
+        pair: tuple[Reals, Reals],
+        roots: tuple[Root, Root],
+        values: Reals | None = None,
+    ) -> ScoreSizes | None:
         """Return the sizes of a head; None if they exceed float64.
 
-        `pair` has the stored factors, and `roots` their triangular factors with the norms folded in.
+        Args:
+            pair: the stored factors.
+            roots: their triangular factors with the norms folded in.
+            values: the singular values of the product with the norms folded in, if they are known.
         """
         rotary, turned = self._block.scores.rotary, self._turned
         with np.errstate(over="ignore", invalid="ignore"):
@@ -104,7 +114,7 @@ class ScoreReader:
             key = _join_sides(keys)
             if not np.isfinite(np.linalg.norm(query.root) * np.linalg.norm(key.root)):
                 return None
-            whole = _part(query, key, turned is not None)
+            whole = _part(query, key, turned is not None, values)
             if turned is None or turned == slice(0, query.shift.size):
                 return ScoreSizes(whole, (whole,))
             bounds = sorted({0, turned.start, turned.stop, query.shift.size})
@@ -165,7 +175,7 @@ def _side_builder(
             factor = inner[:, head * size : (head + 1) * size]
             root = triangular_factor(model.applied(fed, factor))
         shift = np.broadcast_to(bias, factor.shape[0]) @ factor + constant[head]
-        return Side(root[0] * (root[1] * f**0.5), shift, square)
+        return Side(root[0] * (root[1] * f**0.5), shift, square, f**0.5 if inner is None else None)
 
     return side
 
@@ -207,9 +217,14 @@ def _join_sides(sides: list[Side]) -> Side:
     return Side(root, np.hstack([side.shift for side in sides]), sum(side.square for side in sides))
 
 
-def _part(query: Side, key: Side, turned: bool) -> ScorePart:
+def _part(query: Side, key: Side, turned: bool, applied: Reals | None = None) -> ScorePart:
+    """Return the sizes of queries and keys. `applied` has the singular values of their head, if known."""
+    if applied is None or query.factor is None or key.factor is None:
+        values = scipy.linalg.svdvals(query.root @ key.root.T, check_finite=False)
+    else:
+        values = applied * (query.factor * key.factor)
     return ScorePart(
-        scipy.linalg.svdvals(query.root @ key.root.T, check_finite=False),
+        values,
         float(np.linalg.norm(query.root @ key.shift)),
         float(np.linalg.norm(key.root @ query.shift)),
         float(query.shift @ key.shift),

@@ -17,8 +17,9 @@ an error too, a much smaller one (see `precision`).
 A model applies a matrix M as C diag(g) M, where g is the gain of the norm before M and C subtracts the mean
 if the norm does. `applied_matrix` computes the sizes of this product without a second factorisation. With B =
 C diag(g), the largest singular value of B M is the root of the largest eigenvalue of B M M^T B^T. Products
-with this matrix are products with M M^T between two cheap ones. The Frobenius norm is summed entry by entry:
-the trace would lose digits if C removes most of M.
+with this matrix are products with M M^T between two cheap ones. The squared Frobenius norm is the trace of
+diag(g) M M^T diag(g), minus g^T M M^T g / n if C subtracts the mean. If less than 1% of the trace is left, or
+if M M^T is not known in float64, the entries of B M are summed instead.
 """
 
 from __future__ import annotations
@@ -279,7 +280,8 @@ def applied_matrix(matrix: Reals, fold: NormFold, gram: Reals | None = None) -> 
     (6.0, 7.211102551)
     """
     gain, scale = power_scaled(fold.gain)
-    frobenius = _frobenius(matrix, NormFold(gain, fold.centred))
+    scaled_fold = NormFold(gain, fold.centred)
+    frobenius = _frobenius_of_gram(gram, scaled_fold) or _frobenius(matrix, scaled_fold)
     if frobenius == 0:
         return Applied(Estimate(0.0), 0.0)
     # Scale the Frobenius norm to about one by a power of two, because Lanczos's method squares.
@@ -299,6 +301,20 @@ def _symmetric(gram: NDArray[Any], vector: NDArray[Any]) -> NDArray[Any]:
     if gram.dtype == np.float64:
         return np.asarray(gram @ vector)
     return np.asarray(scipy.linalg.blas.ssymv(1.0, gram.T, vector[:, 0], lower=1))[:, None]
+
+
+# Smallest part of the trace that the mean may leave.
+KEPT = 0.01
+
+
+def _frobenius_of_gram(gram: Reals | None, fold: NormFold) -> float | None:
+    """Return the Frobenius norm of the folded matrix; None if digits would be lost."""
+    if gram is None or gram.dtype != np.float64:
+        return None
+    gain = np.broadcast_to(fold.gain, len(gram))
+    trace = float(gain**2 @ np.diagonal(gram))
+    left = trace - float(gain @ gram @ gain) / len(gram) if fold.centred else trace
+    return float(np.sqrt(left)) if left > KEPT * trace else None
 
 
 def _frobenius(matrix: Reals, fold: NormFold) -> float:

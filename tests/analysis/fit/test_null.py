@@ -12,13 +12,12 @@ from attnlaw.analysis.fit.null import (
     NullPreparer,
     Rejections,
     _beta_binomial,
-    _matrix_draws,
-    _product_draws,
     false_alarms,
     null_of_shape,
     null_shape,
     null_test,
 )
+from attnlaw.analysis.fit.null_draws import draw_matrices, draw_products
 from attnlaw.spectra import matrix_spectrum, product_spectrum
 from attnlaw.spectra.spectrum import Spectrum
 from attnlaw.theory.laws.head_null import HeadNull
@@ -39,11 +38,12 @@ def test_draws_are_those_of_formed_matrices(inner):
     rng = np.random.default_rng(0)
     rows, cols, count = 14, 20, 1500
     if inner is None:
-        short = _matrix_draws(rows, cols, count, rng)
+        short = draw_matrices(rows, cols, count, rng).values
         formed = np.array([gaussian_matrix(rng, rows, cols) for _ in range(count)])
     else:
-        short = _product_draws(rows, cols, inner, count, rng)
+        short = draw_products(rows, cols, inner, count, rng).values
         formed = np.array([gaussian_head(rng, rows, cols, inner) for _ in range(count)])
+    formed /= np.sqrt(np.mean(formed**2, axis=1, keepdims=True))
     error = np.sqrt((short.var(axis=0) + formed.var(axis=0)) / count)
     assert (np.abs(short.mean(axis=0) - formed.mean(axis=0)) < 4.5 * error).all()
     # The variance of n draws of nearly normal values has relative error sqrt(2/n).
@@ -148,7 +148,7 @@ def test_edge_scale_is_that_of_tracy_and_widom():
     top = (high + low) ** 2
     scale = (high + low) * (1 / high + 1 / low) ** (1 / 3)
     expected = scale / (2 * np.sqrt(top)) / np.sqrt(n)
-    edge_scale = null.compare(null.mean).edge_scale
+    edge_scale = null.edge_scale
     # Relative error 1/sqrt(2 draws) of a deviation, and p^(-2/3) of the limit.
     assert edge_scale == pytest.approx(expected, rel=4 / np.sqrt(3000) + p ** (-2 / 3))
 
@@ -185,7 +185,7 @@ def test_zeros_in_the_middle_half_leave_no_scale():
     for rank, outliers in ((2, None), (5, None), (6, 0), (8, 0)):  # the middle half: the third to the sixth
         seen = null.compare(np.where(np.arange(8) < rank, 3.0 * null.mean, 0.0))
         assert seen.outliers == outliers
-        assert [number is None for number in (seen.scale, seen.edge, seen.edge_scale)] == [rank < 6] * 3
+        assert [number is None for number in (seen.scale, seen.edge)] == [rank < 6] * 2
         if rank >= 6:
             assert seen.scale == pytest.approx(3.0)
         assert seen.p_value == pytest.approx(1 / 201) or rank == 8  # the null has full rank
@@ -211,7 +211,7 @@ def test_the_curve_is_the_density_of_the_draws(shape, inner):
 
 def test_the_null_of_each_shape_is_drawn_once(monkeypatch):
     drawn = []
-    monkeypatch.setattr(null_module, "null_of_spectrum", lambda spectrum: drawn.append(null_shape(spectrum)))
+    monkeypatch.setattr(null_module, "null_test", lambda spectrum: drawn.append(null_shape(spectrum)))
     seen = NullPreparer()
     for shape in ((8, 4), (4, 8), (8, 8)):
         seen(Spectrum(np.ones(4), shape, 1.0, 1.0, "svd"))

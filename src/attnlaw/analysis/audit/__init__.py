@@ -18,6 +18,7 @@ class AuditOptions:
         samples: number of training samples n. If given, the audit also reports proxy / sqrt(n).
         tolerant: report NaN and infinity as findings and measure all other matrices, instead of raising an
             error.
+        experts: measure only this many experts of each layer.
     """
 
     samples: int | None = None
@@ -25,3 +26,4 @@ class AuditOptions:
     tolerant: bool = False
     thresholds: Mapping[str, float] | None = None  # thresholds of the detectors, by name
     no_laws: bool = False  # whether to save the audit without fitted laws
+    experts: int | None = None

@@ -15,6 +15,7 @@ from attnlaw.analysis.audit.rows import application_table, layer_table, matrix_t
 from attnlaw.analysis.audit.summary import (
     case_values,
     comparable_values,
+    experts_sentence,
     finding_values,
     format_tower_proxies,
     logit_values,
@@ -30,10 +31,11 @@ from attnlaw.analysis.findings.observer import EvidenceCollector, Note
 from attnlaw.analysis.findings.scan import damaged_locations
 from attnlaw.analysis.fit.model_fits import LOCATIONS, Fits, fit_tree, spectrum_from_row
 from attnlaw.analysis.fit.null import NullPreparer, Rejections, null_test
+from attnlaw.checkpoints.blocks import Product
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import Network
 from attnlaw.checkpoints.settings import DEFAULT_ARITHMETIC, Arithmetic, ModelSettings
-from attnlaw.core.errors import InputError
+from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.result import Result
 from attnlaw.core.settings import require_known
@@ -125,7 +127,7 @@ def audit(
     [('qk', 0, 1.0, 2), ('qk', 1, 1.0, 2), ('vo', 0, 2.0, 2), ('vo', 1, 2.0, 2)]
     """
     model = settings.open()
-    selection = Selection.from_settings(settings, model.network, arithmetic)
+    selection = select_matrices(settings, options, model.network, arithmetic)
     if keeper is not None:
         _log_kept(units_of(model, selection), keeper)
     log_expected_time(model, selection, settings.jobs, None if keeper is None else keeper.__contains__)
@@ -137,6 +139,21 @@ def _log_kept(units: Sequence[Unit], keeper: Keeper) -> None:
     kept, every = (sum(unit.members for unit in some) for some in (filter(keeper.__contains__, units), units))
     if kept:
         logging.getLogger("attnlaw").info("%d of %d matrices are kept from the last run", kept, every)
+
+
+def select_matrices(
+    settings: ModelSettings, options: AuditOptions, network: Network[Product], arithmetic: Arithmetic
+) -> Selection:
+    """Return the matrices that an audit measures.
+
+    Raise a `BadSetting` if `options.experts` is given and the model has no experts.
+    """
+    selection = Selection.from_settings(settings, network, arithmetic)
+    if options.experts is None:
+        return selection
+    if not network.experts:
+        raise BadSetting("experts", "expected a mixture of experts, and this model is none", options.experts)
+    return replace(selection, experts=options.experts if options.experts < network.experts else None)
 
 
 def audit_model(
@@ -179,9 +196,11 @@ def build_audit(
     values |= norm_values(model, spectra, options.as_stored)
     matrices, layers = matrix_table(model, spectra, tests, bounds), layer_table(model, spectra, bounds)
     tested = selection.whole and model.layers and counted.tested
-    subject = Subject(evidence, matrices, counted.p_value if tested else None)
+    subject = Subject(evidence, matrices, counted.p_value if tested else None, selection.experts is None)
+    if selection.experts is not None:
+        values["warnings"].append(experts_sentence(selection.experts, model.network.experts))
     findings = run_detectors(subject, thresholds=options.thresholds)
-    values |= finding_values(findings) | comparable_values(matrices, layers, counted)
+    values |= finding_values(findings, subject) | comparable_values(matrices, layers, counted)
     values |= logit_values(model, spectra, matrices)
     return Audit(
         model.name,

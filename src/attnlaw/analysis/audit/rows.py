@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -196,8 +197,7 @@ def _contribution_values(part: Contribution, total: float) -> Row:
         "continuous_p": part.continuous_p,
         "continuous_log10_contribution": log10(Estimate(part.continuous_log_value, continuous)),
         "log10_curve": [
-            None if point is None else point.value
-            for point in (log10(Estimate(float(value))) for value in part.log_curve)
+            value if math.isfinite(value) else None for value in (part.log_curve / LN10).tolist()
         ],
         "share": float(np.exp(part.log_value - total)) if np.isfinite(total) else None,
     }

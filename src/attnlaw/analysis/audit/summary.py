@@ -18,6 +18,7 @@ from attnlaw.analysis.audit.rows import log10, measured_leaves
 from attnlaw.analysis.columns import LEVELS, TOWERS
 from attnlaw.analysis.findings.apply import count_by_level
 from attnlaw.analysis.findings.detectors import DETECTORS, Finding
+from attnlaw.analysis.findings.evidence import Subject
 from attnlaw.analysis.fit.null import Rejections
 from attnlaw.checkpoints.blocks import NO_NORM, Attention
 from attnlaw.checkpoints.model import Model
@@ -83,11 +84,24 @@ def case_values(
     return values | {"value_of_adaptivity": bounds.adaptivity, "rank_count": bounds.rank_count}
 
 
-def finding_values(findings: Sequence[Finding]) -> dict[str, Any]:
+def experts_sentence(measured: int, experts: int) -> str:
+    """Return the sentence about an audit of some experts, and what did not look for that reason.
+
+    >>> experts_sentence(8, 64).split(":")[0]
+    '8 of 64 experts measured (--experts 8)'
+    """
+    *names, last = (detector.name for detector in DETECTORS.values() if detector.needs_experts)
+    return (
+        f"{measured} of {experts} experts measured (--experts {measured}): {', '.join(names)} and {last} did "
+        "not look for findings, because they need every expert; the other rules did not see the rest"
+    )
+
+
+def finding_values(findings: Sequence[Finding], subject: Subject) -> dict[str, Any]:
     """Count the findings of each level, and the rules that were checked."""
     return {
         **{f"findings_{level}": sum(finding.level == level for finding in findings) for level in LEVELS},
-        "finding_rules": len(DETECTORS),
+        "finding_rules": sum(subject.allows(detector.needs_experts) for detector in DETECTORS.values()),
     }
 
 

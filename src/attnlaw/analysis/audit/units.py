@@ -28,7 +28,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from attnlaw.analysis.audit import AuditOptions
-from attnlaw.analysis.audit.audit import Audit, build_audit
+from attnlaw.analysis.audit.audit import Audit, build_audit, select_matrices
 from attnlaw.analysis.findings.observer import NOTED, EvidenceCollector, Note, Observer, TensorIndex
 from attnlaw.checkpoints.formats import FORMATS
 from attnlaw.checkpoints.hub import CONFIGS
@@ -116,10 +116,10 @@ def _decode(tree: Any, kinds: dict[str, type], arrays: Iterator[NDArray[Any]]) -
 RECORDS = (Spectrum, Multiplicities, Applied, Estimate, FactorSizes, ScoreSizes, ScorePart, Lengths, *NOTED)
 
 
-def selected_units(settings: ModelSettings, arithmetic: Arithmetic) -> list[Unit]:
+def selected_units(settings: ModelSettings, options: AuditOptions, arithmetic: Arithmetic) -> list[Unit]:
     """Return the units of an audit. Only names and shapes of tensors are read."""
     model = settings.open()
-    return units_of(model, Selection.from_settings(settings, model.network, arithmetic))
+    return units_of(model, select_matrices(settings, options, model.network, arithmetic))
 
 
 def local_path(path: Any) -> str:
@@ -181,7 +181,7 @@ def audit_from_units(
 ) -> Audit:
     """Build the audit from the tables of `measure_unit` for all units, in the order of `selected_units`."""
     model = settings.open()
-    selection = Selection.from_settings(settings, model.network, arithmetic)
+    selection = select_matrices(settings, options, model.network, arithmetic)
     gathered = EvidenceCollector(model)
 
     def spectra() -> Iterator[Spectrum]:

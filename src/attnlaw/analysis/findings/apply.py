@@ -46,7 +46,7 @@ def run_detectors(
             raise InputError(f"level {level!r} of {name}: expected one of {', '.join((OFF, *LEVELS))}")
     all_findings = []
     for name, detector in DETECTORS.items():
-        if name not in left_out:
+        if name not in left_out and subject.allows(detector.needs_experts):
             threshold = _threshold(detector, thresholds)
             for hit in detector.detect(subject, threshold or 0.0):
                 level = levels.get(name) or hit.level or detector.level

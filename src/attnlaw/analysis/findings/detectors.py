@@ -33,6 +33,7 @@ class Detector:
     meaning: str  # what a finding says about the model
     remedy: str  # what the user can do
     least: float = 0.0  # the smallest threshold that a user may set
+    needs_experts: bool = False  # whether it compares all experts, and does not look at some of them
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,7 @@ DETECTORS = by_name(
         when="two matrices of the layers have the same bits",
         meaning="one tensor was saved twice",
         remedy="compare the layers with those of the training program",
+        needs_experts=True,
     ),
     Detector(
         *("copied-layer", ERROR, None, duplicates.copied_layer),
@@ -176,12 +178,14 @@ DETECTORS = by_name(
         when="more than this share of the layer's matrices do not differ from noise at level 0.01",
         meaning="the layer has the weights of a fresh initialisation",
         remedy="look for tensor names that did not match when the model was loaded or saved",
+        needs_experts=True,
     ),
     Detector(
         *("untrained-model", ERROR, sizes.LEVEL, sizes.untrained_model),
         when="a fresh model would differ from noise as often, with a chance above it",
         meaning="the model has the weights of a fresh initialisation",
         remedy="look for tensor names that did not match when the model was loaded or saved",
+        needs_experts=True,
     ),
     Detector(
         *("rank-deficient", NOTE, 1.0, sizes.rank_deficient),

@@ -135,6 +135,11 @@ class Subject:
     evidence: Evidence  # notes about the model from when it was read
     matrices: pl.DataFrame  # the audit's table of matrices
     chance: float | None = None
+    every_expert: bool = True  # whether all experts were measured
+
+    def allows(self, needs_experts: bool) -> bool:
+        """Return whether a detector can look at this model, given whether it needs every expert."""
+        return self.every_expert or not needs_experts
 
 
 @dataclass(frozen=True)

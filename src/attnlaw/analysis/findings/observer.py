@@ -132,14 +132,21 @@ class ObservedTensors(Tensors):
 
 @dataclass(frozen=True)
 class ObservedModel(Model):
-    """A model that calls `show` with each weight matrix that it reads."""
+    """A model that calls `show` with each weight matrix that it reads.
+
+    It does not look for NaN and infinity in tensors for which `known_finite` returns True.
+    """
 
     show: Callable[[View, Reals], None] = lambda view, matrix: None
+    known_finite: Callable[[str], bool] = lambda name: False
 
     def read(self, view: View) -> Reals:
         matrix = super().read(view)
         self.show(view, matrix)
         return matrix
+
+    def _finite(self, array: Reals, name: str) -> Reals:
+        return array if self.known_finite(name) else super()._finite(array, name)
 
 
 @dataclass(frozen=True)
@@ -182,9 +189,11 @@ class Observer:
         self.model = ObservedModel(
             **{**vars(model), "tensors": ObservedTensors(model.tensors, self._note_tensor)},
             show=self._note_matrix,
+            known_finite=lambda name: name in self._finite,
         )
         self._lock = Lock()
         self._seen: set[TensorKey] = set()
+        self._finite: set[str] = set()  # tensors that were read whole and have only finite entries
         self._projected: dict[tuple[int, str], dict[View, Sketch]] = defaultdict(dict)
         self.seconds = 0.0
 
@@ -204,6 +213,8 @@ class Observer:
             return
         with self.timed():
             seen = scan(array)
+            if member is None and not seen.not_finite:
+                self._finite.add(name)
             use = self._index.roles(name, member)
             dtype = self._plain.tensors.dtype(name)
             strange = seen.not_finite or (seen.peak or 0.0) > FLOAT16

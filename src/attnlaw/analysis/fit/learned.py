@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -150,7 +150,12 @@ class LearnedFit:
             whenever a law fits.
     """
 
-    law: Rectified  # the best law
+    attention: str  # "tied" or "untied"
+    best_rank: float  # rank ratio of the target of the best law
+    best_noise: float  # noise level delta of the best law, before its scale
+    best_threshold: float
+    best_scale: float
+    best_cut: float | None  # the cut t, if it is above the threshold b
     table: AngleTable  # table of the blurred law, before the cut
     rank_fraction: float  # share rho of the values that are above round-off
     distance: float  # root mean square distance of quantiles, divided by the root mean square of the values
@@ -161,27 +166,35 @@ class LearnedFit:
     scale: Range
     cut_ratio: Range
 
+    @cached_property
+    def law(self) -> Rectified:
+        """The best law."""
+        blurred = FreeConvolution(TARGETS[self.attention](self.best_rank), self.best_noise)
+        sides = 2 if self.attention == "untied" else 1
+        return Rectified(blurred, self.best_threshold, self.best_scale, sides, self.best_cut)
+
     @property
     def _cut(self) -> Reals:
         """The smallest X that is not cut to zero."""
-        return np.array([max(self.law.threshold, self.law.cut or 0.0)])
+        return np.array([max(self.best_threshold, self.best_cut or 0.0)])
 
     @property
     def top(self) -> float:
         """The upper edge of the law."""
-        return self.law.scale * (float((self.table.middle + self.table.half).max()) - self.law.threshold)
+        return self.best_scale * (float((self.table.middle + self.table.half).max()) - self.best_threshold)
 
     def cdf(self, values: Reals) -> Reals:
         """Return the distribution function of the law's positive values."""
-        below, atom = self.table.cdf(values / self.law.scale + self.law.threshold), self.table.cdf(self._cut)
+        below = self.table.cdf(values / self.best_scale + self.best_threshold)
+        atom = self.table.cdf(self._cut)
         return np.asarray(np.maximum(below - atom, 0.0) / (1.0 - atom))
 
     def density(self, values: Reals) -> Reals:
         """Return the density of the law's positive values."""
-        x = values / self.law.scale + self.law.threshold
+        x = values / self.best_scale + self.best_threshold
         atom = self.table.cdf(self._cut)[0]
         height = np.where((values > 0) & (x > self._cut), self.table.density(x), 0.0)
-        return np.asarray(height / (self.law.scale * (1.0 - atom)))
+        return np.asarray(height / (self.best_scale * (1.0 - atom)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,10 +255,13 @@ def fit_learned(
     cut = max(threshold, float(family.lowest[best[1]]))
     ratio = np.minimum(b, family.lowest) / np.where(family.lowest > 0, family.lowest, 1.0)
     ratio = np.where(family.lowest > 0, ratio, 1.0)
-    sides = 2 if attention == "untied" else 1
-    blurred = FreeConvolution(TARGETS[attention](k0), delta)
     return LearnedFit(
-        law=Rectified(blurred, threshold, scale, sides, cut if cut > threshold else None),
+        attention=attention,
+        best_rank=k0,
+        best_noise=delta,
+        best_threshold=threshold,
+        best_scale=scale,
+        best_cut=cut if cut > threshold else None,
         table=_table(attention, k0, delta),
         rank_fraction=k / size,
         distance=distance,

@@ -6,7 +6,8 @@ A Gaussian rows x d factor has a triangular factor R of independent entries (Bar
 normal above), and the d x d matrix `R_A R_B^T` has the singular values of the product. Gaussian factors are
 invariant under rotations, so the law of these values is symmetric in rows, d and cols. If d is not the
 smallest of the three, the smallest takes its place. A Gaussian p x q matrix is equivalent to a p x p
-bidiagonal one of independent chi variables (Golub and Kahan; Dumitriu and Edelman 2002).
+bidiagonal one of independent chi variables (Golub and Kahan; Dumitriu and Edelman 2002). Large matrices are
+compared by counting the values of each draw on a grid (see `null_draws`).
 
 | word | meaning |
 |---|---|
@@ -34,8 +35,14 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
+from attnlaw.analysis.fit.null_draws import (
+    CountedSpectra,
+    DrawnSpectra,
+    draw_matrices,
+    draw_products,
+    middle_half,
+)
 from attnlaw.core.arrays import Reals
-from attnlaw.numerics.symmetric import tridiagonal_eigenvalues
 from attnlaw.spectra.spectrum import RANK_TOLERANCE, Spectrum
 from attnlaw.theory.laws.head_null import HeadNull
 from attnlaw.theory.laws.law import Law
@@ -105,62 +112,62 @@ class NullComparison:
     """The result of comparing one spectrum with its null.
 
     Args:
-        scale, edge, edge_scale: numbers in units of the spectrum's singular values, defined at the head of
-            this module; None if zeros reach into the middle half of the spectrum.
+        scale, edge: numbers in units of the spectrum's singular values, defined at the head of this module;
+            None if zeros reach into the middle half of the spectrum.
     """
 
-    wasserstein: float | None  # Wasserstein-1 distance of the normalised values to the null's mean
     p_value: float | None  # None if all values are zero, or if there is only one
     scale: float | None
     edge: float | None
-    edge_scale: float | None
     outliers: int | None  # number of values beyond the edge; None if there is no edge
 
 
 @dataclass(frozen=True, eq=False)
 class Null:
-    """Draws of the null for one shape.
+    """The null for one shape.
 
     Args:
-        draws: normalised singular values in descending order, of shape (draws, values).
+        sample: the drawn spectra.
         law: the limit law of the squared values: Marchenko-Pastur for a matrix, the free product of two such
             laws for a head. None if the two larger of rows, inner and cols differ.
     """
 
-    draws: Reals
+    sample: DrawnSpectra | CountedSpectra
     law: Law | None
 
     @property
+    def draws(self) -> Reals:
+        """The normalised singular values of every draw in descending order, of shape (draws, values)."""
+        return self.sample.values
+
+    @property
     def size(self) -> int:
-        return int(self.draws.shape[1])
+        return self.sample.size
 
     def compare(self, singular_values: ArrayLike) -> NullComparison:
         """Compare singular values with the null. The caller sets round-off to zero first.
 
         The p-value is `(1 + #{draws at least as far})/(1 + draws)`. The distance of each spectrum, drawn or
-        measured, is that to the mean of all others. So the p-value is a rank among exchangeable numbers if
+        measured, is that to the mean of all of them. So the p-value is a rank among exchangeable numbers if
         the null is true, and `P(p <= level) <= level` holds exactly for any size.
         """
         values = np.sort(np.asarray(singular_values, dtype=float))[::-1]
-        wasserstein = p_value = None
+        p_value = None
         square = float(np.mean(np.square(values / (values[0] or 1.0))))
         if square > 0 and self.size > 1:
-            normalised = values / values[0] / np.sqrt(square)
-            count = self.draws.shape[0]
-            wasserstein = float(np.abs(normalised - self.mean).mean())
-            # The distance to the mean of all others is (count + 1)/count times the distance to the mean of
-            # all,
-            # so the ranks are the same.
-            pooled_mean = (count * self.mean + normalised) / (count + 1)
-            distances = np.abs(self.draws - pooled_mean).mean(axis=1)
-            distance = float(np.abs(normalised - pooled_mean).mean())
-            p_value = float((1 + np.count_nonzero(distances >= distance)) / (1 + count))
-        if not values[self._middle].all():
-            return NullComparison(wasserstein, p_value, scale=None, edge=None, edge_scale=None, outliers=None)
-        scale = float(self._scales(values))
-        edge = scale * self._edge
-        outliers = int(np.count_nonzero(values > edge))
-        return NullComparison(wasserstein, p_value, scale, edge, scale * self._edge_scale, outliers)
+            drawn, distance = self.sample.distances(values / values[0] / np.sqrt(square))
+            p_value = float((1 + np.count_nonzero(drawn >= distance)) / (1 + drawn.size))
+        middle = values[middle_half(self.size)]
+        if not middle.all():
+            return NullComparison(p_value, scale=None, edge=None, outliers=None)
+        edge = float(middle.sum()) * self._edge
+        scale = float(middle.sum() / self.sample.middle_sums.mean())
+        return NullComparison(p_value, scale, edge, int(np.count_nonzero(values > edge)))
+
+    def wasserstein(self, singular_values: Reals) -> float:
+        """Return the Wasserstein-1 distance of descending values, once normalised, to the null's mean."""
+        normalised = singular_values / np.sqrt(np.mean(np.square(singular_values)))
+        return float(np.abs(normalised - self.mean).mean())
 
     @cached_property
     def pooled(self) -> Reals:
@@ -188,32 +195,26 @@ class Null:
         x = np.linspace(0.0, top, CURVE_POINTS)
         return x, np.interp(x, 0.5 * (edges[1:] + edges[:-1]), smooth)
 
-    @property
-    def _middle(self) -> slice:
-        low = self.size // 4
-        return slice(low, max(self.size - low, low + 1))
-
-    def _scales(self, values: Reals) -> Reals:
-        """Return the scale of one spectrum, or of each row of `values`."""
-        return np.asarray(values[..., self._middle].sum(axis=-1) / self.mean[self._middle].sum())
-
     @cached_property
     def scale_deviation(self) -> float:
         """Relative standard deviation of the scale if the null is true."""
-        return float(self._scales(self.draws).std(ddof=1))
+        return float(self._scales.std(ddof=1))
+
+    @cached_property
+    def edge_scale(self) -> float:
+        """The edge scale at scale 1."""
+        return float((self.draws[:, 0] / self._scales).std(ddof=1) / TRACY_WIDOM_DEVIATION)
 
     @property
-    def _tops(self) -> Reals:
-        return np.asarray(self.draws[:, 0] / self._scales(self.draws))
+    def _scales(self) -> Reals:
+        """The scale of each draw."""
+        sums = self.draws[:, middle_half(self.size)].sum(axis=1)
+        return np.asarray(sums / sums.mean())
 
     @cached_property
     def _edge(self) -> float:
-        tops = np.sort(self._tops)
-        return float(tops[min(int(np.ceil(EDGE_LEVEL * (tops.size + 1))), tops.size) - 1])
-
-    @cached_property
-    def _edge_scale(self) -> float:
-        return float(self._tops.std(ddof=1) / TRACY_WIDOM_DEVIATION)
+        """The edge over the sum of the middle half of the values."""
+        return self.sample.relative_edge(EDGE_LEVEL)
 
 
 @dataclass(frozen=True)
@@ -241,7 +242,7 @@ def null_test(spectrum: Spectrum, seed: int = 0) -> NullTest | None:
     comparison = null.compare(without_round_off(spectrum))
     if comparison.p_value is None:
         return None
-    return NullTest(comparison.p_value, comparison.outliers, null.draws.shape[0], null_shape(spectrum))
+    return NullTest(comparison.p_value, comparison.outliers, null.sample.count, null_shape(spectrum))
 
 
 class NullPreparer:
@@ -261,7 +262,7 @@ class NullPreparer:
             known = shape in self._shapes
             self._shapes.add(shape)
         if not known:
-            null_of_spectrum(spectrum)
+            null_test(spectrum)
 
 
 @dataclass(frozen=True)
@@ -319,8 +320,11 @@ def _beta_binomial(n: int, a: int, b: int) -> Reals:
     The probability of k is `binom(n, k) B(k + a, n - k + b) / B(a, b)`.
     """
     k = np.arange(n + 1)
-    ways = -np.log(n + 1) - scipy.special.betaln(n - k + 1, k + 1)
-    return np.asarray(np.exp(ways + scipy.special.betaln(k + a, n - k + b) - scipy.special.betaln(a, b)))
+    # From k to k + 1 the probability changes by (n - k) (a + k) / ((k + 1) (b + n - k - 1)).
+    steps = np.log((n - k[:-1]) * (a + k[:-1]) / ((k[:-1] + 1) * (b + n - k[:-1] - 1.0)))
+    logs = np.concatenate([[0.0], np.cumsum(steps)])
+    chances = np.exp(logs - logs.max())
+    return np.asarray(chances / chances.sum())
 
 
 def null_of_spectrum(spectrum: Spectrum, seed: int = 0) -> Null | None:
@@ -368,12 +372,10 @@ def null_of_shape(
 @lru_cache(maxsize=64)
 def _null(low: int, high: int, inner: int | None, draws: int, seed: int) -> Null:
     rng = np.random.default_rng([seed, low, high, inner or 0])
-    values = (
-        _matrix_draws(low, high, draws, rng)
-        if inner is None
-        else _product_draws(low, high, inner, draws, rng)
+    sample = (
+        draw_matrices(low, high, draws, rng) if inner is None else draw_products(low, high, inner, draws, rng)
     )
-    return Null(values / np.sqrt(np.mean(values**2, axis=1, keepdims=True)), _limit(low, high, inner))
+    return Null(sample, _limit(low, high, inner))
 
 
 def _limit(low: int, high: int, inner: int | None) -> Law | None:
@@ -381,33 +383,3 @@ def _limit(low: int, high: int, inner: int | None) -> Law | None:
         return MarchenkoPastur(high / low, scale=np.sqrt(low / high))
     smallest, left, right = sorted((low, high, inner))
     return HeadNull(smallest / left) if left == right else None
-
-
-def _product_draws(rows: int, cols: int, inner: int, draws: int, rng: np.random.Generator) -> Reals:
-    smallest, *others = sorted((rows, cols, inner))
-    left, right = (_bartlett(size, smallest, draws, rng) for size in others)
-    return np.asarray(np.linalg.svd(left @ right.transpose(0, 2, 1), compute_uv=False))
-
-
-def _bartlett(rows: int, cols: int, draws: int, rng: np.random.Generator) -> Reals:
-    """Draw triangular factors of Gaussian rows x cols matrices, for rows >= cols."""
-    factor = np.triu(rng.standard_normal((draws, cols, cols)), 1)
-    diagonal = np.arange(cols)
-    factor[:, diagonal, diagonal] = np.sqrt(rng.chisquare(rows - diagonal, (draws, cols)))
-    return factor
-
-
-def _matrix_draws(low: int, high: int, draws: int, rng: np.random.Generator) -> Reals:
-    """Draw the singular values of Gaussian matrices.
-
-    They are the roots of the eigenvalues of a tridiagonal matrix, the Gram matrix of the bidiagonal form.
-    """
-    steps = np.arange(low)
-    values = np.empty((draws, low))
-    for draw in range(draws):
-        diagonal = rng.chisquare(high - steps)
-        below = rng.chisquare(low - 1 - steps[:-1])
-        gram = diagonal + np.concatenate([[0.0], below])
-        squares = tridiagonal_eigenvalues(gram, np.sqrt(diagonal[:-1] * below))
-        values[draw] = np.sqrt(np.maximum(squares[::-1], 0.0))
-    return values

@@ -129,7 +129,7 @@ def _log_error(factors: MatrixFactors, p: float, value: Callable[[Spectrum], flo
     if spectrum.is_exact and factors.log_scale_error is None:
         return None
     bound = p / (p + 2) * (factors.log_scale_error or 0.0)
-    if value(spectrum) == -np.inf:
+    if spectrum.is_exact or value(spectrum) == -np.inf:
         return LogError(0.0, bound)
     return LogError.of(spectrum, value, bound)
 

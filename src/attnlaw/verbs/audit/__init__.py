@@ -69,6 +69,12 @@ class AuditSettings(ModelSettings):
         machine_only=True,
         panel=BOUNDS_PANEL,
     )
+    experts: int | None = setting(
+        None,
+        "Measure only this many experts of each layer, the first ones. There are no proxies then.",
+        minimum=1,
+        panel=BOUNDS_PANEL,
+    )
     no_laws: bool = setting(False, "With --out: leave the fitted laws out.", machine_only=True, panel=MACHINE)
 
     @property
@@ -77,7 +83,7 @@ class AuditSettings(ModelSettings):
 
     @property
     def options(self) -> AuditOptions:
-        return AuditOptions(self.samples, self.as_stored, no_laws=self.no_laws)
+        return AuditOptions(self.samples, self.as_stored, no_laws=self.no_laws, experts=self.experts)
 
 
 NOT_RANDOM = (

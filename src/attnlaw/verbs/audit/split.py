@@ -53,7 +53,7 @@ def split_into_units(case: AuditSettings) -> list[CasePart]:
     """Return the units of a model, each with the settings that a worker needs to measure it."""
     from attnlaw.analysis.audit.units import file_state, local_path, selected_units
 
-    units = selected_units(case, case.arithmetic)
+    units = selected_units(case, case.options, case.arithmetic)
     given: dict[str, Any] = {
         name: None if getattr(case, name) is None else local_path(getattr(case, name))
         for name in ("model", "map", "adapter")
