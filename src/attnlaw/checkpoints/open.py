@@ -20,11 +20,12 @@ from attnlaw.checkpoints.adapters import AdaptedTensors, open_adapter
 from attnlaw.checkpoints.assembly.layers import build_model
 from attnlaw.checkpoints.config import Config, read_config, read_params
 from attnlaw.checkpoints.families.read_toml import known_families, read_family
-from attnlaw.checkpoints.formats import FORMATS
+from attnlaw.checkpoints.formats import FIRST_BYTES, FORMATS
+from attnlaw.checkpoints.formats.gguf_parts import one_of_each_split
 from attnlaw.checkpoints.formats.sharded import PARAMS, PART, ConsolidatedTensors, ShardedTensors
 from attnlaw.checkpoints.hub import fetch, is_hub_id
 from attnlaw.checkpoints.model import Model
-from attnlaw.checkpoints.quantization import decode
+from attnlaw.checkpoints.quantization import decoded
 from attnlaw.checkpoints.tensors import InMemoryTensors, Tensors
 from attnlaw.core.errors import InputError, as_input_error
 from attnlaw.core.files import read_bounded, require_regular_file, require_valid_path
@@ -69,7 +70,7 @@ def open_model(
     described = None if map is None else os.fspath(map)
     families = known_families() if described is None else (read_family(described),)
     label, tensors, config, known_heads = _open_source(source, name)
-    model = build_model(label, decode(tensors, config), config, heads or known_heads, families, described)
+    model = build_model(label, decoded(tensors, config), config, heads or known_heads, families, described)
     if adapter is None:
         return model
     return replace(model, tensors=AdaptedTensors(model, open_adapter(local_model_path(adapter), open_file)))
@@ -181,11 +182,17 @@ def open_file(path: Path) -> Tensors:
 
 
 def _by_ending(path: Path) -> Tensors:
+    """Open a file of the format that its ending names or, if that is unknown, its first bytes."""
     require_regular_file(path)
-    for kind in FORMATS:
-        if path.suffix in kind.endings:
-            _refuse_pointer(path)
-            return kind.open(path)
+    kind = next((kind for kind in FORMATS if path.suffix in kind.endings), None)
+    if kind is not None:
+        _refuse_pointer(path)
+    else:
+        with path.open("rb") as file:
+            first = file.read(FIRST_BYTES)
+        kind = next((kind for kind in FORMATS if kind.begins is not None and kind.begins(first)), None)
+    if kind is not None:
+        return kind.open(path)
     raise InputError(
         f"{path}: unknown format {path.suffix or '(no ending)'}; known: {', '.join(_endings())}, "
         "a directory, an index"
@@ -293,7 +300,7 @@ def _candidates(folder: Path) -> list[Path]:
     for pattern in _patterns():
         hits = [file for file in sorted(folder.glob(pattern)) if not file.name.startswith(NOT_WEIGHTS)]
         if hits:
-            return hits
+            return one_of_each_split(hits)
     return []
 
 

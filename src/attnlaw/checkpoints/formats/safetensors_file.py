@@ -69,6 +69,15 @@ class SafetensorsFile(Tensors):
         return self._start + begin + member * size, size
 
 
+def is_safetensors(data: bytes) -> bool:
+    """Return whether the first bytes of a file can be those of a safetensors file.
+
+    >>> is_safetensors((2).to_bytes(8, "little") + b"{}"), is_safetensors(b"PK\x03\x04")
+    (True, False)
+    """
+    return data[8:9] == b"{" and int.from_bytes(data[:8], "little") <= MOST_HEADER
+
+
 def _header(path: Path) -> tuple[dict[str, Any], int]:
     """Return the header as {name: {dtype, shape, data_offsets}}, and the offset at which the data start.
 
