@@ -1,0 +1,276 @@
+"""GPTQ: `qweight` is packed down the columns, `qzeros` along the rows, and groups of inputs share a scale.
+
+| tensor | dtype | shape |
+|---|---|---|
+| `qweight` | int32 | (inputs b / 32, outputs), b bits |
+| `qzeros` | int32 | (groups, outputs b / 32) |
+| `scales` | float | (groups, outputs) |
+| `g_idx` | int32 | (inputs), the group of each input; may be absent |
+
+W[o, i] = s[g, o] (q[i, o] - z[g, o]), where g is `g_idx[i]`, or i // group size without it.
+
+The format `gptq` (v1) stores z - 1, subtracted from whole words; `gptq_v2` and `gptq_p` store z. Some published
+files name the wrong one, so the zero points themselves are believed if all of them are the middle of the range.
+`gptq_p`, and all 5, 6 and 7 bits, store 32 codes in b words as *planes*: first the lowest bits of all codes,
+then the next ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.checkpoints.config import Config
+from attnlaw.checkpoints.quantization.packing import Weights, affine, by_rows, unpack
+from attnlaw.checkpoints.quantization.record import (
+    DAMAGED,
+    CodedWeight,
+    Parts,
+    bad_part,
+    method_of,
+    names_with,
+    quantization_config,
+    require_part,
+    whole_number,
+)
+from attnlaw.checkpoints.tensors import Tensors
+from attnlaw.core.errors import InputError
+
+V1, V2, PLANES = "gptq", "gptq_v2", "gptq_p"
+# AutoRound's names for the formats.
+AUTOROUND = {"auto_round": V2, "auto_round:auto_gptq": V1, "auto_round:gptq": V1, "auto": V1, None: V1}
+WIDTHS = (2, 3, 4, 5, 6, 7, 8)
+PLANE_WIDTHS = {2: (2,), 3: (2, 1), 4: (4,), 5: (4, 1), 6: (4, 2), 7: (4, 2, 1), 8: (8,)}
+MOST_MEAN = 0.7  # of q - z. It is 0 +- 0.11 if the format is right, and 1 away if not
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How one matrix is stored.
+
+    Args:
+        base: the name of the weight without its last word.
+        shape: (outputs, inputs).
+        bits: the width of a code.
+        groups: the number of groups of inputs.
+        size: the number of inputs in a group. The last group may be cut.
+        format: `gptq`, `gptq_v2` or `gptq_p`, as the config says, or None if there is no config.
+        symmetric: whether the config says that all zero points are the middle of the range; None if unknown.
+        ordered: whether `g_idx` is stored.
+    """
+
+    base: str
+    shape: tuple[int, int]
+    bits: int
+    groups: int
+    size: int
+    format: str | None
+    symmetric: bool | None
+    ordered: bool
+
+    @property
+    def planes(self) -> bool:
+        return self.format == PLANES or self.bits in (5, 6, 7)
+
+
+def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
+    """Yield the weights of a checkpoint that are stored by GPTQ."""
+    for name, base in names_with(tensors, ".qweight"):
+        shape, scales = tensors.shapes[name], tensors.shapes.get(f"{base}.scales", ())
+        if tensors.dtype(name) != "int32" or len(shape) != 2 or len(scales) != 2 or shape[1] != scales[1]:
+            continue
+        if method_of(config) == "awq":
+            raise InputError(
+                f"{tensors.source}: tensor {name} of shape {list(shape)} and scales of shape {list(scales)} are "
+                f"GPTQ's, but quant_method in {config.source} is awq; correct quant_method"
+            )
+        yield _coded(tensors, config, f"{base}.")
+
+
+def _coded(tensors: Tensors, config: Config, base: str) -> CodedWeight:
+    layout, remark = _layout(tensors, config, base)
+    parts = ["qweight", "qzeros", "scales", *(["g_idx"] if layout.ordered else [])]
+    grouping = f"groups of {layout.size}" if layout.groups > 1 else "one group"
+    unseen = f", zero points as {layout.format}" if layout.bits > 4 and layout.symmetric is False else ""
+    return CodedWeight(
+        name=f"{base}weight",
+        shape=layout.shape,
+        parts=tuple(base + part for part in parts),
+        label=f"GPTQ {layout.bits}-bit, {grouping}{unseen}",
+        decode=partial(_decode, layout),
+        remark=remark,
+    )
+
+
+def _layout(tensors: Tensors, config: Config, base: str) -> tuple[Layout, str]:
+    """Return the layout of a matrix, and a remark if the config names another one."""
+    rows, outputs = tensors.shapes[f"{base}qweight"]
+    groups = tensors.shapes[f"{base}scales"][0]
+    zeros = tensors.shapes.get(f"{base}qzeros", (0, 0))
+    bits = 32 * zeros[-1] // max(outputs, 1)
+    if bits not in WIDTHS or 32 * rows % bits or not groups:
+        expected = f"int32 of shape [{groups}, {outputs} x bits / 32] for 2 to 8 bits"
+        if f"{base}qzeros" not in tensors.shapes:
+            raise InputError(f"{tensors.source}: found no tensor {base}qzeros, expected {expected}; {DAMAGED}")
+        raise bad_part(tensors, f"{base}qzeros", expected)
+    inputs = 32 * rows // bits
+    require_part(tensors, f"{base}qzeros", (groups, outputs * bits // 32), "int32")
+    if outputs * bits % 32:
+        raise bad_part(tensors, f"{base}qzeros", f"whole words for {outputs} outputs of {bits} bits")
+    require_part(tensors, f"{base}scales", (groups, outputs))
+    ordered = f"{base}g_idx" in tensors.shapes
+    values = quantization_config(config)
+    if ordered:
+        require_part(tensors, f"{base}g_idx", (inputs,), "int32", "int64")
+    elif values.get("desc_act") is True:
+        raise InputError(
+            f"{tensors.source}: found no tensor {base}g_idx, expected it because desc_act in {config.source} "
+            f"is true; {DAMAGED}"
+        )
+    stated = whole_number(config, "group_size")
+    size = group_size(tensors, f"{base}scales", inputs, groups, stated)
+    symmetric = values.get("sym") if isinstance(values.get("sym"), bool) else None
+    layout = Layout(base, (outputs, inputs), bits, groups, size, _format(config), symmetric, ordered)
+    if layout.planes and (inputs % 32 or outputs % 32):
+        raise bad_part(tensors, f"{base}qweight", f"whole blocks of 32 codes of {bits} bits")
+    mixed = "dynamic" in values or "extra_config" in values  # other sizes for some modules
+    return layout, "" if mixed else _disagreement(config, layout)
+
+
+def group_size(tensors: Tensors, scales: str, inputs: int, groups: int, stated: int | None) -> int:
+    """Return the number of inputs in a group, given the number of groups.
+
+    Only if the inputs are no multiple of the groups, the last group may be cut, and the config's size counts.
+    """
+    if groups and inputs % groups == 0:
+        return inputs // groups
+    if stated and stated > 0 and -(-inputs // stated) == groups:
+        return stated
+    raise bad_part(
+        tensors, scales, f"groups of equal size for {inputs} inputs, or the group_size of config.json ({stated})"
+    )
+
+
+def _disagreement(config: Config, layout: Layout) -> str:
+    """Return a sentence if the config states other bits or another group size than the shapes."""
+    bits, size = whole_number(config, "bits"), whole_number(config, "group_size")
+    stated = {"bits": (bits, layout.bits), "group_size": (size if size and size > 0 else None, layout.size)}
+    wrong = [
+        f"{key} {said}, but the shapes show {seen}" for key, (said, seen) in stated.items() if said not in (None, seen)
+    ]
+    return f"{config.source} states {' and '.join(wrong)}: the shapes decide" if wrong else ""
+
+
+def _format(config: Config) -> str | None:
+    """Return the name of the format that the config states, or None if there is no config."""
+    values = quantization_config(config)
+    if not values:
+        return None
+    if "packing_format" in values or "autoround_version" in values:
+        stated, formats = values.get("packing_format"), AUTOROUND
+    else:
+        stated = values.get("checkpoint_format") or values.get("format")
+        formats = {V1: V1, V2: V2, PLANES: PLANES, None: V1}
+    if not isinstance(stated, str | None) or stated not in formats:
+        raise InputError(
+            f"{config.source}: the GPTQ format {stated!r:.80} is not supported, expected one of {V1}, {V2}, "
+            f"{PLANES}; use the original weights"
+        )
+    return formats[stated]
+
+
+def _decode(layout: Layout, parts: Parts) -> Weights:
+    base, bits, (outputs, inputs) = layout.base, layout.bits, layout.shape
+    words = parts.read(f"{base}qweight")
+    scales = np.ascontiguousarray(parts.numbers(f"{base}scales").T)
+    order = _order(layout, parts) if layout.ordered else None
+    zeros, judged = _zeros(layout, parts)
+    zeros = np.ascontiguousarray(zeros.T)
+
+    def decode(rows: slice, out: Weights) -> None:
+        codes = _unpack(layout, np.ascontiguousarray(words[:, rows].T), inputs)
+        if rows.start == 0 and judged:
+            _require_centred(layout, parts, codes, zeros[rows], order)
+        if order is None:
+            affine(codes, out, zeros[rows], scales[rows], layout.size)
+        else:
+            np.subtract(codes, zeros[rows][:, order], out=out, dtype=np.float32)
+            out *= scales[rows][:, order]
+
+    return by_rows((outputs, inputs), decode)
+
+
+def _unpack(layout: Layout, words: NDArray[np.int32], count: int) -> NDArray[np.uint8]:
+    """Return the codes of rows of words."""
+    if not layout.planes:
+        return unpack(words, layout.bits, count)
+    blocks = words.reshape(len(words), -1, layout.bits)
+    codes = np.zeros((*blocks.shape[:2], 32), np.uint8)
+    low = 0
+    for width in PLANE_WIDTHS[layout.bits]:
+        codes |= unpack(blocks[..., low : low + width], width, 32) << np.uint8(low)
+        low += width
+    return codes.reshape(len(words), -1)[:, :count]
+
+
+def _order(layout: Layout, parts: Parts) -> NDArray[np.int64] | None:
+    """Return the group of each input, or None if the inputs are in the order of the groups."""
+    name = f"{layout.base}g_idx"
+    order = parts.read(name).astype(np.int64)
+    if order.min(initial=0) < 0 or order.max(initial=0) >= layout.groups:
+        wrong = order[(order < 0) | (order >= layout.groups)][0]
+        raise InputError(
+            f"{parts.tensors.source}: tensor {name} names group {wrong}, expected groups 0 to "
+            f"{layout.groups - 1}; {DAMAGED}"
+        )
+    plain = np.arange(len(order)) // layout.size
+    return None if not order.any() or np.array_equal(order, plain) else order
+
+
+def _zeros(layout: Layout, parts: Parts) -> tuple[NDArray[np.uint8], bool]:
+    """Return the zero points (groups, outputs), and whether the mean of q - z must show that they fit."""
+    name, bits, outputs = f"{layout.base}qzeros", layout.bits, layout.shape[0]
+    words = parts.read(name)
+    stored = _unpack(layout, words, outputs)
+    middle = 1 << (bits - 1)
+    if (stored == middle).all():
+        return stored, False
+    if (stored == middle - 1).all():
+        return stored + np.uint8(1), False
+    if layout.symmetric or layout.format is None:
+        reason = "sym is true" if layout.symmetric else "no config.json names the GPTQ format"
+        raise InputError(
+            f"{parts.tensors.source}: tensor {name} has zero points other than {middle - 1} (gptq) and {middle} "
+            f"(gptq_v2), expected only one of them because {reason}; restore the quantization_config"
+        )
+    if layout.format == V1:
+        mask = np.uint8(2**bits - 1)
+        if bits in (2, 4, 8):
+            unit = np.uint32(0xFFFFFFFF // int(mask))  # a one in each field
+            stored = unpack(words.view(np.uint32) + unit, bits, outputs)
+        else:
+            stored = (stored + np.uint8(1)) & mask
+    return stored, bits <= 4
+
+
+def _require_centred(
+    layout: Layout,
+    parts: Parts,
+    codes: NDArray[np.uint8],
+    zeros: NDArray[np.uint8],
+    order: NDArray[np.int64] | None,
+) -> None:
+    """Raise an `InputError` if the codes are not centred on the zero points, as with the other format."""
+    groups = np.arange(codes.shape[1]) // layout.size if order is None else order
+    counts = np.bincount(groups, minlength=zeros.shape[1])
+    mean = codes.mean() - float((zeros * counts).sum()) / codes.size
+    if abs(mean) > MOST_MEAN:
+        name, other = f"{layout.base}qzeros", V2 if layout.format == V1 else V1
+        raise InputError(
+            f"{parts.tensors.source}: the codes are {mean:.2g} away from the zero points in {name} if read as "
+            f"{layout.format}, expected about 0; the file may be {other}: correct checkpoint_format in config.json"
+        )

@@ -1,0 +1,144 @@
+"""Unpack codes of few bits, and decode matrices in blocks of rows.
+
+All functions work on the last axis. A *stream* of codes runs on over the ends of words: code k takes the bits
+b k to b k + b - 1 of all words in order, from the least significant bit on. Words are little-endian, so the
+bytes of the words are the same stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import gcd
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+BLOCK = 2**18  # weights that are decoded at a time, about 1 MB, so that all passes run in the cache
+Weights = NDArray[np.float32]
+Codes = NDArray[np.uint8]
+# The 16 values of 4-bit floats (e2m1), by their code.
+FLOAT4 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
+# The two values in each of the 256 bytes, low nibble first.
+FLOAT4_PAIRS = np.stack([np.tile(FLOAT4, 16), np.repeat(FLOAT4, 16)], axis=1)
+NOT_A_NUMBER = 255  # the e8m0 code
+
+
+def unpack(stored: NDArray[Any], bits: int, count: int) -> Codes:
+    """Return the first `count` codes of each row of a stream, as uint8. `bits` is at most 8.
+
+    >>> unpack(np.array([0b110_101_100_011_010_001], np.uint32), bits=3, count=6)
+    array([1, 2, 3, 4, 5, 6], dtype=uint8)
+    """
+    data = np.ascontiguousarray(stored).view(np.uint8) if stored.ndim else stored.reshape(1).view(np.uint8)
+    if bits == 8:
+        return data[..., :count]
+    shared = 8 // gcd(bits, 8)  # codes in the smallest number of whole bytes
+    group = bits * shared // 8
+    groups = -(-count // shared)
+    if short := groups * group - data.shape[-1]:
+        if short > 0:
+            data = np.concatenate([data, np.zeros((*data.shape[:-1], short), np.uint8)], axis=-1)
+        data = data[..., : groups * group]
+    columns = data.reshape(*data.shape[:-1], groups, group)
+    codes = np.empty((*data.shape[:-1], groups, shared), np.uint8)
+    mask = np.uint8(2**bits - 1)
+    for number in range(shared):
+        byte, shift = divmod(bits * number, 8)
+        code = codes[..., number]
+        np.right_shift(columns[..., byte], np.uint8(shift), out=code)
+        if shift + bits > 8:
+            np.bitwise_or(code, columns[..., byte + 1] << np.uint8(8 - shift), out=code)
+        if shift + bits != 8:
+            np.bitwise_and(code, mask, out=code)
+    return codes.reshape(*data.shape[:-1], groups * shared)[..., :count]
+
+
+def words(count: int, bits: int, size: int = 32) -> int:
+    """Return the number of words of `size` bits that a stream of `count` codes takes."""
+    return -(-count * bits // size)
+
+
+def signed(codes: Codes, bits: int) -> NDArray[np.int8]:
+    """Return two's-complement codes as numbers.
+
+    >>> signed(np.array([0, 7, 8, 15], np.uint8), bits=4)
+    array([ 0,  7, -8, -1], dtype=int8)
+    """
+    half = np.uint8(1 << (bits - 1))
+    return np.subtract(codes ^ half, half).view(np.int8)
+
+
+def exponents(stored: NDArray[np.uint8]) -> Weights:
+    """Return the powers of two 2^(s - 127) of e8m0 bytes s. The code 255 gives NaN.
+
+    >>> exponents(np.array([126, 127, 128, 0], np.uint8))
+    array([5.0000000e-01, 1.0000000e+00, 2.0000000e+00, 5.8774718e-39],
+          dtype=float32)
+    """
+    powers = np.ldexp(np.float32(1), stored.view(np.uint8).astype(np.int32) - 127).astype(np.float32)
+    return np.where(stored.view(np.uint8) == NOT_A_NUMBER, np.float32(np.nan), powers)
+
+
+def by_rows(shape: tuple[int, int], decode: Callable[[slice, Weights], None]) -> Weights:
+    """Decode a matrix in blocks of rows.
+
+    Args:
+        shape: the shape of the matrix, checked against the sizes of its parts.
+        decode: a function of a slice of rows and of these rows of the result, which it fills.
+    """
+    matrix = np.empty(shape, np.float32)
+    height = max(1, BLOCK // max(1, shape[1]))
+    for start in range(0, shape[0], height):
+        rows = slice(start, min(start + height, shape[0]))
+        decode(rows, matrix[rows])
+    return matrix
+
+
+def each_group(rows: Weights, size: int, apply: Callable[[Weights, slice], None]) -> None:
+    """Call `apply` with views (rows, groups, size) of the rows, and with the slice of these groups.
+
+    The last group may be cut. It then gets a view of its own.
+    """
+    height, width = rows.shape
+    whole = width // size
+    if whole:
+        apply(rows[:, : whole * size].reshape(height, whole, size, copy=False), slice(0, whole))
+    if width > whole * size:
+        apply(rows[:, whole * size :].reshape(height, 1, -1, copy=False), slice(whole, whole + 1))
+
+
+def scale_groups(rows: Weights, scales: Weights, size: int) -> None:
+    """Multiply each group of `size` entries of each row by its scale, in place.
+
+    >>> rows = np.ones((1, 5), np.float32)
+    >>> scale_groups(rows, np.array([[2.0, 3.0]], np.float32), size=3)
+    >>> rows
+    array([[2., 2., 2., 3., 3.]], dtype=float32)
+    """
+
+    def multiply(view: Weights, groups: slice) -> None:
+        view *= scales[:, groups, None]
+
+    each_group(rows, size, multiply)
+
+
+def affine(codes: NDArray[Any], rows: Weights, zeros: NDArray[Any] | None, scales: Weights, size: int) -> None:
+    """Fill `rows` with (codes - zeros) * scales, with one zero and one scale for each group of `size`.
+
+    Args:
+        codes: the codes of these rows, (rows, inputs).
+        rows: the rows of the result.
+        zeros: the zero points (rows, groups), or None for zero.
+        scales: the scales (rows, groups).
+        size: the number of inputs in a group. The last group may be cut.
+    """
+    rows[:] = codes
+    if zeros is not None:
+        numbers = zeros.astype(np.float32)
+
+        def subtract(view: Weights, groups: slice) -> None:
+            view -= numbers[:, groups, None]
+
+        each_group(rows, size, subtract)
+    scale_groups(rows, scales, size)

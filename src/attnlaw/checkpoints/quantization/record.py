@@ -1,0 +1,149 @@
+"""A weight that is stored in a code, and what all codes need to find and check its parts.
+
+A *code* stores a weight as small integers or small floats with scales. Each file of this folder has one code,
+or several that share a layout, and a function `find(tensors, config)`. It looks at names, shapes, dtypes and
+the config, reads at most small tensors, and yields one `CodedWeight` for each weight. It checks that each part
+has exactly its shape, so that nothing is broadcast and no array is allocated by an unchecked number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.checkpoints.config import Config
+from attnlaw.checkpoints.tensors import Tensors, require_finite, require_real
+from attnlaw.core.errors import InputError
+
+Weights = NDArray[np.float32]
+DAMAGED = "download the file again, or use the original weights"
+
+
+@dataclass(frozen=True)
+class CodedWeight:
+    """A weight that is stored in a code.
+
+    Args:
+        name: the plain name, as families look for it, such as `model.layers.0.self_attn.q_proj.weight`.
+        shape: the shape of the decoded weight: a matrix, or a stack of matrices of experts.
+        parts: all stored tensors that belong to the weight. They disappear from the tensors of the model.
+        label: the code in words, such as "GPTQ 4-bit, groups of 128". Its first number is the number of bits
+            of a code.
+        decode: a function that returns one matrix of the weight.
+        remark: a sentence for the user if config.json and the file disagree, else an empty text.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    parts: tuple[str, ...]
+    label: str
+    decode: Callable[[Parts], Weights]
+    remark: str = ""
+
+    def read(self, tensors: Tensors, member: int | None = None) -> Weights:
+        """Return the decoded weight, or only one `member` along its first axis."""
+        if len(self.shape) < 3:
+            matrix = self._matrix(tensors, None)
+            return matrix if member is None else matrix[member]
+        if member is not None:
+            return self._matrix(tensors, member)
+        stack = np.empty(self.shape, np.float32)
+        for number in range(len(stack)):
+            stack[number] = self._matrix(tensors, number)
+        return stack
+
+    def _matrix(self, tensors: Tensors, member: int | None) -> Weights:
+        matrix = self.decode(Parts(tensors, member))
+        expected = self.shape if member is None else self.shape[1:]
+        assert matrix.shape == expected, f"{self.name}: decoded {matrix.shape}, declared {expected}"
+        return matrix
+
+
+class Code(Protocol):
+    """A file of this folder."""
+
+    def find(self, tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
+        """Yield the weights of a checkpoint that are stored in this code."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Stored tensors of one coded matrix. If the weight is a stack, this is one `member` of it."""
+
+    tensors: Tensors
+    member: int | None = None
+
+    def read(self, name: str) -> NDArray[Any]:
+        """Return a part as it is stored. If the weight is a stack, return the member's share of the part."""
+        return self.tensors.read(name, self.member)
+
+    def read_all(self, name: str) -> NDArray[Any]:
+        """Return a part that all members of a stack share."""
+        return self.tensors.read(name)
+
+    def numbers(self, name: str, shared: bool = False) -> Weights:
+        """Return a part of floating-point numbers as float32. Raise an `InputError` if one is not finite."""
+        stored = self.read_all(name) if shared else self.read(name)
+        numbers = require_real(stored, self.tensors.source, name).astype(np.float32)
+        require_finite(numbers, self.tensors.source, name, DAMAGED)
+        return numbers
+
+
+def quantization_config(config: Config) -> Mapping[str, Any]:
+    """Return the table `quantization_config` of config.json, or an empty table."""
+    declared = config.values.get("quantization_config")
+    return declared if isinstance(declared, dict) else {}
+
+
+def method_of(config: Config) -> str:
+    """Return the `quant_method` in lower case, or an empty text if config.json does not name a method."""
+    method = quantization_config(config).get("quant_method")
+    return method.lower() if isinstance(method, str) else ""
+
+
+def whole_number(config: Config, *keys: str) -> int | None:
+    """Return the first of the values in `quantization_config` that is an integer, or None."""
+    values = (quantization_config(config).get(key) for key in keys)
+    return next((value for value in values if isinstance(value, int) and not isinstance(value, bool)), None)
+
+
+def names_with(tensors: Tensors, ending: str) -> Iterator[tuple[str, str]]:
+    """Yield each tensor whose name has this ending, and its name without it."""
+    for name in tensors.shapes:
+        if name.endswith(ending):
+            yield name, name[: len(name) - len(ending)]
+
+
+def stored_parts(tensors: Tensors, base: str, endings: tuple[str, ...]) -> dict[str, str]:
+    """Return the tensors that exist with the name `base` and one of these endings, by ending."""
+    return {ending: base + ending for ending in endings if base + ending in tensors.shapes}
+
+
+def is_floating(tensors: Tensors, name: str) -> bool:
+    """Return whether a tensor is stored in floating-point numbers that are not codes."""
+    return tensors.dtype(name) in ("float64", "float32", "float16", "bfloat16")
+
+
+def bad_part(tensors: Tensors, name: str, expected: str, remedy: str = DAMAGED) -> InputError:
+    """Return the error for a part that does not fit to the others."""
+    kind = f"{tensors.dtype(name)} of shape {list(tensors.shapes[name])}"
+    return InputError(f"{tensors.source}: tensor {name} is {kind}, expected {expected}; {remedy}")
+
+
+def require_part(
+    tensors: Tensors, name: str, shape: tuple[int, ...], *dtypes: str, because: str = ""
+) -> None:
+    """Raise an `InputError` if a part is missing or has not exactly this shape and one of the dtypes.
+
+    `dtypes` are beginnings of names; without any, the part must have plain floating-point numbers.
+    """
+    expected = f"{' or '.join(dtypes) or 'floating-point numbers'} of shape {list(shape)}{because}"
+    if name not in tensors.shapes:
+        raise InputError(f"{tensors.source}: found no tensor {name}, expected {expected}; {DAMAGED}")
+    fits = tensors.dtype(name).startswith(dtypes) if dtypes else is_floating(tensors, name)
+    if tuple(tensors.shapes[name]) != tuple(shape) or not fits:
+        raise bad_part(tensors, name, expected)
