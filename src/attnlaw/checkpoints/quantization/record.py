@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.checkpoints.config import Config
+from attnlaw.checkpoints.quantization.packing import Weights, exponents
 from attnlaw.checkpoints.tensors import Tensors, require_finite, require_real
 from attnlaw.core.errors import InputError
 
-Weights = NDArray[np.float32]
 DAMAGED = "download the file again, or use the original weights"
 
 
@@ -91,6 +91,12 @@ class Parts:
         numbers = require_real(stored, self.tensors.source, name).astype(np.float32)
         require_finite(numbers, self.tensors.source, name, DAMAGED)
         return numbers
+
+    def powers(self, name: str) -> Weights:
+        """Return a part of e8m0 exponents as powers of two. Raise an `InputError` if one is not a number."""
+        powers = exponents(self.read(name))
+        require_finite(powers, self.tensors.source, name, DAMAGED)
+        return powers
 
 
 def quantization_config(config: Config) -> Mapping[str, Any]:
