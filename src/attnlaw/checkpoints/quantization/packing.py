@@ -11,6 +11,7 @@ from collections.abc import Callable
 from math import gcd
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,8 +20,9 @@ Weights = NDArray[np.float32]
 Codes = NDArray[np.uint8]
 # The 16 values of 4-bit floats (e2m1), by their code.
 FLOAT4 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
-# The two values in each of the 256 bytes, low nibble first.
-FLOAT4_PAIRS = np.stack([np.tile(FLOAT4, 16), np.repeat(FLOAT4, 16)], axis=1)
+# The two values in each of the 256 bytes, low nibble first, as eight bytes that are copied at once.
+FLOAT4_PAIRS = np.stack([np.tile(FLOAT4, 16), np.repeat(FLOAT4, 16)], axis=1).view(np.uint64)[:, 0]
+FLOAT8 = np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e4m3fn).astype(np.float32)
 NOT_A_NUMBER = 255  # the e8m0 code
 
 
@@ -66,15 +68,31 @@ def signed(codes: Codes, bits: int) -> NDArray[np.int8]:
     array([ 0,  7, -8, -1], dtype=int8)
     """
     half = np.uint8(1 << (bits - 1))
-    return np.subtract(codes ^ half, half).view(np.int8)
+    numbers: NDArray[np.int8] = np.subtract(codes ^ half, half).view(np.int8)
+    return numbers
+
+
+def fill_float4(rows: Weights, stored: NDArray[Any]) -> None:
+    """Fill contiguous rows with the values of 4-bit floats, two in each byte, low nibble first.
+
+    >>> rows = np.empty((1, 4), np.float32)
+    >>> fill_float4(rows, np.array([[0x21, 0xF7]], np.uint8))
+    >>> rows
+    array([[ 0.5,  1. ,  6. , -6. ]], dtype=float32)
+    """
+    np.take(FLOAT4_PAIRS, stored.view(np.uint8), out=rows.view(np.uint64), mode="clip")
+
+
+def fill_float8(rows: Weights, stored: NDArray[Any]) -> None:
+    """Fill rows with the values of 8-bit floats (e4m3), whose bits are stored in bytes."""
+    np.take(FLOAT8, stored.view(np.uint8), out=rows, mode="clip")
 
 
 def exponents(stored: NDArray[np.uint8]) -> Weights:
     """Return the powers of two 2^(s - 127) of e8m0 bytes s. The code 255 gives NaN.
 
-    >>> exponents(np.array([126, 127, 128, 0], np.uint8))
-    array([5.0000000e-01, 1.0000000e+00, 2.0000000e+00, 5.8774718e-39],
-          dtype=float32)
+    >>> exponents(np.array([126, 127, 128], np.uint8))
+    array([0.5, 1. , 2. ], dtype=float32)
     """
     powers = np.ldexp(np.float32(1), stored.view(np.uint8).astype(np.int32) - 127).astype(np.float32)
     return np.where(stored.view(np.uint8) == NOT_A_NUMBER, np.float32(np.nan), powers)
@@ -123,7 +141,9 @@ def scale_groups(rows: Weights, scales: Weights, size: int) -> None:
     each_group(rows, size, multiply)
 
 
-def affine(codes: NDArray[Any], rows: Weights, zeros: NDArray[Any] | None, scales: Weights, size: int) -> None:
+def affine(
+    codes: NDArray[Any], rows: Weights, zeros: NDArray[Any] | None, scales: Weights, size: int
+) -> None:
     """Fill `rows` with (codes - zeros) * scales, with one zero and one scale for each group of `size`.
 
     Args:
