@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import ml_dtypes
@@ -31,11 +32,13 @@ class Tensors(ABC):
         source: the name of the file or object in messages.
         shapes: the shape of each tensor by name, known without reading any tensor.
         metadata: plain values stored with the tensors, such as sizes of the model.
+        texts: the texts in the header of a safetensors file, which say how some tensors are coded.
     """
 
     source: str
     shapes: Mapping[str, tuple[int, ...]]
     metadata: Mapping[str, Any]
+    texts: Mapping[str, str] = MappingProxyType({})
 
     @abstractmethod
     def dtype(self, name: str) -> str:

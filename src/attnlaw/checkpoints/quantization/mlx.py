@@ -25,8 +25,7 @@ from attnlaw.checkpoints.quantization.packing import (
     Weights,
     by_rows,
     each_group,
-    fill_float4,
-    fill_float8,
+    from_float4,
     scale_groups,
     unpack,
 )
@@ -40,7 +39,7 @@ from attnlaw.checkpoints.quantization.record import (
 from attnlaw.checkpoints.tensors import Tensors, require_finite
 from attnlaw.core.errors import InputError
 
-AFFINE, NVFP4 = "affine", "nvfp4"
+AFFINE, NVFP4, E4M3 = "affine", "nvfp4", "float8_e4m3fn"
 WIDTHS = (2, 3, 4, 5, 6, 8)
 # The bits and the size of groups that each mode has unless the config states others.
 MODES = {AFFINE: (4, 64), "mxfp4": (4, 32), NVFP4: (4, 16), "mxfp8": (8, 32)}
@@ -69,8 +68,9 @@ def _coded(tensors: Tensors, config: Config, base: str) -> CodedWeight:
     groups = tensors.shapes[scales][-1] if tensors.shapes[scales] else 0
     inputs = groups * layout.size
     if len(rows) not in (1, 2) or not inputs or 32 * words != layout.bits * inputs:
+        shape = list(tensors.shapes[name])
         raise InputError(
-            f"{tensors.source}: tensor {name} has shape {list(tensors.shapes[name])} and its scales "
+            f"{tensors.source}: tensor {name} has shape {shape} and its scales "
             f"{list(tensors.shapes[scales])}, which {config.source} calls {layout.bits} bits in groups of "
             f"{layout.size}, expected {inputs * layout.bits / 32:g} words in a row; restore the model's config"
         )
@@ -129,7 +129,7 @@ def _decode(base: str, layout: Layout, shape: tuple[int, int], parts: Parts) -> 
     if layout.mode == AFFINE:
         scales, biases = parts.numbers(f"{base}.scales"), parts.numbers(f"{base}.biases")
     elif layout.mode == NVFP4:
-        scales, biases = FLOAT8[parts.read(f"{base}.scales")], None
+        scales, biases = FLOAT8[E4M3][parts.read(f"{base}.scales")], None
         require_finite(scales, parts.tensors.source, f"{base}.scales", DAMAGED)
     else:
         scales, biases = parts.powers(f"{base}.scales"), None
@@ -138,9 +138,9 @@ def _decode(base: str, layout: Layout, shape: tuple[int, int], parts: Parts) -> 
         if layout.mode == AFFINE:
             out[:] = unpack(words[rows], layout.bits, shape[1])
         elif layout.bits == 4:
-            fill_float4(out, words[rows])
+            from_float4(words[rows], out)
         else:
-            fill_float8(out, words[rows])
+            np.take(FLOAT8[E4M3], words[rows].view(np.uint8), out=out, mode="clip")
         scale_groups(out, scales[rows], layout.size)
         if biases is not None:
 

@@ -18,11 +18,15 @@ from numpy.typing import NDArray
 BLOCK = 2**18  # weights that are decoded at a time, about 1 MB, so that all passes run in the cache
 Weights = NDArray[np.float32]
 Codes = NDArray[np.uint8]
+# The number that each byte of a float8 type stands for.
+FLOAT8 = {
+    name: np.arange(256, dtype=np.uint8).view(getattr(ml_dtypes, name)).astype(np.float32)
+    for name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+}
 # The 16 values of 4-bit floats (e2m1), by their code.
 FLOAT4 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
 # The two values in each of the 256 bytes, low nibble first, as eight bytes that are copied at once.
 FLOAT4_PAIRS = np.stack([np.tile(FLOAT4, 16), np.repeat(FLOAT4, 16)], axis=1).view(np.uint64)[:, 0]
-FLOAT8 = np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e4m3fn).astype(np.float32)
 NOT_A_NUMBER = 255  # the e8m0 code
 
 
@@ -56,6 +60,24 @@ def unpack(stored: NDArray[Any], bits: int, count: int) -> Codes:
     return codes.reshape(*data.shape[:-1], groups * shared)[..., :count]
 
 
+def unpack_columns(stored: NDArray[Any], order: tuple[int, ...]) -> Codes:
+    """Return 4-bit codes of words that hold eight outputs each, transposed.
+
+    Args:
+        stored: the words, (inputs, outputs / 8).
+        order: for each of the eight outputs of a word, the nibble that holds it, counted from the lowest.
+
+    Returns:
+        The codes (outputs, inputs).
+    """
+    columns = np.ascontiguousarray(stored.T).view(np.uint32)
+    codes = np.empty((len(columns), len(order), stored.shape[0]), np.uint8)
+    for output, nibble in enumerate(order):
+        np.right_shift(columns, np.uint32(4 * nibble), out=codes[:, output], casting="unsafe")
+    codes &= np.uint8(15)
+    return codes.reshape(-1, stored.shape[0])
+
+
 def words(count: int, bits: int, size: int = 32) -> int:
     """Return the number of words of `size` bits that a stream of `count` codes takes."""
     return -(-count * bits // size)
@@ -72,20 +94,20 @@ def signed(codes: Codes, bits: int) -> NDArray[np.int8]:
     return numbers
 
 
-def fill_float4(rows: Weights, stored: NDArray[Any]) -> None:
-    """Fill contiguous rows with the values of 4-bit floats, two in each byte, low nibble first.
+def from_float8(stored: NDArray[Any]) -> Weights:
+    """Return float8 numbers as float32."""
+    return np.take(FLOAT8[stored.dtype.name], stored.view(np.uint8))
+
+
+def from_float4(stored: NDArray[np.uint8], rows: Weights) -> None:
+    """Fill `rows`, which are contiguous, with the 4-bit floats of bytes, low nibble first.
 
     >>> rows = np.empty((1, 4), np.float32)
-    >>> fill_float4(rows, np.array([[0x21, 0xF7]], np.uint8))
+    >>> from_float4(np.array([[0x21, 0xF7]], np.uint8), rows)
     >>> rows
     array([[ 0.5,  1. ,  6. , -6. ]], dtype=float32)
     """
     np.take(FLOAT4_PAIRS, stored.view(np.uint8), out=rows.view(np.uint64), mode="clip")
-
-
-def fill_float8(rows: Weights, stored: NDArray[Any]) -> None:
-    """Fill rows with the values of 8-bit floats (e4m3), whose bits are stored in bytes."""
-    np.take(FLOAT8, stored.view(np.uint8), out=rows, mode="clip")
 
 
 def exponents(stored: NDArray[np.uint8]) -> Weights:
@@ -98,15 +120,16 @@ def exponents(stored: NDArray[np.uint8]) -> Weights:
     return np.where(stored.view(np.uint8) == NOT_A_NUMBER, np.float32(np.nan), powers)
 
 
-def by_rows(shape: tuple[int, int], decode: Callable[[slice, Weights], None]) -> Weights:
+def by_rows(shape: tuple[int, int], decode: Callable[[slice, Weights], None], multiple: int = 1) -> Weights:
     """Decode a matrix in blocks of rows.
 
     Args:
         shape: the shape of the matrix, checked against the sizes of its parts.
         decode: a function of a slice of rows and of these rows of the result, which it fills.
+        multiple: every slice starts at a multiple of this number of rows.
     """
     matrix = np.empty(shape, np.float32)
-    height = max(1, BLOCK // max(1, shape[1]))
+    height = max(1, BLOCK // max(1, shape[1] * multiple)) * multiple
     for start in range(0, shape[0], height):
         rows = slice(start, min(start + height, shape[0]))
         decode(rows, matrix[rows])
