@@ -24,7 +24,7 @@ from attnlaw.checkpoints.quantization.packing import (
     FLOAT8,
     Weights,
     by_rows,
-    each_group,
+    cut_groups,
     from_float4,
     scale_groups,
     unpack,
@@ -143,10 +143,7 @@ def _decode(base: str, layout: Layout, shape: tuple[int, int], parts: Parts) -> 
             np.take(FLOAT8[E4M3], words[rows].view(np.uint8), out=out, mode="clip")
         scale_groups(out, scales[rows], layout.size)
         if biases is not None:
-
-            def add(view: Weights, groups: slice) -> None:
+            for view, groups in cut_groups(out, layout.size):
                 view += biases[rows, groups, None]
-
-            each_group(out, layout.size, add)
 
     return by_rows(shape, decode)

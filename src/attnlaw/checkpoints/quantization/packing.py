@@ -7,7 +7,7 @@ bytes of the words are the same stream.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import gcd
 from typing import Any
 
@@ -136,17 +136,17 @@ def by_rows(shape: tuple[int, int], decode: Callable[[slice, Weights], None], mu
     return matrix
 
 
-def each_group(rows: Weights, size: int, apply: Callable[[Weights, slice], None]) -> None:
-    """Call `apply` with views (rows, groups, size) of the rows, and with the slice of these groups.
+def cut_groups(rows: Weights, size: int) -> Iterator[tuple[Weights, slice]]:
+    """Yield views (rows, groups, size) of the rows, and the slice of these groups.
 
-    The last group may be cut. It then gets a view of its own.
+    The last group may be cut. It then has a view of its own.
     """
     height, width = rows.shape
     whole = width // size
     if whole:
-        apply(rows[:, : whole * size].reshape(height, whole, size, copy=False), slice(0, whole))
+        yield rows[:, : whole * size].reshape(height, whole, size, copy=False), slice(0, whole)
     if width > whole * size:
-        apply(rows[:, whole * size :].reshape(height, 1, -1, copy=False), slice(whole, whole + 1))
+        yield rows[:, whole * size :].reshape(height, 1, -1, copy=False), slice(whole, whole + 1)
 
 
 def scale_groups(rows: Weights, scales: Weights, size: int) -> None:
@@ -157,11 +157,8 @@ def scale_groups(rows: Weights, scales: Weights, size: int) -> None:
     >>> rows
     array([[2., 2., 2., 3., 3.]], dtype=float32)
     """
-
-    def multiply(view: Weights, groups: slice) -> None:
+    for view, groups in cut_groups(rows, size):
         view *= scales[:, groups, None]
-
-    each_group(rows, size, multiply)
 
 
 def affine(
@@ -179,9 +176,6 @@ def affine(
     rows[:] = codes
     if zeros is not None:
         numbers = zeros.astype(np.float32)
-
-        def subtract(view: Weights, groups: slice) -> None:
+        for view, groups in cut_groups(rows, size):
             view -= numbers[:, groups, None]
-
-        each_group(rows, size, subtract)
     scale_groups(rows, scales, size)
