@@ -18,24 +18,25 @@ then the next ones.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.checkpoints.config import Config
+from attnlaw.checkpoints.quantization import awq
 from attnlaw.checkpoints.quantization.packing import Weights, affine, by_rows, unpack
 from attnlaw.checkpoints.quantization.record import (
     DAMAGED,
     CodedWeight,
     Parts,
     bad_part,
+    group_size,
     method_of,
     names_with,
     quantization_config,
     require_part,
-    whole_number,
 )
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.errors import InputError
@@ -79,16 +80,23 @@ class Layout:
 
 def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
     """Yield the weights of a checkpoint that are stored by GPTQ."""
-    for name, base in names_with(tensors, ".qweight"):
-        shape, scales = tensors.shapes[name], tensors.shapes.get(f"{base}.scales", ())
+    judged = False
+    for name, base in names_with(tensors, "qweight"):
+        shape, scales = tensors.shapes[name], tensors.shapes.get(f"{base}scales", ())
         if tensors.dtype(name) != "int32" or len(shape) != 2 or len(scales) != 2 or shape[1] != scales[1]:
+            continue
+        if awq.layout_of(tensors, config, base):
             continue
         if method_of(config) == "awq":
             raise InputError(
                 f"{tensors.source}: tensor {name} of shape {list(shape)} and scales of shape {list(scales)} are "
                 f"GPTQ's, but quant_method in {config.source} is awq; correct quant_method"
             )
-        yield _coded(tensors, config, f"{base}.")
+        weight = _coded(tensors, config, base)
+        if not judged:  # one matrix is enough for a remark
+            judged, format_remark = True, _other_format(tensors, config, base)
+            weight = replace(weight, remark="; ".join(filter(None, (weight.remark, format_remark))))
+        yield weight
 
 
 def _coded(tensors: Tensors, config: Config, base: str) -> CodedWeight:
@@ -115,7 +123,9 @@ def _layout(tensors: Tensors, config: Config, base: str) -> tuple[Layout, str]:
     if bits not in WIDTHS or 32 * rows % bits or not groups:
         expected = f"int32 of shape [{groups}, {outputs} x bits / 32] for 2 to 8 bits"
         if f"{base}qzeros" not in tensors.shapes:
-            raise InputError(f"{tensors.source}: found no tensor {base}qzeros, expected {expected}; {DAMAGED}")
+            raise InputError(
+                f"{tensors.source}: found no tensor {base}qzeros, expected {expected}; {DAMAGED}"
+            )
         raise bad_part(tensors, f"{base}qzeros", expected)
     inputs = 32 * rows // bits
     require_part(tensors, f"{base}qzeros", (groups, outputs * bits // 32), "int32")
@@ -131,38 +141,12 @@ def _layout(tensors: Tensors, config: Config, base: str) -> tuple[Layout, str]:
             f"{tensors.source}: found no tensor {base}g_idx, expected it because desc_act in {config.source} "
             f"is true; {DAMAGED}"
         )
-    stated = whole_number(config, "group_size")
-    size = group_size(tensors, f"{base}scales", inputs, groups, stated)
+    size, remark = group_size(tensors, config, f"{base}scales", inputs, groups, bits)
     symmetric = values.get("sym") if isinstance(values.get("sym"), bool) else None
     layout = Layout(base, (outputs, inputs), bits, groups, size, _format(config), symmetric, ordered)
     if layout.planes and (inputs % 32 or outputs % 32):
         raise bad_part(tensors, f"{base}qweight", f"whole blocks of 32 codes of {bits} bits")
-    mixed = "dynamic" in values or "extra_config" in values  # other sizes for some modules
-    return layout, "" if mixed else _disagreement(config, layout)
-
-
-def group_size(tensors: Tensors, scales: str, inputs: int, groups: int, stated: int | None) -> int:
-    """Return the number of inputs in a group, given the number of groups.
-
-    Only if the inputs are no multiple of the groups, the last group may be cut, and the config's size counts.
-    """
-    if groups and inputs % groups == 0:
-        return inputs // groups
-    if stated and stated > 0 and -(-inputs // stated) == groups:
-        return stated
-    raise bad_part(
-        tensors, scales, f"groups of equal size for {inputs} inputs, or the group_size of config.json ({stated})"
-    )
-
-
-def _disagreement(config: Config, layout: Layout) -> str:
-    """Return a sentence if the config states other bits or another group size than the shapes."""
-    bits, size = whole_number(config, "bits"), whole_number(config, "group_size")
-    stated = {"bits": (bits, layout.bits), "group_size": (size if size and size > 0 else None, layout.size)}
-    wrong = [
-        f"{key} {said}, but the shapes show {seen}" for key, (said, seen) in stated.items() if said not in (None, seen)
-    ]
-    return f"{config.source} states {' and '.join(wrong)}: the shapes decide" if wrong else ""
+    return layout, remark
 
 
 def _format(config: Config) -> str | None:
@@ -229,6 +213,17 @@ def _order(layout: Layout, parts: Parts) -> NDArray[np.int64] | None:
         )
     plain = np.arange(len(order)) // layout.size
     return None if not order.any() or np.array_equal(order, plain) else order
+
+
+def _other_format(tensors: Tensors, config: Config, base: str) -> str:
+    """Return a remark if the zero points of a matrix's first group are those of another format than stated."""
+    layout, _ = _layout(tensors, config, base)
+    stored = _unpack(layout, tensors.read(f"{base}qzeros", 0)[None], layout.shape[0])
+    middle = 1 << (layout.bits - 1)
+    for value, stored_as in ((middle - 1, V1), (middle, V2)):
+        if (stored == value).all() and layout.format not in (None, stored_as, PLANES):
+            return f"{config.source} names the format {layout.format}, but zero points are stored as in {stored_as}: read as {stored_as}"
+    return ""
 
 
 def _zeros(layout: Layout, parts: Parts) -> tuple[NDArray[np.uint8], bool]:

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.checkpoints.config import Config
-from attnlaw.checkpoints.quantization.packing import Weights, exponents
+from attnlaw.checkpoints.quantization.packing import Weights, exponents, from_float8
 from attnlaw.checkpoints.tensors import Tensors, require_finite, require_real
 from attnlaw.core.errors import InputError
 
@@ -98,6 +99,12 @@ class Parts:
         require_finite(powers, self.tensors.source, name, DAMAGED)
         return powers
 
+    def float8(self, name: str) -> Weights:
+        """Return a part of e4m3 numbers, which may be stored as bytes. All must be finite."""
+        numbers = from_float8(self.read(name).view(ml_dtypes.float8_e4m3fn))
+        require_finite(numbers, self.tensors.source, name, DAMAGED)
+        return numbers
+
 
 def quantization_config(config: Config) -> Mapping[str, Any]:
     """Return the table `quantization_config` of config.json, or an empty table."""
@@ -153,3 +160,39 @@ def require_part(
     fits = tensors.dtype(name).startswith(dtypes) if dtypes else is_floating(tensors, name)
     if tuple(tensors.shapes[name]) != tuple(shape) or not fits:
         raise bad_part(tensors, name, expected)
+
+
+def group_size(
+    tensors: Tensors, config: Config, scales: str, inputs: int, groups: int, bits: int
+) -> tuple[int, str]:
+    """Return the number of inputs in a group by the shapes, and a remark if the config states other sizes.
+
+    Only if the inputs are no multiple of the groups, the last group may be cut, and the config's size counts.
+    """
+    stated = stated_group_size(config)
+    if groups and inputs % groups == 0:
+        size = inputs // groups
+    elif stated and -(-inputs // stated) == groups:
+        size = stated
+    else:
+        raise bad_part(
+            tensors,
+            scales,
+            f"groups of equal size for {inputs} inputs, or the group_size of {config.source} "
+            f"({stated or 'not stated'})",
+        )
+    if any(key in quantization_config(config) for key in ("dynamic", "extra_config")):
+        return size, ""  # some modules have other sizes
+    pairs = {"bits": (whole_number(config, "bits", "w_bit"), bits), "group_size": (stated, size)}
+    wrong = [
+        f"{key} {said}, the shapes show {seen}"
+        for key, (said, seen) in pairs.items()
+        if said not in (None, seen)
+    ]
+    return size, f"{config.source} states {' and '.join(wrong)}: the shapes decide" if wrong else ""
+
+
+def stated_group_size(config: Config) -> int | None:
+    """Return the group size that the config states, or None if it states none or one group for all inputs."""
+    size = whole_number(config, "group_size", "q_group_size")
+    return size if size and size > 0 else None
