@@ -11,12 +11,12 @@ from typing import Any
 from numpy.typing import NDArray
 
 from attnlaw.checkpoints.config import Config
-from attnlaw.checkpoints.quantization import awq, gptq, mlx
+from attnlaw.checkpoints.quantization import awq, bitsandbytes, compressed_tensors, float4, gptq, mlx
 from attnlaw.checkpoints.quantization.record import Code, CodedWeight
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.errors import InputError
 
-CODES: tuple[Code, ...] = (gptq, awq, mlx)
+CODES: tuple[Code, ...] = (gptq, awq, compressed_tensors, float4, bitsandbytes, mlx)
 
 
 class DecodedTensors(Tensors):

@@ -32,6 +32,7 @@ from attnlaw.checkpoints.quantization.record import (
     CodedWeight,
     Parts,
     bad_part,
+    group_order,
     group_size,
     method_of,
     names_with,
@@ -168,10 +169,10 @@ def _format(config: Config) -> str | None:
 
 
 def _decode(layout: Layout, parts: Parts) -> Weights:
-    base, bits, (outputs, inputs) = layout.base, layout.bits, layout.shape
+    base, (outputs, inputs) = layout.base, layout.shape
     words = parts.read(f"{base}qweight")
     scales = np.ascontiguousarray(parts.numbers(f"{base}scales").T)
-    order = _order(layout, parts) if layout.ordered else None
+    order = group_order(parts, f"{base}g_idx", layout.groups, layout.size) if layout.ordered else None
     zeros, judged = _zeros(layout, parts)
     zeros = np.ascontiguousarray(zeros.T)
 
@@ -179,11 +180,7 @@ def _decode(layout: Layout, parts: Parts) -> Weights:
         codes = _unpack(layout, np.ascontiguousarray(words[:, rows].T), inputs)
         if rows.start == 0 and judged:
             _require_centred(layout, parts, codes, zeros[rows], order)
-        if order is None:
-            affine(codes, out, zeros[rows], scales[rows], layout.size)
-        else:
-            np.subtract(codes, zeros[rows][:, order], out=out, dtype=np.float32)
-            out *= scales[rows][:, order]
+        affine(codes, out, zeros[rows], scales[rows], layout.size, order)
 
     return by_rows((outputs, inputs), decode)
 
@@ -199,20 +196,6 @@ def _unpack(layout: Layout, words: NDArray[np.int32], count: int) -> NDArray[np.
         codes |= unpack(blocks[..., low : low + width], width, 32) << np.uint8(low)
         low += width
     return codes.reshape(len(words), -1)[:, :count]
-
-
-def _order(layout: Layout, parts: Parts) -> NDArray[np.int64] | None:
-    """Return the group of each input, or None if the inputs are in the order of the groups."""
-    name = f"{layout.base}g_idx"
-    order = parts.read(name).astype(np.int64)
-    if order.min(initial=0) < 0 or order.max(initial=0) >= layout.groups:
-        wrong = order[(order < 0) | (order >= layout.groups)][0]
-        raise InputError(
-            f"{parts.tensors.source}: tensor {name} names group {wrong}, expected groups 0 to "
-            f"{layout.groups - 1}; {DAMAGED}"
-        )
-    plain = np.arange(len(order)) // layout.size
-    return None if not order.any() or np.array_equal(order, plain) else order
 
 
 def _other_format(tensors: Tensors, config: Config, base: str) -> str:

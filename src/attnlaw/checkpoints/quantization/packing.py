@@ -7,7 +7,7 @@ bytes of the words are the same stream.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from math import gcd
 from typing import Any
 
@@ -58,6 +58,15 @@ def unpack(stored: NDArray[Any], bits: int, count: int) -> Codes:
         if shift + bits != 8:
             np.bitwise_and(code, mask, out=code)
     return codes.reshape(*data.shape[:-1], groups * shared)[..., :count]
+
+
+def unpack_words(stored: NDArray[Any], bits: int, count: int) -> Codes:
+    """Return the first `count` codes of each row of 32-bit words that hold 32 // bits whole codes each."""
+    words = np.ascontiguousarray(stored).view(np.uint32)
+    codes = np.empty((*words.shape, 32 // bits), np.uint8)
+    for number in range(32 // bits):
+        codes[..., number] = (words >> np.uint32(bits * number)) & np.uint32(2**bits - 1)
+    return codes.reshape(*words.shape[:-1], -1)[..., :count]
 
 
 def unpack_columns(stored: NDArray[Any], order: tuple[int, ...]) -> Codes:
@@ -136,6 +145,35 @@ def by_rows(shape: tuple[int, int], decode: Callable[[slice, Weights], None], mu
     return matrix
 
 
+def by_planes(
+    stored: NDArray[Any],
+    shape: tuple[int, int],
+    bits: int,
+    shifts: Sequence[int],
+    decode: Callable[[slice, Codes, Weights], None],
+) -> Weights:
+    """Decode a matrix whose row r + j R is in row r of the stored one, which has R rows.
+
+    Args:
+        stored: the words (R, columns).
+        shape: the shape of the matrix. Rows beyond it only fill the words.
+        bits: the width of a code.
+        shifts: the lowest bit of the codes j = 0, 1, ... of a word.
+        decode: a function of a slice of rows, the codes of these rows, and these rows of the result.
+    """
+    matrix, mask = np.empty(shape, np.float32), stored.dtype.type(2**bits - 1)
+    height = max(1, BLOCK // max(1, shape[1]))
+    for plane, shift in enumerate(shifts):
+        for start in range(0, len(stored), height):
+            first = plane * len(stored) + start
+            rows = slice(first, min(first + min(height, len(stored) - start), shape[0]))
+            if rows.start < rows.stop:
+                words = stored[start : start + rows.stop - rows.start]
+                codes = (words >> stored.dtype.type(shift)) & mask
+                decode(rows, codes.astype(np.uint8, copy=False), matrix[rows])
+    return matrix
+
+
 def cut_groups(rows: Weights, size: int) -> Iterator[tuple[Weights, slice]]:
     """Yield views (rows, groups, size) of the rows, and the slice of these groups.
 
@@ -162,9 +200,14 @@ def scale_groups(rows: Weights, scales: Weights, size: int) -> None:
 
 
 def affine(
-    codes: NDArray[Any], rows: Weights, zeros: NDArray[Any] | None, scales: Weights, size: int
+    codes: NDArray[Any],
+    rows: Weights,
+    zeros: NDArray[Any] | None,
+    scales: Weights,
+    size: int,
+    order: NDArray[np.int64] | None = None,
 ) -> None:
-    """Fill `rows` with (codes - zeros) * scales, with one zero and one scale for each group of `size`.
+    """Fill `rows` with (codes - zeros) * scales, with one zero and one scale for each group of inputs.
 
     Args:
         codes: the codes of these rows, (rows, inputs).
@@ -172,8 +215,14 @@ def affine(
         zeros: the zero points (rows, groups), or None for zero.
         scales: the scales (rows, groups).
         size: the number of inputs in a group. The last group may be cut.
+        order: the group of each input, if neighbours need not be in the same group.
     """
     rows[:] = codes
+    if order is not None:
+        if zeros is not None:
+            rows -= zeros.astype(np.float32)[:, order]
+        rows *= scales[:, order]
+        return
     if zeros is not None:
         numbers = zeros.astype(np.float32)
         for view, groups in cut_groups(rows, size):

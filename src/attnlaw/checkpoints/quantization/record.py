@@ -108,7 +108,7 @@ class Parts:
 
 def quantization_config(config: Config) -> Mapping[str, Any]:
     """Return the table `quantization_config` of config.json, or an empty table."""
-    declared = config.values.get("quantization_config")
+    declared = config.values.get("quantization_config", config.values.get("compression_config"))
     return declared if isinstance(declared, dict) else {}
 
 
@@ -196,3 +196,20 @@ def stated_group_size(config: Config) -> int | None:
     """Return the group size that the config states, or None if it states none or one group for all inputs."""
     size = whole_number(config, "group_size", "q_group_size")
     return size if size and size > 0 else None
+
+
+def group_order(parts: Parts, name: str, groups: int, size: int) -> NDArray[np.int64] | None:
+    """Return the group of each input, or None if the inputs are in the order of the groups.
+
+    Some writers fill the tensor with 0 or -1 if there is no order.
+    """
+    order = parts.read(name).astype(np.int64)
+    if (order == -1).all() or not order.any():
+        return None
+    wrong = order[(order < 0) | (order >= groups)]
+    if wrong.size:
+        raise InputError(
+            f"{parts.tensors.source}: tensor {name} names group {wrong[0]}, expected groups 0 to {groups - 1}; "
+            f"{DAMAGED}"
+        )
+    return None if np.array_equal(order, np.arange(len(order)) // size) else order
