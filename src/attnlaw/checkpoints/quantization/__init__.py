@@ -5,18 +5,57 @@ Families see the plain name, the shape and the numbers of a weight. They never l
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from numpy.typing import NDArray
 
 from attnlaw.checkpoints.config import Config
-from attnlaw.checkpoints.quantization import awq, bitsandbytes, compressed_tensors, float4, gptq, mlx
+from attnlaw.checkpoints.quantization import (
+    aqlm,
+    awq,
+    bitnet,
+    bitsandbytes,
+    compressed_tensors,
+    entries,
+    float4,
+    gguf,
+    gptq,
+    hqq,
+    mlx,
+    modelopt,
+    quanto,
+    quark,
+    torchao,
+)
+from attnlaw.checkpoints.quantization.leftover import is_for_activations, refuse_unknown, refuse_unscaled
 from attnlaw.checkpoints.quantization.record import Code, CodedWeight
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.errors import InputError
 
-CODES: tuple[Code, ...] = (gptq, awq, compressed_tensors, float4, bitsandbytes, mlx)
+# The codes that attnlaw reads, by the names that messages list.
+CODES: Mapping[str, Code] = {
+    "GPTQ": gptq,
+    "AWQ": awq,
+    "compressed-tensors": compressed_tensors,
+    "NVFP4 and MXFP4": float4,
+    "float8 and int8": entries,
+    "bitsandbytes": bitsandbytes,
+    "ModelOpt": modelopt,
+    "MLX": mlx,
+    "torchao": torchao,
+    "HQQ": hqq,
+    "Quark": quark,
+    "quanto": quanto,
+    "BitNet": bitnet,
+    "AQLM": aqlm,
+    "GGUF": gguf,
+}
+# The values of `quant_method` whose weights are in these codes, or in plain numbers.
+METHODS = (
+    *("gptq", "awq", "auto-round", "intel/auto-round", "compressed-tensors", "bitsandbytes", "fp8", "fbgemm_fp8"),
+    *("mxfp4", "modelopt", "modelopt_fp4", "torchao", "hqq", "quark", "quanto", "bitnet", "aqlm", "nvfp4"),
+)
 
 
 class DecodedTensors(Tensors):
@@ -27,10 +66,15 @@ class DecodedTensors(Tensors):
     """
 
     def __init__(self, tensors: Tensors, coded: Iterable[CodedWeight]) -> None:
-        self.source, self.metadata = tensors.source, tensors.metadata
+        self.source, self.metadata, self.texts = tensors.source, tensors.metadata, tensors.texts
         self.coded = {weight.name: weight for weight in coded}
+        self.remarks = tuple(dict.fromkeys(weight.remark for weight in self.coded.values() if weight.remark))
         hidden = {part for weight in self.coded.values() for part in weight.parts}
-        self.shapes = {name: shape for name, shape in tensors.shapes.items() if name not in hidden}
+        self.shapes = {
+            name: shape
+            for name, shape in tensors.shapes.items()
+            if name not in hidden and not is_for_activations(name)
+        }
         self.shapes |= {name: weight.shape for name, weight in self.coded.items()}
         self._tensors = tensors
 
@@ -47,24 +91,46 @@ class DecodedTensors(Tensors):
             self._tensors.prefetch(name, member)
 
 
-def decoded(tensors: Tensors, config: Config) -> Tensors:
-    """Return the tensors with the weights of all known codes under their plain names."""
+def decoded(tensors: Tensors, config: Config, unscaled: bool = False) -> Tensors:
+    """Return the tensors with the weights of all known codes under their plain names.
+
+    Raise an `InputError` if a tensor of a code would be left out, or if a weight has no scale.
+
+    Args:
+        tensors: the tensors as they are stored.
+        config: the config of the model.
+        unscaled: whether float8 weights without a scale are read as they are stored.
+    """
+    weights = _require_distinct(tensors, _find(tensors, config))
+    result = DecodedTensors(tensors, weights) if weights else tensors
+    coded = {weight.name for weight in weights}
+    refuse_unknown(result, config, METHODS, ", ".join(CODES))
+    refuse_unscaled(result, coded, unscaled)
+    return result
+
+
+def _find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
+    weights = (weight for code in CODES.values() for weight in code.find(tensors, config))
+    return modelopt.with_column_factors(tensors, config, weights)
+
+
+def _require_distinct(tensors: Tensors, weights: Iterable[CodedWeight]) -> list[CodedWeight]:
+    """Return the weights. Raise an `InputError` if two of them share a part or a name."""
     coded: dict[str, CodedWeight] = {}
-    owners: dict[str, str] = {}
-    for weight in (weight for code in CODES for weight in code.find(tensors, config)):
-        for part in weight.parts:
-            if part in owners:
-                raise InputError(
-                    f"{tensors.source}: tensor {part} belongs to {owners[part]} and to {weight.name} "
-                    f"({weight.label}), expected one weight; use the original weights"
-                )
-            owners[part] = weight.name
-        stored_plain = weight.name in tensors.shapes and weight.name not in weight.parts
-        if weight.name in coded or stored_plain:
-            other = coded[weight.name].label if weight.name in coded else f"tensor {weight.name}"
+    owners: dict[str, CodedWeight] = {}
+    for weight in weights:
+        shared = next((part for part in weight.parts if part in owners), None)
+        other = owners[shared] if shared else coded.get(weight.name)
+        if other is not None:
             raise InputError(
-                f"{tensors.source}: {other} and {weight.label} ({weight.parts[0]}) both store {weight.name}, "
-                "expected one of them; use the original weights"
+                f"{tensors.source}: tensor {shared or weight.parts[0]} can be read as {other.label} "
+                f"({other.name}) and as {weight.label} ({weight.name}), expected one code; use the original weights"
+            )
+        if weight.name in tensors.shapes and weight.name not in weight.parts:
+            raise InputError(
+                f"{tensors.source}: tensors {weight.name} and {weight.parts[0]} ({weight.label}) both store one "
+                "weight, expected one of them; use the original weights"
             )
         coded[weight.name] = weight
-    return DecodedTensors(tensors, coded.values()) if coded else tensors
+        owners |= dict.fromkeys(weight.parts, weight)
+    return list(coded.values())

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.quantization.packing import (
     FLOAT8,
@@ -30,13 +32,12 @@ from attnlaw.checkpoints.quantization.packing import (
     unpack,
 )
 from attnlaw.checkpoints.quantization.record import (
-    DAMAGED,
     CodedWeight,
     Parts,
     names_with,
     require_part,
 )
-from attnlaw.checkpoints.tensors import Tensors, require_finite
+from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.errors import InputError
 
 AFFINE, NVFP4, E4M3 = "affine", "nvfp4", "float8_e4m3fn"
@@ -68,11 +69,11 @@ def _coded(tensors: Tensors, config: Config, base: str) -> CodedWeight:
     groups = tensors.shapes[scales][-1] if tensors.shapes[scales] else 0
     inputs = groups * layout.size
     if len(rows) not in (1, 2) or not inputs or 32 * words != layout.bits * inputs:
-        shape = list(tensors.shapes[name])
+        fitting = inputs * layout.bits / 32
         raise InputError(
-            f"{tensors.source}: tensor {name} has shape {shape} and its scales "
-            f"{list(tensors.shapes[scales])}, which {config.source} calls {layout.bits} bits in groups of "
-            f"{layout.size}, expected {inputs * layout.bits / 32:g} words in a row; restore the model's config"
+            f"{tensors.source}: tensor {name} has shape {list(tensors.shapes[name])} and its scales "
+            f"{list(tensors.shapes[scales])}, expected {fitting:g} words in a row for {layout.bits} bits and "
+            f"groups of {layout.size}, which {config.source} states; restore the config of the model"
         )
     affine = layout.mode == AFFINE
     require_part(tensors, scales, (*rows, groups), *([] if affine else ["uint8"]))
@@ -129,8 +130,7 @@ def _decode(base: str, layout: Layout, shape: tuple[int, int], parts: Parts) -> 
     if layout.mode == AFFINE:
         scales, biases = parts.numbers(f"{base}.scales"), parts.numbers(f"{base}.biases")
     elif layout.mode == NVFP4:
-        scales, biases = FLOAT8[E4M3][parts.read(f"{base}.scales")], None
-        require_finite(scales, parts.tensors.source, f"{base}.scales", DAMAGED)
+        scales, biases = parts.float8(f"{base}.scales"), None
     else:
         scales, biases = parts.powers(f"{base}.scales"), None
 
