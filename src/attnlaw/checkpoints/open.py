@@ -26,6 +26,7 @@ from attnlaw.checkpoints.formats.sharded import PARAMS, PART, ConsolidatedTensor
 from attnlaw.checkpoints.hub import fetch, is_hub_id
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.quantization import decoded
+from attnlaw.checkpoints.quantization.side_files import with_side_files
 from attnlaw.checkpoints.tensors import InMemoryTensors, Tensors
 from attnlaw.core.errors import InputError, as_input_error
 from attnlaw.core.files import read_bounded, require_regular_file, require_valid_path
@@ -45,6 +46,7 @@ def open_model(
     name: str | None = None,
     map: str | os.PathLike[str] | None = None,
     adapter: str | os.PathLike[str] | None = None,
+    unscaled: bool = False,
 ) -> Model:
     """Open a checkpoint as a Transformer.
 
@@ -56,6 +58,7 @@ def open_model(
         name: the name of the model in rows; its path unless given.
         map: a TOML file that describes your own architecture.
         adapter: a LoRA adapter to add to the weights.
+        unscaled: whether to read float8 weights that have no scale as they are stored.
 
     >>> import numpy as np
     >>> block = {"in_proj_weight": np.eye(12, 4), "out_proj.weight": np.eye(4)}
@@ -70,7 +73,7 @@ def open_model(
     described = None if map is None else os.fspath(map)
     families = known_families() if described is None else (read_family(described),)
     label, tensors, config, known_heads = _open_source(source, name)
-    model = build_model(label, decoded(tensors, config), config, heads or known_heads, families, described)
+    model = build_model(label, decoded(tensors, config, unscaled), config, heads or known_heads, families, described)
     if adapter is None:
         return model
     return replace(model, tensors=AdaptedTensors(model, open_adapter(local_model_path(adapter), open_file)))
@@ -154,7 +157,7 @@ def _open_path(path: Path) -> tuple[Tensors, Config]:
             tensors = open_file(file)
             if file.name.startswith("consolidated."):  # saved by Meta or Mistral
                 return tensors, read_params(file.with_name(PARAMS))
-            return tensors, read_config(file.with_name("config.json"))
+            return tensors, with_side_files(read_config(file.with_name("config.json")), file.parent)
     raise InputError(f"{path}: no such file or directory; give a checkpoint file or its directory")
 
 

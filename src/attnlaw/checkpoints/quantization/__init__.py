@@ -104,7 +104,7 @@ def decoded(tensors: Tensors, config: Config, unscaled: bool = False) -> Tensors
     weights = _require_distinct(tensors, _find(tensors, config))
     result = DecodedTensors(tensors, weights) if weights else tensors
     coded = {weight.name for weight in weights}
-    refuse_unknown(result, config, METHODS, ", ".join(CODES))
+    refuse_unknown(result, config, METHODS, ", ".join(CODES), bool(coded))
     refuse_unscaled(result, coded, unscaled)
     return result
 
