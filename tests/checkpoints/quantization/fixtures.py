@@ -1,4 +1,4 @@
-"""The small checkpoints in `codes`, which the libraries themselves wrote, and the weights that they decode."""
+"""The small checkpoints in `codes`, which the libraries wrote, and the weights that they decode."""
 
 from __future__ import annotations
 

@@ -1,0 +1,112 @@
+"""Random weights in every code, encoded by the plain encoders of `encoders.py`, decode exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from checkpoints.quantization import encoders
+from checkpoints.quantization.encoders import Coded, Draw
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attnlaw.checkpoints.config import Config
+from attnlaw.checkpoints.quantization import decoded, packing
+from attnlaw.checkpoints.tensors import InMemoryTensors, Tensors
+
+ENCODERS: dict[str, Callable[[Draw], Coded]] = {
+    **{
+        f"{form} {bits} bits{', act-order' if ordered else ''}": partial(
+            encoders.gptq, bits=bits, form=form, ordered=ordered
+        )
+        for form in ("gptq", "gptq_v2", "gptq_p")
+        for bits in range(2, 9)
+        for ordered in (False, True)
+        if ordered <= (bits in (3, 4))
+    },
+    "awq gemm": encoders.awq_gemm,
+    "awq gemv": encoders.awq_gemv,
+    "awq gemv_fast": encoders.awq_gemv_fast,
+    **{f"compressed-tensors int{bits}": partial(encoders.ct_integers, bits=bits) for bits in range(2, 9)},
+    **{
+        f"compressed-tensors int{bits}, old packing": partial(encoders.ct_integers, bits=bits, old=True)
+        for bits in (3, 5, 6, 7)
+    },
+    "compressed-tensors int4, stacked": partial(encoders.ct_integers, stacked=True),
+    "float8": encoders.entries,
+    "int8": partial(encoders.entries, kind="int8"),
+    "MXFP8": encoders.mxfp8,
+    "NVFP4, compressed-tensors": encoders.float4,
+    "NVFP4, ModelOpt": partial(encoders.float4, writer="modelopt"),
+    **{
+        f"MXFP4, {writer}": partial(encoders.float4, writer=writer, size=32)
+        for writer in ("compressed-tensors", "modelopt", "fp8")
+    },
+    "gpt-oss": encoders.gpt_oss,
+    **{
+        f"bitsandbytes {kind}{', double' if nested else ''}": partial(
+            encoders.bitsandbytes_4bit, kind=kind, nested=nested
+        )
+        for kind in ("nf4", "fp4")
+        for nested in (False, True)
+    },
+    "bitsandbytes int8": encoders.bitsandbytes_int8,
+    **{f"MLX {bits} bits": partial(encoders.mlx, bits=bits) for bits in (2, 3, 4, 5, 6, 8)},
+    **{
+        f"MLX {mode}": partial(encoders.mlx, mode=mode, bits=8 if mode == "mxfp8" else 4)
+        for mode in ("mxfp4", "nvfp4", "mxfp8")
+    },
+    "ModelOpt int4": encoders.modelopt_int4,
+    **{
+        f"torchao {kind}": partial(encoders.torchao, kind=kind)
+        for kind in (
+            *("IntxUnpackedToInt8Tensor", "Int8Tensor", "Float8Tensor"),
+            *("Int4Tensor", "NVFP4Tensor", "MXTensor"),
+        )
+    },
+    **{
+        f"HQQ {packing}": partial(encoders.hqq, packing=packing)
+        for packing in ("8bit_u8", "4bit_u8", "3bit_32", "2bit_u8", "1bit_u8")
+    },
+    "Quark int4": encoders.quark_int4,
+    **{f"quanto {bits} bits": partial(encoders.quanto, bits=bits) for bits in (8, 4, 2)},
+    "BitNet, divided": encoders.bitnet,
+    "BitNet, multiplied": partial(encoders.bitnet, linear="autobitlinear"),
+    "AQLM": encoders.aqlm,
+}
+
+
+def opened(coded: Coded) -> Tensors:
+    tensors = InMemoryTensors(coded.tensors)
+    tensors.texts = coded.texts
+    values: dict[str, Any] = dict(coded.values)
+    if coded.quantization is not None:
+        values["quantization_config"] = coded.quantization
+    return decoded(tensors, Config(values, "config.json"))
+
+
+@pytest.mark.parametrize("code", ENCODERS)
+@settings(max_examples=12, deadline=None)
+@given(data=st.data(), seed=st.integers(0, 2**32 - 1))
+def test_an_encoded_weight_is_decoded_exactly(code: str, data: st.DataObject, seed: int) -> None:
+    draw = Draw(np.random.default_rng(seed), lambda low, high: data.draw(st.integers(low, high)))
+    coded = ENCODERS[code](draw)
+    tensors = opened(coded)
+    with mock.patch.object(packing, "BLOCK", draw.choice((packing.BLOCK, 64))):  # in one block, or in many
+        check(tensors, coded, seed)
+
+
+def check(tensors: Tensors, coded: Coded, seed: int) -> None:
+    assert set(tensors.shapes) == set(coded.weights)
+    for name, weight in coded.weights.items():
+        ours = tensors.read(name)
+        assert ours.dtype == np.float32
+        assert tensors.shapes[name] == ours.shape == weight.shape
+        assert np.array_equal(ours, weight)
+        if weight.ndim == 3:
+            member = seed % len(weight)
+            assert np.array_equal(tensors.read(name, member), weight[member])
