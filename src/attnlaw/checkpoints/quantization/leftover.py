@@ -68,8 +68,8 @@ def refuse_unknown(
     if kind is not None:
         place = f" (tensor {left})" if left else ""
         raise InputError(
-            f"{tensors.source}: quant_method {kind}{place} is not supported: {REASONS[kind]}. attnlaw reads "
-            f"{readable}. Use the original weights"
+            f"{tensors.source}: quant_method {kind}{place} is not supported: {REASONS[kind]}; attnlaw reads "
+            f"{readable}; use the original weights"
         )
     if rotated := next((key for key in ("transform_config",) if values.get(key)), None):
         raise InputError(
@@ -90,8 +90,8 @@ def refuse_unknown(
                 f"({readable}) with the tensors next to it; download the file again, or use the original weights"
             )
         raise InputError(
-            f"{tensors.source}: quant_method {method or 'without a name'}{place} is not supported. attnlaw "
-            f"reads {readable}. Use the original weights"
+            f"{tensors.source}: quant_method {method or 'without a name'}{place} is not supported; attnlaw "
+            f"reads {readable}; use the original weights"
         )
 
 
@@ -126,7 +126,9 @@ def refuse_unscaled(tensors: Tensors, coded: Collection[str], unscaled: bool) ->
                 f"{tensors.source}: tensor {name} belongs to the weight {owner}, and nothing that attnlaw knows "
                 "reads it, expected a scale by a known name; use the original weights, and report the file"
             )
-        dtype = tensors.dtype(name)
+    for name, shape in tensors.shapes.items():
+        base, _, word = name.rpartition(".")
+        dtype = "" if name in coded else tensors.dtype(name)
         if dtype in FLOAT8 and not unscaled:
             raise InputError(
                 f"{tensors.source}: tensor {name} is {dtype} and has no scale, expected {name}_scale, "

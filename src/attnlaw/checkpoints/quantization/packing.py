@@ -27,7 +27,8 @@ FLOAT8 = {
 FLOAT4 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
 # The two values in each of the 256 bytes, low nibble first, as eight bytes that are copied at once.
 FLOAT4_PAIRS = np.stack([np.tile(FLOAT4, 16), np.repeat(FLOAT4, 16)], axis=1).view(np.uint64)[:, 0]
-NOT_A_NUMBER = 255  # the e8m0 code
+# The power of two that each e8m0 byte stands for. The last one is not a number.
+POWERS = np.append(2.0 ** (np.arange(255) - 127.0), np.nan).astype(np.float32)
 
 
 def unpack(stored: NDArray[Any], bits: int, count: int) -> Codes:
@@ -125,8 +126,7 @@ def exponents(stored: NDArray[np.uint8]) -> Weights:
     >>> exponents(np.array([126, 127, 128], np.uint8))
     array([0.5, 1. , 2. ], dtype=float32)
     """
-    powers = np.ldexp(np.float32(1), stored.view(np.uint8).astype(np.int32) - 127).astype(np.float32)
-    return np.where(stored.view(np.uint8) == NOT_A_NUMBER, np.float32(np.nan), powers)
+    return np.take(POWERS, stored.view(np.uint8))
 
 
 def by_rows(shape: tuple[int, int], decode: Callable[[slice, Weights], None], multiple: int = 1) -> Weights:
