@@ -1,8 +1,8 @@
 """Encoders of every code, written from the published layouts: slow, plain, and independent of the decoders.
 
 Each takes a `Draw`, chooses sizes, codes and scales with it, and returns the stored tensors, the config, and
-the weights that they must decode to. A decoded entry is one product (and one difference) of float32 numbers, so
-the decoders must reach it exactly.
+the weights that they must decode to. A decoded entry is one product (and one difference) of float32 numbers,
+so the decoders must reach it exactly.
 """
 
 from __future__ import annotations
