@@ -41,6 +41,7 @@ TENSOR_VERDICTS = by_name(
     TensorVerdict("removed", "only in the base"),
     TensorVerdict("identical", "every entry is equal"),
     TensorVerdict("zeroed", "every entry is 0 now"),
+    TensorVerdict("coded", "the base stored in a quantised code; changes below its error cannot be seen"),
     TensorVerdict("rounded", "the base rounded to another format"),
     TensorVerdict("rescaled", "the base times a factor, for the tensor, each row or each column"),
     TensorVerdict("below-floor", "no change that is visible above the rounding of the model's file"),
@@ -139,7 +140,7 @@ DIFF_TENSORS = (
     Quantity("dtype_base", "as the base's file says", kind="text"),
     Quantity("dtype_model", "as the model's file says", kind="text"),
     Quantity("verdict", "what became of the tensor", kind="text", choices=TENSOR_VERDICTS),
-    Quantity("format", "format that the tensor was rounded to", kind="text"),
+    Quantity("format", "format or code that the tensor was rounded to", kind="text"),
     Quantity("rank", "number of directions of the update above the noise", kind="small"),
     Quantity("rank_low", "directions that are certain", kind="small"),
     Quantity(

@@ -112,7 +112,7 @@ def _tensor_row(
         "dtype_base": dtypes[0],
         "dtype_model": dtypes[1],
         "verdict": change.verdict,
-        "format": None if change.format is None else change.format.name,
+        "format": change.code if change.format is None else change.format.name,
         "source": None if change.source is None else printable(change.source),
         **{column: getattr(change, column) for column in columns},
     }
