@@ -82,6 +82,8 @@ class AuditResult(Result):
     def record(self) -> Audit: ...
     family: str | None
     """Family of the model."""
+    codes: str | None
+    """Codes in which matrices are stored; missing if none is."""
     depth: int | None
     """Layers, each as often as it is applied."""
     distinct_layers: int | None
@@ -280,37 +282,63 @@ class DiffResult(Result):
     @property
     def record(self) -> Diff: ...
     verdict: str | None
-    """What happened, in one sentence."""
+    """What happened, in a few sentences."""
+    compared: str | None
+    """Which tensors of both files were compared, and which were not."""
+    next_step: str | None
+    """What the changes look like, and what to do next."""
     verdicts: list[str] | None
-    """Of the model and of its tensors."""
+    """Verdicts on the model and on its tensors."""
     map_count: int | None
-    """Heads and feed-forward maps that were compared."""
+    """Heads and feed-forward matrices that were compared."""
     tensor_count: int | None
-    """Stored tensors of either model."""
+    """Stored tensors of either model that were compared."""
+    not_compared: list[str] | None
+    """Names of the tensors that were not compared."""
     tensors_non_finite: int | None
-    """Tensors that are non-finite: a NaN or an infinity in either model."""
+    """Tensors that are non-finite: NaN or infinite entries in either model."""
     tensors_reshaped: int | None
-    """Tensors that are reshaped: another shape; numbers are of the rows that both have."""
+    """Tensors that are reshaped: another shape; the numbers compare the rows that both have."""
     tensors_added: int | None
-    """Tensors that are added: in the model alone."""
+    """Tensors that are added: only in the model."""
     tensors_removed: int | None
-    """Tensors that are removed: in the base alone."""
+    """Tensors that are removed: only in the base."""
     tensors_identical: int | None
     """Tensors that are identical: every entry is equal."""
+    tensors_zeroed: int | None
+    """Tensors that are zeroed: every entry is 0 now."""
+    tensors_coded: int | None
+    """Tensors that are coded: the base stored in a quantised code; changes below its error cannot be seen."""
     tensors_rounded: int | None
     """Tensors that are rounded: the base rounded to another format."""
+    tensors_rescaled: int | None
+    """Tensors that are rescaled: the base times a factor, for the tensor, each row or each column."""
     tensors_below_floor: int | None
-    """Tensors that are below-floor: nothing above the rounding of the model's file."""
+    """Tensors that are below-floor: no change that is visible above the rounding of the model's file."""
+    tensors_sparse: int | None
+    """Tensors that are sparse: a few single entries changed."""
     tensors_low_rank: int | None
-    """Tensors that are low-rank: an update of low rank, and rounding."""
+    """Tensors that are low-rank: an update of few directions, and rounding."""
+    tensors_partly_hidden: int | None
+    """Tensors that are partly-hidden: some directions rise above the rounding of the file, the rest is
+    hidden.
+    """
+    tensors_reinitialised: int | None
+    """Tensors that are reinitialised: random weights that do not resemble the base."""
     tensors_unrelated: int | None
-    """Tensors that are unrelated: a cosine that other weights have, too."""
+    """Tensors that are unrelated: other weights, which are not random and do not resemble the base."""
     tensors_noise: int | None
-    """Tensors that are noise: an update without direction, as if drawn."""
+    """Tensors that are noise: a random change without a direction."""
     tensors_dense: int | None
-    """Tensors that are dense: an update of many directions, as of training."""
+    """Tensors that are dense: an update of many directions, as training makes."""
     tensors_changed: int | None
-    """Tensors that are changed: not equal, of one dimension."""
+    """Tensors that are changed: a vector or a small matrix with other values."""
+    tensors_moved: int | None
+    """Tensors that are moved: the weights of another tensor of the base."""
+    tensors_transposed: int | None
+    """Tensors that are transposed: rows and columns of the base are exchanged."""
+    tensors_permuted: int | None
+    """Tensors that are permuted: rows or columns of the base in another order."""
     size_qk: float | None
     """Median size of the updates of QK."""
     size_vo: float | None
@@ -360,8 +388,10 @@ class DiffResult(Result):
     new_left, new_right.
     """
     diff_tensors: pl.DataFrame
-    """A table with the columns model, tensor, shape, dtype_base, dtype_model, verdict, format, rank, size,
-    sqnr_db, cosine, unchanged, max_change.
+    """A table with the columns model, tensor, shape, dtype_base, dtype_model, verdict, format, rank,
+    rank_low, rank_high, directions, size, update_size, update_size_most, rounding_size, hidden,
+    roundings, factor, factor_low, factor_high, along, source, then, sqnr_db, cosine, unchanged,
+    max_change.
     """
     diff_spectra: pl.DataFrame
     """A table with the columns model, layer, stack, kind, head, expert, update_values, noise_values."""
@@ -765,6 +795,7 @@ def audit(
     heads: int | None = None,
     map: str | os.PathLike[str] | None = None,
     adapter: str | os.PathLike[str] | None = None,
+    unscaled: bool = False,
     name: str | None = None,
     jobs: int | None = None,
     samples: int | None = None,
@@ -790,6 +821,7 @@ def audit(
         heads: Attention heads, where no config.json tells their number.
         map: The names of an architecture of your own.
         adapter: A LoRA adapter to add to the model.
+        unscaled: Read float8 weights that really have no scale as they are stored.
         name: What rows call the model; its path unless given.
         jobs: Threads; all cores unless given.
         samples: Training samples n: show proxy / sqrt(n) too (not a bound by itself).
@@ -802,7 +834,7 @@ def audit(
         progress: Called with the number of finished parts and the number of all parts.
 
     Returns:
-        A result with one row for each case. Its quantities are attributes: family, depth,
+        A result with one row for each case. Its quantities are attributes: family, codes, depth,
         distinct_layers, hidden_size, head_count, matrix_count, activation, not_random_tested,
         not_random_rejected, not_random_expected, not_random_p_value, rejected_share, median_outliers,
         median_effective_rank_qk, log10_amplification, findings_error, findings_warning, findings_note,
@@ -831,6 +863,7 @@ def fit(
     heads: int | None = None,
     map: str | os.PathLike[str] | None = None,
     adapter: str | os.PathLike[str] | None = None,
+    unscaled: bool = False,
     name: str | None = None,
     jobs: int | None = None,
     seed: int = 0,
@@ -855,6 +888,7 @@ def fit(
         heads: Attention heads, where no config.json tells their number.
         map: The names of an architecture of your own.
         adapter: A LoRA adapter to add to the model.
+        unscaled: Read float8 weights that really have no scale as they are stored.
         name: What rows call the model; its path unless given.
         jobs: Threads; all cores unless given.
         seed: Seed of the nulls and of the bootstrap.
@@ -882,6 +916,7 @@ def diff(
     heads: int | None = None,
     map: str | os.PathLike[str] | None = None,
     adapter: str | os.PathLike[str] | None = None,
+    unscaled: bool = False,
     name: str | None = None,
     jobs: int | None = None,
     applied: bool = False,
@@ -890,10 +925,11 @@ def diff(
 ) -> DiffResult:
     """Compare checkpoints with their base: which tensors changed and how, which heads, in which directions.
 
-    Each tensor gets a verdict: identical, rounded (to which format), low-rank (of which rank), below the
-    floor of its file's rounding, noise, dense, unrelated. Each head and feed-forward matrix gets the size and
-    the rank of its update, how far the update keeps to the base's directions compared with chance, and how
-    many directions are new. A LoRA adapter in place of a model is added to the base.
+    Each tensor gets a verdict: identical, rounded (to which format), low-rank (of which rank), partly hidden
+    by the rounding of its file, rescaled, noise, dense, moved from another place, and more. Each head and
+    feed-forward matrix gets the size and the rank of its update, how far the update keeps to the base's
+    directions compared with chance, and how many directions are new. A LoRA adapter in place of a model is
+    added to the base.
 
     Options that take a sequence make one case for each value.
 
@@ -906,6 +942,7 @@ def diff(
         heads: Attention heads, where no config.json tells their number.
         map: The names of an architecture of your own.
         adapter: A LoRA adapter to add to the model.
+        unscaled: Read float8 weights that really have no scale as they are stored.
         name: What rows call the model; its path unless given.
         jobs: Threads; all cores unless given.
         applied: Fold the norm before a map into it; maps are compared as stored else.
@@ -913,20 +950,22 @@ def diff(
         progress: Called with the number of finished parts and the number of all parts.
 
     Returns:
-        A result with one row for each case. Its quantities are attributes: verdict, verdicts,
-        map_count, tensor_count, tensors_non_finite, tensors_reshaped, tensors_added, tensors_removed,
-        tensors_identical, tensors_rounded, tensors_below_floor, tensors_low_rank, tensors_unrelated,
-        tensors_noise, tensors_dense, tensors_changed, size_qk, size_vo, size_cross_qk, size_cross_vo,
-        size_ffn_in, size_ffn_gate, size_ffn_out, scale_qk, scale_vo, scale_cross_qk, scale_cross_vo,
-        scale_ffn_in, scale_ffn_gate, scale_ffn_out, largest_size, worst_map, worst_tensor,
-        worst_tensor_size, least_sqnr_db, intruders, new. So are its tables: diff, diff_tensors,
-        diff_spectra.
+        A result with one row for each case. Its quantities are attributes: verdict, compared,
+        next_step, verdicts, map_count, tensor_count, not_compared, tensors_non_finite,
+        tensors_reshaped, tensors_added, tensors_removed, tensors_identical, tensors_zeroed,
+        tensors_coded, tensors_rounded, tensors_rescaled, tensors_below_floor, tensors_sparse,
+        tensors_low_rank, tensors_partly_hidden, tensors_reinitialised, tensors_unrelated,
+        tensors_noise, tensors_dense, tensors_changed, tensors_moved, tensors_transposed,
+        tensors_permuted, size_qk, size_vo, size_cross_qk, size_cross_vo, size_ffn_in, size_ffn_gate,
+        size_ffn_out, scale_qk, scale_vo, scale_cross_qk, scale_cross_vo, scale_ffn_in, scale_ffn_gate,
+        scale_ffn_out, largest_size, worst_map, worst_tensor, worst_tensor_size, least_sqnr_db,
+        intruders, new. So are its tables: diff, diff_tensors, diff_spectra.
 
     Example:
         >>> import attnlaw
         >>> model = "examples/tiny-decoder"
         >>> attnlaw.diff(model, model, only="qk").verdict
-        'identical: all 4 tensors are equal'
+        'Identical: the 8 compared tensors are equal.'
     """
 
 def check(
@@ -937,6 +976,7 @@ def check(
     heads: int | None = None,
     map: str | os.PathLike[str] | None = None,
     adapter: str | os.PathLike[str] | None = None,
+    unscaled: bool = False,
     name: str | None = None,
     jobs: int | None = None,
     rules: str | os.PathLike[str] | None = None,
@@ -960,6 +1000,7 @@ def check(
         heads: Attention heads, where no config.json tells their number.
         map: The names of an architecture of your own.
         adapter: A LoRA adapter to add to the model.
+        unscaled: Read float8 weights that really have no scale as they are stored.
         name: What rows call the model; its path unless given.
         jobs: Threads; all cores unless given.
         rules: Rule file, or the name of one that comes with attnlaw; findings alone unless given.

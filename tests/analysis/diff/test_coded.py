@@ -106,7 +106,7 @@ def test_one_factor_for_the_whole_tensor_is_not_awq() -> None:
 
 
 def test_the_number_of_bits_of_every_label() -> None:
-    labels = {GPTQ: 4, "float8 e4m3fn, rows": 8, "GGUF IQ2_XXS": 2, "BitNet 2-bit, any": 2, "a code": 8}
+    labels = {GPTQ: 4, "float8 e4m3fn, rows": 8, "IQ2_XXS": 2, "BitNet 2-bit, any": 2, "a code": 8}
     assert {label: code_bits(label) for label in labels} == labels
 
 

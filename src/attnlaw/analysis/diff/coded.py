@@ -43,7 +43,7 @@ def is_code(dtype: str) -> bool:
 def code_bits(label: str) -> int:
     """Return the number of bits of a code, which is the first number in its label.
 
-    >>> code_bits("GPTQ 4-bit, groups of 128"), code_bits("NVFP4, groups of 16"), code_bits("GGUF TQ1_0")
+    >>> code_bits("GPTQ 4-bit, groups of 128"), code_bits("NVFP4, groups of 16"), code_bits("TQ1_0")
     (4, 4, 1)
     """
     number = re.search(r"\d+", label)

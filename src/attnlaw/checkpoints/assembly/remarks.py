@@ -160,7 +160,7 @@ def model_warnings(
     codes = {tensors.dtype(name) for layer in layers for view in layer.views for name in view.tensors}
     if narrow := sorted(code for code in codes if not code.startswith(WIDE)):
         note(
-            f"weights are stored in few bits ({', '.join(narrow)}): rounding fills the low end of every "
+            f"weights are stored in few bits ({'; '.join(narrow)}): rounding fills the low end of every "
             "spectrum, so small singular values and ranks are the code's, not the model's"
         )
     if any(code.startswith("float8_") for code in codes):

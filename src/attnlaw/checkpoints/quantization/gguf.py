@@ -21,7 +21,7 @@ TWO_SCALES = "NVFP4"
 
 
 def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
-    """Yield the weights of a GGUF file that are stored in few bits."""
+    """Yield the weights of a GGUF file that have a scale. Its reader decodes the others alone."""
     kinds = {name: tensors.dtype(name) for name in tensors.shapes}
     kinds = {name: kind for name, kind in kinds.items() if TYPES.fullmatch(kind)}
     scales = {name: f"{name.removesuffix('weight')}scale" for name in kinds if name.endswith(".weight")}
@@ -34,21 +34,14 @@ def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
                 f"{DAMAGED}"
             )
         shape, scale = tensors.shapes[name], scales.get(name)
-        if scale is not None:
-            each = shape[:1] if len(shape) == 3 and tensors.shapes[scale] != (1,) else (1,)
-            require_part(tensors, scale, each)
-        yield CodedWeight(
-            name=name,
-            shape=shape,
-            parts=(name,) if scale is None else (name, scale),
-            label=f"GGUF {kind}",
-            decode=partial(_decode, name, scale),
-        )
+        if scale is None:
+            continue
+        require_part(tensors, scale, shape[:1] if len(shape) == 3 and tensors.shapes[scale] != (1,) else (1,))
+        decode = partial(_decode, name, scale)
+        yield CodedWeight(name, shape, (name, scale), f"{kind}, with a second scale", decode)
 
 
-def _decode(name: str, scale: str | None, parts: Parts) -> Weights:
+def _decode(name: str, scale: str, parts: Parts) -> Weights:
     matrix: Weights = parts.read(name)
-    if scale is not None:
-        shared = parts.tensors.shapes[scale] == (1,)
-        matrix *= parts.numbers(scale, shared=shared).reshape(())
+    matrix *= parts.numbers(scale, shared=parts.tensors.shapes[scale] == (1,)).reshape(())
     return matrix
