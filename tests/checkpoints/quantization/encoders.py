@@ -286,7 +286,7 @@ def entries(draw: Draw, kind: str = "float8") -> Coded:
         else draw.rng.integers(-128, 128, codes.shape).astype(np.int8)
     )
     name = draw.choice(("{n}_scale", "{n}_scale_inv", "{b}scale", "{b}qscale_weight", "{b}scale_weight"))
-    block = draw.integer(2, 9), draw.integer(2, 9)
+    block = draw.choice((2, 4, 8)), draw.choice((2, 4, 8))
     grid = -(-outputs // block[0]), -(-inputs // block[1])
     shapes = [(), (1,), (outputs,), (outputs, 1), (1, inputs), grid]
     ambiguous = grid in {(outputs, 1), (1, inputs), (1, 1)}

@@ -36,6 +36,7 @@ from attnlaw.checkpoints.quantization.record import (
     CodedWeight,
     Parts,
     bad_part,
+    gives_groups,
     group_size,
     method_of,
     names_with,
@@ -158,7 +159,7 @@ def _decode_gemv_fast(base: str, size: int, parts: Parts) -> Weights:
 def _padded_size(tensors: Tensors, config: Config, base: str, inputs: int, padded: int) -> int:
     """Return the group size that the config states, if the padded scales have room for its groups."""
     size = stated_group_size(config) or inputs
-    if padded % 8 or -(-inputs // size) > padded:
+    if padded % 8 or -(-inputs // size) > padded or not gives_groups(inputs, size, -(-inputs // size)):
         expected = f"room for {-(-inputs // size)} groups of {size} (group_size in {config.source})"
         raise bad_part(tensors, f"{base}scales", expected)
     return size

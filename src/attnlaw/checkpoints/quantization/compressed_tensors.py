@@ -31,6 +31,7 @@ from attnlaw.checkpoints.quantization.record import (
     CodedWeight,
     Parts,
     bad_part,
+    gives_groups,
     group_order,
     names_with,
     quantization_config,
@@ -173,7 +174,7 @@ def _scheme(
     fitting = [
         (scheme, dense)
         for scheme in stated
-        if groups == (-(-inputs // scheme.size) if scheme.size else 1)
+        if (gives_groups(inputs, scheme.size, groups) if scheme.size else groups == 1)
         for dense, count in ((True, words(inputs, scheme.bits)), (False, -(-inputs // (32 // scheme.bits))))
         if count == row_words and (dense or 32 % scheme.bits)
     ]

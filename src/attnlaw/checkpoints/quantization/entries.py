@@ -42,6 +42,7 @@ from attnlaw.checkpoints.quantization.record import (
     CodedWeight,
     Parts,
     bad_part,
+    gives_groups,
     group_order,
     is_floating,
     quantization_config,
@@ -214,16 +215,22 @@ def _matrix_grid(config: Config, stored: tuple[int, ...], shape: tuple[int, int]
     if len(stored) != 2:
         return None
     for height, width in _blocks(config):
-        if stored == (-(-rows // height), -(-columns // width)):
+        if _are_blocks(rows, height, stored[0]) and _are_blocks(columns, width, stored[1]):
             return Grid(height, width, f"blocks of {height} x {width}")
     sizes = _group_sizes(config)
     if stored[0] == rows and stored[1]:
-        stated = [size for size in sizes if -(-columns // size) == stored[1]]
+        stated = [size for size in sizes if gives_groups(columns, size, stored[1])]
         if not sizes and "weight_block_size" not in quantization_config(config) and columns % stored[1] == 0:
             stated = [columns // stored[1]]
         if stated:
             return Grid(1, stated[0], f"groups of {stated[0]}")
     return None
+
+
+def _are_blocks(size: int, block: int, count: int) -> bool:
+    """Return whether blocks are so many. The last may be cut, above all if the others have a usual size."""
+    usual = block & (block - 1) == 0
+    return gives_groups(size, block, count) or (usual and -(-size // block) == count)
 
 
 def _blocks(config: Config) -> list[tuple[int, int]]:

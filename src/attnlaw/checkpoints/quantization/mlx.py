@@ -32,6 +32,7 @@ from attnlaw.checkpoints.quantization.packing import (
     unpack,
 )
 from attnlaw.checkpoints.quantization.record import (
+    DAMAGED,
     CodedWeight,
     Parts,
     names_with,
@@ -57,6 +58,12 @@ class Layout:
 
 def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
     """Yield the weights of a checkpoint that MLX coded."""
+    if isinstance(config.values.get("quantization"), Mapping):
+        for scales, base in names_with(tensors, ".scales"):
+            if f"{base}.weight" not in tensors.shapes:
+                raise InputError(
+                    f"{tensors.source}: found no tensor {base}.weight next to {scales}; {DAMAGED}"
+                )
     for name, base in names_with(tensors, ".weight"):
         if tensors.dtype(name) == "uint32" and f"{base}.scales" in tensors.shapes:
             yield _coded(tensors, config, base)

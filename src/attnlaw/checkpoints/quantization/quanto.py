@@ -12,7 +12,7 @@ groups. The file does not store the shape of the weight, so the sizes in config.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from math import prod
 
@@ -98,6 +98,7 @@ def _packed(tensors: Tensors, config: Config, name: str) -> CodedWeight:
     if len(widths) != 1 or not stored[1]:
         raise bad_part(tensors, data, f"2-bit or 4-bit codes for the {rows} rows of {scale}")
     (bits,) = widths
+    _require_stated(tensors, config, name, bits)
     require_part(tensors, data, stored, "uint8")
     require_part(tensors, scale, (rows, 1))
     floating = shift in tensors.shapes and is_floating(tensors, shift)
@@ -112,6 +113,18 @@ def _packed(tensors: Tensors, config: Config, name: str) -> CodedWeight:
         label=f"quanto {bits}-bit, groups of {stored[1]}",
         decode=partial(_decode_packed, name, bits, (rows, stored[1]), shape),
     )
+
+
+def _require_stated(tensors: Tensors, config: Config, name: str, bits: int) -> None:
+    """Raise an `InputError` if quanto_qmap.json names another width than the shapes show."""
+    table = config.values.get("quanto_qmap")
+    entry = table.get(name.rpartition(".")[0]) if isinstance(table, Mapping) else None
+    stated = entry.get("weights") if isinstance(entry, Mapping) else None
+    if stated not in (None, f"qint{bits}"):
+        raise InputError(
+            f"{tensors.source}: tensor {name}._data._data has the shape of {bits}-bit codes, and "
+            f"quanto_qmap.json calls them {stated!r:.40}; {DAMAGED}"
+        )
 
 
 def _decode_packed(

@@ -172,7 +172,7 @@ def group_size(
     stated = stated_group_size(config)
     if groups and inputs % groups == 0:
         size = inputs // groups
-    elif stated and -(-inputs // stated) == groups:
+    elif stated and gives_groups(inputs, stated, groups):
         size = stated
     else:
         raise bad_part(
@@ -190,6 +190,15 @@ def group_size(
         if said not in (None, seen)
     ]
     return size, f"{config.source} states {' and '.join(wrong)}: the shapes decide" if wrong else ""
+
+
+def gives_groups(inputs: int, size: int, groups: int) -> bool:
+    """Return whether groups of `size` inputs are so many. The last may be cut if equal groups are impossible.
+
+    >>> gives_groups(96, 32, 3), gives_groups(96, 33, 3), gives_groups(100, 34, 3)
+    (True, False, True)
+    """
+    return size * groups == inputs or (-(-inputs // size) == groups and inputs % groups != 0)
 
 
 def stated_group_size(config: Config) -> int | None:
@@ -212,4 +221,10 @@ def group_order(parts: Parts, name: str, groups: int, size: int) -> NDArray[np.i
             f"{parts.tensors.source}: tensor {name} names group {wrong[0]}, expected groups 0 to {groups - 1}; "
             f"{DAMAGED}"
         )
-    return None if np.array_equal(order, np.arange(len(order)) // size) else order
+    plain = np.arange(len(order)) // size
+    if not np.array_equal(np.bincount(order, minlength=groups), np.bincount(plain, minlength=groups)):
+        raise InputError(
+            f"{parts.tensors.source}: tensor {name} gives some groups more inputs than others, expected {size} "
+            f"inputs in each of {groups} groups; {DAMAGED}"
+        )
+    return None if np.array_equal(order, plain) else order

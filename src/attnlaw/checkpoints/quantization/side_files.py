@@ -8,6 +8,7 @@
 | `hf_quant_config.json` | ModelOpt, under `quantization` |
 
 They count if config.json has no `quantization_config`. ModelOpt's also adds what config.json leaves out.
+quanto's `quanto_qmap.json` names the type of each module's weight. The config has it as `quanto_qmap`.
 """
 
 from __future__ import annotations
@@ -18,16 +19,23 @@ from typing import Any
 
 from attnlaw.checkpoints.config import Config, read_config
 
-METHODS = {"quantize_config.json": "gptq", "quant_config.json": "awq", "quantization_config.json": "auto-round"}
+METHODS = {
+    "quantize_config.json": "gptq",
+    "quant_config.json": "awq",
+    "quantization_config.json": "auto-round",
+}
 MODELOPT = "hf_quant_config.json"
-NAMES = (*METHODS, MODELOPT)
+QUANTO = "quanto_qmap.json"
+NAMES = (*METHODS, MODELOPT, QUANTO)
 
 
 def with_side_files(config: Config, folder: Path) -> Config:
     """Return a model's config with the `quantization_config` of the files next to it."""
+    if (folder / QUANTO).is_file():
+        config = Config({**config.values, "quanto_qmap": read_config(folder / QUANTO).values}, config.source)
     stated = config.values.get("quantization_config", config.values.get("compression_config"))
     if stated is None:
-        name = next((name for name in NAMES if (folder / name).is_file()), None)
+        name = next((name for name in (*METHODS, MODELOPT) if (folder / name).is_file()), None)
         side = {} if name is None else _read(folder / name)
     elif isinstance(stated, Mapping) and stated.get("quant_method") == "modelopt":
         side = {**_read(folder / MODELOPT), **stated}

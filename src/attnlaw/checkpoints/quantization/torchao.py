@@ -52,6 +52,7 @@ PLAIN = "Tensor"  # the class of weights that are stored as usual
 # The scales of activations say nothing about weights.
 ACTIVATIONS = ("act_quant_scale", "act_quant_zero_point", "act_per_tensor_scale")
 COLUMNS = "act_pre_scale"
+NVFP4, MX = 16, 32  # inputs that share a scale
 ELEMENTS = {"float8_e4m3fn": "MXFP8", "float8_e5m2": "MXFP8", "float4_e2m1fn_x2": "MXFP4"}
 INTEGERS = ("int8", "int16", "int32", "int64")
 
@@ -282,12 +283,12 @@ def _micro(tensors: Tensors, layout: Layout, values: Mapping[str, Any]) -> Kind:
             f"(expected {', '.join(ELEMENTS)}); use the original weights"
         )
     packed = element.endswith("x2")
-    group = values.get("block_size")
+    stated, group = values.get("block_size"), NVFP4 if nvfp4 else MX
     shape = (*layout.shape[:-1], layout.shape[-1] * (1 + packed))
-    if type(group) is not int or group < 1 or shape[-1] % group:
+    if stated != group or shape[-1] % group:
         raise InputError(
-            f"{tensors.source}: the header states block_size {group!r:.80} for {layout.start}qdata, "
-            f"expected a divisor of {shape[-1]}; {DAMAGED}"
+            f"{tensors.source}: the header states block_size {stated!r:.80} for {layout.start}qdata with "
+            f"{shape[-1]} inputs, expected whole groups of {group}; {DAMAGED}"
         )
     swizzled = values.get("is_swizzled_scales", False)
     layout = Layout(layout.kind, layout.start, shape, (1, group), layout.parts, swizzled is True)
