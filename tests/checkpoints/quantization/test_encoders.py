@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 from unittest import mock
 
 import numpy as np
 import pytest
 from checkpoints.quantization import encoders
 from checkpoints.quantization.encoders import Coded, Draw
+from checkpoints.quantization.opening import reads_right
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnlaw.checkpoints.config import Config
-from attnlaw.checkpoints.quantization import decoded, packing
-from attnlaw.checkpoints.tensors import InMemoryTensors, Tensors
+from attnlaw.checkpoints.quantization import packing
 
 ENCODERS: dict[str, Callable[[Draw], Coded]] = {
     **{
@@ -80,34 +78,12 @@ ENCODERS: dict[str, Callable[[Draw], Coded]] = {
 }
 
 
-def opened(coded: Coded) -> Tensors:
-    tensors = InMemoryTensors(coded.tensors)
-    tensors.texts = coded.texts
-    values: dict[str, Any] = dict(coded.values)
-    if coded.quantization is not None:
-        values["quantization_config"] = coded.quantization
-    return decoded(tensors, Config(values, "config.json"))
-
-
 @pytest.mark.parametrize("code", ENCODERS)
 @settings(max_examples=12, deadline=None)
 @given(data=st.data(), seed=st.integers(0, 2**32 - 1))
 def test_an_encoded_weight_is_decoded_exactly(code: str, data: st.DataObject, seed: int) -> None:
     draw = Draw(np.random.default_rng(seed), lambda low, high: data.draw(st.integers(low, high)))
     coded = ENCODERS[code](draw)
-    tensors = opened(coded)
     few = 1024 if code.startswith("gptq") else 64  # GPTQ judges zero points by the codes of the first block
     with mock.patch.object(packing, "BLOCK", draw.choice((packing.BLOCK, few))):
-        check(tensors, coded, seed)
-
-
-def check(tensors: Tensors, coded: Coded, seed: int) -> None:
-    assert set(tensors.shapes) == set(coded.weights)
-    for name, weight in coded.weights.items():
-        ours = tensors.read(name)
-        assert ours.dtype == np.float32
-        assert tensors.shapes[name] == ours.shape == weight.shape
-        assert np.array_equal(ours, weight)
-        if weight.ndim == 3:
-            member = seed % len(weight)
-            assert np.array_equal(tensors.read(name, member), weight[member])
+        reads_right(coded)

@@ -267,11 +267,8 @@ def _stated_blocks(config: Config) -> list[str]:
 def _decode(layout: Layout, axes: int, parts: Parts) -> Weights:
     codes = parts.read(layout.name).reshape(layout.shape)
     scales = _scales(layout, parts)
-    if layout.divides:
-        with np.errstate(divide="ignore"):
-            scales = np.float32(1) / scales
     zeros = None if layout.zeros is None else _numbers(layout, parts, layout.zeros).reshape(scales.shape)
-    grid, inputs = layout.grid, layout.shape[1]
+    grid, inputs, apply = layout.grid, layout.shape[1], np.divide if layout.divides else np.multiply
     order = None
     if layout.order is not None:
         order = group_order(parts, layout.order, scales.shape[1], grid.columns)
@@ -285,14 +282,15 @@ def _decode(layout: Layout, axes: int, parts: Parts) -> Weights:
         if order is not None:
             if zeros is not None:
                 out -= zeros[block][:, order]
-            out *= scales[block][:, order]
+            apply(out, scales[block][:, order], out=out)
             return
         for view, groups in cut_groups(out, min(grid.columns, inputs)):
             if zeros is not None:
                 view -= zeros[block, groups, None]
-            view *= scales[block, groups, None]
+            apply(view, scales[block, groups, None], out=view)
 
-    matrix = by_rows(layout.shape, decode)
+    with np.errstate(divide="ignore", invalid="ignore"):  # readers check the weights
+        matrix = by_rows(layout.shape, decode)
     return matrix.reshape(-1) if axes == 1 else matrix
 
 
