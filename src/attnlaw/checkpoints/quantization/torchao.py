@@ -266,7 +266,7 @@ def _read_int4(layout: Layout, parts: Parts) -> Weights:
 
     def decode(rows: slice, out: Weights) -> None:
         out[:] = signed(unpack(stored[rows], 4, out.shape[1]), 4)
-        view = out.reshape(len(out), -1, layout.blocks[1], copy=False)
+        view = out.reshape(len(out), -1, layout.blocks[1])
         view *= scales[rows, :, None]
         view += zeros[rows, :, None]
 
