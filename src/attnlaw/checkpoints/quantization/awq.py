@@ -92,13 +92,13 @@ def _gemm(tensors: Tensors, config: Config, base: str) -> CodedWeight:
 
 def _decode_gemm(base: str, size: int, parts: Parts) -> Weights:
     words, zeros = parts.read(f"{base}qweight"), unpack_columns(parts.read(f"{base}qzeros"), NIBBLES)
-    scales = np.ascontiguousarray(parts.numbers(f"{base}scales").T)
+    scales = parts.rows(f"{base}scales", transposed=True)
 
     def decode(rows: slice, out: Weights) -> None:
         codes = unpack_columns(words[:, rows.start // 8 : rows.stop // 8], NIBBLES)
         affine(codes, out, zeros[rows], scales[rows], size)
 
-    return by_rows((len(scales), len(words)), decode, multiple=8)
+    return by_rows((8 * words.shape[1], len(words)), decode, multiple=8)
 
 
 def _gemv(tensors: Tensors, config: Config, base: str) -> CodedWeight:

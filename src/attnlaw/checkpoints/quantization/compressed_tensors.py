@@ -198,19 +198,19 @@ def _is_dense(config: Config) -> bool | None:
 
 def _decode(layout: Layout, parts: Parts) -> Weights:
     (outputs, inputs), half = layout.shape, 1 << (layout.bits - 1)
-    packed, scales = parts.read(f"{layout.name}_packed"), parts.numbers(f"{layout.name}_scale")
-    zeros = np.full(scales.shape, half, np.int16)
+    packed, scales = parts.read(f"{layout.name}_packed"), parts.rows(f"{layout.name}_scale")
+    zeros: NDArray[Any] | None = None
     if layout.zeros is not None:
         stored = parts.read(layout.zeros)
-        if stored.dtype == np.int32:  # packed down the rows, with the same offset as the codes
-            zeros = layout.unpack(stored.T, outputs).T.astype(np.int16)
-        else:
-            zeros += stored
+        # Packed zero points, which are packed down the rows, have the same offset as the codes.
+        packed_zeros = stored.dtype == np.int32
+        zeros = layout.unpack(stored.T, outputs).T if packed_zeros else stored.astype(np.int16) + half
     order = None
     if layout.ordered:
         order = group_order(parts, f"{layout.name}_g_idx", layout.groups, layout.size)
 
     def decode(rows: slice, out: Weights) -> None:
-        affine(layout.unpack(packed[rows], inputs), out, zeros[rows], scales[rows], layout.size, order)
+        points = half if zeros is None else zeros[rows]
+        affine(layout.unpack(packed[rows], inputs), out, points, scales[rows], layout.size, order)
 
     return by_rows((outputs, inputs), decode)

@@ -19,7 +19,7 @@ Stacks of experts have one more axis in front. Scales in uint8 or e8m0 are expon
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -41,6 +41,8 @@ from attnlaw.checkpoints.quantization.record import (
     DAMAGED,
     CodedWeight,
     Parts,
+    Rows,
+    as_float32,
     bad_part,
     gives_groups,
     group_order,
@@ -48,7 +50,7 @@ from attnlaw.checkpoints.quantization.record import (
     quantization_config,
     require_part,
 )
-from attnlaw.checkpoints.tensors import Tensors, require_finite
+from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.errors import InputError
 
 BLOCK = (128, 128)  # DeepSeek's, unless the config states another
@@ -266,50 +268,48 @@ def _stated_blocks(config: Config) -> list[str]:
 
 def _decode(layout: Layout, axes: int, parts: Parts) -> Weights:
     codes = parts.read(layout.name).reshape(layout.shape)
-    scales = _scales(layout, parts)
-    zeros = None if layout.zeros is None else _numbers(layout, parts, layout.zeros).reshape(scales.shape)
+    scales = _rows(layout, parts, layout.scale, _as_scales)
+    zeros = None if layout.zeros is None else _rows(layout, parts, layout.zeros, _as_numbers)
     grid, inputs, apply = layout.grid, layout.shape[1], np.divide if layout.divides else np.multiply
     order = None
     if layout.order is not None:
-        order = group_order(parts, layout.order, scales.shape[1], grid.columns)
+        order = group_order(parts, layout.order, scales.stored.shape[1], grid.columns)
 
     def decode(rows: slice, out: Weights) -> None:
         if codes.dtype == np.int8:
             out[:] = codes[rows]
         else:
             np.take(FLOAT8[codes.dtype.name], codes[rows].view(np.uint8), out=out, mode="clip")
-        block = np.arange(rows.start, rows.stop) // grid.rows
+        first = rows.start // grid.rows
+        blocks = slice(first, -(-rows.stop // grid.rows))
+        block = np.arange(rows.start, rows.stop) // grid.rows - first
+        factors, offsets = scales[blocks][block], None if zeros is None else zeros[blocks][block]
         if order is not None:
-            if zeros is not None:
-                out -= zeros[block][:, order]
-            apply(out, scales[block][:, order], out=out)
+            if offsets is not None:
+                out -= offsets[:, order]
+            apply(out, factors[:, order], out=out)
             return
         for view, groups in cut_groups(out, min(grid.columns, inputs)):
-            if zeros is not None:
-                view -= zeros[block, groups, None]
-            apply(view, scales[block, groups, None], out=view)
+            if offsets is not None:
+                view -= offsets[:, groups, None]
+            apply(view, factors[:, groups, None], out=view)
 
     with np.errstate(divide="ignore", invalid="ignore"):  # readers check the weights
         matrix = by_rows(layout.shape, decode)
     return matrix.reshape(-1) if axes == 1 else matrix
 
 
-def _scales(layout: Layout, parts: Parts) -> Weights:
-    """Return the scales as a matrix with one entry for each block."""
-    numbers = _numbers(layout, parts, layout.scale)
-    rows, columns = layout.shape
-    return numbers.reshape(-(-rows // layout.grid.rows), -(-columns // layout.grid.columns))
+def _rows(layout: Layout, parts: Parts, name: str, convert: Callable[[NDArray[Any]], Weights]) -> Rows:
+    """Return scales or zero points as a matrix with one entry for each block."""
+    stored = np.asarray(parts.read_all(name) if layout.shared else parts.read(name))
+    (rows, columns), grid = layout.shape, layout.grid
+    shaped = stored.reshape(-(-rows // grid.rows), -(-columns // grid.columns))
+    return Rows(shaped, convert, parts.tensors.source, name)
 
 
-def _numbers(layout: Layout, parts: Parts, name: str) -> Weights:
-    """Return scales or zero points as float32."""
-    stored = parts.read_all(name) if layout.shared else parts.read(name)
-    numbers = _as_numbers(np.asarray(stored), name == layout.scale)
-    require_finite(numbers, parts.tensors.source, name, DAMAGED)
-    return numbers
+def _as_scales(stored: NDArray[Any]) -> Weights:
+    return exponents(stored) if stored.dtype.name in EXPONENTS else _as_numbers(stored)
 
 
-def _as_numbers(stored: NDArray[Any], is_scale: bool) -> Weights:
-    if is_scale and stored.dtype.name in EXPONENTS:
-        return exponents(stored)
-    return from_float8(stored) if stored.dtype.name in FLOAT8 else stored.astype(np.float32)
+def _as_numbers(stored: NDArray[Any]) -> Weights:
+    return from_float8(stored) if stored.dtype.name in FLOAT8 else as_float32(stored)

@@ -17,11 +17,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnlaw.checkpoints.config import Config
-from attnlaw.checkpoints.quantization.packing import Weights, by_rows, from_float4, scale_groups
+from attnlaw.checkpoints.quantization.packing import (
+    Weights,
+    by_rows,
+    exponents,
+    from_float4,
+    from_float8,
+    scale_groups,
+)
 from attnlaw.checkpoints.quantization.record import CodedWeight, Parts, bad_part, names_with, require_part
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.errors import InputError
@@ -121,13 +130,15 @@ def _decode(
     names: tuple[str, ...], shape: tuple[int, int], size: int, divides: bool, parts: Parts
 ) -> Weights:
     codes = parts.read(names[0])
-    if size == NVFP4:
-        whole = parts.numbers(names[2]).reshape(())
-        scales = parts.numbers(names[1])
-        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # readers check the weights
-            scales = scales / whole if divides else scales * whole
-    else:
-        scales = parts.powers(names[1])
+    whole = parts.numbers(names[2]).reshape(()) if size == NVFP4 else None
+
+    def convert(stored: NDArray[Any]) -> Weights:
+        if whole is None:
+            return exponents(stored)
+        with np.errstate(all="ignore"):  # what is not finite is an error
+            return from_float8(stored) / whole if divides else from_float8(stored) * whole
+
+    scales = parts.rows(names[1], convert)
 
     def decode(rows: slice, out: Weights) -> None:
         from_float4(codes[rows], out)
@@ -151,7 +162,7 @@ def _blocks(tensors: Tensors, name: str) -> CodedWeight:
 
 def _decode_transposed(names: tuple[str, str], shape: tuple[int, int], parts: Parts) -> Weights:
     codes = parts.read(names[0]).reshape(shape[0], shape[1] // 2)
-    scales = parts.powers(names[1])
+    scales = parts.rows(names[1], exponents)
 
     def decode(rows: slice, out: Weights) -> None:
         from_float4(codes[rows], out)

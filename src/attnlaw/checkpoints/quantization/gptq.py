@@ -171,16 +171,16 @@ def _format(config: Config) -> str | None:
 def _decode(layout: Layout, parts: Parts) -> Weights:
     base, (outputs, inputs) = layout.base, layout.shape
     words = parts.read(f"{base}qweight")
-    scales = np.ascontiguousarray(parts.numbers(f"{base}scales").T)
+    scales = parts.rows(f"{base}scales", transposed=True)
     order = group_order(parts, f"{base}g_idx", layout.groups, layout.size) if layout.ordered else None
     zeros, judged = _zeros(layout, parts)
-    zeros = np.ascontiguousarray(zeros.T)
 
     def decode(rows: slice, out: Weights) -> None:
         codes = _unpack(layout, np.ascontiguousarray(words[:, rows].T), inputs)
-        if rows.start == 0 and judged:
-            _require_centred(layout, parts, codes, zeros[rows], order)
-        affine(codes, out, zeros[rows], scales[rows], layout.size, order)
+        points = zeros if isinstance(zeros, int) else zeros[:, rows].T
+        if rows.start == 0 and judged and not isinstance(points, int):
+            _require_centred(layout, parts, codes, points, order)
+        affine(codes, out, points, scales[rows], layout.size, order)
 
     return by_rows((outputs, inputs), decode)
 
@@ -209,16 +209,17 @@ def _other_format(tensors: Tensors, config: Config, base: str) -> str:
     return ""
 
 
-def _zeros(layout: Layout, parts: Parts) -> tuple[NDArray[np.uint8], bool]:
-    """Return the zero points (groups, outputs), and whether the mean of q - z must show that they fit."""
+def _zeros(layout: Layout, parts: Parts) -> tuple[NDArray[np.uint8] | int, bool]:
+    """Return the zero points (groups, outputs), and whether the mean of q - z must show that they fit.
+
+    If all of them are the middle of the range, return this number.
+    """
     name, bits, outputs = f"{layout.base}qzeros", layout.bits, layout.shape[0]
     words = parts.read(name)
     stored = _unpack(layout, words, outputs)
     middle = 1 << (bits - 1)
-    if (stored == middle).all():
-        return stored, False
-    if (stored == middle - 1).all():
-        return stored + np.uint8(1), False
+    if (stored == middle).all() or (stored == middle - 1).all():
+        return middle, False
     if layout.symmetric or layout.format is None:
         reason = "sym is true" if layout.symmetric else "no config.json names the GPTQ format"
         raise InputError(

@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.quantization.packing import (
@@ -27,6 +28,7 @@ from attnlaw.checkpoints.quantization.packing import (
     Weights,
     by_rows,
     cut_groups,
+    exponents,
     from_float4,
     scale_groups,
     unpack,
@@ -135,11 +137,11 @@ def _stated_layout(stated: Mapping[str, Any], place: str) -> Layout:
 def _decode(base: str, layout: Layout, shape: tuple[int, int], parts: Parts) -> Weights:
     words = parts.read(f"{base}.weight")
     if layout.mode == AFFINE:
-        scales, biases = parts.numbers(f"{base}.scales"), parts.numbers(f"{base}.biases")
+        scales, biases = parts.rows(f"{base}.scales"), parts.rows(f"{base}.biases")
     elif layout.mode == NVFP4:
-        scales, biases = parts.float8(f"{base}.scales"), None
+        scales, biases = parts.rows(f"{base}.scales", _as_e4m3), None
     else:
-        scales, biases = parts.powers(f"{base}.scales"), None
+        scales, biases = parts.rows(f"{base}.scales", exponents), None
 
     def decode(rows: slice, out: Weights) -> None:
         if layout.mode == AFFINE:
@@ -150,7 +152,12 @@ def _decode(base: str, layout: Layout, shape: tuple[int, int], parts: Parts) -> 
             np.take(FLOAT8[E4M3], words[rows].view(np.uint8), out=out, mode="clip")
         scale_groups(out, scales[rows], layout.size)
         if biases is not None:
+            added = biases[rows]
             for view, groups in cut_groups(out, layout.size):
-                view += biases[rows, groups, None]
+                view += added[:, groups, None]
 
     return by_rows(shape, decode)
+
+
+def _as_e4m3(stored: NDArray[np.uint8]) -> Weights:
+    return np.take(FLOAT8[E4M3], stored)

@@ -56,7 +56,7 @@ def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
 
 
 def _decode(name: str, scale: str, size: int, parts: Parts) -> Weights:
-    codes, scales = parts.read(name), parts.numbers(scale)
+    codes, scales = parts.read(name), parts.rows(scale)
 
     def decode(rows: slice, out: Weights) -> None:
         pairs = codes[rows.start // 2 : rows.stop // 2]

@@ -170,7 +170,7 @@ def by_planes(
             if rows.start < rows.stop:
                 words = stored[start : start + rows.stop - rows.start]
                 codes = (words >> stored.dtype.type(shift)) & mask
-                decode(rows, codes.astype(np.uint8, copy=False), matrix[rows])
+                decode(rows, codes.astype(np.uint8), matrix[rows])
     return matrix
 
 
@@ -182,9 +182,9 @@ def cut_groups(rows: Weights, size: int) -> Iterator[tuple[Weights, slice]]:
     height, width = rows.shape
     whole = width // size
     if whole:
-        yield rows[:, : whole * size].reshape(height, whole, size, copy=False), slice(0, whole)
+        yield rows[:, : whole * size].reshape(height, whole, size), slice(0, whole)
     if width > whole * size:
-        yield rows[:, whole * size :].reshape(height, 1, -1, copy=False), slice(whole, whole + 1)
+        yield rows[:, whole * size :].reshape(height, 1, -1), slice(whole, whole + 1)
 
 
 def scale_groups(rows: Weights, scales: Weights, size: int) -> None:
@@ -202,7 +202,7 @@ def scale_groups(rows: Weights, scales: Weights, size: int) -> None:
 def affine(
     codes: NDArray[Any],
     rows: Weights,
-    zeros: NDArray[Any] | None,
+    zeros: NDArray[Any] | int | None,
     scales: Weights,
     size: int,
     order: NDArray[np.int64] | None = None,
@@ -212,19 +212,21 @@ def affine(
     Args:
         codes: the codes of these rows, (rows, inputs).
         rows: the rows of the result.
-        zeros: the zero points (rows, groups), or None for zero.
+        zeros: the zero points (rows, groups), one number for all, or None for zero.
         scales: the scales (rows, groups).
         size: the number of inputs in a group. The last group may be cut.
         order: the group of each input, if neighbours need not be in the same group.
     """
     rows[:] = codes
-    if order is not None:
-        if zeros is not None:
-            rows -= zeros.astype(np.float32)[:, order]
-        rows *= scales[:, order]
-        return
-    if zeros is not None:
+    if isinstance(zeros, int):
+        rows -= np.float32(zeros)
+    elif zeros is not None and order is not None:
+        rows -= zeros.astype(np.float32)[:, order]
+    elif zeros is not None:
         numbers = zeros.astype(np.float32)
         for view, groups in cut_groups(rows, size):
             view -= numbers[:, groups, None]
-    scale_groups(rows, scales, size)
+    if order is not None:
+        rows *= scales[:, order]
+    else:
+        scale_groups(rows, scales, size)

@@ -71,6 +71,29 @@ class Code(Protocol):
         """Yield the weights of a checkpoint that are stored in this code."""
 
 
+def as_float32(stored: NDArray[Any]) -> Weights:
+    """Return numbers in a C-contiguous float32 array."""
+    return stored.astype(np.float32, order="C")
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Scales that are converted to float32 a few rows at a time.
+
+    So they need little memory next to a decoded matrix. An entry that is not finite raises an `InputError`.
+    """
+
+    stored: NDArray[Any]
+    convert: Callable[[NDArray[Any]], Weights]
+    source: str
+    name: str
+
+    def __getitem__(self, rows: slice) -> Weights:
+        numbers = self.convert(self.stored[rows])
+        require_finite(numbers, self.source, self.name, DAMAGED)
+        return numbers
+
+
 @dataclass(frozen=True)
 class Parts:
     """Stored tensors of one coded matrix. If the weight is a stack, this is one `member` of it."""
@@ -92,6 +115,13 @@ class Parts:
         numbers = require_real(stored, self.tensors.source, name).astype(np.float32)
         require_finite(numbers, self.tensors.source, name, DAMAGED)
         return numbers
+
+    def rows(
+        self, name: str, convert: Callable[[NDArray[Any]], Weights] = as_float32, transposed: bool = False
+    ) -> Rows:
+        """Return a part whose rows, or columns if `transposed`, are converted when they are needed."""
+        stored = self.read(name)
+        return Rows(stored.T if transposed else stored, convert, self.tensors.source, name)
 
     def powers(self, name: str) -> Weights:
         """Return a part of e8m0 exponents as powers of two. Raise an `InputError` if one is not a number."""
