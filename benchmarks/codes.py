@@ -2,8 +2,9 @@
 
     python benchmarks/codes.py [CODE ...]     (default: all)
 
-The parts have random bits, which take as long as real ones. The claim is a ratio to a float32 copy of the same
-size in the same run, so that it means the same on every machine. Exits with status 1 if a claim does not hold.
+The parts have random bits, which take as long as real ones. The claim is a ratio to a float32 copy of the
+same size in the same run, so that it means the same on every machine. Exits with status 1 if a claim does
+not hold.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python tests/checkpoints/decode_memory.py FOLDER
 
-`measure` writes the file into FOLDER, and this program prints the bytes that decoding takes beyond the decoded
-matrix and its parts. Linux only: /proc/self/clear_refs resets the peak.
+`measure` writes the file into FOLDER, and this program prints the bytes that decoding takes beyond the
+decoded matrix and its parts. Linux only: /proc/self/clear_refs resets the peak.
 """
 
 from __future__ import annotations
@@ -90,4 +90,4 @@ def measure(code: str, folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    print(extra(Path(sys.argv[1])))
+    sys.stdout.write(str(extra(Path(sys.argv[1]))))

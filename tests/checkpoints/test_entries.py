@@ -90,7 +90,8 @@ def test_exponents_are_powers_of_two(tmp_path: Path, kind: torch.dtype) -> None:
     codes = codes_of(torch.float8_e4m3fn)
     bytes_ = torch.arange(24, dtype=torch.uint8).reshape(12, 2) * 5 + 70
     bytes_[0, 0] = 0
-    config = {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"group_size": 4}}}}
+    groups = {"group_0": {"weights": {"group_size": 4}}}
+    config = {"quant_method": "compressed-tensors", "config_groups": groups}
     ours = read(tmp_path, state_with(codes, weight_scale=bytes_.view(kind)), **config)
     powers = torch.ldexp(torch.ones(12, 2), bytes_.int() - 127)
     assert powers[0, 0] == 2.0**-127
@@ -98,7 +99,8 @@ def test_exponents_are_powers_of_two(tmp_path: Path, kind: torch.dtype) -> None:
 
 
 def test_an_exponent_that_is_not_a_number(tmp_path: Path) -> None:
-    state = state_with(codes_of(torch.float8_e4m3fn), weight_scale=torch.full((12, 1), 255, dtype=torch.uint8))
+    scale = torch.full((12, 1), 255, dtype=torch.uint8)
+    state = state_with(codes_of(torch.float8_e4m3fn), weight_scale=scale)
     refusal(state, f"{NAME}_scale", "NaN", heads=2, read=True)
 
 

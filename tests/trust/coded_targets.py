@@ -1,6 +1,6 @@
-"""The small quantised checkpoints as examples for fuzzing: a line with the name of a code, then the bytes of a part.
+"""The small quantised checkpoints as examples for fuzzing: a line with the name of a code, then the bytes.
 
-The part is the header of the file, its tensors, or its config.json. The other parts are as the library wrote them.
+They are the header of the file, its tensors, or its config.json. The others are as the library wrote them.
 """
 
 from __future__ import annotations

@@ -53,8 +53,9 @@ CODES: Mapping[str, Code] = {
 }
 # The values of `quant_method` whose weights are in these codes, or in plain numbers.
 METHODS = (
-    *("gptq", "awq", "auto-round", "intel/auto-round", "compressed-tensors", "bitsandbytes", "fp8", "fbgemm_fp8"),
-    *("mxfp4", "modelopt", "modelopt_fp4", "torchao", "hqq", "quark", "quanto", "bitnet", "aqlm", "nvfp4"),
+    *("gptq", "awq", "auto-round", "intel/auto-round", "compressed-tensors", "bitsandbytes", "fp8"),
+    *("fbgemm_fp8", "mxfp4", "nvfp4", "modelopt", "modelopt_fp4", "torchao", "hqq", "quark", "quanto"),
+    *("bitnet", "aqlm"),
 )
 
 
@@ -124,12 +125,13 @@ def _require_distinct(tensors: Tensors, weights: Iterable[CodedWeight]) -> list[
         if other is not None:
             raise InputError(
                 f"{tensors.source}: tensor {shared or weight.parts[0]} can be read as {other.label} "
-                f"({other.name}) and as {weight.label} ({weight.name}), expected one code; use the original weights"
+                f"({other.name}) and as {weight.label} ({weight.name}), expected one code; use the original "
+                "weights"
             )
         if weight.name in tensors.shapes and weight.name not in weight.parts:
             raise InputError(
-                f"{tensors.source}: tensors {weight.name} and {weight.parts[0]} ({weight.label}) both store one "
-                "weight, expected one of them; use the original weights"
+                f"{tensors.source}: tensors {weight.name} and {weight.parts[0]} ({weight.label}) both store "
+                "one weight, expected one of them; use the original weights"
             )
         coded[weight.name] = weight
         owners |= dict.fromkeys(weight.parts, weight)

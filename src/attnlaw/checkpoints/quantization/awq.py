@@ -9,8 +9,8 @@
 W[o, i] = s[g, o] (q[i, o] - z[g, o]) with g = i // group size. In gemv_fast, W = s q + `qzeros`. In both gemv
 layouts, 8 n is the number of groups, rounded up; the scales of the other groups are zero.
 
-AWQ multiplies the columns of most matrices before it rounds them, and divides the norm before them by the same
-factors. The decoded matrix contains these factors.
+AWQ multiplies the columns of most matrices before it rounds them, and divides the norm before them by the
+same factors. The decoded matrix contains these factors.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.quantization.packing import (
@@ -58,8 +57,8 @@ def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
             continue
         if method_of(config) == "gptq":
             raise InputError(
-                f"{tensors.source}: tensor {base}qweight of shape {list(tensors.shapes[f'{base}qweight'])} is "
-                f"AWQ's, but quant_method in {config.source} is gptq; correct quant_method"
+                f"{tensors.source}: tensor {base}qweight of shape {list(tensors.shapes[f'{base}qweight'])} "
+                f"is AWQ's, but quant_method in {config.source} is gptq; correct quant_method"
             )
         yield LAYOUTS[layout](tensors, config, base)
 
@@ -167,7 +166,7 @@ def _padded_size(tensors: Tensors, config: Config, base: str, inputs: int, padde
 
 def _without_padding(parts: Parts, base: str, scales: Weights, groups: int) -> Weights:
     """Return the scales of the first groups. Raise an `InputError` if the others are not padding."""
-    used = scales.any(axis=0)
+    used = np.any(scales, axis=0)
     if used[groups:].any() or not used[:groups].all():
         raise InputError(
             f"{parts.tensors.source}: tensor {base}scales has scales for {int(used.sum())} groups, and the "

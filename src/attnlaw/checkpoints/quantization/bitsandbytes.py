@@ -8,8 +8,8 @@
 | `X.nested_quant_map`, `X.nested_absmax` | float | (256), (blocks / nested block size) |
 | `X.quant_state.bitsandbytes__nf4` or `__fp4` | uint8 | JSON with the shape and the sizes of blocks |
 
-W = quant_map[code] a[position // block size], where a is `absmax`, or nested_quant_map[absmax] nested_absmax +
-nested_offset. Blocks run on over the ends of rows.
+W = quant_map[code] a[position // block size], where a is `absmax`, or nested_quant_map[absmax] nested_absmax
++ nested_offset. Blocks run on over the ends of rows.
 
 int8: W = (q SCB[o]) / 127, where `B.SCB` has the largest entry of each row.
 """
@@ -39,6 +39,7 @@ from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.errors import InputError
 
 STATE = ".quant_state.bitsandbytes__"
+MOST_OFFSET = 1e30  # also refuses what is not a number
 MOST_STATE, MOST_BLOCK, MOST_NESTED = 4096, 4096, 2**20  # bytes, weights and blocks; larger ones do not exist
 BYTES = {"64": 8, "32": 4, "16": 2, "8": 1}
 
@@ -115,14 +116,13 @@ def _read_state(tensors: Tensors, name: str, kind: str) -> State:
 def _checked_state(values: dict[str, Any], kind: str, what: str) -> State:
     sizes, size, nested = values.get("shape"), values.get("blocksize"), values.get("nested_blocksize")
     offset = values.get("nested_offset", 0.0)
-    whole = isinstance(sizes, list) and len(sizes) == 2 and all(_is_size(part, 2**48) for part in sizes)
-    if not whole or not isinstance(sizes, list):
+    if not isinstance(sizes, list) or len(sizes) != 2 or not all(_is_size(part, 2**48) for part in sizes):
         raise InputError(f"{what} states the shape {sizes!r:.80}, expected two sizes of a matrix; {DAMAGED}")
-    if not _is_size(size, MOST_BLOCK) or size % 2:
+    if size is None or not _is_size(size, MOST_BLOCK) or size % 2:
         raise InputError(f"{what} states the blocksize {size!r:.80}, expected 2 to {MOST_BLOCK}; {DAMAGED}")
     if nested is not None and not _is_size(nested, MOST_NESTED):
         raise InputError(f"{what} states the nested_blocksize {nested!r:.80}, expected 1 or more; {DAMAGED}")
-    if type(offset) not in (int, float) or not np.isfinite(offset) or abs(offset) > 1e30:
+    if type(offset) not in (int, float) or not abs(offset) <= MOST_OFFSET:
         raise InputError(f"{what} states the nested_offset {offset!r:.80}, expected a number; {DAMAGED}")
     if values.get("quant_type", kind) != kind:
         raise InputError(f"{what} states the type {values['quant_type']!r:.40}, expected {kind}; {DAMAGED}")
@@ -170,8 +170,8 @@ def _coded_int8(tensors: Tensors, scales: str, base: str) -> CodedWeight:
         require_part(tensors, order, (), "uint8", "int")
         if number := int(tensors.read(order)):
             raise InputError(
-                f"{tensors.source}: tensor {order} is {number}, the order of a GPU's tensor cores, expected 0; "
-                "save the model again with a newer bitsandbytes, or use the original weights"
+                f"{tensors.source}: tensor {order} is {number}, the order of a GPU's tensor cores, expected "
+                "0; save the model again with a newer bitsandbytes, or use the original weights"
             )
         parts.append(order)
     decode = partial(_decode_int8, name, scales)

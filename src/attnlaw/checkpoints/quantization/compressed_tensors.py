@@ -8,9 +8,9 @@
 | `X_zero_point` | int32, packed *down* the rows, or int8 | (outputs b / 32, groups), or (outputs, groups) |
 | `X_g_idx` | int32 | (inputs), the group of each input |
 
-W[o, i] = s[o, g] (q[o, i] - z[o, g]), where q is the code minus 2^(b - 1), and z too if it is packed. Stacks of
-experts have one more axis in front. Versions before 0.18 put 32 // b whole codes into a word, which differs for
-3, 5, 6 and 7 bits.
+W[o, i] = s[o, g] (q[o, i] - z[o, g]), where q is the code minus 2^(b - 1), and z too if it is packed. Stacks
+of experts have one more axis in front. Versions before 0.18 put 32 // b whole codes into a word, which
+differs for 3, 5, 6 and 7 bits.
 """
 
 from __future__ import annotations
@@ -121,7 +121,8 @@ def _coded(tensors: Tensors, config: Config, name: str) -> CodedWeight:
 
 def _missing(tensors: Tensors, config: Config, name: str, because: str) -> InputError:
     return InputError(
-        f"{tensors.source}: found no tensor {name}, expected it because {because} in {config.source}; {DAMAGED}"
+        f"{tensors.source}: found no tensor {name}, expected it because {because} in {config.source}; "
+        f"{DAMAGED}"
     )
 
 

@@ -1,7 +1,7 @@
 """One code an entry: a float8 or int8 weight `X` with scales next to it, W = (q - z) s.
 
-The scale is called `X_scale_inv`, `X_scale`, `B.scale`, `B.qscale_weight` or `B.scale_weight`, where `B` is the
-name of the weight without its last word. The zero point `X_zero_point` has the shape of the scale.
+The scale is called `X_scale_inv`, `X_scale`, `B.scale`, `B.qscale_weight` or `B.scale_weight`, where `B` is
+the name of the weight without its last word. The zero point `X_zero_point` has the shape of the scale.
 
 | shape of the scale, for a weight (out, in) | one scale for |
 |---|---|
@@ -20,7 +20,7 @@ Stacks of experts have one more axis in front. Scales in uint8 or e8m0 are expon
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -169,8 +169,8 @@ def _divides(config: Config, scale: str) -> bool:
     meaning = quantization_config(config).get("weight_scale_semantics")
     if meaning not in (None, "inverse"):
         raise InputError(
-            f"{config.source}: weight_scale_semantics is {meaning!r:.40}, expected inverse or no such key; use "
-            "the original weights"
+            f"{config.source}: weight_scale_semantics is {meaning!r:.40}, expected inverse or no such key; "
+            "use the original weights"
         )
     return meaning == "inverse" and scale.endswith("_inv")
 

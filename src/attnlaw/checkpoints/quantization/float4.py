@@ -62,8 +62,8 @@ def _packed(tensors: Tensors, name: str) -> CodedWeight:
     inputs = 2 * columns
     if 24 * sum(scales) == columns > 0 and tensors.dtype(scale) in EXPONENTS:
         raise InputError(
-            f"{tensors.source}: tensor {codes} has 6-bit floats (MXFP6), which attnlaw does not read; use the "
-            "original weights"
+            f"{tensors.source}: tensor {codes} has 6-bit floats (MXFP6), which attnlaw does not read; use "
+            "the original weights"
         )
     if whole in tensors.shapes:
         require_part(tensors, scale, (*stack, rows, inputs // NVFP4), E4M3)

@@ -9,10 +9,10 @@
 
 W[o, i] = s[g, o] (q[i, o] - z[g, o]), where g is `g_idx[i]`, or i // group size without it.
 
-The format `gptq` (v1) stores z - 1, subtracted from whole words; `gptq_v2` and `gptq_p` store z. Some published
-files name the wrong one, so the zero points themselves are believed if all of them are the middle of the range.
-`gptq_p`, and all 5, 6 and 7 bits, store 32 codes in b words as *planes*: first the lowest bits of all codes,
-then the next ones.
+The format `gptq` (v1) stores z - 1, subtracted from whole words; `gptq_v2` and `gptq_p` store z. Some
+published files name the wrong one, so the zero points themselves are believed if all of them are the middle
+of the range. `gptq_p`, and all 5, 6 and 7 bits, store 32 codes in b words as *planes*: first the lowest bits
+of all codes, then the next ones.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
             continue
         if method_of(config) == "awq":
             raise InputError(
-                f"{tensors.source}: tensor {name} of shape {list(shape)} and scales of shape {list(scales)} are "
-                f"GPTQ's, but quant_method in {config.source} is awq; correct quant_method"
+                f"{tensors.source}: tensor {name} of shape {list(shape)} and scales of shape {list(scales)} "
+                f"are GPTQ's, but quant_method in {config.source} is awq; correct quant_method"
             )
         weight = _coded(tensors, config, base)
         if not judged:  # one matrix is enough for a remark
@@ -199,13 +199,16 @@ def _unpack(layout: Layout, words: NDArray[np.int32], count: int) -> NDArray[np.
 
 
 def _other_format(tensors: Tensors, config: Config, base: str) -> str:
-    """Return a remark if the zero points of a matrix's first group are those of another format than stated."""
+    """Return a remark if the zero points of a matrix's first group are not in the stated format."""
     layout, _ = _layout(tensors, config, base)
     stored = _unpack(layout, tensors.read(f"{base}qzeros", 0)[None], layout.shape[0])
     middle = 1 << (layout.bits - 1)
     for value, stored_as in ((middle - 1, V1), (middle, V2)):
         if (stored == value).all() and layout.format not in (None, stored_as, PLANES):
-            return f"{config.source} names the format {layout.format}, but zero points are stored as in {stored_as}: read as {stored_as}"
+            return (
+                f"{config.source} names the format {layout.format}, but zero points are stored as in "
+                f"{stored_as}: read as {stored_as}"
+            )
     return ""
 
 
@@ -223,8 +226,8 @@ def _zeros(layout: Layout, parts: Parts) -> tuple[NDArray[np.uint8] | int, bool]
     if layout.symmetric or layout.format is None:
         reason = "sym is true" if layout.symmetric else "no config.json names the GPTQ format"
         raise InputError(
-            f"{parts.tensors.source}: tensor {name} has zero points other than {middle - 1} (gptq) and {middle} "
-            f"(gptq_v2), expected only one of them because {reason}; restore the quantization_config"
+            f"{parts.tensors.source}: tensor {name} has zero points other than {middle - 1} (gptq) and "
+            f"{middle} (gptq_v2), expected only one of them because {reason}; restore the quantization_config"
         )
     if layout.format == V1:
         mask = np.uint8(2**bits - 1)
@@ -250,6 +253,7 @@ def _require_centred(
     if abs(mean) > MOST_MEAN:
         name, other = f"{layout.base}qzeros", V2 if layout.format == V1 else V1
         raise InputError(
-            f"{parts.tensors.source}: the codes are {mean:.2g} away from the zero points in {name} if read as "
-            f"{layout.format}, expected about 0; the file may be {other}: correct checkpoint_format in config.json"
+            f"{parts.tensors.source}: the codes are {mean:.2g} away from the zero points in {name} if read "
+            f"as {layout.format}, expected about 0; the file may be {other}: correct checkpoint_format in "
+            "config.json"
         )

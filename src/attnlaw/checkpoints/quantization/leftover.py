@@ -1,7 +1,7 @@
 """Refuse what would be read wrongly: tensors of a code that no code consumed, and codes without scales.
 
-A scale that nothing multiplies, or integers in the place of a weight, would give wrong numbers without a sign of
-it. So a checkpoint with such tensors is not opened, and the message names the first of them.
+A scale that nothing multiplies, or integers in the place of a weight, would give wrong numbers without a
+sign of it. So a checkpoint with such tensors is not opened, and the message names the first of them.
 """
 
 from __future__ import annotations
@@ -86,8 +86,9 @@ def refuse_unknown(
         place = f" (tensor {left})" if left else f" (quantization_config in {config.source})"
         if method in methods:
             raise InputError(
-                f"{tensors.source}: tensor {left} is part of a code, but it does not form one that attnlaw reads "
-                f"({readable}) with the tensors next to it; download the file again, or use the original weights"
+                f"{tensors.source}: tensor {left} is part of a code, but it does not form one that attnlaw "
+                f"reads ({readable}) with the tensors next to it; download the file again, or use the "
+                "original weights"
             )
         raise InputError(
             f"{tensors.source}: quant_method {method or 'without a name'}{place} is not supported; attnlaw "
@@ -117,14 +118,15 @@ def refuse_unscaled(tensors: Tensors, coded: Collection[str], unscaled: bool) ->
         coded: the names of the coded weights.
         unscaled: whether the user says that float8 weights have no scale.
     """
-    for name, shape in tensors.shapes.items():
+    for name in tensors.shapes:
         if name in coded:
             continue
         base, _, word = name.rpartition(".")
         if not word.endswith("bias") and (owner := _owner(tensors, coded, name, base, "scale" in word)):
             raise InputError(
-                f"{tensors.source}: tensor {name} belongs to the weight {owner}, and nothing that attnlaw knows "
-                "reads it, expected a scale by a known name; use the original weights, and report the file"
+                f"{tensors.source}: tensor {name} belongs to the weight {owner}, and nothing that attnlaw "
+                "knows reads it, expected a scale by a known name; use the original weights, and report the "
+                "file"
             )
     for name, shape in tensors.shapes.items():
         base, _, word = name.rpartition(".")
@@ -136,8 +138,8 @@ def refuse_unscaled(tensors: Tensors, coded: Collection[str], unscaled: bool) ->
             )
         if word == "weight" and len(shape) > 1 and dtype.startswith(INTEGERS):
             raise InputError(
-                f"{tensors.source}: tensor {name} has integers ({dtype}) in the place of a weight, expected the "
-                "scales of a code that attnlaw reads; use the original weights"
+                f"{tensors.source}: tensor {name} has integers ({dtype}) in the place of a weight, expected "
+                "the scales of a code that attnlaw reads; use the original weights"
             )
 
 

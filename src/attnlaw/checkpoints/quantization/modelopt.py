@@ -1,8 +1,8 @@
 """ModelOpt: int4 in pairs of outputs, and the column factors `B.pre_quant_scale` of its AWQ.
 
-Byte (r, i) of `X` uint8 (outputs / 2, inputs) holds output 2 r in its low nibble and 2 r + 1 in the high one, as
-two's-complement numbers. `X_scale` (outputs, groups) is float. W = q s. The second scale `X_scale_2` of W4A8
-belongs to the activations.
+Byte (r, i) of `X` uint8 (outputs / 2, inputs) holds output 2 r in its low nibble and 2 r + 1 in the high
+one, as two's-complement numbers. `X_scale` (outputs, groups) is float. W = q s. The second scale `X_scale_2`
+of W4A8 belongs to the activations.
 
 `B.pre_quant_scale` (inputs) multiplies the columns of the weight in any of ModelOpt's codes. Matrices that a
 norm feeds do not have it: the norm's gains contain it.

@@ -2,8 +2,8 @@
 
 A *code* stores a weight as small integers or small floats with scales. Each file of this folder has one code,
 or several that share a layout, and a function `find(tensors, config)`. It looks at names, shapes, dtypes and
-the config, reads at most small tensors, and yields one `CodedWeight` for each weight. It checks that each part
-has exactly its shape, so that nothing is broadcast and no array is allocated by an unchecked number.
+the config, reads at most small tensors, and yields one `CodedWeight` for each weight. It checks that each
+part has exactly its shape, so that nothing is broadcast and no array is allocated by an unchecked number.
 """
 
 from __future__ import annotations
@@ -248,13 +248,13 @@ def group_order(parts: Parts, name: str, groups: int, size: int) -> NDArray[np.i
     wrong = order[(order < 0) | (order >= groups)]
     if wrong.size:
         raise InputError(
-            f"{parts.tensors.source}: tensor {name} names group {wrong[0]}, expected groups 0 to {groups - 1}; "
-            f"{DAMAGED}"
+            f"{parts.tensors.source}: tensor {name} names group {wrong[0]}, expected groups 0 to "
+            f"{groups - 1}; {DAMAGED}"
         )
     plain = np.arange(len(order)) // size
     if not np.array_equal(np.bincount(order, minlength=groups), np.bincount(plain, minlength=groups)):
         raise InputError(
-            f"{parts.tensors.source}: tensor {name} gives some groups more inputs than others, expected {size} "
-            f"inputs in each of {groups} groups; {DAMAGED}"
+            f"{parts.tensors.source}: tensor {name} gives some groups more inputs than others, expected "
+            f"{size} inputs in each of {groups} groups; {DAMAGED}"
         )
     return None if np.array_equal(order, plain) else order
