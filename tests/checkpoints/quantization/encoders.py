@@ -8,7 +8,7 @@ so the decoders must reach it exactly.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,11 +24,14 @@ BASE = NAME.removesuffix("weight")
 
 
 class Draw:
-    """Choices of sizes by `integer` and of numbers by `rng`."""
+    """Choices of sizes and of numbers."""
 
-    def __init__(self, rng: np.random.Generator, integer: Callable[[int, int], int] | None = None) -> None:
+    def __init__(self, rng: np.random.Generator) -> None:
         self.rng = rng
-        self.integer = integer or (lambda low, high: int(rng.integers(low, high + 1)))
+
+    def integer(self, low: int, high: int) -> int:
+        """An integer from `low` to `high`, both included."""
+        return int(self.rng.integers(low, high + 1))
 
     def choice(self, options: Any) -> Any:
         options = list(options)
@@ -495,27 +498,28 @@ def torchao(draw: Draw, kind: str = "IntxUnpackedToInt8Tensor") -> Coded:
             weight = weight * f32(parts["act_pre_scale"])
     else:
         size = 16 if kind == "NVFP4Tensor" else 32
-        inputs = size * groups
+        shape = (*((draw.integer(2, 3),) if draw.integer(0, 1) else ()), outputs, size * groups)
         element = draw.choice(("float8_e4m3fn", "float4_e2m1fn_x2")) if kind == "MXTensor" else ""
         data = {"block_size": size, "elem_dtype": {"_type": "torch.dtype", "_data": element}}
         if element == "float8_e4m3fn":
-            codes = draw.rng.standard_normal((outputs, inputs)).astype(np.float32).astype(E4M3)
+            codes = draw.rng.standard_normal(shape).astype(np.float32).astype(E4M3)
             parts, values = {"qdata": codes}, f32(codes)
         else:
-            codes = draw.codes((outputs, inputs), 4)
+            codes = draw.codes(shape, 4)
             parts, values = {"qdata": nibbles(codes)}, floats4(codes)
+        grid = (*shape[:-1], groups)
         if kind == "NVFP4Tensor":
-            scales = draw.rng.uniform(0.5, 400, (outputs, groups)).astype(np.float32).astype(E4M3)
+            scales = draw.rng.uniform(0.5, 400, grid).astype(np.float32).astype(E4M3)
             factor = f32(scales)
             if draw.integer(0, 1):
                 parts["per_tensor_scale"] = np.array(draw.rng.uniform(1e-4, 1), np.float32)
                 factor = factor * parts["per_tensor_scale"]
         else:
-            scales = draw.rng.integers(110, 140, (outputs, groups)).astype(np.uint8).view(E8M0)
+            scales = draw.rng.integers(110, 140, grid).astype(np.uint8).view(E8M0)
             factor = f32(scales)
         data["is_swizzled_scales"] = bool(draw.integer(0, 1))
-        parts["scale"] = swizzled(scales) if data["is_swizzled_scales"] else scales
-        weight = values * spread(factor, size, inputs)
+        parts["scale"] = swizzled(scales.reshape(-1, groups)) if data["is_swizzled_scales"] else scales
+        weight = values * spread(factor, size, size * groups)
     text = json.dumps({"_type": kind, "_data": data, "_tensor_data_names": sorted(parts)})
     texts = {NAME: text, "tensor_names": json.dumps([NAME]), "format": "pt"}
     tensors = {start + part: value for part, value in parts.items()}

@@ -79,10 +79,10 @@ ENCODERS: dict[str, Callable[[Draw], Coded]] = {
 
 
 @pytest.mark.parametrize("code", ENCODERS)
-@settings(max_examples=12, deadline=None)
-@given(data=st.data(), seed=st.integers(0, 2**32 - 1))
-def test_an_encoded_weight_is_decoded_exactly(code: str, data: st.DataObject, seed: int) -> None:
-    draw = Draw(np.random.default_rng(seed), lambda low, high: data.draw(st.integers(low, high)))
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_an_encoded_weight_is_decoded_exactly(code: str, seed: int) -> None:
+    draw = Draw(np.random.default_rng(seed))
     coded = ENCODERS[code](draw)
     few = 1024 if code.startswith("gptq") else 64  # GPTQ judges zero points by the codes of the first block
     with mock.patch.object(packing, "BLOCK", draw.choice((packing.BLOCK, few))):

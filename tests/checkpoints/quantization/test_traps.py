@@ -327,12 +327,13 @@ def test_mlx_always_needs_its_config() -> None:
     refused(replace(coded, values=table), NAME, "3 bits", "groups of 32")
 
 
-def test_an_entry_of_mlx_inherits_nothing() -> None:
+@pytest.mark.parametrize("entry", [{"group_size": 64}, {"bits": 4}, {"mode": "affine"}])
+def test_an_entry_of_mlx_inherits_nothing(entry: dict[str, Any]) -> None:
     """Left out means affine, 4 bits and groups of 64, and not what the other modules have."""
     codes = np.random.default_rng(17).integers(0, 16, (4, 64))
     tensors = {NAME: stream(codes, 4), f"{BASE}scales": np.ones((4, 1), np.float32)}
     tensors[f"{BASE}biases"] = np.full((4, 1), -8, np.float32)
-    table = {"group_size": 32, "bits": 8, "mode": "mxfp8", BASE[:-1]: {"group_size": 64}}
+    table = {"group_size": 32, "bits": 8, "mode": "mxfp8", BASE[:-1]: entry}
     weight = (codes - 8).astype(np.float32)
     reads_right(Coded(tensors, {NAME: weight}, None, {"quantization": table}))
 
