@@ -63,7 +63,7 @@ def coded_change(
     """
     if not is_code(label) or label == base_label or base.shape != model.shape or base.ndim < 2:
         return None
-    sums = _Sums(base.reshape(-1, base.shape[-1]), model.reshape(-1, base.shape[-1]))
+    sums = _ColumnSums(base.reshape(-1, base.shape[-1]), model.reshape(-1, base.shape[-1]))
     if not sums.comparable:
         return None
     least = LEAST_COSINE if code_bits(label) > 2 else LEAST_COSINE_2_BITS
@@ -85,7 +85,7 @@ def coded_change(
     return replace(change, factor=sums.factor if any_factor else None) if plain else None
 
 
-class _Sums:
+class _ColumnSums:
     """Sums over the entries of two matrices: of W0^2, W0 W1 and W1^2, by column and in total."""
 
     def __init__(self, base: NDArray[Any], model: NDArray[Any]) -> None:

@@ -45,7 +45,7 @@ BYTES = {"64": 8, "32": 4, "16": 2, "8": 1}
 
 
 @dataclass(frozen=True)
-class State:
+class QuantState:
     """The `quant_state` of a weight. `nested_size` is None if the scales are stored as floats."""
 
     kind: str
@@ -99,7 +99,7 @@ def _item_size(tensors: Tensors, name: str) -> int:
     return next((size for bits, size in BYTES.items() if bits in dtype), 1)
 
 
-def _read_state(tensors: Tensors, name: str, kind: str) -> State:
+def _read_state(tensors: Tensors, name: str, kind: str) -> QuantState:
     what = f"{tensors.source}: tensor {name}"
     shape = tensors.shapes[name]
     if kind not in ("nf4", "fp4"):
@@ -113,7 +113,7 @@ def _read_state(tensors: Tensors, name: str, kind: str) -> State:
     return _checked_state(values if isinstance(values, dict) else {}, kind, what)
 
 
-def _checked_state(values: dict[str, Any], kind: str, what: str) -> State:
+def _checked_state(values: dict[str, Any], kind: str, what: str) -> QuantState:
     sizes, size, nested = values.get("shape"), values.get("blocksize"), values.get("nested_blocksize")
     offset = values.get("nested_offset", 0.0)
     if not isinstance(sizes, list) or len(sizes) != 2 or not all(_is_size(part, 2**48) for part in sizes):
@@ -126,14 +126,14 @@ def _checked_state(values: dict[str, Any], kind: str, what: str) -> State:
         raise InputError(f"{what} states the nested_offset {offset!r:.80}, expected a number; {DAMAGED}")
     if values.get("quant_type", kind) != kind:
         raise InputError(f"{what} states the type {values['quant_type']!r:.40}, expected {kind}; {DAMAGED}")
-    return State(kind, (sizes[0], sizes[1]), size, nested, float(offset))
+    return QuantState(kind, (sizes[0], sizes[1]), size, nested, float(offset))
 
 
 def _is_size(value: Any, most: int) -> bool:
     return type(value) is int and 0 < value <= most
 
 
-def _decode_4_bit(name: str, state: State, parts: Parts) -> Weights:
+def _decode_4_bit(name: str, state: QuantState, parts: Parts) -> Weights:
     values = parts.numbers(f"{name}.quant_map")
     # The two values in each of the 256 bytes, high nibble first, as eight bytes that are copied at once.
     pairs = np.stack([np.repeat(values, 16), np.tile(values, 16)], axis=1).view(np.uint64)[:, 0]

@@ -57,7 +57,7 @@ class Scheme:
 
 
 @dataclass(frozen=True)
-class Layout:
+class PackedLayout:
     """How one matrix is stored. `dense` means that codes run on over the ends of words."""
 
     name: str
@@ -100,7 +100,7 @@ def _coded(tensors: Tensors, config: Config, name: str) -> CodedWeight:
     elif scheme.ordered:
         raise _missing(tensors, config, order, "actorder is group")
     parts = [f"{name}_{part}" for part in ("packed", "scale", "shape", "zero_point", "g_idx")]
-    layout = Layout(
+    layout = PackedLayout(
         name=name,
         shape=(outputs, inputs),
         bits=scheme.bits,
@@ -197,7 +197,7 @@ def _is_dense(config: Config) -> bool | None:
     return (int(version[1]), int(version[2])) >= FIRST_DENSE if version else None
 
 
-def _decode(layout: Layout, parts: Parts) -> Weights:
+def _decode(layout: PackedLayout, parts: Parts) -> Weights:
     (outputs, inputs), half = layout.shape, 1 << (layout.bits - 1)
     packed, scales = parts.read(f"{layout.name}_packed"), parts.rows(f"{layout.name}_scale")
     zeros: NDArray[Any] | None = None

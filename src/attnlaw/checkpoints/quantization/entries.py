@@ -68,7 +68,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Layout:
+class EntryLayout:
     """How one matrix is stored.
 
     Args:
@@ -138,7 +138,7 @@ def _coded(tensors: Tensors, config: Config, name: str, scale: str) -> CodedWeig
     if order in tensors.shapes:
         require_part(tensors, order, (*stack, shape[1]), "int32", "int64")
     parts = tuple(part for part in (name, scale, zeros, order) if part in tensors.shapes)
-    layout = Layout(
+    layout = EntryLayout(
         name=name,
         shape=(shape[0], shape[1]),
         scale=scale,
@@ -218,6 +218,7 @@ def _matrix_grid(config: Config, stored: tuple[int, ...], shape: tuple[int, int]
         return None
     for height, width in _blocks(config):
         if _are_blocks(rows, height, stored[0]) and _are_blocks(columns, width, stored[1]):
+            height, width = min(height, rows), min(width, columns)
             return Grid(height, width, f"blocks of {height} x {width}")
     sizes = _group_sizes(config)
     if stored[0] == rows and stored[1]:
@@ -231,7 +232,7 @@ def _matrix_grid(config: Config, stored: tuple[int, ...], shape: tuple[int, int]
 
 def _are_blocks(size: int, block: int, count: int) -> bool:
     """Return whether blocks are so many. The last may be cut, above all if the others have a usual size."""
-    usual = block & (block - 1) == 0
+    usual = block & (block - 1) == 0 or count == 1
     return gives_groups(size, block, count) or (usual and -(-size // block) == count)
 
 
@@ -266,7 +267,7 @@ def _stated_blocks(config: Config) -> list[str]:
     ]
 
 
-def _decode(layout: Layout, axes: int, parts: Parts) -> Weights:
+def _decode(layout: EntryLayout, axes: int, parts: Parts) -> Weights:
     codes = parts.read(layout.name).reshape(layout.shape)
     scales = _rows(layout, parts, layout.scale, _as_scales)
     zeros = None if layout.zeros is None else _rows(layout, parts, layout.zeros, _as_numbers)
@@ -299,7 +300,7 @@ def _decode(layout: Layout, axes: int, parts: Parts) -> Weights:
     return matrix.reshape(-1) if axes == 1 else matrix
 
 
-def _rows(layout: Layout, parts: Parts, name: str, convert: Callable[[NDArray[Any]], Weights]) -> Rows:
+def _rows(layout: EntryLayout, parts: Parts, name: str, convert: Callable[[NDArray[Any]], Weights]) -> Rows:
     """Return scales or zero points as a matrix with one entry for each block."""
     stored = np.asarray(parts.read_all(name) if layout.shared else parts.read(name))
     (rows, columns), grid = layout.shape, layout.grid

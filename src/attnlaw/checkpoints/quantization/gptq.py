@@ -51,7 +51,7 @@ MOST_MEAN = 0.7  # of q - z. It is 0 +- 0.11 if the format is right, and 1 away 
 
 
 @dataclass(frozen=True)
-class Layout:
+class GptqLayout:
     """How one matrix is stored.
 
     Args:
@@ -115,7 +115,7 @@ def _coded(tensors: Tensors, config: Config, base: str) -> CodedWeight:
     )
 
 
-def _layout(tensors: Tensors, config: Config, base: str) -> tuple[Layout, str]:
+def _layout(tensors: Tensors, config: Config, base: str) -> tuple[GptqLayout, str]:
     """Return the layout of a matrix, and a remark if the config names another one."""
     rows, outputs = tensors.shapes[f"{base}qweight"]
     groups = tensors.shapes[f"{base}scales"][0]
@@ -144,7 +144,7 @@ def _layout(tensors: Tensors, config: Config, base: str) -> tuple[Layout, str]:
         )
     size, remark = group_size(tensors, config, f"{base}scales", inputs, groups, bits)
     symmetric = values.get("sym") if isinstance(values.get("sym"), bool) else None
-    layout = Layout(base, (outputs, inputs), bits, groups, size, _format(config), symmetric, ordered)
+    layout = GptqLayout(base, (outputs, inputs), bits, groups, size, _format(config), symmetric, ordered)
     if layout.planes and (inputs % 32 or outputs % 32):
         raise bad_part(tensors, f"{base}qweight", f"whole blocks of 32 codes of {bits} bits")
     return layout, remark
@@ -168,7 +168,7 @@ def _format(config: Config) -> str | None:
     return formats[stated]
 
 
-def _decode(layout: Layout, parts: Parts) -> Weights:
+def _decode(layout: GptqLayout, parts: Parts) -> Weights:
     base, (outputs, inputs) = layout.base, layout.shape
     words = parts.read(f"{base}qweight")
     scales = parts.rows(f"{base}scales", transposed=True)
@@ -185,7 +185,7 @@ def _decode(layout: Layout, parts: Parts) -> Weights:
     return by_rows((outputs, inputs), decode)
 
 
-def _unpack(layout: Layout, words: NDArray[np.int32], count: int) -> NDArray[np.uint8]:
+def _unpack(layout: GptqLayout, words: NDArray[np.int32], count: int) -> NDArray[np.uint8]:
     """Return the codes of rows of words."""
     if not layout.planes:
         return unpack(words, layout.bits, count)
@@ -212,7 +212,7 @@ def _other_format(tensors: Tensors, config: Config, base: str) -> str:
     return ""
 
 
-def _zeros(layout: Layout, parts: Parts) -> tuple[NDArray[np.uint8] | int, bool]:
+def _zeros(layout: GptqLayout, parts: Parts) -> tuple[NDArray[np.uint8] | int, bool]:
     """Return the zero points (groups, outputs), and whether the mean of q - z must show that they fit.
 
     If all of them are the middle of the range, return this number.
@@ -240,7 +240,7 @@ def _zeros(layout: Layout, parts: Parts) -> tuple[NDArray[np.uint8] | int, bool]
 
 
 def _require_centred(
-    layout: Layout,
+    layout: GptqLayout,
     parts: Parts,
     codes: NDArray[np.uint8],
     zeros: NDArray[np.uint8],

@@ -56,7 +56,7 @@ DESCRIPTIONS = (
 
 
 @dataclass(frozen=True)
-class Layout:
+class HqqLayout:
     """How one matrix is stored. `codes` is the shape of the matrix of groups."""
 
     base: str
@@ -98,7 +98,7 @@ def _coded(tensors: Tensors, base: str) -> CodedWeight:
             f"{tensors.source}: tensor {base}nbits is {stated:g}, expected "
             f"{' or '.join(map(str, widths))} for the packing {packing}; {DAMAGED}"
         )
-    layout = Layout(base, packing, (shape[0], shape[1]), codes)
+    layout = HqqLayout(base, packing, (shape[0], shape[1]), codes)
     return CodedWeight(
         name=f"{base}weight",
         shape=shape,
@@ -141,7 +141,7 @@ def _number(tensors: Tensors, name: str) -> float:
     return float(number.reshape(()))
 
 
-def _decode(layout: Layout, parts: Parts) -> Weights:
+def _decode(layout: HqqLayout, parts: Parts) -> Weights:
     bits, word, shifts, _ = PACKINGS[layout.packing]
     words = np.ascontiguousarray(parts.read(f"{layout.base}W_q")).view(word)
     scale, zero = (parts.numbers(layout.base + part) for part in NUMBERS)

@@ -50,7 +50,7 @@ MODES = {AFFINE: (4, 64), "mxfp4": (4, 32), NVFP4: (4, 16), "mxfp8": (8, 32)}
 
 
 @dataclass(frozen=True)
-class Layout:
+class MlxLayout:
     """How the codes of a weight are to be read."""
 
     mode: str
@@ -103,7 +103,7 @@ def _coded(tensors: Tensors, config: Config, base: str) -> CodedWeight:
     )
 
 
-def _layout(tensors: Tensors, config: Config, base: str) -> Layout:
+def _layout(tensors: Tensors, config: Config, base: str) -> MlxLayout:
     """Return the layout of a module, which the config states for it or for all modules."""
     table = config.values.get("quantization", config.values.get("quantization_config"))
     stated = table.get(base, table) if isinstance(table, Mapping) else None
@@ -116,14 +116,14 @@ def _layout(tensors: Tensors, config: Config, base: str) -> Layout:
     return _stated_layout(stated, place if stated is table else f"{place} of {base}")
 
 
-def _stated_layout(stated: Mapping[str, Any], place: str) -> Layout:
+def _stated_layout(stated: Mapping[str, Any], place: str) -> MlxLayout:
     mode = stated.get("mode", AFFINE)
     if not isinstance(mode, str) or mode not in MODES:
         raise InputError(
             f"{place}: mode is {mode!r:.80}, expected one of {', '.join(MODES)}; use the original weights"
         )
     bits, size = MODES[mode]
-    layout = Layout(mode, stated.get("bits", bits), stated.get("group_size", size))
+    layout = MlxLayout(mode, stated.get("bits", bits), stated.get("group_size", size))
     widths = WIDTHS if mode == AFFINE else (bits,)
     whole = all(type(number) is int for number in (layout.bits, layout.size))
     if not whole or layout.bits not in widths or layout.size < 1:
@@ -134,7 +134,7 @@ def _stated_layout(stated: Mapping[str, Any], place: str) -> Layout:
     return layout
 
 
-def _decode(base: str, layout: Layout, shape: tuple[int, int], parts: Parts) -> Weights:
+def _decode(base: str, layout: MlxLayout, shape: tuple[int, int], parts: Parts) -> Weights:
     words = parts.read(f"{base}.weight")
     if layout.mode == AFFINE:
         scales, biases = parts.rows(f"{base}.scales"), parts.rows(f"{base}.biases")

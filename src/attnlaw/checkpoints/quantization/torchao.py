@@ -58,7 +58,7 @@ INTEGERS = ("int8", "int16", "int32", "int64")
 
 
 @dataclass(frozen=True)
-class Layout:
+class TorchaoLayout:
     """How a weight is stored.
 
     Args:
@@ -124,7 +124,9 @@ def _coded(tensors: Tensors, name: str, stated: Mapping[str, Any]) -> CodedWeigh
     shape = tensors.shapes[f"{start}qdata"]
     if len(shape) not in (2, 3) or 0 in shape:
         raise bad_part(tensors, f"{start}qdata", "a matrix, or a stack of matrices")
-    label, layout, decode = CLASSES[kind](tensors, Layout(kind, start, shape, (1, 1), tuple(names)), values)
+    label, layout, decode = CLASSES[kind](
+        tensors, TorchaoLayout(kind, start, shape, (1, 1), tuple(names)), values
+    )
     _require_known_parts(tensors, layout)
     return CodedWeight(
         name=name,
@@ -138,7 +140,7 @@ def _coded(tensors: Tensors, name: str, stated: Mapping[str, Any]) -> CodedWeigh
 KNOWN_PARTS = {"qdata", "scale", "zero_point", "per_tensor_scale", COLUMNS, *ACTIVATIONS}
 
 
-def _require_known_parts(tensors: Tensors, layout: Layout) -> None:
+def _require_known_parts(tensors: Tensors, layout: TorchaoLayout) -> None:
     for part in layout.parts:
         if part not in KNOWN_PARTS or (part == "per_tensor_scale") > (layout.kind == "NVFP4Tensor"):
             raise InputError(
@@ -152,32 +154,32 @@ def _require_known_parts(tensors: Tensors, layout: Layout) -> None:
             raise bad_part(tensors, name, f"one number for each of {layout.shape[-1]} inputs")
 
 
-Reader = Callable[[Layout, Parts], Weights]
-Kind = tuple[str, Layout, Reader]
+Reader = Callable[[TorchaoLayout, Parts], Weights]
+Kind = tuple[str, TorchaoLayout, Reader]
 
 
-def _decode(layout: Layout, decode: Reader, parts: Parts) -> Weights:
+def _decode(layout: TorchaoLayout, decode: Reader, parts: Parts) -> Weights:
     matrix = decode(layout, parts)
     if COLUMNS in layout.parts:
         matrix *= parts.numbers(layout.start + COLUMNS, shared=True).reshape(1, -1)
     return matrix
 
 
-def _with_blocks(tensors: Tensors, layout: Layout, values: Mapping[str, Any]) -> Layout:
+def _with_blocks(tensors: Tensors, layout: TorchaoLayout, values: Mapping[str, Any]) -> TorchaoLayout:
     """Return the layout with the blocks that the header states, which must divide the weight exactly."""
     stated, shape = values.get("block_size"), layout.shape
     whole = isinstance(stated, list) and all(type(size) is int and size > 0 for size in stated)
     if isinstance(stated, list) and whole and len(stated) == len(shape):
         *front, rows, inputs = stated
         if set(front) <= {1} and shape[-2] % rows == 0 and shape[-1] % inputs == 0:
-            return Layout(layout.kind, layout.start, shape, (rows, inputs), layout.parts)
+            return TorchaoLayout(layout.kind, layout.start, shape, (rows, inputs), layout.parts)
     raise InputError(
         f"{tensors.source}: the header states block_size {stated!r:.80} for {layout.start}qdata, expected "
         f"divisors of {list(shape)}; {DAMAGED}"
     )
 
 
-def _require_scale(tensors: Tensors, layout: Layout, part: str, *dtypes: str) -> None:
+def _require_scale(tensors: Tensors, layout: TorchaoLayout, part: str, *dtypes: str) -> None:
     """Raise an `InputError` if the scales or the zero points do not have the shape that the blocks give."""
     name, shape = layout.start + part, layout.scale_shape
     if prod(shape) == 1 and tensors.shapes[name] in ((), (1,)):
@@ -185,7 +187,7 @@ def _require_scale(tensors: Tensors, layout: Layout, part: str, *dtypes: str) ->
     require_part(tensors, name, shape, *dtypes, because=f" for blocks of {list(layout.blocks)}")
 
 
-def _grouping(layout: Layout) -> str:
+def _grouping(layout: TorchaoLayout) -> str:
     rows, inputs = layout.blocks
     if layout.blocks == layout.matrix:
         return "one scale"
@@ -194,7 +196,7 @@ def _grouping(layout: Layout) -> str:
     return f"groups of {inputs}" if rows == 1 else f"blocks of {rows} x {inputs}"
 
 
-def _numbers(tensors: Tensors, layout: Layout, values: Mapping[str, Any]) -> Kind:
+def _numbers(tensors: Tensors, layout: TorchaoLayout, values: Mapping[str, Any]) -> Kind:
     """Read the classes that store one number an entry."""
     layout = _with_blocks(tensors, layout, values)
     float8 = layout.kind == "Float8Tensor"
@@ -219,7 +221,7 @@ def _numbers(tensors: Tensors, layout: Layout, values: Mapping[str, Any]) -> Kin
     return f"{'float8' if float8 else f'{bits}-bit'}, {_grouping(layout)}", layout, _read_numbers
 
 
-def _read_numbers(layout: Layout, parts: Parts) -> Weights:
+def _read_numbers(layout: TorchaoLayout, parts: Parts) -> Weights:
     stored = parts.read(f"{layout.start}qdata")
     scales = _spread(layout, parts.numbers(f"{layout.start}scale"))
     zeros = None
@@ -233,17 +235,17 @@ def _read_numbers(layout: Layout, parts: Parts) -> Weights:
     return by_rows(layout.matrix, decode)
 
 
-def _spread(layout: Layout, numbers: Weights) -> Callable[[slice], Weights]:
+def _spread(layout: TorchaoLayout, numbers: Weights) -> Callable[[slice], Weights]:
     """Return a function that gives the scales (rows, groups) of some rows."""
     height, width = layout.blocks
     table = numbers.reshape(layout.shape[-2] // height, layout.shape[-1] // width)
     return lambda rows: table[np.arange(rows.start, rows.stop) // height]
 
 
-def _int4(tensors: Tensors, layout: Layout, values: Mapping[str, Any]) -> Kind:
+def _int4(tensors: Tensors, layout: TorchaoLayout, values: Mapping[str, Any]) -> Kind:
     """Read Int4Tensor."""
     *front, half = layout.shape
-    layout = Layout(layout.kind, layout.start, (*front, 2 * half), (1, 1), layout.parts)
+    layout = TorchaoLayout(layout.kind, layout.start, (*front, 2 * half), (1, 1), layout.parts)
     layout = _with_blocks(tensors, layout, values)
     stated, group = values.get("shape"), layout.blocks[1]
     if stated != list(layout.shape) or layout.blocks[0] != 1:
@@ -258,7 +260,7 @@ def _int4(tensors: Tensors, layout: Layout, values: Mapping[str, Any]) -> Kind:
     return f"4-bit, groups of {group}", layout, _read_int4
 
 
-def _read_int4(layout: Layout, parts: Parts) -> Weights:
+def _read_int4(layout: TorchaoLayout, parts: Parts) -> Weights:
     stored = parts.read(f"{layout.start}qdata")
     scales, zeros = (
         np.ascontiguousarray(parts.numbers(layout.start + part).T) for part in ("scale", "zero_point")
@@ -273,7 +275,7 @@ def _read_int4(layout: Layout, parts: Parts) -> Weights:
     return by_rows(layout.matrix, decode)
 
 
-def _micro(tensors: Tensors, layout: Layout, values: Mapping[str, Any]) -> Kind:
+def _micro(tensors: Tensors, layout: TorchaoLayout, values: Mapping[str, Any]) -> Kind:
     """Read NVFP4Tensor and MXTensor: small floats with a scale for each group of inputs."""
     nvfp4 = layout.kind == "NVFP4Tensor"
     element = "float4_e2m1fn_x2" if nvfp4 else _element(values.get("elem_dtype"))
@@ -291,7 +293,7 @@ def _micro(tensors: Tensors, layout: Layout, values: Mapping[str, Any]) -> Kind:
             f"{shape[-1]} inputs, expected whole groups of {group}; {DAMAGED}"
         )
     swizzled = values.get("is_swizzled_scales", False)
-    layout = Layout(layout.kind, layout.start, shape, (1, group), layout.parts, swizzled is True)
+    layout = TorchaoLayout(layout.kind, layout.start, shape, (1, group), layout.parts, swizzled is True)
     require_part(tensors, f"{layout.start}qdata", tensors.shapes[f"{layout.start}qdata"], *_stored(element))
     scale_shape = _tiles(layout) if layout.swizzled else layout.scale_shape
     kinds = ("float8_e4m3fn", "uint8") if nvfp4 else ("float8_e8m0fnu", "uint8")
@@ -313,13 +315,13 @@ def _stored(element: str) -> tuple[str, ...]:
     return ("uint8",) if element.endswith("x2") else (element,)
 
 
-def _tiles(layout: Layout) -> tuple[int, int]:
+def _tiles(layout: TorchaoLayout) -> tuple[int, int]:
     """Return the shape of swizzled scales."""
     rows, groups = prod(layout.scale_shape[:-1]), layout.scale_shape[-1]
     return 32 * -(-rows // 128), 16 * -(-groups // 4)
 
 
-def _read_micro(layout: Layout, parts: Parts) -> Weights:
+def _read_micro(layout: TorchaoLayout, parts: Parts) -> Weights:
     stored, name = parts.read(f"{layout.start}qdata"), f"{layout.start}scale"
     nvfp4 = layout.kind == "NVFP4Tensor"
     whole = Parts(parts.tensors) if layout.swizzled else parts
@@ -342,7 +344,7 @@ def _read_micro(layout: Layout, parts: Parts) -> Weights:
     return by_rows(layout.matrix, decode)
 
 
-def _unswizzled(layout: Layout, stored: NDArray[Any]) -> NDArray[Any]:
+def _unswizzled(layout: TorchaoLayout, stored: NDArray[Any]) -> NDArray[Any]:
     """Return the scales (rows, groups) of all matrices from their tiles."""
     rows, columns = stored.shape[0] // 32, stored.shape[1] // 16
     tiles = stored.reshape(rows, columns, 32, 4, 4).transpose(0, 3, 2, 1, 4)
@@ -350,7 +352,7 @@ def _unswizzled(layout: Layout, stored: NDArray[Any]) -> NDArray[Any]:
     return padded[: prod(layout.scale_shape[:-1]), : layout.scale_shape[-1]]
 
 
-CLASSES: dict[str, Callable[[Tensors, Layout, Mapping[str, Any]], Kind]] = {
+CLASSES: dict[str, Callable[[Tensors, TorchaoLayout, Mapping[str, Any]], Kind]] = {
     "Int8Tensor": _numbers,
     "IntxUnpackedToInt8Tensor": _numbers,
     "Float8Tensor": _numbers,
