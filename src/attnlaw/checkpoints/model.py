@@ -17,7 +17,6 @@ from attnlaw.checkpoints.tensors import Tensors, require_real
 from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError
 
-
 PLAIN = re.compile(r"b?float\d+(_\w+)?|u?int\d+|bool|complex\d+")  # names of types that are not codes
 MOST_CODES = 3  # the largest number of codes that are named
 
@@ -73,7 +72,8 @@ class Model:
         """
         dtypes = [self.tensors.dtype(name) for name, shape in self.tensors.shapes.items() if len(shape) > 1]
         counts = Counter(dtype for dtype in dtypes if not PLAIN.fullmatch(dtype))
-        listed = [f"{code} ({count} of {len(dtypes)} matrices)" for code, count in counts.most_common(MOST_CODES)]
+        common = counts.most_common(MOST_CODES)
+        listed = [f"{code} ({count} of {len(dtypes)} matrices)" for code, count in common]
         more = len(counts) - MOST_CODES
         return ("; ".join(listed) + (f" and {more} more codes" if more > 0 else "")) or None
 

@@ -73,7 +73,8 @@ def open_model(
     described = None if map is None else os.fspath(map)
     families = known_families() if described is None else (read_family(described),)
     label, tensors, config, known_heads = _open_source(source, name)
-    model = build_model(label, decoded(tensors, config, unscaled), config, heads or known_heads, families, described)
+    tensors = decoded(tensors, config, unscaled)
+    model = build_model(label, tensors, config, heads or known_heads, families, described)
     if adapter is None:
         return model
     return replace(model, tensors=AdaptedTensors(model, open_adapter(local_model_path(adapter), open_file)))

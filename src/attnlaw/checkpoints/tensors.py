@@ -22,7 +22,9 @@ from numpy.typing import NDArray
 from attnlaw.core.errors import InputError, as_input_error
 from attnlaw.core.files import require_regular_file
 
-NARROW = {name: getattr(ml_dtypes, name) for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu")}
+NARROW = {
+    name: getattr(ml_dtypes, name) for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu")
+}
 
 
 class Tensors(ABC):

@@ -1,16 +1,16 @@
 """Recognise a tensor that is the base's, stored in a quantised code.
 
 The difference of the two is the code's own error. It has no rank, and only its size means something, so a
-tensor gets the verdict `coded` before any verdict that looks at the difference. W0 is the base's tensor, W1 the
-model's, decoded.
+tensor gets the verdict `coded` before any verdict that looks at the difference. W0 is the base's tensor, W1
+the model's, decoded.
 
 | condition | value |
 |---|---|
 | cosine of W0 and W1 | at least 0.9, or 0.6 for codes of 2 bits or less |
 | factor <W0, W1> / <W0, W0> | within 10% of 1; any for BitNet, which clips large weights |
 
-AWQ multiplies columns by factors c that it takes from the norm before, and then rounds. So W0 diag(c) is compared
-with W1, where c is fitted by least squares. The smallest and largest factor are reported.
+AWQ multiplies columns by factors c that it takes from the norm before, and then rounds. So W0 diag(c) is
+compared with W1, where c is fitted by least squares. The smallest and largest factor are reported.
 """
 
 from __future__ import annotations
@@ -50,9 +50,7 @@ def code_bits(label: str) -> int:
     return int(number[0]) if number else 8
 
 
-def coded_change(
-    base: NDArray[Any], model: NDArray[Any], label: str, base_label: str
-) -> TensorChange | None:
+def coded_change(base: NDArray[Any], model: NDArray[Any], label: str, base_label: str) -> TensorChange | None:
     """Return the change of a tensor that is the base's in a code, or None if it is not.
 
     Args:

@@ -404,8 +404,8 @@ def _say_coded(comparison: ModelComparison, those: Changed) -> list[str]:
     if fitted := [change for _, change in those if change.along == "columns"]:
         factors = [factor for each in fitted for factor in (each.factor_low, each.factor_high) if factor]
         texts.append(
-            f"Each column of {len(fitted)} of them has its own factor ({_span(factors, '.3g')}), as AWQ takes "
-            "from the norm before; the errors are without it."
+            f"Each column of {len(fitted)} of them has its own factor ({_span(factors, '.3g')}), as AWQ "
+            "takes from the norm before; the errors are without it."
         )
     return [*texts, "A change smaller than the code's own error cannot be seen in this file."]
 

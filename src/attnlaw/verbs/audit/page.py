@@ -142,8 +142,8 @@ def _summary_section(result: Result, summaries: dict[int, dict[str, Any]], appli
                 "model": summary["model"],
                 "short": short[summary["model"]],
                 "facts": (
-                    f"{family_words(summary)} · {sizes['layers']} layers · hidden size {sizes['hidden_size']} · "
-                    f"{sizes['heads']} heads · {sizes['matrices']} matrices"
+                    f"{family_words(summary)} · {sizes['layers']} layers · "
+                    f"hidden size {sizes['hidden_size']} · {sizes['heads']} heads · {sizes['matrices']} matrices"
                 ),
                 "answers": [sentence for sentence in sentences if sentence is not None],
                 "findings": group_findings(lines),
