@@ -143,7 +143,8 @@ def _summary_section(result: Result, summaries: dict[int, dict[str, Any]], appli
                 "short": short[summary["model"]],
                 "facts": (
                     f"{family_words(summary)} · {sizes['layers']} layers · "
-                    f"hidden size {sizes['hidden_size']} · {sizes['heads']} heads · {sizes['matrices']} matrices"
+                    f"hidden size {sizes['hidden_size']} · {sizes['heads']} heads · "
+                    f"{sizes['matrices']} matrices"
                 ),
                 "answers": [sentence for sentence in sentences if sentence is not None],
                 "findings": group_findings(lines),
