@@ -144,8 +144,9 @@ def _number(tensors: Tensors, name: str) -> float:
 def _decode(layout: HqqLayout, parts: Parts) -> Weights:
     bits, word, shifts, _ = PACKINGS[layout.packing]
     words = np.ascontiguousarray(parts.read(f"{layout.base}W_q")).view(word)
-    scale, zero = (parts.numbers(layout.base + part) for part in NUMBERS)
-    by_row = len(scale) == layout.codes[0]
+    names = [layout.base + part for part in NUMBERS]
+    by_row = parts.tensors.shapes[names[0]] == (layout.codes[0], 1)
+    scale, zero = (parts.rows(name) if by_row else parts.numbers(name) for name in names)
 
     def decode(rows: slice, codes: Codes, out: Weights) -> None:
         at = rows if by_row else slice(None)

@@ -20,7 +20,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.quantization.packing import (
@@ -29,6 +28,7 @@ from attnlaw.checkpoints.quantization.packing import (
     by_rows,
     cut_groups,
     exponents,
+    from_e4m3,
     from_float4,
     scale_groups,
     unpack,
@@ -139,7 +139,7 @@ def _decode(base: str, layout: MlxLayout, shape: tuple[int, int], parts: Parts) 
     if layout.mode == AFFINE:
         scales, biases = parts.rows(f"{base}.scales"), parts.rows(f"{base}.biases")
     elif layout.mode == NVFP4:
-        scales, biases = parts.rows(f"{base}.scales", _as_e4m3), None
+        scales, biases = parts.rows(f"{base}.scales", from_e4m3), None
     else:
         scales, biases = parts.rows(f"{base}.scales", exponents), None
 
@@ -157,7 +157,3 @@ def _decode(base: str, layout: MlxLayout, shape: tuple[int, int], parts: Parts) 
                 view += added[:, groups, None]
 
     return by_rows(shape, decode)
-
-
-def _as_e4m3(stored: NDArray[np.uint8]) -> Weights:
-    return np.take(FLOAT8[E4M3], stored)

@@ -109,6 +109,15 @@ def from_float8(stored: NDArray[Any]) -> Weights:
     return np.take(FLOAT8[stored.dtype.name], stored.view(np.uint8))
 
 
+def from_e4m3(stored: NDArray[Any]) -> Weights:
+    """Return e4m3 numbers, which may be stored as bytes, as float32.
+
+    >>> from_e4m3(np.array([0x38, 0xC0], np.uint8))
+    array([ 1., -2.], dtype=float32)
+    """
+    return from_float8(stored.view(ml_dtypes.float8_e4m3fn))
+
+
 def from_float4(stored: NDArray[np.uint8], rows: Weights) -> None:
     """Fill `rows`, which are contiguous, with the 4-bit floats of bytes, low nibble first.
 

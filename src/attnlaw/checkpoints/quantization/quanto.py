@@ -130,10 +130,8 @@ def _require_stated(tensors: Tensors, config: Config, name: str, bits: int) -> N
 def _decode_packed(
     name: str, bits: int, codes: tuple[int, int], shape: tuple[int, int], parts: Parts
 ) -> Weights:
-    scale = parts.numbers(f"{name}._scale")
-    stored = parts.read(f"{name}._shift")
-    integer = np.issubdtype(stored.dtype, np.integer)
-    shift = stored.astype(np.float32) if integer else parts.numbers(f"{name}._shift")
+    scale, shift = parts.rows(f"{name}._scale"), parts.rows(f"{name}._shift")
+    integer = np.issubdtype(shift.stored.dtype, np.integer)
 
     def decode(rows: slice, codes: Codes, out: Weights) -> None:
         out[:] = codes

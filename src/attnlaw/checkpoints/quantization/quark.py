@@ -14,7 +14,6 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.checkpoints.config import Config
@@ -96,7 +95,7 @@ def _decode(
     name: str, shape: tuple[int, int], size: int, order: tuple[int, ...], negative: bool, parts: Parts
 ) -> Weights:
     words = parts.read(name)
-    scales = np.ascontiguousarray(parts.numbers(f"{name}_scale").T)
+    scales = parts.rows(f"{name}_scale", transposed=True)
     zeros: NDArray[Any] | None = None
     if f"{name}_zero_point" in parts.tensors.shapes:
         zeros = unpack_columns(parts.read(f"{name}_zero_point"), order)

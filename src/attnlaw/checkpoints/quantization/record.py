@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.checkpoints.config import Config
-from attnlaw.checkpoints.quantization.packing import Weights, exponents, from_float8
+from attnlaw.checkpoints.quantization.packing import Weights
 from attnlaw.checkpoints.tensors import Tensors, require_finite, require_real
 from attnlaw.core.errors import InputError
 
@@ -122,18 +121,6 @@ class Parts:
         """Return a part whose rows, or columns if `transposed`, are converted when they are needed."""
         stored = self.read(name)
         return Rows(stored.T if transposed else stored, convert, self.tensors.source, name)
-
-    def powers(self, name: str) -> Weights:
-        """Return a part of e8m0 exponents as powers of two. Raise an `InputError` if one is not a number."""
-        powers = exponents(self.read(name))
-        require_finite(powers, self.tensors.source, name, DAMAGED)
-        return powers
-
-    def float8(self, name: str) -> Weights:
-        """Return a part of e4m3 numbers, which may be stored as bytes. All must be finite."""
-        numbers = from_float8(self.read(name).view(ml_dtypes.float8_e4m3fn))
-        require_finite(numbers, self.tensors.source, name, DAMAGED)
-        return numbers
 
 
 def quantization_config(config: Config) -> Mapping[str, Any]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from typing import Any
@@ -31,6 +31,8 @@ from attnlaw.checkpoints.quantization.packing import (
     Weights,
     affine,
     by_rows,
+    exponents,
+    from_e4m3,
     from_float4,
     from_float8,
     scale_groups,
@@ -223,10 +225,8 @@ def _numbers(tensors: Tensors, layout: TorchaoLayout, values: Mapping[str, Any])
 
 def _read_numbers(layout: TorchaoLayout, parts: Parts) -> Weights:
     stored = parts.read(f"{layout.start}qdata")
-    scales = _spread(layout, parts.numbers(f"{layout.start}scale"))
-    zeros = None
-    if "zero_point" in layout.parts:
-        zeros = _spread(layout, parts.read(f"{layout.start}zero_point").astype(np.float32))
+    scales = _spread(layout, parts, "scale")
+    zeros = _spread(layout, parts, "zero_point") if "zero_point" in layout.parts else None
 
     def decode(rows: slice, out: Weights) -> None:
         codes = from_float8(stored[rows]) if stored.dtype != np.int8 else stored[rows]
@@ -235,11 +235,19 @@ def _read_numbers(layout: TorchaoLayout, parts: Parts) -> Weights:
     return by_rows(layout.matrix, decode)
 
 
-def _spread(layout: TorchaoLayout, numbers: Weights) -> Callable[[slice], Weights]:
-    """Return a function that gives the scales (rows, groups) of some rows."""
+def _spread(layout: TorchaoLayout, parts: Parts, part: str) -> Callable[[slice], Weights]:
+    """Return a function that gives the scales or the zero points (rows, groups) of some rows."""
     height, width = layout.blocks
-    table = numbers.reshape(layout.shape[-2] // height, layout.shape[-1] // width)
-    return lambda rows: table[np.arange(rows.start, rows.stop) // height]
+    table = parts.rows(layout.start + part)
+    grid = layout.shape[-2] // height, layout.shape[-1] // width
+    table = replace(table, stored=table.stored.reshape(grid))
+
+    def rows_of(rows: slice) -> Weights:
+        blocks = np.arange(rows.start, rows.stop) // height
+        numbers: Weights = table[blocks[0] : blocks[-1] + 1][blocks - blocks[0]]
+        return numbers
+
+    return rows_of
 
 
 def _int4(tensors: Tensors, layout: TorchaoLayout, values: Mapping[str, Any]) -> Kind:
@@ -262,15 +270,13 @@ def _int4(tensors: Tensors, layout: TorchaoLayout, values: Mapping[str, Any]) ->
 
 def _read_int4(layout: TorchaoLayout, parts: Parts) -> Weights:
     stored = parts.read(f"{layout.start}qdata")
-    scales, zeros = (
-        np.ascontiguousarray(parts.numbers(layout.start + part).T) for part in ("scale", "zero_point")
-    )
+    scales, zeros = (parts.rows(layout.start + part, transposed=True) for part in ("scale", "zero_point"))
 
     def decode(rows: slice, out: Weights) -> None:
         out[:] = signed(unpack(stored[rows], 4, out.shape[1]), 4)
         view = out.reshape(len(out), -1, layout.blocks[1])
-        view *= scales[rows, :, None]
-        view += zeros[rows, :, None]
+        view *= scales[rows][:, :, None]
+        view += zeros[rows][:, :, None]
 
     return by_rows(layout.matrix, decode)
 
@@ -325,21 +331,21 @@ def _read_micro(layout: TorchaoLayout, parts: Parts) -> Weights:
     stored, name = parts.read(f"{layout.start}qdata"), f"{layout.start}scale"
     nvfp4 = layout.kind == "NVFP4Tensor"
     whole = Parts(parts.tensors) if layout.swizzled else parts
-    scales = whole.float8(name) if nvfp4 else whole.powers(name)
+    scales = whole.rows(name, from_e4m3 if nvfp4 else exponents)
     if layout.swizzled:
-        scales = _unswizzled(layout, scales)
         outputs = layout.shape[-2]
         start = outputs * (parts.member or 0)
-        scales = np.ascontiguousarray(scales[start : start + outputs])
+        scales = replace(scales, stored=_unswizzled(layout, scales.stored)[start : start + outputs])
+    second = np.ones((), np.float32)
     if "per_tensor_scale" in layout.parts:
-        scales = scales * parts.numbers(f"{layout.start}per_tensor_scale", shared=True).reshape(())
+        second = parts.numbers(f"{layout.start}per_tensor_scale", shared=True).reshape(())
 
     def decode(rows: slice, out: Weights) -> None:
         if stored.dtype == np.uint8:
             from_float4(stored[rows], out)
         else:
             out[:] = from_float8(stored[rows])
-        scale_groups(out, scales[rows], layout.blocks[1])
+        scale_groups(out, scales[rows] * second, layout.blocks[1])
 
     return by_rows(layout.matrix, decode)
 
