@@ -617,7 +617,12 @@ def quark_int4(draw: Draw) -> Coded:
 def quanto(draw: Draw, bits: int = 4) -> Coded:
     hidden, heads, head = 32 * draw.integer(1, 4), draw.integer(1, 4), 16
     outputs, inputs = heads * head, hidden
-    sizes = {"hidden_size": hidden, "num_attention_heads": heads, "head_dim": head, "num_key_value_heads": 1}
+    sizes: dict[str, Any] = {
+        "hidden_size": hidden,
+        "num_attention_heads": heads,
+        "head_dim": head,
+        "num_key_value_heads": 1,
+    }
     if bits == 8:
         codes: np.ndarray = draw.rng.integers(-128, 128, (outputs, inputs)).astype(np.int8)
         if draw.integer(0, 1):
@@ -635,6 +640,7 @@ def quanto(draw: Draw, bits: int = 4) -> Coded:
         weight = (f32(codes) - f32(shift)) * f32(scale)
     else:
         weight = weight - f32(shift)
+    sizes["quanto_qmap"] = {BASE[:-1]: {"weights": f"qint{bits}", "activations": "none"}}
     count = 8 // bits
     packed_rows = rows // count
     words = np.zeros((packed_rows, size), np.int64)

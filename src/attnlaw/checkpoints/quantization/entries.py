@@ -201,12 +201,14 @@ def _grid(
 def _matrix_grid(config: Config, stored: tuple[int, ...], shape: tuple[int, int]) -> Grid | None:
     """Return the grid of one matrix by the shape of its scales, or None if none fits."""
     rows, columns = shape
-    if stored in ((), (1,), (1, 1)):
-        return Grid(rows, columns, "one scale")
-    if stored in ((rows,), (rows, 1)):
-        return Grid(1, columns, "rows")
-    if stored == (1, columns):
-        return Grid(rows, 1, "columns")
+    strategies = {table.get("strategy") for table in weight_schemes(config)}
+    if not strategies or strategies - {"group"}:
+        if stored in ((), (1,), (1, 1)):
+            return Grid(rows, columns, "one scale")
+        if stored in ((rows,), (rows, 1)):
+            return Grid(1, columns, "rows")
+        if stored == (1, columns):
+            return Grid(rows, 1, "columns")
     if len(stored) == 4:
         if stored[1] == stored[3] == 1 and all(
             count and size % count == 0 for size, count in zip(shape, stored[::2], strict=True)
