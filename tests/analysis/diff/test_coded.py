@@ -129,3 +129,9 @@ def test_a_matrix_that_was_damaged_before_it_was_coded_fails_the_gate() -> None:
     result = attnlaw.diff(damaged, CODES / "gptq-4-sym", heads=4, jobs=1)
     row = result.tables["diff_tensors"].row(by_predicate=pl.col("tensor") == QUERY, named=True)
     assert row["verdict"] == "permuted"
+
+
+def test_stacked_experts_of_a_coded_model_are_compared_one_by_one() -> None:
+    result = attnlaw.diff(CODES / "original-moe", CODES / "mlx-moe", jobs=1)
+    counts = dict(result.tables["diff_tensors"]["verdict"].value_counts().iter_rows())
+    assert counts == {"coded": 16 + 2 + 1, "identical": 5}  # 4 experts of 3 matrices, attention; router
