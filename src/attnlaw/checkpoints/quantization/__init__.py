@@ -57,6 +57,7 @@ METHODS = (
     *("fbgemm_fp8", "mxfp4", "nvfp4", "modelopt", "modelopt_fp4", "torchao", "hqq", "quark", "quanto"),
     *("bitnet", "aqlm"),
 )
+MOST_REMARKS = 4  # the largest number of remarks on a file that differs from its config
 
 
 class DecodedTensors(Tensors):
@@ -69,7 +70,9 @@ class DecodedTensors(Tensors):
     def __init__(self, tensors: Tensors, coded: Iterable[CodedWeight]) -> None:
         self.source, self.metadata, self.texts = tensors.source, tensors.metadata, tensors.texts
         self.coded = {weight.name: weight for weight in coded}
-        self.remarks = tuple(dict.fromkeys(weight.remark for weight in self.coded.values() if weight.remark))
+        remarks = [*dict.fromkeys(weight.remark for weight in self.coded.values() if weight.remark)]
+        more = [f"{len(remarks) - MOST_REMARKS} more such remarks"] if len(remarks) > MOST_REMARKS else []
+        self.remarks = (*remarks[:MOST_REMARKS], *more)
         hidden = {part for weight in self.coded.values() for part in weight.parts}
         self.shapes = {
             name: shape

@@ -75,17 +75,18 @@ class PackedLayout:
 
 def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
     """Yield the weights of a checkpoint that are packed integers of compressed-tensors."""
+    schemes = _schemes(config)
     for packed, name in names_with(tensors, "_packed"):
         if tensors.dtype(packed) == "int32":
-            yield _coded(tensors, config, name)
+            yield _coded(tensors, config, schemes, name)
 
 
-def _coded(tensors: Tensors, config: Config, name: str) -> CodedWeight:
+def _coded(tensors: Tensors, config: Config, schemes: list[Scheme], name: str) -> CodedWeight:
     *stack, outputs, row_words = _matrix_shape(tensors, f"{name}_packed")
     inputs = _stored_shape(tensors, name, (*stack, outputs))
     groups = (*_matrix_shape(tensors, f"{name}_scale"),)[-1] if f"{name}_scale" in tensors.shapes else 0
     require_part(tensors, f"{name}_scale", (*stack, outputs, groups))
-    scheme, dense = _scheme(tensors, config, name, inputs, row_words, groups)
+    scheme, dense = _scheme(tensors, config, schemes, name, inputs, row_words, groups)
     zeros = f"{name}_zero_point"
     if zeros in tensors.shapes:
         per_word = words(outputs, scheme.bits) if dense else -(-outputs // (32 // scheme.bits))
@@ -168,10 +169,15 @@ def _schemes(config: Config) -> list[Scheme]:
 
 
 def _scheme(
-    tensors: Tensors, config: Config, name: str, inputs: int, row_words: int, groups: int
+    tensors: Tensors,
+    config: Config,
+    stated: list[Scheme],
+    name: str,
+    inputs: int,
+    row_words: int,
+    groups: int,
 ) -> tuple[Scheme, bool]:
     """Return the scheme of config.json that fits the shapes, and whether codes run on over word ends."""
-    stated = _schemes(config)
     fitting = [
         (scheme, dense)
         for scheme in stated
