@@ -280,6 +280,92 @@ def test_aqlm(books: int, bits: int, height: int) -> None:
     same(stored, theirs, quantization={"quant_method": "aqlm"})
 
 
+# AutoAWQ, ModelOpt, Quark
+
+
+def awq_layers() -> dict[str, Any]:
+    pytest.importorskip("awq")
+    from awq.modules.linear.gemm import WQLinear_GEMM
+    from awq.modules.linear.gemv import WQLinear_GEMV
+    from awq.modules.linear.gemv_fast import WQLinear_GEMVFast
+
+    return {"gemm": WQLinear_GEMM, "gemv": WQLinear_GEMV, "gemv_fast": WQLinear_GEMVFast}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["gemm", "gemv", "gemv_fast"])
+def test_awq(version: str) -> None:
+    """The gemv layouts can only be packed without a GPU: what went in must come out."""
+    kind, size, rng = awq_layers()[version], 64, np.random.default_rng(11)
+    codes = torch.tensor(rng.integers(0, 16, (OUTPUTS, INPUTS)))
+    zeros = torch.tensor(rng.integers(0, 16, (OUTPUTS, INPUTS // size))).float()
+    scales = (2.0 ** torch.tensor(rng.integers(-6, 0, zeros.shape))).half().float()  # exact in float16
+    weight = (codes - zeros.repeat_interleave(size, 1)) * scales.repeat_interleave(size, 1)
+    layer = torch.nn.Linear(INPUTS, OUTPUTS, bias=False)
+    layer.weight.data = weight.half()
+    turned = (scales.T.contiguous(), zeros.T.contiguous()) if version == "gemm" else (scales, zeros)
+    coded = kind.from_linear(layer, 4, size, False, *turned)
+    stored = {BASE + part: value for part, value in coded.named_buffers()}
+    config = {"quant_method": "awq", "bits": 4, "group_size": size, "version": version}
+    same(stored, weight, quantization=config)
+    if version == "gemm":
+        from awq.utils.packing_utils import dequantize_gemm
+
+        theirs = dequantize_gemm(coded.qweight, coded.qzeros, coded.scales, 4, size).T.contiguous()
+        same(stored, theirs, quantization=config)
+
+
+@pytest.mark.slow
+def test_modelopt_nvfp4() -> None:
+    pytest.importorskip("modelopt")
+    from modelopt.torch.quantization.qtensor import NVFP4QTensor
+
+    tensor, scale, second = NVFP4QTensor.quantize(matrix(12), 16)
+    theirs = tensor.dequantize(dtype=torch.float32, scale=scale, double_scale=second, block_sizes={-1: 16})
+    stored = {NAME: tensor._quantized_data, f"{NAME}_scale": scale, f"{NAME}_scale_2": second}
+    assert "NVFP4" in same(stored, theirs, quantization={"quant_method": "modelopt"})
+
+
+@pytest.mark.slow
+def test_modelopt_int4() -> None:
+    pytest.importorskip("modelopt")
+    from modelopt.torch.export.quant_utils import pack_int4_in_uint8
+
+    weight, size = matrix(13), 128
+    scale = weight.reshape(OUTPUTS, -1, size).abs().amax(-1) / 7
+    theirs = (weight / scale.repeat_interleave(size, 1)).round().clamp(-8, 7) * scale.repeat_interleave(
+        size, 1
+    )
+    stored = {NAME: pack_int4_in_uint8(weight, scale, size), f"{NAME}_scale": scale}
+    config = {"quant_method": "modelopt", "quant_algo": "W4A16_AWQ", "group_size": size}
+    assert "ModelOpt" in same(stored, theirs, quantization=config)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["uint4", "int4"])
+@pytest.mark.parametrize("method", ["reorder", "order"])
+def test_quark(kind: str, method: str) -> None:
+    pytest.importorskip("quark")
+    from quark.torch.utils.pack import create_pack_method
+
+    low, size, draw = -8 if kind == "int4" else 0, 32, np.random.default_rng(14)
+    codes = torch.tensor(draw.integers(low, low + 16, (OUTPUTS, INPUTS)), dtype=torch.int32)
+    zeros = torch.tensor(draw.integers(low, low + 16, (OUTPUTS, INPUTS // size)), dtype=torch.int32)
+    scale = torch.tensor(draw.uniform(0.1, 1, zeros.shape), dtype=torch.float32)
+    packing = create_pack_method("per_group", kind)
+    packed, packed_zeros = (packing.pack(values, method == "reorder") for values in (codes, zeros))
+    assert torch.equal(packing.unpack(packed, method == "reorder").int(), codes)
+    theirs = (codes - zeros.repeat_interleave(size, 1)) * scale.repeat_interleave(size, 1)
+    stored = {NAME: packed, f"{NAME}_zero_point": packed_zeros, f"{NAME}_scale": scale.T.contiguous()}
+    weights = {"dtype": kind, "group_size": size, "symmetric": False}
+    config = {
+        "quant_method": "quark",
+        "export": {"pack_method": method},
+        "global_quant_config": {"weight": weights},
+    }
+    assert method in same(stored, theirs, quantization=config)
+
+
 def test_the_versions_in_the_note_of_the_fixtures_are_those_of_their_files() -> None:
     """The table of `codes/README.md` names the library that each `fixture.json` names."""
     folder = Path(__file__).parent / "codes"
