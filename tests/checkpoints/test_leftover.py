@@ -41,6 +41,7 @@ def test_a_tensor_tells_the_code_without_a_config(method: str) -> None:
     [
         ({"quant_method": "gptq", "checkpoint_format": "marlin"}, "order of a GPU's tensor cores"),
         ({"quant_method": "gptq", "is_marlin_format": True}, "order of a GPU's tensor cores"),
+        ({"quant_method": "compressed-tensors", "format": "marlin-24"}, "order of a GPU's tensor cores"),
         ({"quant_method": "compressed-tensors", "transform_config": {"R1": {}}}, "rotated basis"),
         (
             {"quant_method": "compressed-tensors", "sparsity_config": {"format": "sparse-24-bitmask"}},
@@ -109,6 +110,16 @@ def test_modelopts_own_file_says_that_columns_have_factors(tmp_path: Path) -> No
         {key: part for key, part in state.items() if "pre_quant" not in key}, tmp_path / "model.safetensors"
     )
     refusal(tmp_path, "pre_quant_scale", "download the file again")
+
+
+def test_the_codes_are_next_to_the_family() -> None:
+    model = open_model(FOLDER / "mlx-moe")
+    assert (
+        model.codes
+        == "MLX 4-bit, groups of 32 (9 of 10 matrices); MLX 8-bit, groups of 64 (1 of 10 matrices)"
+    )
+    assert open_model(FOLDER / "original-moe").codes is None
+    assert open_model(bert_state(), heads=2).codes is None
 
 
 def test_a_weight_in_memory_is_decoded_like_one_in_a_file() -> None:

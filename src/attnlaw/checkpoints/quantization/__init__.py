@@ -28,7 +28,12 @@ from attnlaw.checkpoints.quantization import (
     quark,
     torchao,
 )
-from attnlaw.checkpoints.quantization.leftover import is_for_activations, refuse_unknown, refuse_unscaled
+from attnlaw.checkpoints.quantization.leftover import (
+    is_for_activations,
+    refuse_announced,
+    refuse_unknown,
+    refuse_unscaled,
+)
 from attnlaw.checkpoints.quantization.record import Code, CodedWeight
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.errors import InputError
@@ -105,10 +110,12 @@ def decoded(tensors: Tensors, config: Config, unscaled: bool = False) -> Tensors
         config: the config of the model.
         unscaled: whether float8 weights without a scale are read as they are stored.
     """
+    readable = ", ".join(CODES)
+    refuse_announced(tensors, config, readable)
     weights = _require_distinct(tensors, _find(tensors, config))
     result = DecodedTensors(tensors, weights) if weights else tensors
     coded = {weight.name for weight in weights}
-    refuse_unknown(result, config, METHODS, ", ".join(CODES), bool(coded))
+    refuse_unknown(result, config, METHODS, readable, bool(coded))
     refuse_unscaled(result, coded, unscaled)
     return result
 

@@ -45,10 +45,44 @@ INTEGERS = ("int", "uint")
 UNSCALED = "if the file really has no scale, pass --unscaled"
 
 
+def refuse_announced(tensors: Tensors, config: Config, readable: str) -> None:
+    """Raise an `InputError` for a code that attnlaw knows and does not read, before anything is decoded.
+
+    Args:
+        tensors: the tensors as they are stored.
+        config: the config of the model.
+        readable: the names of the codes that attnlaw reads, for the message.
+    """
+    values = quantization_config(config)
+    words = {name.rpartition(".")[2]: name for name in tensors.shapes}
+    by_word = next((kind for word, kind in REASON_WORDS.items() if word in words), "")
+    formats = (str(values.get(key)).lower() for key in ("checkpoint_format", "format"))
+    is_marlin = values.get("is_marlin_format") or any(name.startswith("marlin") for name in formats)
+    kinds = method_of(config), "marlin" if is_marlin else "", by_word
+    if (kind := next((kind for kind in kinds if kind in REASONS), None)) is not None:
+        tensor = next(_code_tensors(tensors), None)
+        place = f" (tensor {tensor})" if tensor else ""
+        raise InputError(
+            f"{tensors.source}: quant_method {kind}{place} is not supported: {REASONS[kind]}; attnlaw reads "
+            f"{readable}; use the original weights"
+        )
+    if values.get("transform_config"):
+        raise InputError(
+            f"{tensors.source}: transform_config in {config.source} says that weights are in a rotated "
+            "basis, which attnlaw does not read; use the original weights"
+        )
+    sparse = values.get("sparsity_config")
+    if isinstance(sparse, Mapping) and sparse.get("format") not in (None, "dense"):
+        raise InputError(
+            f"{tensors.source}: sparsity_config in {config.source} says that weights are stored as a sparse "
+            f"matrix ({sparse.get('format')!r:.40}), which attnlaw does not read; use the original weights"
+        )
+
+
 def refuse_unknown(
     tensors: Tensors, config: Config, methods: Collection[str], readable: str, has_codes: bool
 ) -> None:
-    """Raise an `InputError` for a code that attnlaw does not read.
+    """Raise an `InputError` for a code that attnlaw does not know, or that lacks a part.
 
     Args:
         tensors: the tensors after decoding.
@@ -57,42 +91,17 @@ def refuse_unknown(
         readable: the names of the codes that attnlaw reads, for the message.
         has_codes: whether any weight was in a code that attnlaw reads.
     """
-    values, method = quantization_config(config), method_of(config)
-    left = next(_code_tensors(tensors), None)
-    by_word = REASON_WORDS.get(left.rpartition(".")[2]) if left else None
-    formats = (
-        str(values.get("checkpoint_format")).lower(),
-        "marlin" if values.get("is_marlin_format") else "",
-    )
-    kind = next((kind for kind in (method, by_word or "", *formats) if kind in REASONS), None)
-    if kind is not None:
-        place = f" (tensor {left})" if left else ""
+    method, left = method_of(config), next(_code_tensors(tensors), None)
+    if left and method in methods:
         raise InputError(
-            f"{tensors.source}: quant_method {kind}{place} is not supported: {REASONS[kind]}; attnlaw reads "
-            f"{readable}; use the original weights"
+            f"{tensors.source}: tensor {left} is part of a code, but it does not form one that attnlaw reads "
+            f"({readable}) with the tensors next to it; download the file again, or use the original weights"
         )
-    if rotated := next((key for key in ("transform_config",) if values.get(key)), None):
+    if left or (quantization_config(config) and method not in methods and not has_codes):
+        place = f"tensor {left}" if left else f"quantization_config in {config.source}"
         raise InputError(
-            f"{tensors.source}: {rotated} in {config.source} says that weights are in a rotated basis, which "
-            "attnlaw does not read; use the original weights"
-        )
-    sparse = values.get("sparsity_config")
-    if isinstance(sparse, Mapping) and sparse.get("format") not in (None, "dense"):
-        raise InputError(
-            f"{tensors.source}: sparsity_config in {config.source} says that weights are stored as a sparse "
-            f"matrix ({sparse.get('format')!r:.40}), which attnlaw does not read; use the original weights"
-        )
-    if left or (values and method not in methods and not has_codes):
-        place = f" (tensor {left})" if left else f" (quantization_config in {config.source})"
-        if method in methods:
-            raise InputError(
-                f"{tensors.source}: tensor {left} is part of a code, but it does not form one that attnlaw "
-                f"reads ({readable}) with the tensors next to it; download the file again, or use the "
-                "original weights"
-            )
-        raise InputError(
-            f"{tensors.source}: quant_method {method or 'without a name'}{place} is not supported; attnlaw "
-            f"reads {readable}; use the original weights"
+            f"{tensors.source}: quant_method {method or 'without a name'} ({place}) is not supported; "
+            f"attnlaw reads {readable}; use the original weights"
         )
 
 
