@@ -280,6 +280,58 @@ def test_aqlm(books: int, bits: int, height: int) -> None:
     same(stored, theirs, quantization={"quant_method": "aqlm"})
 
 
+# gptqmodel
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("bits", "form"),
+    [(bits, form) for bits in (2, 3, 4, 8) for form in ("gptq", "gptq_v2")]
+    + [(bits, "gptq_p") for bits in range(3, 9)],
+)
+@pytest.mark.parametrize("ordered", [False, True])
+def test_gptqmodel(bits: int, form: str, ordered: bool) -> None:
+    """What gptqmodel packs, and what it decodes in float16."""
+    pytest.importorskip("gptqmodel")
+    from gptqmodel.nn_modules.qlinear.torch import TorchLinear
+    from gptqmodel.quantization import FORMAT, QuantizeConfig
+    from gptqmodel.utils.model import (
+        convert_gptq_v1_to_v2_format_module,
+        convert_gptq_v2_to_v1_format_module,
+    )
+
+    size, rng = 32, np.random.default_rng(bits)
+    order = np.arange(INPUTS) // size
+    order = rng.permutation(order) if ordered else order
+    low = 0 if form == "gptq" and bits != 3 else 1  # v1 stores 0 as a field that wraps around
+    zeros = torch.tensor(rng.integers(low, 2**bits - 1, (OUTPUTS, INPUTS // size))).float()
+    room = np.minimum(zeros.numpy(), 2**bits - 1 - zeros.numpy())[:, order]
+    codes = zeros[:, order] + torch.tensor(np.rint(rng.uniform(-1, 1, room.shape) * room))
+    scales = (2.0 ** torch.tensor(rng.integers(-8, -3, zeros.shape))).float()  # exact in float16
+    weight = ((codes - zeros[:, order]) * scales[:, order]).float()
+    linear = torch.nn.Linear(INPUTS, OUTPUTS, bias=False)
+    linear.weight.data = weight
+    sizes = {"in_features": INPUTS, "out_features": OUTPUTS, "group_size": size}
+    layer = TorchLinear(bits, **sizes, sym=False, desc_act=ordered, bias=False, format=FORMAT(form))
+    layer.pack(linear, scales, zeros, torch.tensor(order, dtype=torch.int32))
+    if form == "gptq":
+        convert_gptq_v2_to_v1_format_module(layer, QuantizeConfig(bits=bits, group_size=size))
+    stored = {BASE + part: getattr(layer, part).clone() for part in ("qweight", "qzeros", "scales", "g_idx")}
+    if form == "gptq":
+        convert_gptq_v1_to_v2_format_module(layer, bits, torch.int32)
+    layer.post_init()
+    theirs = layer.dequantize_weight().T.contiguous()
+    config = {
+        "quant_method": "gptq",
+        "bits": bits,
+        "group_size": size,
+        "sym": False,
+        "checkpoint_format": form,
+    }
+    same(stored, theirs, quantization=config)
+    same(stored, weight, quantization=config)
+
+
 # AutoAWQ, ModelOpt, Quark
 
 
