@@ -36,6 +36,7 @@ SCRIPTS = (
     "margins",
     "study",
     "report",
+    "codes",
     "paths",
     "logits",
     "lab",

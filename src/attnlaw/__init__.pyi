@@ -84,6 +84,8 @@ class AuditResult(Result):
     def record(self) -> Audit: ...
     family: str | None
     """Family of the model."""
+    codes: str | None
+    """Codes in which matrices are stored; missing if none is."""
     depth: int | None
     """Layers, each as often as it is applied."""
     distinct_layers: int | None
@@ -307,6 +309,8 @@ class DiffResult(Result):
     """Tensors that are identical: every entry is equal."""
     tensors_zeroed: int | None
     """Tensors that are zeroed: every entry is 0 now."""
+    tensors_coded: int | None
+    """Tensors that are coded: the base stored in a quantised code; changes below its error cannot be seen."""
     tensors_rounded: int | None
     """Tensors that are rounded: the base rounded to another format."""
     tensors_rescaled: int | None
@@ -833,6 +837,7 @@ def audit(
     heads: int | None = None,
     map: str | os.PathLike[str] | None = None,
     adapter: str | os.PathLike[str] | None = None,
+    unscaled: bool = False,
     name: str | None = None,
     jobs: int | None = None,
     samples: int | None = None,
@@ -861,6 +866,7 @@ def audit(
         heads: Attention heads, where no config.json tells their number.
         map: The names of an architecture of your own.
         adapter: A LoRA adapter to add to the model.
+        unscaled: Read float8 weights that really have no scale as they are stored.
         name: What rows call the model; its path unless given.
         jobs: Threads; all cores unless given.
         samples: Training samples n: show proxy / sqrt(n) too (not a bound by itself).
@@ -875,7 +881,7 @@ def audit(
         progress: Called with the number of finished parts and the number of all parts.
 
     Returns:
-        A result with one row for each case. Its quantities are attributes: family, depth,
+        A result with one row for each case. Its quantities are attributes: family, codes, depth,
         distinct_layers, hidden_size, head_count, matrix_count, activation, not_random_tested,
         not_random_rejected, not_random_expected, not_random_p_value, rejected_share, median_outliers,
         median_effective_rank_qk, log10_amplification, findings_error, findings_warning, findings_note,
@@ -904,6 +910,7 @@ def fit(
     heads: int | None = None,
     map: str | os.PathLike[str] | None = None,
     adapter: str | os.PathLike[str] | None = None,
+    unscaled: bool = False,
     name: str | None = None,
     jobs: int | None = None,
     seed: int = 0,
@@ -930,6 +937,7 @@ def fit(
         heads: Attention heads, where no config.json tells their number.
         map: The names of an architecture of your own.
         adapter: A LoRA adapter to add to the model.
+        unscaled: Read float8 weights that really have no scale as they are stored.
         name: What rows call the model; its path unless given.
         jobs: Threads; all cores unless given.
         seed: Seed of the nulls and of the bootstrap.
@@ -957,6 +965,7 @@ def diff(
     heads: int | None = None,
     map: str | os.PathLike[str] | None = None,
     adapter: str | os.PathLike[str] | None = None,
+    unscaled: bool = False,
     name: str | None = None,
     jobs: int | None = None,
     applied: bool = False,
@@ -984,6 +993,7 @@ def diff(
         heads: Attention heads, where no config.json tells their number.
         map: The names of an architecture of your own.
         adapter: A LoRA adapter to add to the model.
+        unscaled: Read float8 weights that really have no scale as they are stored.
         name: What rows call the model; its path unless given.
         jobs: Threads; all cores unless given.
         applied: Fold the norm before a map into it; maps are compared as stored else.
@@ -994,13 +1004,13 @@ def diff(
         A result with one row for each case. Its quantities are attributes: verdict, compared,
         next_step, verdicts, map_count, tensor_count, not_compared, tensors_non_finite,
         tensors_reshaped, tensors_added, tensors_removed, tensors_identical, tensors_zeroed,
-        tensors_rounded, tensors_rescaled, tensors_below_floor, tensors_sparse, tensors_low_rank,
-        tensors_partly_hidden, tensors_reinitialised, tensors_unrelated, tensors_noise, tensors_dense,
-        tensors_changed, tensors_moved, tensors_transposed, tensors_permuted, size_qk, size_vo,
-        size_cross_qk, size_cross_vo, size_ffn_in, size_ffn_gate, size_ffn_out, scale_qk, scale_vo,
-        scale_cross_qk, scale_cross_vo, scale_ffn_in, scale_ffn_gate, scale_ffn_out, largest_size,
-        worst_map, worst_tensor, worst_tensor_size, least_sqnr_db, intruders, new. So are its tables:
-        diff, diff_tensors, diff_spectra.
+        tensors_coded, tensors_rounded, tensors_rescaled, tensors_below_floor, tensors_sparse,
+        tensors_low_rank, tensors_partly_hidden, tensors_reinitialised, tensors_unrelated,
+        tensors_noise, tensors_dense, tensors_changed, tensors_moved, tensors_transposed,
+        tensors_permuted, size_qk, size_vo, size_cross_qk, size_cross_vo, size_ffn_in, size_ffn_gate,
+        size_ffn_out, scale_qk, scale_vo, scale_cross_qk, scale_cross_vo, scale_ffn_in, scale_ffn_gate,
+        scale_ffn_out, largest_size, worst_map, worst_tensor, worst_tensor_size, least_sqnr_db,
+        intruders, new. So are its tables: diff, diff_tensors, diff_spectra.
 
     Example:
         >>> import attnlaw
@@ -1017,6 +1027,7 @@ def check(
     heads: int | None = None,
     map: str | os.PathLike[str] | None = None,
     adapter: str | os.PathLike[str] | None = None,
+    unscaled: bool = False,
     name: str | None = None,
     jobs: int | None = None,
     rules: str | os.PathLike[str] | None = None,
@@ -1042,6 +1053,7 @@ def check(
         heads: Attention heads, where no config.json tells their number.
         map: The names of an architecture of your own.
         adapter: A LoRA adapter to add to the model.
+        unscaled: Read float8 weights that really have no scale as they are stored.
         name: What rows call the model; its path unless given.
         jobs: Threads; all cores unless given.
         rules: Rule file, or the name of one that comes with attnlaw; findings alone unless given.

@@ -49,7 +49,7 @@ def test_large_but_finite_weights_are_no_error(folder: Path) -> None:
 def test_integers_in_place_of_weights() -> None:
     state = bert_state()
     state[QUERY] = torch.ones(8, 8, dtype=torch.int8)
-    refusal(state, QUERY, "int8", "floating-point", heads=2, read=True)
+    refusal(state, QUERY, "integers (int8) in the place of a weight", "original weights", heads=2)
 
 
 @pytest.mark.parametrize(
@@ -280,14 +280,21 @@ def test_a_lora_adapter_file(tmp_path: Path) -> None:
         "weight.quant_state.bitsandbytes__nf4",
         "weight_packed",
         "weight_scale_inv",
+        "weight_scale_2",
     ],
 )
-def test_quantised_tensors(name: str) -> None:
-    coded = f"model.layers.0.self_attn.q_proj.{name}"
-    refusal(bert_state() | {coded: torch.ones(2)}, "quantised", coded, "dequantise", heads=2)
+def test_a_lonely_part_of_a_code(name: str) -> None:
+    coded = f"encoder.layer.0.attention.self.query.{name}"
+    refusal(bert_state() | {coded: torch.ones(2)}, coded, "original weights", heads=2)
+
+
+@pytest.mark.parametrize("method", ["exl3", "vptq", "a code of tomorrow"])
+def test_a_config_that_names_another_code(folder: Path, method: str) -> None:
+    config_with(folder, quantization_config={"quant_method": method})
+    refusal(folder, f"quant_method {method}", "attnlaw reads GPTQ, AWQ, ", "use the original weights")
 
 
 @pytest.mark.parametrize("method", ["gptq", "awq", "bitsandbytes"])
-def test_a_config_that_says_quantised(folder: Path, method: str) -> None:
+def test_a_config_that_names_a_code_and_plain_weights(folder: Path, method: str) -> None:
     config_with(folder, quantization_config={"quant_method": method})
-    refusal(folder, "quantised", str(folder / "config.json"), "dequantise")
+    assert open_model(folder).family == "bert"

@@ -203,11 +203,11 @@ def test_narrow_numbers_are_widened_exactly(
 ) -> None:
     narrow = {name: value.to(dtype) for name, value in state.items()}
     if save is None:
-        check(open_model(narrow, heads=2), narrow)
+        check(open_model(narrow, heads=2, unscaled=True), narrow)
         return
     path = tmp_path / ("model.safetensors" if save is save_file else "model.pt")
     save(narrow, path)
-    check(open_model(path, heads=2), narrow)
+    check(open_model(path, heads=2, unscaled=True), narrow)
 
 
 def test_every_bfloat16_and_half_value_is_widened_exactly() -> None:

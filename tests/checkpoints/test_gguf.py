@@ -291,16 +291,6 @@ def test_damaged_headers_never_hang_or_end_in_a_traceback(tmp_path: Path) -> Non
     assert refused > 150
 
 
-def test_a_part_of_a_split_model(tmp_path: Path) -> None:
-    writer = gguf.GGUFWriter(tmp_path / "m-00001-of-00003.gguf", "llama")
-    writer.add_uint16("split.count", 3)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    refusal(tmp_path / "m-00001-of-00003.gguf", "one of 3 parts", "merge")
-
-
 def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_gguf(tmp_path / "m.gguf", tiny(np.random.default_rng(0)), SIZES)
     modules: Any = __import__("sys").modules

@@ -38,6 +38,8 @@ CHANGES: tuple[tuple[str, str, str], ...] = (
     ("*", "*/task_seconds*", "a time"),
     ("*", "*/task/*", "the key of a task contains the version and the name of its function"),
     ("*", "tables/*/case/*", "every table has the number of its row"),
+    ("*", "*/unscaled*", "a new option: --unscaled reads float8 weights without scales"),
+    ("*audit*", "*/codes", "a new key: the codes of quantised matrices"),
     ("*", "documents/attnlaw.json/lines/*", "attnlaw.json names its files and their lines"),
     ("audit*", "tables/rows.parquet/*", "an audit has rows as every result"),
     ("audit*", "tables/atlas.parquet/*", "what summary.json says of the atlas is a table"),

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from checkpoints.spoiled import CONFIG, bert_state
 from safetensors.torch import save
+from trust import coded_targets as coded
 from trust import saved_targets as saved
 
 from attnlaw.checkpoints.families.read_toml import known_families, read_family
@@ -265,6 +266,10 @@ TARGETS = {
         lambda folder: (_config(folder), _weights(folder, "a.safetensors")),
     ),
     "gguf": Target(_file("model.gguf"), read_everything, _ggufs),
+    **{
+        f"code-{part}": Target(coded.write(part), coded.read_tensors, coded.seeds(part))
+        for part in ("header", "tensors", "config")
+    },
     "onnx": Target(_file("model.onnx"), read_everything, _graphs, _onnx_data),
     "config": Target(_directory("config.json"), read_everything, _configs, _weights),
     "adapter": Target(

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from attnlaw.checkpoints.formats import FORMATS
+from attnlaw.checkpoints.quantization.side_files import NAMES as SIDE_FILES
 from attnlaw.core.errors import InputError, as_input_error
 
 HUB_ID = re.compile(r"([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?:@([\w][\w./+-]*))?")
-CONFIGS = ("config.json", "params.json")
+CONFIGS = ("config.json", "params.json", *SIDE_FILES)
 
 
 def is_hub_id(source: str) -> bool:

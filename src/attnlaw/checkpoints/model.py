@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +16,9 @@ from attnlaw.checkpoints.network import Network
 from attnlaw.checkpoints.tensors import Tensors, require_real
 from attnlaw.core.arrays import SMALLEST, Reals
 from attnlaw.core.errors import InputError
+
+PLAIN = re.compile(r"b?float\d+(_\w+)?|u?int\d+|bool|complex\d+")  # names of types that are not codes
+MOST_CODES = 3  # the largest number of codes that are named
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,6 +63,19 @@ class Model:
     def heads(self) -> int | None:
         """The number of heads in the first layer; None for a model without layers or with several towers."""
         return self.layers[0].attention.heads if self.layers and not self.network.towers else None
+
+    @property
+    def codes(self) -> str | None:
+        """The codes in which matrices are stored, such as "GPTQ 4-bit, groups of 128 (224 of 226 matrices)".
+
+        None if all of them are stored as plain numbers.
+        """
+        dtypes = [self.tensors.dtype(name) for name, shape in self.tensors.shapes.items() if len(shape) > 1]
+        counts = Counter(dtype for dtype in dtypes if not PLAIN.fullmatch(dtype))
+        common = counts.most_common(MOST_CODES)
+        listed = [f"{code} ({count} of {len(dtypes)} matrices)" for code, count in common]
+        more = len(counts) - MOST_CODES
+        return ("; ".join(listed) + (f" and {more} more codes" if more > 0 else "")) or None
 
     def layer(self, number: int) -> StoredLayer:
         """Return the layer with that number. The numbers also count layers of linear attention."""

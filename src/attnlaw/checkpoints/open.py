@@ -22,12 +22,14 @@ from attnlaw.checkpoints.adapters import open_adapter
 from attnlaw.checkpoints.assembly.layers import build_model
 from attnlaw.checkpoints.config import Config, read_config, read_params
 from attnlaw.checkpoints.families.read_toml import known_families, read_family
-from attnlaw.checkpoints.formats import FORMATS
+from attnlaw.checkpoints.formats import FIRST_BYTES, FORMATS
+from attnlaw.checkpoints.formats.gguf_parts import one_of_each_split
 from attnlaw.checkpoints.formats.sharded import PARAMS, PART, ConsolidatedTensors, ShardedTensors
 from attnlaw.checkpoints.hub import fetch, is_hub_id
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.modules import open_module
-from attnlaw.checkpoints.quantization import decode
+from attnlaw.checkpoints.quantization import decoded
+from attnlaw.checkpoints.quantization.side_files import with_side_files
 from attnlaw.checkpoints.tensors import InMemoryTensors, Tensors
 from attnlaw.core.errors import InputError, as_input_error
 from attnlaw.core.files import read_bounded, require_regular_file, require_valid_path
@@ -48,6 +50,7 @@ def open_model(
     map: str | os.PathLike[str] | None = None,
     adapter: str | os.PathLike[str] | None = None,
     sizes_from: ModelSource | None = None,
+    unscaled: bool = False,
 ) -> Model:
     """Open a checkpoint as a Transformer.
 
@@ -60,6 +63,7 @@ def open_model(
         map: a TOML file that describes your own architecture.
         adapter: a LoRA adapter to add to the weights.
         sizes_from: another checkpoint of the same architecture. Its config counts if `source` has none.
+        unscaled: whether to read float8 weights that have no scale as they are stored.
 
     >>> import numpy as np
     >>> block = {"in_proj_weight": np.eye(12, 4), "out_proj.weight": np.eye(4)}
@@ -81,7 +85,7 @@ def open_model(
         values = {key: value for key, value in known.values.items() if key != "quantization_config"}
         config = Config(values, known.source) if values else config
     build = partial(build_model, label, config=config, heads=heads or known_heads, families=families)
-    model = build(decode(tensors, config), map_file=described)
+    model = build(decoded(tensors, config, unscaled), map_file=described)
     if adapter is None:
         return model
     adapted = AdaptedTensors(model, open_adapter(local_model_path(adapter), open_file))
@@ -143,7 +147,7 @@ def _open_path(path: Path) -> tuple[Tensors, Config]:
             tensors = open_file(file)
             if file.name.startswith("consolidated."):  # saved by Meta or Mistral
                 return tensors, read_params(file.with_name(PARAMS))
-            return tensors, read_config(file.with_name("config.json"))
+            return tensors, with_side_files(read_config(file.with_name("config.json")), file.parent)
     raise InputError(f"{path}: no such file or directory; give a checkpoint file or its directory")
 
 
@@ -171,11 +175,17 @@ def open_file(path: Path) -> Tensors:
 
 
 def _by_ending(path: Path) -> Tensors:
+    """Open a file of the format that its ending names or, if that is unknown, its first bytes."""
     require_regular_file(path)
-    for kind in FORMATS:
-        if path.suffix in kind.endings:
-            _refuse_pointer(path)
-            return kind.open(path)
+    kind = next((kind for kind in FORMATS if path.suffix in kind.endings), None)
+    if kind is not None:
+        _refuse_pointer(path)
+    else:
+        with path.open("rb") as file:
+            first = file.read(FIRST_BYTES)
+        kind = next((kind for kind in FORMATS if kind.begins is not None and kind.begins(first)), None)
+    if kind is not None:
+        return kind.open(path)
     raise InputError(
         f"{path}: unknown format {path.suffix or '(no ending)'}; known: {', '.join(_endings())}, "
         "a directory, an index"
@@ -283,7 +293,7 @@ def _candidates(folder: Path) -> list[Path]:
     for pattern in _patterns():
         hits = [file for file in sorted(folder.glob(pattern)) if not file.name.startswith(NOT_WEIGHTS)]
         if hits:
-            return hits
+            return one_of_each_split(hits)
     return []
 
 

@@ -94,6 +94,7 @@ class ModelSettings(Settings):
         None, "The names of an architecture of your own.", is_path=True, metavar="FILE.toml"
     )
     adapter: str | None = option(None, "A LoRA adapter to add to the model.", is_path=True, metavar="DIR")
+    unscaled: bool = option(False, "Read float8 weights that really have no scale as they are stored.")
     name: str | None = option(None, "What rows call the model; its path unless given.")
     jobs: int | None = setting(
         None, "Threads; all cores unless given.", minimum=1, machine_only=True, panel=MACHINE
@@ -143,11 +144,11 @@ class ModelSettings(Settings):
     def open(self) -> Model:
         """Open the model. A LoRA adapter without its base becomes a model without layers."""
         if not isinstance(self.model, str | os.PathLike):
-            return open_model(self.model, self.heads, self.name, self.map, self.adapter)
+            return open_model(self.model, self.heads, self.name, self.map, self.adapter, self.unscaled)
         path, name = local_model_path(self.model), self.name or str(self.model)
         if self.adapter is None and is_adapter(path):
             return adapter_model(open_adapter(path, open_file), name)
-        return open_model(path, self.heads, name, self.map, self.adapter)
+        return open_model(path, self.heads, name, self.map, self.adapter, self.unscaled)
 
 
 def require_model_exists(settings: ModelSettings) -> None:

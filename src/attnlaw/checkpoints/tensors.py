@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import ml_dtypes
@@ -21,7 +22,9 @@ from numpy.typing import NDArray
 from attnlaw.core.errors import InputError, as_input_error
 from attnlaw.core.files import require_regular_file
 
-NARROW = {name: getattr(ml_dtypes, name) for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2")}
+NARROW = {
+    name: getattr(ml_dtypes, name) for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu")
+}
 
 
 class Tensors(ABC):
@@ -31,11 +34,15 @@ class Tensors(ABC):
         source: the name of the file or object in messages.
         shapes: the shape of each tensor by name, known without reading any tensor.
         metadata: plain values stored with the tensors, such as sizes of the model.
+        texts: the texts in the header of a safetensors file, which say how some tensors are coded.
+        remarks: sentences for the user about tensors that config.json and the file describe differently.
     """
 
     source: str
     shapes: Mapping[str, tuple[int, ...]]
     metadata: Mapping[str, Any]
+    texts: Mapping[str, str] = MappingProxyType({})
+    remarks: tuple[str, ...] = ()
 
     @abstractmethod
     def dtype(self, name: str) -> str:

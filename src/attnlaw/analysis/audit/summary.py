@@ -60,6 +60,7 @@ def case_values(
     layers = {location.layer for location, _ in network.leaves() if location.layer is not None}
     values: dict[str, Any] = {
         "family": model.family,
+        "codes": model.codes,
         "depth": None if network.towers else (network.depth or len(layers)) + len(network.other_layers),
         "distinct_layers": len(layers) + len(network.other_layers),
         "hidden_size": network.hidden_size,
@@ -176,6 +177,7 @@ def build_summary(result: Result) -> dict[str, Any]:
     summary: dict[str, Any] = {
         "model": next(iter(names), row["model"]),
         "family": values["family"],
+        "codes": values["codes"],
         "layers": values["depth"],
         "distinct_layers": values["distinct_layers"],
         "hidden_size": values["hidden_size"],
@@ -376,6 +378,15 @@ def logit_sentence(summary: dict[str, Any]) -> str | None:
         f"Logits of {halves} of {logits['heads']} heads stay within float16 whatever the input, "
         f"of {eighths} within float8 (E4M3, 448).{missing}"
     )
+
+
+def family_words(summary: dict[str, Any]) -> str:
+    """Return the family, and the codes of the matrices if they are stored in any.
+
+    >>> family_words({"family": "llama", "codes": "GPTQ 4-bit, groups of 32 (7 of 9 matrices)"})
+    'llama · GPTQ 4-bit, groups of 32 (7 of 9 matrices)'
+    """
+    return " · ".join(filter(None, (summary["family"], summary.get("codes"))))
 
 
 def null_test_sentence(summary: dict[str, Any]) -> str | None:

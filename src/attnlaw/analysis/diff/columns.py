@@ -47,6 +47,7 @@ TENSOR_VERDICTS = by_name(
     TensorVerdict("removed", "only in the base"),
     TensorVerdict("identical", "every entry is equal"),
     TensorVerdict("zeroed", "every entry is 0 now", formerly=("unrelated", "low-rank", "changed")),
+    TensorVerdict("coded", "the base stored in a quantised code; changes below its error cannot be seen"),
     TensorVerdict("rounded", "the base rounded to another format"),
     TensorVerdict(
         "rescaled",
@@ -151,7 +152,7 @@ DIFF_TENSORS = (
     Quantity("dtype_base", "as the base's file says", kind="text"),
     Quantity("dtype_model", "as the model's file says", kind="text"),
     Quantity("verdict", "what became of the tensor", kind="text", choices=TENSOR_VERDICTS),
-    Quantity("format", "format that the tensor was rounded to", kind="text"),
+    Quantity("format", "format or code that the tensor was rounded to", kind="text"),
     Quantity("rank", "number of directions of the update above the noise", kind="small"),
     Quantity("rank_low", "directions that are certain", kind="small"),
     Quantity(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
 
+from attnlaw.analysis.diff.coded import coded_change
 from attnlaw.analysis.diff.map_changes import MapChange
 from attnlaw.analysis.diff.matching import TensorPair, layer_tensors, not_weights, pair_tensors
 from attnlaw.analysis.diff.rearranged import (
@@ -161,4 +162,6 @@ def _compare_pair(pair: TensorPair, index: RoleIndex) -> tuple[TensorChange, lis
         return TensorChange("added"), samples
     if after is None:
         return TensorChange("removed"), samples
-    return compare_tensors(before, after, index.model.tensors.dtype(str(pair.model))), samples
+    dtype, base_dtype = index.model.tensors.dtype(str(pair.model)), index.base.tensors.dtype(str(pair.base))
+    change = coded_change(before, after, dtype, base_dtype) or compare_tensors(before, after, dtype)
+    return change, samples

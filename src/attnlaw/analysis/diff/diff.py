@@ -83,12 +83,15 @@ def open_both(base: ModelSource, settings: ModelSettings) -> tuple[Model, Model]
     If the model is a LoRA adapter, it is added to the base. If the settings name an adapter, it is added to
     the model.
     """
-    first = open_model(base, settings.heads, None, settings.map)
+    unscaled = settings.unscaled
+    first = open_model(base, settings.heads, None, settings.map, unscaled=unscaled)
     path = Path(settings.model) if isinstance(settings.model, str | os.PathLike) else None
     if settings.adapter is None and path is not None and is_adapter(single_model_path(path)):
-        return first, open_model(base, settings.heads, settings.title, settings.map, settings.model)
+        return first, open_model(
+            base, settings.heads, settings.title, settings.map, settings.model, unscaled=unscaled
+        )
     options = settings.heads, settings.name, settings.map, settings.adapter
-    return first, open_model(settings.model, *options, sizes_from=base)
+    return first, open_model(settings.model, *options, sizes_from=base, unscaled=unscaled)
 
 
 def _map_row(model: str, location: MatrixLocation) -> dict[str, Any]:
@@ -113,7 +116,7 @@ def _tensor_row(
         "dtype_base": dtypes[0],
         "dtype_model": dtypes[1],
         "verdict": change.verdict,
-        "format": None if change.format is None else change.format.name,
+        "format": change.code if change.format is None else change.format.name,
         "source": None if change.source is None else printable(change.source),
         **{column: getattr(change, column) for column in columns},
     }

@@ -33,7 +33,7 @@ from attnlaw.checkpoints.model import Model
 from attnlaw.core.arrays import Reals
 
 SAMPLED = 4096
-EXPLAINED = ("identical", "rounded", "zeroed", "below-floor")
+EXPLAINED = ("identical", "coded", "rounded", "zeroed", "below-floor")
 SAME = ("identical", "rounded", "below-floor")
 REARRANGED = ("moved", "transposed", "permuted")
 MOVED_COSINE, MOVED_GAIN = 0.9, 0.3

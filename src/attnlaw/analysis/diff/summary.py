@@ -137,6 +137,7 @@ def sentence(comparison: ModelComparison, verdicts: Sequence[str]) -> str:
     }
     for name, write in writers.items():
         parts += write(comparison, [pair for pair in left if pair[1].verdict == name])
+    parts += _say_coded(comparison, [pair for pair in left if pair[1].verdict == "coded"])
     parts += _say_hidden(comparison, [pair for pair in left if pair[1].verdict in HIDDEN])
     parts += _say_rounded(comparison, [pair for pair in left if pair[1].verdict == "rounded"])
     for name in ("reshaped", "added", "removed"):
@@ -213,6 +214,8 @@ def verdict_text(row: Mapping[str, Any]) -> str:
         return f"partly-hidden, at least {low} {_plural('direction', low)}"
     if verdict == "rounded":
         return f"rounded to {row['format']}"
+    if verdict == "coded":
+        return f"coded: {row['format']}, {percent(row['size'])} from the base"
     if verdict == "rescaled":
         if row["along"] == "tensor":
             return f"rescaled by {row['factor']:.4g}"
@@ -398,6 +401,24 @@ def _say_rounded(comparison: ModelComparison, those: Changed) -> list[str]:
         ratio = f" (signal to noise {_span(decibels, '.1f')} dB)" if decibels else ""
         texts.append(f"Rounded to {name}: {_of_text(comparison, group)}{ratio}.")
     return texts
+
+
+def _say_coded(comparison: ModelComparison, those: Changed) -> list[str]:
+    """Name each code, its matrices and their distance from the base, and say what it hides."""
+    if not those:
+        return []
+    texts = []
+    for code in dict.fromkeys(str(change.code) for _, change in those):
+        group = [pair for pair in those if pair[1].code == code]
+        sizes = _percents([change.size for _, change in group if change.size is not None])
+        texts.append(f"{code}: {_of_text(comparison, group)}, {sizes} from the base.")
+    if fitted := [change for _, change in those if change.along == "columns"]:
+        factors = [factor for each in fitted for factor in (each.factor_low, each.factor_high) if factor]
+        texts.append(
+            f"Each column of {len(fitted)} of them has its own factor ({_span(factors, '.3g')}), as AWQ "
+            "takes from the norm before; the errors are without it."
+        )
+    return [*texts, "A change smaller than the code's own error cannot be seen in this file."]
 
 
 def _of_text(comparison: ModelComparison, those: Changed) -> str:

@@ -89,6 +89,7 @@ class TensorChange:
 
     verdict: str
     format: Format | None = None  # the format that the base was rounded to
+    code: str | None = None  # the code in which the model stores the base, in words
     rank: int | None = None
     rank_low: int | None = None
     rank_high: int | None = None

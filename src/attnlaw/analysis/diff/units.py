@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from attnlaw.analysis.diff.coded import without_rank
 from attnlaw.analysis.diff.map_changes import MapChange, compare_heads, compare_matrices, unchanged_map
 from attnlaw.analysis.diff.matching import (
     TensorPair,
@@ -34,7 +35,7 @@ from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError
 from attnlaw.spectra.measure import Selection
 
-NO_UPDATE_VERDICTS = ("identical", "rounded", "below-floor")
+NO_UPDATE_VERDICTS = ("identical", "coded", "rounded", "below-floor")
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,6 +202,7 @@ class AttentionUnit:
         for location, there, factors, grid in zip(locations, chosen, before, rounds, strict=True):
             if there >= 0:
                 map_change = compare_heads(factors, after[there], steps[there], grid)
+                map_change = without_rank(map_change) if "coded" in verdicts else map_change
                 yield location, replace(map_change, numbers={**map_change.numbers, "matched_head": there})
 
     def _rounding_steps(self, models: ModelPair, kind: str) -> list[tuple[Reals | None, Reals | None]]:
@@ -324,7 +326,8 @@ def _matrix_change(
         after = after[neuron_order]
     steps = models.file_steps.read(model_view) * gain_of(models, models.model, norms[1])
     values, rank = (None, None) if known is None else (known.values, known.rank)
-    return compare_matrices(before, after, edge(steps), rounded, values, rank)
+    map_change = compare_matrices(before, after, edge(steps), rounded, values, rank)
+    return without_rank(map_change) if "coded" in verdicts else map_change
 
 
 Unit = AttentionUnit | _FeedForwardUnit | _MatrixUnit

@@ -9,7 +9,6 @@ from itertools import chain
 
 from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.families import Family, LayerTable
-from attnlaw.checkpoints.quantization import require_decoded
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.errors import InputError
 
@@ -56,7 +55,6 @@ def match_family(
     unknown one. `map_file` is the user's file that describes the family, named in messages.
     """
     _refuse_adapter(tensors)
-    require_decoded(tensors, config)
     named = config.text("model_type")
     declared = [family for family in families if set(config.model_types) & set(family.model_types)]
     for group, whole in ((declared, True), (declared, False), (families, True)):

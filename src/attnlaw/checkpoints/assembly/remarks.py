@@ -161,11 +161,13 @@ def model_warnings(
     codes = {tensors.dtype(name) for layer in layers for view in layer.views for name in view.tensors}
     if narrow := sorted(code for code in codes if not code.startswith(WIDE)):
         note(
-            f"weights are stored in few bits ({', '.join(narrow)}): rounding fills the low end of every "
+            f"weights are stored in few bits ({'; '.join(narrow)}): rounding fills the low end of every "
             "spectrum, so small singular values and ranks are the code's, not the model's"
         )
-    if any(code.startswith("float8") and not code.endswith("with scales") for code in codes):
-        note("float8 weights without scales beside them: read as they are stored")
+    if any(code.startswith("float8_") for code in codes):
+        note("float8 weights without scales: read as they are stored, because of --unscaled")
+    for remark in tensors.remarks:
+        note(remark)
     if order := _order_by_name(match, tensors):
         note(
             f"read as one network in the order of these names: {', '.join(order)}; if they are not one, "

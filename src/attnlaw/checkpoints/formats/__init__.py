@@ -10,12 +10,15 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from attnlaw.checkpoints.formats.gguf_file import GgufFile
+from attnlaw.checkpoints.formats.gguf_file import MAGIC
+from attnlaw.checkpoints.formats.gguf_parts import open_gguf
 from attnlaw.checkpoints.formats.onnx_file import OnnxFile
-from attnlaw.checkpoints.formats.safetensors_file import SafetensorsFile
+from attnlaw.checkpoints.formats.safetensors_file import SafetensorsFile, is_safetensors
 from attnlaw.checkpoints.formats.torch_file import TorchFile
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.errors import require_extra
+
+FIRST_BYTES = 16  # what `Format.begins` sees
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,8 @@ class Format:
         extra: the extra of attnlaw that installs what the reader needs; None if it needs nothing.
         in_directory: patterns of the files to look for in a directory, best first.
         on_hub: groups of patterns, best first. attnlaw downloads the first group that a repository has.
+        begins: whether the first bytes of a file belong to this format. attnlaw asks this if the ending is
+            unknown: Ollama stores GGUF files as `sha256-...`. It never recognises a pickle this way.
     """
 
     endings: tuple[str, ...]
@@ -34,9 +39,17 @@ class Format:
     extra: str | None = None
     in_directory: tuple[str, ...] = ()
     on_hub: tuple[tuple[str, ...], ...] = ()
+    begins: Callable[[bytes], bool] | None = None
 
     def open(self, path: Path) -> Tensors:
-        with require_extra(f"{path}: a {path.suffix} file", self.extra) if self.extra else nullcontext():
+        with (
+            require_extra(
+                f"{path}: a {path.suffix if path.suffix in self.endings else self.endings[0]} file",
+                self.extra,
+            )
+            if self.extra
+            else nullcontext()
+        ):
             return self.reader(path)
 
 
@@ -45,6 +58,7 @@ FORMATS = [
     Format(
         (".safetensors",),
         SafetensorsFile,
+        begins=is_safetensors,
         in_directory=(
             *("model.safetensors", "model.safetensors.index.json"),
             *("*.safetensors.index.json", "*.safetensors"),
@@ -65,6 +79,8 @@ FORMATS = [
         ),
         on_hub=(("pytorch_model*.bin", "pytorch_model.bin.index.json"), ("consolidated.*.pth",)),
     ),
-    Format((".gguf",), GgufFile, "gguf", in_directory=("*.gguf",)),
+    Format(
+        (".gguf",), open_gguf, "gguf", in_directory=("*.gguf",), begins=lambda data: data.startswith(MAGIC)
+    ),
     Format((".onnx",), OnnxFile, "onnx", in_directory=("*.onnx",)),
 ]

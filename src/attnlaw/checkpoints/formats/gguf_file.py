@@ -32,6 +32,8 @@ TEXT, ARRAY = 8, 9
 MOST_ARRAY_ENTRIES = 4096  # longer arrays belong to the tokenizer
 MOST = 2**26  # the most bytes in a header; the largest vocabularies need 20 MB
 MOST_DIMENSIONS, MOST_TEXTS = 8, 2**22
+AT_ONCE = 2**18  # the number of weights that are decoded at a time: they stay in the processor's cache
+SPLIT = ("no", "count", "tensors.count")  # what a part's header states, after `split.`
 MOST_ENTRIES = 10**5  # tensors, and values; the largest models have thousands
 # Types that numpy can read; all others are decoded to float32.
 NUMPY_TYPES: dict[str, Any] = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": ml_dtypes.bfloat16}
@@ -166,7 +168,10 @@ class _Cursor:
 
 
 class GgufFile(Tensors):
-    """The tensors of one `.gguf` file. `metadata` has the sizes under the names of config.json."""
+    """The tensors of one `.gguf` file.
+
+    `metadata` has the sizes under the names of config.json. `split` says which part of a model the file is.
+    """
 
     def __init__(self, path: Path) -> None:
         import gguf
@@ -177,10 +182,7 @@ class GgufFile(Tensors):
         values, self._entries = _header(path)
         self.metadata = _sizes(values)
         self.shapes = {name: entry.shape for name, entry in self._entries.items()}
-        if (parts := values.get("split.count")) not in (None, 0, 1):
-            raise InputError(
-                f"{path}: one of {parts} parts of a split model; join them first (llama-gguf-split --merge)"
-            )
+        self.split = {key: values[f"split.{key}"] for key in SPLIT if f"split.{key}" in values}
         end, before = 0, ""
         for name, entry in sorted(self._entries.items(), key=lambda item: item[1].offset):
             size = self._bytes(name, entry.shape)
@@ -209,12 +211,16 @@ class GgufFile(Tensors):
         if code.name in NUMPY_TYPES:
             plain: NDArray[Any] = stored.view(NUMPY_TYPES[code.name]).reshape(shape)
             return plain
-        rows = stored.reshape(*shape[:-1], -1)
+        block, size = self._gguf.GGML_QUANT_SIZES[code]
+        blocks, step = stored.reshape(-1, size), max(AT_ONCE // block, 1)
+        decoded: NDArray[Any] = np.empty((len(blocks), block), np.float32)
         what = f"{self.source}: tensor {name} is stored as {code.name}, which the gguf package cannot decode"
         remedy = "use another quantisation, or the original weights"
         with as_input_error(what, remedy, NotImplementedError, with_reason=False):
-            decoded: NDArray[Any] = self._gguf.quants.dequantize(rows, code)
-        return decoded
+            for at in range(0, len(blocks), step):
+                row = blocks[at : at + step].reshape(1, -1)
+                decoded[at : at + step] = self._gguf.quants.dequantize(row, code).reshape(-1, block)
+        return decoded.reshape(shape)
 
     def _type(self, name: str) -> Any:
         code = self._entries[name].code

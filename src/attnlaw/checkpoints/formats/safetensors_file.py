@@ -25,6 +25,7 @@ DTYPES: dict[str, Any] = {
     "BF16": ml_dtypes.bfloat16,
     "F8_E4M3": ml_dtypes.float8_e4m3fn,
     "F8_E5M2": ml_dtypes.float8_e5m2,
+    "F8_E8M0": ml_dtypes.float8_e8m0fnu,
     **{f"I{bits}": np.dtype(f"int{bits}") for bits in (64, 32, 16, 8)},
     **{f"U{bits}": np.dtype(f"uint{bits}") for bits in (64, 32, 16, 8)},
     "BOOL": np.bool_,
@@ -41,6 +42,7 @@ class SafetensorsFile(Tensors):
         self.metadata = {}
         self._file = UnchangedFile(path)
         self._header, self._start = _header(path)
+        self.texts = self._header.pop("__metadata__", {})
         self.shapes = {name: tuple(entry["shape"]) for name, entry in self._header.items()}
 
     def dtype(self, name: str) -> str:
@@ -70,8 +72,19 @@ class SafetensorsFile(Tensors):
         return self._start + begin + member * size, size
 
 
+def is_safetensors(data: bytes) -> bool:
+    """Return whether the first bytes of a file can be those of a safetensors file.
+
+    >>> is_safetensors((2).to_bytes(8, "little") + b"{}"), is_safetensors(b"PK\x03\x04")
+    (True, False)
+    """
+    return data[8:9] == b"{" and int.from_bytes(data[:8], "little") <= MOST_HEADER
+
+
 def _header(path: Path) -> tuple[dict[str, Any], int]:
     """Return the header as {name: {dtype, shape, data_offsets}}, and the offset at which the data start.
+
+    The key `__metadata__` has texts by name, if the file has any.
 
     The library's `safe_open` first checks all sizes and offsets, so this function does not check them again.
     """
@@ -92,5 +105,4 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
         raise InputError(
             f"{path}: not a complete safetensors file ({reason}); copy or download it again"
         ) from error
-    header.pop("__metadata__", None)
     return header, 8 + length

@@ -43,6 +43,7 @@ class ShardedTensors(Tensors):
         self.metadata = {}
         weight_map = _weight_map(index)
         shards = {file: open_file(_inside(index, file)) for file in sorted(set(weight_map.values()))}
+        self.texts = {key: text for shard in shards.values() for key, text in shard.texts.items()}
         self._shard_of = {name: shards[file] for name, file in weight_map.items()}
         for name, part in self._shard_of.items():
             if name not in part.shapes:

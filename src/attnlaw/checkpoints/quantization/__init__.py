@@ -1,54 +1,148 @@
-"""Decode quantized weights. attnlaw supports the schemes in `SCHEMES` and raises an error for all others."""
+"""Decode quantised weights. `CODES` lists the codes that attnlaw reads.
+
+Families see the plain name, the shape and the numbers of a weight. They never learn that it was coded.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from numpy.typing import NDArray
 
 from attnlaw.checkpoints.config import Config
-from attnlaw.checkpoints.quantization.float8 import with_scales
+from attnlaw.checkpoints.quantization import (
+    aqlm,
+    awq,
+    bitnet,
+    bitsandbytes,
+    compressed_tensors,
+    entries,
+    float4,
+    gguf,
+    gptq,
+    hqq,
+    mlx,
+    modelopt,
+    quanto,
+    quark,
+    torchao,
+)
+from attnlaw.checkpoints.quantization.leftover import (
+    is_for_activations,
+    refuse_announced,
+    refuse_unknown,
+    refuse_unscaled,
+)
+from attnlaw.checkpoints.quantization.record import Code, CodedWeight
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.errors import InputError
 
+# The codes that attnlaw reads, by the names that messages list.
+CODES: Mapping[str, Code] = {
+    "GPTQ": gptq,
+    "AWQ": awq,
+    "compressed-tensors": compressed_tensors,
+    "NVFP4 and MXFP4": float4,
+    "float8 and int8": entries,
+    "bitsandbytes": bitsandbytes,
+    "ModelOpt": modelopt,
+    "MLX": mlx,
+    "torchao": torchao,
+    "HQQ": hqq,
+    "Quark": quark,
+    "quanto": quanto,
+    "BitNet": bitnet,
+    "AQLM": aqlm,
+    "GGUF": gguf,
+}
+# The values of `quant_method` whose weights are in these codes, or in plain numbers.
+METHODS = (
+    *("gptq", "awq", "auto-round", "intel/auto-round", "compressed-tensors", "bitsandbytes", "fp8"),
+    *("fbgemm_fp8", "mxfp4", "nvfp4", "modelopt", "modelopt_fp4", "torchao", "hqq", "quark", "quanto"),
+    *("bitnet", "aqlm"),
+)
+MOST_REMARKS = 4  # the largest number of remarks on a file that differs from its config
 
-@dataclass(frozen=True)
-class Scheme:
-    """A way to store weights in few bits.
 
-    Args:
-        methods: values of `quant_method` in the `quantization_config` of config.json that mean this scheme.
-        decode: a function that replaces the codes of this scheme by the weights they encode. It takes and
-            returns all tensors of a checkpoint.
+class DecodedTensors(Tensors):
+    """The tensors of a checkpoint with the coded weights under their plain names.
+
+    Attributes:
+        coded: the coded weights by name.
     """
 
-    methods: tuple[str, ...]
-    decode: Callable[[Tensors, Config], Tensors]
+    def __init__(self, tensors: Tensors, coded: Iterable[CodedWeight]) -> None:
+        self.source, self.metadata, self.texts = tensors.source, tensors.metadata, tensors.texts
+        self.coded = {weight.name: weight for weight in coded}
+        remarks = [*dict.fromkeys(weight.remark for weight in self.coded.values() if weight.remark)]
+        more = [f"{len(remarks) - MOST_REMARKS} more such remarks"] if len(remarks) > MOST_REMARKS else []
+        self.remarks = (*remarks[:MOST_REMARKS], *more)
+        hidden = {part for weight in self.coded.values() for part in weight.parts}
+        self.shapes = {
+            name: shape
+            for name, shape in tensors.shapes.items()
+            if name not in hidden and not is_for_activations(name)
+        }
+        self.shapes |= {name: weight.shape for name, weight in self.coded.items()}
+        self._tensors = tensors
+
+    def dtype(self, name: str) -> str:
+        return self.coded[name].label if name in self.coded else self._tensors.dtype(name)
+
+    def read(self, name: str, member: int | None = None) -> NDArray[Any]:
+        if name in self.coded:
+            return self.coded[name].read(self._tensors, member)
+        return self._tensors.read(name, member)
+
+    def prefetch(self, name: str, member: int | None = None) -> None:
+        if name not in self.coded:
+            self._tensors.prefetch(name, member)
 
 
-SCHEMES = (Scheme(("fp8", "fbgemm_fp8", "compressed-tensors"), with_scales),)
-# Tensors that only quantized checkpoints have. Decoding hides those of the schemes above.
-CODES = re.compile(
-    r"\.(qweight|qzeros|g_idx|SCB|weight_packed|weight_scale|weight_scale_inv)$"
-    r"|weight\.(absmax|quant_map|quant_state)"
-)
+def decoded(tensors: Tensors, config: Config, unscaled: bool = False) -> Tensors:
+    """Return the tensors with the weights of all known codes under their plain names.
+
+    Raise an `InputError` if a tensor of a code would be left out, or if a weight has no scale.
+
+    Args:
+        tensors: the tensors as they are stored.
+        config: the config of the model.
+        unscaled: whether float8 weights without a scale are read as they are stored.
+    """
+    readable = ", ".join(CODES)
+    refuse_announced(tensors, config, readable)
+    weights = _require_distinct(tensors, _find(tensors, config))
+    result = DecodedTensors(tensors, weights) if weights else tensors
+    coded = {weight.name for weight in weights}
+    refuse_unknown(result, config, METHODS, readable, bool(coded))
+    refuse_unscaled(result, coded, unscaled)
+    return result
 
 
-def decode(tensors: Tensors, config: Config) -> Tensors:
-    """Return the tensors with the codes of all known schemes read as weights."""
-    for scheme in SCHEMES:
-        tensors = scheme.decode(tensors, config)
-    return tensors
+def _find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
+    weights = (weight for code in CODES.values() for weight in code.find(tensors, config))
+    return modelopt.with_column_factors(tensors, config, weights)
 
 
-def require_decoded(tensors: Tensors, config: Config) -> None:
-    """Raise an `InputError` if tensors are still codes, because spectra of codes mean nothing."""
-    code = next((name for name in tensors.shapes if CODES.search(name)), None)
-    declared = config.values.get("quantization_config")
-    method = declared.get("quant_method") if isinstance(declared, dict) else declared
-    known = any(method in scheme.methods for scheme in SCHEMES)
-    if code or (declared is not None and not known):
-        what = f"tensor {code}" if code else f"quantization_config in {config.source}"
-        raise InputError(
-            f"{tensors.source}: a quantised checkpoint ({what}); dequantise it, or use the original weights"
-        )
+def _require_distinct(tensors: Tensors, weights: Iterable[CodedWeight]) -> list[CodedWeight]:
+    """Return the weights. Raise an `InputError` if two of them share a part or a name."""
+    coded: dict[str, CodedWeight] = {}
+    owners: dict[str, CodedWeight] = {}
+    for weight in weights:
+        shared = next((part for part in weight.parts if part in owners), None)
+        other = owners[shared] if shared else coded.get(weight.name)
+        if other is not None:
+            raise InputError(
+                f"{tensors.source}: tensor {shared or weight.parts[0]} can be read as {other.label} "
+                f"({other.name}) and as {weight.label} ({weight.name}), expected one code; use the original "
+                "weights"
+            )
+        if weight.name in tensors.shapes and weight.name not in weight.parts:
+            raise InputError(
+                f"{tensors.source}: tensors {weight.name} and {weight.parts[0]} ({weight.label}) both store "
+                "one weight, expected one of them; use the original weights"
+            )
+        coded[weight.name] = weight
+        owners |= dict.fromkeys(weight.parts, weight)
+    return list(coded.values())

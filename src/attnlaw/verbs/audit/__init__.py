@@ -131,6 +131,7 @@ LOGITS = (
 )
 QUANTITIES = (
     Quantity("family", "family of the model", kind="text", in_summary=True),
+    Quantity("codes", "codes in which matrices are stored; missing if none is", kind="text"),
     Quantity("depth", "layers, each as often as it is applied", "L", kind="int", in_summary=True),
     Quantity("distinct_layers", "layers, shared ones once", kind="int"),
     Quantity("hidden_size", "width of the layers", "N", kind="int", in_summary=True),

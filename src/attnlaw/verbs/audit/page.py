@@ -12,6 +12,7 @@ from markupsafe import Markup
 from attnlaw.analysis.atlas.compare import range_lines, ranges_sentence
 from attnlaw.analysis.audit.summary import (
     extension_remarks,
+    family_words,
     findings_sentence,
     norm_basis_sentence,
     null_test_sentence,
@@ -143,8 +144,9 @@ def _summary_section(result: Result, summaries: dict[int, dict[str, Any]], appli
                 "model": summary["model"],
                 "short": short[summary["model"]],
                 "facts": (
-                    f"{summary['family']} · {sizes['layers']} layers · hidden size {sizes['hidden_size']} · "
-                    f"{sizes['heads']} heads · {sizes['matrices']} matrices"
+                    f"{family_words(summary)} · {sizes['layers']} layers · "
+                    f"hidden size {sizes['hidden_size']} · {sizes['heads']} heads · "
+                    f"{sizes['matrices']} matrices"
                 ),
                 "answers": [sentence for sentence in sentences if sentence is not None],
                 "findings": group_findings(lines),
@@ -214,7 +216,7 @@ def notebook_html(result: Result) -> Markup:
     """Return the HTML that a notebook shows: a line for each model, a table of findings and one of layers."""
     lines = []
     for summary in _summaries(result).values():
-        line = f"{summary['model']}: {summary['family']}, {summary['matrices']} matrices"
+        line = f"{summary['model']}: {family_words(summary)}, {summary['matrices']} matrices"
         proxy = summary["proxies"] and summary["proxies"]["spectrum_adaptive"]["log10"]
         lines.append(line if proxy is None else f"{line}, log10 proxy {proxy:.2f}")
     findings = result.finished_table("findings")

@@ -14,6 +14,7 @@ from attnlaw.analysis.atlas.compare import range_lines, ranges_sentence
 from attnlaw.analysis.audit.rows import fill_applied_sizes
 from attnlaw.analysis.audit.summary import (
     COMPARABLE,
+    family_words,
     findings_sentence,
     null_test_sentence,
     proxy_entries,
@@ -37,11 +38,11 @@ def show_case(result: AuditResult, console: Console) -> None:
     """Print one model: the null test, its findings, its layers, and how it compares with the atlas."""
     summary = result.summary
     matrices = f"{summary['matrices']} {'matrix' if summary['matrices'] == 1 else 'matrices'}"
-    facts = f"{summary['family']}, {summary['layers']} layers, {matrices}"
+    facts = f"{family_words(summary)}, {summary['layers']} layers, {matrices}"
     if summary["heads"] is not None:  # an adapter has none
         hidden_size = f"hidden size {summary['hidden_size'] or 'varies'}"
         facts = (
-            f"{summary['family']}, {summary['layers']} layers, {hidden_size}, "
+            f"{family_words(summary)}, {summary['layers']} layers, {hidden_size}, "
             f"{summary['heads']} heads, {matrices}, activation {summary['activation']}"
         )
     elif towers := summary.get("towers"):
@@ -50,7 +51,7 @@ def show_case(result: AuditResult, console: Console) -> None:
             f"{tower['heads']} heads"
             for tower in towers
         )
-        facts = f"{summary['family']}, {'; '.join(sizes)}; {matrices}"
+        facts = f"{family_words(summary)}, {'; '.join(sizes)}; {matrices}"
     console.print()
     console.print(Text(summary["model"], style="bold"), soft_wrap=True)
     console.print(Text(facts, style="dim"), soft_wrap=True)

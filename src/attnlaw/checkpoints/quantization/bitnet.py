@@ -1,0 +1,74 @@
+"""BitNet: weights -1, 0 and 1, four in a byte, with one scale for the matrix.
+
+Row r + j R of the weight is in bits 2j and 2j + 1 of row r of the bytes, which have R rows, as t + 1. The
+class of the layer decides what the scale means, and the file does not show it: `bitlinear` divides by it, and
+`autobitlinear` multiplies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from attnlaw.checkpoints.config import Config
+from attnlaw.checkpoints.quantization.packing import Codes, Weights, by_planes
+from attnlaw.checkpoints.quantization.record import (
+    DAMAGED,
+    CodedWeight,
+    Parts,
+    bad_part,
+    method_of,
+    names_with,
+    quantization_config,
+    require_part,
+)
+from attnlaw.checkpoints.tensors import Tensors
+from attnlaw.core.errors import InputError
+
+DIVIDES = {"bitlinear": True, "autobitlinear": False}
+SHIFTS = (0, 2, 4, 6)
+
+
+def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
+    """Yield the weights of a checkpoint that BitNet coded. Only its config.json shows that they are."""
+    if method_of(config) != "bitnet":
+        return
+    kind = quantization_config(config).get("linear_class", "bitlinear")
+    if not isinstance(kind, str) or kind not in DIVIDES:
+        raise InputError(
+            f"{config.source}: linear_class is {kind!r:.80}, expected {' or '.join(DIVIDES)}; restore the "
+            "config of the model"
+        )
+    meaning = f"{'divided' if DIVIDES[kind] else 'multiplied'} by the scale ({kind})"
+    for name, _ in names_with(tensors, ".weight"):
+        if tensors.dtype(name) != "uint8":
+            continue
+        if len(tensors.shapes[name]) != 2:
+            raise bad_part(tensors, name, "a matrix of codes")
+        require_part(tensors, f"{name}_scale", (1,))
+        rows, inputs = tensors.shapes[name]
+        yield CodedWeight(
+            name=name,
+            shape=(4 * rows, inputs),
+            parts=(name, f"{name}_scale"),
+            label=f"BitNet 2-bit, {meaning}",
+            decode=partial(_decode, name, (4 * rows, inputs), DIVIDES[kind]),
+        )
+
+
+def _decode(name: str, shape: tuple[int, int], divides: bool, parts: Parts) -> Weights:
+    scale = parts.numbers(f"{name}_scale")[0]
+    if divides and scale == 0:
+        raise InputError(f"{parts.tensors.source}: tensor {name}_scale is 0, and it divides; {DAMAGED}")
+
+    def decode(rows: slice, codes: Codes, out: Weights) -> None:
+        if (codes == 3).any():
+            raise InputError(
+                f"{parts.tensors.source}: tensor {name} has the code 3, expected 0, 1 and 2; {DAMAGED}"
+            )
+        np.subtract(codes, np.float32(1), out=out)
+        np.divide(out, scale, out=out) if divides else np.multiply(out, scale, out=out)
+
+    return by_planes(parts.read(name), shape, 2, SHIFTS, decode)

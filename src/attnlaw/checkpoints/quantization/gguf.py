@@ -1,0 +1,47 @@
+"""GGUF: the file format decodes the blocks of a tensor. `B.scale`, if there is one, multiplies the weight.
+
+llama.cpp stores such a scale next to weights of type NVFP4, whose blocks have only a narrow range, and next
+to those of BitNet. The experts of a stack may have one each.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import partial
+
+from attnlaw.checkpoints.config import Config
+from attnlaw.checkpoints.quantization.packing import Weights
+from attnlaw.checkpoints.quantization.record import DAMAGED, CodedWeight, Parts, require_part
+from attnlaw.checkpoints.tensors import Tensors
+from attnlaw.core.errors import InputError
+
+TYPES = re.compile(r"(I|T)?Q[0-9]\w*|MXFP4|NVFP4")  # names of types that numpy does not have
+TWO_SCALES = "NVFP4"
+
+
+def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
+    """Yield the weights of a GGUF file that have a scale. Its reader decodes the others alone."""
+    kinds = {name: tensors.dtype(name) for name in tensors.shapes}
+    kinds = {name: kind for name, kind in kinds.items() if TYPES.fullmatch(kind)}
+    scales = {name: f"{name.removesuffix('weight')}scale" for name in kinds if name.endswith(".weight")}
+    scales = {name: scale for name, scale in scales.items() if scale in tensors.shapes}
+    needed = any(kinds[name] == TWO_SCALES for name in scales)
+    for name, kind in kinds.items():
+        if needed and kind == TWO_SCALES and name not in scales:
+            raise InputError(
+                f"{tensors.source}: found no scale of tensor {name}, expected one as {min(scales)} has; "
+                f"{DAMAGED}"
+            )
+        shape, scale = tensors.shapes[name], scales.get(name)
+        if scale is None:
+            continue
+        require_part(tensors, scale, shape[:1] if len(shape) == 3 and tensors.shapes[scale] != (1,) else (1,))
+        decode = partial(_decode, name, scale)
+        yield CodedWeight(name, shape, (name, scale), f"{kind}, with a second scale", decode)
+
+
+def _decode(name: str, scale: str, parts: Parts) -> Weights:
+    matrix: Weights = parts.read(name)
+    matrix *= parts.numbers(scale, shared=parts.tensors.shapes[scale] == (1,)).reshape(())
+    return matrix

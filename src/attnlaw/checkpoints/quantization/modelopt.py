@@ -1,0 +1,107 @@
+"""ModelOpt: int4 in pairs of outputs, and the column factors `B.pre_quant_scale` of its AWQ.
+
+Byte (r, i) of `X` uint8 (outputs / 2, inputs) holds output 2 r in its low nibble and 2 r + 1 in the high
+one, as two's-complement numbers. `X_scale` (outputs, groups) is float. W = q s. The second scale `X_scale_2`
+of W4A8 belongs to the activations.
+
+`B.pre_quant_scale` (inputs) multiplies the columns of the weight in any of ModelOpt's codes. Matrices that a
+norm feeds do not have it: the norm's gains contain it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from attnlaw.checkpoints.config import Config
+from attnlaw.checkpoints.quantization.packing import Weights, by_rows, scale_groups, signed
+from attnlaw.checkpoints.quantization.record import (
+    DAMAGED,
+    CodedWeight,
+    Parts,
+    group_size,
+    is_floating,
+    names_with,
+    quantization_config,
+    require_part,
+)
+from attnlaw.checkpoints.tensors import Tensors
+from attnlaw.core.errors import InputError
+
+FACTORS = "pre_quant_scale"
+LABEL = "ModelOpt int4"
+NEVER_AFTER_A_NORM = ("o_proj", "down_proj")
+
+
+def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
+    """Yield the weights of a checkpoint that are ModelOpt's int4."""
+    for scale, name in names_with(tensors, "_scale"):
+        shape, scales = tensors.shapes.get(name, ()), tensors.shapes[scale]
+        if len(shape) != 2 or len(scales) != 2 or scales[0] != 2 * shape[0] or tensors.dtype(name) != "uint8":
+            continue
+        if is_floating(tensors, scale) and 0 < scales[1] <= shape[1]:
+            size, remark = group_size(tensors, config, scale, shape[1], scales[1], bits=4)
+            second = f"{name}_scale_2"
+            yield CodedWeight(
+                name=name,
+                shape=(2 * shape[0], shape[1]),
+                parts=(name, scale, *([second] if second in tensors.shapes else [])),
+                label=f"{LABEL}, groups of {size}",
+                decode=partial(_decode, name, scale, size),
+                remark=remark,
+            )
+
+
+def _decode(name: str, scale: str, size: int, parts: Parts) -> Weights:
+    codes, scales = parts.read(name), parts.rows(scale)
+
+    def decode(rows: slice, out: Weights) -> None:
+        pairs = codes[rows.start // 2 : rows.stop // 2]
+        out[0::2] = signed(pairs & np.uint8(15), bits=4)
+        out[1::2] = signed(pairs >> np.uint8(4), bits=4)
+        scale_groups(out, scales[rows], size)
+
+    return by_rows((2 * codes.shape[0], codes.shape[1]), decode, multiple=2)
+
+
+def with_column_factors(
+    tensors: Tensors, config: Config, weights: Iterable[CodedWeight]
+) -> Iterator[CodedWeight]:
+    """Yield the weights, with their columns multiplied by `pre_quant_scale` if a weight has it."""
+    having = {base for _, base in names_with(tensors, f".{FACTORS}")}
+    kinds = {_kind(base) for base in having}
+    announced = bool(having) or quantization_config(config).get(FACTORS) is True
+    for weight in weights:
+        base = weight.name.rpartition(".")[0]
+        factors = f"{base}.{FACTORS}"
+        needed = announced and weight.label.startswith(LABEL) and _kind(base) in NEVER_AFTER_A_NORM
+        if base in having:
+            require_part(tensors, factors, weight.shape[-1:])
+            decode = partial(_multiplied, weight.decode, factors)
+            yield replace(
+                weight,
+                parts=(*weight.parts, factors),
+                label=f"{weight.label}, with column factors",
+                decode=decode,
+            )
+        elif needed or _kind(base) in kinds:
+            raise InputError(
+                f"{tensors.source}: found no tensor {factors}, which other matrices of this kind have or "
+                f"{config.source} announces; {DAMAGED}"
+            )
+        else:
+            yield weight
+
+
+def _kind(base: str) -> str:
+    """Return the last word of a module's name, such as down_proj."""
+    return base.rpartition(".")[2]
+
+
+def _multiplied(decode: Callable[[Parts], Weights], factors: str, parts: Parts) -> Weights:
+    matrix: Weights = decode(parts)
+    matrix *= parts.numbers(factors, shared=True)
+    return matrix

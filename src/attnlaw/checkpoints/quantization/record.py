@@ -1,0 +1,247 @@
+"""A weight that is stored in a code, and what all codes need to find and check its parts.
+
+A *code* stores a weight as small integers or small floats with scales. Each file of this folder has one code,
+or several that share a layout, and a function `find(tensors, config)`. It looks at names, shapes, dtypes and
+the config, reads at most small tensors, and yields one `CodedWeight` for each weight. It checks that each
+part has exactly its shape, so that nothing is broadcast and no array is allocated by an unchecked number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.checkpoints.config import Config
+from attnlaw.checkpoints.quantization.packing import Weights
+from attnlaw.checkpoints.tensors import Tensors, require_finite, require_real
+from attnlaw.core.errors import InputError
+
+DAMAGED = "download the file again, or use the original weights"
+
+
+@dataclass(frozen=True)
+class CodedWeight:
+    """A weight that is stored in a code.
+
+    Args:
+        name: the plain name, as families look for it, such as `model.layers.0.self_attn.q_proj.weight`.
+        shape: the shape of the decoded weight: a matrix, or a stack of matrices of experts.
+        parts: all stored tensors that belong to the weight. They disappear from the tensors of the model.
+        label: the code in words, such as "GPTQ 4-bit, groups of 128". Its first number is the number of bits
+            of a code.
+        decode: a function that returns one matrix of the weight.
+        remark: a sentence for the user if config.json and the file disagree, else an empty text.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    parts: tuple[str, ...]
+    label: str
+    decode: Callable[[Parts], Weights]
+    remark: str = ""
+
+    def read(self, tensors: Tensors, member: int | None = None) -> Weights:
+        """Return the decoded weight, or only one `member` along its first axis."""
+        if len(self.shape) < 3:
+            matrix = self._matrix(tensors, None)
+            return matrix if member is None else matrix[member]
+        if member is not None:
+            return self._matrix(tensors, member)
+        stack = np.empty(self.shape, np.float32)
+        for number in range(len(stack)):
+            stack[number] = self._matrix(tensors, number)
+        return stack
+
+    def _matrix(self, tensors: Tensors, member: int | None) -> Weights:
+        matrix = self.decode(Parts(tensors, member))
+        expected = self.shape if member is None else self.shape[1:]
+        assert matrix.shape == expected, f"{self.name}: decoded {matrix.shape}, declared {expected}"
+        return matrix
+
+
+class Code(Protocol):
+    """A file of this folder."""
+
+    def find(self, tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
+        """Yield the weights of a checkpoint that are stored in this code."""
+
+
+def as_float32(stored: NDArray[Any]) -> Weights:
+    """Return numbers in a C-contiguous float32 array."""
+    return stored.astype(np.float32, order="C")
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Scales that are converted to float32 a few rows at a time.
+
+    So they need little memory next to a decoded matrix. An entry that is not finite raises an `InputError`.
+    """
+
+    stored: NDArray[Any]
+    convert: Callable[[NDArray[Any]], Weights]
+    source: str
+    name: str
+
+    def __getitem__(self, rows: slice) -> Weights:
+        numbers = self.convert(self.stored[rows])
+        require_finite(numbers, self.source, self.name, DAMAGED)
+        return numbers
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Stored tensors of one coded matrix. If the weight is a stack, this is one `member` of it."""
+
+    tensors: Tensors
+    member: int | None = None
+
+    def read(self, name: str) -> NDArray[Any]:
+        """Return a part as it is stored. If the weight is a stack, return the member's share of the part."""
+        return self.tensors.read(name, self.member)
+
+    def read_all(self, name: str) -> NDArray[Any]:
+        """Return a part that all members of a stack share."""
+        return self.tensors.read(name)
+
+    def numbers(self, name: str, shared: bool = False) -> Weights:
+        """Return a part of floating-point numbers as float32. Raise an `InputError` if one is not finite."""
+        stored = self.read_all(name) if shared else self.read(name)
+        numbers = require_real(stored, self.tensors.source, name).astype(np.float32)
+        require_finite(numbers, self.tensors.source, name, DAMAGED)
+        return numbers
+
+    def rows(
+        self, name: str, convert: Callable[[NDArray[Any]], Weights] = as_float32, transposed: bool = False
+    ) -> Rows:
+        """Return a part whose rows, or columns if `transposed`, are converted when they are needed."""
+        stored = self.read(name)
+        return Rows(stored.T if transposed else stored, convert, self.tensors.source, name)
+
+
+def quantization_config(config: Config) -> Mapping[str, Any]:
+    """Return the table `quantization_config` of config.json, or an empty table."""
+    declared = config.values.get("quantization_config", config.values.get("compression_config"))
+    return declared if isinstance(declared, dict) else {}
+
+
+def method_of(config: Config) -> str:
+    """Return the `quant_method` in lower case, or an empty text if config.json does not name a method."""
+    method = quantization_config(config).get("quant_method")
+    return method.lower() if isinstance(method, str) else ""
+
+
+def whole_number(config: Config, *keys: str) -> int | None:
+    """Return the first of the values in `quantization_config` that is an integer, or None."""
+    values = (quantization_config(config).get(key) for key in keys)
+    return next((value for value in values if isinstance(value, int) and not isinstance(value, bool)), None)
+
+
+def names_with(tensors: Tensors, ending: str) -> Iterator[tuple[str, str]]:
+    """Yield each tensor whose name has this ending, and its name without it."""
+    for name in tensors.shapes:
+        if name.endswith(ending):
+            yield name, name[: len(name) - len(ending)]
+
+
+def stored_parts(tensors: Tensors, base: str, endings: tuple[str, ...]) -> dict[str, str]:
+    """Return the tensors that exist with the name `base` and one of these endings, by ending."""
+    return {ending: base + ending for ending in endings if base + ending in tensors.shapes}
+
+
+def is_floating(tensors: Tensors, name: str) -> bool:
+    """Return whether a tensor is stored in floating-point numbers that are not codes."""
+    return tensors.dtype(name) in ("float64", "float32", "float16", "bfloat16")
+
+
+def bad_part(tensors: Tensors, name: str, expected: str, remedy: str = DAMAGED) -> InputError:
+    """Return the error for a part that does not fit to the others."""
+    kind = f"{tensors.dtype(name)} of shape {list(tensors.shapes[name])}"
+    return InputError(f"{tensors.source}: tensor {name} is {kind}, expected {expected}; {remedy}")
+
+
+def require_part(
+    tensors: Tensors, name: str, shape: tuple[int, ...], *dtypes: str, because: str = ""
+) -> None:
+    """Raise an `InputError` if a part is missing or has not exactly this shape and one of the dtypes.
+
+    `dtypes` are beginnings of names; without any, the part must have plain floating-point numbers.
+    """
+    expected = f"{' or '.join(dtypes) or 'floating-point numbers'} of shape {list(shape)}{because}"
+    if name not in tensors.shapes:
+        raise InputError(f"{tensors.source}: found no tensor {name}, expected {expected}; {DAMAGED}")
+    fits = tensors.dtype(name).startswith(dtypes) if dtypes else is_floating(tensors, name)
+    if tuple(tensors.shapes[name]) != tuple(shape) or not fits:
+        raise bad_part(tensors, name, expected)
+
+
+def group_size(
+    tensors: Tensors, config: Config, scales: str, inputs: int, groups: int, bits: int
+) -> tuple[int, str]:
+    """Return the number of inputs in a group by the shapes, and a remark if the config states other sizes.
+
+    Only if the inputs are no multiple of the groups, the last group may be cut, and the config's size counts.
+    """
+    stated = stated_group_size(config)
+    if groups and inputs % groups == 0:
+        size = inputs // groups
+    elif stated and gives_groups(inputs, stated, groups):
+        size = stated
+    else:
+        raise bad_part(
+            tensors,
+            scales,
+            f"groups of equal size for {inputs} inputs, or the group_size of {config.source} "
+            f"({stated or 'not stated'})",
+        )
+    if any(key in quantization_config(config) for key in ("dynamic", "extra_config")):
+        return size, ""  # some modules have other sizes
+    pairs = {"bits": (whole_number(config, "bits", "w_bit"), bits), "group_size": (stated, size)}
+    wrong = [
+        f"{key} {said}, the shapes show {seen}"
+        for key, (said, seen) in pairs.items()
+        if said not in (None, seen)
+    ]
+    return size, f"{config.source} states {' and '.join(wrong)}: the shapes decide" if wrong else ""
+
+
+def gives_groups(inputs: int, size: int, groups: int) -> bool:
+    """Return whether groups of `size` inputs are so many. The last may be cut if equal groups are impossible.
+
+    >>> gives_groups(96, 32, 3), gives_groups(96, 33, 3), gives_groups(100, 34, 3)
+    (True, False, True)
+    """
+    return size * groups == inputs or (-(-inputs // size) == groups and inputs % groups != 0)
+
+
+def stated_group_size(config: Config) -> int | None:
+    """Return the group size that the config states, or None if it states none or one group for all inputs."""
+    size = whole_number(config, "group_size", "q_group_size")
+    return size if size and size > 0 else None
+
+
+def group_order(parts: Parts, name: str, groups: int, size: int) -> NDArray[np.int64] | None:
+    """Return the group of each input, or None if the inputs are in the order of the groups.
+
+    Some writers fill the tensor with 0 or -1 if there is no order.
+    """
+    order = parts.read(name).astype(np.int64)
+    if (order == -1).all() or not order.any():
+        return None
+    wrong = order[(order < 0) | (order >= groups)]
+    if wrong.size:
+        raise InputError(
+            f"{parts.tensors.source}: tensor {name} names group {wrong[0]}, expected groups 0 to "
+            f"{groups - 1}; {DAMAGED}"
+        )
+    plain = np.arange(len(order)) // size
+    if not np.array_equal(np.bincount(order, minlength=groups), np.bincount(plain, minlength=groups)):
+        raise InputError(
+            f"{parts.tensors.source}: tensor {name} gives some groups more inputs than others, expected "
+            f"{size} inputs in each of {groups} groups; {DAMAGED}"
+        )
+    return None if np.array_equal(order, plain) else order
