@@ -49,6 +49,7 @@ def open_model(
     name: str | None = None,
     map: str | os.PathLike[str] | None = None,
     adapter: str | os.PathLike[str] | None = None,
+    *,
     sizes_from: ModelSource | None = None,
     unscaled: bool = False,
 ) -> Model:

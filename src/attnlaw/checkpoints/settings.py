@@ -144,11 +144,13 @@ class ModelSettings(Settings):
     def open(self) -> Model:
         """Open the model. A LoRA adapter without its base becomes a model without layers."""
         if not isinstance(self.model, str | os.PathLike):
-            return open_model(self.model, self.heads, self.name, self.map, self.adapter, self.unscaled)
+            return open_model(
+                self.model, self.heads, self.name, self.map, self.adapter, unscaled=self.unscaled
+            )
         path, name = local_model_path(self.model), self.name or str(self.model)
         if self.adapter is None and is_adapter(path):
             return adapter_model(open_adapter(path, open_file), name)
-        return open_model(path, self.heads, name, self.map, self.adapter, self.unscaled)
+        return open_model(path, self.heads, name, self.map, self.adapter, unscaled=self.unscaled)
 
 
 def require_model_exists(settings: ModelSettings) -> None:

@@ -128,7 +128,7 @@ def refuse_unscaled(tensors: Tensors, coded: Collection[str], unscaled: bool) ->
         unscaled: whether the user says that float8 weights have no scale.
     """
     for name in tensors.shapes:
-        if name in coded:
+        if name in coded or is_for_activations(name):
             continue
         base, _, word = name.rpartition(".")
         if not word.endswith("bias") and (owner := _owner(tensors, coded, name, base, "scale" in word)):
