@@ -28,7 +28,7 @@ from attnlaw.verbs.audit.split import UNIT, join_units, split_into_units
 if TYPE_CHECKING:
     import polars as pl
 
-    from attnlaw.analysis.audit.audit import Audit
+    from attnlaw.analysis.audit.audit import Audit, Keeper
     from attnlaw.core.result import Result
 
 BOUNDS_PANEL = "Bounds"
@@ -178,18 +178,17 @@ QUANTITIES = (
 )
 
 
-def run(case: AuditSettings, progress: Progress) -> Audit:
+def run(case: AuditSettings, progress: Progress, keeper: Keeper | None = None) -> Audit:
     from attnlaw.analysis.audit.audit import audit
 
-    return audit(case, case.options, case.arithmetic, progress)
+    return audit(case, case.options, case.arithmetic, progress, keeper)
 
 
 def run_and_keep(case: AuditSettings, directory: Path, progress: Progress) -> Audit:
-    from attnlaw.analysis.audit.audit import audit
     from attnlaw.analysis.audit.unfinished import keep_units
 
     with keep_units(directory, case) as keeper:
-        return audit(case, case.options, case.arithmetic, progress, keeper)
+        return run(case, progress, keeper)
 
 
 def _has_kept_units(directory: Path) -> bool:
