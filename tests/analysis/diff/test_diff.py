@@ -12,6 +12,7 @@ from safetensors.numpy import save_file
 import attnlaw
 from attnlaw.analysis.diff.columns import DIFF, DIFF_TENSORS
 from attnlaw.analysis.diff.diff import diff
+from attnlaw.analysis.diff.tensors import compare_tensors
 from attnlaw.checkpoints.settings import ModelSettings
 
 WIDTH, HEADS = 48, 4
@@ -170,8 +171,12 @@ def test_permuted_heads_and_neurons_leave_sizes():
             moved[name] = model[name][rows if "self." in name else neurons]
     comparison = compared(base, moved)
     assert verdicts(comparison)[:2] == ["rearranged", "reordered"]
-    assert "Layers 0 and 1: same function, heads reordered (8 tensors)." in comparison.quantities["verdict"]
-    assert "Layers 0 and 1: same function, neurons reordered (4 tensors)." in comparison.quantities["verdict"]
+    sentence = comparison.quantities["verdict"]
+    assert "same function" not in sentence
+    for layer in (0, 1):
+        changed = "in this order 4 of these 4 tensors changed further."
+        assert f"Layer {layer}: heads reordered by one order; {changed}" in sentence
+        assert f"Layer {layer}: neurons reordered by one order; in this order" in sentence
     assert comparison.maps["size"].to_list() == pytest.approx(plain.maps["size"].to_list(), rel=1e-9)
     heads = comparison.maps.filter(pl.col("kind") == "qk", pl.col("layer") == 0)["matched_head"].to_list()
     assert [order[head] for head in heads] == [0, 1, 2, 3]
@@ -379,3 +384,76 @@ def test_numbers_do_not_depend_on_the_number_of_threads():
     serial, two = (diff(base, ModelSettings(model=model, heads=HEADS, jobs=jobs)) for jobs in (1, 3))
     assert serial.maps.equals(two.maps)
     assert serial.tensors.equals(two.tensors)
+
+
+def reorder_block(state, order):
+    """Put the neurons of BERT's layer 0 in another order, consistently."""
+    at = "bert.encoder.layer.0"
+    return state | {
+        f"{at}.intermediate.dense.weight": state[f"{at}.intermediate.dense.weight"][order],
+        f"{at}.intermediate.dense.bias": state[f"{at}.intermediate.dense.bias"][order],
+        f"{at}.output.dense.weight": np.ascontiguousarray(state[f"{at}.output.dense.weight"][:, order]),
+    }
+
+
+def test_an_update_after_a_reordering_is_not_the_same_function():
+    base, rng = encoder(), np.random.default_rng(0)
+    moved = reorder_block(base, rng.permutation(len(base["bert.encoder.layer.0.intermediate.dense.bias"])))
+    assert "Layer 0: same function, neurons reordered" in compared(base, moved).quantities["verdict"]
+    name = "bert.encoder.layer.0.output.dense.weight"
+    for factor, word in ((1.05, "neurons reordered by one order; in this order"), (2, "another order")):
+        sentence = compared(base, moved | {name: factor * moved[name]}).quantities["verdict"]
+        assert word in sentence
+        assert "same function" not in sentence
+        assert "damaged" not in sentence
+
+
+def test_heads_that_only_queries_keys_and_values_exchange_are_damage():
+    base = encoder()
+    rows = np.arange(WIDTH).reshape(HEADS, -1)[::-1].ravel()
+    parts = [f"bert.encoder.layer.1.attention.self.{part}" for part in ("query", "key", "value")]
+    names = [f"{part}.{kind}" for part in parts for kind in ("weight", "bias") if f"{part}.{kind}" in base]
+    sentence = compared(base, base | {name: base[name][rows] for name in names}).quantities["verdict"]
+    assert "Layer 1 is damaged: the heads of query and key and value are reordered" in sentence
+
+
+def test_small_updates_in_bfloat16_are_neither_folded_nor_regauged():
+    """Products of slightly changed factors can stay below their floor."""
+    rng = np.random.default_rng(1)
+    base = {f"bert.encoder.layer.0.attention.self.{part}.weight": None for part in ("query", "key", "value")}
+    base = {name: rng.standard_normal((128, 128)).astype(np.float32) for name in base}
+    base["bert.encoder.layer.0.attention.output.dense.weight"] = rng.standard_normal((128, 128))
+    model = dict(base)
+    for name in list(base)[:2]:
+        update = rng.standard_normal((128, 8)) @ rng.standard_normal((8, 128))
+        model[name] = base[name] + 0.002 * update * np.linalg.norm(base[name]) / np.linalg.norm(update)
+    model = {name: tensor.astype(ml_dtypes.bfloat16) for name, tensor in model.items()}
+    comparison = diff(base, ModelSettings(model=model, heads=HEADS))
+    assert not {"folded", "regauged"} & set(verdicts(comparison))
+
+
+def test_small_random_weights_are_not_a_tiny_factor_of_the_base():
+    rng = np.random.default_rng(2)
+    base = rng.standard_normal((64, 64)).astype(np.float32)
+    drawn = (0.02 * rng.standard_normal((64, 64))).astype(np.float32)
+    assert compare_tensors(base, drawn, "float32").verdict == "reinitialised"
+    assert compare_tensors(base, 1e-3 * base, "float32").verdict == "rescaled"
+
+
+def test_layers_of_fused_tensors_that_moved_are_recognised():
+    """GPT-2 stores queries, keys and values in one tensor: also of a layer that one model alone has."""
+    rng = np.random.default_rng(3)
+    shapes = {"attn.c_attn.weight": (16, 48), "attn.c_proj.weight": (16, 16)}
+    shapes |= {"mlp.c_fc.weight": (16, 64), "mlp.c_proj.weight": (64, 16)}
+    base = {
+        f"transformer.h.{layer}.{name}": rng.standard_normal(shape)
+        for layer in range(3)
+        for name, shape in shapes.items()
+    }
+    fewer = {name.replace("h.2.", "h.1."): value for name, value in base.items() if ".h.1." not in name}
+    more = base | {name.replace("h.2.", "h.3."): value for name, value in base.items() if ".h.2." in name}
+    sentences = [
+        diff(base, ModelSettings(model=model, heads=2)).quantities["verdict"] for model in (fewer, more)
+    ]
+    assert sentences[0].startswith("Layer 1 is the base's layer 2 (6 tensors, bit for bit).")
+    assert sentences[1].startswith("Layer 3 is a copy of the base's layer 2 (6 tensors, bit for bit).")

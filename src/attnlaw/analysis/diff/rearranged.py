@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from attnlaw.analysis.diff.tensors import TensorChange, as_matrix, compare_tenso
 from attnlaw.checkpoints.blocks import View
 from attnlaw.checkpoints.model import Model
 from attnlaw.core.arrays import Reals
+from attnlaw.core.errors import printable
 
 SAMPLED = 4096
 EXPLAINED = ("identical", "coded", "rounded", "zeroed", "below-floor")
@@ -43,6 +45,7 @@ CLEARLY_MOVED = 0.9
 # A row that is this similar to the row at its place cannot have moved: it would need a cosine of 1.
 SETTLED = 0.9
 TRIED_ROWS, ROWS_AT_A_TIME = 16, 1024
+MOST_LISTED = 2  # tensors that a sentence about a block names
 PART_LABELS = {"inner": "FFN-in", "outer": "FFN-out", "gate": "FFN-gate"}
 
 
@@ -92,18 +95,13 @@ class RoleIndex:
         )
         return first, second
 
-    @cached_property
-    def _model_roles(self) -> dict[str, Role]:
-        return {view.tensor: role for role, view in reversed(self._views[1].items())}
-
     def parts(self, pair: TensorPair) -> list[tuple[TensorPair, Role | None]]:
         """Return the roles of a pair; several if both models store them in one tensor."""
         views, others = self._views
         if pair.views is not None:
             return [(pair, next((role for role, view in views.items() if view == pair.views[0]), None))]
-        if pair.base is None:
-            name = str(pair.model)
-            return [(pair, self._model_roles.get(name) or self._vectors[1].get(name))]
+        if pair.base is None or pair.model is None:
+            return self._lone_parts(pair)
         shared = [role for role in self._by_tensor.get(pair.base, []) if role in others]
         if not shared:
             return [(pair, self._vectors[0].get(pair.base))]
@@ -114,6 +112,19 @@ class RoleIndex:
         return [
             (replace(pair, views=(views[role], others[role]), finer=f"{pair.name} ({_label(role)})"), role)
             for role in fused
+        ]
+
+    def _lone_parts(self, pair: TensorPair) -> list[tuple[TensorPair, Role | None]]:
+        """Return the roles of a tensor that one model alone has."""
+        place = 0 if pair.model is None else 1
+        name = str(pair.tensors[place])
+        views = {role: view for role, view in self._views[place].items() if view.tensor == name}
+        size = int(np.prod((self.base, self.model)[place].tensors.shapes[name]))
+        if len(views) < 2 or any(prod(view.shape) >= size for view in views.values()):
+            return [(pair, next(iter(views), None) or self._vectors[place].get(name))]
+        return [
+            (replace(pair, views=(view, view), finer=f"{pair.name} ({_label(role)})"), role)
+            for role, view in views.items()
         ]
 
 
@@ -213,9 +224,7 @@ class _Search:
         if len(samples) == 1:
             return [(samples[0], self._judge(samples[0], change))]
         suspicious = any(
-            sample.base is not None
-            and sample.model is not None
-            and _cosine(sample.base, sample.model) < SETTLED
+            sample.model is not None and (sample.base is None or _cosine(sample.base, sample.model) < SETTLED)
             for sample in samples
         )
         if not suspicious:
@@ -225,9 +234,7 @@ class _Search:
         parts = []
         for sample in samples:
             before, after = sample.pair.orient(stored)
-            if before is None or after is None:
-                return [(sample, change) for sample in samples]
-            part = compare_tensors(before, after, dtype)
+            part = change if before is None or after is None else compare_tensors(before, after, dtype)
             parts.append((sample, part if part.verdict in EXPLAINED else self._judge(sample, part)))
         return parts
 
@@ -362,6 +369,9 @@ def match_rows(base: Reals, model: Reals) -> NDArray[np.intp] | None:
         before, after = (
             np.nan_to_num(matrix / np.linalg.norm(matrix, axis=1, keepdims=True)) for matrix in (base, model)
         )
+    order = _exact_order(base, model)
+    if order is not None:
+        return order
     kept = np.einsum("ij,ij->i", before, after)
     lost = np.flatnonzero(kept < SETTLED)
     if lost.size < 2:
@@ -387,6 +397,19 @@ def match_rows(base: Reals, model: Reals) -> NDArray[np.intp] | None:
     clear = np.count_nonzero((gained >= kept + ROW_GAIN)[moves]) >= CLEARLY_MOVED * np.count_nonzero(moves)
     near = np.linalg.norm(model - base[order]) < MOST_APART * np.linalg.norm(base)
     return order if clear and near else None
+
+
+def _exact_order(base: Reals, model: Reals) -> NDArray[np.intp] | None:
+    """Return the order in which the rows of the model are those of the base, bit for bit; None if none is."""
+    rows = [
+        np.ascontiguousarray(matrix + 0.0).view(f"V{8 * matrix.shape[1]}").ravel() for matrix in (base, model)
+    ]
+    sorted_base, sorted_model = (np.argsort(each, kind="stable") for each in rows)
+    if not np.array_equal(rows[0][sorted_base], rows[1][sorted_model]):
+        return None
+    order = np.empty(len(base), dtype=np.intp)
+    order[sorted_model] = sorted_base
+    return order
 
 
 def _best_rows(rows: Reals, base: Reals) -> tuple[NDArray[np.intp], Reals]:
@@ -534,17 +557,48 @@ class _Story:
         same = same and bound and (noun == "neurons" or self._moves_heads(known[0], layer, block))
         place = _layers_text([layer]) + ("" if block in ("feed_forward", "attention") else f", {block}")
         names = [pair.name for pair, change in inside.values() if change.verdict == "permuted"]
-        if same:
+        updated = [
+            f"{printable(pair.name)} is {change.then}"
+            for pair, change in inside.values()
+            if change.verdict == "permuted" and not _leaves_weights(change.then)
+        ]
+        if same and not updated:
             self.covered |= set(names)
             self.harmless |= set(names)
             self.reordered.setdefault(noun, []).append((layer, len(names)))
-        elif noun == "neurons":
+        elif same:
             self.covered |= set(names)
-            which = " and ".join(PART_LABELS[part] for part, order in orders.items() if order is not None)
-            others = " and ".join(PART_LABELS[part] for part, order in orders.items() if order is None)
-            reason = "but not by one order" if bound else "but not their bias"
-            reason = f"but not those of {others}" if others else reason
-            self.sentences.append(f"{place} is damaged: the neurons of {which} are reordered, {reason}.")
+            many = f"{len(updated)} of these {len(names)} tensors changed further"
+            detail = ", ".join(updated) if len(updated) <= MOST_LISTED else many
+            self.sentences.append(f"{place}: {noun} reordered by one order; in this order {detail}.")
+        elif noun == "neurons" or "value" in orders:
+            self._tell_damage(place, noun, inside, orders, bound)
+
+    def _tell_damage(
+        self,
+        place: str,
+        noun: str,
+        inside: Mapping[Role, tuple[TensorPair, TensorChange]],
+        orders: Mapping[str, NDArray[np.intp] | None],
+        bound: bool,
+    ) -> None:
+        """Say that only a part of a block was reordered, if the other parts are certainly in place.
+
+        The rows of queries and keys may change their order within a head, if both do. Values may not.
+        """
+        moved = [part for part, order in orders.items() if order is not None]
+        rest = [part for part in orders if part not in moved]
+        if any(inside[part,][1].verdict not in SAME for part in rest):
+            return
+        if noun == "heads" and (("value" in moved) == ("output" in moved) or not rest):
+            return
+        self.covered |= {pair.name for pair, change in inside.values() if change.verdict == "permuted"}
+        which, others = (
+            " and ".join(PART_LABELS.get(part, part) for part in parts) for parts in (moved, rest)
+        )
+        reason = "but not by one order" if bound else "but not their bias"
+        reason = f"but not those of {others}" if others else reason
+        self.sentences.append(f"{place} is damaged: the {noun} of {which} are reordered, {reason}.")
 
     def _order(self, pair: TensorPair, change: TensorChange, writes: bool) -> NDArray[np.intp] | None:
         """Return the order of the neurons in a matrix; None if it is the order of the base."""
@@ -572,6 +626,11 @@ class _Story:
         heads = order.reshape(attention.heads, -1)
         whole = heads - heads[:, :1] == np.arange(heads.shape[1])
         return bool(whole.all() and (heads[:, 0] % heads.shape[1] == 0).all())
+
+
+def _leaves_weights(then: str | None) -> bool:
+    """Return whether a verdict in the new order means that the weights are those of the base."""
+    return then is None or then in SAME or then.startswith("rounded")
 
 
 def _is_matrix(role: Role) -> bool:

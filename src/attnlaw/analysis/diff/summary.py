@@ -33,6 +33,8 @@ TENSOR_KINDS = {
 MOST_NAMED = 3
 # Noise of this many roundings and more comes from adding an update in several steps.
 SEVERAL_STEPS = 3.0
+# An adapter changes most entries of a matrix, also in a narrow file.
+MOST_UNCHANGED = 0.9
 HIDDEN = ("partly-hidden", "below-floor")
 DAMAGES = ("non-finite", "zeroed", "reinitialised", "unrelated", "transposed", "moved", "permuted")
 
@@ -184,6 +186,8 @@ def next_step(comparison: ModelComparison) -> str | None:
     if any(by[name] for name in DAMAGES):
         return "Look at these tensors first: a conversion or a merge may have put weights in the wrong place."
     if by["low-rank"] and not any(by[name] for name in ("dense", "noise", "partly-hidden", "changed")):
+        if any((change.unchanged or 0.0) > MOST_UNCHANGED for change in by["low-rank"]):
+            return None
         noise = [(change.roundings or 0.0, change.grid) for change in by["low-rank"]]
         roundings, grid = max(noise, key=lambda pair: pair[0])
         if roundings < SEVERAL_STEPS or grid is None:
@@ -245,7 +249,8 @@ def _tensors_text(comparison: ModelComparison, those: Changed, of: bool = True) 
     words = []
     for kind in TENSOR_KINDS:
         if counts[kind] and counts[kind] == totals[kind]:
-            words.append(f"{'all ' if of else ''}{counts[kind]} {_kind(kind, totals[kind])}")
+            every = "all " if of and counts[kind] > 1 else ""
+            words.append(f"{every}{counts[kind]} {_kind(kind, totals[kind])}")
         elif counts[kind]:
             total = totals[kind] if of else counts[kind]
             words.append(f"{counts[kind]}{f' of {total}' if of else ''} {_kind(kind, total)}")
@@ -367,7 +372,9 @@ def _say_hidden(comparison: ModelComparison, those: Changed) -> list[str]:
     if not seen:
         text = f"Changes below {rounding} in {where}: no direction of them can be seen."
     else:
-        text = f"An update that is mostly hidden by {rounding} in {where}."
+        largest = max([each.update_size or 0.0 for _, each in those])
+        hides = "mostly hidden" if not floors or largest < 2 * max(floors) else "partly hidden"
+        text = f"An update that is {hides} by {rounding} in {where}."
         some = f"in {len(seen)} of them, " if len(seen) < len(those) else ""
         text += (
             f" {some}{_directions_text(seen)} above {rounding}; the rest cannot be seen below it."
@@ -469,7 +476,7 @@ def _describe_scale_change(comparison: ModelComparison) -> list[str]:
     if changes and max(changes) < -SCALED:
         return [
             f"Every kind of matrix shrank by {_percents([-change for change in changes])}, "
-            "as weight decay does."
+            "as weight decay or pruning does."
         ]
     if changes and min(changes) > SCALED:
         return [f"Every kind of matrix grew by {_percents(changes)}."]

@@ -411,7 +411,8 @@ def _find_factors(sums: _Sums, variance: float, vector: bool) -> dict[str, Any] 
     for along, (before, products, updates) in choices.items():
         changes = np.divide(products, before, out=np.zeros_like(before), where=before > 0)
         left = float(np.sum(updates - changes * products))
-        if left - 2 * variance <= share * sums.update:
+        # Compared with the update alone, any weights that are small are a tiny factor times the base.
+        if left - 2 * variance <= share * min(sums.update, sums.after):
             factors = 1 + changes[before > 0]
             factors[np.abs(factors) < ROUND_OFF] = 0.0
             return {

@@ -36,6 +36,8 @@ from attnlaw.core.errors import InputError
 from attnlaw.spectra.measure import Selection
 
 NO_UPDATE_VERDICTS = ("identical", "coded", "rounded", "below-floor")
+# A change of this many roundings cannot be mistaken for rounding.
+CLEARLY_LARGER = 4.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +80,24 @@ class ModelPair:
         chained = (part for view in views for part in _chain(view))
         changes = ({change.verdict for _, change in self.changes_of(part)} for part in chained)
         return set().union(*(verdicts or {"removed"} for verdicts in changes))
+
+    def has_large_changes(self, *views: View) -> bool:
+        """Return whether a tensor changed far above the rounding of its file, in many directions.
+
+        A small change can leave the products of factors below their floor although it is an update.
+        """
+        changes = [
+            change
+            for view in views
+            for part in _chain(view)
+            for _, change in self.changes_of(part)
+            if change.verdict not in NO_UPDATE_VERDICTS
+        ]
+        if any(change.verdict in ("non-finite", "low-rank", "partly-hidden", "sparse") for change in changes):
+            return False
+        return any(
+            (change.size or 0.0) > CLEARLY_LARGER * (change.rounding_size or 0.0) for change in changes
+        )
 
     def norm_verdicts(self, *norms: Norm | None) -> set[str]:
         """Return the verdicts on the gains of those norms that are folded into maps."""
@@ -159,7 +179,7 @@ class AttentionUnit:
         chosen = order or list(range(heads)) + [-1] * (self.base.heads - heads)
         maps = [pair for kind in self.kinds for pair in self._compare_maps(models, kind, chosen)]
         ranks = [map_change.numbers.get("rank") for _, map_change in maps]
-        regauged = order is None and bool(verdicts - {*NO_UPDATE_VERDICTS, "non-finite"}) and not any(ranks)
+        regauged = order is None and models.has_large_changes(*views) and not any(ranks)
         folded = self._is_gain_folded(models)
         return UnitChanges(tuple(maps), order is not None, regauged, folded)
 
@@ -222,6 +242,8 @@ class AttentionUnit:
         query = self.base.query
         if models.verdicts(query) & {*NO_UPDATE_VERDICTS, "non-finite", "removed"}:
             return None
+        if models.verdicts(query) != {"rescaled"}:
+            return False
         other = self.model.query
         if query.shape != other.shape or other.after is not None:
             return None
