@@ -385,7 +385,7 @@ def test_the_summary_has_its_keys_and_the_shape_of_every_verb(tiny, request):
     keys |= {"proxies", "per_application", "log10_alpha", "log10_alpha_error", "value_of_adaptivity"}
     keys |= {"value_of_adaptivity_error", "rank_count", "extensions", "warnings", "meaning"}
     keys |= {"not_random", "norms", "norms_unknown", "log10_alpha_applied", "findings", "rejected_share"}
-    keys |= {"median_outliers", "median_effective_rank_qk", "log10_amplification", "atlas", "logits"}
+    keys |= {"median_outliers", "median_effective_rank_qk", "log10_amplification", "atlas", "logits", "codes"}
     assert keys | {"attnlaw_version"} == tiny.summary.keys() - set(shape)
     path = str(request.config.rootpath / TINY)
     assert tiny.summary["settings"]["model"] == tiny.summary["model"] == path
