@@ -11,13 +11,13 @@ from operator import add
 from pathlib import Path
 
 from attnlaw.core.errors import InputError, printable
-from attnlaw.core.files import writable_directory, write_all
+from attnlaw.core.files import figures_directory, writable_directory, write_all
 from attnlaw.core.result import MANIFEST, Result
 from attnlaw.core.settings import check_value
 from attnlaw.core.tables import short_names, unique_names
 from attnlaw.core.verb import attempt
 from attnlaw.render.charts.figure import Figure, number_duplicates, unique_suffixes
-from attnlaw.render.charts.paper import figure_files, figures_directory
+from attnlaw.render.charts.paper import figure_files
 from attnlaw.render.model_names import model_names
 from attnlaw.render.output_options import ENDINGS
 from attnlaw.render.pages.page import Part, failure_sentences, results_page

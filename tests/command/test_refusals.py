@@ -82,3 +82,12 @@ def test_a_directory_that_is_needed_stays(tmp_path: Path) -> None:
             refuse_in(folder, is_needed)
         assert folder.exists() == is_needed
     assert (tmp_path / "a").exists()  # it is not empty
+
+
+def test_linked_figures_are_refused_before_the_work(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "figures").symlink_to(tmp_path / "elsewhere")
+    done = invoke("learn", "--alpha", "0.3", "--out", tmp_path / "out", "--figures", "svg", status=1)
+    assert done.stdout == ""
+    assert "is a link to" in done.stderr

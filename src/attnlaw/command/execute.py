@@ -13,6 +13,7 @@ from typing import Any
 
 from attnlaw.command.workers import WorkerOptions
 from attnlaw.core.errors import BadSetting, InputError
+from attnlaw.core.files import figures_directory
 from attnlaw.core.result import Result
 from attnlaw.core.settings import SettingField, setting_fields
 from attnlaw.core.verb import Verb
@@ -54,7 +55,8 @@ def run_command(verb: Verb[Any, Any], typed_words: Mapping[str, Any]) -> int:
         return status
     verb_words = {name: words for name, words in typed_words.items() if name not in known}
     requested = _requested_cases(verb, verb_words)
-    with _output_directory(options.out, verb), _library_messages(), options.interruptible(verb):
+    directory = _output_directory(options.out, verb, options.figures)
+    with directory, _library_messages(), options.interruptible(verb):
         failures: list[Failure] = []
         print_once = cache(print_message)  # print an error that many cases share only once
 
@@ -150,7 +152,7 @@ def _write(result: Result, options: OutputOptions) -> None:
 
 
 @contextmanager
-def _output_directory(out: str | None, verb: Verb[Any, Any]) -> Iterator[None]:
+def _output_directory(out: str | None, verb: Verb[Any, Any], figures: str | None) -> Iterator[None]:
     """Create the directory for results before the block. Remove it after the block if it is empty."""
     if out is None:
         yield
@@ -158,6 +160,8 @@ def _output_directory(out: str | None, verb: Verb[Any, Any]) -> Iterator[None]:
     folder = Path(out)
     made = [path for path in (folder, *folder.parents) if not os.path.lexists(path)]
     result_directory(folder, verb)
+    if figures is not None:
+        figures_directory(folder)
     try:
         yield
     finally:

@@ -229,12 +229,23 @@ def _require_small(value: Any, place: str, remedy: str, nested: int = 1) -> None
         _require_small(part, place, remedy, nested + 1)
 
 
+def figures_directory(folder: Path) -> Path:
+    """Return the directory for the figures of a result. Raise an `InputError` if it cannot be written.
+
+    It must not be a link, because figures would replace files elsewhere.
+    """
+    path = folder / "figures"
+    if path.is_symlink():
+        raise InputError(f"{path}: is a link to {path.readlink()}; remove it, or give another directory")
+    return writable_directory(path) if path.exists() else path
+
+
 def links_outside(path: Path, directory: Path) -> bool:
     """Return whether the path leads out of a directory, by a link or through a linked directory.
 
     Links inside the cache of a model hub are allowed. That cache has `models--NAME/snapshots/REVISION/FILE`
     as links to `models--NAME/blobs/`, also from folders inside the revision.
     """
-    folder, target = directory.resolve(), path.resolve()
+    folder, target = (Path(os.path.realpath(each)) for each in (directory, path))  # no error for a loop
     stores = [parent / "blobs" for parent in folder.parents[:3]]
     return not (target.is_relative_to(folder) or target.parent in stores)

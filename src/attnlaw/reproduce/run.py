@@ -13,10 +13,10 @@ import polars as pl
 from attnlaw import __version__
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Estimate, Outcome
-from attnlaw.core.files import write_all
+from attnlaw.core.files import figures_directory, write_all
 from attnlaw.core.progress import Progress
 from attnlaw.core.tables import quantity_frame
-from attnlaw.render.charts.paper import figure_files, figures_directory
+from attnlaw.render.charts.paper import figure_files
 from attnlaw.report import write_report
 from attnlaw.reproduce.comparison import COMPARISON, compare, published_figures
 from attnlaw.reproduce.papers import Paper, PaperFigure

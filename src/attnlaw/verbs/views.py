@@ -23,7 +23,13 @@ from typing import TYPE_CHECKING, Any
 
 from attnlaw.core.errors import InputError, as_input_error, require_some
 from attnlaw.core.estimate import Outcome
-from attnlaw.core.files import read_json, require_replaceable, writable_directory, write_all
+from attnlaw.core.files import (
+    figures_directory,
+    read_json,
+    require_replaceable,
+    writable_directory,
+    write_all,
+)
 from attnlaw.core.progress import Progress
 from attnlaw.core.result import MANIFEST, ROWS, SIMULATION, SUMMARY, Result
 from attnlaw.core.verb import Verb
@@ -147,7 +153,7 @@ def save(result: Result, directory: str | os.PathLike[str], figures: str | None,
     Rows and tables are on disk before anything is drawn. The files of an older result in the directory, with
     its page, are removed then.
     """
-    from attnlaw.render.charts.paper import figure_files, figures_directory
+    from attnlaw.render.charts.paper import figure_files
 
     folder = result_directory(directory, result.verb)
     page = require_replaceable(folder / PAGE)

@@ -138,15 +138,19 @@ def local_path(path: Any) -> str:
 
 
 def file_state(*paths: str | None) -> str:
-    """Return a hash of the names, sizes and modification times of the checkpoints' files."""
+    """Return a hash of the names, sizes, times and inodes of the checkpoints' files.
+
+    A copy can keep the size and the modification time of the file that it replaces, but not the rest.
+    """
     endings = (*CONFIGS, ".index.json", *(ending for kind in FORMATS for ending in kind.endings))
     lines = []
     for path in (Path(path) for path in paths if path is not None):
         inside = sorted(path.iterdir()) if path.is_dir() else [path.parent / name for name in CONFIGS]
         for file in (path, *(entry for entry in inside if entry.name.endswith(endings))):
             if file.is_file():
-                lines.append(f"{file} {file.stat().st_size} {file.stat().st_mtime_ns}")
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+                facts = file.stat()
+                lines.append(f"{file} {facts.st_size} {facts.st_mtime_ns} {facts.st_ctime_ns} {facts.st_ino}")
+    return hashlib.sha256(os.fsencode("\n".join(lines))).hexdigest()[:16]
 
 
 @lru_cache(maxsize=1)

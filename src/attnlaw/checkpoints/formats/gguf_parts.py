@@ -6,6 +6,7 @@ part. Each header states the number of its part (from 0), of all parts, and of a
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -93,8 +94,9 @@ def _open_part(path: Path, given: Path) -> GgufFile:
     if not path.is_file():
         raise InputError(f"{given}: the part {path.name} is missing; {REMEDY}")
     if links_outside(path, given.parent):
+        target = os.path.realpath(path)
         raise InputError(
-            f"{given}: the part {path.name} is a link to {path.resolve()}, outside its directory; copy it"
+            f"{given}: the part {path.name} is a link to {target}, outside its directory; copy it"
         )
     return GgufFile(path)
 

@@ -10,6 +10,7 @@ Embeddings are divided by columns in LLaMA 1 and 2, and by rows (words) in LLaMA
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -104,7 +105,7 @@ def _inside(index: Path, file: str) -> Path:
         raise InputError(f"{index}: the shard {file!r} is missing; download it into the same directory")
     if links_outside(shard, index.parent):
         raise InputError(
-            f"{index}: the shard {file!r} is a link to {shard.resolve()}, outside its directory; "
+            f"{index}: the shard {file!r} is a link to {os.path.realpath(shard)}, outside its directory; "
             "copy the file, or name it directly"
         )
     return shard

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlaw.core.errors import InputError
-from attnlaw.core.files import to_json, writable_directory, write_all
+from attnlaw.core.files import to_json, write_all
 from attnlaw.render.charts.figure import Figure, draw_each
 from attnlaw.render.charts.style import (
     FONT,
@@ -72,17 +72,6 @@ def figure_files(figures: Iterable[Figure], folder: Path, ending: str) -> dict[P
     drawn = {figure: content for figure, content in drawings if not isinstance(content, InputError)}
     captions = {caption_path(path_of(figure)): figure.caption_text.encode() for figure in drawn}
     return {path_of(figure): content for figure, content in drawn.items()} | captions
-
-
-def figures_directory(folder: Path) -> Path:
-    """Return the directory for the figures of a result. Raise an `InputError` if it cannot be written.
-
-    It must not be a link, because figures would replace files elsewhere.
-    """
-    path = folder / "figures"
-    if path.is_symlink():
-        raise InputError(f"{path}: is a link to {path.readlink()}; remove it, or give another directory")
-    return writable_directory(path) if path.exists() else path
 
 
 def save_figure(figure: Figure, path: Path) -> None:
