@@ -55,7 +55,9 @@ class AdaptedTensors(Tensors):
     def dtype(self, name: str) -> str:
         if name in self._replaced:
             return self._adapter.tensors.dtype(self._replaced[name])
-        return self._base.dtype(name)
+        dtype = self._base.dtype(name)
+        is_code = " " in dtype or not dtype.startswith(("float", "bfloat"))
+        return "float32" if name in self._updates and is_code else dtype  # a merged weight is in no code
 
     def read(self, name: str, member: int | None = None) -> NDArray[Any]:
         if name in self._replaced:

@@ -135,3 +135,14 @@ def test_stacked_experts_of_a_coded_model_are_compared_one_by_one() -> None:
     result = attnlaw.diff(CODES / "original-moe", CODES / "mlx-moe", jobs=1)
     counts = dict(result.tables["diff_tensors"]["verdict"].value_counts().iter_rows())
     assert counts == {"coded": 16 + 2 + 1, "identical": 5}  # 4 experts of 3 matrices, attention; router
+
+
+def test_more_than_the_error_of_a_code_is_not_coded():
+    """A float8 copy of a changed model: the change is many times the error of float8."""
+    rng = np.random.default_rng(0)
+    base = rng.standard_normal((64, 64)).astype(np.float32)
+    label = "float8 e4m3fn, one scale"
+    for noise, expected in ((0.02, "coded"), (0.3, None)):
+        model = (base + noise * rng.standard_normal(base.shape)).astype(np.float32)
+        change = coded_change(base, model, label, "float32")
+        assert (None if change is None else change.verdict) == expected

@@ -457,3 +457,16 @@ def test_layers_of_fused_tensors_that_moved_are_recognised():
     ]
     assert sentences[0].startswith("Layer 1 is the base's layer 2 (6 tensors, bit for bit).")
     assert sentences[1].startswith("Layer 3 is a copy of the base's layer 2 (6 tensors, bit for bit).")
+
+
+def test_a_tensor_with_another_name_and_a_stored_tied_table_are_no_change():
+    """The last norm of a GGUF file has no role; `lm_head` may be stored next to the embedding that it is."""
+    base = encoder()
+    base = base | {"model.last.weight": np.linspace(0.5, 2, WIDTH, dtype=np.float32)}
+    model = {name.replace("model.last", "output_norm"): tensor for name, tensor in base.items()}
+    comparison = compared(base, model)
+    assert set(comparison.tensors["verdict"]) == {"identical"}
+    half = {name: tensor.astype(np.float16) for name, tensor in model.items()}
+    assert set(compared(base, half).tensors["verdict"]) <= {"rounded", "identical"}
+    other = model | {"output_norm.weight": 2 * model["output_norm.weight"]}
+    assert {"added", "removed"} <= set(compared(base, other).tensors["verdict"])

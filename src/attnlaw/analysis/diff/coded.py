@@ -8,6 +8,7 @@ the model's, decoded.
 |---|---|
 | cosine of W0 and W1 | at least 0.9, or 0.6 for codes of 2 bits or less |
 | factor <W0, W1> / <W0, W0> | within 10% of 1; any for BitNet, which clips large weights |
+| size of the difference | at most that of a coarse code of as many bits: 8% for 8 bits, 35% for 4 bits |
 
 AWQ multiplies columns by factors c that it takes from the norm before, and then rounds. So W0 diag(c) is
 compared with W1, where c is fitted by least squares. The smallest and largest factor are reported.
@@ -32,6 +33,8 @@ ANY_FACTOR = ("BitNet",)
 COLUMN_FACTORS = ("AWQ",)
 # Programs that may have run AWQ before they rounded. Their columns count only if they have different factors.
 MAYBE_COLUMN_FACTORS = ("compressed-tensors", "ModelOpt", "NVFP4", "GPTQ", "Quark")
+# Largest size of the error by the number of bits. Codes at hand have at most 5% (8), 24% (4) and 35% (3).
+MOST_SIZE = {8: 0.08, 6: 0.12, 5: 0.18, 4: 0.35, 3: 0.5}
 LEAST_GAIN = 0.64  # share of the error's energy that column factors leave. Those of noise leave nearly all
 
 
@@ -50,7 +53,9 @@ def code_bits(label: str) -> int:
     return int(number[0]) if number else 8
 
 
-def coded_change(base: NDArray[Any], model: NDArray[Any], label: str, base_label: str) -> TensorChange | None:
+def coded_change(
+    base: NDArray[Any], model: NDArray[Any], label: str, base_label: str, columns: bool = True
+) -> TensorChange | None:
     """Return the change of a tensor that is the base's in a code, or None if it is not.
 
     Args:
@@ -58,6 +63,7 @@ def coded_change(base: NDArray[Any], model: NDArray[Any], label: str, base_label
         model: the tensor of the model, decoded.
         label: the data type that the model's file names.
         base_label: that of the base. If it is the same code, decoded weights are compared as they are.
+        columns: whether its columns may have factors.
     """
     if not is_code(label) or label == base_label or base.shape != model.shape or base.ndim < 2:
         return None
@@ -67,10 +73,13 @@ def coded_change(base: NDArray[Any], model: NDArray[Any], label: str, base_label
     least = LEAST_COSINE if code_bits(label) > 2 else LEAST_COSINE_2_BITS
     change = TensorChange("coded", code=label, **sums.numbers)
     any_factor = label.startswith(ANY_FACTOR)
-    plain = sums.cosine >= least and (any_factor or abs(sums.factor - 1) <= MOST_FACTOR)
+    most = MOST_SIZE.get(code_bits(label), np.inf)
+    small = any_factor or (abs(sums.factor - 1) <= MOST_FACTOR and float(change.size or 0.0) <= most)
+    plain = sums.cosine >= least and small
     factors = sums.column_factors
     wanted = label.startswith(COLUMN_FACTORS) or (not plain and label.startswith(MAYBE_COLUMN_FACTORS))
-    if wanted and factors.min() > 0 and sums.column_gain < LEAST_GAIN and sums.column_cosine >= least:
+    fits = sums.column_cosine >= least and sums.column_size <= most
+    if columns and wanted and factors.min() > 0 and sums.column_gain < LEAST_GAIN and fits:
         return replace(
             change,
             size=sums.column_size,

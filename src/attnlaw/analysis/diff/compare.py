@@ -6,7 +6,7 @@ each of them when they need it. So neither model is in memory as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
@@ -15,6 +15,7 @@ from attnlaw.analysis.diff.coded import coded_change
 from attnlaw.analysis.diff.map_changes import MapChange
 from attnlaw.analysis.diff.matching import TensorPair, layer_tensors, not_weights, pair_tensors
 from attnlaw.analysis.diff.rearranged import (
+    Compared,
     Rearrangement,
     RoleIndex,
     TensorSample,
@@ -103,6 +104,14 @@ def compare(
     work = [(_elements(pair, base, model), partial(_compare_pair, pair, index)) for pair in joined]
     results = in_threads(work, IN_FLIGHT, jobs, lambda done: progress(done, total))
     compared = [(pair, *result) for pair, result in zip(joined, results, strict=True)]
+    if not _norms_changed(compared):
+        # AWQ divides the norm before by the factors of the columns. Here nothing makes up for them.
+        compared = [
+            (pair, _compare_pair(pair, index, columns=False)[0], samples)
+            if change.verdict == "coded" and change.along == "columns"
+            else (pair, change, samples)
+            for pair, change, samples in compared
+        ]
     rearrangement = find_rearranged(base, model, compared)
     after = replace(models, changes=tuple(rearrangement.changes))
     unit_work = [(unit.elements, partial(unit.run, after)) for unit in units]
@@ -154,7 +163,18 @@ def _elements(tensor_pair: TensorPair, base: Model, model: Model) -> int:
     return 5 * max(prod(of.tensors.shapes[name]) for of, name in named if name is not None)
 
 
-def _compare_pair(pair: TensorPair, index: RoleIndex) -> tuple[TensorChange, list[TensorSample]]:
+def _norms_changed(compared: Sequence[Compared]) -> bool:
+    """Return whether any vector of the model differs from the base by more than rounding."""
+    return any(
+        sum(side > 1 for side in samples[0].model_shape) < 2
+        and change.verdict not in ("identical", "rounded", "below-floor")
+        for _, change, samples in compared
+    )
+
+
+def _compare_pair(
+    pair: TensorPair, index: RoleIndex, columns: bool = True
+) -> tuple[TensorChange, list[TensorSample]]:
     stored = pair.read(index.base, index.model)
     samples = take_samples(index, pair, stored)
     before, after = pair.orient(stored)
@@ -163,5 +183,5 @@ def _compare_pair(pair: TensorPair, index: RoleIndex) -> tuple[TensorChange, lis
     if after is None:
         return TensorChange("removed"), samples
     dtype, base_dtype = index.model.tensors.dtype(str(pair.model)), index.base.tensors.dtype(str(pair.base))
-    change = coded_change(before, after, dtype, base_dtype) or compare_tensors(before, after, dtype)
+    change = coded_change(before, after, dtype, base_dtype, columns) or compare_tensors(before, after, dtype)
     return change, samples

@@ -188,6 +188,7 @@ def find_rearranged(base: Model, model: Model, compared: Sequence[Compared]) -> 
         whole = len(samples) > 1 and not any(new.verdict in REARRANGED for _, new in judged)
         changes += [(pair, change)] if whole else [(sample.pair, new) for sample, new in judged]
         by_role |= {sample.role: (sample.pair, new) for sample, new in judged if sample.role is not None}
+    changes = search.join_renamed(changes)
     sources = {sample.pair.name: sample.role for sample in search.samples}
     story = _Story(base, model, by_role, sources)
     story.tell_layers()
@@ -216,6 +217,37 @@ class _Search:
         return {
             shape: np.array([sample.base for sample in samples]) for shape, samples in self._by_shape.items()
         }
+
+    def join_renamed(
+        self, changes: list[tuple[TensorPair, TensorChange]]
+    ) -> list[tuple[TensorPair, TensorChange]]:
+        """Join tensors that each model alone has, if they are the same but for a cast.
+
+        They have other names, and no role by which they could be paired: the last norm of a GGUF file, or a
+        table of outputs that the other model ties to its embedding.
+        """
+        lone = {pair.name: pair for pair, change in changes if change.verdict == "removed"}
+        tied = None if self.base.embedding_view is None else self.base.embedding_view.tensor
+        outputs = None if self.model.unembedding_view is None else self.model.unembedding_view.tensor
+        joined: dict[str, tuple[TensorPair, TensorChange]] = {}
+        used: set[str] = set()
+        for pair, change in changes:
+            source = change.source or ""
+            is_same = change.verdict == "moved" and pair.base is None and _leaves_weights(change.then)
+            is_tied = source == tied and pair.model == outputs
+            if is_same and ((source in lone and source not in used) or is_tied):
+                used.add(source)
+                both = TensorPair(source, pair.model)
+                before, after = both.orient(both.read(self.base, self.model))
+                if before is not None and after is not None and before.shape == after.shape:
+                    dtype = self.model.tensors.dtype(str(pair.model))
+                    joined[pair.name] = both, compare_tensors(before, after, dtype)
+        gone = {both.base for both, _ in joined.values()} & lone.keys()
+        return [
+            joined.get(pair.name, (pair, change))
+            for pair, change in changes
+            if not (change.verdict == "removed" and pair.name in gone)
+        ]
 
     def judge(
         self, change: TensorChange, samples: list[TensorSample]

@@ -121,8 +121,19 @@ def decoded(tensors: Tensors, config: Config, unscaled: bool = False) -> Tensors
 
 
 def _find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
-    weights = (weight for code in CODES.values() for weight in code.find(tensors, config))
+    weights = (weight for name, code in CODES.items() for weight in _found_by(name, code, tensors, config))
     return modelopt.with_column_factors(tensors, config, weights)
+
+
+def _found_by(name: str, code: Code, tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
+    """Yield the weights of one code. Parts without the axes that it needs are an error."""
+    try:
+        yield from code.find(tensors, config)
+    except (IndexError, TypeError) as error:
+        raise InputError(
+            f"{tensors.source}: the parts of a weight in {name} do not have the shapes or settings of that "
+            "code; download the file again, and its config.json"
+        ) from error
 
 
 def _require_distinct(tensors: Tensors, weights: Iterable[CodedWeight]) -> list[CodedWeight]:

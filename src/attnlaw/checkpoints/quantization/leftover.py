@@ -41,6 +41,8 @@ REASONS: Mapping[str, str] = {
     "marlin": GPU_ORDER,
 }
 REASON_WORDS = {"trellis": "exl3", "q_weight": "exl2", "Qidxs": "quip", "centroids": "vptq"}
+# Tensors that only say that other tensors of the file have scales.
+MARKERS = ("scaled_fp8",)
 INTEGERS = ("int", "uint")
 UNSCALED = "if the file really has no scale, pass --unscaled"
 
@@ -128,7 +130,7 @@ def refuse_unscaled(tensors: Tensors, coded: Collection[str], unscaled: bool) ->
         unscaled: whether the user says that float8 weights have no scale.
     """
     for name in tensors.shapes:
-        if name in coded or is_for_activations(name):
+        if name in coded or is_for_activations(name) or name.endswith(MARKERS):
             continue
         base, _, word = name.rpartition(".")
         if not word.endswith("bias") and (owner := _owner(tensors, coded, name, base, "scale" in word)):
@@ -140,7 +142,7 @@ def refuse_unscaled(tensors: Tensors, coded: Collection[str], unscaled: bool) ->
     for name, shape in tensors.shapes.items():
         base, _, word = name.rpartition(".")
         dtype = "" if name in coded else tensors.dtype(name)
-        if dtype in FLOAT8 and not unscaled:
+        if dtype in FLOAT8 and not unscaled and not name.endswith(MARKERS):
             raise InputError(
                 f"{tensors.source}: tensor {name} is {dtype} and has no scale, expected {name}_scale, "
                 f"{name}_scale_inv or {base}.scale; download the file again, or {UNSCALED}"
