@@ -56,7 +56,7 @@ CASES = {
         ("low-rank", None, 4),
     ),
     "noise of 1 percent": (with_noise(0.01), ("noise", None, "any")),
-    "fresh weights": (fresh, ("unrelated", None, "any")),
+    "fresh weights": (fresh, ("reinitialised", None, "any")),
 }
 
 
@@ -90,16 +90,13 @@ def test_verdicts_of_all_72_matrices(case):
 
 @pytest.mark.long
 def test_an_update_below_the_floor_is_called_so():
-    """LoRA of 0.1 percent in bfloat16, of queries and values: of rank 1 to 4, or below the floor."""
+    """LoRA of 0.1 percent in bfloat16, of queries and values: a few directions show, or none does."""
     queries = [name for name in NAMES if "query" in name or "value" in name]
-    verdicts = [
-        (comparison.verdict, comparison.rank)
-        for comparison in judged(with_lora(4, 1e-3, ml_dtypes.bfloat16), queries)
-    ]
-    low = [rank for verdict, rank in verdicts if verdict == "low-rank"]
-    assert 18 <= len(low) <= 24
-    assert set(low) <= {1, 2, 3, 4}
-    assert {verdict for verdict, _ in verdicts} <= {"low-rank", "below-floor"}
+    changes = list(judged(with_lora(4, 1e-3, ml_dtypes.bfloat16), queries))
+    assert {change.verdict for change in changes} <= {"partly-hidden", "below-floor"}
+    seen = [change.rank_low for change in changes if change.verdict == "partly-hidden"]
+    assert len(seen) >= 18
+    assert max(seen) <= 4
 
 
 @pytest.mark.slow
