@@ -31,7 +31,7 @@ from attnlaw.checkpoints.blocks import Product, View
 from attnlaw.checkpoints.config import require_value
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import MatrixLocation, Network
-from attnlaw.checkpoints.tensors import Tensors, require_finite, require_real
+from attnlaw.checkpoints.tensors import NotFiniteError, Tensors, require_finite, require_real
 from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError, printable
 from attnlaw.core.files import parse_json, read_bounded, require_valid_path
@@ -100,9 +100,11 @@ class Adapter:
             left = update.scale * down.T
             limit = np.abs(left).max() * np.abs(up).max() * len(up.T)  # no entry of the product is larger
         if not np.isfinite(limit):
-            raise InputError(
+            raise NotFiniteError(
                 f"{self.source}: the product of {update.down} and {update.up}, times {update.scale:.3g}, "
-                "overflows; training diverged, use an earlier checkpoint"
+                "overflows; training diverged, use an earlier checkpoint",
+                update.up,
+                0,
             )
         return left, up.T
 

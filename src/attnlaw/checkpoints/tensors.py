@@ -99,10 +99,25 @@ def require_real(array: NDArray[Any], source: str, name: str) -> NDArray[Any]:
     )
 
 
+class NotFiniteError(InputError):
+    """An error about a stored tensor that makes what is read from it NaN or infinite.
+
+    Attributes:
+        tensor: the name of that tensor.
+        entries: the number of its entries that are NaN or infinite.
+    """
+
+    def __init__(self, message: str, tensor: str = "", entries: int = 0) -> None:
+        super().__init__(message)
+        self.tensor, self.entries = tensor, entries
+
+
 def require_finite(array: NDArray[Any], source: str, name: str, remedy: str) -> None:
-    """Raise an `InputError` if a tensor has NaN or infinite entries."""
-    if not np.isfinite(array).all():
-        raise InputError(f"{source}: tensor {name} has NaN or infinite entries; {remedy}")
+    """Raise a `NotFiniteError` if a tensor has NaN or infinite entries."""
+    finite = np.isfinite(array)
+    if not finite.all():
+        message = f"{source}: tensor {name} has NaN or infinite entries; {remedy}"
+        raise NotFiniteError(message, name, int(array.size - np.count_nonzero(finite)))
 
 
 def as_numpy(tensor: Any, source: str, name: str) -> NDArray[Any]:

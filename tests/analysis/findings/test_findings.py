@@ -256,6 +256,17 @@ def test_buffers_are_no_weights(tiny: Model) -> None:
     assert [finding.location.tensor for finding in model_findings(weights.changed)] == ["classifier.weight"]
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("name", ["transformer.ln_f.weight", "transformer.wpe.weight", "router.weight", "cls"])
+def test_tensors_of_one_value_that_is_not_finite_are_found(tiny: Model, name: str, value: float) -> None:
+    """A buffer holds one value, too, and a mask minus infinity: these are neither."""
+    weights = Weights(tiny)
+    shape = weights.tensors[name].shape if name in weights.tensors else (4, 128)
+    weights.tensors[name] = np.full(shape, value, np.float32)
+    findings = model_findings(weights.changed)
+    assert [(finding.rule, finding.location.tensor) for finding in findings] == [("non-finite", name)]
+
+
 def test_sketches_estimate_cosines(tiny: Model) -> None:
     """Against exact cosines, which are those of the formed products; |error| about (1 - c^2) / 6."""
     for kind in ("qk", "vo"):

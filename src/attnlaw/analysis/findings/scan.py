@@ -207,10 +207,21 @@ def _digest(bits: NDArray[Any]) -> bytes:
 
 
 def is_mask(array: NDArray[Any]) -> bool:
-    """Return whether an array has at most two different values. Such an array is a buffer, not weights."""
+    """Return whether an array has at most two different values. Such an array is a buffer, not weights.
+
+    NaN and infinity are no values of a buffer, except in a mask of positions: a matrix of 0 and minus infinity.
+
+    >>> is_mask(np.array([[0.0, -np.inf], [0.0, 0.0]])), is_mask(np.full(4, -np.inf)), is_mask(np.ones(4))
+    (True, False, True)
+    """
     bits = np.ascontiguousarray(array).view(WORDS[array.itemsize]).ravel()
     other = bits != bits[0]
-    return not other.any() or bool((bits[other] == bits[other][0]).all())
+    pair = array.ravel()[[0, int(other.argmax())]]
+    if other.any() and not (bits[other] == bits[other][0]).all():
+        return False
+    if np.isfinite(pair.astype(np.float64)).all():
+        return True
+    return array.ndim > 1 and sorted(pair.astype(np.float64).tolist()) == [-np.inf, 0.0]
 
 
 def _tensors_without_masks(subject: Subject) -> Iterator[StoredTensor]:
