@@ -267,6 +267,40 @@ def test_tensors_of_one_value_that_is_not_finite_are_found(tiny: Model, name: st
     assert [(finding.rule, finding.location.tensor) for finding in findings] == [("non-finite", name)]
 
 
+@pytest.mark.parametrize("name", ["transformer.ln_f.weight", "transformer.wpe.weight", "transformer.wte.weight"])
+def test_zeros_outside_of_the_layers_are_found(tiny: Model, name: str) -> None:
+    weights = Weights(tiny)
+    weights.tensors[name][:] = 0
+    assert ("zero-tensor", name) in {(each.rule, each.location.tensor) for each in model_findings(weights.changed)}
+
+
+def test_zeros_that_are_normal_pass(tiny: Model) -> None:
+    """The only row of a table of types, and biases."""
+    weights = Weights(tiny)
+    weights.tensors["embeddings.token_type_embeddings.weight"] = np.zeros((1, 128), np.float32)
+    weights.tensors["transformer.ln_f.bias"][:] = 0
+    assert model_findings(weights.changed) == []
+    weights.tensors["embeddings.token_type_embeddings.weight"] = np.zeros((2, 128), np.float32)
+    assert [finding.rule for finding in model_findings(weights.changed)] == ["zero-tensor"]
+
+
+@pytest.mark.parametrize("name", ["transformer.wpe.weight", "transformer.wte.weight"])
+def test_rows_that_do_not_differ_are_found(tiny: Model, name: str) -> None:
+    weights = Weights(tiny)
+    table = weights.tensors[name].copy()
+    for rows, level in (
+        (np.repeat(table[3:4], len(table), 0), "error"),
+        (table * (np.arange(table.shape[1]) == 0), "warning"),
+    ):
+        weights.tensors[name][:] = rows
+        findings = rules_of(weights.changed)["alike-embedding-rows"]
+        assert [(finding.level, finding.location.tensor) for finding in findings] == [(level, name)]
+    weights.tensors[name][:] = table
+    weights.tensors[name][1:] = table[0]
+    weights.tensors[name][-1] = table[1]  # one row differs, which a sample of rows may miss
+    assert "alike-embedding-rows" not in rules_of(weights.changed)
+
+
 def test_sketches_estimate_cosines(tiny: Model) -> None:
     """Against exact cosines, which are those of the formed products; |error| about (1 - c^2) / 6."""
     for kind in ("qk", "vo"):

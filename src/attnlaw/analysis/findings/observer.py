@@ -32,10 +32,11 @@ from attnlaw.analysis.findings.duplicates import (
     project_map,
     sketch_heads,
 )
-from attnlaw.analysis.findings.embeddings import noise_ratio
+from attnlaw.analysis.findings.embeddings import noise_ratio, rows_alike
 from attnlaw.analysis.findings.evidence import (
     MAP,
     OTHER,
+    TABLE,
     TOKENS,
     Balance,
     Evidence,
@@ -73,6 +74,7 @@ class TensorNote:
     decibels: float | None
     mask: bool
     noise_ratio: float | None
+    alike: str | None = None
     damaged: str | None = None  # name of the adapter's tensor that is not finite
 
 
@@ -239,13 +241,14 @@ class Observer:
                 None if dtype in FLOATS else decibels(array, dtype),
                 mask=bool(strange and use.role == OTHER and is_mask(array)),
                 noise_ratio=noise_ratio(array) if use.part == TOKENS and not seen.not_finite else None,
+                alike=rows_alike(array) if use.part in (TOKENS, TABLE) and not seen.not_finite else None,
             )
         self._take(note)
 
     def _note_damage(self, name: str, member: int | None, error: NotFiniteError) -> None:
         shape = self._plain.tensors.shapes[name]
         seen = Scan(max(1, error.entries), None, False, 0, 0, 0, None, None, b"")
-        self._take(TensorNote(name, member, shape, seen, None, False, None, error.tensor))
+        self._take(TensorNote(name, member, shape, seen, None, False, None, None, error.tensor))
 
     def _note_matrix(self, view: View, matrix: Reals) -> None:
         uses = self._index.uses.get(view)
@@ -391,6 +394,7 @@ class EvidenceCollector:
             decibels=note.decibels,
             mask=note.mask,
             noise_ratio=note.noise_ratio,
+            alike=note.alike,
         )
 
     def _tensors_with_twins(self) -> dict[TensorKey, StoredTensor]:

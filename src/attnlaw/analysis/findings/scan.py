@@ -9,15 +9,18 @@ Every stored tensor has a role:
 | role | tensors |
 |---|---|
 | `map` | read by the matrices of the layers, or by an adapter |
-| `embedding` | the embedding and the unembedding of tokens |
+| `embedding` | the embedding and the unembedding of tokens, and tables of positions and types of tokens |
 | `gain` | gains of norms, stored as they are |
 | `vector` | biases, and gains that are stored minus one. Zeros are normal there |
-| `other` | everything else: positions, poolers, heads of a task, buffers |
+| `other` | everything else: poolers, heads of a task, buffers |
+
+Tables of positions and types, and the norms outside of the layers, are known by their names.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -36,6 +39,7 @@ from attnlaw.analysis.findings.evidence import (
     NORM_GAIN,
     OFFSET_GAIN,
     OTHER,
+    TABLE,
     TOKENS,
     VECTOR,
     Hit,
@@ -49,6 +53,12 @@ from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import KINDS, MatrixLocation
 from attnlaw.core.errors import InputError
 
+# Names of tables of positions and types of tokens, and of the gains of norms, outside of the layers.
+TABLES = re.compile(
+    r"^(?!.*\.\d+\.)(.*[._])?(wpe|position_embeddings?|embed_positions|positional_embedding|positions_embed"
+    r"|position_embd|token_type_embeddings|token_types)(\.weight)?$"
+)
+NORM_GAINS = re.compile(r"^(?!.*\.\d+\.).*(norm|(^|[._])ln)[^.]*\.(weight|gamma)$", re.IGNORECASE)
 EMBEDDING_KINDS = ("embedding", "unembedding")
 
 
@@ -113,7 +123,23 @@ def known_tensors(model: Model) -> TensorRoles:
                 roles.setdefault((norm.gain, None), TensorRole(gain[0], tensor_location, gain[1]))
             if norm.bias is not None:
                 roles.setdefault((norm.bias, None), TensorRole(VECTOR, tensor_location, NORM_BIAS))
+    for name, role in _named_roles(model, {use.part for use in roles.values()}):
+        roles.setdefault((name, None), role)
     return TensorRoles(roles)
+
+
+def _named_roles(model: Model, parts: set[str]) -> Iterator[tuple[str, TensorRole]]:
+    """Yield the tensors outside of the layers whose names say what they are.
+
+    These are tables of positions and types, and norms as wide as the layers. Whether gains are stored minus
+    one is known from the norms of the layers (`parts`).
+    """
+    gains_are_plain = NORM_GAIN in parts and OFFSET_GAIN not in parts
+    for name, shape in model.tensors.shapes.items():
+        if len(shape) == 2 and shape[0] > 1 and TABLES.search(name):
+            yield name, TensorRole(EMBEDDING, part=TABLE)
+        elif gains_are_plain and shape == (model.hidden_size,) and NORM_GAINS.search(name):
+            yield name, TensorRole(GAIN)
 
 
 def _with_earlier(views: Iterable[View]) -> Iterator[View]:
