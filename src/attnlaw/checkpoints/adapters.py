@@ -31,7 +31,7 @@ from attnlaw.checkpoints.blocks import Product, View
 from attnlaw.checkpoints.config import require_value
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import MatrixLocation, Network
-from attnlaw.checkpoints.tensors import NotFiniteError, Tensors, require_finite, require_real
+from attnlaw.checkpoints.tensors import NotFiniteError, Tensors, require_finite, require_real, without_wrappers
 from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError, printable
 from attnlaw.core.files import parse_json, read_bounded, require_valid_path
@@ -160,7 +160,7 @@ def open_adapter(path: Path, open_file: Callable[[Path], Tensors]) -> Adapter:
     file = next((path / name for name in WEIGHTS if (path / name).is_file()), None)
     if file is None:
         raise InputError(f"{path}: has no {' or '.join(WEIGHTS)}; copy or download the adapter again")
-    tensors = open_file(file)
+    tensors = without_wrappers(open_file(file))
     pairs: dict[str, dict[str, str]] = {}
     replaced: dict[str, str] = {}
     for name in tensors.shapes:
