@@ -32,7 +32,7 @@ from attnlaw.checkpoints.config import require_value
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import MatrixLocation, Network
 from attnlaw.checkpoints.tensors import NotFiniteError, Tensors, require_finite, require_real, without_wrappers
-from attnlaw.core.arrays import Reals
+from attnlaw.core.arrays import Reals, as_float
 from attnlaw.core.errors import InputError, printable
 from attnlaw.core.files import parse_json, read_bounded, require_valid_path
 
@@ -91,7 +91,7 @@ class Adapter:
         Their product, which contains the scale, is the update of a weight that acts on row vectors.
         """
         down, up = (
-            require_real(self.tensors.read(name), self.source, name).astype(np.float64)
+            as_float(require_real(self.tensors.read(name), self.source, name))
             for name in (update.down, update.up)
         )
         for name, matrix in ((update.down, down), (update.up, up)):

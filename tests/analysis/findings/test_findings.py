@@ -301,6 +301,22 @@ def test_rows_that_do_not_differ_are_found(tiny: Model, name: str) -> None:
     assert "alike-embedding-rows" not in rules_of(weights.changed)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("stored", [">f4", np.float16, ml_dtypes.bfloat16, np.float64], ids=str)
+def test_damage_is_found_without_warnings(tiny: Model, stored: Any) -> None:
+    """Swapped bytes give every kind of NaN, among them those that warn when they are cast."""
+    weights = Weights(tiny)
+    names = ["transformer.h.1.mlp.c_fc.weight", "transformer.h.1.ln_1.weight", "transformer.wte.weight"]
+    for name in names:
+        array = weights.tensors[name].astype(stored)
+        signalling = {2: 0x7C01 if stored is np.float16 else 0x7F81, 4: 0x7F800001, 8: 0x7FF0000000000001}
+        if array.dtype == ">f4":
+            array = array.view(np.float32)
+        array.view(f"u{array.itemsize}")[:3] = signalling[array.itemsize]
+        weights.tensors[name] = array
+    assert {each.location.tensor for each in rules_of(weights.changed)["non-finite"]} == set(names)
+
+
 def test_sketches_estimate_cosines(tiny: Model) -> None:
     """Against exact cosines, which are those of the formed products; |error| about (1 - c^2) / 6."""
     for kind in ("qk", "vo"):

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from attnlaw.analysis.findings.evidence import TOKENS, Hit, Subject
 from attnlaw.analysis.findings.sizes import is_trained
-from attnlaw.core.arrays import sample_indices
+from attnlaw.core.arrays import as_float, sample_indices
 from attnlaw.spectra.krylov import lanczos, tridiagonals
 
 SIDE, LEAST_ROWS = 4096, 256  # largest side of the part that is looked at, and the least number of rows
@@ -43,10 +43,10 @@ def noise_ratio(table: NDArray[Any]) -> float | None:
     >>> round(noise_ratio(noise), 1), round(noise_ratio(noise + 1), 1)
     (1.0, 4.2)
     """
-    part = table[np.ix_(*(sample_indices(side, SIDE) for side in table.shape))].astype(np.float32)
+    part = as_float(table[np.ix_(*(sample_indices(side, SIDE) for side in table.shape))], np.float32)
     peaks = np.abs(part).max(axis=1, initial=0.0)
     part = part[peaks > 0]
-    if len(part) < LEAST_ROWS:
+    if len(part) < LEAST_ROWS or not np.isfinite(peaks).all():  # beyond float32
         return None
     part /= peaks.max()  # squares of tiny entries would vanish
     squares = part * part
@@ -78,10 +78,10 @@ def rows_alike(table: NDArray[Any]) -> str | None:
     """
     if table.ndim != 2 or len(table) < LEAST_ALIKE or table.shape[1] < 2:
         return None
-    part = table[sample_indices(len(table), SAMPLED_ALIKE)].astype(np.float64)
+    part = as_float(table[sample_indices(len(table), SAMPLED_ALIKE)])
     if not np.isfinite(part).all() or not part.any() or not _is_rank_one(part):
         return None
-    whole = table.astype(np.float64)
+    whole = as_float(table)
     if not np.isfinite(whole).all() or not _is_rank_one(whole):
         return None
     return "equal" if (whole == whole[0]).all() else "parallel"

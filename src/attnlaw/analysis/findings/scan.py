@@ -51,6 +51,7 @@ from attnlaw.analysis.findings.precision import median_significands, median_valu
 from attnlaw.checkpoints.blocks import Attention, Norm, Product, View
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import KINDS, MatrixLocation
+from attnlaw.core.arrays import as_float
 from attnlaw.core.errors import InputError
 
 # Names of tables of positions and types of tokens, and of the gains of norms, outside of the layers.
@@ -245,9 +246,10 @@ def is_mask(array: NDArray[Any]) -> bool:
     pair = array.ravel()[[0, int(other.argmax())]]
     if other.any() and not (bits[other] == bits[other][0]).all():
         return False
-    if np.isfinite(pair.astype(np.float64)).all():
+    values = as_float(pair)
+    if np.isfinite(values).all():
         return True
-    return array.ndim > 1 and sorted(pair.astype(np.float64).tolist()) == [-np.inf, 0.0]
+    return array.ndim > 1 and sorted(values.tolist()) == [-np.inf, 0.0]
 
 
 def _tensors_without_masks(subject: Subject) -> Iterator[StoredTensor]:
