@@ -21,6 +21,15 @@ PLAIN = re.compile(r"b?float\d+(_\w+)?|u?int\d+|bool|complex\d+")  # names of ty
 MOST_CODES = 3  # the largest number of codes that are named
 
 
+@dataclass(frozen=True)
+class MissingTensor:
+    """A tensor that a checkpoint should have and has not, so that its model is read without it."""
+
+    name: str
+    reason: str  # what shows that it should be there
+    grave: bool = True  # whether numbers of the layers are wrong without it
+
+
 @dataclass(frozen=True, repr=False)
 class Model:
     """An open checkpoint of a Transformer.
@@ -33,6 +42,7 @@ class Model:
         embedding_view, unembedding_view: the token embedding and the output matrix, or None if not found.
         extensions: features that the plain post-norm encoder of the bounds does not have.
         warnings: sentences about what was not read and about what the numbers do not cover.
+        missing: tensors that the checkpoint should have and has not.
         config: the values from which the sizes were read.
         keeps_float32: true to read weights stored in less than 32 bits as float32 instead of float64.
     """
@@ -48,6 +58,7 @@ class Model:
     warnings: tuple[str, ...] = ()
     config: Config | None = None
     keeps_float32: bool = False
+    missing: tuple[MissingTensor, ...] = ()
 
     @property
     def hidden_size(self) -> int | None:

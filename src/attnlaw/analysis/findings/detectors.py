@@ -61,6 +61,13 @@ DETECTORS = by_name(
         remedy="use a checkpoint from before training diverged, or copy the file again",
     ),
     Detector(
+        *("missing-tensor", ERROR, None, scan.missing_tensor),
+        when="a layer lacks a gain or a bias that other layers of its stack have, or a norm has a bias and no "
+        "gain (a warning if only the word embeddings are missing)",
+        meaning="the file has lost the tensor, and the model is read without it, with other numbers",
+        remedy="save or download the checkpoint again",
+    ),
+    Detector(
         *("zero-tensor", ERROR, None, scan.zero_tensor),
         when="all entries of a matrix, of an embedding (of tokens, positions or types) or of a norm's gain are 0",
         meaning="the tensor was never written, or was erased",

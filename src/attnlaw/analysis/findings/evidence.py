@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from attnlaw.checkpoints.model import MissingTensor
+
 # The roles of stored tensors, as `attnlaw.analysis.findings.scan` describes them.
 MAP, EMBEDDING, GAIN, VECTOR, OTHER = ROLES = ("map", "embedding", "gain", "vector", "other")
 # What some tensors are in particular: tables with one row for each token, and the vectors of a layer.
@@ -124,6 +126,7 @@ class Evidence:
     orientations: tuple[Orientation, ...] = ()
     balances: tuple[Balance, ...] = ()
     seconds: float = 0.0
+    missing: tuple[MissingTensor, ...] = ()
 
 
 @dataclass(frozen=True)

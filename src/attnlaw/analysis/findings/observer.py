@@ -369,6 +369,7 @@ class EvidenceCollector:
             tuple(orientation for layer in sorted(self._turned) for orientation in self._turned[layer]),
             tuple(self._balances()),
             self._watch.seconds,
+            self._plain.missing,
         )
 
     def _read_remaining(self) -> None:

@@ -52,7 +52,7 @@ from attnlaw.checkpoints.blocks import Attention, Norm, Product, View
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import KINDS, MatrixLocation
 from attnlaw.core.arrays import as_float
-from attnlaw.core.errors import InputError
+from attnlaw.core.errors import InputError, printable
 
 # Names of tables of positions and types of tokens, and of the gains of norms, outside of the layers.
 TABLES = re.compile(
@@ -270,6 +270,12 @@ def zero_tensor(subject: Subject, threshold: float) -> Iterator[Hit]:
     for tensor in subject.evidence.tensors:
         if tensor.zero and tensor.role in (MAP, EMBEDDING, GAIN):
             yield Hit(tensor.location, 0.0)
+
+
+def missing_tensor(subject: Subject, threshold: float) -> Iterator[Hit]:
+    for tensor in subject.evidence.missing:
+        level = None if tensor.grave else "warning"
+        yield Hit(TensorLocation(tensor=printable(tensor.name)), None, tensor.reason, level)
 
 
 def constant_tensor(subject: Subject, threshold: float) -> Iterator[Hit]:
