@@ -466,11 +466,10 @@ def test_tensors_of_an_adapter_that_do_not_fit(llama: Path, tmp_path: Path, case
 
 
 @pytest.mark.parametrize(
-    ("spoiled", "value"), [("lora_A", np.nan), ("lora_B", np.inf), ("lora_B", 1e300), ("lm_head.lora_B", np.nan)]
+    ("spoiled", "value"),
+    [("lora_A", np.nan), ("lora_B", np.inf), ("lora_B", 1e300), ("lm_head.lora_B", np.nan)],
 )
-def test_the_gate_names_damage_in_an_adapter(
-    llama: Path, tmp_path: Path, spoiled: str, value: float
-) -> None:
+def test_the_gate_names_damage_in_an_adapter(llama: Path, tmp_path: Path, spoiled: str, value: float) -> None:
     """The damaged product is not measured, and must not vanish with its row."""
     tensors = write_adapter(tmp_path / "adapter", llama_targets() | {"lm_head": (30, 16)})
     name = next(name for name in tensors if spoiled in name)

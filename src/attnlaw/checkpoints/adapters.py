@@ -31,7 +31,13 @@ from attnlaw.checkpoints.blocks import Product, View
 from attnlaw.checkpoints.config import require_value
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import MatrixLocation, Network
-from attnlaw.checkpoints.tensors import NotFiniteError, Tensors, require_finite, require_real, without_wrappers
+from attnlaw.checkpoints.tensors import (
+    NotFiniteError,
+    Tensors,
+    require_finite,
+    require_real,
+    without_wrappers,
+)
 from attnlaw.core.arrays import Reals, as_float
 from attnlaw.core.errors import InputError, printable
 from attnlaw.core.files import parse_json, read_bounded, require_valid_path

@@ -257,7 +257,9 @@ def test_buffers_are_no_weights(tiny: Model) -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("name", ["transformer.ln_f.weight", "transformer.wpe.weight", "router.weight", "cls"])
+@pytest.mark.parametrize(
+    "name", ["transformer.ln_f.weight", "transformer.wpe.weight", "router.weight", "cls"]
+)
 def test_tensors_of_one_value_that_is_not_finite_are_found(tiny: Model, name: str, value: float) -> None:
     """A buffer holds one value, too, and a mask minus infinity: these are neither."""
     weights = Weights(tiny)
@@ -267,11 +269,15 @@ def test_tensors_of_one_value_that_is_not_finite_are_found(tiny: Model, name: st
     assert [(finding.rule, finding.location.tensor) for finding in findings] == [("non-finite", name)]
 
 
-@pytest.mark.parametrize("name", ["transformer.ln_f.weight", "transformer.wpe.weight", "transformer.wte.weight"])
+@pytest.mark.parametrize(
+    "name", ["transformer.ln_f.weight", "transformer.wpe.weight", "transformer.wte.weight"]
+)
 def test_zeros_outside_of_the_layers_are_found(tiny: Model, name: str) -> None:
     weights = Weights(tiny)
     weights.tensors[name][:] = 0
-    assert ("zero-tensor", name) in {(each.rule, each.location.tensor) for each in model_findings(weights.changed)}
+    assert ("zero-tensor", name) in {
+        (each.rule, each.location.tensor) for each in model_findings(weights.changed)
+    }
 
 
 def test_zeros_that_are_normal_pass(tiny: Model) -> None:

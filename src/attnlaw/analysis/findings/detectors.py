@@ -62,14 +62,14 @@ DETECTORS = by_name(
     ),
     Detector(
         *("missing-tensor", ERROR, None, scan.missing_tensor),
-        when="a layer lacks a gain or a bias that other layers of its stack have, or a norm has a bias and no "
+        when="a layer lacks a gain or a bias that others of its stack have, or a norm has a bias and no "
         "gain (a warning if only the word embeddings are missing)",
         meaning="the file has lost the tensor, and the model is read without it, with other numbers",
         remedy="save or download the checkpoint again",
     ),
     Detector(
         *("zero-tensor", ERROR, None, scan.zero_tensor),
-        when="all entries of a matrix, of an embedding (of tokens, positions or types) or of a norm's gain are 0",
+        when="all entries of a matrix, an embedding (tokens, positions or types) or a norm's gain are 0",
         meaning="the tensor was never written, or was erased",
         remedy="compare its name with what the training program saves",
     ),

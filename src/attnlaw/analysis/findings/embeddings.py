@@ -71,7 +71,7 @@ def noise_ratio(table: NDArray[Any]) -> float | None:
 def rows_alike(table: NDArray[Any]) -> str | None:
     """Return "equal" if all rows of a table are the same, "parallel" if they are multiples of one row.
 
-    Returns None for other tables, for those with less than three rows, and for those of one entry or of zeros.
+    Returns None for other tables, for those with less than three rows or one column, and for zeros.
 
     >>> rows_alike(np.ones((3, 2))), rows_alike(np.outer([1, 2, 3], [1, 2.0])), rows_alike(np.eye(3))
     ('equal', 'parallel', None)
@@ -88,7 +88,7 @@ def rows_alike(table: NDArray[Any]) -> str | None:
 
 
 def _is_rank_one(rows: NDArray[np.float64]) -> bool:
-    """Return whether every row is a multiple of the row with the largest entry, up to the rounding of float64."""
+    """Return whether every row is a multiple of the row with the largest entry, up to rounding."""
     lengths = np.abs(rows).max(axis=1)
     longest = rows[lengths.argmax()]
     column = np.abs(longest).argmax()
@@ -102,7 +102,9 @@ def alike_rows(subject: Subject, threshold: float) -> Iterator[Hit]:
         if tensor.alike is not None and not tensor.constant:
             equal = tensor.alike == "equal"
             detail = "all rows are equal" if equal else "all rows are multiples of one row"
-            yield Hit(tensor.location, None, f"{tensor.shape[0]} rows: {detail}", None if equal else "warning")
+            yield Hit(
+                tensor.location, None, f"{tensor.shape[0]} rows: {detail}", None if equal else "warning"
+            )
 
 
 def random_embedding(subject: Subject, threshold: float) -> Iterator[Hit]:

@@ -202,7 +202,10 @@ class Observer:
     def __init__(self, model: Model, take: Callable[[Note], None], index: TensorIndex | None = None) -> None:
         self._plain, self._take, self._index = model, take, index or TensorIndex.of(model)
         self.model = ObservedModel(
-            **{**vars(model), "tensors": ObservedTensors(model.tensors, self._note_tensor, self._note_damage)},
+            **{
+                **vars(model),
+                "tensors": ObservedTensors(model.tensors, self._note_tensor, self._note_damage),
+            },
             show=self._note_matrix,
             known_finite=lambda name: name in self._finite,
         )

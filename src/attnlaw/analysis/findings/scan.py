@@ -124,8 +124,8 @@ def known_tensors(model: Model) -> TensorRoles:
                 roles.setdefault((norm.gain, None), TensorRole(gain[0], tensor_location, gain[1]))
             if norm.bias is not None:
                 roles.setdefault((norm.bias, None), TensorRole(VECTOR, tensor_location, NORM_BIAS))
-    for name, role in _named_roles(model, {use.part for use in roles.values()}):
-        roles.setdefault((name, None), role)
+    for name, named in _named_roles(model, {use.part for use in roles.values()}):
+        roles.setdefault((name, None), named)
     return TensorRoles(roles)
 
 
@@ -236,7 +236,7 @@ def _digest(bits: NDArray[Any]) -> bytes:
 def is_mask(array: NDArray[Any]) -> bool:
     """Return whether an array has at most two different values. Such an array is a buffer, not weights.
 
-    NaN and infinity are no values of a buffer, except in a mask of positions: a matrix of 0 and minus infinity.
+    NaN and infinity are no values of a buffer, except in a mask: a matrix of 0 and minus infinity.
 
     >>> is_mask(np.array([[0.0, -np.inf], [0.0, 0.0]])), is_mask(np.full(4, -np.inf)), is_mask(np.ones(4))
     (True, False, True)

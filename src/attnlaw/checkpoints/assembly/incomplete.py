@@ -1,4 +1,4 @@
-"""Find vectors that a checkpoint lost: gains and biases that a layer lacks and other layers of its stack have.
+"""Find vectors that a checkpoint lost: gains and biases that only some layers of a stack have.
 
 Architectures without biases, and norms without gains or biases, lack them in every layer. So a vector is
 missing only if another layer has it, or if a norm has a bias and no gain. A missing matrix is an error when
@@ -43,14 +43,12 @@ def _missing_vectors(matched: MatchedStack, tensors: Tensors) -> Iterator[str]:
     owners = dict(_vectors(stack))
     stored = {vector for vector in owners if any(at + vector in shapes for at in matched.layers)}
     for number, at in enumerate(matched.layers):
-        for vector in owners:
-            owner = owners[vector]
-            lost = vector in stored and at + vector not in shapes
-            if lost and (owner is None or at + owner in shapes) and not (
-                number == 0 and _first_may_lack(stack, at, vector, tensors)
-            ):
-                yield at + vector
-            elif at + vector not in shapes and _has_bias_alone(at + vector, tensors):
+        for vector, owner in owners.items():
+            if at + vector in shapes:
+                continue
+            is_lost = vector in stored and (owner is None or at + owner in shapes)
+            may_lack = number == 0 and _first_may_lack(stack, at, vector, tensors)
+            if (is_lost and not may_lack) or _has_bias_alone(at + vector, tensors):
                 yield at + vector
     for name in (stack.first_norm, stack.last_norm):
         vector = f"{matched.prefix}{name}.weight"
@@ -59,7 +57,7 @@ def _missing_vectors(matched: MatchedStack, tensors: Tensors) -> Iterator[str]:
 
 
 def _vectors(stack: LayerTable) -> Iterator[tuple[str, str | None]]:
-    """Yield the vectors of a layer, each with the matrix without which it is not expected, if there is one."""
+    """Yield the vectors of a layer, each with the matrix without which it is not expected, or None."""
     matrices: dict[str, str] = {}
     for roles in (stack.attention, stack.cross, *stack.feed_forward):
         for keys, weight in roles.items():
@@ -81,13 +79,12 @@ def _vectors(stack: LayerTable) -> Iterator[tuple[str, str | None]]:
 def _has_bias_alone(gain: str, tensors: Tensors) -> bool:
     """Return whether the name is that of a gain, and only the bias of its norm is there."""
     return any(
-        gain.endswith(end) and gain.removesuffix(end) + other in tensors.shapes
-        for end, other in HALVES
+        gain.endswith(end) and gain.removesuffix(end) + other in tensors.shapes for end, other in HALVES
     )
 
 
 def _first_may_lack(stack: LayerTable, at: str, vector: str, tensors: Tensors) -> bool:
-    """Return whether one way to store the norms has not this one and has all others (ModernBERT's first layer)."""
+    """Return whether the layer has all norms of a way that lacks this one, as ModernBERT's first layer."""
     norm = vector.rpartition(".")[0]
     ways = [{name for name in roles.values() if name} for roles in stack.norms]
     return any(norm in way for way in ways) and any(

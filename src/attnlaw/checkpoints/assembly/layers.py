@@ -88,15 +88,22 @@ def build_model(
     notes = (
         remarks.extensions(match, layers, config, obstacle is None),
         (
-            *(printable(f"tensor {tensor.name} is missing: {tensor.reason}") for tensor in missing[:MOST_MISSING]),
-            *((f"{len(missing) - MOST_MISSING} more tensors are missing",) if len(missing) > MOST_MISSING else ()),
-            *remarks.model_warnings(match, layers, tensors, config, left_out, unread, others, stranger, unused),
+            *(
+                printable(f"tensor {tensor.name} is missing: {tensor.reason}")
+                for tensor in missing[:MOST_MISSING]
+            ),
+            *(
+                (f"{len(missing) - MOST_MISSING} more tensors are missing",)
+                if len(missing) > MOST_MISSING
+                else ()
+            ),
+            *remarks.model_warnings(
+                match, layers, tensors, config, left_out, unread, others, stranger, unused
+            ),
         ),
     )
     parts = embedding, unembedding
-    return Model(
-        title, kind, tensors, network, tuple(layers), *parts, *notes, config, missing=missing
-    )
+    return Model(title, kind, tensors, network, tuple(layers), *parts, *notes, config, missing=missing)
 
 
 def _activation(shapes: Shapes) -> str:
