@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from attnlaw import audit, check
+from attnlaw import InputError, audit, check
 
 TINY = Path("examples/tiny-decoder")
 AT = "transformer.h.1."
@@ -50,6 +50,29 @@ def test_a_norm_with_a_bias_alone_is_named_in_every_layer(tmp_path: Path) -> Non
     gate = check(without(tmp_path, "ln_1.weight"), jobs=1)
     missing = gate.findings.filter(gate.findings["rule"] == "missing-tensor")["tensor"].to_list()
     assert missing == [f"transformer.h.{layer}.ln_1.weight" for layer in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("parts", "remedy"),
+    [
+        (
+            ("parametrizations.weight.original0", "parametrizations.weight.original1"),
+            "remove_parametrizations",
+        ),
+        (("parametrizations.weight.original", "parametrizations.weight.0._u"), "remove_parametrizations"),
+        (("weight_g", "weight_v"), "remove_weight_norm"),
+        (("weight_orig", "weight_mask"), "prune.remove"),
+        (("weight_orig", "weight_u", "weight_v"), "remove_spectral_norm"),
+    ],
+)
+def test_a_reparametrised_weight_is_named_with_what_makes_it_plain(
+    parts: tuple[str, ...], remedy: str
+) -> None:
+    tensors = load_file(TINY / "model.safetensors")
+    weight = tensors.pop(f"{AT}attn.c_attn.weight")
+    tensors |= {f"{AT}attn.c_attn.{part}": weight for part in parts}
+    with pytest.raises(InputError, match=rf"{AT}attn.c_attn.weight is stored as .*{remedy}"):
+        audit(tensors, heads=4)
 
 
 @pytest.mark.parametrize("lost", [("attn.c_attn.bias",), ("ln_1.bias", "ln_2.bias", "ln_f.bias"), (".bias",)])

@@ -16,6 +16,7 @@ from attnlaw.checkpoints.families import LayerTable
 from attnlaw.checkpoints.model import MissingTensor
 from attnlaw.checkpoints.tensors import Tensors
 
+OF_OTHERS, OF_BIAS = "other layers of its stack have it", "the bias of its norm is there"
 HALVES = ((".weight", ".bias"), (".gamma", ".beta"))  # gain and bias of a norm
 
 
@@ -27,9 +28,9 @@ def missing_tensors(
     A model without a vocabulary in its config has no such table.
     """
     missing = [
-        MissingTensor(name, "other layers, or the other half of its norm, are there")
+        MissingTensor(name, reason)
         for matched in match.stacks
-        for name in _missing_vectors(matched, tensors)
+        for name, reason in _missing_vectors(matched, tensors)
     ]
     tied = unembedding is not None and config.values.get("tie_word_embeddings") is not False
     if embedding is None and not tied and match.family.embedding and config.size("vocab_size"):
@@ -38,7 +39,8 @@ def missing_tensors(
     return tuple(missing)
 
 
-def _missing_vectors(matched: MatchedStack, tensors: Tensors) -> Iterator[str]:
+def _missing_vectors(matched: MatchedStack, tensors: Tensors) -> Iterator[tuple[str, str]]:
+    """Yield the names of the missing vectors of a stack, each with what shows that it should be there."""
     shapes, stack = tensors.shapes, matched.stack
     owners = dict(_vectors(stack))
     stored = {vector for vector in owners if any(at + vector in shapes for at in matched.layers)}
@@ -48,12 +50,14 @@ def _missing_vectors(matched: MatchedStack, tensors: Tensors) -> Iterator[str]:
                 continue
             is_lost = vector in stored and (owner is None or at + owner in shapes)
             may_lack = number == 0 and _first_may_lack(stack, at, vector, tensors)
-            if (is_lost and not may_lack) or _has_bias_alone(at + vector, tensors):
-                yield at + vector
+            if is_lost and not may_lack:
+                yield at + vector, OF_OTHERS
+            elif _has_bias_alone(at + vector, tensors):
+                yield at + vector, OF_BIAS
     for name in (stack.first_norm, stack.last_norm):
         vector = f"{matched.prefix}{name}.weight"
         if name and vector not in shapes and _has_bias_alone(vector, tensors):
-            yield vector
+            yield vector, OF_BIAS
 
 
 def _vectors(stack: LayerTable) -> Iterator[tuple[str, str | None]]:
