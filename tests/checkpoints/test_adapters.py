@@ -18,7 +18,7 @@ from polars.testing import assert_frame_equal
 from safetensors.torch import load_file, save_file
 from scipy.linalg import svdvals
 
-from attnlaw import audit
+from attnlaw import audit, check
 from attnlaw.checkpoints.adapted import _targets
 from attnlaw.checkpoints.open import open_model
 from attnlaw.core.errors import InputError
@@ -463,3 +463,39 @@ def test_tensors_of_an_adapter_that_do_not_fit(llama: Path, tmp_path: Path, case
     with pytest.raises(InputError, match=said) as caught:
         audit(llama, adapter=tmp_path / "adapter", jobs=1)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("spoiled", "value"),
+    [("lora_A", np.nan), ("lora_B", np.inf), ("lora_B", 1e300), ("lm_head.lora_B", np.nan)],
+)
+def test_the_gate_names_damage_in_an_adapter(llama: Path, tmp_path: Path, spoiled: str, value: float) -> None:
+    """The damaged product is not measured, and must not vanish with its row."""
+    tensors = write_adapter(tmp_path / "adapter", llama_targets() | {"lm_head": (30, 16)})
+    name = next(name for name in tensors if spoiled in name)
+    tensors = {key: tensor.double() for key, tensor in tensors.items()}
+    if value == 1e300:  # only the product overflows
+        tensors[name.replace("lora_B", "lora_A")].fill_(value)
+    tensors[name].fill_(value)
+    save_file(tensors, tmp_path / "adapter" / "adapter_model.safetensors")
+    gate = check(llama, adapter=tmp_path / "adapter", jobs=1)
+    assert gate.exit_status == 3
+    errors = gate.findings.filter(gate.findings["level"] == "error")
+    assert errors.select("rule", "tensor").rows() == [("non-finite", name)]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_the_gate_names_damage_in_a_tensor_that_an_adapter_replaces(
+    llama: Path, tmp_path: Path, value: float
+) -> None:
+    tensors = write_adapter(tmp_path / "adapter", llama_targets())
+    tensors["base_model.model.model.norm.weight"] = torch.full((16,), value)
+    save_file(tensors, tmp_path / "adapter" / "adapter_model.safetensors")
+    gates = [
+        check(tmp_path / "adapter", jobs=1),
+        check(llama, adapter=tmp_path / "adapter", jobs=1),
+    ]
+    for gate in gates:
+        (row,) = gate.findings.filter(gate.findings["rule"] == "non-finite").rows(named=True)
+        assert row["tensor"].endswith("model.norm.weight")
+        assert gate.exit_status == 3

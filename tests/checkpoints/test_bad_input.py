@@ -190,7 +190,7 @@ def test_a_nanogpt_checkpoint(tmp_path: Path) -> None:
     model = open_model(tmp_path)
     assert (model.family, model.heads, len(model.layers)) == ("nanogpt", 4, 2)
     inner = model.layers[1].feed_forward.inner
-    assert np.array_equal(model.read(inner), state[inner.tensor].numpy().astype(np.float64).T)
+    assert np.array_equal(model.read(inner), state[f"_orig_mod.{inner.tensor}"].numpy().astype(np.float64).T)
 
 
 @pytest.mark.parametrize(("depth", "taken"), [(1000, True), (1001, False)])

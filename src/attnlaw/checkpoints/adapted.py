@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from attnlaw.checkpoints.adapters import Adapter, Update
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.tensors import Tensors, require_finite, require_real
+from attnlaw.core.arrays import as_float
 from attnlaw.core.errors import InputError, printable
 
 MOST_PARTS = 64  # the largest number of parts in a module's name
@@ -66,8 +67,8 @@ class AdaptedTensors(Tensors):
             stored = self._base.read(name, member)
         if name not in self._updates and name not in self._biases:
             return stored
-        real = require_real(stored, self.source, name).astype(np.float64)
-        with np.errstate(over="ignore"):  # readers check that weights are finite
+        real = as_float(require_real(stored, self.source, name))
+        with np.errstate(over="ignore", invalid="ignore"):  # readers check that weights are finite
             if name in self._biases:
                 return real + self._added_bias(self._biases[name])
             left, right = self._adapter.factors(self._updates[name])
@@ -76,7 +77,7 @@ class AdaptedTensors(Tensors):
 
     def _added_bias(self, update: Update) -> NDArray[np.float64]:
         source, name = self._adapter.source, str(update.bias)
-        bias = require_real(self._adapter.tensors.read(name), source, name).astype(np.float64)
+        bias = as_float(require_real(self._adapter.tensors.read(name), source, name))
         require_finite(bias, source, name, "training diverged, use an earlier checkpoint")
         return update.scale * bias
 

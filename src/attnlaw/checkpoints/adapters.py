@@ -31,8 +31,14 @@ from attnlaw.checkpoints.blocks import Product, View
 from attnlaw.checkpoints.config import require_value
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import MatrixLocation, Network
-from attnlaw.checkpoints.tensors import Tensors, require_finite, require_real
-from attnlaw.core.arrays import Reals
+from attnlaw.checkpoints.tensors import (
+    NotFiniteError,
+    Tensors,
+    require_finite,
+    require_real,
+    without_wrappers,
+)
+from attnlaw.core.arrays import Reals, as_float
 from attnlaw.core.errors import InputError, printable
 from attnlaw.core.files import parse_json, read_bounded, require_valid_path
 
@@ -91,7 +97,7 @@ class Adapter:
         Their product, which contains the scale, is the update of a weight that acts on row vectors.
         """
         down, up = (
-            require_real(self.tensors.read(name), self.source, name).astype(np.float64)
+            as_float(require_real(self.tensors.read(name), self.source, name))
             for name in (update.down, update.up)
         )
         for name, matrix in ((update.down, down), (update.up, up)):
@@ -100,9 +106,11 @@ class Adapter:
             left = update.scale * down.T
             limit = np.abs(left).max() * np.abs(up).max() * len(up.T)  # no entry of the product is larger
         if not np.isfinite(limit):
-            raise InputError(
+            raise NotFiniteError(
                 f"{self.source}: the product of {update.down} and {update.up}, times {update.scale:.3g}, "
-                "overflows; training diverged, use an earlier checkpoint"
+                "overflows; training diverged, use an earlier checkpoint",
+                update.up,
+                0,
             )
         return left, up.T
 
@@ -158,7 +166,7 @@ def open_adapter(path: Path, open_file: Callable[[Path], Tensors]) -> Adapter:
     file = next((path / name for name in WEIGHTS if (path / name).is_file()), None)
     if file is None:
         raise InputError(f"{path}: has no {' or '.join(WEIGHTS)}; copy or download the adapter again")
-    tensors = open_file(file)
+    tensors = without_wrappers(open_file(file))
     pairs: dict[str, dict[str, str]] = {}
     replaced: dict[str, str] = {}
     for name in tensors.shapes:

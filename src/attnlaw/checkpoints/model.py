@@ -14,11 +14,20 @@ from attnlaw.checkpoints.blocks import LAYER, NONE, Norm, NormFold, Product, Sto
 from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.network import Network
 from attnlaw.checkpoints.tensors import Tensors, require_real
-from attnlaw.core.arrays import SMALLEST, Reals
+from attnlaw.core.arrays import SMALLEST, Reals, as_float
 from attnlaw.core.errors import InputError
 
 PLAIN = re.compile(r"b?float\d+(_\w+)?|u?int\d+|bool|complex\d+")  # names of types that are not codes
 MOST_CODES = 3  # the largest number of codes that are named
+
+
+@dataclass(frozen=True)
+class MissingTensor:
+    """A tensor that a checkpoint should have and has not, so that its model is read without it."""
+
+    name: str
+    reason: str  # what shows that it should be there
+    grave: bool = True  # whether numbers of the layers are wrong without it
 
 
 @dataclass(frozen=True, repr=False)
@@ -33,6 +42,7 @@ class Model:
         embedding_view, unembedding_view: the token embedding and the output matrix, or None if not found.
         extensions: features that the plain post-norm encoder of the bounds does not have.
         warnings: sentences about what was not read and about what the numbers do not cover.
+        missing: tensors that the checkpoint should have and has not.
         config: the values from which the sizes were read.
         keeps_float32: true to read weights stored in less than 32 bits as float32 instead of float64.
     """
@@ -48,6 +58,7 @@ class Model:
     warnings: tuple[str, ...] = ()
     config: Config | None = None
     keeps_float32: bool = False
+    missing: tuple[MissingTensor, ...] = ()
 
     @property
     def hidden_size(self) -> int | None:
@@ -89,8 +100,8 @@ class Model:
         stored = self._stored(view.tensor, view.member)
         part = stored[view.columns].T if view.stored_out_in else stored[:, view.columns]
         if self.keeps_float32 and self.is_narrow(view):
-            return self._finite(part.astype(np.float32, copy=False), view.tensor)
-        matrix = self._finite(part.astype(np.float64), view.tensor)
+            return self._finite(as_float(part, np.float32, copy=False), view.tensor)
+        matrix = self._finite(as_float(part), view.tensor)
         return matrix if view.after is None else self._product(view, self.read(view.after), matrix)
 
     def _product(self, view: View, first: Reals, second: Reals) -> Reals:
@@ -114,7 +125,7 @@ class Model:
         """Read the bias that is added to a matrix's outputs. Without one, return zeros."""
         if view.bias is None:
             return np.zeros(view.shape[1])
-        return self._finite(self._stored(view.bias, view.member)[view.columns].astype(np.float64), view.bias)
+        return self._finite(as_float(self._stored(view.bias, view.member)[view.columns]), view.bias)
 
     def gain(self, norm: Norm) -> Reals:
         """Read the gain of a norm. Without one, return an array with the single entry 1."""
@@ -133,7 +144,7 @@ class Model:
         return NormFold(self.gain(norm), norm.kind == LAYER)
 
     def _vector(self, name: str) -> Reals:
-        return self._finite(self._stored(name).astype(np.float64), name)
+        return self._finite(as_float(self._stored(name)), name)
 
     def _stored(self, name: str, member: int | None = None) -> NDArray[Any]:
         return require_real(self.tensors.read(name, member), self.tensors.source, name)

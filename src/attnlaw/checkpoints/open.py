@@ -30,7 +30,7 @@ from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.modules import open_module
 from attnlaw.checkpoints.quantization import decoded
 from attnlaw.checkpoints.quantization.side_files import with_side_files
-from attnlaw.checkpoints.tensors import InMemoryTensors, Tensors
+from attnlaw.checkpoints.tensors import InMemoryTensors, Tensors, without_wrappers
 from attnlaw.core.errors import InputError, as_input_error
 from attnlaw.core.files import read_bounded, require_regular_file, require_valid_path
 
@@ -86,7 +86,7 @@ def open_model(
         values = {key: value for key, value in known.values.items() if key != "quantization_config"}
         config = Config(values, known.source) if values else config
     build = partial(build_model, label, config=config, heads=heads or known_heads, families=families)
-    model = build(decoded(tensors, config, unscaled), map_file=described)
+    model = build(decoded(without_wrappers(tensors), config, unscaled), map_file=described)
     if adapter is None:
         return model
     adapted = AdaptedTensors(model, open_adapter(local_model_path(adapter), open_file))

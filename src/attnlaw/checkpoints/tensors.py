@@ -8,6 +8,7 @@ before and after that would belong to two networks.
 from __future__ import annotations
 
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
@@ -99,10 +100,25 @@ def require_real(array: NDArray[Any], source: str, name: str) -> NDArray[Any]:
     )
 
 
+class NotFiniteError(InputError):
+    """An error about a stored tensor that makes what is read from it NaN or infinite.
+
+    Attributes:
+        tensor: the name of that tensor.
+        entries: the number of its entries that are NaN or infinite.
+    """
+
+    def __init__(self, message: str, tensor: str = "", entries: int = 0) -> None:
+        super().__init__(message)
+        self.tensor, self.entries = tensor, entries
+
+
 def require_finite(array: NDArray[Any], source: str, name: str, remedy: str) -> None:
-    """Raise an `InputError` if a tensor has NaN or infinite entries."""
-    if not np.isfinite(array).all():
-        raise InputError(f"{source}: tensor {name} has NaN or infinite entries; {remedy}")
+    """Raise a `NotFiniteError` if a tensor has NaN or infinite entries."""
+    finite = np.isfinite(array)
+    if not finite.all():
+        message = f"{source}: tensor {name} has NaN or infinite entries; {remedy}"
+        raise NotFiniteError(message, name, int(array.size - np.count_nonzero(finite)))
 
 
 def as_numpy(tensor: Any, source: str, name: str) -> NDArray[Any]:
@@ -123,6 +139,49 @@ def as_numpy(tensor: Any, source: str, name: str) -> NDArray[Any]:
         else:
             array = tensor.numpy()
     return array
+
+
+# What torch puts into the names of modules that are compiled, recomputed or sharded.
+WRAPPERS = re.compile(r"(?<![^.])(_orig_mod|_checkpoint_wrapped_module|_fsdp_wrapped_module)\.")
+
+
+class RenamedTensors(Tensors):
+    """Tensors under other names: `names` has the stored name for each."""
+
+    def __init__(self, tensors: Tensors, names: Mapping[str, str]) -> None:
+        self.source, self.metadata, self.texts = tensors.source, tensors.metadata, tensors.texts
+        self.remarks = tensors.remarks
+        self.shapes = {name: tensors.shapes[stored] for name, stored in names.items()}
+        self._tensors, self._names = tensors, names
+
+    def dtype(self, name: str) -> str:
+        return self._tensors.dtype(self._names[name])
+
+    def read(self, name: str, member: int | None = None) -> NDArray[Any]:
+        return self._tensors.read(self._names[name], member)
+
+    def prefetch(self, name: str, member: int | None = None) -> None:
+        self._tensors.prefetch(self._names[name], member)
+
+
+def without_wrappers(tensors: Tensors) -> Tensors:
+    """Return the tensors without the parts of their names that wrappers of torch put there.
+
+    Raise an `InputError` if two tensors then have one name.
+
+    >>> wrapped = InMemoryTensors({"h.0._orig_mod.attn.weight": np.eye(2)})
+    >>> list(without_wrappers(wrapped).shapes)
+    ['h.0.attn.weight']
+    """
+    names: dict[str, str] = {}
+    for stored in tensors.shapes:
+        name = WRAPPERS.sub("", stored)
+        if (other := names.setdefault(name, stored)) != stored:
+            raise InputError(
+                f"{tensors.source}: tensors {other} and {stored} are one without the names of wrappers; "
+                "keep one of them"
+            )
+    return RenamedTensors(tensors, names) if any(map(WRAPPERS.search, tensors.shapes)) else tensors
 
 
 class UnchangedFile:

@@ -17,6 +17,17 @@ Indices = NDArray[np.intp]
 SMALLEST = 2.0**-1074 / 1e-12
 
 
+def as_float(
+    array: NDArray[Any], dtype: type[np.floating[Any]] = np.float64, copy: bool = True
+) -> NDArray[Any]:
+    """Return the array in `dtype`, without warnings about NaN and infinity, which callers look for.
+
+    Some bit patterns of NaN ("signalling") warn in every cast.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        return array.astype(dtype, copy=copy)
+
+
 @lru_cache(maxsize=32)
 def sample_indices(width: int, most: int) -> Indices:
     """Return at most `most` numbers below `width` in ascending order. They are the same in every run.

@@ -51,8 +51,9 @@ class Selection:
 
     @property
     def whole(self) -> bool:
-        """Whether every matrix of every layer was selected."""
-        return self.layers is None and self.experts is None and set(LAYER_GROUPS) <= {*self.groups}
+        """Whether every matrix of every layer was selected. An adapter alone has no groups."""
+        groups = not self.groups or set(LAYER_GROUPS) <= {*self.groups}
+        return self.layers is None and self.experts is None and groups
 
     @classmethod
     def from_settings(

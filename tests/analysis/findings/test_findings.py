@@ -256,6 +256,73 @@ def test_buffers_are_no_weights(tiny: Model) -> None:
     assert [finding.location.tensor for finding in model_findings(weights.changed)] == ["classifier.weight"]
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize(
+    "name", ["transformer.ln_f.weight", "transformer.wpe.weight", "router.weight", "cls"]
+)
+def test_tensors_of_one_value_that_is_not_finite_are_found(tiny: Model, name: str, value: float) -> None:
+    """A buffer holds one value, too, and a mask minus infinity: these are neither."""
+    weights = Weights(tiny)
+    shape = weights.tensors[name].shape if name in weights.tensors else (4, 128)
+    weights.tensors[name] = np.full(shape, value, np.float32)
+    findings = model_findings(weights.changed)
+    assert [(finding.rule, finding.location.tensor) for finding in findings] == [("non-finite", name)]
+
+
+@pytest.mark.parametrize(
+    "name", ["transformer.ln_f.weight", "transformer.wpe.weight", "transformer.wte.weight"]
+)
+def test_zeros_outside_of_the_layers_are_found(tiny: Model, name: str) -> None:
+    weights = Weights(tiny)
+    weights.tensors[name][:] = 0
+    assert ("zero-tensor", name) in {
+        (each.rule, each.location.tensor) for each in model_findings(weights.changed)
+    }
+
+
+def test_zeros_that_are_normal_pass(tiny: Model) -> None:
+    """The only row of a table of types, and biases."""
+    weights = Weights(tiny)
+    weights.tensors["embeddings.token_type_embeddings.weight"] = np.zeros((1, 128), np.float32)
+    weights.tensors["transformer.ln_f.bias"][:] = 0
+    assert model_findings(weights.changed) == []
+    weights.tensors["embeddings.token_type_embeddings.weight"] = np.zeros((2, 128), np.float32)
+    assert [finding.rule for finding in model_findings(weights.changed)] == ["zero-tensor"]
+
+
+@pytest.mark.parametrize("name", ["transformer.wpe.weight", "transformer.wte.weight"])
+def test_rows_that_do_not_differ_are_found(tiny: Model, name: str) -> None:
+    weights = Weights(tiny)
+    table = weights.tensors[name].copy()
+    for rows, level in (
+        (np.repeat(table[3:4], len(table), 0), "error"),
+        (table * (np.arange(table.shape[1]) == 0), "warning"),
+    ):
+        weights.tensors[name][:] = rows
+        findings = rules_of(weights.changed)["alike-embedding-rows"]
+        assert [(finding.level, finding.location.tensor) for finding in findings] == [(level, name)]
+    weights.tensors[name][:] = table
+    weights.tensors[name][1:] = table[0]
+    weights.tensors[name][-1] = table[1]  # one row differs, which a sample of rows may miss
+    assert "alike-embedding-rows" not in rules_of(weights.changed)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("stored", [">f4", np.float16, ml_dtypes.bfloat16, np.float64], ids=str)
+def test_damage_is_found_without_warnings(tiny: Model, stored: Any) -> None:
+    """Swapped bytes give every kind of NaN, among them those that warn when they are cast."""
+    weights = Weights(tiny)
+    names = ["transformer.h.1.mlp.c_fc.weight", "transformer.h.1.ln_1.weight", "transformer.wte.weight"]
+    for name in names:
+        array = weights.tensors[name].astype(stored)
+        signalling = {2: 0x7C01 if stored is np.float16 else 0x7F81, 4: 0x7F800001, 8: 0x7FF0000000000001}
+        if array.dtype == ">f4":
+            array = array.view(np.float32)
+        array.view(f"u{array.itemsize}")[:3] = signalling[array.itemsize]
+        weights.tensors[name] = array
+    assert {each.location.tensor for each in rules_of(weights.changed)["non-finite"]} == set(names)
+
+
 def test_sketches_estimate_cosines(tiny: Model) -> None:
     """Against exact cosines, which are those of the formed products; |error| about (1 - c^2) / 6."""
     for kind in ("qk", "vo"):

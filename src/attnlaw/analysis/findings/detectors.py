@@ -61,8 +61,15 @@ DETECTORS = by_name(
         remedy="use a checkpoint from before training diverged, or copy the file again",
     ),
     Detector(
+        *("missing-tensor", ERROR, None, scan.missing_tensor),
+        when="a layer lacks a gain or a bias that others of its stack have, or a norm has a bias and no "
+        "gain (a warning if only the word embeddings are missing)",
+        meaning="the file has lost the tensor, and the model is read without it, with other numbers",
+        remedy="save or download the checkpoint again",
+    ),
+    Detector(
         *("zero-tensor", ERROR, None, scan.zero_tensor),
-        when="all entries of a matrix, an embedding or a norm's gain are 0",
+        when="all entries of a matrix, an embedding (tokens, positions or types) or a norm's gain are 0",
         meaning="the tensor was never written, or was erased",
         remedy="compare its name with what the training program saves",
     ),
@@ -91,6 +98,13 @@ DETECTORS = by_name(
         meaning="the table has the weights of a fresh initialisation, so tokens have no meaning (unless it "
         "was frozen on purpose)",
         remedy="look for a tensor name that did not match when the model was loaded or saved",
+    ),
+    Detector(
+        *("alike-embedding-rows", ERROR, None, embeddings.alike_rows),
+        when="all rows of a table of tokens, positions or types (3 or more) are equal (a warning if they are "
+        "multiples of one row)",
+        meaning="the table does not distinguish its tokens, positions or types: it was filled, not trained",
+        remedy="compare its name with what the training program saves",
     ),
     Detector(
         *("zero-embedding-rows", WARNING, 0.01, embeddings.zero_embedding_rows),

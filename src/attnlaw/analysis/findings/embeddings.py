@@ -22,12 +22,14 @@ from numpy.typing import NDArray
 
 from attnlaw.analysis.findings.evidence import TOKENS, Hit, Subject
 from attnlaw.analysis.findings.sizes import is_trained
-from attnlaw.core.arrays import sample_indices
+from attnlaw.core.arrays import as_float, sample_indices
 from attnlaw.spectra.krylov import lanczos, tridiagonals
 
 SIDE, LEAST_ROWS = 4096, 256  # largest side of the part that is looked at, and the least number of rows
 MOST_SPREAD = 1.5  # the spread of row lengths of noise is within this factor of that of independent entries
 STEPS = 24  # Lanczos steps. The value for noise is then low by 1% or less, that of trained tables is exact
+LEAST_ALIKE, SAMPLED_ALIKE = 3, 64  # fewest rows that are compared, and how many are looked at first
+ROUNDING = 1e-12  # of the multiple of a row in float64
 GRAVE = 0.1  # a table with more zero rows than this share is broken
 
 
@@ -41,10 +43,10 @@ def noise_ratio(table: NDArray[Any]) -> float | None:
     >>> round(noise_ratio(noise), 1), round(noise_ratio(noise + 1), 1)
     (1.0, 4.2)
     """
-    part = table[np.ix_(*(sample_indices(side, SIDE) for side in table.shape))].astype(np.float32)
+    part = as_float(table[np.ix_(*(sample_indices(side, SIDE) for side in table.shape))], np.float32)
     peaks = np.abs(part).max(axis=1, initial=0.0)
     part = part[peaks > 0]
-    if len(part) < LEAST_ROWS:
+    if len(part) < LEAST_ROWS or not np.isfinite(peaks).all():  # beyond float32
         return None
     part /= peaks.max()  # squares of tiny entries would vanish
     squares = part * part
@@ -64,6 +66,45 @@ def noise_ratio(table: NDArray[Any]) -> float | None:
     run = lanczos(gram, start, min(STEPS, columns))
     largest = sqrt(np.linalg.eigvalsh(tridiagonals(run)[0])[-1])
     return largest / (sqrt(mean_square) * (sqrt(rows) + sqrt(columns)))
+
+
+def rows_alike(table: NDArray[Any]) -> str | None:
+    """Return "equal" if all rows of a table are the same, "parallel" if they are multiples of one row.
+
+    Returns None for other tables, for those with less than three rows or one column, and for zeros.
+
+    >>> rows_alike(np.ones((3, 2))), rows_alike(np.outer([1, 2, 3], [1, 2.0])), rows_alike(np.eye(3))
+    ('equal', 'parallel', None)
+    """
+    if table.ndim != 2 or len(table) < LEAST_ALIKE or table.shape[1] < 2:
+        return None
+    part = as_float(table[sample_indices(len(table), SAMPLED_ALIKE)])
+    if not np.isfinite(part).all() or not part.any() or not _is_rank_one(part):
+        return None
+    whole = as_float(table)
+    if not np.isfinite(whole).all() or not _is_rank_one(whole):
+        return None
+    return "equal" if (whole == whole[0]).all() else "parallel"
+
+
+def _is_rank_one(rows: NDArray[np.float64]) -> bool:
+    """Return whether every row is a multiple of the row with the largest entry, up to rounding."""
+    lengths = np.abs(rows).max(axis=1)
+    longest = rows[lengths.argmax()]
+    column = np.abs(longest).argmax()
+    rest = rows - np.outer(rows[:, column] / longest[column], longest)
+    return bool((np.abs(rest).max(axis=1) <= ROUNDING * lengths).all())
+
+
+def alike_rows(subject: Subject, threshold: float) -> Iterator[Hit]:
+    """Yield the tables of tokens, positions or types whose rows do not distinguish them."""
+    for tensor in subject.evidence.tensors:
+        if tensor.alike is not None and not tensor.constant:
+            equal = tensor.alike == "equal"
+            detail = "all rows are equal" if equal else "all rows are multiples of one row"
+            yield Hit(
+                tensor.location, None, f"{tensor.shape[0]} rows: {detail}", None if equal else "warning"
+            )
 
 
 def random_embedding(subject: Subject, threshold: float) -> Iterator[Hit]:

@@ -6,11 +6,14 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from attnlaw.checkpoints.model import MissingTensor
+
 # The roles of stored tensors, as `attnlaw.analysis.findings.scan` describes them.
 MAP, EMBEDDING, GAIN, VECTOR, OTHER = ROLES = ("map", "embedding", "gain", "vector", "other")
 # What some tensors are in particular: tables with one row for each token, and the vectors of a layer.
-TOKENS, NORM_GAIN, OFFSET_GAIN, NORM_BIAS, BIAS = (
+TOKENS, TABLE, NORM_GAIN, OFFSET_GAIN, NORM_BIAS, BIAS = (
     "tokens",
+    "table",  # of positions or of types of tokens
     "norm gain",
     "norm gain minus one",
     "norm bias",
@@ -64,6 +67,7 @@ class StoredTensor:
     noise_ratio: float | None = None
     decibels: float | None = None
     twin: str | None = None  # name of the first tensor with the same bits
+    alike: str | None = None  # "equal" or "parallel" rows of a table; None if they differ, or are not a table
     mask: bool = False  # whether it has at most two different values, so that it is a buffer and not weights
 
     @property
@@ -122,6 +126,7 @@ class Evidence:
     orientations: tuple[Orientation, ...] = ()
     balances: tuple[Balance, ...] = ()
     seconds: float = 0.0
+    missing: tuple[MissingTensor, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -32,10 +32,11 @@ from attnlaw.analysis.findings.duplicates import (
     project_map,
     sketch_heads,
 )
-from attnlaw.analysis.findings.embeddings import noise_ratio
+from attnlaw.analysis.findings.embeddings import noise_ratio, rows_alike
 from attnlaw.analysis.findings.evidence import (
     MAP,
     OTHER,
+    TABLE,
     TOKENS,
     Balance,
     Evidence,
@@ -56,7 +57,7 @@ from attnlaw.analysis.findings.scan import (
 from attnlaw.analysis.findings.sizes import PAIRS, rms
 from attnlaw.checkpoints.blocks import Attention, FeedForward, View
 from attnlaw.checkpoints.model import Model
-from attnlaw.checkpoints.tensors import Tensors
+from attnlaw.checkpoints.tensors import NotFiniteError, Tensors
 from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError, printable
 from attnlaw.theory.bounds.logits import FLOAT16
@@ -73,6 +74,8 @@ class TensorNote:
     decibels: float | None
     mask: bool
     noise_ratio: float | None
+    alike: str | None = None
+    damaged: str | None = None  # name of the adapter's tensor that is not finite
 
 
 @dataclass(frozen=True)
@@ -112,17 +115,29 @@ TensorKey = tuple[str, int | None]
 
 
 class ObservedTensors(Tensors):
-    """Tensors that call `show` after each read, with the tensor's name, member of a stack and array."""
+    """Tensors that call `show` after each read, with the tensor's name, member of a stack and array.
 
-    def __init__(self, tensors: Tensors, show: Callable[[str, int | None, NDArray[Any]], None]) -> None:
+    If a tensor cannot be read because a tensor of an adapter is not finite, they call `show_damage`.
+    """
+
+    def __init__(
+        self,
+        tensors: Tensors,
+        show: Callable[[str, int | None, NDArray[Any]], None],
+        show_damage: Callable[[str, int | None, NotFiniteError], None],
+    ) -> None:
         self.source, self.shapes, self.metadata = tensors.source, tensors.shapes, tensors.metadata
-        self._tensors, self._show = tensors, show
+        self._tensors, self._show, self._show_damage = tensors, show, show_damage
 
     def dtype(self, name: str) -> str:
         return self._tensors.dtype(name)
 
     def read(self, name: str, member: int | None = None) -> NDArray[Any]:
-        array = self._tensors.read(name, member)
+        try:
+            array = self._tensors.read(name, member)
+        except NotFiniteError as error:
+            self._show_damage(name, member, error)
+            raise
         self._show(name, member, array)
         return array
 
@@ -187,7 +202,10 @@ class Observer:
     def __init__(self, model: Model, take: Callable[[Note], None], index: TensorIndex | None = None) -> None:
         self._plain, self._take, self._index = model, take, index or TensorIndex.of(model)
         self.model = ObservedModel(
-            **{**vars(model), "tensors": ObservedTensors(model.tensors, self._note_tensor)},
+            **{
+                **vars(model),
+                "tensors": ObservedTensors(model.tensors, self._note_tensor, self._note_damage),
+            },
             show=self._note_matrix,
             known_finite=lambda name: name in self._finite,
         )
@@ -226,8 +244,14 @@ class Observer:
                 None if dtype in FLOATS else decibels(array, dtype),
                 mask=bool(strange and use.role == OTHER and is_mask(array)),
                 noise_ratio=noise_ratio(array) if use.part == TOKENS and not seen.not_finite else None,
+                alike=rows_alike(array) if use.part in (TOKENS, TABLE) and not seen.not_finite else None,
             )
         self._take(note)
+
+    def _note_damage(self, name: str, member: int | None, error: NotFiniteError) -> None:
+        shape = self._plain.tensors.shapes[name]
+        seen = Scan(max(1, error.entries), None, False, 0, 0, 0, None, None, b"")
+        self._take(TensorNote(name, member, shape, seen, None, False, None, None, error.tensor))
 
     def _note_matrix(self, view: View, matrix: Reals) -> None:
         uses = self._index.uses.get(view)
@@ -348,6 +372,7 @@ class EvidenceCollector:
             tuple(orientation for layer in sorted(self._turned) for orientation in self._turned[layer]),
             tuple(self._balances()),
             self._watch.seconds,
+            self._plain.missing,
         )
 
     def _read_remaining(self) -> None:
@@ -363,7 +388,7 @@ class EvidenceCollector:
         role, location, part = self._index.roles(note.name, note.member)
         dtype = self._plain.tensors.dtype(note.name)
         return StoredTensor(
-            replace(location, tensor=printable(location.tensor or note.name)),
+            replace(location, tensor=printable(note.damaged or location.tensor or note.name)),
             role,
             note.shape,
             dtype,
@@ -373,6 +398,7 @@ class EvidenceCollector:
             decibels=note.decibels,
             mask=note.mask,
             noise_ratio=note.noise_ratio,
+            alike=note.alike,
         )
 
     def _tensors_with_twins(self) -> dict[TensorKey, StoredTensor]:
@@ -380,7 +406,7 @@ class EvidenceCollector:
         stored = {name: self._stored(note) for name, note in self._tensors.items()}
         digests: dict[bytes, list[TensorKey]] = defaultdict(list)
         for name, note in self._tensors.items():
-            if stored[name].role == MAP and len(note.shape) > 1:
+            if stored[name].role == MAP and len(note.shape) > 1 and note.damaged is None:
                 digests[note.seen.digest].append(name)
         for names in digests.values():
             first, *others = sorted(names, key=str)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.analysis.findings.evidence import Hit, StoredTensor, Subject, TensorLocation
-from attnlaw.core.arrays import sample_indices
+from attnlaw.core.arrays import as_float, sample_indices
 
 GRID = 32  # number of neighbours along a row in one block
 SAMPLED = 256  # largest number of blocks that are looked at
@@ -62,7 +62,7 @@ def median_significands(rows: NDArray[Any]) -> float | None:
     """
     if rows.shape[1] < RUN:
         return None
-    runs = np.abs(rows[sample_indices(rows.shape[0], RUNS), :RUN].astype(np.float64))
+    runs = np.abs(as_float(rows[sample_indices(rows.shape[0], RUNS), :RUN]))
     if not np.isfinite(runs).all():
         return None
     full = runs[np.count_nonzero(runs, axis=1) >= RUN // 2]
@@ -80,7 +80,7 @@ def decibels(array: NDArray[Any], code: str) -> float | None:
     if code not in CODES or array.shape[-1] % GRID:
         return None
     divided, steps = CODES[code]
-    blocks = _blocks(array.reshape(-1, array.shape[-1])).astype(np.float64)
+    blocks = as_float(_blocks(array.reshape(-1, array.shape[-1])))
     whole = np.ptp(blocks, axis=1) if divided == "range" else np.abs(blocks).max(axis=1)
     step = float(np.mean((whole / steps) ** 2))
     signal = float(np.mean(blocks**2))

@@ -9,15 +9,18 @@ Every stored tensor has a role:
 | role | tensors |
 |---|---|
 | `map` | read by the matrices of the layers, or by an adapter |
-| `embedding` | the embedding and the unembedding of tokens |
+| `embedding` | the embedding and the unembedding of tokens, and tables of positions and types of tokens |
 | `gain` | gains of norms, stored as they are |
 | `vector` | biases, and gains that are stored minus one. Zeros are normal there |
-| `other` | everything else: positions, poolers, heads of a task, buffers |
+| `other` | everything else: poolers, heads of a task, buffers |
+
+Tables of positions and types, and the norms outside of the layers, are known by their names.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -36,6 +39,7 @@ from attnlaw.analysis.findings.evidence import (
     NORM_GAIN,
     OFFSET_GAIN,
     OTHER,
+    TABLE,
     TOKENS,
     VECTOR,
     Hit,
@@ -47,8 +51,15 @@ from attnlaw.analysis.findings.precision import median_significands, median_valu
 from attnlaw.checkpoints.blocks import Attention, Norm, Product, View
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import KINDS, MatrixLocation
-from attnlaw.core.errors import InputError
+from attnlaw.core.arrays import as_float
+from attnlaw.core.errors import InputError, printable
 
+# Names of tables of positions and types of tokens, and of the gains of norms, outside of the layers.
+TABLES = re.compile(
+    r"^(?!.*\.\d+\.)(.*[._])?(wpe|position_embeddings?|embed_positions|positional_embedding|positions_embed"
+    r"|position_embd|token_type_embeddings|token_types)(\.weight)?$"
+)
+NORM_GAINS = re.compile(r"^(?!.*\.\d+\.).*(norm|(^|[._])ln)[^.]*\.(weight|gamma)$", re.IGNORECASE)
 EMBEDDING_KINDS = ("embedding", "unembedding")
 
 
@@ -113,7 +124,23 @@ def known_tensors(model: Model) -> TensorRoles:
                 roles.setdefault((norm.gain, None), TensorRole(gain[0], tensor_location, gain[1]))
             if norm.bias is not None:
                 roles.setdefault((norm.bias, None), TensorRole(VECTOR, tensor_location, NORM_BIAS))
+    for name, named in _named_roles(model, {use.part for use in roles.values()}):
+        roles.setdefault((name, None), named)
     return TensorRoles(roles)
+
+
+def _named_roles(model: Model, parts: set[str]) -> Iterator[tuple[str, TensorRole]]:
+    """Yield the tensors outside of the layers whose names say what they are.
+
+    These are tables of positions and types, and norms as wide as the layers. Whether gains are stored minus
+    one is known from the norms of the layers (`parts`).
+    """
+    gains_are_plain = NORM_GAIN in parts and OFFSET_GAIN not in parts
+    for name, shape in model.tensors.shapes.items():
+        if len(shape) == 2 and shape[0] > 1 and TABLES.search(name):
+            yield name, TensorRole(EMBEDDING, part=TABLE)
+        elif gains_are_plain and shape == (model.hidden_size,) and NORM_GAINS.search(name):
+            yield name, TensorRole(GAIN)
 
 
 def _with_earlier(views: Iterable[View]) -> Iterator[View]:
@@ -207,10 +234,22 @@ def _digest(bits: NDArray[Any]) -> bytes:
 
 
 def is_mask(array: NDArray[Any]) -> bool:
-    """Return whether an array has at most two different values. Such an array is a buffer, not weights."""
+    """Return whether an array has at most two different values. Such an array is a buffer, not weights.
+
+    NaN and infinity are no values of a buffer, except in a mask: a matrix of 0 and minus infinity.
+
+    >>> is_mask(np.array([[0.0, -np.inf], [0.0, 0.0]])), is_mask(np.full(4, -np.inf)), is_mask(np.ones(4))
+    (True, False, True)
+    """
     bits = np.ascontiguousarray(array).view(WORDS[array.itemsize]).ravel()
     other = bits != bits[0]
-    return not other.any() or bool((bits[other] == bits[other][0]).all())
+    pair = array.ravel()[[0, int(other.argmax())]]
+    if other.any() and not (bits[other] == bits[other][0]).all():
+        return False
+    values = as_float(pair)
+    if np.isfinite(values).all():
+        return True
+    return array.ndim > 1 and sorted(values.tolist()) == [-np.inf, 0.0]
 
 
 def _tensors_without_masks(subject: Subject) -> Iterator[StoredTensor]:
@@ -231,6 +270,12 @@ def zero_tensor(subject: Subject, threshold: float) -> Iterator[Hit]:
     for tensor in subject.evidence.tensors:
         if tensor.zero and tensor.role in (MAP, EMBEDDING, GAIN):
             yield Hit(tensor.location, 0.0)
+
+
+def missing_tensor(subject: Subject, threshold: float) -> Iterator[Hit]:
+    for tensor in subject.evidence.missing:
+        level = None if tensor.grave else "warning"
+        yield Hit(TensorLocation(tensor=printable(tensor.name)), None, tensor.reason, level)
 
 
 def constant_tensor(subject: Subject, threshold: float) -> Iterator[Hit]:

@@ -9,6 +9,7 @@ from math import prod
 from attnlaw.checkpoints.assembly import remarks
 from attnlaw.checkpoints.assembly.attention import BlockLocation, build_attention, with_joined_heads
 from attnlaw.checkpoints.assembly.feed_forward import build_experts, build_feed_forward, missing_block_error
+from attnlaw.checkpoints.assembly.incomplete import missing_tensors
 from attnlaw.checkpoints.assembly.match import MatchedStack, foreign_model_type, match_family, model_type_of
 from attnlaw.checkpoints.assembly.norms import BlockNorms, stack_norms
 from attnlaw.checkpoints.assembly.shapes import Shapes, key_source, layer_config
@@ -21,6 +22,7 @@ from attnlaw.checkpoints.network import MatrixLocation, Network, Tower
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.errors import InputError, printable
 
+MOST_MISSING = 4  # the largest number of missing tensors that are named
 MOST_DEPTH = 1000  # for shared layers, whose depth the size of the file does not limit
 
 
@@ -82,11 +84,26 @@ def build_model(
     network = Network(products, applications, widths, _activation(shapes_of[0]), tuple(outside))
     network = replace(network, unread=obstacle, towers=tuple(towers), other_layers=tuple(others))
     title, kind = printable(name), printable(model_type_of(family, config))
+    missing = missing_tensors(match, tensors, config, embedding, unembedding)
     notes = (
         remarks.extensions(match, layers, config, obstacle is None),
-        remarks.model_warnings(match, layers, tensors, config, left_out, unread, others, stranger, unused),
+        (
+            *(
+                printable(f"tensor {tensor.name} is missing: {tensor.reason}")
+                for tensor in missing[:MOST_MISSING]
+            ),
+            *(
+                (f"{len(missing) - MOST_MISSING} more tensors are missing",)
+                if len(missing) > MOST_MISSING
+                else ()
+            ),
+            *remarks.model_warnings(
+                match, layers, tensors, config, left_out, unread, others, stranger, unused
+            ),
+        ),
     )
-    return Model(title, kind, tensors, network, tuple(layers), embedding, unembedding, *notes, config)
+    parts = embedding, unembedding
+    return Model(title, kind, tensors, network, tuple(layers), *parts, *notes, config, missing=missing)
 
 
 def _activation(shapes: Shapes) -> str:

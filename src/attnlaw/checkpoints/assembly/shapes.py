@@ -23,6 +23,18 @@ from attnlaw.checkpoints.families import Family, LayerTable, Roles
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.errors import InputError
 
+# How torch names the parts of a weight that it computes: what they are, and what makes the weight plain.
+REPARAMETRISED = (
+    (
+        "parametrizations.{weight}.original",
+        "a parametrization of torch.nn.utils.parametrize",
+        "torch.nn.utils.parametrize.remove_parametrizations(module, 'weight')",
+    ),
+    ("{weight}_g", "a weight norm", "torch.nn.utils.remove_weight_norm(module)"),
+    ("{weight}_mask", "a pruned weight with its mask", "torch.nn.utils.prune.remove(module, 'weight')"),
+    ("{weight}_u", "a spectral norm", "torch.nn.utils.remove_spectral_norm(module)"),
+)
+
 
 @dataclass(frozen=True)
 class Shapes:
@@ -48,11 +60,23 @@ class Shapes:
         """Return the numbers of inputs and outputs of a matrix, or of each matrix in a `stacked` tensor."""
         shape = self.tensors.shapes.get(name)
         if shape is None:
+            self._refuse_reparametrised(name)
             raise InputError(f"{self.tensors.source}: tensor {name} is missing; {self.missing_remedy}")
         if len(shape) != 2 + stacked or 0 in shape:
             wanted = "a stack of matrices" if stacked else "a matrix"
             self._refuse(name, f"shape {list(shape)}", wanted, "save the unsharded, unflattened weights")
         return (shape[-1], shape[-2]) if self.stored_out_in(name) else (shape[-2], shape[-1])
+
+    def _refuse_reparametrised(self, name: str) -> None:
+        """Raise an `InputError` if torch stores a missing weight as the parts from which it computes it."""
+        module, _, weight = name.rpartition(".")
+        for ending, what, remedy in REPARAMETRISED:
+            part = f"{module}.{ending.format(weight=weight)}"
+            if any(stored.startswith(part) for stored in self.tensors.shapes):
+                raise InputError(
+                    f"{self.tensors.source}: tensor {name} is stored as {what} (tensor {part}); call "
+                    f"{remedy} on its module and save the model again"
+                )
 
     def stored_out_in(self, name: str) -> bool:
         """Return whether a tensor is stored as (out, in).

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.quantization.packing import Weights
 from attnlaw.checkpoints.tensors import Tensors, require_finite, require_real
+from attnlaw.core.arrays import as_float
 from attnlaw.core.errors import InputError
 
 DAMAGED = "download the file again, or use the original weights"
@@ -111,7 +112,7 @@ class Parts:
     def numbers(self, name: str, shared: bool = False) -> Weights:
         """Return a part of floating-point numbers as float32. Raise an `InputError` if one is not finite."""
         stored = self.read_all(name) if shared else self.read(name)
-        numbers = require_real(stored, self.tensors.source, name).astype(np.float32)
+        numbers = as_float(require_real(stored, self.tensors.source, name), np.float32)
         require_finite(numbers, self.tensors.source, name, DAMAGED)
         return numbers
 
