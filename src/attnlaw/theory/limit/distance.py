@@ -113,7 +113,8 @@ def distances(law: OutputLaw, reference: OutputLaw) -> Distances:
         for table, side in ((log_p, law), (log_q, reference))
     ]
     residual = max(masses)
-    kl = None
+    kl: Estimate | None = None
+    reason: str | None
     atoms = _atom_kl(law, reference)
     if not residual <= _MOST_RESIDUAL:
         reason = NO_QUADRATURE
@@ -122,7 +123,8 @@ def distances(law: OutputLaw, reference: OutputLaw) -> Distances:
     else:
         continuous = _kl(_leave_one_out(log_p, log_mean), _leave_one_out(log_q, log_mean), weights)
         kl = _estimate(continuous + atoms, corrected=True)
-        kl, reason = (kl, None) if _is_resolved(kl) else (None, NOT_RESOLVED)
+        reason = None if _is_resolved(kl) else NOT_RESOLVED
+        kl = kl if reason is None else None
     difference = _leave_one_out(
         law.distribution(points) - reference.distribution(points), lambda table: table.mean(axis=0)
     )

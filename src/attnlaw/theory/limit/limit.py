@@ -316,10 +316,21 @@ def width_row(width: float, width_law: LawAtWidth, limit: LawAtWidth) -> WidthRo
     law = width_law.law
     moments = law.score_variance(), law.variance(), law.kurtosis()
     if width_law is limit:
-        return WidthRow(width, law, *moments, *[None] * 4, width_law.path)
+        return WidthRow(width, law, *moments, None, None, None, None, width_law.path)
     compared = distances(law, limit.law)
-    measured = compared.kl, compared.w1, compared.ks, compared.residual
-    return WidthRow(width, law, *moments, *measured, width_law.path, missing=_missing("the limit", compared))
+    return WidthRow(
+        width=width,
+        law=law,
+        score_variance=moments[0],
+        output_variance=moments[1],
+        kurtosis=moments[2],
+        kl_to_limit=compared.kl,
+        w1_to_limit=compared.w1,
+        ks_to_limit=compared.ks,
+        residual_of_distances=compared.residual,
+        path=width_law.path,
+        missing=_missing("the limit", compared),
+    )
 
 
 def _missing(to: str, compared: Distances) -> dict[str, str]:
