@@ -180,6 +180,25 @@ def test_what_rows_do_not_have_is_not_compared(monkeypatch: pytest.MonkeyPatch) 
     assert line["ours"] == Estimate(4.0, None)
 
 
+def test_the_page_of_papers_gives_whole_commands_and_counts() -> None:
+    page = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
+    commands = re.findall(r"`attnlaw reproduce (\S+)([^`]*)`", page)
+    assert len(commands) >= 10
+    for name, rest in commands:
+        assert find_figures(f"arXiv:{name}v1") == find_figures(name)
+        assert rest == " --out DIR"
+    width = [line for name in FIGURES if name.startswith("limit-w") for line in published_lines(name)]
+    heads, scaling = published_lines("limit-heads"), published_lines("limit-scaling")
+    numbers = [(line["quantity"], line["value"], line["width"], line.get("heads")) for line in width + heads]
+    new = [line for line in scaling if (line["quantity"], line["value"], line["width"], None) not in numbers]
+    assert len(numbers) == len(set(numbers))
+    assert f"{len(numbers) + len(new)} numbers of an independent program" in page
+    beside = [line for line in published_lines("learn-tokens") if line["source"].startswith("AMP")]
+    tested = [line for line in beside if line["kind"] not in UNTESTED]
+    words = f"{len(tested)} points with z -2.3 to -0.7, and {len(beside) - len(tested)} marked *beside*"
+    assert words in page
+
+
 def test_the_list_names_papers_and_figures() -> None:
     printed = invoke("reproduce").stdout
     assert all(paper.arxiv in printed and paper.title in printed for paper in PAPERS)
@@ -267,7 +286,8 @@ def test_bad_words_and_missing_packages_end_in_one_line(tmp_path: Path) -> None:
     assert ended.stderr == (
         "attnlaw: 2306.13239: no figure is repeated; attnlaw audit shows what the paper is about\n"
     )
-    assert invoke("reproduce", "2506.01582", status=2).stderr == "attnlaw: --out is missing\n"
+    ended = invoke("reproduce", "arXiv:2506.01582", status=2)
+    assert ended.stderr == "attnlaw: --out is missing; type attnlaw reproduce arXiv:2506.01582 --out DIR\n"
     ended = invoke("reproduce", "2506.00846", "limit-width", "--out", tmp_path, status=2)
     assert ended.stderr.startswith("attnlaw: limit-width: belongs to no option; ")
     ended = invoke("reproduce", "2605.07297", "--quick", "--out", tmp_path, status=1)

@@ -90,7 +90,8 @@ class BadSetting(InputError):
         elif self.name in words:
             line = f"{place}{_setting_value_text(self.value, str) or repr('')}: {rule}"
         elif spell is as_option:
-            line = f"{place}{name} {_setting_value_text(self.value, str)}: {rule}"
+            typed = name if self.value is True else f"{name} {_setting_value_text(self.value, str)}"
+            line = f"{place}{typed}: {rule}"
         else:
             line = f"{place}{name}: found {_setting_value_text(self.value, repr)}, {rule}"
         return printable(line)

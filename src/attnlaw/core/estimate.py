@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 MAX_LIST_ENTRIES = 6  # entries of a list; JSON has them all
+LARGEST_PLACE = 6  # of an error's first digit; values with larger errors are written with an exponent
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,21 +64,21 @@ class Outcome(StrEnum):
 def format_with_error(value: float, error: float | None) -> str:
     """Return a value with its error in units of the last digit: `0.25(1)`.
 
-    >>> format_with_error(0.25, 0.01), format_with_error(0.25, math.nan)
-    ('0.25(1)', '0.25(?)')
+    >>> format_with_error(0.25, 0.01), format_with_error(0.25, math.nan), format_with_error(-3.1e40, 2e38)
+    ('0.25(1)', '0.25(?)', '-3.10(2)e+40')
     """
     if not error:
         return f"{value:.6g}"
     if not math.isfinite(error):
         return f"{value:.6g}(?)"
     place = math.floor(math.log10(error))
-    if place >= 0:
-        return f"{value:.0f}({error:.0f})"
-    unit = round(error / 10**place)
-    if place >= -4 or abs(value) >= 0.1:
-        return f"{value:.{-place}f}({unit})"
+    if 0 <= place < LARGEST_PLACE:
+        return f"{value:z.0f}({error:.0f})"
+    unit = round(error / 10.0**place)
+    if -4 <= place < 0 or (place < 0 and abs(value) >= 0.1):
+        return f"{value:z.{-place}f}({unit})"
     exponent = max(place, math.floor(math.log10(abs(value)))) if value else place
-    return f"{value / 10.0**exponent:.{exponent - place}f}({unit})e{exponent:03d}"
+    return f"{value / 10.0**exponent:z.{exponent - place}f}({unit})e{exponent:+03d}"
 
 
 def format_value(value: Any) -> str:

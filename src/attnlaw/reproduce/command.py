@@ -12,7 +12,7 @@ from attnlaw.core.estimate import Outcome
 from attnlaw.core.settings import Settings, setting, setting_like, settings_dataclass
 from attnlaw.render.output_options import ENDINGS, require_directory_name
 from attnlaw.render.terminal.console import Column, output, print_json, print_message, print_table, progress
-from attnlaw.reproduce.papers import PAPERS, find_figures, published_lines
+from attnlaw.reproduce.papers import BESIDE, PAPERS, find_figures, published_lines
 from attnlaw.verbs.workers import Workers
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Reproduce(Settings):
             return
         find_figures(self.name)
         if self.out is None:
-            raise BadSetting("out", "is missing")
+            raise BadSetting("out", f"is missing; type attnlaw reproduce {self.name} --out DIR")
 
     def execute(self) -> int:
         if self.name in (None, LIST) or self.out is None:
@@ -57,7 +57,7 @@ class Reproduce(Settings):
 
         runs: list[FigureRun] = []
         for paper, figure in find_figures(str(self.name)):
-            if self.quick and figure.large and self.name == paper.arxiv:
+            if self.quick and figure.large and self.name != figure.study:
                 again = f"attnlaw reproduce {figure.study} --out DIR"
                 print_message(f"{figure.study}: left out of a quick run; {again} has it")
                 continue
@@ -113,6 +113,8 @@ def _show(figure_run: FigureRun) -> None:
         Column("z", ["" if line["z"] is None else f"{line['z']:+.2f}" for line in lines]),
     ]
     print_table(output, columns, ("difference",))
+    if any(line["kind"] == "beside" for line in lines):
+        output.print(Text(BESIDE))
     if figure.note:
         output.print(Text(figure.note))
 

@@ -16,6 +16,7 @@ an empty cell selects every value. `published/README.md` names the sources.
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,7 @@ FOLDER = Path(__file__).parent / "published"
 NUMBER_COLUMNS = ("quantity", "value", "error", "kind", "source")
 KINDS = ("published", "reference", "beside", "disputed")
 UNTESTED = ("beside", "disputed")
+BESIDE = "beside: published for another algorithm or size, so it is shown and not tested (no z)."
 ABSTRACT = (
     "nothing: only the abstract was at hand. Equations derived for this project; the paper's own were not at "
     "hand"
@@ -79,7 +81,8 @@ PAPERS = (
                 large=True,
             ),
         ),
-        "reference: an independent program's values of a trained BERT. The paper's own are in figures only",
+        "reference: a separate least-squares fit of the growth, and an independent program's values of a "
+        "trained BERT. The paper's own are in figures only",
     ),
     Paper(
         "2506.00846",
@@ -209,9 +212,10 @@ def find_figures(name: str) -> list[tuple[Paper, PaperFigure]]:
 
     Raise an `InputError` if there is no such paper or figure.
 
-    >>> [figure.study for _, figure in find_figures("2506.01582")]
-    ['learn-tokens']
+    >>> [figure.study for _, figure in find_figures("arXiv:2506.01582v2")]
+    ['learn-tokens', 'learn-hardmax']
     """
+    name = re.sub(r"^arxiv:\s*|(?<=\d)v\d+$", "", name, flags=re.IGNORECASE)  # as citations write it
     every = [(paper, figure) for paper in PAPERS for figure in paper.figures]
     pairs = [pair for pair in every if name in (pair[0].arxiv, pair[1].study)]
     for paper in PAPERS:

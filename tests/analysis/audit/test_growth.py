@@ -139,7 +139,7 @@ def test_one_size_alone_has_its_exponent(models: list[str]) -> None:
     ("chosen", "words", "reason"),
     [
         ([0, 1], [], None),
-        ([0, 0, 0], [], "all 3 models have the same depth and width"),
+        ([0, 0, 0], [], "found 1; the same checkpoint counts once"),
         ([0, 3, 5], ["--only", "qk"], "L1-N16 has no proxies"),
     ],
 )
@@ -157,6 +157,44 @@ def test_without_growth_there_is_no_part_of_it(
         assert first["growth"] is None
         assert reason in first["growth_remark"]
         assert reason in " ".join(ended.stdout.split())
+
+
+def growth_words(rows: pl.DataFrame) -> str:
+    return growth_sentence(rows, growth_table(rows))
+
+
+def test_a_checkpoint_given_twice_counts_once_and_has_no_error() -> None:
+    """With two models of equal size, least squares through 4 rows would have an error of zero."""
+    rows = pl.read_parquet(FAMILY)[[0, 1, 6]].with_columns(model=pl.Series(["a", "b", "c"]))
+    chosen = rows.with_columns(depth=pl.Series([2, 4, 2]), hidden_size=pl.Series([64, 64, 128]))
+    again = chosen[:1].with_columns(model=pl.Series(["./a"]))
+    twice = pl.concat([chosen, again])
+    assert growth_table(twice).equals(growth_table(chosen))
+    assert growth_words(twice) == growth_words(chosen)
+    assert growth_words(chosen).startswith("Over 3 models")
+    assert "There is no error: 3 models fix 3 numbers." in growth_words(chosen)
+    # The same checkpoint with another adapter is another model.
+    adapted = twice.with_columns(adapter=pl.Series([None, None, None, "lora"]))
+    assert growth_words(adapted).startswith("Over 4 models")
+    alike = chosen.with_columns(depth=pl.Series([2, 4, 8]), hidden_size=64)
+    assert "There is no error" not in growth_words(alike)
+
+
+def test_other_families_and_zeros_are_named() -> None:
+    rows = pl.read_parquet(FAMILY).with_columns(family=pl.lit("bert"))
+    assert "families" not in growth_words(rows)
+    assert "degenerate" not in growth_words(rows)
+    first = pl.col("model") == rows["model"][0]
+    mixed = rows.with_columns(family=pl.when(first).then(pl.lit("t5")).otherwise("family"))
+    assert "The families differ: bert, t5." in growth_words(mixed)
+    # At p = 0 a model without any rank has sqrt(L), and a layer of zeros makes the amplification zero.
+    empty = pl.when(first).then(0.5 * pl.col("depth").log10()).otherwise("log10_fixed_p_0")
+    for zeros in (
+        rows.with_columns(log10_fixed_p_0=empty),
+        rows.with_columns(log10_amplification=pl.when(first).then(None).otherwise(1.0)),
+    ):
+        assert growth_words(zeros).count("has matrices of zeros") == 1
+        assert f"{rows['model'][0]} has matrices of zeros" in growth_words(zeros)
 
 
 def test_a_model_without_one_size_has_no_growth() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tracemalloc
 from pathlib import Path
 
@@ -14,11 +15,12 @@ import attnlaw
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.progress import no_progress
 from attnlaw.study import read_study
-from attnlaw.theory.laws.attention_shape import AttentionShape
+from attnlaw.theory.laws.attention_shape import AttentionShape, RandomLayer
 from attnlaw.theory.laws.multi_head import MultiHeadLaw
 from attnlaw.theory.laws.multi_head_sample import draw_bytes, multi_head_sample
 from attnlaw.verbs import find_verb
 from attnlaw.verbs.attention import AttentionSettings
+from attnlaw.verbs.attention.verdict import head_line, verdict_lines
 from attnlaw.verbs.views import figures_of
 
 VERB = find_verb("attention")
@@ -79,7 +81,7 @@ def test_one_seed_one_result(small_result: attnlaw.Result) -> None:
     ("given", "message"),
     [
         ({"sharing": "tied", "value_size": 9}, r"value_size.*expected the .*head_size"),
-        ({"sharing": "tied", "second_order": True, "matrix": "output"}, "no such law for K = V"),
+        ({"sharing": "tied", "second_order": True, "matrix": "output"}, "no second-order law for K = V"),
         ({"beta": 6.0}, "beta"),
         ({"ridge": 0.1}, "ridge needs matrix output"),
         ({"matrix": "scores"}, "attention, mean, values, output"),
@@ -225,6 +227,40 @@ def test_the_first_screen_answers_and_says_where_not_to_trust_it() -> None:
     assert "4 random layers do not follow the law" in narrow
     assert "Do not rely on the law here: beta 2 is too sharp for 200 tokens" in narrow
     assert "heads of size 4 are narrow for 200 tokens" in narrow
+
+
+def test_zeros_do_not_make_draws_follow_the_law(tmp_path: Path) -> None:
+    """With an output of size 4, 252 of 256 values are zero in every draw and in the law."""
+    sizes = ["--tokens", "256", "--heads", "4", "--head-size", "64", "--draws", "2", "--matrix", "output"]
+    words = [*sizes, "--output-size", "4", "--beta", ".5,3", "--out", tmp_path]
+    screen = " ".join(invoke("attention", *words).stdout.split())
+    few, sharp = screen.split("sharpness β = 3")
+    assert "too few values to say whether the law holds" in few
+    # Every value is beyond the edge of the law: the distance is 4 of 256 values, or all that are not zero.
+    assert sharp.startswith(
+        " 2 random layers do not follow the law: the distribution functions differ by up to 1 among the 4 "
+        "values that are not zero. Do not rely on the law here: beta 3"
+    )
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "2 random layers do not follow the law" in page
+    assert "Do not rely on the law here: beta 3" in page
+
+
+def test_a_warning_beside_draws_that_follow_does_not_take_it_back() -> None:
+    assert head_line(VERB(heads=1, draws=0).row()).startswith("256 tokens, 1 head of size 32")
+    spiked = {"heads": 8, "head_size": 32, "beta": 1.2, "centring": "mean", "draws": 0}
+    row, spike = VERB(**spiked).row(), RandomLayer(AttentionShape(256, 8, 32), 1.2, "attention", "mean").spike
+    assert spike is not None
+    # The table shows singular values, so this is the root of the squared value.
+    assert f"one singular value near {math.sqrt(spike):.4g}" in row["remark"]
+    tied = ["--sharing", "tied", "--matrix", "values", "--second-order"]
+    assert invoke("attention", *tied, status=2).stderr.startswith(
+        "attnlaw: --second-order: there is no second-order law for K = V"
+    )
+    row = VERB(tokens=120, head_size=16, heads=1, draws=1, beta=0.5).row() | {"law_distance": 0.01}
+    sentence, warning = verdict_lines(row)
+    assert "follows the law:" in sentence
+    assert (warning or "").startswith("Warning: heads of size 16 are narrow")
 
 
 def test_a_screen_of_several_layers_has_a_row_for_each() -> None:

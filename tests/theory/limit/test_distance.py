@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import attnlaw
 from attnlaw.core.errors import InputError
 from attnlaw.theory.limit.depth import Depth, sample_stack, stack_law
-from attnlaw.theory.limit.distance import distances, gaussian_kde, kernel_kl
+from attnlaw.theory.limit.distance import NOT_RESOLVED, distances, gaussian_kde, kernel_kl
 from attnlaw.theory.limit.inputs import RandomInputs
 from attnlaw.theory.limit.layer import AttentionLayer, WeightVariances
 from attnlaw.theory.limit.limit import density_rows
@@ -244,3 +245,29 @@ def test_an_atom_that_the_reference_lacks_has_no_divergence() -> None:
     other = distances(OutputLaw(ones, None, ones), law).kl
     assert other is not None
     assert other.value == pytest.approx(math.log(1 / 0.75), rel=0.1)
+
+
+def test_a_divergence_that_a_few_draws_decide_is_left_out() -> None:
+    """Far out, an average of normals is the normal of its largest draw, and log(p/q) is y^2/(2 v) there."""
+    rng = np.random.default_rng(0)
+    v, w = (np.exp(width * rng.standard_normal(2000)) for width in (20.0, 5.0))
+    wide, narrow = (OutputLaw(draws, None, draws) for draws in (v, w))
+    distance = distances(wide, narrow)
+    assert distance.kl is None
+    assert distance.why_no_kl == NOT_RESOLVED
+    # A large divergence that every draw has is resolved: N(0, 1e6) from N(0, 1) is known in closed form.
+    far = distances(gaussian_law(1e6), gaussian_law(1.0))
+    assert far.why_no_kl is None
+    assert far.kl.value == pytest.approx((1e6 - 1 - math.log(1e6)) / 2, rel=1e-9)
+
+
+def test_a_missing_divergence_has_a_remark() -> None:
+    for options, words in (
+        ({"score": "linear", "depth": 4}, "a few draws with the largest outputs decide it"),
+        ({"score": "relu", "depth": 3, "residual": True}, "the normals of single draws are too narrow"),
+    ):
+        row = attnlaw.limit(width=16, draws=1000, **options).row()
+        assert row["kl_to_limit"] is None
+        assert row["remark"].startswith("no KL divergence to the limit: ")
+        assert words in row["remark"]
+    assert attnlaw.limit(width=16, draws=1000).row()["remark"] is None

@@ -5,6 +5,8 @@ The rows are those of an audit: one row for each model, with its depth, hidden s
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,13 +33,16 @@ NO_DIGITS = ".3g"  # format of an exponent without an error
 
 def growth_reason(rows: pl.DataFrame) -> str | None:
     """Return why the growth of the proxies over these models cannot be fitted, or None if it can."""
-    rows = _finished(rows)
-    for row in rows.iter_rows(named=True) if rows.height >= LEAST_MODELS else ():
+    counted = _counted(rows)
+    for row in counted.iter_rows(named=True) if counted.height >= LEAST_MODELS else ():
         if row[f"log10_{ADAPTIVE}"] is None or row["depth"] is None or row["hidden_size"] is None:
             why = row["remark"] or "it has several towers" if "remark" in row else "its proxies are not known"
             return f"no growth: {row['model']} has no proxies ({why.removeprefix('no proxies: ')})"
-    reason = why_no_growth(rows["depth"], rows["hidden_size"])
-    return None if reason is None else f"no growth: {reason}"
+    reason = why_no_growth(counted["depth"], counted["hidden_size"])
+    if reason is None:
+        return None
+    twice = "; the same checkpoint counts once" if counted.height < _finished(rows).height else ""
+    return f"no growth: {reason}{twice}"
 
 
 def growth_table(rows: pl.DataFrame) -> pl.DataFrame:
@@ -53,7 +58,7 @@ def growth_table(rows: pl.DataFrame) -> pl.DataFrame:
     >>> growth_table(rows).select("proxy", "width", "exponential").rows()
     [('edelman', None, True)]
     """
-    rows = _finished(rows)
+    rows = _counted(rows)
     fits = []
     for name in BOUNDS:
         column = f"log10_{name}"
@@ -76,10 +81,43 @@ def growth_summary(result: Result) -> dict[str, Any]:
 
 
 def growth_sentence(rows: pl.DataFrame, table: pl.DataFrame) -> str:
-    """Return the exponents of the spectrum-adaptive and the norm-based proxy in one or two sentences."""
+    """Return the exponents of the spectrum-adaptive and the norm-based proxy, with warnings, in sentences."""
+    return " ".join([_exponents_sentence(rows, table), *_warnings(_counted(rows), table)])
+
+
+def _warnings(rows: pl.DataFrame, table: pl.DataFrame) -> list[str]:
+    """Return sentences that say why not to rely on the exponents."""
+    lines = []
+    exponents = [name for name in ("depth", "width") if table[name].count()]
+    if table["residual"].null_count():
+        lines.append(f"There is no error: {rows.height} models fix {len(exponents) + 1} numbers.")
+    families = sorted(rows["family"].drop_nulls().unique()) if "family" in rows.columns else []
+    if len(families) > 1:
+        lines.append(
+            f"The families differ: {', '.join(families)}. The exponents also contain that difference."
+        )
+    lines += [
+        f"{row['model']} has matrices of zeros, so its proxies are degenerate. Leave it out."
+        for row in rows.iter_rows(named=True)
+        if _is_degenerate(row)
+    ]
+    return lines
+
+
+def _is_degenerate(row: Mapping[str, Any]) -> bool:
+    """Return whether the amplification of a model or all its ranks are zero.
+
+    At p = 0, the proxy is a sum over matrices plus the root of the depth.
+    """
+    ranks = row.get("log10_fixed_p_0")
+    zero = ranks is not None and ranks <= 0.5 * math.log10(row["depth"]) + 1e-9
+    return zero or row.get("log10_amplification", 0.0) is None
+
+
+def _exponents_sentence(rows: pl.DataFrame, table: pl.DataFrame) -> str:
     fits = {row["proxy"]: row for row in table.iter_rows(named=True)}
     words = (
-        f"Over {_finished(rows).height} models the spectrum-adaptive proxy grows as {_power(fits[ADAPTIVE])}"
+        f"Over {_counted(rows).height} models the spectrum-adaptive proxy grows as {_power(fits[ADAPTIVE])}"
     )
     if NORM_BASED not in fits:
         return f"{words}."
@@ -110,6 +148,16 @@ def exponent_text(row: Mapping[str, Any], name: str) -> str:
 def _power(row: Mapping[str, Any]) -> str:
     exponents = {name: exponent_text(row, name) for name in ("depth", "width")}
     return " ".join(f"{name}^{text}" for name, text in exponents.items() if text)
+
+
+def _counted(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the finished rows. The same checkpoint with the same adapter and layers counts once."""
+    rows = _finished(rows)
+    if "model" not in rows.columns:
+        return rows
+    paths = pl.Series("path", [os.path.realpath(model) for model in rows["model"]], pl.String)
+    key = ["path", *(name for name in ("adapter", "layers") if name in rows.columns)]
+    return rows.with_columns(paths).unique(key, keep="first", maintain_order=True).drop("path")
 
 
 def _finished(rows: pl.DataFrame) -> pl.DataFrame:

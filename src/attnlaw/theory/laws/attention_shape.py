@@ -133,7 +133,7 @@ class AttentionShape:
         gK, gV, gO = h * self.head_size / n, h * self.d_V / n, self.d_O / n
         if sharing.tied and matrix.values:
             if second_order:
-                raise InputError("second_order: there is no such law for K = V; leave it out")
+                raise InputError("second_order: there is no second-order law for K = V; leave it out")
             return TiedValuesLaw(beta, h, gK, gO if matrix.output else None)
         kept = self.head_size if second_order else None
         if matrix.added and not matrix.values:  # the head mean has the law of one head
@@ -186,7 +186,7 @@ class RandomLayer:
         lines = finite_size_warnings(shape.tokens, shape.head_size, self.beta, shape.heads, self.second_order)
         if spike is not None and not CENTRINGS[self.centring].by_columns:
             lines += (
-                f"keys of unequal length: one value near {spike:.4g}, beyond the edge, is expected and is no "
-                "signal; centre by column means",
+                f"keys of unequal length: one singular value near {spike**0.5:.4g}, beyond the edge, is "
+                "expected and is no signal; centre by column means",
             )
         return lines

@@ -94,8 +94,8 @@ def finite_size_warnings(
     if width < LEAST_WIDTH and not second_order:
         lines.append(
             f"heads of size {head_size} are narrow for {tokens} tokens: h d_K^2/(2n) is {width:.2g}, below "
-            f"{LEAST_WIDTH:g}, and their noise is not white; keep the second Hermite term (second_order), or "
-            f"{REMEDY}"
+            f"{LEAST_WIDTH:g}, and their noise is not white; keep the second Hermite term (--second-order), "
+            f"or {REMEDY}"
         )
     return tuple(lines)
 

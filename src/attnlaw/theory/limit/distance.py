@@ -17,6 +17,10 @@ and completely wrong if it is far narrower. Neither this grid nor so few draws c
 very narrow normals. So KL is left out if an integral is off by more than 1e-2. Distribution functions stay
 smooth, so W1 and KS remain valid.
 
+KL is also left out if a few draws decide it. Far beyond the largest draw, an average of normals falls off
+like a Gaussian, whatever the law's tail is. If the law has much weight there, `log(p/q)` is a property of the
+draws. Then the jackknife's error is large: above 1, and above half of KL.
+
 If the output is exactly zero in some draws, the law has an atom at zero. This happens with ReLU scores: a
 token gives no weight to any token if all its scores are negative. KL then also compares the two atoms.
 
@@ -43,6 +47,14 @@ _STEP = 0.1
 _REFINE = 20
 # If the residual is smaller, finer grids moved KL by less than its standard error (widths from 1 on).
 _MOST_RESIDUAL = 1e-2
+# A larger error of KL, which is also above this share of KL, means that a few draws decide it.
+_MOST_ERROR = 1.0
+_MOST_SHARE = 0.5
+# KL is never negative. An estimate further below zero, in standard errors, is wrong.
+_MOST_BELOW = 4.0
+NO_QUADRATURE = "the normals of single draws are too narrow for its integral"
+INFINITE = "it is infinite, because only the first law is exactly zero in some draws"
+NOT_RESOLVED = "a few draws with the largest outputs decide it, so the densities are not resolved"
 # The paper adds this to its kernel density estimates.
 _FLOOR = 1e-12
 # Grid cells in one bandwidth: the error of linear binning is (1/32)^2 / 12 < 1e-4 of the density's
@@ -56,18 +68,20 @@ class Distances:
 
     Args:
         kl: the KL divergence. None if it is infinite, because only the first law is exactly zero in some
-            draws, or if `residual` is above 1e-2.
+            draws, if `residual` is above 1e-2, or if a few draws decide it.
         w1: the Wasserstein-1 distance.
         ks: the Kolmogorov-Smirnov distance.
         residual: the error of the quadrature for KL: the larger difference between the integral of a density
             and its known value. It is large if a residual connection makes the normals of many draws too
             narrow for the grid.
+        why_no_kl: why there is no KL divergence. None if there is one.
     """
 
     kl: Estimate | None
     w1: Estimate
     ks: Estimate
     residual: float
+    why_no_kl: str | None = None
 
 
 def distances(law: OutputLaw, reference: OutputLaw) -> Distances:
@@ -99,18 +113,36 @@ def distances(law: OutputLaw, reference: OutputLaw) -> Distances:
         for table, side in ((log_p, law), (log_q, reference))
     ]
     residual = max(masses)
-    kl = None
+    kl: Estimate | None = None
+    reason: str | None
     atoms = _atom_kl(law, reference)
-    if atoms is not None and residual <= _MOST_RESIDUAL:
+    if not residual <= _MOST_RESIDUAL:
+        reason = NO_QUADRATURE
+    elif atoms is None:
+        reason = INFINITE if even else NO_QUADRATURE
+    else:
         continuous = _kl(_leave_one_out(log_p, log_mean), _leave_one_out(log_q, log_mean), weights)
         kl = _estimate(continuous + atoms, corrected=True)
+        reason = None if _is_resolved(kl) else NOT_RESOLVED
+        kl = kl if reason is None else None
     difference = _leave_one_out(
         law.distribution(points) - reference.distribution(points), lambda table: table.mean(axis=0)
     )
     areas, heights = zip(*(_gaps(y, difference[:, side]) for side in sides), strict=True)
     w1 = _estimate(times * np.sum(areas, axis=0), corrected=False)
     ks = _estimate(np.max(heights, axis=0), corrected=False)
-    return Distances(kl, w1, ks, residual)
+    return Distances(kl, w1, ks, residual, reason)
+
+
+def _is_resolved(kl: Estimate) -> bool:
+    """Return whether the draws determine a KL divergence."""
+    error = kl.error or 0.0
+    if not (math.isfinite(kl.value) and math.isfinite(error)):
+        return False
+    return (
+        error <= max(_MOST_ERROR, _MOST_SHARE * kl.value)
+        and kl.value >= -_MOST_BELOW * error - _MOST_RESIDUAL
+    )
 
 
 def _half_line(law: OutputLaw, reference: OutputLaw) -> Array:

@@ -26,7 +26,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -35,7 +34,7 @@ from attnlaw.core.estimate import BriefRepr, Estimate
 from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.settings import check_value
 from attnlaw.theory.limit.depth import Depth, StackLaw, stack_law
-from attnlaw.theory.limit.distance import distances, kernel_kl
+from attnlaw.theory.limit.distance import Distances, distances, kernel_kl
 from attnlaw.theory.limit.heads import can_draw_row, score_matrices
 from attnlaw.theory.limit.inputs import MOST_MEMORY, ROOT_ARRAYS
 from attnlaw.theory.limit.layer import AttentionLayer
@@ -181,6 +180,16 @@ class WidthRow(BriefRepr):
     kl_to_gaussian: Estimate | None = None
     kernel_kl_to_limit: float | None = None
     laws_by_width: Mapping[float, OutputLaw] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=dict)  # why there is no KL to each of these laws
+
+    @property
+    def remark(self) -> str | None:
+        """Why KL divergences are missing. None if they are all there."""
+        by_reason: dict[str, list[str]] = {}
+        for to, why in self.missing.items():
+            by_reason.setdefault(why, []).append(f"to {to}")
+        lines = [f"no KL divergence {' or '.join(names)}: {why}" for why, names in by_reason.items()]
+        return "; ".join(lines) or None
 
     @cached_property
     def path_squared_length(self) -> list[Estimate] | None:
@@ -249,17 +258,22 @@ def compare_widths(
                 width_law = limit if width == math.inf else law_of(stacks[width], draws, seed, token)
                 row = width_row(width, width_law, limit)
                 law = width_law.law
+                missing = dict(row.missing)
                 if other is not None:
-                    row = replace(row, kl_to_other_limit=distances(law, other).kl)
+                    compared = distances(law, other)
+                    row = replace(row, kl_to_other_limit=compared.kl)
+                    missing |= _missing("the limit of the other scaling", compared)
                 if gaussian:
                     # KL is least at the law's own moments, so their errors enter squared.
                     same = gaussian_law(law.variance().value, law.mean().value)
-                    row = replace(row, kl_to_gaussian=distances(law, same).kl)
+                    compared = distances(law, same)
+                    row = replace(row, kl_to_gaussian=compared.kl)
+                    missing |= _missing("the Gaussian", compared)
                 if kernel and width_law is not limit:
                     # The laws share the normals of their scores, but not those of their coordinates.
                     estimate = kernel_kl(law.draw(seed), limit.law.draw(seed + 1))
                     row = replace(row, kernel_kl_to_limit=estimate)
-                rows.append(row)
+                rows.append(replace(row, missing=missing))
     progress(len(widths), len(widths))
     laws = {row.width: row.law for row in rows}
     return [replace(row, laws_by_width=laws) for row in rows]
@@ -300,10 +314,27 @@ def law_of(stack: Depth, draws: int, seed: int, token: int) -> LawAtWidth:
 def width_row(width: float, width_law: LawAtWidth, limit: LawAtWidth) -> WidthRow:
     """Return the row of one width. The distances to the limit are None if the law is the limit itself."""
     law = width_law.law
-    numbers: list[Any] = [law.score_variance(), law.variance(), law.kurtosis()]
-    numbers += [None] * 4 if width_law is limit else vars(distances(law, limit.law)).values()
-    numbers.append(width_law.path)
-    return WidthRow(width, law, *numbers)
+    moments = law.score_variance(), law.variance(), law.kurtosis()
+    if width_law is limit:
+        return WidthRow(width, law, *moments, None, None, None, None, width_law.path)
+    compared = distances(law, limit.law)
+    return WidthRow(
+        width=width,
+        law=law,
+        score_variance=moments[0],
+        output_variance=moments[1],
+        kurtosis=moments[2],
+        kl_to_limit=compared.kl,
+        w1_to_limit=compared.w1,
+        ks_to_limit=compared.ks,
+        residual_of_distances=compared.residual,
+        path=width_law.path,
+        missing=_missing("the limit", compared),
+    )
+
+
+def _missing(to: str, compared: Distances) -> dict[str, str]:
+    return {} if compared.why_no_kl is None else {to: compared.why_no_kl}
 
 
 def density_rows(laws: Mapping[float, OutputLaw], points: int = 161) -> list[dict[str, float | None]]:

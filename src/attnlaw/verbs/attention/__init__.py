@@ -122,7 +122,7 @@ class AttentionSettings(Settings):
                 "value_size", f"expected the {{head_size}}, {self.head_size}, where K = V", self.value_size
             )
         if tied and self.second_order and MATRICES[self.matrix].values:
-            raise BadSetting("second_order", "there is no such law for K = V; leave it out", True)
+            raise BadSetting("second_order", "there is no second-order law for K = V; leave it out", True)
         need = draw_bytes(self.shape, self.matrix) if self.draws else 0
         if need > MOST_MEMORY:
             raise BadSetting(

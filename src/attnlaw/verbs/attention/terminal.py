@@ -15,19 +15,11 @@ from attnlaw.render.terminal.console import Column, print_table, sparkline
 from attnlaw.render.terminal.view import show
 from attnlaw.theory.laws.attention_shape import CENTRINGS, MATRICES
 from attnlaw.theory.laws.finite_size import few_rows_beta
+from attnlaw.verbs.attention.verdict import head_line, verdict_lines
 
 if TYPE_CHECKING:
     from attnlaw import AttentionResult
 
-# Largest Kolmogorov-Smirnov distance of each verdict. A histogram of a few hundred values shows 0.1 but not
-# 0.05.
-VERDICTS = {0.05: "follow the law", 0.15: "follow the law only roughly", 1.0: "do not follow the law"}
-SINGULAR = {
-    verdict: verdict.replace("do not", "does not")
-    if "not" in verdict
-    else verdict.replace("follow", "follows")
-    for verdict in VERDICTS.values()
-}
 PLACES = 40  # characters of the picture of a density
 LEVEL_NAMES = {0.5: "median", 1.0: "largest"}
 MATRIX_NAMES = {
@@ -41,12 +33,11 @@ MATRIX_NAMES = {
 def show_case(result: AttentionResult, console: Console) -> None:
     """Print the sizes of one layer, and whether its random draws follow the law."""
     row = result.row()
-    sizes = f"{row['tokens']} tokens, {row['heads']} heads of size {row['head_size']}, sharpness β = "
-    name = "" if row["name"] is None else f"{row['name']}: "
-    console.print(Text(f"{name}{sizes}{row['beta']:g}", style="bold"), soft_wrap=True)
-    console.print(Text(_verdict(result.values(), row["draws"])), soft_wrap=True)
-    if row["remark"]:
-        console.print(Text(f"Do not rely on the law here: {row['remark']}.", style="yellow"))
+    sentence, warning = verdict_lines(row)
+    console.print(Text(head_line(row), style="bold"), soft_wrap=True)
+    console.print(Text(sentence), soft_wrap=True)
+    if warning:
+        console.print(Text(warning, style="yellow"))
 
 
 def show_summary(result: AttentionResult, console: Console) -> None:
@@ -65,17 +56,6 @@ def show_summary(result: AttentionResult, console: Console) -> None:
     )
     console.print(Text(limits, style="dim"))
     console.print(Text("Next: --figure spectrum.pdf draws it, attnlaw lab attention has sliders."))
-
-
-def _verdict(values: dict[str, Any], draws: int) -> str:
-    distance = values["law_distance"]
-    if distance is None:
-        return "The law alone; --draws 4 compares it with random layers."
-    verdict = next(words for largest, words in VERDICTS.items() if distance.value <= largest)
-    layers = f"{draws} random layers {verdict}"
-    if draws == 1:
-        layers = f"One random layer {SINGULAR[verdict]}"
-    return f"{layers}: the distribution functions differ by up to {distance}."
 
 
 def _show_spectrum(result: AttentionResult, console: Console) -> None:

@@ -37,7 +37,8 @@ CAPTION = (
 
 def _prepare(result: Result) -> Result:
     columns = [f"log10_{name}" for name in BOUNDS]
-    kept = ["model", "status", "remark", VERSION_COLUMN, "depth", "hidden_size", *columns]
+    about = ["model", "adapter", "layers", "status", "remark", VERSION_COLUMN]
+    kept = [*about, "depth", "hidden_size", *columns]
     return replace(result, rows=result.rows.select(kept))
 
 
