@@ -155,7 +155,7 @@ def _counted(rows: pl.DataFrame) -> pl.DataFrame:
     rows = _finished(rows)
     if "model" not in rows.columns:
         return rows
-    paths = pl.Series("path", [os.path.realpath(model) for model in rows["model"]], pl.String)
+    paths = pl.Series("path", [model and os.path.realpath(model) for model in rows["model"]], pl.String)
     key = ["path", *(name for name in ("adapter", "layers") if name in rows.columns)]
     return rows.with_columns(paths).unique(key, keep="first", maintain_order=True).drop("path")
 
