@@ -155,3 +155,9 @@ def test_a_refusal_stands_alone(tmp_path: Path) -> None:
     assert ended.returncode == 1
     (line,) = ended.stderr.splitlines()
     assert line.startswith("attnlaw: heads cannot be compared: products of weights exceed 1e308")
+
+
+def test_a_process_that_has_imported_pydantic_can_call_every_option(capsys):
+    """Cyclopts then checks defaults, too: those of options that were not given."""
+    pytest.importorskip("pydantic")
+    assert invoke("learn", "--alpha", "0.3", "--json").stdout.startswith("{")

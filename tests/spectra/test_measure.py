@@ -68,7 +68,7 @@ def check_every_value(name, layers=None):
         large = dense[:kept] > 1e-4 * top
         assert np.max(np.abs(ours[large] / dense[:kept][large] - 1)) <= 1e-9
         assert spectrum.norm_21 == pytest.approx(np.linalg.norm(formed, axis=0).sum(), rel=1e-12)
-        assert spectrum.norm_11 == pytest.approx(np.abs(formed).sum(), rel=1e-12)
+        assert spectrum.norm_11 == pytest.approx(np.abs(formed).sum(), rel=1e-8)  # summed in float32
         if len(parts) == 2 and spectrum.condition > MODEST and extended_svd.PRECISE:
             ill += 1
             exact = extended_svd.product_values(*parts)

@@ -158,9 +158,12 @@ def _parameter(field: SettingField, group: Group) -> inspect.Parameter:
         if default is MISSING or kind is inspect.Parameter.VAR_POSITIONAL:
             return inspect.Parameter(name, kind, annotation=Annotated[str, shown])
         return inspect.Parameter(name, kind, annotation=Annotated[str | None, shown], default=default)
-    hint: Any = Annotated[bool if flag else list[str] if rule.repeatable else str, shown]
+    words_type: Any = bool if flag else list[str] if rule.repeatable else str
     if default is MISSING:
         default = inspect.Parameter.empty
-    elif not flag and default is not None:
+    elif default is None:  # cyclopts checks defaults if the process has imported pydantic
+        words_type |= None
+    elif not flag:
         default = str(default)
+    hint: Any = Annotated[words_type, shown]
     return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=default)
