@@ -18,7 +18,6 @@ from attnlaw.analysis.audit.rows import log10
 from attnlaw.analysis.audit.summary import null_test_sentence
 from attnlaw.core.tables import write_csv
 from attnlaw.render.model_names import model_names
-from attnlaw.report import write_report
 from attnlaw.theory.bounds import BOUNDS
 from attnlaw.theory.bounds.proxies import proxies
 from attnlaw.verbs.audit import VERB
@@ -299,30 +298,6 @@ def test_a_summary_of_somebody_else_is_refused(text, tiny, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_figure_that_cannot_be_drawn_leaves_the_earlier_run_whole(tmp_path, monkeypatch):
-    """Rows, page and figures are of one run: whatever fails, fails before the first file is replaced."""
-    audit, fits = _small()
-    audit.save(tmp_path / "audit")
-    fits.save(tmp_path / "fits")
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-
-    def fail(*_):
-        raise attnlaw.InputError("figure: cannot be drawn; choose another")
-
-    monkeypatch.setattr("attnlaw.render.charts.paper._chart_with_model", fail)
-    later, other = (
-        replace(result, rows=result.rows.with_columns(remark=pl.lit("later"))) for result in (audit, fits)
-    )
-    for save in (
-        lambda: later.save(tmp_path / "audit", figures="svg"),
-        lambda: write_report([tmp_path / "audit"], figures="svg"),
-        lambda: other.save(tmp_path / "fits", "svg"),
-    ):
-        with pytest.raises(attnlaw.InputError, match="cannot be drawn"):
-            save()
-        assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
-
-
 def test_fits_of_an_earlier_audit_do_not_stay(tmp_path):
     """Rows are replaced, so laws fitted to the rows before must go too."""
     fitted, bare = (
