@@ -270,7 +270,7 @@ def model_findings(
 
     >>> import numpy as np
     >>> block = {"in_proj_weight": np.tile(np.eye(4), (3, 1)), "out_proj.weight": np.zeros((4, 4))}
-    >>> findings = model_findings(block, heads=2, ignore=["rank-deficient"])
+    >>> findings = model_findings(block, heads=2, ignore=["rank-deficient", "dead-map"])
     >>> [(finding.rule, finding.level) for finding in findings]
     [('zero-tensor', 'error')]
     """

@@ -207,7 +207,7 @@ def draw_bytes(shape: AttentionShape, of: str) -> int:
     The factors count the arrays of each size that exist at the same time.
 
     >>> draw_bytes(AttentionShape(4096, 32, 128), "attention") // 2**20
-    1240
+    1180
     """
     n, matrix = shape.tokens, MATRICES[of]
     numbers = 9 * n * n + 4 * n * shape.head_size + (9 if matrix.values else 3) * n * shape.d_V

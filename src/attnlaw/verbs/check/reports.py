@@ -111,7 +111,7 @@ def rule_ids(names: Iterable[str]) -> dict[str, str]:
     >>> rule_ids(["near the base", "zero-rows", "100% <b>"])
     {'near the base': 'near-the-base', 'zero-rows': 'zero-rows', '100% <b>': '100-b'}
     >>> rule_ids(["zero rows", "zero-rows"])
-    {'zero rows': 'zero-rows-3ce7eb', 'zero-rows': 'zero-rows'}
+    {'zero rows': 'zero-rows-7cae48', 'zero-rows': 'zero-rows'}
     """
     slugs = {name: re.sub("[^a-z0-9]+", "-", name.lower()).strip("-") for name in names}
     counts = Counter(slugs.values())
