@@ -49,3 +49,17 @@ def test_an_error_inside_gives_the_place_back():
     with pytest.raises(KeyError), gate.reserve(5):
         raise KeyError
     assert gate.bytes_in_use == 0
+
+
+def test_an_interruption_of_a_lock_stays_an_interruption(monkeypatch):
+    """Python's own wait can answer Ctrl-C with `RuntimeError: release unlocked lock`."""
+
+    def interrupted(futures):
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise RuntimeError("release unlocked lock")
+
+    monkeypatch.setattr("attnlaw.numerics.threads.as_completed", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        in_threads([(1, lambda: None)], budget=1, jobs=1, on_done=lambda done: None)

@@ -106,6 +106,11 @@ def in_threads(
                 if future.exception() is not None:
                     break
                 on_done(done)
+        except RuntimeError as error:
+            # Ctrl-C in the middle of a wait can leave its lock free, and Python then complains of the lock.
+            if isinstance(error.__context__, KeyboardInterrupt):
+                raise error.__context__ from None
+            raise
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
     # Functions start in order, so this raises the error of the first that failed, whichever ended first.
