@@ -221,7 +221,7 @@ class _Search:
     def join_renamed(
         self, changes: list[tuple[TensorPair, TensorChange]]
     ) -> list[tuple[TensorPair, TensorChange]]:
-        """Join tensors that each model alone has, if they are the same but for a cast.
+        """Join tensors that each model alone has, if they are the same except for a cast.
 
         They have other names, and no role by which they could be paired: the last norm of a GGUF file, or a
         table of outputs that the other model ties to its embedding.
