@@ -9,7 +9,7 @@
 | 130 | interrupted |
 
 Every error is one line on standard error. Only `app` imports the command-line library (cyclopts). This file
-imports other modules of attnlaw only inside `main`, which answers Ctrl-C.
+imports modules that take time only inside `main`, which answers Ctrl-C.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import warnings
 from io import TextIOWrapper
 
 from attnlaw import __version__
+from attnlaw.core.plain_text import HANDLER
 
 TYPE_CHECKING = False  # importing typing takes longer than all the rest
 if TYPE_CHECKING:
@@ -108,16 +109,17 @@ def _run_command() -> int:
 def prepare_streams() -> None:
     """Prepare standard output and standard error for printing.
 
-    If standard output is closed, exit with a message. Characters that a terminal cannot show become "?".
+    If standard output is closed, exit with a message. A letter that a terminal cannot show is replaced by a
+    similar one.
     """
     if sys.stderr is None:  # closed, so no message can be printed
         sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 (open until the end)
     if sys.stdout is None:
         _exit_with_message("standard output is closed; give it another place, such as /dev/null", 1)
-    # A terminal that cannot show a bar or a Greek letter gets a question mark, not a traceback.
+    # A terminal that cannot show a bar or a Greek letter gets something similar, not a traceback.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")
+            stream.reconfigure(errors=HANDLER)
     sys.stdout = GuardedOutput(sys.stdout)
     # Some terminals report a width of 0, with which nothing could be shown.
     if not os.environ.get("COLUMNS", "0").strip("0"):

@@ -73,7 +73,7 @@ def run_command(verb: Verb[Any, Any], typed_words: Mapping[str, Any]) -> int:
                 objects = result.to_json()
                 print_json(objects if len(requested) > 1 or len(requested[0][1]) > 1 else objects[0])
             else:
-                show_end(result, output)
+                show_end(result, output, options.details)
             _write(result, options)
             status = options.finish(result, failures)
         else:
@@ -134,7 +134,7 @@ def _run_cases(verb: Verb[Any, Any], cases: list[Any], options: OutputOptions, f
                 pairs.append((case, record))
             else:
                 shown.append(Result.collect(verb, [(case, record)]))
-                terminal.show_case(shown[-1], output)
+                terminal.show_case(shown[-1], output, options.details)
         return Result.collect(verb, pairs) if terminal is None else Result.concat(shown)
 
 

@@ -329,9 +329,13 @@ class Result:
         """
         return load_views().plot(self, name)
 
-    def show(self) -> None:
-        """Print the result as the command does."""
-        load_views().show(self)
+    def show(self, details: bool = False) -> None:
+        """Print the result as the command does.
+
+        Args:
+            details: Whether to show every number, as the option `--details` does.
+        """
+        load_views().show(self, details=details)
 
     def _repr_html_(self) -> str:
         return str(load_views().notebook_html(self))
@@ -339,6 +343,10 @@ class Result:
     def __repr__(self) -> str:
         if len(self) != 1:
             return f"<{self.verb.name}: {len(self)} cases>"
+        answer = load_views().answer_of(self)
+        lines = [f"{line.status} {line.text}" for line in answer.lines if line.status] if answer else []
+        if lines:
+            return f"<{self.verb.name}: {' '.join(lines)}>"
         values = self.values()
         parts = [
             f"{quantity.symbol or quantity.label} {text}"

@@ -29,6 +29,7 @@ def require_directory_name(*directories: str | None) -> None:
 class OutputOptions(Settings):
     """The options for showing and saving results, which all verbs share."""
 
+    details: bool = output_option(False, "Show every number, also those that the first screen leaves out.")
     json: bool = output_option(False, "Print JSON and nothing else.")
     out: str | None = output_option(None, "Write rows (parquet) and report.html.", metavar="DIR")
     figures: str | None = output_option(

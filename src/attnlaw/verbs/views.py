@@ -4,7 +4,8 @@ The folder of a verb may have the files below. If a file is missing, the generic
 
 | file | content |
 |---|---|
-| `terminal.py` | `show_case(result, console)` for each case; `show_summary(result, console)` after the last |
+| `answer.py` | `answer(result) -> Answer`: the answer in words, for one case or several |
+| `terminal.py` | `show_case(result, console, details)` for each case; `show_summary(...)` after the last |
 | `page.py` | `page(result, figures) -> str`, the HTML of report.html; `notebook_html(result) -> str` |
 | `charts.py` | the functions that the verb's `charts=` names; each returns a `Figure`, several, or None |
 | `options.py` | `Options`, further options of the command |
@@ -21,6 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from attnlaw.core.answer import Answer
 from attnlaw.core.errors import InputError, as_input_error, require_some
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.files import (
@@ -54,13 +56,25 @@ def find_part(verb: Verb[Any, Any], name: str) -> ModuleType | None:
     return import_module(f"{module}.{name}")
 
 
-def show(result: Result, console: Console | None = None) -> None:
-    """Print a result as its command does. For a case that failed, print its error in one line."""
+def answer_of(result: Result) -> Answer | None:
+    """Return the answer of a verb in words. None if the verb has none, or if no case was computed."""
+    part = find_part(result.verb, "answer")
+    if part is None or not (result.rows["status"] != Outcome.FAILED).any():
+        return None
+    answer: Answer = part.answer(result)
+    return answer
+
+
+def show(result: Result, console: Console | None = None, details: bool = False) -> None:
+    """Print a result as its command does. For a case that failed, print its error in one line.
+
+    `details` shows every number, also those that the first screen leaves out.
+    """
     from attnlaw.render.terminal.console import output, print_message
 
     terminal, console = find_part(result.verb, "terminal"), console or output
     if terminal is None:
-        show_end(result, console)
+        show_end(result, console, details)
         return
     shown = []
     for part in filter(None, (result, result.simulation)):
@@ -68,21 +82,21 @@ def show(result: Result, console: Console | None = None) -> None:
             if case.row()["status"] == Outcome.FAILED:
                 print_message(f"attnlaw: {case.row()['remark']}")
             else:
-                terminal.show_case(case, console)
+                terminal.show_case(case, console, details)
                 shown += [case] if part is result else []
     if shown:
-        show_end(Result.concat(shown), console)
+        show_end(Result.concat(shown), console, details)
 
 
-def show_end(result: Result, console: Console) -> None:
+def show_end(result: Result, console: Console, details: bool = False) -> None:
     """Print the text after the last case. For a verb without `terminal.py`, this prints the whole result."""
     terminal = find_part(result.verb, "terminal")
     if terminal is None:
         from attnlaw.render.terminal.view import show
 
-        show(result, console)
+        show(result, console, answer_of(result), details)
     elif hasattr(terminal, "show_summary"):
-        terminal.show_summary(result, console)
+        terminal.show_summary(result, console, details)
 
 
 def progress(name: str) -> AbstractContextManager[Progress]:
@@ -116,7 +130,7 @@ def page_of(result: Result, figures: Sequence[Figure]) -> str:
 
     part = find_part(result.verb, "page")
     if part is None or not (result.rows["status"] != "failed").any():
-        return results_page([Part([result], figures)])
+        return results_page([Part([result], figures)], answer=answer_of(result))
     html: str = part.page(result, figures)
     return html
 
@@ -125,7 +139,8 @@ def notebook_html(result: Result) -> str:
     """Return the HTML that a notebook shows: the special view of the verb, or else its quantities."""
     from attnlaw.render.pages.notebook import result_html
 
-    return str(getattr(find_part(result.verb, "page"), "notebook_html", result_html)(result))
+    special = getattr(find_part(result.verb, "page"), "notebook_html", None)
+    return str(result_html(result, answer_of(result)) if special is None else special(result))
 
 
 def plot(result: Result, name: str | None = None) -> Any:

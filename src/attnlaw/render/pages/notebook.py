@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 from markupsafe import Markup
 
+from attnlaw.core.answer import Answer
 from attnlaw.core.estimate import format_value
 from attnlaw.core.result import Result
 from attnlaw.render.pages.html import macros
@@ -14,9 +15,10 @@ from attnlaw.render.pages.html import macros
 MOST_LINES = 20  # lines of a table that a notebook shows
 
 
-def result_html(result: Result) -> Markup:
-    """Return the quantities of a single case with their meanings, or a table of several cases."""
-    return _case_html(result) if len(result) == 1 else _cases_html(result)
+def result_html(result: Result, answer: Answer | None = None) -> Markup:
+    """Return the answer, and the quantities of a single case with their meanings or a table of cases."""
+    lines = macros("notebook.html").answer(answer.lines if answer else ())
+    return Markup(lines + (_case_html(result) if len(result) == 1 else _cases_html(result)))
 
 
 def _case_html(result: Result) -> Markup:

@@ -21,6 +21,7 @@ import polars as pl
 from markupsafe import Markup
 
 from attnlaw import __version__
+from attnlaw.core.answer import Answer
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import format_with_error
 from attnlaw.core.files import to_json
@@ -102,10 +103,10 @@ class Part:
         return figure_section(f"part-{number}", f"{self.name}: {self.title}", self.figures, lead, self.name)
 
 
-def results_page(parts: Sequence[Part], note: str = "") -> str:
+def results_page(parts: Sequence[Part], note: str = "", answer: Answer | None = None) -> str:
     """Return the page for verbs without a special page. It shows figures, quantities and all rows.
 
-    `note` is shown below the title.
+    The answer and `note` are shown below the title.
     """
     several = len(parts) > 1
     finished = [result for part in parts for result in part.every if result.finished_rows.height]
@@ -128,7 +129,7 @@ def results_page(parts: Sequence[Part], note: str = "") -> str:
         *(quantity_section(result.verb, result.finished_rows, len(verbs) > 1) for result in finished),
     ]
     title = " · ".join(dict.fromkeys(part.title for part in parts))
-    return rows_page(title, lead, sections, rows, verbs)
+    return rows_page(title, lead, sections, rows, verbs, answer)
 
 
 def failure_sentences(parts: Sequence[Part]) -> str:
@@ -148,8 +149,9 @@ def rows_page(
     sections: Iterable[Section | None],
     rows: pl.DataFrame,
     verbs: Sequence[Verb[Any, Any]] = (),
+    answer: Answer | None = None,
 ) -> str:
-    """Return a page with these sections, followed by a table of all rows.
+    """Return a page with the answer and these sections, followed by a table of all rows.
 
     `lead` is the text below the title, or a list of its sentences. `verbs` declare the labels of the columns.
     """
@@ -169,7 +171,7 @@ def rows_page(
         "errors": {quantity.name: f"{quantity.name}_error" for quantity in quantities if quantity.error},
     }
     table = rows_section("Rows", _example_filter(rows.select(shown)))
-    return page_html(title, lead, [*sections, table], data)
+    return page_html(title, lead, [*sections, table], data, answer)
 
 
 def verb_page(
@@ -178,12 +180,13 @@ def verb_page(
     sentences: list[str],
     sections: Iterable[Section | None],
     rows: pl.DataFrame,
+    answer: Answer | None = None,
 ) -> str:
-    """Return the page of a verb: these sections, followed by its figures, quantities and rows."""
+    """Return the page of a verb: the answer and these sections, then its figures, quantities and rows."""
     verb = result.verb
     more = [figure_section("part-1", "Figures", figures), quantity_section(verb, result.finished_rows)]
     lead = [*sentences, failure_sentence(result.rows)]
-    return rows_page(verb.title, lead, [*sections, *more], rows, [verb])
+    return rows_page(verb.title, lead, [*sections, *more], rows, [verb], answer)
 
 
 def _column_label(verbs: Sequence[Verb[Any, Any]], name: str) -> str:
@@ -244,13 +247,18 @@ def _example_filter(rows: pl.DataFrame) -> str:
 
 
 def page_html(
-    title: str, lead: str | Iterable[str], sections: Iterable[Section | None], data: Mapping[str, Any]
+    title: str,
+    lead: str | Iterable[str],
+    sections: Iterable[Section | None],
+    data: Mapping[str, Any],
+    answer: Answer | None = None,
 ) -> str:
-    """Return the whole HTML document. Its script reads `data`."""
+    """Return the whole HTML document: the lead, the answer, and the sections. Its script reads `data`."""
     script = "\n".join(["'use strict';", *(read_asset(f"{name}.js") for name in SCRIPTS)])
     template = environment().get_template("page.html")
     return template.render(
         title=title,
+        answer=macros("sections.html").answer(answer.lines, answer.next_commands) if answer else "",
         lead=lead if isinstance(lead, str) else " ".join(filter(None, lead)),
         version=__version__,
         style=Markup(read_asset("colours.css") + read_asset("page.css")),

@@ -24,6 +24,7 @@ from rich.text import Text
 from attnlaw.core.errors import printable
 from attnlaw.core.estimate import format_with_error
 from attnlaw.core.files import to_json
+from attnlaw.core.plain_text import to_plain
 from attnlaw.core.progress import Progress, no_progress
 
 if TYPE_CHECKING:
@@ -37,7 +38,12 @@ messages = Console(stderr=True, highlight=False)
 
 def print_message(line: str) -> None:
     """Print one line on standard error. Markup and control characters in it have no effect."""
-    messages.print(printable(line), markup=False, soft_wrap=True)
+    messages.print(to_screen(messages, printable(line)), markup=False, soft_wrap=True)
+
+
+def to_screen(console: Console, text: str) -> str:
+    """Return the text with replacements for letters that the screen cannot show."""
+    return to_plain(text, console.encoding)
 
 
 def print_json(value: Any) -> None:
@@ -75,7 +81,7 @@ def print_table(
         kept = [column for column, name in zip(columns, names, strict=True) if name not in left_out]
         table = Table(box=None, pad_edge=False, collapse_padding=tight)
         for column in kept:
-            title = Text.from_markup(column.title)
+            title = Text.from_markup(to_screen(console, column.title))
             widest = max(line.cell_len for line in title.split(allow_blank=True))
             table.add_column(
                 title,
@@ -86,7 +92,7 @@ def print_table(
                 max_width=column.max_width,
             )
         for row in zip(*(column.cells for column in kept), strict=True):
-            table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+            table.add_row(*(_cell(console, cell) for cell in row))
         size = Measurement.get(console, console.options.update(width=1000), table)
         if size.maximum <= console.width:
             break
@@ -97,6 +103,13 @@ def print_table(
     console.print(table, crop=False)
     if left_out:
         console.print(Text(f"A wider screen also shows: {', '.join(left_out)}.", style="dim"))
+
+
+def _cell(console: Console, cell: str | Text) -> Text:
+    if isinstance(cell, str):
+        return Text(to_screen(console, cell))
+    plain = to_screen(console, cell.plain)
+    return cell if plain == cell.plain else Text(plain, style=cell.style)
 
 
 def number_columns(table: pl.DataFrame, forms: Mapping[str, tuple[str, str]]) -> list[Column]:

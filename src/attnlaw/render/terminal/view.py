@@ -9,22 +9,29 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from attnlaw.core.answer import Answer
 from attnlaw.core.estimate import Outcome, format_value
 from attnlaw.core.quantity import Quantity
 from attnlaw.core.result import Result
 from attnlaw.core.settings import setting_fields
 from attnlaw.render.terminal.console import Column, print_message, print_table
+from attnlaw.render.terminal.screen import print_answer, print_definitions, print_next
 
 
-def show(result: Result, console: Console) -> None:
-    """Print the cases of a verb and of its simulation, and then their remarks."""
+def show(result: Result, console: Console, answer: Answer | None = None, details: bool = False) -> None:
+    """Print the answer, the cases of a verb and of its simulation, their remarks, and the next commands.
+
+    If there is an answer, quantities that are not `in_summary` wait for `details`.
+    """
     parts = [result, *([] if result.simulation is None else [result.simulation])]
     console.print(Text(result.verb.title, style="bold"))
     console.print(Text(", ".join(_describe_shared(result)), style="dim"))
     if result.verb.provenance:
         console.print(Text(result.verb.provenance, style="dim"))
+    print_answer(console, answer)
+    every = details or answer is None
     if len(result) == 1:
-        print_table(console, _quantity_columns(parts))
+        print_table(console, _quantity_columns(parts, every))
     else:
         _show_rows(parts, console)
     for part in parts:
@@ -35,6 +42,9 @@ def show(result: Result, console: Console) -> None:
                 print_message(f"{part.verb.name}{label}: {row['status']}: {row['remark']}")
         if "seeds" in part.rows.columns and (part.rows["seeds"] == 1).any():
             print_message("one seed has no standard error; --seeds 2 or more gives one")
+    if answer is not None and answer.next_commands:
+        console.print()
+        print_next(console, answer.next_commands)
 
 
 def _show_rows(parts: Sequence[Result], console: Console) -> None:
@@ -42,7 +52,8 @@ def _show_rows(parts: Sequence[Result], console: Console) -> None:
     result, cases = parts[0], range(len(parts[0]))
     verb, varied = result.verb, _varying_names(result)
     cells = {verb.label(name): [format_value(value) for value in result.rows[name]] for name in varied}
-    less = []
+    less: list[str] = []
+    meanings: dict[str, str] = {}
     for part in parts:
         values = [part.values(case) for case in range(len(part))]
         for quantity in part.verb.quantities:
@@ -52,10 +63,12 @@ def _show_rows(parts: Sequence[Result], console: Console) -> None:
                 title = title if part is result else f"{title}, {part.verb.title.lower()}"
                 cells[title] = column
                 less.append(title)
+                meanings |= {title: quantity.description} if quantity.description and part is result else {}
     if any(status != Outcome.DONE for status in result.rows["status"]):
         cells["status"] = result.rows["status"].to_list()
     columns = [Column(title, column, is_text=title == "status") for title, column in cells.items()]
     print_table(console, columns, less[:0:-1])
+    print_definitions(console, meanings)
     names = [", ".join(format_value(result.rows[name][case]) for name in varied) for case in cases]
     for quantity in verb.quantities:
         if not (quantity.in_summary and _is_list(quantity)):
@@ -78,16 +91,17 @@ def _show_lists(quantity: Quantity, lists: Mapping[str, Sequence[Any]], console:
     print_table(console, [places, *columns], [column.title for column in columns[:-1]])
 
 
-def _quantity_columns(parts: Sequence[Result]) -> list[Column]:
+def _quantity_columns(parts: Sequence[Result], every: bool) -> list[Column]:
     """Return the columns of a table that has a line for each quantity of the only case.
 
-    If there is a simulation, its values are in another column.
+    Quantities that are not `in_summary` are left out unless `every` is true. If there is a simulation, its
+    values are in another column.
     """
     titles = ["theory", *map(_heading, parts[1:])] if len(parts) > 1 else [""]
     known, lines = [part.values() for part in parts], []
     for quantity in parts[0].verb.quantities:
         cells = [format_value(values.get(quantity.name)) for values in known]
-        if quantity.hidden or not any(cells):
+        if quantity.hidden or not any(cells) or not (every or quantity.in_summary):
             continue
         meaning = quantity.description
         if _is_list(quantity):

@@ -30,7 +30,7 @@ MATRIX_NAMES = {
 }
 
 
-def show_case(result: AttentionResult, console: Console) -> None:
+def show_case(result: AttentionResult, console: Console, details: bool = False) -> None:
     """Print the sizes of one layer, and whether its random draws follow the law."""
     row = result.row()
     sentence, warning = verdict_lines(row)
@@ -40,7 +40,7 @@ def show_case(result: AttentionResult, console: Console) -> None:
         console.print(Text(warning, style="yellow"))
 
 
-def show_summary(result: AttentionResult, console: Console) -> None:
+def show_summary(result: AttentionResult, console: Console, details: bool = False) -> None:
     """Print the spectrum of one layer, or a row for each of several. Limits and the next command follow."""
     console.print()
     if len(result) == 1:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 
-def show_case(result: AuditResult, console: Console) -> None:
+def show_case(result: AuditResult, console: Console, details: bool = False) -> None:
     """Print one model: the null test, its findings, its layers, and how it compares with the atlas."""
     summary = result.summary
     matrices = f"{summary['matrices']} {'matrix' if summary['matrices'] == 1 else 'matrices'}"
@@ -97,7 +97,7 @@ def _show_findings(result: AuditResult, summary: dict[str, Any], console: Consol
     console.print()
 
 
-def show_summary(result: AuditResult, console: Console) -> None:
+def show_summary(result: AuditResult, console: Console, details: bool = False) -> None:
     """Print the proxies of one model, or a table of several models. Sentences about them follow."""
     summaries = [case.summary for case in result]
     names = list(short_names(model_names(result)).values())

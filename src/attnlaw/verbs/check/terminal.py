@@ -25,7 +25,7 @@ MOST_LOCATIONS = 5  # number of locations that are listed for one rule
 EXPLAINED = ("name", "level", "threshold", "when", "meaning", "remedy")
 
 
-def show_case(result: CheckResult, console: Console) -> None:
+def show_case(result: CheckResult, console: Console, details: bool = False) -> None:
     """Print the verdicts on one model.
 
     Text from the model's files never starts a line, so CI runners do not take it for a command.

@@ -26,7 +26,7 @@ LEGEND = (
 )
 
 
-def show_case(result: DiffResult, console: Console) -> None:
+def show_case(result: DiffResult, console: Console, details: bool = False) -> None:
     """Print one comparison."""
     summary = result.summary
     console.print()
@@ -45,7 +45,7 @@ def show_case(result: DiffResult, console: Console) -> None:
         print_table(console, _tensor_columns(changed), tight=True)
 
 
-def show_summary(result: DiffResult, console: Console) -> None:
+def show_summary(result: DiffResult, console: Console, details: bool = False) -> None:
     """Print a row for each of several models, in their order."""
     console.print()
     if len(result) > 1:

@@ -28,7 +28,7 @@ TITLES = {
 }
 
 
-def show_case(result: DynamicsResult, console: Console) -> None:
+def show_case(result: DynamicsResult, console: Console, details: bool = False) -> None:
     """Print one trajectory, either of the theory or of trained students."""
     console.print(Text(_headline(result), style="bold"), soft_wrap=True)
     rows = _times(result)

@@ -33,7 +33,7 @@ MEDIANS = {
 FORMS = {"outliers": "g", "tail_share": ".0%"}
 
 
-def show_case(result: FitResult, console: Console) -> None:
+def show_case(result: FitResult, console: Console, details: bool = False) -> None:
     """Print one model, with a line for each layer and a letter for each head."""
     rows, counts = result.fits, result.row()
     console.print()
@@ -56,7 +56,7 @@ def show_case(result: FitResult, console: Console) -> None:
         )
 
 
-def show_summary(result: FitResult, console: Console) -> None:
+def show_summary(result: FitResult, console: Console, details: bool = False) -> None:
     """Print the number of matrices of each law and medians of fitted numbers, by kind and model."""
     rows, names = result.tables["fits"], list(short_names(model_names(result)).values())
     legend = Text("\n")

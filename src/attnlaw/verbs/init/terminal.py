@@ -30,7 +30,7 @@ OUTPUT_TITLES = {
 MOST_LAYERS = 16  # a deeper model shows only every second, third, ... layer
 
 
-def show_case(result: InitResult, console: Console) -> None:
+def show_case(result: InitResult, console: Console, details: bool = False) -> None:
     """Print one model at one width."""
     console.print(Text(_headline(result), style="bold"), soft_wrap=True)
     if remark := result.row()["remark"]:
@@ -40,7 +40,7 @@ def show_case(result: InitResult, console: Console) -> None:
     console.print(Text(_output_summary(result.values())), soft_wrap=True)
 
 
-def show_summary(result: InitResult, console: Console) -> None:
+def show_summary(result: InitResult, console: Console, details: bool = False) -> None:
     """Print what the numbers mean. This comes once, after all models."""
     words = "means with standard errors over initialisations; entropy is over that of uniform attention"
     read = ", ".join(dict.fromkeys(result.rows["initialiser"]))

@@ -39,7 +39,7 @@ HEADS = {
 }
 
 
-def show_case(result: LensResult, console: Console) -> None:
+def show_case(result: LensResult, console: Console, details: bool = False) -> None:
     """Print what heads do, how exact the operator is, and a line for each token."""
     row = result.row()
     console.print(Text(row["model"], style="bold"), soft_wrap=True)

@@ -25,7 +25,7 @@ AMPLIFICATION = {
 }
 
 
-def show_case(result: MarginsResult, console: Console) -> None:
+def show_case(result: MarginsResult, console: Console, details: bool = False) -> None:
     """Print D of one model, then kappa and amplification of each layer."""
     values, row = result.values(), result.row()
     console.print(Text(row["model"], style="bold"), soft_wrap=True)
@@ -48,7 +48,7 @@ def show_case(result: MarginsResult, console: Console) -> None:
         print_message(f"attnlaw: {row['model']}: {row['remark']}")
 
 
-def show_summary(result: MarginsResult, console: Console) -> None:
+def show_summary(result: MarginsResult, console: Console, details: bool = False) -> None:
     """Print a note on how to use D."""
     console.print(Text(f"D {D_MEANING}", style="dim"), soft_wrap=True)
 

@@ -1,0 +1,53 @@
+"""The answer to a user's question in words: what a terminal, a page and a notebook show first.
+
+A verb's folder has the answer in `answer.py`, as a function `answer(result) -> Answer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class AnswerStatus(StrEnum):
+    """A word that says how good the news of a line is. A line that only reports a number has none."""
+
+    OK = "OK"
+    UNUSUAL = "UNUSUAL"
+    WARNING = "WARNING"
+    ERROR = "ERROR"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One or two sentences that a person can act on.
+
+    Args:
+        text: the sentences.
+        status: how good the news is, if that can be said.
+        details: further sentences, each shown on a line of its own.
+    """
+
+    text: str
+    status: AnswerStatus | None = None
+    details: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The lines that answer the question, and the commands to try next.
+
+    Args:
+        lines: the most important first.
+        next_commands: what each command gives, by command. The commands are complete and run as they are.
+    """
+
+    lines: tuple[Line, ...]
+    next_commands: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def status(self) -> AnswerStatus | None:
+        """The worst status of the lines. None if no line has one."""
+        known = [line.status for line in self.lines if line.status is not None]
+        return max(known, key=list(AnswerStatus).index, default=None)

@@ -1,0 +1,90 @@
+"""The parts of a screen: the answer, the meanings of columns, and the commands to try next.
+
+A screen starts with the answer, has one table of what matters most with a line for each of its columns, and
+ends with the next commands. Everything else waits for `--details`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.console import Console
+from rich.text import Text
+
+from attnlaw.core.answer import Answer, AnswerStatus, Line
+from attnlaw.core.errors import printable
+from attnlaw.render.terminal.console import to_screen
+
+STYLES = {
+    AnswerStatus.OK: "bold green",
+    AnswerStatus.UNUSUAL: "bold cyan",
+    AnswerStatus.WARNING: "bold yellow",
+    AnswerStatus.ERROR: "bold red",
+}
+STATUS_WIDTH = max(map(len, AnswerStatus)) + 2
+WIDEST_PROSE = 100  # letters in a line of prose; longer lines are hard to read
+NEXT = "Next   "
+
+
+def print_title(console: Console, name: str, facts: str = "") -> None:
+    """Print what the screen is about in one line, or in two if they do not fit into one."""
+    title = Text(to_screen(console, printable(name)), style="bold")
+    facts = to_screen(console, printable(facts))
+    if facts and title.cell_len + len(facts) + 4 <= console.width:
+        title.append(f"    {facts}", style="not bold dim")
+        facts = ""
+    console.print(title, soft_wrap=True)
+    if facts:
+        console.print(Text(facts, style="dim"), soft_wrap=True)
+
+
+def print_lines(console: Console, lines: tuple[Line, ...]) -> None:
+    """Print the lines of an answer. If one of them has a status, all are indented to the same place."""
+    indent = STATUS_WIDTH if any(line.status for line in lines) else 0
+    for line in lines:
+        style = STYLES[line.status] if line.status else ""
+        print_hanging(console, Text((line.status or "").ljust(indent), style=style), line.text)
+        for sentence in line.details:
+            print_hanging(console, Text(" " * indent), sentence, style="dim")
+
+
+def print_definitions(console: Console, meanings: Mapping[str, str]) -> None:
+    """Print a line with the meaning of each term. A meaning that is too long continues below itself."""
+    if not meanings:
+        return
+    width = max(Text(to_screen(console, term)).cell_len for term in meanings) + 2
+    for term, meaning in meanings.items():
+        shown = Text(to_screen(console, term))
+        shown.pad_right(width - shown.cell_len)
+        print_hanging(console, shown, meaning, style="dim")
+
+
+def print_next(console: Console, commands: Mapping[str, str]) -> None:
+    """Print the commands to try next, each with what it gives. A command is never broken into two lines."""
+    widest = max((len(command) for command in commands), default=0)
+    head = NEXT
+    for command, purpose in commands.items():
+        command, purpose = (to_screen(console, printable(text)) for text in (command, purpose))
+        fits = len(NEXT) + widest + 3 + len(purpose) <= console.width
+        line = Text(head).append(command.ljust(widest) if fits else command, style="bold")
+        console.print(line.append(f"   {purpose}", style="dim") if fits else line, soft_wrap=True)
+        if not fits:
+            print_hanging(console, Text(" " * (len(NEXT) + 2)), purpose, style="dim")
+        head = " " * len(NEXT)
+
+
+def print_hanging(console: Console, head: Text, text: str, style: str = "") -> None:
+    """Print a text after its head. Further lines start where the text started."""
+    width = max(min(console.width, WIDEST_PROSE) - head.cell_len, 20)
+    body = Text(to_screen(console, printable(text)), style=style)
+    for number, line in enumerate(body.wrap(console, width)):
+        line.rstrip()
+        start = head if number == 0 else Text(" " * head.cell_len)
+        console.print(Text.assemble(start, line), soft_wrap=True)
+
+
+def print_answer(console: Console, answer: Answer | None) -> None:
+    """Print the lines of an answer, and an empty line below them."""
+    if answer is not None and answer.lines:
+        print_lines(console, answer.lines)
+        console.print()
