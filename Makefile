@@ -27,7 +27,7 @@ test-all: $(VENV)/.browser
 	@$(PYTEST) $(SPREAD) $(ALL)
 
 # Examples in docstrings: of src, and of the files of tests that have some.
-EXAMPLES := --doctest-modules src tests/frozen/compare.py tests/frozen/running.py tests/oracles/dense_softmax.py
+EXAMPLES := --doctest-modules src tests/frozen/compare.py tests/frozen/record.py tests/frozen/running.py tests/oracles/dense_softmax.py
 doctests: $(VENV)/.test
 	@$(PYTEST) $(EXAMPLES)
 

@@ -1,0 +1,211 @@
+"""Draw sentences at random from what users read, to have someone label each as clear, stilted or cryptic.
+
+    python tools/sentences.py --seed 7 --count 20                       (20 of each kind)
+    python tools/sentences.py --seed 7 --count 60 --kind pages
+
+| kind | what it draws from |
+|---|---|
+| docstrings | docstrings of public functions, classes and methods |
+| help | help texts of options, and the meanings of columns and quantities |
+| messages | error messages, lines on screens and on pages |
+| pages | README.md and the documentation, without code and tables |
+
+The draw depends only on the seed and on the texts. `tests/house/test_words.py` reads all texts with the same
+functions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import html
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "src" / "attnlaw"
+# Calls whose texts are help texts or meanings of columns.
+DECLARATIONS = {
+    "setting",
+    "setting_like",
+    "output_option",
+    "Quantity",
+    "TableSpec",
+    "Verb",
+    "Detector",
+    "Kind",
+}
+NOT_TEXTS = {"example", "examples", "metavar", "panel", "name"}
+FEWEST_WORDS = 4  # a shorter text is a name, a title or a format
+ENDS = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(])")
+MARKUP = re.compile(r"<(script|style)\b.*?</\1>|{#.*?#}|{%.*?%}|<[^>]*>", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence, and the file and line where its text starts."""
+
+    text: str
+    path: Path
+    line: int
+
+    @property
+    def place(self) -> str:
+        return f"{self.path.relative_to(ROOT).as_posix()}:{self.line}"
+
+
+def docstrings() -> Iterator[Sentence]:
+    """Yield the sentences of public docstrings, without examples, tables and lists."""
+    for path, tree in _modules():
+        for node in ast.walk(tree):
+            kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+            if not isinstance(node, kinds) or node.name.startswith("_"):
+                continue
+            text = ast.get_docstring(node)
+            if text and not _is_settings(node):
+                for paragraph in _paragraphs(text):
+                    yield from _sentences(paragraph, path, node.lineno)
+
+
+def help_texts() -> Iterator[Sentence]:
+    """Yield help texts of options, help texts of commands, and meanings of columns and quantities."""
+    for path, tree in _modules():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and _is_settings(node):
+                for paragraph in _paragraphs(ast.get_docstring(node) or ""):
+                    yield from _sentences(paragraph, path, node.lineno)
+            if isinstance(node, ast.Call) and _called(node) in DECLARATIONS:
+                more = [keyword.value for keyword in node.keywords if keyword.arg not in NOT_TEXTS]
+                for value in (*node.args, *more):
+                    if text := _text_of(value):
+                        yield from _sentences(text, path, value.lineno, fewest=2)
+
+
+def messages() -> Iterator[Sentence]:
+    """Yield error messages, and the texts of screens and pages. Values in them are shown as {…}."""
+    for path, tree in _modules():
+        skipped = {id(node) for node in _docstring_nodes(tree)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and _called(node) in DECLARATIONS:
+                skipped |= {id(inner) for inner in ast.walk(node)}
+            if isinstance(node, ast.JoinedStr):
+                skipped |= {id(inner) for inner in ast.walk(node) if inner is not node}
+        for node in ast.walk(tree):
+            if id(node) not in skipped and (text := _text_of(node)):
+                yield from _sentences(text, path, node.lineno)
+    for path in sorted(PACKAGE.rglob("*.html")):
+        for line, text in _template_texts(path):
+            yield from _sentences(text, path, line)
+
+
+def pages() -> Iterator[Sentence]:
+    """Yield the sentences of README.md and the documentation, without code, tables and headings."""
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        text = path.read_text(encoding="utf-8")
+        text = re.sub(r"^( *)```.*?^\1```", _blank, text, flags=re.MULTILINE | re.DOTALL)
+        text = re.sub(r"<!--.*?-->", _blank, text, flags=re.DOTALL)
+        text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
+        line = 1
+        for paragraph in re.split(r"(\n\s*\n)", text):
+            first = paragraph.strip()[:4]
+            if first and not first.startswith(("#", "|", "<", "$$", "===", "---", "???", "!!!", "    ")):
+                for entry in re.split(r"\n\s*(?:[-*]|\d+\.) ", f"\n{paragraph}"):
+                    yield from _sentences(entry, path, line)
+            line += paragraph.count("\n")
+
+
+KINDS = {"docstrings": docstrings, "help": help_texts, "messages": messages, "pages": pages}
+
+
+def draw(kind: str, count: int, seed: int) -> list[Sentence]:
+    """Draw sentences of a kind. The same text is drawn at most once."""
+    known = {sentence.text: sentence for sentence in KINDS[kind]()}
+    return random.Random(f"{kind} {seed}").sample(sorted(known.values(), key=lambda each: each.text), count)
+
+
+def _modules() -> Iterator[tuple[Path, ast.Module]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        yield path, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def _is_settings(node: ast.AST) -> bool:
+    """Return whether a class declares settings. Its docstring is the help text of a command."""
+    decorators = getattr(node, "decorator_list", ())
+    return any(isinstance(each, ast.Name) and each.id == "settings_dataclass" for each in decorators)
+
+
+def _docstring_nodes(tree: ast.Module) -> Iterator[ast.AST]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            yield node.value
+
+
+def _called(call: ast.Call) -> str:
+    function = call.func.value if isinstance(call.func, ast.Subscript) else call.func
+    return getattr(function, "id", getattr(function, "attr", ""))
+
+
+def _text_of(node: ast.AST) -> str | None:
+    """Return the text of a literal. Values inside an f-string become {…}."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(str(part.value) if isinstance(part, ast.Constant) else "{…}" for part in node.values)
+    return None
+
+
+def _template_texts(path: Path) -> Iterator[tuple[int, str]]:
+    text = path.read_text(encoding="utf-8")
+    text = MARKUP.sub(lambda match: "\n" * match[0].count("\n") or "\n\0", text)
+    text = re.sub(r"{{.*?}}", "{…}", text)
+    line = 1
+    for part in text.split("\n"):
+        if not part.startswith("\0") and part.strip():
+            yield line, html.unescape(part)
+        elif part.strip("\0 "):
+            yield line, html.unescape(part.strip("\0"))
+        line += not part.startswith("\0")
+
+
+def _paragraphs(docstring: str) -> Iterator[str]:
+    for paragraph in docstring.split("\n\n"):
+        lines = paragraph.strip().split("\n")
+        is_code = lines[0].startswith((">>>", "|", "    ", "```")) or paragraph.startswith("    ")
+        if lines[0].rstrip() in ("Args:", "Returns:", "Raises:", "Yields:"):
+            entries = re.split(r"\n    (?=\S)", "\n".join(lines[1:]))
+            yield from (entry.strip() for entry in entries)
+        elif not is_code:
+            yield paragraph
+
+
+def _sentences(text: str, path: Path, line: int, fewest: int = FEWEST_WORDS) -> Iterator[Sentence]:
+    for part in ENDS.split(" ".join(text.split())):
+        words = re.findall(r"[A-Za-z][A-Za-z'-]+", part)
+        if len(words) >= fewest and not re.search(r"\\[bdsw(]|\(\?|^[\w.]+$", part):
+            yield Sentence(part, path, line)
+
+
+def _blank(match: re.Match[str]) -> str:
+    return "\n" * match[0].count("\n")
+
+
+def main() -> None:
+    """Print the drawn sentences with their places."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--count", type=int, default=20, help="sentences of each kind")
+    parser.add_argument("--kind", action="append", choices=KINDS, help="may be given several times")
+    given = parser.parse_args()
+    for kind in given.kind or KINDS:
+        print(f"\n## {kind}, seed {given.seed}\n")
+        for number, sentence in enumerate(draw(kind, given.count, given.seed), start=1):
+            print(f"{number:3}. {sentence.text}    ({sentence.place})")
+
+
+if __name__ == "__main__":
+    main()
