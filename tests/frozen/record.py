@@ -52,7 +52,8 @@ def write_record(names: list[str], only_words: bool = False) -> None:
             new = replace_words(runs[name], new) | {part: new[part] for part in SHOWN_TO_PEOPLE}
         runs[name] = new
         print(f"{name:28} exit {runs[name]['status']}  CPU {runs[name]['cpu']:6.2f} s", flush=True)
-    record = {"machine": machine(), "runs": {name: runs[name] for name in COMMANDS if name in runs}}
+    made_on = read_record()["machine"] if only_words else machine()
+    record = {"machine": made_on, "runs": {name: runs[name] for name in COMMANDS if name in runs}}
     text = json.dumps(record, separators=(",", ":"))
     OUTPUTS.write_bytes(gzip.compress(text.encode(), mtime=0))
 
