@@ -89,7 +89,7 @@ def trained(name: str) -> list[Largest]:
 
 
 def tokens_of(folder: Path, name: str) -> list[int]:
-    text = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "commands" / "audit.md").read_text(encoding="utf-8")
     if name == "tiny-decoder":
         return list(text.encode())[:128]
     if name.startswith("rxnfp"):

@@ -1,4 +1,4 @@
-"""Run benchmarks and renew their rows in the table of all claims: in docs/benchmarks.md, and in README.md the
+"""Run benchmarks and renew their rows in the table of all claims: in docs/theory/benchmarks.md, and in README.md the
 first row with a peer of each benchmark in SHOWN.
 
     python benchmarks/table.py [NAME...]      (default: all of SCRIPTS)
@@ -48,7 +48,7 @@ ONE_THREAD, OWN_THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
 HEAD = "| task | attnlaw | against | measured | claimed |\n|---|---|---|---|---|\n"
 ALONE = "no peer"
 MEASURED = ROOT / "benchmarks" / "measured.json"
-# Where the table stands in README.md and docs/benchmarks.md.
+# Where the table stands in README.md and docs/theory/benchmarks.md.
 START, END = "<!-- measured -->\n", "<!-- end of measured -->"
 
 
@@ -104,7 +104,7 @@ def write() -> None:
     if never := [name for name in SCRIPTS if name not in measured]:
         notes.append(f"- not run for this table: {', '.join(never)}")
     text = "\n".join(notes) + f"\n\n{HEAD}" + "\n".join(map(line, rows)) + "\n"
-    write_between(ROOT / "docs" / "benchmarks.md", text)
+    write_between(ROOT / "docs" / "theory" / "benchmarks.md", text)
     write_between(ROOT / "README.md", brief(measured))
 
 
@@ -132,7 +132,7 @@ def main() -> int:
             if claims.exists():
                 keep(name, [json.loads(row) for row in claims.read_text().splitlines()])
     write()
-    print((ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8"))
+    print((ROOT / "docs" / "theory" / "benchmarks.md").read_text(encoding="utf-8"))
     return int(status != 0)
 
 

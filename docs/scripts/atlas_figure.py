@@ -1,4 +1,4 @@
-"""The figure of docs/atlas.md: every column of the atlas over its models, trained against fresh.
+"""The figure of docs/theory/atlas.md: every column of the atlas over its models, trained against fresh.
 
     python docs/scripts/atlas_figure.py [FILE.svg]
 

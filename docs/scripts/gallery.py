@@ -1,4 +1,4 @@
-"""A picture for every verb and study, with the command that drew it: docs/gallery/*.png and docs/gallery.md.
+"""A picture for every verb and study, with the command that drew it: docs/gallery/*.png and docs/start/gallery.md.
 
     python docs/scripts/gallery.py [NAME...]
 
@@ -20,7 +20,7 @@ from attnlaw.render.charts import engine
 from attnlaw.reproduce.papers import PAPERS
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE, PICTURES = ROOT / "docs" / "gallery.md", ROOT / "docs" / "gallery"
+PAGE, PICTURES = ROOT / "docs" / "start" / "gallery.md", ROOT / "docs" / "gallery"
 PIXELS_PER_INCH = 130
 COLOURS = 256  # of a picture: a third of its bytes
 MODEL = "examples/tiny-decoder"
@@ -43,52 +43,55 @@ class Picture:
 
 
 VERBS = (
-    Picture("audit", f"audit {MODEL}", "contributions", "audit.md"),
-    Picture("audit-heads", f"audit {MODEL}", "heads", "audit.md"),
-    Picture("audit-balance", f"audit {MODEL}", "balance", "what-training-prefers.md"),
-    Picture("fit", f"fit {MODEL}", "laws", "fit.md"),
-    Picture("lens", f"lens {MODEL} {TEXT}", "lens_map", "lens.md"),
-    Picture("lens-heads", f"lens {MODEL} {TEXT} --only heads", "head_betas", "lens.md"),
+    Picture("audit", f"audit {MODEL}", "contributions", "../commands/audit.md"),
+    Picture("audit-heads", f"audit {MODEL}", "heads", "../commands/audit.md"),
+    Picture("audit-balance", f"audit {MODEL}", "balance", "../theory/implicit-bias.md"),
+    Picture("fit", f"fit {MODEL}", "laws", "../commands/fit.md"),
+    Picture("lens", f"lens {MODEL} {TEXT}", "lens_map", "../commands/lens.md"),
+    Picture("lens-heads", f"lens {MODEL} {TEXT} --only heads", "head_betas", "../commands/lens.md"),
     Picture(
         "lens-entrywise",
         f"lens {MODEL} {TEXT} --only entrywise --entrywise 1,4,16",
         "entrywise",
-        "lens.md",
+        "../commands/lens.md",
     ),
     Picture(
-        "margins", f"margins {MODEL} --file examples/sentences.txt --kappa", "margins_distances", "margins.md"
+        "margins",
+        f"margins {MODEL} --file examples/sentences.txt --kappa",
+        "margins_distances",
+        "../commands/margins.md",
     ),
     Picture(
         "margins-kappa",
         f"margins {MODEL} --file examples/sentences.txt --kappa",
         "margins_kappa",
-        "margins.md",
+        "../commands/margins.md",
     ),
-    Picture("limit", "limit --tokens 4 --heads 2 --width 16,64,256,inf", "densities", "limit.md"),
+    Picture("limit", "limit --tokens 4 --heads 2 --width 16,64,256,inf", "densities", "../commands/limit.md"),
     Picture(
         "attention",
         "attention --tokens 512 --heads 12 --head-size 64 --beta 0.5,1",
         "spectra",
-        "attention.md",
+        "../commands/attention.md",
     ),
-    Picture("init", "init gpt2 --tokens 8 --width own,inf", "init_layers", "init.md"),
+    Picture("init", "init gpt2 --tokens 8 --width own,inf", "init_layers", "../commands/init.md"),
     Picture(
         "learn",
         "learn --alpha 0.05:1:20 --noise 0.5 --target-rank 0.3 --student factorized,bayes,direct",
         "learning",
-        "learn.md",
+        "../commands/learn.md",
     ),
     Picture(
         "learn-one",
         "learn --alpha 0.3 --noise 0.5 --weight-decay 0.6 --target-spike 6 --spectrum --simulate 40",
         "spectrum",
-        "learn.md",
+        "../commands/learn.md",
     ),
     Picture(
         "dynamics",
         "dynamics --times 0.01:0.5:8 --learning-rate 0.05,0.1 --noise 0.5 --simulate 24",
         "learning",
-        "dynamics.md",
+        "../commands/dynamics.md",
     ),
 )
 # Figures of papers, in their quick versions: the first figure of each, but where another is the paper's.
@@ -103,12 +106,12 @@ CHOSEN = {
 }
 # Ours, without a paper: whole studies.
 OURS = {
-    "learn-error": "learn.md",
-    "learn-untied": "learn.md",
-    "learn-width": "learn.md",
-    "limit-depth": "limit.md",
-    "init-depth": "init.md",
-    "init-width": "init.md",
+    "learn-error": "../commands/learn.md",
+    "learn-untied": "../commands/learn.md",
+    "learn-width": "../commands/learn.md",
+    "limit-depth": "../commands/limit.md",
+    "init-depth": "../commands/init.md",
+    "init-width": "../commands/init.md",
 }
 
 
@@ -119,7 +122,7 @@ def studies() -> list[Picture]:
             figure.study,
             f"reproduce {figure.study} --quick",
             CHOSEN.get(figure.study, ""),
-            "how-to/paper-figures.md",
+            "../how-to/reproduce-a-figure.md",
             f"{paper.title} (arXiv {paper.arxiv}): {figure.about}.",
         )
         for paper in PAPERS
@@ -169,7 +172,7 @@ def entry(picture: Picture) -> str:
     width = int.from_bytes((PICTURES / f"{picture.name}.png").read_bytes()[16:20], "big") * 3 // 4
     alternative = text.partition(". ")[0].rstrip(".").replace("]", "").replace("[", "")
     return (
-        f"### {picture.name}\n\n![{alternative}](gallery/{picture.name}.png){{ width={width} loading=lazy }}"
+        f"### {picture.name}\n\n![{alternative}](../gallery/{picture.name}.png){{ width={width} loading=lazy }}"
         f"\n\n{text} "
         f"[More]({picture.page})\n\n<!-- no-run: docs/scripts/gallery.py runs it -->\n{block}\n"
     )
@@ -179,8 +182,8 @@ HEAD = """# Gallery
 
 What attnlaw draws: pictures of verbs and studies, each with the command that drew it. Studies of papers are
 the quick versions, with fewer draws and points; `python docs/scripts/gallery.py` draws all of them anew. Not
-here: studies that need a network or an hour (`attnlaw study list` names all), [diff](diff.md) and
-[check](check.md), which need two checkpoints and rules of yours, and [monitored training runs](monitor.md).
+here: studies that need a network or an hour (`attnlaw study list` names all), [diff](../commands/diff.md) and
+[check](../commands/check.md), which need two checkpoints and rules of yours, and [monitored training runs](../how-to/watch-training.md).
 """
 
 

@@ -149,7 +149,7 @@ def test_importing_reads_no_family_and_no_reader() -> None:
 
 
 def test_the_pages_name_every_key_and_every_type() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "checkpoints.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "commands" / "checkpoints.md").read_text(encoding="utf-8")
     keys = {
         name
         for line in page.splitlines()

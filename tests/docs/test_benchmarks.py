@@ -12,7 +12,7 @@ def between_marks(name):
 
 
 def test_readme_has_the_first_row_with_a_peer_of_ten_benchmarks():
-    page, shown = between_marks("docs/benchmarks.md"), between_marks("README.md")
+    page, shown = between_marks("docs/theory/benchmarks.md"), between_marks("README.md")
     *head_and_rows, empty, held = shown
     rows = [line for line in page if line.startswith("|")]
     assert head_and_rows[:2] == rows[:2]

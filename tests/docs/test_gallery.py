@@ -21,6 +21,6 @@ def gallery(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_the_page_is_that_of_its_pictures(gallery: Any) -> None:
-    assert (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8") == gallery.page()
+    assert (ROOT / "docs" / "start" / "gallery.md").read_text(encoding="utf-8") == gallery.page()
     named = {entry.name for entry in (*gallery.VERBS, *gallery.studies())}
     assert {path.stem for path in gallery.PICTURES.glob("*.png")} == named

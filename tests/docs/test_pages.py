@@ -70,7 +70,7 @@ def test_every_command_shows_its_help_and_its_output():
         of_verb = [
             (command, out) for command, out in shown if f"{command} ".startswith(f"attnlaw {verb} ") and out
         ]
-        assert any("--help" in command for command, _ in of_verb), f"commands.md lacks {verb} --help"
+        assert any("--help" in command for command, _ in of_verb), f"commands/index.md lacks {verb} --help"
         assert any("--help" not in command for command, _ in of_verb), f"no page shows what {verb} prints"
 
 

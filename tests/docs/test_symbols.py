@@ -11,7 +11,7 @@ from docs.sessions import ROOT
 from attnlaw.core.settings import setting_fields
 from attnlaw.verbs import find_verb
 
-PAGE = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "theory" / "papers.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module", name="hook")

@@ -36,9 +36,9 @@ def columns(study, rows):
 
 
 def test_the_page_shows_what_the_rows_give(study, rows):
-    page = (ROOT / "docs" / "which-number.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "start" / "which-number.md").read_text(encoding="utf-8")
     for table in study.ranking_study.tables(rows, study.train_ranking.all_runs()):
-        assert table in page, f"docs/which-number.md lacks this; paste it there:\n{table}"
+        assert table in page, f"docs/start/which-number.md lacks this; paste it there:\n{table}"
 
 
 def test_rows_are_those_of_the_runs(study, rows):

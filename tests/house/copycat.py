@@ -1,4 +1,4 @@
-"""The student of docs/how-to/add-a-student.md, with thresholds: it takes a share of the target."""
+"""The student of docs/contribute/add-a-student.md, with thresholds: it takes a share of the target."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 DOTTED = re.compile(r"\battnlaw(?:\.[A-Za-z_]\w*)+")
-# A file of results, two placeholders, and the verb that a reader of docs/how-to/add-a-verb.md adds.
+# A file of results, two placeholders, and the verb that a reader of docs/contribute/add-a-verb.md adds.
 NOT_NAMES = {"attnlaw.json", "attnlaw.NAME", "attnlaw.VERB", "attnlaw.coin"}
 IMPORT = re.compile(r"\bfrom (attnlaw[\w.]*) import (\((?:[^)]*)\)|[\w, ]+)")
 REPOSITORY_PATH = re.compile(

@@ -181,7 +181,7 @@ def test_what_rows_do_not_have_is_not_compared(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_page_of_papers_gives_whole_commands_and_counts() -> None:
-    page = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "theory" / "papers.md").read_text(encoding="utf-8")
     commands = re.findall(r"`attnlaw reproduce (\S+)([^`]*)`", page)
     assert len(commands) >= 10
     for name, rest in commands:
@@ -238,7 +238,7 @@ def test_verbs_after_an_abstract_say_whose_equations_they_solve(tmp_path: Path) 
     for paper, name in derived.items():
         sentence = f"Equations derived for this project; those of arXiv {paper} were not at hand."
         assert find_verb(name).provenance == sentence
-        page = (ROOT / "docs" / "what-training-prefers.md").read_text(encoding="utf-8")
+        page = (ROOT / "docs" / "theory" / "implicit-bias.md").read_text(encoding="utf-8")
         assert sentence in " ".join(page.split())
     find_verb("early_stopping")().save(tmp_path)
     assert "those of arXiv 2007.08322 were not at hand" in (tmp_path / "report.html").read_text()

@@ -12,7 +12,7 @@ import pytest
 from attnlaw.study import read_study, run
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "commands" / "study.md").read_text(encoding="utf-8")
 
 
 def block(language: str) -> str:

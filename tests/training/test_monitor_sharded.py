@@ -39,4 +39,6 @@ def test_the_refusal_has_three_lines_that_work(tmp_path: Path) -> None:
 
 
 def test_the_page_shows_the_same_lines(request: pytest.FixtureRequest) -> None:
-    assert GATHER in (request.config.rootpath / "docs" / "monitor.md").read_text(encoding="utf-8")
+    assert GATHER in (request.config.rootpath / "docs" / "how-to" / "watch-training.md").read_text(
+        encoding="utf-8"
+    )

@@ -39,7 +39,9 @@ class StudyLocation(Settings):
     """A study file and the directory of its rows."""
 
     file: str = setting(
-        help="The study (TOML, see docs/scale.md), or a name of study list.", positional=True, metavar="FILE"
+        help="The study (TOML, see docs/commands/study.md), or a name of study list.",
+        positional=True,
+        metavar="FILE",
     )
     out: str = setting(help="Where the store and the rows are.", metavar="DIR")
 

@@ -135,7 +135,7 @@ def _read_study(path: str | os.PathLike[str], find: Callable[[str], Verb[Any, An
         file = shipped_studies().get(os.fspath(path), file)
     where = str(path)
     data = read_bounded(file, LARGEST, remedy="give a study file, or a name of attnlaw study list")
-    content = parse_toml(data, where, "see docs/scale.md for an example", LARGEST * MEGABYTE)
+    content = parse_toml(data, where, "see docs/commands/study.md for an example", LARGEST * MEGABYTE)
     with _located(f"{where}: "):
         for name in content:
             if name not in SECTIONS:
@@ -367,7 +367,7 @@ def template(verb: Verb[Any, Any]) -> str:
     keys = study_keys(verb)
     lines = [
         f"{verb.title}: a study of the verb {verb.name}, as made by attnlaw study new {verb.name}.",
-        "A key counts once its # is gone; the values are the defaults. All files: docs/scale.md.",
+        "A key counts once its # is gone; the values are the defaults. All files: docs/commands/study.md.",
         "Run it with: attnlaw study run FILE --out DIR, draw it with: attnlaw report DIR --figures pdf",
     ]
     head = "\n".join(f"# {line}" for line in lines)

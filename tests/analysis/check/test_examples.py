@@ -36,7 +36,7 @@ def check(folder: Path, state, base: Path, rules: str) -> Verdicts:
 
 
 def test_every_example_is_on_the_page():
-    page = Path("docs/check.md").read_text(encoding="utf-8")
+    page = Path("docs/commands/check.md").read_text(encoding="utf-8")
     for name in example_names():
         assert f"| `{name}` |" in page
         assert (EXAMPLES / f"{name}.toml").read_text().startswith("# ")

@@ -101,7 +101,7 @@ def test_rules_about_stored_tensors(broken, tmp_path):
 
 
 def test_the_page_lists_the_columns_of_tensors():
-    page = (Path("docs") / "check.md").read_text(encoding="utf-8")
+    page = (Path("docs") / "commands" / "check.md").read_text(encoding="utf-8")
     for column in TENSORS:
         assert f"`{column.name}`" in page
         assert column in LOCATION or f"| `{column.name}` | {column.kind} | {column.description} |" in page

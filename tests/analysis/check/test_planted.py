@@ -45,7 +45,7 @@ def test_planted_damage_is_found_as_the_table_says(kind: str, tmp_path: Path) ->
     assert set(KINDS[kind].rules) <= rules
     if not KINDS[kind].rules:
         assert rules == set()
-    page = Path("docs/trust.md").read_text(encoding="utf-8")
+    page = Path("docs/theory/trust.md").read_text(encoding="utf-8")
     (row,) = [line for line in page.splitlines() if line.startswith(f"| {kind} |")]
     found = row.split("|")[2]
     assert all(f"`{rule}`" in found for rule in KINDS[kind].rules)

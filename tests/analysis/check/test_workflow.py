@@ -12,7 +12,7 @@ import yaml
 from analysis.check.pairs import changed, low_rank, read, write
 from command.in_process import invoke
 
-PAGE = Path("docs/how-to/gate-a-fine-tune.md").resolve()
+PAGE = Path("docs/how-to/gate-in-ci.md").resolve()
 TINY = Path("examples/tiny-decoder").resolve()
 # Steps that take a file which the gate writes, and where they name it.
 USED = (("github/codeql-action/upload-sarif", "sarif_file"), ("actions/upload-artifact", "path"))

@@ -3,7 +3,7 @@
     python tests/analysis/findings/planted.py [KIND ...]
 
 prints a table in Markdown. It judges each damaged copy by `attnlaw check` without rules, and compares it with
-the sound model. docs/trust.md has the table of all kinds.
+the sound model. docs/theory/trust.md has the table of all kinds.
 """
 
 from __future__ import annotations

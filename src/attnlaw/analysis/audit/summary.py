@@ -167,7 +167,7 @@ def _locations(locations: Iterable[MatrixLocation]) -> str:
 
 
 def build_summary(result: Result) -> dict[str, Any]:
-    """Return the content of summary.json for one model. docs/audit.md documents its keys."""
+    """Return the content of summary.json for one model. docs/commands/audit.md documents its keys."""
     row, values = result.row(), result.values()
     # A shared layer has one alpha in `layers` and one for each application in `applications`.
     alphas = result.tables.get("applications")

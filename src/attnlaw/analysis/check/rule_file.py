@@ -103,7 +103,7 @@ def read_rules(path: str | os.PathLike[str], tables: Tables, findings: Mapping[s
     file = shipped if str(path) in example_names() and not os.path.lexists(path) else Path(path)
     with _as_bad_usage():
         data = read_bounded(file, LARGEST, remedy=f"give a rule file, or one of {', '.join(example_names())}")
-        content = parse_toml(data, str(path), "see docs/check.md for an example")
+        content = parse_toml(data, str(path), "see docs/commands/check.md for an example")
     with _as_bad_usage(f"{path}: "):
         for name in content:
             _require_known(name, SECTIONS)

@@ -250,7 +250,7 @@ def _binned(values: Reals) -> Discrete:
     The largest `EXACT_MODES` eigenvalues stay single. Each bin is at the root mean square of its
     eigenvalues, so Q* does not change. Without bins, 1000 eigenvalues take ten times as long. Bins change
     results if the noise does not blur them together: near recovery the Bayes-optimal student finds a bin
-    earlier than it would find its single eigenvalues (docs/learn.md).
+    earlier than it would find its single eigenvalues (docs/commands/learn.md).
     """
     size = values.size
     head = min(size, EXACT_MODES)

@@ -157,7 +157,7 @@ def require_unsharded(model: Any) -> None:
     if any(hasattr(weight, "device_mesh") for weight in model.parameters()):
         error = InputError(
             f"{what} (FSDP2), expected whole ones; in every process, gather one matrix at a time with "
-            "full_tensor(), and audit them in the first one (three lines: docs/monitor.md#sharded-models)"
+            "full_tensor(), and audit them in the first one (three lines: docs/how-to/watch-training.md#sharded-models)"
         )
         error.add_note(f"In every process:\n{GATHER}")
         raise error

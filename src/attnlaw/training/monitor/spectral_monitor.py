@@ -77,9 +77,9 @@ class SpectralMonitor:
             training waits for a device without using the CPU, `time.perf_counter` bounds the elapsed time.
         options: `MonitorSettings`: `every`, `quantities` (some of "proxies", "stable_rank", "outliers",
             "alpha", "factor_excess", "factor_imbalance", "scores", "means" and "modes"), `max_overhead`,
-            `margins=(inputs, every)` (docs/monitor.md), and the options that choose matrices of a model
+            `margins=(inputs, every)` (docs/how-to/watch-training.md), and the options that choose matrices of a model
             (`name`, `heads`, `map`, `layers`, `only`, `jobs`, `approximate`). `rules` is a rule file about
-            `steps` (docs/check.md). If a rule does not hold at a measured step, the monitor warns. With
+            `steps` (docs/commands/check.md). If a rule does not hold at a measured step, the monitor warns. With
             `on_fail="stop"` it writes the row and then raises `GateFailed`. If there are several processes,
             only the first raises it, and the launcher ends the others.
 
