@@ -4,7 +4,8 @@
 
 Matrices of LLaMA's proportions, n x 2.6875 n, n = 512 to 16384, as bfloat16 keeps them. CPU seconds of one
 thread, the least of three runs up to 2048 rows; at 16384 float64 is left out. Fitted over n >= 1024: cost = c
-n^e, beside the operations of each route. With `--write` the table and the figure go to docs/theory/benchmarks.md.
+n^e, beside the operations of each route. With `--write` the table and the figure go to
+docs/theory/benchmarks.md.
 Takes a quarter of an hour and 9 GB.
 """
 

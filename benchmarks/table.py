@@ -1,5 +1,5 @@
-"""Run benchmarks and renew their rows in the table of all claims: in docs/theory/benchmarks.md, and in README.md the
-first row with a peer of each benchmark in SHOWN.
+"""Run benchmarks and renew their rows in the table of all claims, in docs/theory/benchmarks.md and README.md:
+README.md gets the first row with a peer of each benchmark in SHOWN.
 
     python benchmarks/table.py [NAME...]      (default: all of SCRIPTS)
 

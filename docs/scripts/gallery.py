@@ -1,4 +1,4 @@
-"""A picture for every verb and study, with the command that drew it: docs/gallery/*.png and docs/start/gallery.md.
+"""A picture for every verb and study, with its command: docs/gallery/*.png and docs/start/gallery.md.
 
     python docs/scripts/gallery.py [NAME...]
 
@@ -171,8 +171,9 @@ def entry(picture: Picture) -> str:
     # The pixels across stand in the head of a PNG; some more than are shown, for dense screens.
     width = int.from_bytes((PICTURES / f"{picture.name}.png").read_bytes()[16:20], "big") * 3 // 4
     alternative = text.partition(". ")[0].rstrip(".").replace("]", "").replace("[", "")
+    image = f"![{alternative}](../gallery/{picture.name}.png){{ width={width} loading=lazy }}"
     return (
-        f"### {picture.name}\n\n![{alternative}](../gallery/{picture.name}.png){{ width={width} loading=lazy }}"
+        f"### {picture.name}\n\n{image}"
         f"\n\n{text} "
         f"[More]({picture.page})\n\n<!-- no-run: docs/scripts/gallery.py runs it -->\n{block}\n"
     )
@@ -183,7 +184,8 @@ HEAD = """# Gallery
 What attnlaw draws: pictures of verbs and studies, each with the command that drew it. Studies of papers are
 the quick versions, with fewer draws and points; `python docs/scripts/gallery.py` draws all of them anew. Not
 here: studies that need a network or an hour (`attnlaw study list` names all), [diff](../commands/diff.md) and
-[check](../commands/check.md), which need two checkpoints and rules of yours, and [monitored training runs](../how-to/watch-training.md).
+[check](../commands/check.md), which need two checkpoints and rules of yours, and
+[monitored training runs](../how-to/watch-training.md).
 """
 
 

@@ -3,8 +3,8 @@
     python docs/experiments/measured-scale/measured_scale.py [--model DIR --ids FILE]
 
 measures a classifier on inputs (token ids, one input a line) and writes the rows, then draws the figure of
-docs/theory/bounds.md. Without a model it starts from the rows in this folder: rxnfp 0.1.0 (bert_ft_10k_25s) on the
-32 reactions of tests/published/margins/reactions.txt. Needs the extra lens.
+docs/theory/bounds.md. Without a model it starts from the rows in this folder: rxnfp 0.1.0 (bert_ft_10k_25s)
+on the 32 reactions of tests/published/margins/reactions.txt. Needs the extra lens.
 """
 
 from __future__ import annotations
