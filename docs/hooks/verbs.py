@@ -2,14 +2,19 @@
 
 A page says where, on a line of its own: `<!-- settings of learn -->`, `<!-- quantities of learn -->`,
 `<!-- table matrices of audit -->`; `<!-- more settings of learn.simulate -->` are those that `learn` lacks;
-`<!-- rules of findings -->`, `<!-- models of the atlas -->`.
+`<!-- rules of findings -->`, `<!-- models of the atlas -->`. `<!-- help of learn -->` becomes what
+`attnlaw learn --help` prints.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterable
 from dataclasses import MISSING
+from functools import cache
 from typing import Any
 
 from attnlaw.analysis.atlas.atlas import Atlas, load_atlas
@@ -24,6 +29,7 @@ PLACE = re.compile(
 )
 
 
+HELP = re.compile(r"^<!-- help of (?P<words>[a-z -]+) -->$", re.MULTILINE)
 RULES_PLACE = "<!-- rules of findings -->"
 ATLAS_PLACE = "<!-- models of the atlas -->"
 
@@ -31,7 +37,19 @@ ATLAS_PLACE = "<!-- models of the atlas -->"
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """The page with its tables."""
     tables = PLACE.sub(_table, markdown).replace(RULES_PLACE, rules_table(DETECTORS.values()))
-    return tables.replace(ATLAS_PLACE, atlas_table(load_atlas()))
+    tables = tables.replace(ATLAS_PLACE, atlas_table(load_atlas()))
+    return HELP.sub(lambda place: help_block(place["words"]), tables)
+
+
+@cache
+def help_block(words: str) -> str:
+    """Return a block with the help of a command, as a terminal of 80 letters shows it."""
+    names = [] if words == "attnlaw" else words.split()
+    program = [sys.executable, "-c", "from attnlaw.command import main; main()", *names, "--help"]
+    terminal = {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb", "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(program, env=os.environ | terminal, capture_output=True, text=True, check=True)
+    lines = "\n".join(line.rstrip() for line in done.stdout.strip().splitlines())
+    return f"```console\n$ {' '.join(['attnlaw', *names, '--help'])}\n{lines}\n```"
 
 
 def _table(place: re.Match[str]) -> str:

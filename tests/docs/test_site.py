@@ -77,7 +77,7 @@ def test_every_public_name_has_an_entry(pages):
 
 
 def test_examples_of_docstrings_are_code(site):
-    text = (site / "reference" / "index.html").read_text(encoding="utf-8")
+    text = (site / "python" / "index.html").read_text(encoding="utf-8")
     assert "<blockquote>" not in text
     assert text.count('<span class="gp">&gt;&gt;&gt; </span>') > 20
 
@@ -90,7 +90,7 @@ needs_chromium = pytest.mark.skipif(
 
 # The home page, and one with wide tables, equations and code.
 @needs_chromium
-@pytest.mark.parametrize("page", ["index.html", "learn.html"])
+@pytest.mark.parametrize("page", ["index.html", "commands/learn.html"])
 def test_pages_have_no_violations(site, page):
     pytest.importorskip("playwright.sync_api", reason="pip install 'attnlaw[test]'")
     with open_browser() as browser:
@@ -108,13 +108,13 @@ def test_a_reader_searches_from_the_disk_with_the_network_cut(site):
         page.on("request", lambda request: request.url.startswith("file:") or seen.append(request.url))
         page.on("console", lambda message: seen.append(message.text))
         page.on("pageerror", lambda error: seen.append(str(error)))
-        page.goto((site / "how-to" / "slurm.html").as_uri())
+        page.goto((site / "how-to" / "cluster.html").as_uri())
         assert page.locator("body").get_attribute("data-md-color-scheme") == "slate"
         page.click(".md-search__input")
         page.keyboard.type("what audit prints")
         links = page.locator(".md-search-result__item a")
         links.first.wait_for()
         assert any("audit.html" in links.nth(i).get_attribute("href") for i in range(links.count()))
-        page.goto((site / "audit.html").as_uri())
+        page.goto((site / "commands" / "audit.html").as_uri())
         assert "tiny-decoder" in page.inner_text("article")
     assert seen == []
