@@ -21,42 +21,45 @@ def answered(**settings: Any) -> Answer:
     return answer(attnlaw.limit(**{"draws": 2000, **settings}))
 
 
-def text_of(found: Answer) -> str:
-    return " ".join(line.text for line in found.lines)
+def text_of(shown: Answer) -> str:
+    return " ".join(line.text for line in shown.lines)
 
 
 def test_the_first_width_within_one_percent_is_named() -> None:
-    found = answered(width=[16, 64, 256, math.inf])
-    assert found.lines[0].status == AnswerStatus.OK
-    assert found.lines[0].text.startswith(
+    result_answer = answered(width=[16, 64, 256, math.inf])
+    assert result_answer.lines[0].status == AnswerStatus.OK
+    assert result_answer.lines[0].text.startswith(
         "From width 64 on, the layer is within 1% of its infinite-width limit"
     )
-    assert "there, and by up to 2." in found.lines[0].text
-    assert "The limit is not Gaussian, however wide the layer: kurtosis 3.1" in text_of(found)
+    assert "there, and by up to 2." in result_answer.lines[0].text
+    assert "The limit is not Gaussian, however wide the layer: kurtosis 3.1" in text_of(result_answer)
 
 
 def test_a_width_that_is_too_small_gets_the_command_for_one_that_may_do() -> None:
-    found = answered(width=16)
-    assert found.status is None
-    assert found.lines[0].text.startswith("A layer of width 16 visibly differs from its infinite-width limit")
-    assert "attnlaw limit --width 64,inf --draws 2000" in found.next_commands
+    result_answer = answered(width=16)
+    assert result_answer.status is None
+    assert result_answer.lines[0].text.startswith(
+        "A layer of width 16 visibly differs from its infinite-width limit"
+    )
+    assert "attnlaw limit --width 64,inf --draws 2000" in result_answer.next_commands
     assert text_of(answered(width=2)).startswith("A layer of width 2 clearly differs")
 
 
 def test_the_limit_alone_is_described_and_compared_next() -> None:
-    found = answered(width=math.inf)
-    assert text_of(found).startswith("The limit is not Gaussian")
+    result_answer = answered(width=math.inf)
+    assert text_of(result_answer).startswith("The limit is not Gaussian")
     assert (
-        found.next_commands["attnlaw limit --draws 2000"] == "how wide a layer must be to be like this limit"
+        result_answer.next_commands["attnlaw limit --draws 2000"]
+        == "how wide a layer must be to be like this limit"
     )
 
 
 @pytest.mark.parametrize("settings", [{"mask": "causal"}, {"scaling": "1/n"}, {"tokens": 1}])
 def test_a_limit_without_randomness_in_attention_is_gaussian(settings: dict[str, Any]) -> None:
-    found = answered(width=math.inf, **settings)
-    assert "The limit is Gaussian: its kurtosis is exactly 3." in text_of(found)
-    assert ("attention is uniform" in text_of(found)) == ("scaling" in settings)
-    assert not any("--gaussian" in command for command in found.next_commands)
+    result_answer = answered(width=math.inf, **settings)
+    assert "The limit is Gaussian: its kurtosis is exactly 3." in text_of(result_answer)
+    assert ("attention is uniform" in text_of(result_answer)) == ("scaling" in settings)
+    assert not any("--gaussian" in command for command in result_answer.next_commands)
 
 
 def test_several_layers_get_a_sentence_each_and_many_a_summary() -> None:
@@ -69,8 +72,8 @@ def test_several_layers_get_a_sentence_each_and_many_a_summary() -> None:
 
 
 def test_depth_answers_whether_tokens_become_alike() -> None:
-    found = answered(depth=6, residual=True, width=math.inf, draws=400)
-    assert "Tokens become alike with depth: their mean cosine goes from 0 to 0.89" in text_of(found)
+    result_answer = answered(depth=6, residual=True, width=math.inf, draws=400)
+    assert "Tokens become alike with depth: their mean cosine goes from 0 to 0.89" in text_of(result_answer)
     assert "Tokens become one (rank collapse)" in text_of(answered(depth=12, width=math.inf, draws=400))
 
 

@@ -100,7 +100,8 @@ def _closeness(layers: list[Layer]) -> Iterator[Line]:
 
 
 def _closeness_line(layer: Layer) -> Line:
-    known = {width: found for width, row in layer.finite.items() if (found := row["ks_to_limit"])}
+    differences = {width: row["ks_to_limit"] for width, row in layer.finite.items()}
+    known = {width: difference for width, difference in differences.items() if difference is not None}
     first, widest = _first_close(layer), max(known)
     if first is None:
         at, most = known[widest], "clearly" if known[widest].value >= CLEAR else "visibly"
@@ -126,8 +127,8 @@ def _first_close(layer: Layer) -> float | None:
     """Return the smallest width from which on the layer is close to its limit at all computed widths."""
     first = None
     for width, row in reversed(layer.finite.items()):
-        found = row["ks_to_limit"]
-        if found is None or found.value >= CLOSE:
+        difference = row["ks_to_limit"]
+        if difference is None or difference.value >= CLOSE:
             break
         first = width
     return first
@@ -187,8 +188,8 @@ def _other_limit(layers: list[Layer]) -> Iterator[Line]:
         known = {width: kl for width, kl in others.items() if kl is not None}
         if known:
             widest = max(known)
-            lead, own = f"{layer.name}: at" if layer.name else "At", layer.finite[widest]["kl_to_limit"]
-            compared = "" if own is None else f", and {own} from its limit"
+            lead, to_limit = f"{layer.name}: at" if layer.name else "At", layer.finite[widest]["kl_to_limit"]
+            compared = "" if to_limit is None else f", and {to_limit} from its limit"
             yield Line(
                 f"{lead} width {widest:g} the layer has a KL divergence of {known[widest]} from the limit of "
                 f"the scaling {layer.row['other_scaling']}{compared}."
@@ -245,7 +246,7 @@ def _next_commands(result: Result, layers: list[Layer]) -> dict[str, str]:
 def _enough(layer: Layer) -> int | None:
     """Return a power of two at which the difference may be below `CLOSE`, if it falls like 1/width."""
     width = max(layer.finite)
-    found = layer.finite[width]["ks_to_limit"]
-    if found is None or found.value >= 0.3:  # far from where the difference falls like 1/width
+    difference = layer.finite[width]["ks_to_limit"]
+    if difference is None or difference.value >= 0.3:  # far from where it falls like 1/width
         return None
-    return int(2 ** math.ceil(math.log2(1.1 * width * found.value / CLOSE)))
+    return int(2 ** math.ceil(math.log2(1.1 * width * difference.value / CLOSE)))

@@ -160,12 +160,12 @@ def distances(result: Result) -> list[Figure]:
                 continue
             notes = [_points_note(case_rows, [x, *by]), "Lower is better: 0 is the limit itself."]
             slope = power if x == "width" else None
-            own = [name for name in drawn["series"].unique() if _falls(name)]
+            guided = [name for name in drawn["series"].unique() if _falls(name)]
             if slope is not None:
                 notes.append(f"Dashed: the slope −{-slope} of theory, {falls}.")
             notes += [KERNEL] if KERNEL_NAME in drawn["series"] else []
             colours, axis = palette(drawn["series"]), view.verb.axis(column)
-            draw = partial(draw_lines, drawn, across, axis, colours, log=True, slope=slope, guided=own)
+            draw = partial(draw_lines, drawn, across, axis, colours, log=True, slope=slope, guided=guided)
             figures += view.figures(column, title, " ".join(notes), [Drawing(draw, case)])
     return figures
 

@@ -41,10 +41,10 @@ def show_case(result: LimitResult, console: Console, details: bool = False) -> N
 
 def show_summary(result: LimitResult, console: Console, details: bool = False) -> None:
     """Print the answer, a table with a line for each width, and the next commands."""
-    found = answer(result)
+    shown = answer(result)
     deep = (result.rows["depth"] > 1).any()
     print_title(console, f"Attention layer{'s' if deep else ''} before training", _facts(result))
-    print_answer(console, found)
+    print_answer(console, shown)
     meanings = _print_rows(result, console, details)
     if result.rows["path_cosine"].explode().count():
         _print_paths(result, console, details)
@@ -55,7 +55,7 @@ def show_summary(result: LimitResult, console: Console, details: bool = False) -
     if details:
         print_definitions(console, {"settings": _all_settings(result)})
     console.print()
-    print_next(console, found.next_commands)
+    print_next(console, shown.next_commands)
 
 
 def _facts(result: LimitResult) -> str:
@@ -69,8 +69,8 @@ def _facts(result: LimitResult) -> str:
         facts = [] if "tokens" in varied else [_count(row["tokens"], "random token")]
     facts += [] if "heads" in varied else [_count(row["heads"], "head")]
     for name, field in setting_fields(result.verb.settings).items():
-        told = name in ("tokens", "embeddings", "ids", "gram", "heads", "width", "draws", "seed", *FLAGS)
-        if not told and name not in varied and row[name] not in (None, False, field.default):
+        is_told = name in ("tokens", "embeddings", "ids", "gram", "heads", "width", "draws", "seed", *FLAGS)
+        if not is_told and name not in varied and row[name] not in (None, False, field.default):
             value = "" if row[name] is True else f" {format_value(row[name])}"
             facts.append(f"{name.replace('_', ' ')}{value}")
     return " · ".join(facts)
