@@ -71,9 +71,11 @@ def _several(result: Result, remarks: Sequence[Sequence[StartRemark]]) -> list[L
     ]
     usual = sum(not any(remark.unusual for remark in lines) for lines in remarks)
     count = Line(f"{usual} of {len(names)} cases start without anything unusual.", AnswerStatus.OK)
+    if not usual:
+        count = Line(f"All {len(names)} cases start in an unusual way.", AnswerStatus.UNUSUAL)
     more = len(unusual) - MOST_LINES
     left_out = [Line(f"The table has {more} more such sentences (column remark).")] if more > 0 else []
-    return [*([count] if usual else []), *unusual[:MOST_LINES], *left_out]
+    return [count, *unusual[:MOST_LINES], *left_out]
 
 
 def _next_commands(result: Result, remarks: Sequence[Sequence[StartRemark]]) -> dict[str, str]:

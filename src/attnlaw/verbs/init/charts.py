@@ -62,8 +62,8 @@ def init_depth(view: ChartView) -> Drawings:
 
 @chart(
     "Tokens against width",
-    "How alike tokens are after the last layer, if the model is scaled to other widths. A flat line means that "
-    "the width does not matter.",
+    "How alike tokens are after the last layer, if the model is scaled to other widths. A flat line means "
+    "that the width does not matter.",
 )
 def init_width(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "model_width", "cosine", log_x=True)
