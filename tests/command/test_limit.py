@@ -20,15 +20,14 @@ from attnlaw.theory.limit.inputs import GivenInputs, RandomInputs
 from attnlaw.theory.limit.kernels import ACTIVATIONS
 from attnlaw.theory.limit.layer import MASKS, AttentionLayer
 from attnlaw.theory.limit.limit import compare_widths
+from attnlaw.verbs.limit.answer import percent
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 TITLES = {
-    "Var p": "score_variance",
-    "Var y": "output_variance",
+    "difference": "ks_to_limit",
     "kurtosis": "kurtosis",
+    "variance": "output_variance",
     "KL": "kl_to_limit",
-    "W1": "w1_to_limit",
-    "KS": "ks_to_limit",
 }
 
 
@@ -49,7 +48,7 @@ def test_json_is_the_library_call() -> None:
         settings = {"tokens": 4, "heads": 2, "activation": "identity", "draws": 2000, "seed": 3}
         assert settings.items() <= case["settings"].items()
         assert case["quantities"]["residual_of_distances"] == expected.residual_of_distances
-        for name in TITLES.values():
+        for name in (*TITLES.values(), "score_variance", "w1_to_limit"):
             estimate = getattr(expected, name)
             assert case["quantities"][name] == (
                 None if estimate is None else {"value": estimate.value, "error": estimate.error}
@@ -91,9 +90,9 @@ def test_depth_adds_the_path_of_the_tokens() -> None:
     paths = [case["quantities"]["path_cosine"]["value"] for case in objects(*arguments)]
     assert [len(path) for path in paths] == [4, 4]
     shown = run(*arguments).stdout.splitlines()
-    start = next(i for i, line in enumerate(shown) if "cosine" in line)
-    assert shown[start + 1].split() == ["8", "inf"]
-    for depth, line in enumerate(shown[start + 2 :]):
+    start = next(i for i, line in enumerate(shown) if line.startswith("Mean cosine"))
+    assert shown[start + 1].split() == ["layer", "width", "8", "width", "inf"]
+    for depth, line in enumerate(shown[start + 2 : start + 6]):
         values = [float(cell.partition("(")[0]) for cell in line.split()]
         assert values[0] == depth
         assert values[1:] == pytest.approx([path[depth] for path in paths], abs=2e-2)
@@ -106,24 +105,28 @@ def test_a_narrow_screen_cuts_no_number(columns: int) -> None:
     shown = run(*settings, columns=columns).stdout
     assert "…" not in shown
     lines = shown.splitlines()
-    (start,) = (i for i, line in enumerate(lines) if line.lstrip().startswith("width"))
+    (start,) = (i for i, line in enumerate(lines) if line.startswith("width  "))
     there = [name for title, name in TITLES.items() if title in lines[start]]
     assert there
     for case, line in zip(cases, lines[start + 1 :], strict=False):
         values = [case["quantities"][name] for name in there]
-        cells = [str(Estimate(**value)) for value in values if value is not None]
+        cells = [
+            percent(Estimate(**value)) if name == "ks_to_limit" else str(Estimate(**value))
+            for name, value in zip(there, values, strict=True)
+            if value is not None
+        ]
         width = case["settings"]["width"]
         assert line.split() == [width if width == "inf" else str(int(width)), *cells]
     _, _, left_out = " ".join(lines).partition("A wider screen also shows: ")
     missing = {title for title in TITLES if title not in lines[start]}
-    assert set(left_out.rstrip(".").split(", ")) - {""} == missing
+    assert set(left_out.partition(".")[0].split(", ")) - {""} == missing
 
 
-def test_the_heading_tells_what_is_the_same_in_all_rows() -> None:
+def test_the_title_names_what_all_rows_share() -> None:
     plain = ("--width", "8,16", "--draws", 100)
     asked = ("--mask", "causal", "--depth", 2, "--residual", "--normalise", "--token", 2)
     shown = " ".join(run(*plain, *asked).stdout.split())
-    for words in ("tokens s 4", "mask causal", "depth 2", "residual", "normalise", "token i 2"):
+    for words in ("4 random tokens", "2 heads", "mask causal", "depth 2", "residual", "normalise", "token 2"):
         assert words in shown
 
 

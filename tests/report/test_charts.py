@@ -237,7 +237,7 @@ def test_densities_stand_beside_the_limit() -> None:
     assert list(charts) == ["densities", "kl_to_limit", "w1_to_limit"]
     (shown,) = values_of(charts["densities"].draw().to_dict())
     assert {row["series"] for row in shown} == {"16", "64", "∞"}
-    assert "dashed line is the limit" in charts["densities"].caption
+    assert "Dashed: the infinite-width limit" in charts["densities"].caption
     assert [(row["x"], row["y"]) for row in drawn(charts["kl_to_limit"])] == [(16.0, 0.1), (64.0, 0.01)]
 
 
@@ -270,7 +270,7 @@ def test_a_kernel_estimate_is_drawn_with_its_deviation_over_seeds() -> None:
     points = drawn(named(result_of(LIMIT, rows))["kl_to_limit"])
     shown = {(row["series"], row["x"]): row for row in points}
     assert len(shown) == 4
-    kernel, normals = shown["kernel estimate", 16.0], shown["averages of normals", 16.0]
+    kernel, normals = shown["kernel estimate (paper)", 16.0], shown["from the densities", 16.0]
     assert (kernel["y"], kernel["error"]) == pytest.approx((0.02, 0.01 * math.sqrt(2)), rel=1e-12)
     # Two seeds with an error of a tenth each: their mean has a tenth over the root of two.
     assert (normals["y"], normals["error"]) == pytest.approx((2 / 256, 0.2 / 256 / math.sqrt(2)), rel=1e-12)
@@ -297,9 +297,9 @@ def test_guides_fall_as_the_distances_of_densities_that_differ_by_one_over_n() -
         rows.append(law(width, kl, w1_to_limit=w1, w1_to_limit_error=w1 / 10))
     charts = named(result_of(LIMIT, rows))
     for name, slope in (("kl_to_limit", "slope −2"), ("w1_to_limit", "slope −1")):
-        (guide, middle, _), measured = layers(charts[name])[0][1], drawn(charts[name])
-        assert middle["text"] == slope
-        assert f"guide of {slope} the" in charts[name].caption
+        (guide, _), measured = layers(charts[name])[0][1], drawn(charts[name])
+        assert guide["slope"] == slope
+        assert f"the {slope} of theory" in charts[name].caption
         assert guide["y"] == pytest.approx(measured[0]["y"], rel=2 / 64)
 
 
@@ -413,7 +413,7 @@ def test_the_gaussian_of_the_limit_is_drawn_beside_it() -> None:
     (shown,) = values_of(figure.draw().to_dict())
     guide = [(row["density"], row["ratio"]) for row in shown if row["series"] == "Gaussian"]
     assert guide == [(0.2, pytest.approx(0.5))] * 2  # of the limit alone
-    assert "dotted: the Gaussian" in figure.caption
+    assert "Dotted: the Gaussian" in figure.caption
 
 
 def test_gaussians_of_density_rows_have_the_moments_of_the_laws() -> None:

@@ -100,15 +100,15 @@ def test_remarks() -> None:
     llama = Architecture.from_config({**SMALL["llama"], "initializer_range": 0.4})
     remark = initial_law(llama, Tokens((1, 2, 3, 4)), 100).remark
     assert remark is not None
-    assert "above ln V: a deviation of " in remark
-    assert "scores of deviation" in remark
+    assert "of a uniform guess (ln V): output weights smaller by a factor of " in remark
+    assert "Attention does not start uniform: scores have a standard deviation of " in remark
     law = initial_law(GPT2, Tokens((1, 2, 3)), 20)
     assert law.loss is not None
     quiet = replace(law, loss=Estimate(law.uniform_loss), layers=law.layers[:2])
     layer = replace(law.layers[1], cosine=replace(law.layers[1].cosine, value=0.995), score_sd=None)
     assert (
         remarks(replace(quiet, layers=(law.layers[0], layer)))
-        == "tokens are of mean cosine above 0.99 from layer 1 on"
+        == "Tokens become alike (rank collapse): their mean cosine is above 0.99 from layer 1 on"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from pathlib import Path
 
 import polars as pl
@@ -16,6 +17,9 @@ from attnlaw.theory.init.architecture import Architecture
 from attnlaw.theory.init.law import initial_law
 from attnlaw.theory.init.tokens import Tokens
 from attnlaw.verbs.init import MEASURED, VERB
+from attnlaw.verbs.init.answer import answer
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "tiny-decoder"
 
 
 @pytest.fixture(name="config")
@@ -41,22 +45,77 @@ def test_the_function_is_the_law(config: str) -> None:
 
 def test_a_law_shows_itself(config: str) -> None:
     law = attnlaw.init(config, tokens=4, draws=20)
-    assert repr(law).startswith("<init: rms ")
+    assert repr(law).startswith("<init: OK Signals stay in range: ")
     assert repr(law.record).startswith("<InitialLaw model_width 24, draws 20, ")
-    assert "logit deviation" in law._repr_html_()
+    assert "standard deviation of logits" in law._repr_html_()
     assert law.plot().to_dict()
 
 
-def test_the_table_begins_with_remarks(config: str) -> None:
+def test_the_screen_begins_with_the_answer(config: str) -> None:
     run = invoke("init", config, "--tokens", "4", "--draws", "60")
     lines = run.stdout.splitlines()
-    assert lines[0] == "gpt2, width 24, 2 layers, 4 tokens: 60 initialisations"
-    assert lines[1].startswith("- the loss starts ")
+    assert lines[0] == config
+    assert lines[1] == "gpt2 · width 24 · 2 layers · 4 tokens · 60 initialisations"
+    assert lines[2].startswith("OK       Signals stay in range: ")
+    assert "UNUSUAL  The loss starts at " in run.stdout
     header = next(line for line in lines if line.startswith("layer"))
-    assert header.split() == ["layer", "rms", "cosine", "eff.", "rank", "entropy", "score", "sd"]
-    assert "initialisers as read from transformers 5.22.2" in lines[-1]
+    assert header.split() == ["layer", "size", "cosine", "rank", "entropy"]
+    assert "Weights are drawn as transformers 5.22.2 draws them." in run.stdout
     limit = invoke("init", config, "--tokens", "4", "--draws", "20", "--width", "inf", "--scaling", "1/d")
-    assert limit.stdout.startswith("gpt2, the limit of infinite width, 2 layers, 4 tokens: not random")
+    assert "gpt2 · infinite width · 2 layers · 4 tokens · not random" in limit.stdout
+    assert "Logits of a tied head have no limit, so there is no loss." in " ".join(limit.stdout.split())
+
+
+def test_a_good_start_is_ok_and_a_bad_one_says_what_is_unusual() -> None:
+    good = answer(attnlaw.init(EXAMPLE, tokens=8, draws=40))
+    assert [line.status for line in good.lines] == ["OK"] * 4
+    collapsed = answer(attnlaw.init("bert", std=0.0361, tokens=4, draws=10))
+    tokens = next(line for line in collapsed.lines if "rank collapse" in line.text)
+    assert tokens.status == "UNUSUAL"
+    assert "their mean cosine is above 0.99 from layer " in tokens.text
+    assert "--depth 1,2,4,8" in " ".join(collapsed.next_commands)
+    (lost, _, sharp, _) = answer(attnlaw.init("llama-7b", tokens=3, draws=4, depth=2)).lines
+    assert lost.status == "UNUSUAL"
+    assert lost.text.startswith("The embedding is only 0.8% of the residual stream after layer 1")
+    assert sharp.text.startswith("Attention does not start uniform: scores have a standard deviation of 1.")
+
+
+def test_the_remark_of_a_row_is_what_the_answer_calls_unusual(config: str) -> None:
+    result = attnlaw.init(config, tokens=4, draws=60, std=0.5)
+    unusual = [line.text for line in answer(result).lines if line.status == "UNUSUAL"]
+    assert unusual
+    assert [f"{text}." for text in result.remark.split("; ")] == unusual
+
+
+def test_several_models_are_counted_and_those_that_are_unusual_are_named(config: str) -> None:
+    result = attnlaw.init(config, tokens=4, draws=20, std=[0.05, 0.5])
+    count, *unusual = answer(result).lines
+    assert count.text == "1 of 2 cases start without anything unusual."
+    assert all(line.text.startswith("std 0.5: ") for line in unusual)
+    screen = invoke("init", config, "--tokens", "4", "--draws", "20", "--std", "0.05,0.5", columns=80).stdout
+    header = next(line for line in screen.splitlines() if line.startswith(" std"))
+    assert header.split() == ["std", "size", "cosine", "entropy", "loss", "ln", "V"]
+
+
+def test_commands_of_the_screen_run_and_no_line_is_too_long(config: str) -> None:
+    lines = invoke("init", config, "--tokens", "4", "--draws", "20", columns=80).stdout.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("Next"))
+    assert all(len(line) <= 80 or config in line for line in lines[:start])
+    width = next(line for line in lines[start:] if "own,inf" in line)
+    invoke(*shlex.split(width.partition("attnlaw ")[2].partition("   ")[0]), "--json")
+
+
+def test_details_shows_what_the_first_screen_leaves_out(config: str) -> None:
+    words = ("init", config, "--tokens", "4", "--draws", "20", "--std", "0.05")
+    short, long = invoke(*words).stdout, invoke(*words, "--details").stdout
+    for title in ("scores", "standard deviation of logits", "probability of the token itself"):
+        assert title in long
+        assert title not in short
+
+
+def test_a_loaded_result_gives_the_same_answer(config: str, tmp_path: Path) -> None:
+    result = attnlaw.init(config, tokens=4, draws=20, width=["own", "inf"])
+    assert answer(attnlaw.load(result.save(tmp_path / "out"))) == answer(result)
 
 
 def test_json_has_the_layers_as_a_table(config: str) -> None:
@@ -82,18 +141,27 @@ def test_rows_and_a_page_are_written(config: str, tmp_path: Path) -> None:
     assert "infinite width" in page
     remarks = pl.read_parquet(out / "rows.parquet")["remark"][0].split("; ")
     assert [page.index(remark) for remark in remarks] == sorted(page.index(remark) for remark in remarks)
-    assert page.index(remarks[0]) < page.index('id="part-1"')  # remarks come before figures
+    assert page.index(remarks[0]) < page.index('id="part-1"')  # the answer comes before figures
     rows = pl.read_parquet(out / "layers.parquet")
     assert rows.height == 6
     assert VERB.tables[0].columns[0].name in rows.columns
 
 
 @pytest.mark.slow
-def test_many_laws_have_a_page_without_cards(config: str, tmp_path: Path) -> None:
+def test_the_page_of_many_laws_counts_those_that_are_unusual(config: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     depths = "1,2,3,4,5,6,7"
-    invoke("init", config, "--tokens", "3", "--draws", "4", "--depth", depths, "--out", str(out))
-    assert 'id="laws"' not in (out / "report.html").read_text()
+    invoke("init", config, "--tokens", "3", "--draws", "40", "--depth", depths, "--out", str(out))
+    assert "All 7 cases start in an unusual way." in (out / "report.html").read_text()
+
+
+def test_a_warning_of_transformers_reaches_the_screen_once(config: str) -> None:
+    pytest.importorskip("transformers")
+    words = ("--tokens", "4", "--draws", "4", "--gradients", "3")
+    lines = invoke("init", config, *words).stderr.splitlines()
+    begin = "attnlaw: warning: gpt2: transformers says: Model config: "
+    warnings = [line.removeprefix(begin).split()[0] for line in lines if line.startswith("attnlaw: ")]
+    assert warnings == ["bos_token_id", "eos_token_id"]
 
 
 def test_a_folder_without_a_config_does_not_hide_a_config_that_ships(

@@ -264,10 +264,10 @@ def test_a_divergence_that_a_few_draws_decide_is_left_out() -> None:
 def test_a_missing_divergence_has_a_remark() -> None:
     for options, words in (
         ({"score": "linear", "depth": 4}, "a few draws with the largest outputs decide it"),
-        ({"score": "relu", "depth": 3, "residual": True}, "the normals of single draws are too narrow"),
+        ({"score": "relu", "depth": 3, "residual": True}, "single draws are too narrow to integrate"),
     ):
         row = attnlaw.limit(width=16, draws=1000, **options).row()
         assert row["kl_to_limit"] is None
-        assert row["remark"].startswith("no KL divergence to the limit: ")
+        assert row["remark"].startswith("there is no KL divergence to the limit: ")
         assert words in row["remark"]
     assert attnlaw.limit(width=16, draws=1000).row()["remark"] is None

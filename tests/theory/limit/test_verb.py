@@ -113,7 +113,7 @@ def test_tokens_of_a_checkpoint_and_of_a_gram_matrix(tmp_path):
         ({"draws": 3}, "draws: found 3, expected a whole number of at least 40 and of at most 100000000"),
         ({"mask": "diagonal"}, f"mask: found 'diagonal', {MASKS.expected}"),
         ({"activation": "clip:-1"}, f"activation: found 'clip:-1', {ACTIVATIONS.expected}"),
-        ({"token": 5}, "token: found 5, expected one of the 4 tokens, from 1"),
+        ({"token": 5}, "token: found 5, expected a number from 1 to 4, the count of tokens"),
         ({"token": 0}, "token: found 0, expected a whole number of at least 1"),
         (
             {"tokens": 20_000},
@@ -123,8 +123,8 @@ def test_tokens_of_a_checkpoint_and_of_a_gram_matrix(tmp_path):
         ({"width": 16, "head_width": 5}, "head_width: found 5, expected a divisor of the width, 16"),
         (
             {"head_width": 5},
-            "head_width: found 5, but heads are infinitely wide at width inf, the limit; choose finite "
-            "widths: kl_to_limit compares them with it",
+            "head_width: found 5, but heads are infinitely wide in the limit (width inf); give finite "
+            "widths only, which are compared with the limit anyway",
         ),
         ({"ids": [1]}, "ids needs embeddings"),
         ({"embeddings": "m"}, "embeddings needs ids"),
@@ -132,17 +132,20 @@ def test_tokens_of_a_checkpoint_and_of_a_gram_matrix(tmp_path):
         ({"gram": "g.npy", "activation": "relu"}, "activation cannot stand beside gram; choose one"),
         ({"embeddings": "m", "ids": [1], "tokens": 3}, "tokens cannot stand beside embeddings; choose one"),
         ({"gram": "g", "embeddings": "m", "ids": [1]}, "embeddings cannot stand beside gram; choose one"),
-        ({"embeddings": "m", "ids": [1], "token": 2}, "token: found 2, expected one of the 1 tokens, from 1"),
+        (
+            {"embeddings": "m", "ids": [1], "token": 2},
+            "token: found 2, expected a number from 1 to 1, the count of tokens",
+        ),
         ({"score": "tanh"}, "score: found 'tanh', expected one of softmax, relu, sigmoid, linear"),
         (
             {"score": "relu", "scaling": "1/n"},
-            "score: found 'relu', there is no law with scaling 1/n: in the limit all scores are zero, and so "
-            "is the output; choose softmax or sigmoid",
+            "score: found 'relu', but there is no limit with scaling 1/n: all scores would be zero, and so "
+            "would the output; choose softmax or sigmoid",
         ),
         (
             {"score": "linear", "other_scaling": "1/n"},
-            "score: found 'linear', there is no law with other_scaling 1/n: in the limit all scores are "
-            "zero, and so is the output; choose softmax or sigmoid",
+            "score: found 'linear', but there is no limit with other_scaling 1/n: all scores would be zero, "
+            "and so would the output; choose softmax or sigmoid",
         ),
         ({"seed": -1}, "seed: found -1, expected a whole number of at least 0"),
         ({"witdh": 3}, "witdh is not a setting of limit; did you mean width?"),
@@ -199,7 +202,7 @@ def test_each_layer_of_a_table_is_built_once(monkeypatch):
 
 def test_an_id_outside_the_vocabulary_is_named():
     with pytest.raises(
-        BadSetting, match=r"ids: found 999999, outside the vocabulary of .*; choose from 0 to"
+        BadSetting, match=r"ids: found 999999, outside the vocabulary of .*; choose ids from 0 to"
     ):
         attnlaw.limit(embeddings=EXAMPLE, ids=[1, 999999], draws=100)
 

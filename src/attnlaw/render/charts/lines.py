@@ -1,9 +1,9 @@
-"""Line charts with error bars, points of a simulation, thresholds, and a dashed guide line of known slope."""
+"""Line charts with error bars, points of a simulation, thresholds, and dashed guides of known slope."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from attnlaw.render.charts.encodings import (
     HEIGHT,
     WIDTH,
     colour_encoding,
+    dash_encoding,
     inline_data,
     integer_axis,
     log_axis,
@@ -69,7 +70,7 @@ def line_charts(
         thresholds: a function of a chart's rows that returns thresholds, with the columns x and name.
         log: whether both axes are logarithmic.
         log_x: whether the x axis is logarithmic.
-        slope: the slope of a dashed guide line through the last point. It needs `log`.
+        slope: the slope of dashed guides through the last point of each series, as in `draw_lines`.
     """
     rows = rows.drop_nulls([x, y])
     if rows[x].dtype.is_float():
@@ -139,6 +140,7 @@ def draw_lines(
     log_x: bool = False,
     log_y: bool = False,
     slope: int | None = None,
+    guided: Collection[str] | None = None,
     from_zero: bool = False,
     with_dots: bool = True,
     line_name: str = "theory",
@@ -154,7 +156,9 @@ def draw_lines(
         points: measured values, with the same columns and a column `size` for the legend.
         thresholds: a table with the columns x and name, drawn as dotted vertical lines.
         log: whether both axes are logarithmic. Bars that reach zero are then cut.
-        slope: the slope of a guide line through the last point of the first series. It needs `log`.
+        slope: the slope that theory gives. A dashed guide of this slope through the last point of each series
+            then replaces the lines, because only points are known. It needs `log`.
+        guided: the series that have a guide; all by default. The points of others stay joined.
         from_zero: whether the y axis starts at zero.
         line_name: the name of the lines in the legend, if there are `points`.
     """
@@ -171,14 +175,19 @@ def draw_lines(
         up = up.scale(type="log").axis(_decades(drawn))
     elif log_y:
         heights = [*drawn["y"], *([] if points is None else points["y"])]
-        up = up.scale(type="log").axis(log_axis([value for value in heights if value and value > 0] or [1.0]))
+        up = up.scale(type="log", nice=False, padding=8).axis(
+            log_axis([value for value in heights if value and value > 0] or [1.0])
+        )
     else:
         up = up.scale(zero=from_zero)
     hue = colour_encoding(colours, **({"symbolSize": 45} if points is None else {"symbolType": "square"}))
     base = alt.Chart(inline_data(drawn)).encode(x=across, color=hue)
-    lines = base.mark_line(clip=not log).encode(y=up)
+    guided = () if slope is None else set(drawn["series"]) if guided is None else guided
+    free = [name for name in colours if name not in guided]
+    joined = base if not guided else base.transform_filter(alt.FieldOneOfPredicate("series", free))
+    lines = joined.mark_line(clip=not log).encode(y=up)
     layers: list[Any] = []
-    if numeric:
+    if numeric and free:
         layers.append(lines if points is None else with_theory_legend(lines, name=line_name))
     if thresholds is not None and thresholds.height:
         layers += _threshold_lines(thresholds.filter(pl.col("x") <= rows["x"].max()))
@@ -190,9 +199,9 @@ def draw_lines(
         names = alt.Scale(domain=list(dict.fromkeys(points["size"])))
         sized = alt.Shape("size:N", title=None, scale=names, legend=legend)
         layers += _dots(alt.Chart(inline_data(spread)).encode(x=across, color=hue), spread, up, y, sized)
-    if slope is not None and drawn.height:
-        guide, text = _guide(drawn, across, up, slope)
-        layers = [guide, *layers, text]
+    ends = drawn.filter(pl.col("series").is_in(list(guided)))
+    if slope is not None and ends.height:
+        layers = [_guides(ends, across, up, hue, slope), *layers]
     return alt.layer(*layers).properties(width=width, height=height)
 
 
@@ -220,16 +229,19 @@ def _threshold_lines(places: pl.DataFrame) -> list[Any]:
     return [base.mark_rule(strokeDash=[2, 3], color="#666"), text.encode(y=alt.value(0), text="name:N")]
 
 
-def _guide(rows: pl.DataFrame, across: Any, up: Any, slope: int) -> tuple[Any, Any]:
-    """Return a dashed line of this slope through the last point of the first series, and its label."""
-    last = rows.filter(pl.col("series") == rows["series"][0]).sort("x").row(-1, named=True)
-    ends = rows["x"].min(), last["x"]
+def _guides(rows: pl.DataFrame, across: Any, up: Any, hue: Any, slope: int) -> Any:
+    """Return a dashed line of this slope through the last point of each series, with a legend."""
+    first, lines = rows["x"].min(), []
     name = f"slope {slope}".replace("-", "−")
-    marks = {ends[0]: "", math.sqrt(ends[0] * ends[1]): name, ends[1]: ""}  # the middle on logarithmic axes
-    line = [{"x": at, "y": last["y"] * (at / last["x"]) ** slope, "text": word} for at, word in marks.items()]
-    drawn = alt.Chart(inline_data(line)).encode(x=across, y=up)
-    text = drawn.mark_text(align="left", dx=6, dy=-8, color="#666")
-    return drawn.mark_line(strokeDash=[4, 4], color="#888888", strokeWidth=1.2), text.encode(text="text:N")
+    for (series,), points in rows.group_by("series", maintain_order=True):
+        last = points.sort("x").row(-1, named=True)
+        places = ((at, last["y"] * (at / last["x"]) ** slope) for at in (first, last["x"]))
+        lines += [{"x": at, "y": height, "series": series, "slope": name} for at, height in places]
+    legend = {"symbolType": "stroke", "symbolSize": 300, "symbolStrokeColor": GREY}
+    dashed = alt.Chart(inline_data(lines)).mark_line(strokeWidth=1.2, clip=True)
+    return dashed.encode(
+        x=across, y=up, color=hue, strokeDash=dash_encoding("slope", {name: [4, 4]}, **legend)
+    )
 
 
 def _decades(rows: pl.DataFrame) -> alt.Axis:

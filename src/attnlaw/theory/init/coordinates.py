@@ -20,6 +20,7 @@ from typing import Any
 
 from attnlaw.core.errors import BadSetting, require_extra
 from attnlaw.core.estimate import Estimate
+from attnlaw.core.library_messages import quiet_import
 from attnlaw.core.progress import Progress, no_progress
 from attnlaw.numerics.draws import mean_of
 from attnlaw.theory.init.architecture import PARAMETRISATIONS
@@ -57,7 +58,7 @@ def coordinate_check(
     """
     if width % HEAD_WIDTH:
         raise BadSetting("width", f"expected a multiple of {HEAD_WIDTH}, the width of a head", width)
-    with require_extra("a step of training", "lens"):
+    with require_extra("a step of training", "lens"), quiet_import():
         from attnlaw.theory.init.lazy_model import lazy_model
     std, rates = _scales(width, parametrisation, rate)
     tokens, changes = Tokens(IDS), []

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from attnlaw.core.errors import require_extra
+from attnlaw.core.library_messages import quiet_import, relayed_warnings
 from attnlaw.core.progress import Progress, no_progress
 from attnlaw.theory.init.architecture import Architecture
 from attnlaw.theory.init.records import GradientLaw, MatrixGradient, slopes, spread_of
@@ -41,15 +42,16 @@ def gradient_law(
         model: the architecture of the same config.
         draws: number of initialisations.
     """
-    with require_extra("the law of gradients", "lens"):
+    with require_extra("--gradients", "lens"), quiet_import():
         from attnlaw.theory.init.lazy_model import lazy_model
     drawn: dict[str, list[float]] = {}
-    for draw in range(draws):
-        progress(draw, draws)
-        instance = lazy_model(values, seed * draws + draw, architecture=model)
-        instance.loss(tokens, model.causal).backward()
-        for name, matrix in instance.matrices.items():
-            drawn.setdefault(name, []).append(matrix.gradient_norm())
+    with relayed_warnings("transformers", model.name):  # once, although each draw builds the model again
+        for draw in range(draws):
+            progress(draw, draws)
+            instance = lazy_model(values, seed * draws + draw, architecture=model)
+            instance.loss(tokens, model.causal).backward()
+            for name, matrix in instance.matrices.items():
+                drawn.setdefault(name, []).append(matrix.gradient_norm())
     progress(draws, draws)
     return _law({name: np.array(norms) for name, norms in drawn.items()})
 

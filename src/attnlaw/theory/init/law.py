@@ -1,30 +1,22 @@
 """The law of an untrained Transformer, for each layer, for its logits and for its loss.
 
-attnlaw measures these numbers in every layer of every draw. It leaves out padding.
+attnlaw measures these numbers in every layer of every draw. It leaves out padding. The module `remarks`
+has sentences about them.
 
 | name           | of a layer                                                                                |
 |----------------|-------------------------------------------------------------------------------------------|
 | rms            | root mean square of the residual stream's entries, over all tokens                        |
 | cosine         | mean cosine between different tokens                                                      |
 | effective_rank | exp of the entropy of the eigenvalues of the tokens' cosine matrix over s: from 1 to s    |
-| entropy        | mean entropy of a token's attention over that of uniform attention (tokens that see one   |
-|                | token are left out)                                                                       |
-| score_sd       | root mean square over heads of the deviation of the scores that count                     |
-
-Remarks say in words what is unusual about a law. They are not verdicts.
-
-| remark on              | if                                                           |
-|------------------------|--------------------------------------------------------------|
-| the loss               | it starts more than `LOSS`, and two errors, above ln V       |
-| scores                 | their deviation in the first layer is above `SCORES`         |
-| tokens                 | their mean cosine is above `ALIKE` from some layer on        |
-| the embedding          | it is less than `SHARE` of the stream after the first layer  |
+| entropy        | mean entropy of attention rows / mean entropy of uniform rows: a ratio of means over      |
+|                | heads and tokens (tokens that see only one token are left out)                            |
+| score_sd       | root mean square over heads of the standard deviation of the scores that the mask allows  |
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,59 +30,18 @@ from attnlaw.theory.init.chain import Chain, LayerState, run_layers
 from attnlaw.theory.init.limit_chain import LimitChain
 from attnlaw.theory.init.logits import logits_of, own_cosine
 from attnlaw.theory.init.records import PARALLEL, InitialLaw, LayerLaw, slopes, spread_of
+from attnlaw.theory.init.remarks import start_of, start_remarks
 from attnlaw.theory.init.tokens import BoolArray, Tokens, check_tokens
 from attnlaw.theory.limit.inputs import cosine_matrix, mean_cosine
 from attnlaw.theory.limit.wishart import Array
 
-LOSS, SCORES, ALIKE, SHARE = 0.1, 1.0, 0.99, 0.05
+MATCHED = "Hidden units are matched in mean and covariance only (--units), so other numbers are approximate"
 
 
 def remarks(law: InitialLaw, exact: bool = True) -> str | None:
-    """Return all remarks on a law in one line, or None if there are none."""
-    lines = [line for remark in REMARKS for line in remark(law)]
-    if not exact:
-        lines.append("hidden units are matched in mean and covariance only")
-    return "; ".join(lines) or None
-
-
-def _loss_remark(law: InitialLaw) -> Iterator[str]:
-    above = 0.0 if law.loss is None else law.loss.value - law.uniform_loss
-    if law.loss is not None and above > max(LOSS, 2 * (law.loss.error or 0.0)):
-        std = law.architecture.deviations
-        deviation = std.embedding if law.architecture.tied else std.head
-        words = f"the loss starts {above:.2f} above ln V"
-        if law.logit_sd.value > 1:
-            words += f": a deviation of {deviation / law.logit_sd.value:.3g} would give logits of deviation 1"
-        yield words
-
-
-def _scores_remark(law: InitialLaw) -> Iterator[str]:
-    if law.score_sd is not None and law.entropy is not None and law.score_sd.value > SCORES:
-        share = f"attention has {law.entropy.value:.0%} of the uniform entropy"
-        yield f"scores of deviation {law.score_sd.value:.2g} in layer 1: {share}"
-
-
-def _cosine_remark(law: InitialLaw) -> Iterator[str]:
-    for limit, words in ((1 - PARALLEL, "parallel to rounding"), (ALIKE, f"of mean cosine above {ALIKE}")):
-        for layer in law.layers:
-            if layer.cosine is not None and layer.cosine.value > limit:
-                yield f"tokens are {words} from layer {layer.layer} on"
-                return
-
-
-def _embedding_remark(law: InitialLaw) -> Iterator[str]:
-    before, after = law.layers[0].rms, law.layers[1].rms
-    normed = law.architecture.norms.after
-    if not normed and before and after and 0 < before.value < SHARE * after.value:
-        yield f"the embedding is {before.value / after.value:.1%} of the stream after layer 1"
-
-
-REMARKS: tuple[Callable[[InitialLaw], Iterator[str]], ...] = (
-    _loss_remark,
-    _scores_remark,
-    _cosine_remark,
-    _embedding_remark,
-)
+    """Return what is unusual about a law as sentences without full stops, or None if nothing is."""
+    lines = [remark.text for remark in start_remarks(start_of(law)) if remark.unusual]
+    return "; ".join(lines if exact else [*lines, MATCHED]) or None
 
 
 MEASURES = ("rms", "cosine", "effective_rank", "entropy", "score_sd")

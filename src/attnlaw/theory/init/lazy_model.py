@@ -28,11 +28,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import torch
 from torch.nn import functional
 
+from attnlaw.core.library_messages import quiet_import
 from attnlaw.theory.init.architecture import Architecture
 from attnlaw.theory.init.tokens import Tokens
 
@@ -255,7 +257,10 @@ def lazy_model(
             deviations of the architecture.
         architecture: the architecture of the config; None reads it from `values`.
     """
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
+    with quiet_import():
+        from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
+
+        import_module("transformers.modeling_utils")  # transformers itself does this when a model is built
 
     known = architecture or Architecture.from_config(values)
     kind = AutoModelForMaskedLM if known.head == "masked" else AutoModelForCausalLM

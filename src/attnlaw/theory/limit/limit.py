@@ -188,7 +188,7 @@ class WidthRow(BriefRepr):
         by_reason: dict[str, list[str]] = {}
         for to, why in self.missing.items():
             by_reason.setdefault(why, []).append(f"to {to}")
-        lines = [f"no KL divergence {' or '.join(names)}: {why}" for why, names in by_reason.items()]
+        lines = [f"there is no KL divergence {' or '.join(names)}: {why}" for why, names in by_reason.items()]
         return "; ".join(lines) or None
 
     @cached_property

@@ -1,4 +1,4 @@
-"""The verb `init`: the exact law of a whole Transformer before training, computed from its config.json."""
+"""The verb `init`: how a whole Transformer starts before training, computed from its config.json alone."""
 
 from __future__ import annotations
 
@@ -27,36 +27,44 @@ MOST_TOKENS = 2048
 
 @settings_dataclass
 class InitSettings(Settings):
-    """Compute how an untrained Transformer treats signals, attention and logits, from its config alone.
+    """Check how a Transformer starts before training: signals, tokens, attention and loss, from its config.
 
-    The numbers are for each layer, over initialisations. They are exact at the model's own width for given
-    tokens, and no weight matrix is drawn. attnlaw reads only config.json. The weights are those that the
-    library of the model's family would draw, which need not be what its authors drew. The limits of infinite
-    width, and everything in them except the attention of one layer, are extensions of arXiv 2506.00846.
+    attnlaw reads only config.json and draws no weight matrix. The numbers are means over random
+    initialisations, exact at the width of the model for the given tokens. Weights are distributed as the
+    transformers library draws them; the authors of the model may have used other values. The limits of
+    infinite width extend arXiv 2506.00846, which covers the attention of one layer.
     """
 
     model: str = setting(
-        help="A config.json, its folder, a hub id, or gpt2, bert, llama-7b.",
+        help="Model: a config.json, its folder, a hub id, or one of gpt2, bert and llama-7b.",
         positional=True,
         is_path=True,
         sweepable=True,
         metavar="MODEL",
     )
-    std: float | None = model_setting(None, "Deviation of the weights, else the config's.", greater_than=0)
+    std: float | None = model_setting(
+        None, "Standard deviation of the weights; by default that of the config.", greater_than=0
+    )
     depth: int | None = model_setting(
-        None, "Layers, else the config's.", symbol="L", minimum=1, maximum=10_000
+        None, "Number of layers; by default that of the config.", symbol="L", minimum=1, maximum=10_000
     )
     width: str = model_setting(
         OWN_WIDTH,
-        "own, inf (the limit), or a width to scale the model to: gains are kept.",
+        "Width: that of the model (own), the limit (inf), or a number, to which the model is scaled.",
         metavar="own|inf|N",
     )
-    keep: str = model_setting("heads", "What stays as the width changes.", choices=KEPT)
-    scaling: str = model_setting("1/sqrt(d)", "Of the scores; 1/d is muP's.", choices=SCORE_SCALINGS)
+    keep: str = model_setting(
+        "heads", "What stays fixed if the width changes: the number of heads, or their width.", choices=KEPT
+    )
+    scaling: str = model_setting(
+        "1/sqrt(d)",
+        "Scaling of the attention scores with the head width d; 1/d is that of muP.",
+        choices=SCORE_SCALINGS,
+    )
 
     tokens: int = token_setting(
         16,
-        "Tokens, all different.",
+        "Number of tokens, all different.",
         symbol="s",
         minimum=1,
         maximum=MOST_TOKENS,
@@ -64,32 +72,34 @@ class InitSettings(Settings):
         sweepable=True,
     )
     ids: tuple[int, ...] | None = token_setting(
-        None, "Their ids; only which are equal counts.", minimum=0, metavar="1,2,3"
+        None, "Ids of the tokens. Only which of them are equal matters.", minimum=0, metavar="1,2,3"
     )
-    padding: int = token_setting(0, "How many of them, at the end, are padding.", minimum=0)
+    padding: int = token_setting(0, "Number of tokens at the end that are padding.", minimum=0)
 
-    draws: int = law_setting(100, "Initialisations.", minimum=2, maximum=10**6)
+    draws: int = law_setting(100, "Number of random initialisations.", minimum=2, maximum=10**6)
     units: int = law_setting(
         0,
-        "Hidden units that stand for all of an MLP: mean and covariance stay exact. 0 draws all.",
+        "Number of hidden units to draw in place of all units of an MLP, which is faster: only means and "
+        "covariances stay exact. 0 draws all.",
         minimum=0,
     )
     gradients: int = law_setting(
         0,
-        "Also norms of gradients, over so many initialisations, at the own width. Needs the extra lens.",
+        "Also compute gradient norms over this many initialisations, at the width of the model. Needs "
+        "attnlaw[lens].",
         minimum=0,
         maximum=10**6,
     )
-    seed: int = law_setting(0, "Seed; equal seeds repeat the table.", minimum=0)
+    seed: int = law_setting(0, "Seed of the draws. Equal seeds give equal numbers.", minimum=0)
 
     def check(self) -> None:
         if self.width not in (OWN_WIDTH, LIMIT_WIDTH) and not (
             self.width.isdecimal() and 0 < int(self.width) <= 10**7
         ):
             raise BadSetting("width", "expected own, inf or a whole number of at most 10000000", self.width)
-        there = self.tokens if self.ids is None else len(self.ids)
-        if self.padding >= there:
-            raise BadSetting("padding", f"expected fewer than the {there} {{tokens}}", self.padding)
+        count = self.tokens if self.ids is None else len(self.ids)
+        if self.padding >= count:
+            raise BadSetting("padding", f"expected fewer than the {count} {{tokens}}", self.padding)
 
     @property
     def model_width(self) -> float | None:
@@ -99,31 +109,100 @@ class InitSettings(Settings):
 
 estimate = partial(Quantity, error=True, in_summary=True)
 QUANTITIES = (
-    Quantity("model_width", "none in the limit", "N", kind="int", display_name="width N"),
-    estimate("rms", "of the stream's entries after the last layer", log=True),
-    estimate("cosine", "mean between tokens after the last layer", axis="mean cosine between tokens"),
     Quantity(
-        "cosine_spread", "its deviation over initialisations", log=True, axis="deviation of the mean cosine"
+        "model_width",
+        "width of the model; empty in the limit of infinite width",
+        "N",
+        kind="int",
+        display_name="width (N)",
     ),
-    Quantity("effective_rank", "of the tokens after the last layer", error=True),
-    estimate("score_sd", "deviation of scores in the first layer", display_name="score deviation"),
-    estimate("entropy", "of attention over uniform in the first layer"),
     estimate(
-        "logit_sd", "deviation of the logit of an id not among the tokens", display_name="logit deviation"
+        "rms",
+        "root mean square of the entries of the residual stream after the last layer",
+        log=True,
+        display_name="size of the residual stream",
+    ),
+    estimate(
+        "cosine",
+        "mean cosine between different tokens after the last layer; 1 means that all are parallel",
+        display_name="mean cosine between tokens",
+    ),
+    Quantity(
+        "cosine_spread",
+        "standard deviation over initialisations of the mean cosine between tokens",
+        log=True,
+        display_name="spread of the mean cosine",
+    ),
+    Quantity(
+        "effective_rank",
+        "effective number of directions that the tokens span after the last layer",
+        error=True,
+        display_name="effective rank of the tokens",
+    ),
+    estimate(
+        "score_sd",
+        "standard deviation of the attention scores in the first layer",
+        display_name="standard deviation of scores",
+    ),
+    estimate(
+        "entropy",
+        "mean entropy of attention divided by the mean entropy of uniform attention, in the first layer",
+        display_name="attention entropy / uniform entropy",
+    ),
+    estimate(
+        "logit_sd",
+        "standard deviation of the logit of an id that is not among the tokens",
+        display_name="standard deviation of logits",
     ),
     estimate(
         "loss",
-        "next token (BERT: the token itself); beyond 4096 ids their sum is taken as normal",
-        axis="loss, nats",
+        "mean initial loss in nats, of the next token (BERT: of the token itself); for a vocabulary beyond "
+        "4096 ids, the sum over other ids is taken as normal",
+        display_name="initial loss",
+        axis="initial loss (nats)",
     ),
-    Quantity("loss_spread", "its deviation over initialisations"),
-    Quantity("uniform_loss", "ln of the vocabulary"),
-    Quantity("own_probability", "of the id that stands at the place", error=True, log=True),
-    Quantity("own_cosine", "of the last tokens with their own embeddings (tied head)", error=True),
-    Quantity("angle_exponent", "slope of log(1 - cosine) by layer", error=True),
-    estimate("gradient_norm", "of the weight matrices of all layers"),
-    Quantity("gradient_exponent", "slope of the log norm by layer", error=True),
-    Quantity("initialiser", "where it was read from", kind="text"),
+    Quantity(
+        "loss_spread",
+        "standard deviation of the initial loss over initialisations, in nats",
+        display_name="spread of the initial loss",
+    ),
+    Quantity(
+        "uniform_loss",
+        "loss of a uniform guess in nats: the logarithm of the vocabulary size",
+        display_name="loss of a uniform guess (ln V)",
+    ),
+    Quantity(
+        "own_probability",
+        "mean probability that the model gives to the id at the same place",
+        error=True,
+        log=True,
+        display_name="probability of the token itself",
+    ),
+    Quantity(
+        "own_cosine",
+        "mean cosine of the last tokens with the embeddings of the same ids, for a tied head",
+        error=True,
+        display_name="cosine with the token's embedding",
+    ),
+    Quantity(
+        "angle_exponent",
+        "slope of log(1 - cosine) from layer to layer; negative if tokens become alike",
+        error=True,
+        display_name="rate at which angles shrink",
+    ),
+    estimate(
+        "gradient_norm",
+        "norm of the gradient of the loss with respect to the weight matrices of all layers",
+    ),
+    Quantity(
+        "gradient_exponent",
+        "slope of the logarithm of the gradient norm from layer to layer",
+        error=True,
+        display_name="rate at which gradients grow",
+    ),
+    Quantity(
+        "initialiser", "library whose rule draws the weights, with the version it was read from", kind="text"
+    ),
 )
 
 
@@ -131,23 +210,31 @@ def _measure_quantities(name: str, meaning: str, **more: Any) -> tuple[Quantity,
     """Return the columns for one measure of a layer: mean, deviation and quantiles over initialisations."""
     return (
         Quantity(name, meaning, error=True, **more),
-        Quantity(f"{name}_spread", "its deviation over initialisations"),
-        Quantity(f"{name}_low", "5% of initialisations are below"),
-        Quantity(f"{name}_high", "5% of initialisations are above"),
+        Quantity(f"{name}_spread", f"standard deviation over initialisations of the {meaning}"),
+        Quantity(f"{name}_low", f"5% quantile over initialisations of the {meaning}"),
+        Quantity(f"{name}_high", f"95% quantile over initialisations of the {meaning}"),
     )
 
 
+# The meaning of each measure of a layer, and the title of a chart of it.
 MEASURED = {
-    "rms": "root mean square of the residual stream",
-    "cosine": "mean cosine between tokens",
-    "effective_rank": "effective rank of the tokens",
-    "entropy": "attention entropy over uniform",
-    "score_sd": "deviation of the scores",
-    "gradient": "norm of the gradient",
+    "rms": ("root mean square of the entries of the residual stream", "size of the residual stream"),
+    "cosine": ("mean cosine between different tokens", "mean cosine between tokens"),
+    "effective_rank": ("effective number of directions that the tokens span", "effective rank"),
+    "entropy": (
+        "mean entropy of attention divided by the mean entropy of uniform attention",
+        "attention entropy / uniform entropy",
+    ),
+    "score_sd": ("standard deviation of the attention scores", "standard deviation of scores"),
+    "gradient": ("norm of the gradient with respect to the weights of the layer", "gradient norm"),
 }
 LAYERS = (
-    Quantity("layer", "0: the embeddings", kind="int"),
-    *(quantity for name, meaning in MEASURED.items() for quantity in _measure_quantities(name, meaning)),
+    Quantity("layer", "number of the layer; 0 is the embeddings", kind="int"),
+    *(
+        quantity
+        for name, (meaning, title) in MEASURED.items()
+        for quantity in _measure_quantities(name, meaning, axis=title)
+    ),
 )
 
 
@@ -193,15 +280,15 @@ def run(case: InitSettings, progress: Progress) -> InitialLaw:
 
 
 ARCHITECTURE = (
-    Quantity("model_type", "that of the config", kind="text"),
-    Quantity("random", "whether initialisations differ; a limit may not", kind="bool"),
+    Quantity("model_type", "model type that the config names", kind="text"),
+    Quantity("random", "whether initialisations differ; in some limits they do not", kind="bool"),
 )
 
 
 GRADIENTS = (
-    Quantity("layer", "from 1; empty outside of layers", kind="int"),
-    Quantity("matrix", "its name there", kind="text"),
-    *_measure_quantities("gradient", "norm of the gradient", log=True),
+    Quantity("layer", "number of the layer, from 1; empty for a matrix outside of the layers", kind="int"),
+    Quantity("matrix", "name of the weight matrix in its layer", kind="text"),
+    *_measure_quantities("gradient", "norm of the gradient with respect to the matrix", log=True),
 )
 
 
@@ -229,7 +316,7 @@ def _cells(name: str, measured: Spread | None) -> dict[str, Any]:
 
 VERB = Verb(
     "init",
-    "A Transformer before training",
+    "Check how a Transformer starts",
     InitSettings,
     QUANTITIES,
     run,

@@ -31,8 +31,9 @@ PANELS = {"rms": True, "cosine": False, "entropy": False}
 
 @chart(
     "Layer by layer",
-    "Residual stream, tokens and attention: the line is the mean over initialisations, the band holds 90% of "
-    "them, dashes are the limit of infinite width.",
+    "How signals and tokens change from layer to layer before training. Lines: means over initialisations. "
+    "Bands: 90% of initialisations. In a good start, signals neither explode nor vanish, and the mean cosine "
+    "stays well below 1, where all tokens are alike (rank collapse).",
 )
 def init_layers(view: ChartView) -> Drawings:
     """Draw two panels for each model, with bands at finite widths and dashed lines in the limit."""
@@ -46,16 +47,23 @@ def init_layers(view: ChartView) -> Drawings:
         if by and case_rows.select(by).n_unique() > MOST_CASES:
             continue
         first = case_rows.unique([*by, "width", "layer"], keep="first", maintain_order=True)
-        yield Drawing(partial(_panels, *view.with_series(first, by), view), case)
+        note = "Dashed: the limit of infinite width." if (first["width"] == LIMIT_WIDTH).any() else ""
+        yield Drawing(partial(_panels, *view.with_series(first, by), view), case, note)
 
 
-@chart("Tokens against depth", "Mean cosine between tokens after the last layer; 1 is rank collapse.")
+@chart(
+    "Tokens against depth",
+    "How alike tokens are after the last layer, for models of different depth: 1 means that all are parallel "
+    "(rank collapse), so lower is better.",
+)
 def init_depth(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "depth", "cosine")
 
 
 @chart(
-    "Tokens against width", "Mean cosine between tokens after the last layer at several widths, gains kept."
+    "Tokens against width",
+    "How alike tokens are after the last layer, if the model is scaled to other widths. A flat line means "
+    "that the width does not matter.",
 )
 def init_width(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "model_width", "cosine", log_x=True)
@@ -63,13 +71,17 @@ def init_width(view: ChartView) -> Drawings:
 
 @chart(
     "Spread over initialisations against width",
-    "Deviation of the mean cosine over initialisations; at large widths the limit's own is left.",
+    "How much the mean cosine between tokens differs from one initialisation to the next. It falls with "
+    "the width, down to the spread that the infinite-width limit has.",
 )
 def init_width_spread(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "model_width", "cosine_spread", log=True)
 
 
-@chart("Loss against the deviation of the weights")
+@chart(
+    "Initial loss against the standard deviation of the weights",
+    "A good start is near the loss of a uniform guess, which is the logarithm of the vocabulary size.",
+)
 def init_std(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "std", "loss", log_x=True)
 
@@ -86,7 +98,7 @@ def _is_constant(values: pl.Series) -> bool:
 
 def _panel(rows: pl.DataFrame, colours: dict[str, str], name: str, view: ChartView) -> alt.LayerChart:
     table = next(table_spec for table_spec in view.verb.tables if table_spec.name == "layers")
-    title = next(column.description for column in table.columns if column.name == name)
+    title = next(column.axis for column in table.columns if column.name == name)
     shown = rows.drop_nulls(name).select(
         "layer",
         "series",

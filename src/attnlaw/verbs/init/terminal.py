@@ -1,80 +1,148 @@
-"""An untrained model in the terminal: remarks, then a line for each layer, then logits and loss."""
+"""The screen of `init`: whether a model starts well, then a line for each layer or for each model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
 
-from attnlaw.core.estimate import format_with_error
+from attnlaw.core.estimate import format_value, format_with_error
+from attnlaw.core.settings import setting_fields
+from attnlaw.render.describe_rows import ValueLabels, varying_settings
 from attnlaw.render.terminal.console import Column, print_table
+from attnlaw.render.terminal.screen import print_answer, print_definitions, print_next, print_title
+from attnlaw.verbs.init.answer import answer
 
 if TYPE_CHECKING:
     from attnlaw import InitResult
 
-TITLES = {
-    "rms": "rms",
-    "cosine": "cosine",
-    "effective_rank": "eff. rank",
-    "entropy": "entropy",
-    "score_sd": "score sd",
-    "gradient": "gradient",
+# Title, meaning, and whether only `--details` shows it, by the name of a measure of layers.
+COLUMNS = {
+    "rms": ("size", "root mean square of the entries of the residual stream", False),
+    "cosine": ("cosine", "mean cosine between different tokens; 1 is rank collapse", False),
+    "effective_rank": ("rank", "number of directions that the tokens span", False),
+    "entropy": ("entropy", "mean entropy of attention / mean entropy of uniform attention", False),
+    "score_sd": ("scores", "standard deviation of the attention scores", True),
+    "gradient": ("gradient", "norm of the gradient of the weights of the layer", False),
 }
-OUTPUT_TITLES = {
-    "own_probability": "own token",
-    "gradient_norm": "gradient",
-    "angle_exponent": "angle exponent",
+CASE_COLUMNS = {
+    "rms": ("size", "root mean square of the entries of the residual stream after the last layer"),
+    "cosine": ("cosine", "mean cosine between tokens after the last layer; 1 is rank collapse"),
+    "entropy": ("entropy", "mean entropy of attention / mean entropy of uniform attention, in layer 1"),
+    "loss": ("loss", "initial loss in nats"),
+    "uniform_loss": ("ln V", "loss of a uniform guess, in nats"),
+    "gradient_norm": ("gradient", "norm of the gradient of all weights"),
 }
-MOST_LAYERS = 16  # a deeper model shows only every second, third, ... layer
+OUTPUT_QUANTITIES = (
+    "logit_sd",
+    "loss",
+    "loss_spread",
+    "uniform_loss",
+    "own_probability",
+    "own_cosine",
+    "cosine_spread",
+    "angle_exponent",
+    "gradient_norm",
+    "gradient_exponent",
+)
+MOST_LAYERS = 9  # a deeper model shows only some layers on the first screen
 
 
 def show_case(result: InitResult, console: Console, details: bool = False) -> None:
-    """Print one model at one width."""
-    console.print(Text(_headline(result), style="bold"), soft_wrap=True)
-    if remark := result.row()["remark"]:
-        for line in remark.split("; "):
-            console.print(Text(f"- {line}"), soft_wrap=True)
-    print_table(console, _layer_columns(result), ("eff. rank", "score sd", "entropy"))
-    console.print(Text(_output_summary(result.values())), soft_wrap=True)
+    """Print one model at one width: what the numbers say, and with `details` all layers."""
+    print_title(console, *_title(result))
+    print_answer(console, answer(result))
+    if details:
+        meanings = _print_layers(result, console, details)
+        console.print()
+        print_definitions(console, meanings)
+        console.print()
+        values = result.values()
+        quantities = [quantity for quantity in result.verb.quantities if quantity.name in OUTPUT_QUANTITIES]
+        known = [quantity for quantity in quantities if values[quantity.name] is not None]
+        columns = [
+            Column("quantity", [quantity.label for quantity in known], is_text=True),
+            Column("", [format_value(values[quantity.name]) for quantity in known]),
+            Column("", [quantity.description for quantity in known], is_text=True, wraps=True),
+        ]
+        print_table(console, columns)
+        console.print()
 
 
 def show_summary(result: InitResult, console: Console, details: bool = False) -> None:
-    """Print what the numbers mean. This comes once, after all models."""
-    words = "means with standard errors over initialisations; entropy is over that of uniform attention"
-    read = ", ".join(dict.fromkeys(result.rows["initialiser"]))
-    console.print(Text(f"{words}; initialisers as read from {read}", style="dim"), soft_wrap=True)
+    """Print the layers of one model or a line for each of several, the meanings, and the next commands."""
+    meanings: dict[str, str] = {}
+    if len(result) > 1:
+        meanings = _print_cases(result, console)
+    elif not details:
+        meanings = _print_layers(result, console, details)
+    draws = ", ".join(str(count) for count in result.rows["draws"].unique().sort())
+    meanings["0.25(1)"] = f"0.25 with a standard error of 0.01, over {draws} initialisations"
+    if not details:
+        console.print()
+    print_definitions(console, meanings)
+    read = " and ".join(dict.fromkeys(result.rows["initialiser"]))
+    note = f"Weights are drawn as {read} draws them. The authors may have used other values: see --std."
+    console.print(Text(note, style="dim"))
+    console.print()
+    print_next(console, answer(result).next_commands)
 
 
-def _headline(result: InitResult) -> str:
+def _title(result: InitResult) -> tuple[str, str]:
+    """Return the name of the model, and its sizes."""
     row, (kind, random) = result.row(), result.architecture.row(0)
-    width = "the limit of infinite width" if row["model_width"] is None else f"width {row['model_width']}"
+    layers = result.layers.height - 1
     tokens = row["tokens"] if row["ids"] is None else len(row["ids"])
-    drawn = f"{row['draws']} initialisations" if random else "not random"
-    return f"{kind}, {width}, {result.layers.height - 1} layers, {tokens} tokens: {drawn}"
+    facts = [
+        kind,
+        "infinite width" if row["model_width"] is None else f"width {row['model_width']}",
+        f"{layers} layer{'' if layers == 1 else 's'}",
+        f"{tokens} token{'' if tokens == 1 else 's'}",
+        *([f"std {row['std']:g}"] if row["std"] is not None else []),
+        f"{row['draws']} initialisations" if random else "not random",
+    ]
+    return row["model"], " · ".join(facts[1:] if kind == row["model"] else facts)
 
 
-def _layer_columns(result: InitResult) -> list[Column]:
+def _print_layers(result: InitResult, console: Console, details: bool) -> dict[str, str]:
+    """Print a line for each layer. Return the meanings of the columns."""
     layers = result.layers.rows(named=True)
-    step = -(-len(layers) // MOST_LAYERS)
     last = len(layers) - 1
+    step = 1 if details else -(-len(layers) // MOST_LAYERS)
     shown = [layer for layer in layers if layer["layer"] in (0, 1, last) or layer["layer"] % step == 0]
-    columns = [Column("layer", [str(layer["layer"]) for layer in shown])]
-    for name, title in TITLES.items():
-        cells = [
-            "" if layer[name] is None else format_with_error(layer[name], layer[f"{name}_error"])
-            for layer in shown
-        ]
-        columns += [Column(title, cells)] if any(cells) else []
-    return columns
+    columns, meanings = [Column("layer", [str(layer["layer"]) for layer in shown])], {}
+    for name, (title, meaning, hidden) in COLUMNS.items():
+        cells = [_cell(layer, name) for layer in shown]
+        if any(cells) and (details or not hidden):
+            columns.append(Column(title, cells))
+            meanings[title] = meaning
+    print_table(console, columns, ("scores", "rank", "entropy"))
+    return meanings
 
 
-def _output_summary(values: Mapping[str, Any]) -> str:
-    words = [f"logit sd {values['logit_sd']}"]
-    if values["loss"] is not None:
-        words.append(f"loss {values['loss']} (ln V {values['uniform_loss']:.4f})")
-    for name, title in OUTPUT_TITLES.items():
-        if values[name] is not None:
-            words.append(f"{title} {values[name]}")
-    return ", ".join(words)
+def _cell(row: dict[str, Any], name: str) -> str:
+    return "" if row[name] is None else format_with_error(row[name], row.get(f"{name}_error"))
+
+
+def _print_cases(result: InitResult, console: Console) -> dict[str, str]:
+    """Print a line for each model. Return the meanings of the columns."""
+    labels, rows = ValueLabels(result.verb, result.rows), result.rows.rows(named=True)
+    names = varying_settings(result.rows, setting_fields(result.verb.settings)) or ["model"]
+    columns = [
+        Column(
+            name.replace("_", " "),
+            ["" if row[name] is None else labels.label_of(name, row[name]) for row in rows],
+            is_text=name == "model",
+        )
+        for name in names
+        if name != "seed"
+    ]
+    meanings = {}
+    for name, (title, meaning) in CASE_COLUMNS.items():
+        cells = [_cell(row, name) for row in rows]
+        if any(cells):
+            columns.append(Column(title, cells))
+            meanings[title] = meaning
+    print_table(console, columns, ("gradient", "ln V", "entropy", "size"))
+    return meanings

@@ -1,4 +1,4 @@
-"""`limit`: the law of an attention layer's output at initialisation, compared with infinite width."""
+"""`limit`: the output of an attention layer before training, compared with its infinite-width limit."""
 
 from __future__ import annotations
 
@@ -45,16 +45,17 @@ FIXED_TOKENS = ("embeddings", "gram")  # tokens that are not random
 
 @settings_dataclass
 class LimitSettings(Settings):
-    """Compute the law of an attention layer's output at initialisation, and its distance to the limit.
+    """Check whether an attention layer of some width already behaves like its infinite-width limit.
 
-    The limit is infinite width. The law describes one coordinate of y_i, the output of token i (arXiv
-    2506.00846). Errors are standard errors. Var p is the variance of the score p_ii, including the
-    randomness of the inputs.
+    All weights are random, as before training (arXiv 2506.00846). attnlaw computes how one coordinate of the
+    output of one token is distributed over random weights, at each width and in the limit, and compares the
+    two. As the width grows with the number of heads fixed, the output does not become Gaussian. Numbers in
+    parentheses are standard errors.
     """
 
     tokens: int = token_setting(
         4,
-        "Random tokens.",
+        "Number of random tokens.",
         symbol="s",
         minimum=1,
         excluded_by=FIXED_TOKENS,
@@ -63,7 +64,7 @@ class LimitSettings(Settings):
     )
     activation: str = token_setting(
         "identity",
-        "psi in the random tokens psi(W h).",
+        "Function psi that makes the random tokens psi(W h), with h and W normal.",
         symbol="ψ",
         choices=ACTIVATIONS,
         excluded_by=FIXED_TOKENS,
@@ -71,29 +72,39 @@ class LimitSettings(Settings):
     )
     embeddings: str | None = token_setting(
         None,
-        "Tokens from a checkpoint's embedding.",
+        "Checkpoint whose embeddings are the tokens, instead of random tokens.",
         is_path=True,
         requires="ids",
         excluded_by="gram",
         metavar="MODEL",
     )
     ids: tuple[int, ...] | None = token_setting(
-        None, "Their token ids.", minimum=0, requires="embeddings", metavar="1,2,3"
+        None,
+        "Ids of the tokens to take from that checkpoint.",
+        minimum=0,
+        requires="embeddings",
+        metavar="1,2,3",
     )
     gram: str | None = token_setting(
         None,
-        "The tokens' Gram matrix X X^T / n: .npy, or text with one row a line.",
+        "File with the Gram matrix X X^T / n of the tokens: .npy, or text with one row in each line.",
         is_path=True,
         metavar="FILE",
     )
     token: int = token_setting(
-        1, "The token whose output is read, from 1.", symbol="i", minimum=1, slider_range=(1, 8)
+        1,
+        "Number of the token whose output is read, counted from 1.",
+        symbol="i",
+        minimum=1,
+        slider_range=(1, 8),
     )
 
-    heads: int = layer_setting(2, "Heads.", symbol="H", minimum=1, maximum=LARGEST_SIZE, slider_range=(1, 64))
+    heads: int = layer_setting(
+        2, "Number of attention heads.", symbol="H", minimum=1, maximum=LARGEST_SIZE, slider_range=(1, 64)
+    )
     width: float = layer_setting(
         math.inf,
-        "Width; inf is the limit.",
+        "Width of the layer; inf is the infinite-width limit.",
         symbol="n",
         minimum=1,
         maximum=LARGEST_SIZE,
@@ -103,55 +114,61 @@ class LimitSettings(Settings):
         lab_default=64,
     )
     head_width: int | None = layer_setting(
-        None, "Width of a head, else the layer's.", symbol="n_H", minimum=1, maximum=LARGEST_SIZE
+        None, "Width of a head; by default that of the layer.", symbol="n_H", minimum=1, maximum=LARGEST_SIZE
     )
     score: str = layer_setting(
         "softmax",
         "Function that turns scores into attention weights. Only softmax makes them add up to 1.",
         choices=SCORES,
     )
-    mask: str = layer_setting("none", "Which tokens a token sees.", choices=MASKS)
-    scaling: str = layer_setting("1/sqrt(n)", "Of the scores.", choices=SCALINGS)
+    mask: str = layer_setting("none", "Rule for which tokens a token sees.", choices=MASKS)
+    scaling: str = layer_setting(
+        "1/sqrt(n)", "Scaling of the scores; with 1/n they vanish in the limit.", choices=SCALINGS
+    )
     depth: int = layer_setting(
         1,
-        "Layers; the law is that of the last one's output.",
+        "Number of layers; the output is that of the last layer.",
         minimum=1,
         maximum=LARGEST_SIZE,
         slider_range=(1, 8),
     )
-    residual: bool = setting(False, "Add each layer's input to its output.", panel=LAYER)
-    normalise: bool = setting(False, "RMSNorm before each layer.", panel=LAYER)
+    residual: bool = setting(False, "Add the input of each layer to its output.", panel=LAYER)
+    normalise: bool = setting(False, "Apply RMSNorm before each layer.", panel=LAYER)
 
     draws: int = law_setting(
         50_000,
-        "Draws for each width.",
+        "Number of random draws for each width. More draws give smaller errors.",
         minimum=BATCHES,
         maximum=MOST_DRAWS,
         slider_range=(1000, 100_000),
         lab_default=5000,
     )
     other_scaling: str | None = law_setting(
-        None, "Also the distance to the limit of this scaling.", choices=SCALINGS
+        None, "Also compute the KL divergence to the limit of this scaling.", choices=SCALINGS
     )
-    gaussian: bool = law_setting(False, "Also the distance to the Gaussian of the same mean and variance.")
+    gaussian: bool = law_setting(
+        False, "Also compute the KL divergence to the Gaussian of equal mean and variance."
+    )
     kernel: bool = law_setting(
-        False, "Also the paper's distance: kernel estimates from a draw for each variance."
+        False, "Also compute the KL divergence as the paper does, by kernel density estimates."
     )
-    seed: int = law_setting(0, "Seed; equal seeds repeat the table.", minimum=0, slider_range=(0, 20))
+    seed: int = law_setting(
+        0, "Seed of the draws. Equal seeds give equal numbers.", minimum=0, slider_range=(0, 20)
+    )
 
     def check(self) -> None:
         finite = self.width != math.inf
         if self.other_scaling == self.scaling:
             raise BadSetting(
-                "other_scaling", "is the {scaling} itself; give the other one", self.other_scaling
+                "other_scaling", "is the same as {scaling}; give the other one", self.other_scaling
             )
         for name in ("scaling", "other_scaling"):
             scaling = getattr(self, name)
             if scaling and SCALINGS[scaling].vanishing and SCORES[self.score].zero_at_zero:
                 raise BadSetting(
                     "score",
-                    f"there is no law with {{{name}}} {scaling}: in the limit all scores are zero, and so is "
-                    "the output; choose softmax or sigmoid",
+                    f"but there is no limit with {{{name}}} {scaling}: all scores would be zero, and so "
+                    "would the output; choose softmax or sigmoid",
                     self.score,
                 )
         if finite and self.width != int(self.width):
@@ -159,45 +176,89 @@ class LimitSettings(Settings):
         if self.head_width is not None and not finite:
             raise BadSetting(
                 "head_width",
-                "but heads are infinitely wide at {width} inf, the limit; choose finite widths: kl_to_limit "
-                "compares them with it",
+                "but heads are infinitely wide in the limit ({width} inf); give finite widths only, which "
+                "are compared with the limit anyway",
                 self.head_width,
             )
         if self.head_width is not None:
             check_head_width(self.head_width, self.width)
         if self.gram is None:
-            there = self.tokens if self.ids is None else len(self.ids)
-            check_tokens(there)
-            if self.token > there:
-                raise BadSetting("token", f"expected one of the {there} {{tokens}}, from 1", self.token)
+            count = self.tokens if self.ids is None else len(self.ids)
+            check_tokens(count)
+            if self.token > count:
+                message = f"expected a number from 1 to {count}, the count of {{tokens}}"
+                raise BadSetting("token", message, self.token)
 
 
 estimate = partial(Quantity, error=True, in_summary=True)
 distance = partial(estimate, log=True)
 QUANTITIES = (
-    estimate("score_variance", "of p_ii in the last attention block", "Var p"),
-    estimate("output_variance", "of the coordinate", "Var y"),
-    estimate("kurtosis", "3 for a Gaussian"),
-    distance("kl_to_limit", "relative entropy to the limit", "KL"),
-    distance("w1_to_limit", "Wasserstein distance to the limit", "W1"),
-    distance("ks_to_limit", "Kolmogorov-Smirnov distance", "KS"),
-    Quantity("residual_of_distances", "error of the quadrature behind the distances", hidden=True),
-    distance("kl_to_other_limit", "to the limit of the other scaling", "KL other"),
+    estimate(
+        "score_variance",
+        "variance of the score of the chosen token with itself, in the last attention layer",
+        "Var p",
+    ),
+    estimate("output_variance", "variance of one coordinate of the output of the chosen token", "Var y"),
+    estimate("kurtosis", "kurtosis of that output coordinate: 3 for a Gaussian, more for heavier tails"),
+    distance(
+        "kl_to_limit",
+        "KL divergence of the output from the infinite-width limit, in nats",
+        "KL",
+        display_name="KL divergence to the limit",
+        axis="KL divergence to the limit (nats)",
+    ),
+    distance(
+        "w1_to_limit",
+        "Wasserstein-1 distance of the output from the infinite-width limit, in units of the output",
+        "W1",
+        display_name="Wasserstein-1 distance to the limit",
+    ),
+    distance(
+        "ks_to_limit",
+        "largest difference between the distribution functions of the output and the limit (Kolmogorov-"
+        "Smirnov distance)",
+        "KS",
+        display_name="largest difference of probabilities",
+    ),
+    Quantity(
+        "residual_of_distances",
+        "error of the quadrature behind the KL divergence: by how much a density misses its total weight",
+        hidden=True,
+    ),
+    distance(
+        "kl_to_other_limit",
+        "KL divergence from the limit of the other scaling of the scores, in nats",
+        "KL other",
+        display_name="KL divergence to the other limit",
+    ),
     distance(
         "kl_to_gaussian",
-        "to the Gaussian of the same mean and variance",
+        "KL divergence from the Gaussian of equal mean and variance, in nats",
         "KL Gaussian",
         display_name="KL divergence to a Gaussian",
+        axis="KL divergence to a Gaussian (nats)",
     ),
     Quantity(
         "kernel_kl_to_limit",
-        "by kernel estimates, as in arXiv 2506.00846",
+        "KL divergence to the limit by kernel density estimates, as in arXiv 2506.00846: it has a bias",
         "KL kernel",
         in_summary=True,
         log=True,
+        display_name="KL divergence by kernel estimates",
     ),
-    Quantity("path_squared_length", "of the token that is read, by depth", kind="floats", error=True),
-    estimate("path_cosine", "mean cosine between tokens, by depth", kind="floats"),
+    Quantity(
+        "path_squared_length",
+        "squared length over the width of the chosen token, after 0, 1, 2, ... layers",
+        kind="floats",
+        error=True,
+        display_name="squared length by layer",
+    ),
+    estimate(
+        "path_cosine",
+        "mean cosine between different tokens after 0, 1, 2, ... layers; 1 means that all are parallel",
+        kind="floats",
+        display_name="mean cosine by layer",
+    ),
 )
 
 
@@ -261,7 +322,7 @@ def _inputs(case: LimitSettings) -> Inputs:
         last = len(embedding) - 1
         for number in ids:
             if number > last:
-                message = f"outside the vocabulary of {case.embeddings}; choose from 0 to {last}"
+                message = f"outside the vocabulary of {case.embeddings}; choose ids from 0 to {last}"
                 raise BadSetting("ids", message, number)
         return GivenInputs.from_tokens(embedding[ids])
     return RandomInputs(case.tokens, case.activation)
@@ -279,12 +340,12 @@ def precheck(case: LimitSettings) -> None:
 
 
 DENSITIES = (
-    Quantity("y", "a value of the coordinate", display_name="output coordinate y"),
-    Quantity("density", "of the law there"),
-    Quantity("gaussian_density", "that of the Gaussian of the same mean and variance there"),
+    Quantity("y", "value of the output coordinate", display_name="output coordinate (y)"),
+    Quantity("density", "probability density of the output coordinate at y"),
+    Quantity("gaussian_density", "density at y of the Gaussian of equal mean and variance"),
     Quantity(
         "ratio",
-        "to the limit's, where that is among the cases",
+        "density at y divided by that of the limit, if the limit is among the cases",
         display_name="density / density of the limit",
     ),
 )
@@ -292,7 +353,7 @@ DENSITIES = (
 
 VERB = Verb(
     "limit",
-    "The law of attention layers",
+    "Compare an attention layer with its infinite-width limit",
     LimitSettings,
     QUANTITIES,
     run,

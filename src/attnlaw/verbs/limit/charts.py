@@ -20,19 +20,27 @@ from attnlaw.render.describe_rows import MOST_CASES, format_setting, rows_by_cas
 # Title, slope against the width, and that slope in words. At width n the density differs from the limit by
 # a term of order 1/n. W1 is of first order in this difference, and KL of second order: 1/n^2.
 DISTANCES = {
-    "kl_to_limit": ("KL divergence to the limit", -2, "the squared width"),
-    "w1_to_limit": ("Wasserstein-1 distance to the limit", -1, "the width"),
+    "kl_to_limit": ("KL divergence to the limit", -2, "twice the width is four times closer"),
+    "w1_to_limit": (
+        "Wasserstein-1 distance to the limit",
+        -1,
+        "twice the width is twice as close",
+    ),
 }
-PATHS = {"squared_length": "squared length of a token", "cosine": "mean cosine between tokens"}
-KERNEL = "The kernel estimate is the paper's, mean and deviation over seeds: it levels off at its own bias."
+PATHS = {"squared_length": "squared length of a token / width", "cosine": "mean cosine between tokens"}
+KERNEL = (
+    "The paper's kernel estimate (mean and standard deviation over seeds) levels off at its bias, so "
+    "only the other points show the true distance."
+)
+OWN, KERNEL_NAME = "from the densities", "kernel estimate (paper)"
 INFINITE, GAUSSIAN = "∞", "Gaussian"
 DASHES = {INFINITE: [5, 3], GAUSSIAN: [1.5, 2]}
 
 
 @chart(
     "Densities",
-    "Density of one output coordinate at initialisation. In the limit it is not Gaussian (dotted: the "
-    "Gaussian of the same mean and variance); lines that approach the limit show how wide a layer must be.",
+    "Probability density of one output coordinate over random weights. A line close to the limit means that "
+    "the layer is wide enough for infinite-width theory. The ratio shows the tails: 1 is good.",
 )
 def densities(view: ChartView) -> Drawings:
     """Draw the densities, with a line for each width and a panel for each number of heads.
@@ -46,9 +54,11 @@ def densities(view: ChartView) -> Drawings:
         first = case_rows.filter(pl.col("case") == pl.col("case").first().over("width", "heads"))
         names = {width: format_setting(width) for width in sorted(first["width"].unique())}
         several = len(names) > 1 or has_values(first, "gaussian_density")
-        note = "The dashed line is the limit of infinite width." if several else ""
+        notes = ["Dashed: the infinite-width limit."] if several and INFINITE in names.values() else []
+        if has_values(first, "gaussian_density"):
+            notes.append("Dotted: the Gaussian with the mean and variance of the widest layer.")
         draw = partial(_draw_densities, view, first, names, has_values(case_rows, "ratio"))
-        yield Drawing(draw, case, note if INFINITE in names.values() else "")
+        yield Drawing(draw, case, " ".join(notes))
 
 
 def _draw_densities(
@@ -76,7 +86,7 @@ def _draw_densities(
             colours | ({GAUSSIAN: GREY} if with_gaussian else {}),
             axis("width"),
             axis("ratio") if with_ratio else None,
-            f"heads {format_setting(heads)}",
+            "1 head" if heads == 1 else f"{format_setting(heads)} heads",
         )
         panels.append(panel)
     return alt.concat(*panels, columns=1 if with_ratio else 2)
@@ -118,7 +128,11 @@ def draw_densities(
     panels = [base.encode(y=alt.Y("density:Q", title="density")).properties(title=title)]
     if ratio is not None:
         up = alt.Y("ratio:Q", title=ratio, scale=alt.Scale(type="log"), axis=alt.Axis(tickCount=5))
-        panels.append(base.encode(y=up).properties(title=f"{title}: ratio" if title else "ratio"))
+        panels.append(
+            base.encode(y=up).properties(
+                title=f"{title}: ratio to the limit" if title else "ratio to the limit"
+            )
+        )
     return alt.hconcat(*panels, spacing=28)
 
 
@@ -144,12 +158,14 @@ def distances(result: Result) -> list[Figure]:
             drawn = _lines(view, case_rows, x, column, by)
             if not (drawn["y"] > 0).any():
                 continue
-            slope, notes = None, ["Averages over seeds with one standard error."]
-            notes += [KERNEL] if "kernel estimate" in drawn["series"] else []
-            if x == "width":
-                slope = power
-                notes.append(f"Along the dashed guide of slope −{-slope} the distance falls with {falls}.")
-            draw = partial(draw_lines, drawn, across, title, palette(drawn["series"]), log=True, slope=slope)
+            notes = [_points_note(case_rows, [x, *by]), "Lower is better: 0 is the limit itself."]
+            slope = power if x == "width" else None
+            guided = [name for name in drawn["series"].unique() if _falls(name)]
+            if slope is not None:
+                notes.append(f"Dashed: the slope −{-slope} of theory, {falls}.")
+            notes += [KERNEL] if KERNEL_NAME in drawn["series"] else []
+            colours, axis = palette(drawn["series"]), view.verb.axis(column)
+            draw = partial(draw_lines, drawn, across, axis, colours, log=True, slope=slope, guided=guided)
             figures += view.figures(column, title, " ".join(notes), [Drawing(draw, case)])
     return figures
 
@@ -163,10 +179,10 @@ def _lines(view: ChartView, rows: pl.DataFrame, x: str, column: str, by: list[st
     if column != "kl_to_limit":
         return means
     if has_values(rows, "kl_to_other_limit"):
-        parts = [means.with_columns(series=pl.format("{}, its limit", "series"))]
+        parts = [means.with_columns(series=_named("series", pl.lit("its limit")))]
         other_rows = rows.drop_nulls("kl_to_other_limit")
         for (scaling,), other in other_rows.group_by("other_scaling", maintain_order=True):
-            named = pl.format("{}, limit of {}", "series", pl.lit(scaling))
+            named = _named("series", pl.format(f"{OTHER} {{}}", pl.lit(scaling)))
             parts.append(_means(view, other, x, "kl_to_other_limit", by).with_columns(series=named))
         return pl.concat(parts)
     if has_values(rows, "kernel_kl_to_limit") and not by:
@@ -174,10 +190,30 @@ def _lines(view: ChartView, rows: pl.DataFrame, x: str, column: str, by: list[st
             y=pl.col("kernel_kl_to_limit").mean(), error=pl.col("kernel_kl_to_limit").std()
         )
         placed = kernel.drop_nulls("y").select(
-            pl.col(x).cast(pl.Float64).alias("x"), "y", "error", series=pl.lit("kernel estimate")
+            pl.col(x).cast(pl.Float64).alias("x"), "y", "error", series=pl.lit(KERNEL_NAME)
         )
-        return pl.concat([means.with_columns(series=pl.lit("averages of normals")), placed])
+        return pl.concat([means.with_columns(series=pl.lit(OWN)), placed])
     return means
+
+
+OTHER = "limit of"
+
+
+def _named(series: str, reference: pl.Expr) -> pl.Expr:
+    """Add the limit that a series is compared with to its name, which is empty if no other setting varies."""
+    return pl.when(pl.col(series) == "").then(reference).otherwise(pl.format("{}, {}", series, reference))
+
+
+def _falls(series: str) -> bool:
+    """Return whether theory says that the distance falls with the width: it is one to the layer's limit."""
+    return series != KERNEL_NAME and OTHER not in series
+
+
+def _points_note(rows: pl.DataFrame, points: list[str]) -> str:
+    counts = rows.group_by(points).len()["len"]
+    fewest, most = counts.min(), counts.max()
+    seeds = str(most) if fewest == most else f"{fewest} to {most}"
+    return f"Points{'' if most == 1 else f': means over {seeds} seeds,'} with bars of one standard error."
 
 
 def _means(view: ChartView, rows: pl.DataFrame, x: str, column: str, by: list[str]) -> pl.DataFrame:
@@ -193,14 +229,18 @@ def _heads_axis(view: ChartView, rows: pl.DataFrame) -> str:
 
 @chart(
     "KL divergence to a Gaussian",
-    "To the Gaussian of the same mean and variance. Along the dashed guide of slope −2 it falls with the "
-    "squared number of heads.",
+    "How far the output is from a Gaussian of equal mean and variance, against the number of heads: 0 is a "
+    "Gaussian. Dashed: the slope −2 of theory, twice as many heads are four times closer.",
 )
 def gaussian(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "heads", "kl_to_gaussian", log=True, slope=-2)
 
 
-@chart("Along the depth", "Squared length of tokens, and how alike they become (cosine 1: rank collapse).")
+@chart(
+    "Tokens from layer to layer",
+    "Left: squared length of the token that is read; it should not explode or vanish. Right: how alike "
+    "tokens are; at 1 all are parallel (rank collapse). Bars are one standard error.",
+)
 def path(view: ChartView) -> Drawings:
     """Draw the squared length of a token and the mean cosine between tokens against depth.
 
@@ -219,7 +259,7 @@ def path(view: ChartView) -> Drawings:
         partial(
             draw_lines,
             long.select("x", "series", y=f"path_{name}", error=f"path_{name}_error"),
-            "depth",
+            "layers passed",
             title,
             colours,
             log_y=name == "squared_length",

@@ -1,0 +1,157 @@
+"""Sentences about how an untrained model starts: signals, tokens, attention and loss, and what is unusual.
+
+They need only numbers that rows have, so the answer on a screen and the remark of a row share the sentences.
+Unusual does not mean wrong: these are remarks, not verdicts.
+
+| unusual is     | if                                                                       |
+|----------------|--------------------------------------------------------------------------|
+| the loss       | it starts more than `LOSS`, and two errors, above ln V                   |
+| attention      | scores in the first layer have a standard deviation above `SCORES`       |
+| the tokens     | their mean cosine is above `ALIKE` from some layer on                    |
+| the signal     | the embedding is less than `SHARE` of the stream after the first layer   |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from attnlaw.core.estimate import Estimate
+from attnlaw.theory.init.records import PARALLEL, InitialLaw, Spread
+
+LOSS, SCORES, ALIKE, SHARE = 0.1, 1.0, 0.99, 0.05
+NORMED = 0.05  # a stream whose size stays this close to 1 in all layers is normalised after each block
+WIDE = 1.05  # standard deviation of logits from which smaller weights are worth a word
+RANGE = 10.0  # growth or decay from layer 1 to the last, within which signals are in range
+NEAR_UNIFORM, DISTINCT = 0.95, 0.5  # entropy over uniform, and mean cosine, that the words below name
+
+
+@dataclass(frozen=True)
+class Start:
+    """The numbers of an untrained model that the sentences are about.
+
+    Args:
+        rms: the root mean square of the residual stream by layer; 0 is the embeddings.
+        cosine: the mean cosine between tokens by layer. It is empty for a single token.
+        gradient: the norm of the gradient by layer. It is empty if gradients were not computed.
+    """
+
+    rms: Mapping[int, Estimate]
+    cosine: Mapping[int, Estimate]
+    score_sd: Estimate | None
+    entropy: Estimate | None
+    logit_sd: Estimate
+    loss: Estimate | None
+    uniform_loss: float
+    gradient: Mapping[int, Estimate]
+
+
+def start_of(law: InitialLaw) -> Start:
+    """Return the numbers of a law that the sentences need."""
+
+    def by_layer(name: str) -> dict[int, Estimate]:
+        known: list[tuple[int, Spread | None]] = [(layer.layer, getattr(layer, name)) for layer in law.layers]
+        return {layer: spread.estimate for layer, spread in known if spread is not None}
+
+    return Start(
+        rms=by_layer("rms"),
+        cosine=by_layer("cosine"),
+        score_sd=law.score_sd,
+        entropy=law.entropy,
+        logit_sd=law.logit_sd,
+        loss=law.loss,
+        uniform_loss=law.uniform_loss,
+        gradient=by_layer("gradient"),
+    )
+
+
+@dataclass(frozen=True)
+class StartRemark:
+    """A sentence without its full stop. `unusual` is None if that cannot be said."""
+
+    text: str
+    unusual: bool | None
+
+
+def start_remarks(start: Start) -> list[StartRemark]:
+    """Return the sentences about a model: signals, tokens, attention, loss, gradients."""
+    return [remark for describe in TOPICS if (remark := describe(start)) is not None]
+
+
+def _signals(start: Start) -> StartRemark | None:
+    depth = max(start.rms)
+    first, after, last = (start.rms[layer].value for layer in (0, 1, depth))
+    if all(abs(rms.value - 1) < NORMED for layer, rms in start.rms.items() if layer):
+        words = "norms keep the residual stream at size 1 in every layer"
+        return StartRemark(f"Signals stay in range: {words}", False)
+    growth = last / after if after else 1.0
+    if 0 < first < SHARE * after:
+        words = f"The embedding is only {first / after:.1%} of the residual stream after layer 1"
+        more = f", which grows {growth:.2g}-fold up to layer {depth}" if depth > 1 else ""
+        return StartRemark(f"{words}{more}", True)
+    sizes = f"the residual stream has size {first:.3g} at the start and {last:.3g} after layer {depth}"
+    if 1 / RANGE <= growth <= RANGE:
+        return StartRemark(f"Signals stay in range: {sizes}", False)
+    return StartRemark(f"Signals {'grow' if growth > 1 else 'vanish'} with depth: {sizes}", None)
+
+
+def _tokens(start: Start) -> StartRemark | None:
+    if not start.cosine:
+        return None
+    names = {1 - PARALLEL: "they are parallel up to rounding", ALIKE: f"their mean cosine is above {ALIKE}"}
+    for limit, words in names.items():
+        for layer, cosine in start.cosine.items():
+            if cosine.value > limit:
+                text = f"Tokens become alike (rank collapse): {words} from layer {layer} on"
+                return StartRemark(text, True)
+    depth = max(start.cosine)
+    cosine = start.cosine[depth]
+    words = "stay distinct" if cosine.value < DISTINCT else "become similar but do not collapse"
+    return StartRemark(f"Tokens {words}: mean cosine {cosine} after layer {depth} (1: all alike)", False)
+
+
+def _attention(start: Start) -> StartRemark | None:
+    if start.score_sd is None or start.entropy is None:
+        return None
+    share = f"the mean entropy in layer 1 is {start.entropy.value:.1%} of that of uniform attention"
+    if start.score_sd.value > SCORES:
+        spread = f"scores have a standard deviation of {start.score_sd.value:.2g}"
+        return StartRemark(f"Attention does not start uniform: {spread}, and {share}", True)
+    nearly = "almost uniform" if start.entropy.value >= NEAR_UNIFORM else "fairly uniform"
+    return StartRemark(f"Attention starts {nearly}: {share}", False)
+
+
+def _loss(start: Start) -> StartRemark | None:
+    if start.loss is None:
+        reason = "Logits of a tied head have no limit" if start.cosine else "A single token has no next token"
+        size = f"{start.logit_sd.value:.3g}"
+        return StartRemark(
+            f"{reason}, so there is no loss. Other logits have standard deviation {size}", None
+        )
+    above, error = start.loss.value - start.uniform_loss, start.loss.error or 0.0
+    guess = f"the {start.uniform_loss:.4g} of a uniform guess (ln V)"
+    if above > max(LOSS, 2 * error):
+        text = f"The loss starts at {start.loss}, {above:.2f} above {guess}"
+        if start.logit_sd.value > WIDE:
+            text += (
+                f": output weights smaller by a factor of {start.logit_sd.value:.2f} would give logits of "
+            )
+            text += "standard deviation 1"
+        return StartRemark(text, True)
+    if abs(above) <= 2 * error:
+        return StartRemark(f"The loss starts at {start.loss}, near {guess}", False)
+    side = "above" if above > 0 else "below"
+    return StartRemark(f"The loss starts at {start.loss}, {abs(above):.2f} {side} {guess}", False)
+
+
+def _gradients(start: Start) -> StartRemark | None:
+    if len(start.gradient) < 2:
+        return None
+    last = max(start.gradient)
+    if not start.gradient[last].value:
+        return None
+    ratio = start.gradient[min(start.gradient)].value / start.gradient[last].value
+    return StartRemark(f"The gradient of layer 1 is {ratio:.2g} times as large as that of layer {last}", None)
+
+
+TOPICS: tuple[Callable[[Start], StartRemark | None], ...] = (_signals, _tokens, _attention, _loss, _gradients)

@@ -1,0 +1,252 @@
+"""The answer of `limit`: whether a layer is like its infinite-width limit, and what that limit is like.
+
+Distribution functions are compared, so the numbers hold for every probability P(y <= t) of the output.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from attnlaw.core.answer import Answer, AnswerStatus, Line
+from attnlaw.core.command_line import command
+from attnlaw.core.estimate import Estimate, format_with_error
+from attnlaw.core.result import Result
+from attnlaw.render.describe_rows import ValueLabels, format_setting, varying_settings
+from attnlaw.theory.limit.layer import SCALINGS
+
+CLOSE = 0.01  # largest difference of distribution functions at which a layer counts as like its limit
+CLEAR = 0.05  # from here on, a histogram of a few hundred values shows the difference
+SEEN = 2.0  # standard errors above which a difference is more than the noise of the draws
+MOST_LINES = 4  # settings that get a sentence each
+COLLAPSED, LEAST_RISE = 0.99, 0.05  # mean cosine of tokens that count as one, and a rise that counts
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer at all its widths, as means over repetitions."""
+
+    name: str  # the settings that distinguish it, such as "heads 4"; empty for the only one
+    finite: Mapping[float, Mapping[str, Estimate | None]]  # its numbers by width, in increasing order
+    limit: Mapping[str, Estimate | None] | None
+    row: Mapping[str, Any]  # settings, and lists by depth, of the limit or else of the largest width
+
+
+NUMBERS = ("ks_to_limit", "kl_to_limit", "kl_to_other_limit", "kurtosis")
+
+
+def answer(result: Result) -> Answer:
+    """Return the answer for one or several widths of one or several layers."""
+    layers = _layers(result)
+    lines = [*_closeness(layers), *_limit_lines(layers), *_other_limit(layers), *_depth(layers)]
+    return Answer((*lines, *_missing(result)), _next_commands(result, layers))
+
+
+def _layers(result: Result) -> list[Layer]:
+    rows, labels = result.finished_rows, ValueLabels(result.verb, result.finished_rows)
+    settings = [name for name in result.verb.setting_columns.values() if name not in ("width", "seed")]
+    by = varying_settings(rows, settings)
+    groups = rows.group_by(by, maintain_order=True) if by else [((), rows)]
+    layers = []
+    for key, group in groups:
+        numbers = {
+            width: {name: _mean(same, name) for name in NUMBERS}
+            for (width,), same in sorted(group.group_by("width"), key=lambda pair: pair[0][0])  # type: ignore[arg-type,return-value]
+        }
+        layer = Layer(
+            labels.describe(dict(zip(by, key, strict=True))),
+            {float(width): known for width, known in numbers.items() if width != math.inf},  # type: ignore[arg-type]
+            numbers.get(math.inf),
+            group.sort("width").row(-1, named=True),
+        )
+        layers.append(layer)
+    return layers
+
+
+def _mean(rows: pl.DataFrame, name: str) -> Estimate | None:
+    known = rows.drop_nulls(name)
+    if not known.height:
+        return None
+    total = math.sqrt(sum(error**2 for error in known[f"{name}_error"].fill_null(0.0)))
+    return Estimate(float(known[name].mean()), total / known.height)  # type: ignore[arg-type]
+
+
+def percent(difference: Estimate) -> str:
+    """Return a difference of probabilities in percent, with its error.
+
+    >>> percent(Estimate(0.0204, 0.0003)), percent(Estimate(3e-4, 5e-5))
+    ('2.04(3)%', '0.030(5)%')
+    """
+    return f"{format_with_error(100 * difference.value, 100 * (difference.error or 0.0))}%"
+
+
+def _closeness(layers: list[Layer]) -> Iterator[Line]:
+    """Yield sentences that say from which width on a layer is like its limit."""
+    compared = [layer for layer in layers if any(known["ks_to_limit"] for known in layer.finite.values())]
+    if len(compared) <= MOST_LINES:
+        for layer in compared:
+            line = _closeness_line(layer)
+            yield Line(f"{layer.name}: {line.text}", line.status) if layer.name else line
+        return
+    near = sum(_first_close(layer) is not None for layer in compared)
+    yield Line(
+        f"{near} of {len(compared)} layers are within {CLOSE:.0%} of their infinite-width limits at the "
+        "largest width that was computed: their distribution functions differ by less than that."
+    )
+
+
+def _closeness_line(layer: Layer) -> Line:
+    differences = {width: row["ks_to_limit"] for width, row in layer.finite.items()}
+    known = {width: difference for width, difference in differences.items() if difference is not None}
+    first, widest = _first_close(layer), max(known)
+    if first is None:
+        at, most = known[widest], "clearly" if known[widest].value >= CLEAR else "visibly"
+        lead = "A layer" if len(known) == 1 else "Even a layer"
+        return Line(
+            f"{lead} of width {widest:g} {most} differs from its infinite-width limit: the distribution "
+            f"functions of their outputs differ by up to {percent(at)}."
+        )
+    at = known[first]
+    if at.error and at.value <= SEEN * at.error:
+        size = f"no difference is seen beyond the noise of the draws ({percent(at)})"
+    else:
+        size = f"the distribution functions of their outputs differ by at most {percent(at)}"
+    lead = f"A layer of width {first:g} is" if len(known) == 1 else f"From width {first:g} on, the layer is"
+    text = f"{lead} within {CLOSE:.0%} of its infinite-width limit: {size}"
+    before = [width for width in known if width < first]
+    if before:
+        text += f" there, and by up to {percent(known[max(before)])} at width {max(before):g}"
+    return Line(f"{text}.{_tails(layer, first)}", AnswerStatus.OK)
+
+
+def _first_close(layer: Layer) -> float | None:
+    """Return the smallest width from which on the layer is close to its limit at all computed widths."""
+    first = None
+    for width, row in reversed(layer.finite.items()):
+        difference = row["ks_to_limit"]
+        if difference is None or difference.value >= CLOSE:
+            break
+        first = width
+    return first
+
+
+def _tails(layer: Layer, width: float) -> str:
+    """Return a sentence about the tails if they differ from those of the limit."""
+    here = layer.finite[width]["kurtosis"]
+    limit = None if layer.limit is None else layer.limit["kurtosis"]
+    if here is None or limit is None:
+        return ""
+    noise = math.hypot(here.error or 0.0, limit.error or 0.0)
+    if abs(here.value - limit.value) <= max(3 * noise, 0.05):
+        return ""
+    return f" Its tails are heavier: kurtosis {here} at width {width:g}." if here.value > limit.value else ""
+
+
+def _limit_lines(layers: list[Layer]) -> Iterator[Line]:
+    """Yield sentences that say what the limit is like."""
+    known = [(layer, layer.limit["kurtosis"]) for layer in layers if layer.limit and layer.limit["kurtosis"]]
+    uniform = [layer for layer in layers if SCALINGS[layer.row["scaling"]].vanishing]
+    if len(uniform) == len(layers):
+        yield Line("In the limit of the scaling 1/n all scores are zero, so attention is uniform.")
+    if len(known) == 1:
+        yield Line(_kurtosis_sentence(known[0][1]))
+    elif 1 < len(known) <= MOST_LINES:
+        values = ", ".join(f"{kurtosis} ({layer.name})" for layer, kurtosis in known)
+        yield Line(f"Kurtosis of the limit: {values}. A Gaussian has 3.")
+    elif known:
+        ends = [pick(known, key=lambda pair: pair[1].value) for pick in (min, max)]  # type: ignore[union-attr]
+        low, high = (f"{kurtosis} ({layer.name})" for layer, kurtosis in ends)
+        yield Line(f"The kurtosis of the limit is between {low} and {high}. A Gaussian has 3.")
+
+
+def is_gaussian(kurtosis: Estimate) -> bool:
+    """Return whether a law is Gaussian. An average of normals is if its kurtosis is 3 without any error."""
+    return not kurtosis.error and looks_gaussian(kurtosis)
+
+
+def looks_gaussian(kurtosis: Estimate) -> bool:
+    return abs(kurtosis.value - 3) <= max(SEEN * (kurtosis.error or 0.0), 1e-9)
+
+
+def _kurtosis_sentence(kurtosis: Estimate | None) -> str:
+    assert kurtosis is not None
+    if is_gaussian(kurtosis):
+        return "The limit is Gaussian: its kurtosis is exactly 3."
+    if looks_gaussian(kurtosis):
+        return f"With these draws the limit looks Gaussian: kurtosis {kurtosis}, a Gaussian has 3."
+    return f"The limit is not Gaussian, however wide the layer: kurtosis {kurtosis}, a Gaussian has 3."
+
+
+def _other_limit(layers: list[Layer]) -> Iterator[Line]:
+    """Yield sentences about the distance to the limit of the other scaling."""
+    for layer in layers[:MOST_LINES]:
+        others = {width: row["kl_to_other_limit"] for width, row in layer.finite.items()}
+        known = {width: kl for width, kl in others.items() if kl is not None}
+        if known:
+            widest = max(known)
+            lead, to_limit = f"{layer.name}: at" if layer.name else "At", layer.finite[widest]["kl_to_limit"]
+            compared = "" if to_limit is None else f", and {to_limit} from its limit"
+            yield Line(
+                f"{lead} width {widest:g} the layer has a KL divergence of {known[widest]} from the limit of "
+                f"the scaling {layer.row['other_scaling']}{compared}."
+            )
+
+
+def _depth(layers: list[Layer]) -> Iterator[Line]:
+    """Yield sentences about how alike tokens become along the depth."""
+    for layer in layers[:MOST_LINES]:
+        cosines, errors = layer.row["path_cosine"], layer.row["path_cosine_error"]
+        if not cosines or cosines[-1] is None:
+            continue
+        depth, first, last = len(cosines) - 1, cosines[0], cosines[-1]
+        if last > COLLAPSED:
+            words = "Tokens become one (rank collapse)"
+        else:
+            words = "Tokens become alike with depth" if last > first + LEAST_RISE else "Tokens stay apart"
+        yield Line(
+            f"{f'{layer.name}: ' if layer.name else ''}{words}: their mean cosine goes from {first:.2g} to "
+            f"{format_with_error(last, errors[-1])} over {depth} layer{'s' if depth > 1 else ''} (1: all "
+            "alike)."
+        )
+
+
+def _missing(result: Result) -> Iterator[Line]:
+    """Yield a warning for each reason why numbers are missing."""
+    rows = result.finished_rows.drop_nulls("remark")
+    for (remark,), same in rows.group_by("remark", maintain_order=True):
+        widths = ", ".join(format_setting(width) for width in same["width"].unique(maintain_order=True))
+        yield Line(f"Width {widths}: {remark}.", AnswerStatus.WARNING)
+
+
+def _next_commands(result: Result, layers: list[Layer]) -> dict[str, str]:
+    commands: dict[str, str] = {}
+    finite = [layer for layer in layers if layer.finite]
+    kurtosis = next((layer.limit["kurtosis"] for layer in layers if layer.limit is not None), None)
+    narrow = result.rows["head_width"].count() > 0
+    far = [layer for layer in finite if _first_close(layer) is None]
+    if not finite:
+        commands[command(result, width=None)] = "how wide a layer must be to be like this limit"
+    elif far and not narrow and (wider := _enough(far[0])):
+        commands[command(result, width=[wider, math.inf])] = f"a width that may be within {CLOSE:.0%}"
+    elif all(layer.limit is None for layer in layers):
+        widths = [*result.rows["width"].unique(maintain_order=True), math.inf]
+        more = command(result, width=math.inf if narrow else widths, head_width=None)
+        commands[more] = "the limit itself: is it Gaussian?"
+    if kurtosis is not None and not looks_gaussian(kurtosis) and result.rows["heads"].n_unique() == 1:
+        more = {"width": math.inf, "heads": [1, 2, 4, 8, 16], "gaussian": True, "other_scaling": None}
+        commands[command(result, **more)] = "how many heads make the limit Gaussian"
+    commands[command(result, "--out", "results")] = "a page with densities and distances"
+    return commands
+
+
+def _enough(layer: Layer) -> int | None:
+    """Return a power of two at which the difference may be below `CLOSE`, if it falls like 1/width."""
+    width = max(layer.finite)
+    difference = layer.finite[width]["ks_to_limit"]
+    if difference is None or difference.value >= 0.3:  # far from where it falls like 1/width
+        return None
+    return int(2 ** math.ceil(math.log2(1.1 * width * difference.value / CLOSE)))

@@ -1,0 +1,143 @@
+"""The screen of `limit`: the answer, and a line for each width."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.text import Text
+
+from attnlaw.core.estimate import Estimate, format_value
+from attnlaw.core.settings import setting_fields
+from attnlaw.render.describe_rows import varying_settings
+from attnlaw.render.terminal.console import Column, print_table
+from attnlaw.render.terminal.screen import print_answer, print_definitions, print_next, print_title
+from attnlaw.verbs.limit.answer import answer, percent
+
+if TYPE_CHECKING:
+    from attnlaw import LimitResult
+
+# Title, meaning, and whether only `--details` shows it, by the name of the quantity.
+COLUMNS = {
+    "ks_to_limit": ("difference", "largest difference of the distribution function from the limit's", False),
+    "kurtosis": ("kurtosis", "3 for a Gaussian; larger values mean heavier tails", False),
+    "output_variance": ("variance", "variance of the output coordinate", False),
+    "kl_to_limit": ("KL", "KL divergence to the limit, in nats", False),
+    "kl_to_other_limit": ("KL other", "KL divergence to the limit of the other scaling, in nats", False),
+    "kl_to_gaussian": ("KL Gaussian", "KL divergence to the Gaussian of equal mean and variance", False),
+    "kernel_kl_to_limit": ("KL kernel", "KL by the paper's kernel estimate, which has a bias", False),
+    "w1_to_limit": ("W1", "Wasserstein-1 distance to the limit, in units of the output", True),
+    "score_variance": ("Var p", "variance of the score of the token with itself, in the last layer", True),
+    "residual_of_distances": ("residual", "error of the quadrature behind KL", True),
+}
+MOST_DEPTHS = 8  # depths that the first screen shows
+MOST_PATHS = 6  # columns of a table by depth
+
+
+def show_case(result: LimitResult, console: Console, details: bool = False) -> None:
+    """Print nothing: all widths are compared in one table at the end."""
+
+
+def show_summary(result: LimitResult, console: Console, details: bool = False) -> None:
+    """Print the answer, a table with a line for each width, and the next commands."""
+    shown = answer(result)
+    deep = (result.rows["depth"] > 1).any()
+    print_title(console, f"Attention layer{'s' if deep else ''} before training", _facts(result))
+    print_answer(console, shown)
+    meanings = _print_rows(result, console, details)
+    if result.rows["path_cosine"].explode().count():
+        _print_paths(result, console, details)
+    draws = " and ".join(f"{draws:,}" for draws in result.rows["draws"].unique().sort())
+    meanings["0.25(1)"] = f"0.25 with a standard error of 0.01, from {draws} draws for each width"
+    console.print()
+    print_definitions(console, meanings)
+    if details:
+        print_definitions(console, {"settings": _all_settings(result)})
+    console.print()
+    print_next(console, shown.next_commands)
+
+
+def _facts(result: LimitResult) -> str:
+    """Describe what all cases share: the tokens, the sizes, and settings that are not the default."""
+    row, varied = result.row(), _varied(result)
+    if row["gram"] is not None:
+        facts = [f"tokens of {row['gram']}"]
+    elif row["embeddings"] is not None:
+        facts = [f"{len(row['ids'])} embeddings of {row['embeddings']}"]
+    else:
+        facts = [] if "tokens" in varied else [_count(row["tokens"], "random token")]
+    facts += [] if "heads" in varied else [_count(row["heads"], "head")]
+    for name, field in setting_fields(result.verb.settings).items():
+        is_told = name in ("tokens", "embeddings", "ids", "gram", "heads", "width", "draws", "seed", *FLAGS)
+        if not is_told and name not in varied and row[name] not in (None, False, field.default):
+            value = "" if row[name] is True else f" {format_value(row[name])}"
+            facts.append(f"{name.replace('_', ' ')}{value}")
+    return " · ".join(facts)
+
+
+FLAGS = ("gaussian", "kernel", "other_scaling")  # they add columns, and do not change the layer
+
+
+def _count(count: int, noun: str) -> str:
+    return f"1 {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _varied(result: LimitResult) -> list[str]:
+    return varying_settings(result.rows, [*result.verb.setting_columns.values()])
+
+
+def _print_rows(result: LimitResult, console: Console, details: bool) -> dict[str, str]:
+    """Print a line for each case. Return the meanings of the columns."""
+    names = [name for name in _varied(result) if name != "seed" or details]
+    names = [*(["width"] if "width" not in names else []), *names]
+    columns = [
+        Column(name.replace("_", " "), [format_value(value) for value in result.rows[name]]) for name in names
+    ]
+    values, meanings, droppable = [result.values(case) for case in range(len(result))], {}, []
+    for name, (title, meaning, hidden) in COLUMNS.items():
+        cells = [_cell(name, known[name]) for known in values]
+        if any(cells) and (details or not hidden):
+            columns.append(Column(title, cells))
+            meanings[title] = meaning
+            droppable.append(title)
+    print_table(console, columns, droppable[:0:-1])
+    return meanings
+
+
+def _cell(name: str, value: Any) -> str:
+    if name == "ks_to_limit" and isinstance(value, Estimate):
+        return percent(value)
+    return format_value(value)
+
+
+def _print_paths(result: LimitResult, console: Console, details: bool) -> None:
+    """Print how alike tokens are after each layer, in a column for each case."""
+    varied = [name for name in _varied(result) if name != "seed"]
+    cases = [case for case in range(len(result)) if result.rows["path_cosine"][case] is not None]
+    cases = cases if details else cases[:MOST_PATHS]
+    lists = {"mean cosine between tokens": "path_cosine"}
+    lists |= {"squared length of the token / width": "path_squared_length"} if details else {}
+    for title, name in lists.items():
+        paths = [result.values(case)[name] for case in cases]
+        last = max(map(len, paths)) - 1
+        step = 1 if details else -(-last // MOST_DEPTHS) or 1
+        depths = [depth for depth in range(last + 1) if depth % step == 0 or depth == last]
+        columns = [Column("layer", list(map(str, depths)))]
+        for case, path in zip(cases, paths, strict=True):
+            words = [f"{name} {format_value(result.rows[name][case])}" for name in varied]
+            cells = [format_value(path[depth]) if depth < len(path) else "" for depth in depths]
+            columns.append(Column(", ".join(words) or "value", cells))
+        console.print()
+        console.print(Text(f"{title[:1].upper()}{title[1:]}, by layer", style="bold"))
+        print_table(console, columns, [column.title for column in columns[2:]])
+
+
+def _all_settings(result: LimitResult) -> str:
+    varied = _varied(result)
+    known = {name: value for name, value in result.settings().items() if name not in varied}
+    return ", ".join(
+        f"{name.replace('_', ' ')} {'∞' if value == math.inf else format_value(value)}"
+        for name, value in known.items()
+        if value is not None
+    )
