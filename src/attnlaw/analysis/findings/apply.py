@@ -13,7 +13,7 @@ from attnlaw.analysis.columns import LEVELS
 from attnlaw.analysis.findings.detectors import DETECTORS, Detector, Finding
 from attnlaw.analysis.findings.evidence import Subject
 from attnlaw.checkpoints.network import KINDS
-from attnlaw.core.answer import AnswerStatus
+from attnlaw.core.answer import AnswerStatus, Line
 from attnlaw.core.errors import InputError, printable
 
 OFF = "off"
@@ -70,7 +70,9 @@ def _threshold(detector: Detector, given: Mapping[str, float]) -> float | None:
         return detector.threshold
     value: Any = given[detector.name]
     if detector.threshold is None:
-        raise InputError(f"threshold of {detector.name}: this rule has no threshold; ignore it, or change its level")
+        raise InputError(
+            f"threshold of {detector.name}: this rule has no threshold; ignore it, or change its level"
+        )
     number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not number or value < detector.least:
         raise InputError(
@@ -80,12 +82,9 @@ def _threshold(detector: Detector, given: Mapping[str, float]) -> float | None:
 
 
 MOST_LOCATIONS = 4
-# How good the news of a finding is, by its level.
-STATUS_OF_LEVEL = {
-    "error": AnswerStatus.ERROR,
-    "warning": AnswerStatus.WARNING,
-    "note": AnswerStatus.UNUSUAL,
-}
+WHOLE = "the model"  # the place of a finding that is not about a part
+# How good the news of a finding is, by its level. A note is only a note.
+STATUS_OF_LEVEL = {"error": AnswerStatus.ERROR, "warning": AnswerStatus.WARNING, "note": None}
 
 
 @dataclass(frozen=True)
@@ -94,20 +93,18 @@ class FindingGroup:
 
     Args:
         locations: the places, those with the most extreme values first.
-        value: the most extreme value.
+        values: the value at each place, in the order of `locations`.
         details: what is special about each place, in the order of `locations`; empty if nothing is.
         cause: what findings of this detector say about the model.
-        remedy: what the user can do; empty if attnlaw does not know the detector.
     """
 
     rule: str
     level: str
     locations: list[str]
-    value: float | None
+    values: list[float | None]
     threshold: float | None
     details: list[str]
     cause: str
-    remedy: str
 
     @property
     def count(self) -> int:
@@ -116,25 +113,33 @@ class FindingGroup:
     @property
     def where(self) -> str:
         """At most four places, and the number of all if there are more."""
-        shown = "; ".join(self.locations[:MOST_LOCATIONS])
+        shown = "; ".join(map(shorten, self.locations[:MOST_LOCATIONS]))
         more = self.count - MOST_LOCATIONS
         return f"{self.count} places: {shown}; and {more} more" if more > 0 else shown
 
     @property
     def number(self) -> str:
         """The value with its limit, in words; empty if there is no value, or if the details have it."""
-        text = number_text(self.rule, self.value, self.threshold)
+        text = number_text(self.rule, self.values[0], self.threshold)
         return f"at worst {text}" if text and self.count > 1 else text
+
+    @property
+    def places(self) -> list[str]:
+        """Every place with its value and limit."""
+        numbers = (number_text(self.rule, value, self.threshold) for value in self.values)
+        pairs = zip(self.locations, numbers, strict=True)
+        return [": ".join(filter(None, pair)) for pair in pairs]
 
     @property
     def title(self) -> str:
         """Rule, places and value in one line.
 
         >>> cause = "neither QK nor VO differs from random entries"
-        >>> FindingGroup("random-head", "note", ["layer 2, head 1"], 0.9, 0.01, [""], cause, "").title
-        'random-head: layer 2, head 1: p = 0.9 (limit 0.01)'
+        >>> FindingGroup("random-head", "note", ["layer 2, head 1"], [0.9], 0.01, [""], cause).title
+        'random-head: layer 2, head 1: p at least 0.9 (limit 0.01)'
         """
-        return ": ".join(filter(None, (self.rule, self.where, self.number)))
+        where = self.where if self.where != WHOLE else "" if self.number else f"in {WHOLE}"
+        return ": ".join(filter(None, (self.rule, where, self.number)))
 
     @property
     def reason(self) -> str:
@@ -146,15 +151,39 @@ class FindingGroup:
         """The number, if there is one, and the reason, as sentences.
 
         >>> cause = "neither QK nor VO differs from random entries"
-        >>> FindingGroup("random-head", "note", ["layer 2"], 0.9, 0.01, [""], cause, "").sentence
-        'P = 0.9 (limit 0.01). Neither QK nor VO differs from random entries.'
+        >>> FindingGroup("random-head", "note", ["layer 2"], [0.9], 0.01, [""], cause).sentence
+        'P at least 0.9 (limit 0.01). Neither QK nor VO differs from random entries.'
         """
         return " ".join(filter(None, (sentences(self.number), self.reason)))
 
     @property
     def fix(self) -> str:
-        """What the user can do, as a sentence that starts with "Fix:"; empty if nothing is known."""
-        return f"Fix: {self.remedy}." if self.remedy else ""
+        """What the user can do, as `fix_text` says it."""
+        return fix_text(self.rule)
+
+    @property
+    def line(self) -> Line:
+        """The finding as a line of an answer: rule, places and value, then the reason, then the remedy."""
+        status = STATUS_OF_LEVEL[self.level]
+        title = self.title if status else f"{self.level.capitalize()}: {self.title}"
+        return Line(title, status, tuple(filter(None, (self.reason, self.fix))))
+
+
+def fix_text(rule: str) -> str:
+    """Return what to do about a finding, as a sentence. The text is empty if attnlaw does not know the rule.
+
+    >>> fix_text("beyond-float16")
+    'Fix: serve the model in bfloat16 or float32.'
+    """
+    return f"Fix: {DETECTORS[rule].remedy}." if rule in DETECTORS else ""
+
+
+LONGEST = 120  # letters of a name that a sentence has; tables have all
+
+
+def shorten(text: str) -> str:
+    """Return a text that is cut if it is longer than any name of a tensor should be."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
 
 
 def sentences(*clauses: str) -> str:
@@ -215,11 +244,10 @@ def _group(rule: str, level: str, rows: list[Mapping[str, Any]]) -> FindingGroup
         rule,
         level,
         [location_text(row) for row in by_distance],
-        worst["value"],
+        [row["value"] for row in by_distance],
         worst["threshold"],
         [meaning.removesuffix(cause).removesuffix("; ") for meaning in meanings],
         cause,
-        detector.remedy if detector else "",
     )
 
 
@@ -242,7 +270,7 @@ def location_text(row: Mapping[str, Any]) -> str:
     numbered = [f"{name} {row[name]}" for name in ("head", "expert") if row.get(name) is not None]
     # The name of a tensor already shows its layer and kind.
     words = [row["tensor"]] if row.get("tensor") else [first, kind, *numbered]
-    return printable(", ".join(word for word in words if word)) or "the model"
+    return printable(", ".join(word for word in words if word)) or WHOLE
 
 
 def count_by_level(counts: Mapping[str, int]) -> str:

@@ -1,4 +1,4 @@
-"""The table of detectors. Each entry says when it reports a finding, how grave that is, what it means and what to do.
+"""The table of detectors: when each reports a finding, how serious that is, what it means and what to do.
 
 To add a detector, add an entry to `DETECTORS`. Users know it as a *rule* of findings: its name is in the
 column `rule`, and users pass it to `ignore`, `levels` and `thresholds`.
@@ -32,8 +32,8 @@ class Detector:
     when: str  # when it reports a finding, in words
     meaning: str  # what a finding says about the model: the cause, and the effect
     remedy: str  # what the user can do
-    # How a value reads: {} is the number, {}% a share. Both numbers of a plural are separated by a bar. None if
-    # the value is not shown, because there is none or because the details have it.
+    # The value in words: {} is the number, {}% a share. A bar separates singular and plural. None if the
+    # value is not shown, because there is none or because the details have it.
     measure: str | None = None
     least: float = 0.0  # the smallest threshold that a user may set
     needs_experts: bool = False  # whether it compares all experts, and does not look at some of them
@@ -72,7 +72,8 @@ DETECTORS = by_name(
     ),
     Detector(
         *("zero-tensor", ERROR, None, scan.zero_tensor),
-        when="all entries of a matrix, of an embedding (tokens, positions or types) or of a norm's gain are 0",
+        when="all entries of a matrix, of an embedding (tokens, positions or types) or of a norm's gain "
+        "are 0",
         meaning="every entry is 0: the tensor was never written, or it was erased",
         remedy="compare the tensor's name with the name under which your training program saves it",
     ),
@@ -87,7 +88,7 @@ DETECTORS = by_name(
         when="more rows and columns of a matrix are 0 than the threshold (embeddings are left out)",
         meaning="the matrix ignores these inputs or outputs: they were pruned, or they are padding",
         remedy="nothing to do if you pruned them; otherwise check how the file was saved",
-        measure="{} row or column of zeros|{} rows and columns of zeros",
+        measure="{} row or column of zeros|{} rows or columns of zeros",
     ),
     Detector(
         *("beyond-float16", WARNING, FLOAT16, scan.beyond_float16),
@@ -98,7 +99,8 @@ DETECTORS = by_name(
     ),
     Detector(
         *("random-embedding", ERROR, 1.2, embeddings.random_embedding),
-        when="the rows of a table of 256 tokens or more have the lengths of random rows, and the spectral norm "
+        when="the rows of a table of 256 tokens or more have the lengths of random rows, and the spectral "
+        "norm "
         "of the table is less than this many times the norm of noise, although the layers are trained",
         meaning="the table looks freshly initialised, so tokens have no meaning (unless it was frozen on "
         "purpose)",
@@ -114,7 +116,8 @@ DETECTORS = by_name(
     ),
     Detector(
         *("zero-embedding-rows", WARNING, 0.01, embeddings.zero_embedding_rows),
-        when="at least two rows and more than this share of a table of tokens are 0, not counting zeros at its "
+        when="at least two rows and more than this share of a table of tokens are 0, not counting zeros "
+        "at its "
         "end (an error above 10%)",
         meaning="these tokens have no embedding: they were erased, or never written",
         remedy="nothing to do if you removed these tokens; otherwise compare the table with the tokenizer's",
@@ -124,7 +127,8 @@ DETECTORS = by_name(
         *("gains-one", WARNING, None, vectors.gains_one),
         when="every gain of the layers' norms is exactly 1, although the layers are trained",
         meaning="the norms were reset, or their gains were folded into the matrices on purpose",
-        remedy="nothing to do if the gains were folded; otherwise compare the names of the norms with those of "
+        remedy="nothing to do if the gains were folded; otherwise compare the names of the norms with "
+        "those of "
         "your training program",
     ),
     Detector(
@@ -138,13 +142,15 @@ DETECTORS = by_name(
         *("coarse-grid", WARNING, precision.COARSE, precision.coarse_grid),
         when="a file stores floats, but the median block of 32 neighbours in a row has at most this many "
         "different values",
-        meaning="matrices were quantised and stored as floats again, so they have the precision of a few bits",
+        meaning="matrices were quantised and stored as floats again, so they have the precision of a few "
+        "bits",
         remedy="export them again from the original weights",
         measure="{} different values among 32 neighbours",
     ),
     Detector(
         *("float8-trace", WARNING, 16.0, precision.float8_trace),
-        when="a file stores wider floats, but the median run of 128 neighbours in a row has at most this many "
+        when="a file stores wider floats, but the median run of 128 neighbours in a row has at most this "
+        "many "
         "different significands",
         meaning="matrices were rounded to float8 and stored as wider floats, so they have the precision of "
         "float8",
@@ -169,7 +175,8 @@ DETECTORS = by_name(
         *("copied-layer", ERROR, None, duplicates.copied_layer),
         when="all matrices of two layers have the same bits, and the config does not share the layers",
         meaning="one layer was saved twice, or a merge repeats it on purpose",
-        remedy="compare these layers with those of your training program. If a merge repeats them on purpose, "
+        remedy="compare these layers with those of your training program. If a merge repeats them on "
+        "purpose, "
         'write ignore = ["copied-layer"] under [findings] in the file of --rules',
     ),
     Detector(
@@ -199,9 +206,10 @@ DETECTORS = by_name(
         *("random-head", NOTE, sizes.LEVEL, sizes.random_head),
         when="the p-values of QK and of VO in the test against random matrices are both above this",
         meaning="neither QK nor VO of the head differs from random entries: training hardly changed it",
-        remedy="nothing to do for a few heads, which you could prune; if there are many, check how heads were "
+        remedy="nothing to do for a few heads, which you could prune; if there are many, check how heads "
+        "were "
         "initialised",
-        measure="p = {}",
+        measure="p at least {}",
     ),
     Detector(
         *("untrained-layer", ERROR, 0.5, sizes.untrained_layer),
@@ -223,13 +231,15 @@ DETECTORS = by_name(
         *("rank-deficient", NOTE, 1.0, sizes.rank_deficient),
         when="the numerical rank is below this share of the full rank (a warning below 90%)",
         meaning="the matrix does not use some of its directions at all",
-        remedy="nothing to do if you pruned it or merged it at low rank; otherwise look at the tensors that it "
+        remedy="nothing to do if you pruned it or merged it at low rank; otherwise look at the tensors "
+        "that it "
         "is made of",
         measure="{}% of the full rank",
     ),
     Detector(
         *("unbalanced", ERROR, 3.0, sizes.unbalanced),
-        when="the ratio of scales (root mean squares) of Q to K, of V to O or of FFN in to FFN out differs by "
+        when="the ratio of scales (root mean squares) of Q to K, of V to O or of FFN in to FFN out "
+        "differs by "
         "this factor from the median layer",
         meaning="one of the two tensors has a wrong scale: training keeps this ratio similar in all layers",
         remedy="look for a scale that was applied twice, or not at all, when the file was converted",
@@ -248,7 +258,8 @@ DETECTORS = by_name(
     Detector(
         *("saturated-scores", WARNING, 100.0, sizes.saturated_scores),
         when="the typical size of a head's logits (`logit_typical`) is above this",
-        meaning="logits spread so far that softmax picks single tokens, and real tokens make them spread further",
+        meaning="logits spread so far that softmax picks single tokens, and real tokens make them spread "
+        "further",
         remedy="watch the logits of this head; train with norms of queries and keys, or cap the logits",
         measure="typical logit {}",
     ),
@@ -261,7 +272,8 @@ DETECTORS = by_name(
     ),
     Detector(
         *("transposed", WARNING, 0.1, orientation.transposed),
-        when="the other matrices of the layer fit a square matrix better if it is transposed, by more than this",
+        when="the other matrices of the layer fit a square matrix better if it is transposed, by more "
+        "than this",
         meaning="the matrix seems to be stored transposed (attnlaw does not find every transposed matrix)",
         remedy="compare its layout with that of the model family: (out, in) or (in, out)",
         measure="transposed fits better by {}",

@@ -292,8 +292,9 @@ def zero_rows(subject: Subject, threshold: float) -> Iterator[Hit]:
     for tensor in _layer_matrices(subject):
         zeros = tensor.zero_rows + tensor.zero_columns
         if zeros > threshold and not tensor.not_finite:
-            detail = f"{tensor.zero_rows} rows and {tensor.zero_columns} columns of the stored tensor are 0"
-            yield Hit(tensor.location, zeros, detail)
+            counts = {"rows": tensor.zero_rows, "columns": tensor.zero_columns}
+            parts = [f"{name} of zeros: {count}" for name, count in counts.items() if count]
+            yield Hit(tensor.location, zeros, f"in the stored tensor, {' and '.join(parts)}")
 
 
 def beyond_float16(subject: Subject, threshold: float) -> Iterator[Hit]:

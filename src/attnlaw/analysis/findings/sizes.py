@@ -117,7 +117,7 @@ def random_head(subject: Subject, threshold: float) -> Iterator[Hit]:
         for stack, layer, head, count, least in by_head.iter_rows():
             if count == 2 and least > threshold:
                 location = TensorLocation(layer, stack, None if pair == SELF else CROSS[0], head)
-                yield Hit(location, least, f"the smaller p-value of QK and VO is {least:.3g}")
+                yield Hit(location, least)
 
 
 def untrained_layer(subject: Subject, threshold: float) -> Iterator[Hit]:
