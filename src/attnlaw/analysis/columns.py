@@ -230,18 +230,13 @@ ATLAS = (
 
 FINDINGS = (
     LOCATION[0],
-    Quantity("rule", "name of the check that found the problem", kind="text"),
-    Quantity(
-        "level",
-        "how serious the problem is: note, warning or error",
-        kind="text",
-        choices=dict.fromkeys(LEVELS),
-    ),
+    Quantity("rule", "name of the rule that found it", kind="text"),
+    Quantity("level", "how grave it is: note, warning or error", kind="text", choices=dict.fromkeys(LEVELS)),
     *LOCATION[1:],
-    Quantity("tensor", "name of the stored tensor, if the problem is in one", kind="text"),
-    Quantity("value", "measured number that passed the limit of the check"),
-    Quantity("threshold", "limit of the check"),
-    Quantity("meaning", "description of the problem and of its likely cause", kind="text"),
+    Quantity("tensor", "the stored tensor, where it was found in one", kind="text"),
+    Quantity("value", "the number that passed the threshold"),
+    Quantity("threshold", "of the rule"),
+    Quantity("meaning", "what was found, and what that means", kind="text"),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,7 +20,7 @@ from attnlaw.analysis.findings.detectors import DETECTORS
 from attnlaw.core.answer import Answer, AnswerStatus, Line
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.result import Result
-from attnlaw.render.model_commands import model_command
+from attnlaw.verbs.typed import typed_command
 
 MOST_LOCATIONS = 3  # places of a failed rule that the answer names
 MOST_PROBLEMS = 3  # problems of a model that the answer names if there are several models
@@ -105,29 +106,22 @@ def next_commands(cases: Sequence[Result]) -> dict[str, str]:
     """Return commands that explain a failure, or commands for a model that has passed."""
     # The first model that failed has the most to look at.
     case = next((case for case in cases if not case.row()["passed"]), cases[0])
-    row, rules = case.row(), failed_rules(case)
-    groups = [group for group in finding_groups(case) if group.rule in DETECTORS]
+    row, rules, groups = case.row(), failed_rules(case), finding_groups(case)
+    named = [group.rule for group in groups if group.rule in DETECTORS]
     commands = {}
-    if groups:
-        name = groups[0].rule
-        commands[f"attnlaw check --explain {name}"] = f"when {name} is reported, and what to do"
-        if all(group.rule != "non-finite" for group in groups):  # an audit does not accept NaN
-            commands[model_command("audit", row, "--out", "results")] = "interactive report of all matrices"
+    if named:
+        commands[f"attnlaw check --explain {named[0]}"] = f"when {named[0]} is reported, and what to do"
     if row["base"] is not None and any(rule["of"] in DIFF_TABLES for rule in rules):
-        commands[model_command("diff", row, first=row["base"])] = "what changed, tensor by tensor"
-    elif rules and not groups:
-        commands[model_command("audit", row, "--out", "results")] = "interactive report of all matrices"
-    hidden = any(len(rule["failures"]) > MOST_LOCATIONS for rule in rules)
-    hidden = hidden or len(groups) > MOST_EXPLAINED or any(group.count > 1 for group in groups)
-    if len(cases) == 1 and hidden:
-        options = _gate_options(row)
-        commands[model_command("check", row, *options, "--details")] = "every place and remedy"
+        diff = typed_command(case, "diff", without=("base",)).removeprefix("attnlaw diff ")
+        commands[f"attnlaw diff {shlex.quote(row['base'])} {diff}"] = "what changed, tensor by tensor"
+    elif (rules or named) and "non-finite" not in named:  # an audit does not accept NaN
+        audit = typed_command(case, "audit")
+        commands[f"{audit} --out results"] = "interactive report of all matrices"
+    hidden = len(groups) > MOST_EXPLAINED or any(group.count > 1 for group in groups)
+    if len(cases) == 1 and (hidden or any(len(rule["failures"]) > MOST_LOCATIONS for rule in rules)):
+        commands[f"{typed_command(case)} --details"] = "every place and remedy"
     if row["passed"] and row["rules"] is None:
-        commands[model_command("check", row, "--rules", "release")] = "let warnings fail the gate, too"
-        commands[model_command("check", row, "--junit", "gate.xml")] = "a report that CI systems show"
+        command = typed_command(case)
+        commands[f"{command} --rules release"] = "let warnings fail the gate, too"
+        commands[f"{command} --junit gate.xml"] = "a report that CI systems show"
     return commands
-
-
-def _gate_options(row: Mapping[str, Any]) -> list[str]:
-    names = ("rules", "base", "baseline")
-    return [word for name in names if row[name] is not None for word in (f"--{name}", str(row[name]))]

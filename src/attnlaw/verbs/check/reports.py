@@ -348,7 +348,7 @@ def _finding_rows(verdicts: Verdicts) -> list[list[str]]:
         mark = f"❌ {first.level}" if counts else f"{first.level}{', known' if first.known else ''}"
         where = _locations([finding.location_and_value for finding in group])
         fix = fix_text(first.rule).removeprefix("Fix: ")
-        rows.append([mark, code(first.rule), where, code(first.meaning), code(fix)])
+        rows.append([mark, code(first.rule), where, code(first.meaning), fix])
     return rows
 
 
