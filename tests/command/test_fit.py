@@ -13,8 +13,9 @@ from checkpoints.small import DECODER_MAP
 from command.in_process import invoke, terminal
 
 import attnlaw
-from attnlaw.analysis.fit import LAWS
+from attnlaw.core.answer import AnswerStatus
 from attnlaw.verbs.fit.terminal import show_case, show_summary
+from attnlaw.verbs.views import answer_of
 
 TINY = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 
@@ -36,7 +37,8 @@ def test_json_goes_alone_to_standard_output_and_keeps_the_contract():
 @pytest.mark.slow
 def test_table_shows_several_models_side_by_side_and_figures_are_written(tmp_path):
     done = fit(TINY, TINY, "--layers", "0", "--only", "qk,ffn", "--out", tmp_path, "--figures", "svg")
-    assert done.stdout.count("not random at level 0.01: 6 of 6 matrices") == 2
+    flat = " ".join(done.stdout.split())
+    assert flat.count("Trained: 6 of 6 weight matrices differ from random ones (chance alone: about") == 2
     assert done.stdout.count("tiny-decoder (2)") == 3  # a line for each kind
     assert "heavy-tailed" in done.stdout
     written = {path.name for path in tmp_path.iterdir()}
@@ -54,9 +56,9 @@ def block(name):
     return attnlaw.fit(weights, heads=2, only="qk", name=name)
 
 
-def shown(what, fits, width=80):
+def shown(what, fits, width=80, details=False):
     screen = io.StringIO()
-    what(fits, terminal(width, file=screen))
+    what(fits, terminal(width, file=screen), details)
     return screen.getvalue()
 
 
@@ -73,33 +75,86 @@ def test_checkpoints_of_one_name_are_told_apart_by_their_folders(folder, width):
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_lines_of_one_model_fit_the_screen(width):
     text = shown(show_case, block("model"), width)
-    assert "not random at level 0.01: 0 of 2 matrices" in text
+    assert "Looks untrained: 0 of 2 weight matrices differ from random ones" in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= width
 
 
-@pytest.mark.parametrize(("width", "medians"), [(20, 0), (38, 1), (46, 2), (54, 3), (62, 4), (80, 5)])
+@pytest.mark.parametrize(("width", "medians"), [(8, 0), (14, 1), (20, 2), (28, 3), (38, 4), (80, 5)])
 def test_a_narrow_screen_goes_without_medians_and_cuts_no_number(width, medians):
     fits = block("model")
-    width += 3 * (len(LAWS) - 6)  # each law has a column: its letter, and two spaces
-    whole, text = (shown(show_summary, fits, columns) for columns in (120, width))
+    whole, text = (shown(show_summary, fits, columns, details=True) for columns in (120, width))
     table, small = (
-        [line.split() for line in lines.splitlines() if line.startswith(("kind", "qk"))]
+        [line.split() for line in lines.splitlines() if line.startswith(("kind", "QK"))][-2:]
         for lines in (whole, text)
     )
-    assert "…" not in shown(show_case, fits, width) + text
+    assert "…" not in shown(show_case, fits, width, details=True) + text
     assert len(table[0]) - len(small[0]) == 5 - medians
-    titles = [title for title in table[0] if title in small[0]]
-    assert small[0] == titles
-    # The columns of laws without matrices are blank: cells are counted from the right.
-    cells = dict(zip(reversed(table[0]), reversed(table[1]), strict=False))
-    assert small[1][len(small[1]) - medians :] == [cells[title] for title in titles[len(titles) - medians :]]
+    cells = dict(zip(*table, strict=True))
+    assert small[1] == [cells[title] for title in small[0]]
     assert ("A wider screen also shows" in " ".join(text.split())) == (medians < 5)
 
 
 def test_names_of_models_are_printed_as_they_are():
     fits = block("[red]x")
     assert "[red]x" in shown(show_case, fits)
-    assert "[red]x" in shown(show_summary, fits)
+    assert "[red]x" in shown(show_summary, fits + block("other"))
+
+
+def test_the_answer_says_whether_the_model_is_trained_and_which_law_most_matrices_follow():
+    result = attnlaw.fit(TINY, layers="0", only="qk,ffn", name="tiny")
+    trained, law, certainty = answer_of(result).lines
+    assert trained.status is AnswerStatus.OK
+    assert trained.text.startswith("Trained: 6 of 6 weight matrices differ from random ones (chance alone")
+    assert law.text == (
+        "5 of 6 matrices are heavy-tailed: a few directions are much stronger than the rest. "
+        "Most common by kind: "
+        "QK heavy-tailed (4 of 4), FFN in power-law tail (1 of 1), FFN out heavy-tailed (1 of 1)."
+    )
+    assert "With only 32 singular values" in certainty.text
+    assert repr(result).startswith("<fit: OK Trained: 6 of 6")
+
+
+def test_random_matrices_are_said_to_look_untrained():
+    line, law = answer_of(block("model")).lines
+    assert line.status is AnswerStatus.WARNING
+    assert line.text.startswith("Looks untrained: 0 of 2 weight matrices differ from random ones")
+    assert law.text == "All 2 matrices look like random numbers: training hardly changed them."
+
+
+def test_one_matrix_and_a_matrix_that_cannot_be_tested_have_an_answer_too():
+    rng = np.random.default_rng(0)
+    one = attnlaw.fit(
+        {"in_proj_weight": rng.standard_normal((24, 8)), "out_proj.weight": np.eye(8)}, heads=1, only="qk"
+    )
+    assert answer_of(one).lines[1].text == "The matrix looks like random numbers."
+    weights = {"in_proj_weight": np.zeros((24, 8)), "out_proj.weight": np.zeros((8, 8))}
+    zeros = answer_of(attnlaw.fit(weights, heads=1)).lines
+    assert [line.text for line in zeros] == [
+        "No matrix could be compared with random ones.",
+        "No law could be fitted.",
+    ]
+
+
+def test_details_add_the_map_and_the_medians_that_the_first_screen_leaves_out():
+    fits = block("model")
+    first, full = (
+        shown(show_case, fits, details=some) + shown(show_summary, fits, details=some)
+        for some in (False, True)
+    )
+    for text in ("layer  QK", "kappa  ", "how often so many matrices of an untrained model"):
+        assert text not in first
+        assert text in full
+    assert max(map(len, first.splitlines())) <= 80
+
+
+def test_a_saved_fit_gives_the_same_screen(tmp_path):
+    fits = block("model") + block("other")
+    loaded = attnlaw.load(fits.save(tmp_path))
+    for details in (False, True):
+        assert shown(show_summary, loaded, details=details) == shown(show_summary, fits, details=details)
+    page = (tmp_path / "report.html").read_text()
+    assert "Looks untrained: 0 of 2 weight matrices" in page
+    assert "looks like random numbers of this shape" in page
 
 
 @pytest.mark.parametrize(
@@ -121,8 +176,8 @@ def test_the_median_of_kappa_counts_those_off_the_grid(kappas, intervals, printe
             for name, ends in zip(("kappa_low", "kappa_high"), zip(*intervals, strict=True), strict=True)
         ),
     )
-    text = shown(show_summary, replace(fits, tables={"fits": rows}), 120)
-    (line,) = (line for line in text.splitlines() if line.startswith("qk"))
+    text = shown(show_summary, replace(fits, tables={"fits": rows}), 120, details=True)
+    _, line = (line for line in text.splitlines() if line.startswith("QK"))
     assert line.split()[-1] == printed
 
 
@@ -135,12 +190,11 @@ def test_what_could_not_be_fitted_is_named_and_counted():
     weights[f"{prefix}intermediate.dense.weight"] = np.zeros((16, 8))
     weights[f"{prefix}output.dense.weight"] = rng.standard_normal((8, 16))
     fits = attnlaw.fit(weights, heads=8, name="model")
-    assert "0      ????????  ????????  not fitted  random" in shown(show_case, fits)
+    assert "0      ????????  ????????  not fitted  random" in shown(show_case, fits, details=True)
     text = shown(show_summary, fits)
-    assert "? not fitted" in text
-    titles, *lines = (line.split() for line in text.splitlines() if line.startswith(("kind", "qk", "vo")))
-    assert titles[2 + len(LAWS)] == "?"
-    assert [line[2] for line in lines] == ["8", "8"]
+    assert "not fitted  cannot be compared with random matrices" in text
+    lines = [line.split() for line in text.splitlines() if line.startswith(("QK", "VO"))]
+    assert [line[-1] for line in lines] == ["8", "8"]
     assert "not fitted" not in shown(show_summary, block("model"))
 
 

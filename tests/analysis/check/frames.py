@@ -48,6 +48,8 @@ class Known:
     threshold: float | None
     meaning: str
     least: float = 0.0
+    when: str = "it is so"
+    remedy: str = "do this"
 
 
 FINDINGS = {

@@ -49,18 +49,21 @@ def test_what_is_new_or_was_zero_is_missing_and_what_is_gone_fails(tmp_path):
     now = heads({**SIZES, (1, "qk", 0): 1.0})
     (verdict,) = gate(tmp_path, now, diff=heads({**SIZES, (0, "qk", 1): 0.0})).rules
     assert sorted(map(str, verdict.failures)) == [
-        "layer 0, qk, head 1: missing",
-        "layer 1, qk, head 0: missing",
+        "layer 0, QK, head 1: no value",
+        "layer 1, QK, head 0: no value",
     ]
     skipping = RULES + 'missing = "skip"\n'
     assert gate(tmp_path, now, diff=heads(SIZES), rules=skipping).passed
     (verdict,) = gate(tmp_path, heads({(0, "qk", 0): 1.0}), diff=heads(SIZES), rules=skipping).rules
-    assert sorted(map(str, verdict.failures)) == ["layer 0, ffn_in: is gone", "layer 0, qk, head 1: is gone"]
+    assert sorted(map(str, verdict.failures)) == [
+        "layer 0, FFN in: missing in this model",
+        "layer 0, QK, head 1: missing in this model",
+    ]
 
 
 def test_other_shapes_are_refused(tmp_path):
     with pytest.raises(
-        InputError, match=r"layer 0, qk, head 0 is 8 x 8 there and 8 x 16 here; give a baseline"
+        InputError, match=r"layer 0, QK, head 0 is 8 x 8 there and 8 x 16 here; give a baseline"
     ):
         gate(tmp_path, heads(SIZES, cols=16), diff=heads(SIZES))
 
@@ -94,11 +97,11 @@ def test_findings_of_the_baseline_are_known_whatever_their_value(tmp_path):
     there = {"rule": "unbalanced", "layer": 0, "kind": "qk", "value": 4.0, "threshold": 3.0}
     known = gate(tmp_path, heads(SIZES), {**there, "value": 9.0}, rules="", known=there)
     assert (known.status, [finding.known for finding in known.findings]) == (0, [True])
-    assert known.headline == "Passed (3 checks; 1 known finding not counted)"
+    assert known.headline == "Gate passed: no problems found (3 checks; 1 known finding not counted)"
     for change in ({"layer": 1}, {"kind": "vo"}, {"head": 0}, {"rule": "non-finite"}):
         new = gate(tmp_path, heads(SIZES), there, {**there, **change}, rules="", known=there)
         assert (new.status, [finding.known for finding in new.findings]) == (3, [True, False])
-        assert new.headline == "Failed with 1 error (3 checks; 1 known finding not counted)"
+        assert new.headline == "Gate failed: 1 error (3 checks; 1 known finding not counted)"
 
 
 def test_levels_and_ignored_findings(tmp_path):

@@ -16,6 +16,7 @@ from command.in_process import invoke
 import attnlaw
 from attnlaw.analysis.audit.audit import audit
 from attnlaw.analysis.check import tables as measured
+from attnlaw.analysis.findings.apply import sentences
 from attnlaw.analysis.findings.detectors import DETECTORS
 
 MODEL = Path("examples/tiny-decoder").resolve()
@@ -48,26 +49,25 @@ def rules(folder: Path, text: str = RULE, head: str = "version = 1\n") -> Path:
 
 def test_a_gate_that_passes(tmp_path):
     ended = invoke("check", MODEL, "--rules", rules(tmp_path))
-    assert (
-        f"Passed ({len(DETECTORS)} checks; the rule holds). Not checked from weights alone: the number of"
-        in ended.stdout
-    )
+    shown = " ".join(ended.stdout.split())
+    assert f"OK Gate passed: no problems found ({len(DETECTORS)} checks; the rule holds)." in shown
+    assert "Weights alone do not show whether these are right: the number of heads" in shown
     assert "16 of 16" in ended.stdout
 
 
 def test_a_gate_that_fails_has_status_3(tmp_path):
     path = rules(tmp_path, RULE.replace("> 1", "> 3"))
     shown = invoke("check", MODEL, "--rules", path, status=3).stdout
-    assert f"Failed with 1 error ({len(DETECTORS)} checks; 1 of 1 rule failed)." in shown
-    assert "  at layer 0, qk, head " in shown
-    assert "  and " in shown
+    assert f"Gate failed: 1 error ({len(DETECTORS)} checks; 1 of 1 rule failed)." in shown
+    assert "Worst: layer 0, QK, head " in " ".join(shown.split())
+    assert "and 5 more." in shown
 
 
 @pytest.mark.parametrize("level", ["note", "warning"])
 def test_a_lower_level_does_not_fail_the_gate(tmp_path, level):
     path = rules(tmp_path, RULE.replace("> 1", "> 3") + f'level = "{level}"')
     shown = invoke("check", MODEL, "--rules", path).stdout
-    assert f"Passed with 1 {level} ({len(DETECTORS)} checks; 1 of 1 rule failed)." in shown
+    assert f"Gate passed with 1 {level} ({len(DETECTORS)} checks; 1 of 1 rule failed)." in shown
     status = 3 if level == "warning" else 0
     invoke("check", MODEL, "--rules", path, "--fail-on", "warning", status=status)
 
@@ -105,7 +105,7 @@ def test_the_record_has_the_texts_of_the_reports():
     gate = attnlaw.check(str(MODEL)).record
     assert json.loads(gate.to_sarif())["version"] == "2.1.0"
     assert ElementTree.fromstring(gate.to_junit()).tag == "testsuites"
-    assert gate.to_markdown().startswith(f"### ✅ Passed ({len(DETECTORS)} checks)\n")
+    assert gate.to_markdown().startswith(f"### ✅ Gate passed: no problems found ({len(DETECTORS)} checks)\n")
 
 
 def test_several_models_and_one_that_is_not_there(tmp_path):
@@ -128,9 +128,9 @@ def test_several_models_and_one_that_is_not_there(tmp_path):
         (
             RULE.replace("ranks", "x").replace("stable_rank", "stable"),
             [],
-            "rule 'x': unknown column of matrices stable",
+            "rule 'x': unknown column stable in table matrices; did you mean stable_rank?",
         ),
-        (RULE + 'against = "baseline"', [], "rule 'ranks': against needs a baseline; give --baseline DIR"),
+        (RULE + 'against = "baseline"', [], "rule 'ranks' compares with a baseline; add --baseline DIR"),
         (RULE.replace("matrices", "steps"), [], "rule 'ranks': of: steps are rows of a training run"),
         (
             "[findings]\nignore = ['dead']",
@@ -138,14 +138,22 @@ def test_several_models_and_one_that_is_not_there(tmp_path):
             "unknown finding dead; did you mean dead-map?",
         ),
         (RULE, ["--fail-on", "note"], "--fail-on note: expected one of warning, error"),
-        (RULE, ["--junit", "x", "--sarif", "x"], "--junit x: is the file of another form; give one for each"),
-        (RULE, ["--junit", ""], "--junit found an empty name; give a file"),
-        (RULE, ["--figure", "x.pdf"], "--figure x.pdf: a gate has nothing to draw"),
+        (
+            RULE,
+            ["--junit", "x", "--sarif", "x"],
+            "--junit x: is also the file of another report; give each report its own file",
+        ),
+        (RULE, ["--junit", ""], "--junit expected the name of a file"),
+        (
+            RULE,
+            ["--figure", "x.pdf"],
+            "--figure x.pdf: check draws no figures; use attnlaw audit or attnlaw diff",
+        ),
         (RULE, ["--sarif-location", "x"], "--sarif-location needs --sarif or --github"),
         (
             RULE,
             ["--github", "--sarif-location", "x"],
-            "--sarif-location x: no such file; give one of the repo",
+            "--sarif-location x: no such file; give a file of the repository",
         ),
     ],
 )
@@ -217,7 +225,7 @@ def test_a_log_shows_the_limit_next_to_the_value(tmp_path):
 def test_no_model_is_bad_usage():
     assert (
         invoke("check", status=2).stderr
-        == "attnlaw: MODEL is missing; give a checkpoint, or a rule to --explain\n"
+        == "attnlaw: MODEL is missing; try: attnlaw check MODEL, or: attnlaw check --explain RULE\n"
     )
 
 
@@ -225,9 +233,8 @@ def test_a_rule_is_explained_without_a_model():
     for name, rule in DETECTORS.items():
         shown = " ".join(invoke("check", "--explain", name).stdout.split())
         assert shown.startswith(f"{name}: {rule.level}")
-        assert rule.when in shown
-        assert rule.meaning in shown
-        assert shown.endswith(rule.remedy)
+        texts = [sentences(text) for text in (rule.when, rule.meaning, rule.remedy)]
+        assert shown.endswith("Reported when {} Meaning {} What to do {}".format(*texts))
     explanation = json.loads(invoke("check", "--explain", "non-finite", "--json").stdout)
     assert (explanation["level"], explanation["threshold"]) == ("error", None)
     unknown = invoke("check", "--explain", "unbalancd", status=2)
@@ -247,12 +254,14 @@ def test_findings_alone_decide_without_rules(monkeypatch):
     )
     monkeypatch.setattr(measured.RuleTables, "findings", rows)
     shown = invoke("check", MODEL, status=3).stdout
-    assert f"Failed with 1 error, 1 note ({len(DETECTORS)} checks)." in shown
-    assert "error: unbalanced (once): one factor is far larger\n  at layer 2: 9.5 (threshold 3)\n" in shown
-    assert "note: random-head (once)" in shown
+    assert f"Gate failed: 1 error, 1 note ({len(DETECTORS)} checks)." in shown
+    assert "ERROR    unbalanced: layer 2: off by a factor of 9.5 (limit 3)\n" in shown
+    assert "         One factor is far larger.\n" in shown
+    assert "Fix: look for a scale that was applied twice" in shown
+    assert "Note: random-head: layer 0, QK, head 1" in shown
     monkeypatch.setattr(measured.RuleTables, "findings", rows.tail(1))
     passed = invoke("check", MODEL).stdout
-    assert f"Passed with 1 note ({len(DETECTORS)} checks)." in passed
+    assert f"Gate passed with 1 note ({len(DETECTORS)} checks)." in passed
 
 
 def test_an_audit_of_its_own_is_a_baseline(tmp_path, audited):

@@ -54,9 +54,9 @@ def test_a_nan_is_one_line_of_audit_and_a_finding_of_check(broken, tmp_path):
 
 def test_the_example_for_a_release(broken):
     passed = invoke("check", TINY, "--rules", "release", "--jobs", 1).stdout
-    assert f"Passed ({len(DETECTORS)} checks; warnings fail)." in passed
+    assert f"Gate passed: no problems found ({len(DETECTORS)} checks; warnings fail the gate)." in passed
     shown = invoke("check", broken[0], "--rules", "release", "--jobs", 1, status=3).stdout
-    assert "error: non-finite (once)" in shown
+    assert "ERROR    non-finite: " in shown
 
 
 def test_what_does_not_need_the_damaged_tensor_is_still_judged(broken, tmp_path):
@@ -88,7 +88,7 @@ def test_rules_about_stored_tensors(broken, tmp_path):
     rule = '[[rule]]\nname = "peaks"\nof = "tensors"\ncolumn = "peak"\nis = "< {0}"\nwhere.role = "map"\n'
     path.write_text("version = 1\n" + rule.format(1e6))
     output = json.loads(invoke("check", folder, "--rules", path, "--json", "--jobs", 1, status=3).stdout)
-    assert output["tables"]["verdicts"][0]["failures"] == [f"{name}: missing"]
+    assert output["tables"]["verdicts"][0]["failures"] == [f"{name}: no value"]
     state = read(TINY)
     largest = max(np.abs(array).max() for array in state.values() if array.ndim == 2)
     maps = {name: array for name, array in state.items() if array.ndim == 2 and ".h." in f".{name}"}

@@ -18,6 +18,7 @@ from rich.console import Console
 
 from attnlaw.analysis.check.evaluate import judge
 from attnlaw.analysis.check.verdicts import Verdicts
+from attnlaw.analysis.findings.apply import fix_text
 from attnlaw.core.errors import printable
 from attnlaw.core.result import Result
 from attnlaw.verbs.check import VERB, CheckSettings
@@ -120,18 +121,18 @@ def test_junit_is_read_back_by_a_parser(tmp_path):
     assert suite.attrib == {"name": "encoder.weight", **counts}
     assert suites.attrib == {"name": "attnlaw check", **counts}
     assert cases["near"].find("failure").text.splitlines() == [
-        "layer 1, vo, head 0: 1",
-        "layer 0, qk, head 1: 0.5",
+        "layer 1, VO, head 0: 1",
+        "layer 0, QK, head 1: 0.5",
     ]
     assert (
         cases["rounding"]
         .find("system-out")
-        .text.startswith("warning: encoder.weight: dense, asked for verdict is rounded")
+        .text.startswith("warning: encoder.weight: dense, expected verdict is rounded")
     )
     assert (
         cases["random-head"]
         .find("system-out")
-        .text.startswith("note: found 1 times: layer 0, qk, head 1: 0.5")
+        .text.startswith("note: layer 0, QK, head 1: p at least 0.5 (limit 0.01)")
     )
 
 
@@ -139,7 +140,8 @@ def test_junit_holds_hostile_names_as_text(tmp_path):
     (suite,) = ElementTree.fromstring(junit([verdicts(tmp_path, HOSTILE, RULES.replace("near", "n\\u0001"))]))
     assert suite[0].get("name") == r"n\x01"
     body = next(case for case in suite if case.get("name") == "non-finite").find("failure").text
-    assert len(body.splitlines()) == len(HOSTILE)
+    *places, fix = body.splitlines()
+    assert (len(places), fix) == (len(HOSTILE), fix_text("non-finite"))
     assert "<script>alert(1)</script>" in body
 
 
@@ -170,16 +172,16 @@ def test_sarif_tells_rules_and_places(tmp_path):
         for result in run["results"]
     ]
     assert results == [
-        ("near", "error", "layer 1, vo, head 0"),
-        ("near", "error", "layer 0, qk, head 1"),
+        ("near", "error", "layer 1, VO, head 0"),
+        ("near", "error", "layer 0, QK, head 1"),
         ("largest", "error", "the model"),
         ("nobody", "error", "the model"),
         ("rounding", "warning", "encoder.weight"),
         ("non-finite", "error", "encoder.weight"),
-        ("random-head", "note", "layer 0, qk, head 1"),
+        ("random-head", "note", "layer 0, QK, head 1"),
     ]
     assert all(rules[result["ruleIndex"]] == result["ruleId"] for result in run["results"])
-    assert run["results"][2]["message"]["text"] == "found 1, asked for max of size < 0.75"
+    assert run["results"][2]["message"]["text"] == "found 1, expected max of size < 0.75"
 
 
 def test_identifiers_of_rules_have_no_spaces_and_names_are_kept(tmp_path):
@@ -234,12 +236,15 @@ def test_a_model_that_could_not_be_read_is_an_error_in_every_form(tmp_path):
 
 def test_the_headline_counts_what_was_found(tmp_path):
     gate = verdicts(tmp_path)
-    assert gate.headline == "Failed with 4 errors, 1 warning, 1 note (3 checks; 4 of 5 rules failed)"
+    assert gate.headline == "Gate failed: 4 errors, 1 warning, 1 note (3 checks; 4 of 5 rules failed)"
     warned = replace(gate.findings[0], level="warning")
     several = replace(gate, rules=(), findings=(warned,) * 5)
-    assert several.headline == "Passed with 5 warnings (3 checks)"
-    assert replace(several, fail_on="warning").headline == "Failed with 5 warnings (3 checks; warnings fail)"
-    assert replace(several, detectors={}, findings=()).headline == "Passed: nothing was asked for"
+    assert several.headline == "Gate passed with 5 warnings (3 checks)"
+    assert (
+        replace(several, fail_on="warning").headline
+        == "Gate failed: 5 warnings (3 checks; warnings fail the gate)"
+    )
+    assert replace(several, detectors={}, findings=()).headline == "Gate passed: nothing was checked"
 
 
 def test_a_result_is_known_by_its_rule_and_place_and_never_by_a_value(tmp_path):
@@ -315,7 +320,7 @@ def test_a_hostile_name_cannot_begin_a_command(tmp_path, name):
     read = [runner(line) for line in printed.splitlines()]
     assert [command[0] for command in read] == ["error"] * 4 + ["warning", "notice"]
     assert read[0][1] == {"file": "models/a b#c?.safetensors", "title": f"attnlaw: {rule}"}
-    assert read[3][2] == f"{printable(name)}: {printable(name)}: 3; it means this"
+    assert read[3][2] == f"{printable(name)}: {printable(name)}; it means this. {fix_text('non-finite')}"
 
 
 def test_the_table_holds_no_command_of_a_runner(tmp_path):

@@ -56,7 +56,7 @@ def test_everything_that_a_file_may_say(tmp_path):
     )
     assert dict(rule.where) == {"kind": ("qk", "vo"), "head": (3.0,)}
     assert (rule.layers, rule.mostly, rule.against) == ("0:-1", 0.95, "baseline")
-    assert str(rule) == "size over the baseline's - 1 < 0.25 in 95% of rows"
+    assert str(rule) == "relative change of size since the baseline < 0.25 in at least 95% of rows"
 
 
 def test_a_base_that_is_not_on_disk_is_an_id_of_a_hub(tmp_path):
@@ -68,7 +68,7 @@ def test_a_base_that_is_not_on_disk_is_an_id_of_a_hub(tmp_path):
     [
         ('fail_on = "note"', "fail_on: found 'note', expected one of warning, error"),
         ("base = 3", "base: found 3, expected a path, or owner/name on a model hub"),
-        ('[findings]\nignor = ["random-head"]', "unknown key of [findings] ignor; did you mean ignore?"),
+        ('[findings]\nignor = ["random-head"]', "unknown key ignor in [findings]; did you mean ignore?"),
         ('[findings]\nignore = ["random-haed"]', "unknown finding random-haed; did you mean random-head?"),
         (
             '[findings]\nignore = "random-head"',
@@ -83,19 +83,19 @@ def test_a_base_that_is_not_on_disk_is_an_id_of_a_hub(tmp_path):
             "[findings]\nthresholds = { unbalanced = -1 }",
             "thresholds.unbalanced: found -1, expected a number of at least 0",
         ),
-        ("[findings]\nthresholds = { non-finite = 1 }", "thresholds.non-finite has no threshold; drop it"),
+        ("[findings]\nthresholds = { non-finite = 1 }", "thresholds.non-finite has no threshold; remove it"),
         ("rules = []", "unknown key rules; did you mean rule?"),
         ("rule = 3", "rule: found 3, expected tables [[rule]]"),
-        (RULE + RULE, "rule 'near': name: found 'near', is that of another rule; choose another"),
+        (RULE + RULE, "rule 'near': name: found 'near', but another rule has this name; choose another"),
         (
             RULE.replace("near", "unbalanced"),
-            "rule 'unbalanced': name: found 'unbalanced', is that of a finding; choose another",
+            "rule 'unbalanced': name: found 'unbalanced', but a finding has this name; choose another",
         ),
         (RULE.replace("near", " "), "rule ' ': name: found ' ', expected a name"),
-        (RULE.replace("size", "siez"), "rule 'near': unknown column of diff siez; did you mean size?"),
+        (RULE.replace("size", "siez"), "rule 'near': unknown column siez in table diff; did you mean size?"),
         (RULE.replace("size", "values"), "rule 'near': values holds lists; choose a column of single values"),
         (RULE.replace("column", "colum"), "rule 'near': unknown key colum; did you mean column?"),
-        (RULE.replace('is = "< 0.25"\n', ""), "rule 'near': is is missing"),
+        (RULE.replace('is = "< 0.25"\n', ""), "rule 'near': \"is\" is missing"),
         (RULE.replace('name = "near"\n', ""), "rule 1: name is missing"),
         (RULE.replace('"near"', "7"), "rule 1: name: found 7, expected a text"),
         (
@@ -110,23 +110,24 @@ def test_a_base_that_is_not_on_disk_is_an_id_of_a_hub(tmp_path):
         ),
         (
             RULE.replace('"diff"', '"fits"'),
-            "rule 'near': of: found 'fits', is no table here; expected one of diff, diff_tensors, summary",
+            "rule 'near': of: found 'fits', but this table is not available here; expected one of diff, "
+            "diff_tensors, summary",
         ),
         *(
             (
                 RULE.replace("< 0.25", bad),
-                f"rule 'near': is: found {bad!r}, expected a comparison such as",
+                f"rule 'near': \"is\": found {bad!r}, expected a comparison such as",
             )
             for bad in ("0.25", "<", "=< 1", "< nan", "< a quarter", "")
         ),
-        (RULE.replace('"< 0.25"', '["a"]'), "rule 'near': is: found 'a', but size holds numbers"),
+        (RULE.replace('"< 0.25"', '["a"]'), "rule 'near': \"is\": found 'a', but size holds numbers"),
         (
             RULE.replace('"< 0.25"', "[]"),
-            "rule 'near': is: found [], expected a comparison such as \"< 0.25\", or",
+            'rule \'near\': "is": found [], expected a comparison such as "< 0.25", or',
         ),
         (
             RULE.replace("size", "route"),
-            "rule 'near': is: found '< 0.25', but route holds no numbers; expected == or !=, or a list",
+            "rule 'near': \"is\": found '< 0.25', but route does not hold numbers; expected ==, != or a list",
         ),
         (RULE + 'over = "max"\nmostly = 0.5', "rule 'near': over cannot stand beside mostly; choose one"),
         (
@@ -140,14 +141,17 @@ def test_a_base_that_is_not_on_disk_is_an_id_of_a_hub(tmp_path):
         (RULE + "mostly = 95", "rule 'near': mostly: found 95, expected a number above 0 and of at most 1"),
         (
             RULE + 'against = "first"',
-            "rule 'near': against: found 'first', is for of = \"steps\"; expected baseline",
+            "rule 'near': against: found 'first', which works only with of = \"steps\"; expected baseline",
         ),
         (
             RULE.replace("size", "latent").replace("< 0.25", "== true") + 'against = "baseline"',
-            "rule 'near': against: found 'baseline', but latent holds no numbers",
+            "rule 'near': against: found 'baseline', but latent does not hold numbers",
         ),
         (RULE + "where = 3", "rule 'near': where: found 3, expected a table of allowed values by column"),
-        (RULE + 'where = { kid = "qk" }', "rule 'near': unknown column of diff kid; did you mean kind?"),
+        (
+            RULE + 'where = { kid = "qk" }',
+            "rule 'near': unknown column kid in table diff; did you mean kind?",
+        ),
         (
             RULE + 'where = { kind = "cros_qk" }',
             "rule 'near': where.kind: found 'cros_qk', did you mean cross_qk?",
@@ -180,10 +184,10 @@ def test_a_mistake_is_one_line_with_the_file_and_the_rule(tmp_path, text, line):
 @pytest.mark.parametrize(
     ("head", "line"),
     [
-        ("", "version is missing; write version = 1 on the first line"),
-        ("version = 2\n", "version: found 2, expected version = 1, on the first line"),
-        ("version = true\n", "version: found True, expected version = 1, on the first line"),
-        ('version = "1"\n', "version: found '1', expected version = 1, on the first line"),
+        ("", "version is missing; write version = 1 in the first line"),
+        ("version = 2\n", "version: found 2, expected version = 1 in the first line"),
+        ("version = true\n", "version: found True, expected version = 1 in the first line"),
+        ('version = "1"\n', "version: found '1', expected version = 1 in the first line"),
     ],
 )
 def test_a_file_states_its_version(tmp_path, head, line):

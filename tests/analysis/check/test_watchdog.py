@@ -66,7 +66,7 @@ def test_a_rule_that_does_not_hold_warns_at_every_measured_step(tmp_path):
     monitor.step(0)
     collapse(model)
     for step in (2, 4):
-        message = rf"step {step}: grown: step {step}: -0\.\d+, asked for"
+        message = rf"step {step}: grown: step {step}: -0\.\d+, expected"
         with pytest.warns(UserWarning, match=message):
             taken = monitor.step(step)
         assert taken.verdicts.status == 3
@@ -118,7 +118,7 @@ def test_a_number_over_all_rows(tmp_path):
     monitor = watch(model, tmp_path, text + counting.removeprefix("version = 1\n"), on_fail="stop")
     monitor.step(0)
     monitor.step(2)
-    with pytest.raises(GateFailed, match="many: found 3, asked for count of stable_rank_ffn < 3"):
+    with pytest.raises(GateFailed, match="many: found 3, expected count of stable_rank_ffn < 3"):
         monitor.step(4)
 
 
@@ -128,7 +128,7 @@ def test_weights_that_diverge_fail_every_rule(tmp_path):
     monitor.step(0)
     with torch.no_grad():
         model.linear1.weight[0, 0] = torch.nan
-    with pytest.raises(GateFailed, match="step 2: missing"):
+    with pytest.raises(GateFailed, match="step 2: no value"):
         monitor.step(2)
     assert steps(tmp_path) == [0, 2]
 
@@ -141,13 +141,13 @@ def test_weights_that_diverge_fail_every_rule(tmp_path):
             'version = 1\nbase = "a/b"\n' + RULES.partition("\n")[2],
             "base is for attnlaw check; a run has none",
         ),
-        ('version = 1\n[findings]\nignore = ["x"]\n', r"\[findings\] is for attnlaw check"),
-        (RULES.replace("steps", "matrices"), "is no table here; expected one of steps"),
+        ('version = 1\n[findings]\nignore = ["x"]\n', r"\[findings\] works only in attnlaw check"),
+        (RULES.replace("steps", "matrices"), "but this table is not available here; expected one of steps"),
         (
             RULES.replace("stable_rank_ffn", "stable_rank"),
-            "unknown column of steps stable_rank; did you mean",
+            "unknown column stable_rank in table steps; did you mean",
         ),
-        (RULES.replace("first", "baseline"), "steps have none; expected first"),
+        (RULES.replace("first", "baseline"), "but steps have no baseline; expected first"),
     ],
 )
 def test_a_bad_rule_file_is_told_before_training(tmp_path, text, message):

@@ -9,55 +9,66 @@ from attnlaw.core.quantity import Quantity
 MODEL = LOCATION[0]
 VERDICTS = (
     MODEL,
-    Quantity("rule", "its name", kind="text"),
-    Quantity("of", "the table that it is about", kind="text"),
-    Quantity("asked", "what it asks for", kind="text"),
-    Quantity("level", "off, note, warning or error", kind="text"),
-    Quantity("outcome", "passed, failed or off", kind="text"),
-    Quantity("selected", "rows that it is about", kind="int"),
-    Quantity("held", "rows that hold", kind="int"),
-    Quantity("value", "of the worst row, or the one number of all rows"),
-    Quantity("failures", "where it does not hold, worst first", kind="texts"),
-    Quantity("remark", "what it came to", kind="text"),
+    Quantity("rule", "name of the rule", kind="text"),
+    Quantity("of", "table whose rows the rule judges", kind="text"),
+    Quantity("asked", "condition that the rule sets", kind="text"),
+    Quantity("level", "how serious a failure is: off, note, warning or error", kind="text"),
+    Quantity("outcome", "result of the rule: passed, failed or off", kind="text"),
+    Quantity("selected", "number of rows that the rule judges", kind="int"),
+    Quantity("held", "number of judged rows that meet the condition", kind="int"),
+    Quantity("value", "compared value of the worst row, or the one number that is computed from all rows"),
+    Quantity("failures", "places that fail the rule, the worst first", kind="texts"),
+    Quantity("remark", "result of the rule in words", kind="text"),
     VERSION,
 )
 VERDICT_VALUES = (
     MODEL,
-    Quantity("rule", "its name", kind="text"),
-    Quantity("found", "the value that was compared, as it is printed", kind="text"),
+    Quantity("rule", "name of the rule", kind="text"),
+    Quantity("found", "compared value as text", kind="text"),
 )
 FINDINGS = (
     *AUDITED,
-    Quantity("known", "whether the baseline has it, too: it does not count", kind="bool"),
+    Quantity(
+        "known", "whether the baseline has the same finding, which therefore does not count", kind="bool"
+    ),
     VERSION,
 )
 QUANTITIES = (
-    Quantity("headline", "the answer in one sentence", kind="text"),
-    Quantity("not_checked", "what cannot be checked from weights alone", kind="text"),
-    Quantity("passed", "whether the gate let the model through", kind="bool", in_summary=True),
-    Quantity("exit_status", "0 passed, 3 failed", kind="int"),
-    Quantity("fail_on", "the least level that the gate fails at", kind="text"),
-    Quantity("rule_count", "rules that were judged", kind="int", in_summary=True),
-    Quantity("failed_rules", "rules that do not hold, of whatever level", kind="int", in_summary=True),
-    Quantity("errors", "findings of level error that were not known", kind="int", in_summary=True),
-    Quantity("warnings", "findings of level warning that were not known", kind="int", in_summary=True),
-    Quantity("notes", "findings of level note that were not known", kind="int", in_summary=True),
-    Quantity("known_findings", "findings that the baseline has, too", kind="int"),
+    Quantity("headline", "result of the gate in one sentence", kind="text"),
+    Quantity("not_checked", "properties that weights alone do not show", kind="text"),
+    Quantity("passed", "whether the model passed the gate", kind="bool", in_summary=True),
+    Quantity("exit_status", "exit status of the command: 0 if the model passed, 3 if it failed", kind="int"),
+    Quantity("fail_on", "lowest level that fails the gate: warning or error", kind="text"),
+    Quantity("rule_count", "number of rules that were applied", kind="int", in_summary=True),
+    Quantity("failed_rules", "number of rules that failed, at any level", kind="int", in_summary=True),
+    Quantity("errors", "number of new findings of level error", kind="int", in_summary=True),
+    Quantity("warnings", "number of new findings of level warning", kind="int", in_summary=True),
+    Quantity("notes", "number of new findings of level note", kind="int", in_summary=True),
+    Quantity("known_findings", "number of findings that the baseline has, too", kind="int"),
 )
 
 
 TENSORS = (
     *(column for column in LOCATION if column.name != "head"),
-    Quantity("tensor", "its name, of a stack of matrices with the number of one", kind="text"),
-    Quantity("role", "map, embedding, gain, vector (a bias) or other", kind="text"),
-    Quantity("dtype", "as the file says", kind="text"),
-    Quantity("quantised", "whether the file's own code rounds it", kind="bool"),
-    Quantity("not_finite", "entries that are NaN or infinite", kind="int"),
-    Quantity("peak", "the largest magnitude; null where entries are not finite"),
-    Quantity("constant", "whether all entries are one value", kind="bool"),
-    Quantity("zero_rows", "rows that are 0", kind="int"),
-    Quantity("zero_columns", "columns that are 0", kind="int"),
-    Quantity("distinct", "different values in the median block of 32 along its rows"),
-    Quantity("decibels", "signal over the rounding of its code, where it is known"),
-    Quantity("twin", "the first tensor with the same bits", kind="text"),
+    Quantity("tensor", "name of the tensor, with a number if it is one matrix of a stack", kind="text"),
+    Quantity(
+        "role",
+        "what the model uses the tensor for: map (a weight matrix), embedding, gain, vector (a bias) or "
+        "other",
+        kind="text",
+    ),
+    Quantity("dtype", "data type in the file", kind="text"),
+    Quantity("quantised", "whether the file stores the tensor quantised", kind="bool"),
+    Quantity("not_finite", "number of entries that are NaN or infinite", kind="int"),
+    Quantity("peak", "largest magnitude of an entry; null if an entry is not finite"),
+    Quantity("constant", "whether all entries are equal", kind="bool"),
+    Quantity("zero_rows", "number of rows that are 0", kind="int"),
+    Quantity("zero_columns", "number of columns that are 0", kind="int"),
+    Quantity("distinct", "number of different values among 32 neighbours in a row (median)"),
+    Quantity(
+        "decibels",
+        "signal over rounding error in dB; null if the tensor is not quantised or attnlaw does not know "
+        "the code",
+    ),
+    Quantity("twin", "first tensor with the same bits", kind="text"),
 )

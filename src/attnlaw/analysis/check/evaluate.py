@@ -29,14 +29,16 @@ def evaluate(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame | None = None
     if rule.level == OFF:
         return _verdict(rule, OFF)
     subset = select(rule, _add_compared(rule, rows, old))
-    gone = tuple(FailedRow(location, why="is gone") for location in _lost_locations(rule, rows, old))
+    gone = tuple(
+        FailedRow(location, why="missing in this model") for location in _lost_locations(rule, rows, old)
+    )
     known = subset.filter(pl.col(COMPARED).is_not_null())
     nulls = subset.filter(pl.col(COMPARED).is_null()) if rule.missing == "error" else subset.clear()
     if not known.height + nulls.height:
-        remark = "selects no row" if not subset.height else "selects nothing but missing values"
-        remark = f"{remark}, so that nothing was looked at; correct where, or drop the rule"
+        reason = "all values are missing" if subset.height else "no row matches"
+        remark = f'{reason}, so nothing was checked; correct "where", or remove the rule'
         return _verdict(rule, FAILED, failures=gone, remark=remark)
-    missing = tuple(FailedRow(location_of(row), why="missing") for row in nulls.iter_rows(named=True))
+    missing = tuple(FailedRow(location_of(row), why="no value") for row in nulls.iter_rows(named=True))
     if rule.over is not None:
         return _judge_aggregate(rule, rule.over, known, (*gone, *missing))
     return _judge_rows(rule, known, gone, missing)

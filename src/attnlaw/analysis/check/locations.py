@@ -40,7 +40,7 @@ def row_location_text(location: Mapping[str, Any]) -> str:
     Names of tensors are escaped, so the text is safe to print.
 
     >>> row_location_text({"layer": 3, "stack": "decoder", "kind": "qk", "head": 0})
-    'decoder layer 3, qk, head 0'
+    'decoder layer 3, QK, head 0'
     >>> row_location_text({"step": 7})
     'step 7'
     """

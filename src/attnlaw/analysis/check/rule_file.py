@@ -69,18 +69,27 @@ TOML_KEYS = {"table": "of", "condition": "is", "layers": "where.layer"}
 class RuleText(Settings):
     """A table [[rule]] with the values as they are written in the file."""
 
-    name: str = setting(help="What reports call it.")
-    table: str = setting(help="The table.", choices=KEYS)
-    where: Any = setting(None, "The rows: allowed values by column.")
-    column: str = setting(help="The column.")
-    condition: Any = setting(help="What its values must be.")
+    name: str = setting(help="Name of the rule in reports.")
+    table: str = setting(help="Table whose rows the rule judges.", choices=KEYS)
+    where: Any = setting(None, "Rows to judge: allowed values by column.")
+    column: str = setting(help="Column to compare.")
+    condition: Any = setting(help="Condition on the values of the column.")
     over: str | None = setting(
-        None, "One number of all rows.", choices=dict.fromkeys(OVER), excluded_by="mostly"
+        None,
+        "Judge one number of all rows, such as the maximum.",
+        choices=dict.fromkeys(OVER),
+        excluded_by="mostly",
     )
-    mostly: float | None = setting(None, "The share of rows that must hold.", greater_than=0, maximum=1)
-    against: str | None = setting(None, "New/old - 1.", choices=dict.fromkeys((BASELINE, FIRST)))
-    level: str = setting("error", "How much it matters.", choices=dict.fromkeys((OFF, *LEVELS)))
-    missing: str = setting("error", "What a null does.", choices=dict.fromkeys(("error", "skip")))
+    mostly: float | None = setting(
+        None, "Share of rows that must meet the condition.", greater_than=0, maximum=1
+    )
+    against: str | None = setting(
+        None, "Judge the relative change, new/old - 1.", choices=dict.fromkeys((BASELINE, FIRST))
+    )
+    level: str = setting("error", "How serious a failure is.", choices=dict.fromkeys((OFF, *LEVELS)))
+    missing: str = setting(
+        "error", "Whether a missing value fails the rule.", choices=dict.fromkeys(("error", "skip"))
+    )
 
 
 def example_names() -> list[str]:
@@ -109,9 +118,9 @@ def read_rules(path: str | os.PathLike[str], tables: Tables, findings: Mapping[s
             _require_known(name, SECTIONS)
         version = content.get("version")
         if version is None:
-            raise BadSetting("version", f"is missing; write version = {VERSION} on the first line")
+            raise BadSetting("version", f"is missing; write version = {VERSION} in the first line")
         if version != VERSION or isinstance(version, bool):
-            raise BadSetting("version", f"expected version = {VERSION}, on the first line", version)
+            raise BadSetting("version", f"expected version = {VERSION} in the first line", version)
         fail_on = _one_of("fail_on", content.get("fail_on", "error"), FAIL_ON)
         overrides = _findings(content.get("findings", {}), findings)
         written = content.get("rule", [])
@@ -124,7 +133,7 @@ def read_rules(path: str | os.PathLike[str], tables: Tables, findings: Mapping[s
             rule = _rule(entry, tables)
             if rule.name in rules or rule.name in findings:
                 whose = "another rule" if rule.name in rules else "a finding"
-                raise BadSetting("name", f"is that of {whose}; choose another", rule.name)
+                raise BadSetting("name", f"but {whose} has this name; choose another", rule.name)
             rules[rule.name] = rule
     with _as_bad_usage(f"{path}: "):
         base = _base(content.get("base"), file.parent)
@@ -139,14 +148,20 @@ def _as_bad_usage(place: str = "") -> Iterator[None]:
     except BadUsage:
         raise
     except BadSetting as error:
-        raise BadUsage(error.message(lambda name: TOML_KEYS.get(name, name), place)) from error
+        raise BadUsage(error.message(_key, place)) from error
     except InputError as error:
         raise BadUsage(f"{place}{error}") from error
 
 
-def _require_known(name: str, names: Iterable[str], what: str = "key") -> None:
+def _key(name: str) -> str:
+    """Return the key of a field as messages show it. The key "is" is in quotes, because it is a verb."""
+    key = TOML_KEYS.get(name, name)
+    return '"is"' if key == "is" else key
+
+
+def _require_known(name: str, names: Iterable[str], what: str = "key", where: str = "") -> None:
     if name not in names:
-        raise InputError(f"unknown {what} {name}; {nearest(name, names)}")
+        raise InputError(f"unknown {what} {name}{where}; {nearest(name, names)}")
 
 
 def _one_of(key: str, value: Any, choices: Iterable[str]) -> str:
@@ -159,15 +174,15 @@ def _findings(written: Any, findings: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(written, dict):
         raise BadSetting("findings", "expected a table [findings]", written)
     if written and not findings:
-        raise InputError("[findings] is for attnlaw check; there are none here")
+        raise InputError("[findings] works only in attnlaw check; remove it")
     for key in written:
-        _require_known(key, NO_FINDINGS, "key of [findings]")
+        _require_known(key, NO_FINDINGS, where=" in [findings]")
     ignore, levels, thresholds = (written.get(key, none) for key, none in NO_FINDINGS.items())
     if not isinstance(ignore, list) or not all(isinstance(name, str) for name in ignore):
         raise BadSetting("ignore", "expected a list of names of findings", ignore)
     for key, table in (("levels", levels), ("thresholds", thresholds)):
         if not isinstance(table, dict):
-            raise BadSetting(key, "expected a table by the names of findings", table)
+            raise BadSetting(key, "expected a table whose keys are names of findings", table)
     for name in (*ignore, *levels, *thresholds):
         _require_known(name, findings, "finding")
     for name, level in levels.items():
@@ -175,7 +190,7 @@ def _findings(written: Any, findings: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in thresholds.items():
         rule = findings[name]
         if rule.threshold is None:
-            raise BadSetting(f"thresholds.{name}", "has no threshold; drop it")
+            raise BadSetting(f"thresholds.{name}", "has no threshold; remove it")
         number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
         if not number or value < rule.least:
             raise BadSetting(f"thresholds.{name}", f"expected a number of at least {rule.least:g}", value)
@@ -194,17 +209,19 @@ def _rule(written: Mapping[str, Any], tables: Tables) -> GateRule:
             "of: steps are rows of a training run; give these rules to SpectralMonitor(rules=...)"
         )
     if rule.table not in tables:
-        raise BadSetting("of", f"is no table here; expected one of {', '.join(tables)}", rule.table)
+        raise BadSetting(
+            "of", f"but this table is not available here; expected one of {', '.join(tables)}", rule.table
+        )
     columns = _columns(tables[rule.table])
     column = _column(rule.column, columns, rule.table)
     if rule.against == FIRST and rule.table != "steps":
-        raise BadSetting("against", 'is for of = "steps"; expected baseline', FIRST)
+        raise BadSetting("against", 'which works only with of = "steps"; expected baseline', FIRST)
     if rule.against == BASELINE and rule.table == "steps":
-        raise BadSetting("against", "steps have none; expected first", BASELINE)
+        raise BadSetting("against", "but steps have no baseline; expected first", BASELINE)
     if column.kind not in (*NUMBERS, "bool") and rule.over not in (None, "count"):
         raise BadSetting("over", f"but {column.name} holds {column.kind}; expected count", rule.over)
     if column.kind not in NUMBERS and rule.against is not None:
-        raise BadSetting("against", f"but {column.name} holds no numbers", rule.against)
+        raise BadSetting("against", f"but {column.name} does not hold numbers", rule.against)
     condition = read_condition(rule.condition, column, rule.over is not None or rule.against is not None)
     where, layers = _where(rule.where, columns, rule.table)
     judged = rule.over, rule.mostly, rule.against, rule.level, rule.missing
@@ -221,7 +238,7 @@ def _columns(quantities: Iterable[Quantity]) -> dict[str, Quantity]:
 
 
 def _column(name: str, columns: Mapping[str, Quantity], table: str) -> Quantity:
-    _require_known(name, columns, f"column of {table}")
+    _require_known(name, columns, "column", f" in table {table}")
     if columns[name].kind not in (*NUMBERS, "text", "bool"):
         raise InputError(f"{name} holds lists; choose a column of single values")
     return columns[name]
@@ -292,7 +309,7 @@ def read_condition(written: Any, column: Quantity, numeric: bool = False) -> Rul
     if kind in NUMBERS:
         return RuleCondition(operator, (_number(text, written),))
     if operator not in ("==", "!="):
-        raise BadSetting("is", f"but {column.name} holds no numbers; expected == or !=, or a list", written)
+        raise BadSetting("is", f"but {column.name} does not hold numbers; expected ==, != or a list", written)
     value = {"true": True, "false": False}.get(text, text) if kind == "bool" else text.strip("\"'")
     value = read_value("is", value, kind, column)
     # A rule of an earlier version must go on to forbid what its word included then.

@@ -102,10 +102,13 @@ class GateRule:
     missing: str  # "error" if a missing value fails the rule, "skip" otherwise
 
     def __str__(self) -> str:
-        change = {None: "", BASELINE: " over the baseline's - 1", FIRST: " over the first - 1"}[self.against]
-        share = "" if self.mostly is None else f" in {100 * self.mostly:.6g}% of rows"
+        column = self.column.name
+        if self.against is not None:
+            since = {BASELINE: "the baseline", FIRST: "the first step"}[self.against]
+            column = f"relative change of {column} since {since}"
+        share = "" if self.mostly is None else f" in at least {100 * self.mostly:.6g}% of rows"
         over = "" if self.over is None else f"{self.over} of "
-        return f"{over}{self.column.name}{change} {self.condition}{share}"
+        return f"{over}{column} {self.condition}{share}"
 
 
 @dataclass(frozen=True)

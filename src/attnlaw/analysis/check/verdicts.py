@@ -3,7 +3,7 @@
 | status | meaning |
 |---|---|
 | 0 | passed |
-| 3 | failed: a rule does not hold, or there is a finding, of the level that the gate fails at |
+| 3 | failed: there is a failed rule or a finding of the level at which the gate fails, or above |
 
 The status is the same for all output formats.
 """
@@ -21,7 +21,7 @@ from attnlaw.analysis.check.columns import FINDINGS, VERDICT_VALUES, VERDICTS
 from attnlaw.analysis.check.locations import Location, row_location_text
 from attnlaw.analysis.check.rules import OFF, is_at_least, value_text
 from attnlaw.analysis.columns import LEVELS
-from attnlaw.analysis.findings.apply import count_by_level
+from attnlaw.analysis.findings.apply import count_by_level, number_text
 from attnlaw.analysis.findings.detectors import Detector
 from attnlaw.core.quantity import column_kinds
 from attnlaw.core.tables import to_frame, to_schema
@@ -30,6 +30,7 @@ PASSED, FAILED = "passed", "failed"
 STATUS_FAILED = 3
 # Exchanged layers, another head count or another activation give weights as sound as those of the model.
 NOT_CHECKED = "the number of heads, the activation, the order of layers"
+NOT_CHECKED_LEAD = "Weights alone do not show whether these are right:"
 
 
 @dataclass(frozen=True)
@@ -75,11 +76,11 @@ class Verdict:
         if self.remark is not None:
             return self.remark
         if not self.failures and self.value is not None:
-            return f"found {value_text(self.value)}, asked for {self.asked}"
+            return f"found {value_text(self.value)}, expected {self.asked}"
         if self.selected == len(self.failures) == 1:
-            return f"{self.failures[0]}, asked for {self.asked}"
+            return f"{self.failures[0]}, expected {self.asked}"
         worst = f"; the worst is {self.failures[0]}" if self.failures else ""
-        return f"{self.held} of {self.selected} rows hold, asked for {self.asked}{worst}"
+        return f"{self.held} of {self.selected} rows hold, expected {self.asked}{worst}"
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,9 @@ class GateFinding:
 
     @property
     def location_and_value(self) -> str:
-        return location_and_value(self.location, self.value, self.threshold)
+        """The place, and the value with its limit."""
+        number = number_text(self.rule, self.value, self.threshold)
+        return ": ".join(filter(None, (row_location_text(self.location), number)))
 
     def __str__(self) -> str:
         return f"{self.location_and_value}; {self.meaning}"
@@ -165,10 +168,14 @@ class Verdicts:
 
     @property
     def headline(self) -> str:
-        """The answer in one line, which counts failed rules and new findings by level."""
+        """The result in one line, which counts failed rules and new findings by level."""
         levels = [rule.level for rule in self.failed_rules] + [item.level for item in self.new_findings]
         counts = count_by_level({level: levels.count(level) for level in LEVELS})
-        answer = f"{PASSED if self.passed else FAILED}{f' with {counts}' if counts else ''}".capitalize()
+        outcome = f"Gate {PASSED if self.passed else FAILED}"
+        if counts:
+            outcome += f" with {counts}" if self.passed else f": {counts}"
+        elif self.detectors:
+            outcome += ": no problems found"
         judged = len([rule for rule in self.rules if rule.outcome != OFF])
         known = len(self.findings) - len(self.new_findings)
         parts = [_many(len(self.detectors), "check")] if self.detectors else []
@@ -177,14 +184,14 @@ class Verdicts:
         elif judged:
             parts.append("the rule holds" if judged == 1 else f"all {judged} rules hold")
         if self.fail_on != "error":
-            parts.append(f"{self.fail_on}s fail")
+            parts.append(f"{self.fail_on}s fail the gate")
         if known:
             parts.append(f"{_many(known, 'known finding')} not counted")
-        return f"{answer} ({'; '.join(parts)})" if parts else f"{answer}: nothing was asked for"
+        return f"{outcome} ({'; '.join(parts)})" if parts else f"{outcome}: nothing was checked"
 
     @property
     def not_checked(self) -> str | None:
-        """What nobody can see in weights alone; None if no detector looked at weights."""
+        """What weights alone cannot show; None if no detector looked at weights."""
         return NOT_CHECKED if self.detectors else None
 
     def rule_table(self) -> pl.DataFrame:
@@ -219,14 +226,6 @@ class Verdicts:
 
     def __repr__(self) -> str:
         return f"<Verdicts {self.model}: {self.headline}>"
-
-
-def location_and_value(location: Location, value: Any, threshold: Any) -> str:
-    """Return the location of a finding, with its value and threshold if it has them."""
-    if value is None:
-        return row_location_text(location)
-    beyond = "" if threshold is None else f" (threshold {value_text(threshold)})"
-    return f"{row_location_text(location)}: {value_text(value)}{beyond}"
 
 
 def _by_severity(problems: Any) -> tuple[Any, ...]:

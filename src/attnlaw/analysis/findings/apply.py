@@ -12,6 +12,8 @@ from typing import Any
 from attnlaw.analysis.columns import LEVELS
 from attnlaw.analysis.findings.detectors import DETECTORS, Detector, Finding
 from attnlaw.analysis.findings.evidence import Subject
+from attnlaw.checkpoints.network import KINDS
+from attnlaw.core.answer import AnswerStatus, Line
 from attnlaw.core.errors import InputError, printable
 
 OFF = "off"
@@ -59,8 +61,8 @@ def run_detectors(
 def _require_detector(name: str) -> None:
     if name not in DETECTORS:
         close = difflib.get_close_matches(name, DETECTORS, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(DETECTORS)}"
-        raise InputError(f"{name}: no such rule of findings; {hint}")
+        hint = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(DETECTORS)}"
+        raise InputError(f"{name}: no such rule for findings; {hint}")
 
 
 def _threshold(detector: Detector, given: Mapping[str, float]) -> float | None:
@@ -68,7 +70,9 @@ def _threshold(detector: Detector, given: Mapping[str, float]) -> float | None:
         return detector.threshold
     value: Any = given[detector.name]
     if detector.threshold is None:
-        raise InputError(f"threshold of {detector.name}: this rule has none; ignore it, or change its level")
+        raise InputError(
+            f"threshold of {detector.name}: this rule has no threshold; ignore it, or change its level"
+        )
     number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not number or value < detector.least:
         raise InputError(
@@ -78,42 +82,146 @@ def _threshold(detector: Detector, given: Mapping[str, float]) -> float | None:
 
 
 MOST_LOCATIONS = 4
+WHOLE = "the model"  # the place of a finding that is not about a part
+# How good the news of a finding is, by its level. A note is only a note.
+STATUS_OF_LEVEL = {"error": AnswerStatus.ERROR, "warning": AnswerStatus.WARNING, "note": None}
 
 
 @dataclass(frozen=True)
 class FindingGroup:
-    """The findings of one detector at one level."""
+    """The findings of one detector at one level.
+
+    Args:
+        locations: the places, those with the most extreme values first.
+        values: the value at each place, in the order of `locations`.
+        details: what is special about each place, in the order of `locations`; empty if nothing is.
+        cause: what findings of this detector say about the model.
+    """
 
     rule: str
     level: str
-    count: int
-    locations: list[str]  # at most four places, those farthest past the threshold
-    value: float | None  # the value that is farthest past the threshold
+    locations: list[str]
+    values: list[float | None]
     threshold: float | None
-    meaning: str  # meaning of the only finding; if there are several, that of the detector
+    details: list[str]
+    cause: str
+
+    @property
+    def count(self) -> int:
+        return len(self.locations)
 
     @property
     def where(self) -> str:
-        more = self.count - len(self.locations)
-        return "; ".join([*self.locations, *([f"{more} more"] if more else [])])
+        """At most four places, and the number of all if there are more."""
+        shown = "; ".join(map(shorten, self.locations[:MOST_LOCATIONS]))
+        more = self.count - MOST_LOCATIONS
+        return f"{self.count} places: {shown}; and {more} more" if more > 0 else shown
 
     @property
     def number(self) -> str:
-        """The value with its threshold; empty if there is no value or no threshold."""
-        if self.value is None or self.threshold is None:
-            return ""
-        limit = " at most" if self.count > 1 and self.value > self.threshold else ""
-        limit = " at least" if self.count > 1 and self.value < self.threshold else limit
-        return f"{self.value:.4g}{limit} (threshold {self.threshold:.4g})"
+        """The value with its limit, in words; empty if there is no value, or if the details have it."""
+        text = number_text(self.rule, self.values[0], self.threshold)
+        return f"at worst {text}" if text and self.count > 1 else text
+
+    @property
+    def places(self) -> list[str]:
+        """Every place with its value and limit."""
+        numbers = (number_text(self.rule, value, self.threshold) for value in self.values)
+        pairs = zip(self.locations, numbers, strict=True)
+        return [": ".join(filter(None, pair)) for pair in pairs]
+
+    @property
+    def title(self) -> str:
+        """Rule, places and value in one line.
+
+        >>> cause = "neither QK nor VO differs from random entries"
+        >>> FindingGroup("random-head", "note", ["layer 2, head 1"], [0.9], 0.01, [""], cause).title
+        'random-head: layer 2, head 1: p at least 0.9 (limit 0.01)'
+        """
+        where = self.where if self.where != WHOLE else "" if self.number else f"in {WHOLE}"
+        return ": ".join(filter(None, (self.rule, where, self.number)))
+
+    @property
+    def reason(self) -> str:
+        """What was found and what it means, as sentences. The details are left out if there are several."""
+        return sentences(self.details[0] if self.count == 1 else "", self.cause)
 
     @property
     def sentence(self) -> str:
-        """The number, if there is one, and the meaning.
+        """The number, if there is one, and the reason, as sentences.
 
-        >>> FindingGroup("random-head", "note", 1, ["layer 2"], 0.9, 0.01, "as good as noise").sentence
-        '0.9 (threshold 0.01): as good as noise'
+        >>> cause = "neither QK nor VO differs from random entries"
+        >>> FindingGroup("random-head", "note", ["layer 2"], [0.9], 0.01, [""], cause).sentence
+        'P at least 0.9 (limit 0.01). Neither QK nor VO differs from random entries.'
         """
-        return f"{self.number}: {self.meaning}" if self.number else self.meaning
+        return " ".join(filter(None, (sentences(self.number), self.reason)))
+
+    @property
+    def fix(self) -> str:
+        """What the user can do, as `fix_text` says it."""
+        return fix_text(self.rule)
+
+    @property
+    def line(self) -> Line:
+        """The finding as a line of an answer: rule, places and value, then the reason, then the remedy."""
+        status = STATUS_OF_LEVEL[self.level]
+        title = self.title if status else f"{self.level.capitalize()}: {self.title}"
+        return Line(title, status, tuple(filter(None, (self.reason, self.fix))))
+
+
+def fix_text(rule: str) -> str:
+    """Return what to do about a finding, as a sentence. The text is empty if attnlaw does not know the rule.
+
+    >>> fix_text("beyond-float16")
+    'Fix: serve the model in bfloat16 or float32.'
+    """
+    return f"Fix: {DETECTORS[rule].remedy}." if rule in DETECTORS else ""
+
+
+LONGEST = 120  # letters of a name that a sentence has; tables have all
+
+
+def shorten(text: str) -> str:
+    """Return a text that is cut if it is longer than any name of a tensor should be."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
+
+
+def sentences(*clauses: str) -> str:
+    """Return clauses as sentences. Empty clauses are left out.
+
+    >>> sentences("it has rank 3 of 4", "", "the matrix does not use some of its directions")
+    'It has rank 3 of 4. The matrix does not use some of its directions.'
+    """
+    return " ".join(f"{clause[:1].upper()}{clause[1:]}." for clause in clauses if clause)
+
+
+def number_text(rule: str, value: float | None, threshold: float | None) -> str:
+    """Return the value of a finding in words, with the limit that it has passed.
+
+    The text is empty if there is no value, or if the meaning of the finding has it.
+
+    >>> number_text("unbalanced", 9.388, 3.0), number_text("zero-embedding-rows", 0.34, 0.01)
+    ('off by a factor of 9.39 (limit 3)', '34% of its rows are 0 (limit 1%)')
+    >>> number_text("zero-rows", 1.0, 0.0), number_text("identical-tensors", 0.0, None)
+    ('1 row or column of zeros (limit 0)', '')
+    """
+    measure = DETECTORS[rule].measure if rule in DETECTORS else "{}"
+    if measure is None or value is None:
+        return ""
+    measure = measure.partition("|")[0] if value == 1 else measure.rpartition("|")[2]
+    scale, unit = (100, "%") if "{}%" in measure else (1, "")
+    shown = _short(scale * value)
+    if threshold is None:
+        return measure.format(shown)
+    limit = _short(scale * threshold)
+    if shown == limit and value != threshold:  # the digits must show that the limit was passed
+        shown = f"{scale * value:.7g}"
+    return f"{measure.format(shown)} (limit {limit}{unit})"
+
+
+def _short(number: float) -> str:
+    """Return a number with three significant digits, and all digits before the decimal point."""
+    return f"{number:.3g}" if abs(number) < 999.5 or abs(number) >= 1e9 else f"{number:,.0f}"
 
 
 def group_findings(rows: Iterable[Mapping[str, Any]]) -> list[FindingGroup]:
@@ -127,16 +235,19 @@ def group_findings(rows: Iterable[Mapping[str, Any]]) -> list[FindingGroup]:
 
 def _group(rule: str, level: str, rows: list[Mapping[str, Any]]) -> FindingGroup:
     by_distance = sorted(rows, key=_distance, reverse=True)
-    worst = by_distance[0]
-    general = DETECTORS[rule].meaning if rule in DETECTORS else worst["meaning"]
+    worst, detector = by_distance[0], DETECTORS.get(rule)
+    cause = detector.meaning if detector else worst["meaning"]
+    meanings = [str(row["meaning"]) for row in by_distance]
+    if len(rows) == 1 and not meanings[0].endswith(cause):  # another version wrote it
+        cause = ""
     return FindingGroup(
         rule,
         level,
-        len(rows),
-        [location_text(row) for row in by_distance[:MOST_LOCATIONS]],
-        worst["value"],
+        [location_text(row) for row in by_distance],
+        [row["value"] for row in by_distance],
         worst["threshold"],
-        worst["meaning"] if len(rows) == 1 else general,
+        [meaning.removesuffix(cause).removesuffix("; ") for meaning in meanings],
+        cause,
     )
 
 
@@ -150,14 +261,16 @@ def location_text(row: Mapping[str, Any]) -> str:
     """Describe where a finding is.
 
     >>> location_text({"layer": 3, "stack": "decoder", "kind": "qk", "head": 0})
-    'decoder layer 3, qk, head 0'
+    'decoder layer 3, QK, head 0'
     """
     layer = None if row.get("layer") is None else f"layer {row['layer']}"
     first = " ".join(part for part in (row.get("stack"), layer) if part)
+    kind = row.get("kind")
+    kind = KINDS[kind].label if kind in KINDS else kind
     numbered = [f"{name} {row[name]}" for name in ("head", "expert") if row.get(name) is not None]
     # The name of a tensor already shows its layer and kind.
-    words = [row["tensor"]] if row.get("tensor") else [first, row.get("kind"), *numbered]
-    return printable(", ".join(word for word in words if word)) or "the model"
+    words = [row["tensor"]] if row.get("tensor") else [first, kind, *numbered]
+    return printable(", ".join(word for word in words if word)) or WHOLE
 
 
 def count_by_level(counts: Mapping[str, int]) -> str:

@@ -1,4 +1,4 @@
-"""The table of detectors. Each entry says when it reports a finding, how grave that is, and what it means.
+"""The table of detectors: when each reports a finding, how serious that is, what it means and what to do.
 
 To add a detector, add an entry to `DETECTORS`. Users know it as a *rule* of findings: its name is in the
 column `rule`, and users pass it to `ignore`, `levels` and `thresholds`.
@@ -30,8 +30,11 @@ class Detector:
     threshold: float | None  # the number that a value must pass; None if it has no threshold
     detect: Detect  # function that yields hits, given a subject and the threshold (0 if there is none)
     when: str  # when it reports a finding, in words
-    meaning: str  # what a finding says about the model
+    meaning: str  # what a finding says about the model: the cause, and the effect
     remedy: str  # what the user can do
+    # The value in words: {} is the number, {}% a share. A bar separates singular and plural. None if the
+    # value is not shown, because there is none or because the details have it.
+    measure: str | None = None
     least: float = 0.0  # the smallest threshold that a user may set
     needs_experts: bool = False  # whether it compares all experts, and does not look at some of them
 
@@ -57,190 +60,222 @@ DETECTORS = by_name(
     Detector(
         *("non-finite", ERROR, None, scan.not_finite),
         when="an entry is NaN or infinite",
-        meaning="the tensor holds NaN or infinity, and whatever reads it gives NaN",
+        meaning="every result that is computed from this tensor is NaN",
         remedy="use a checkpoint from before training diverged, or copy the file again",
     ),
     Detector(
         *("missing-tensor", ERROR, None, scan.missing_tensor),
-        when="a layer lacks a gain or a bias that others of its stack have, or a norm has a bias and no "
-        "gain (a warning if only the word embeddings are missing)",
-        meaning="the file has lost the tensor, and the model is read without it, with other numbers",
+        when="a layer has no gain or bias although other layers of its stack have one, or a norm has a bias "
+        "and no gain (a warning if only the word embeddings are missing)",
+        meaning="the file has lost this tensor; attnlaw reads the model without it, so its numbers are wrong",
         remedy="save or download the checkpoint again",
     ),
     Detector(
         *("zero-tensor", ERROR, None, scan.zero_tensor),
-        when="all entries of a matrix, an embedding (tokens, positions or types) or a norm's gain are 0",
-        meaning="the tensor was never written, or was erased",
-        remedy="compare its name with what the training program saves",
+        when="all entries of a matrix, of an embedding (tokens, positions or types) or of a norm's gain "
+        "are 0",
+        meaning="every entry is 0: the tensor was never written, or it was erased",
+        remedy="compare the tensor's name with the name under which your training program saves it",
     ),
     Detector(
         *("constant-tensor", ERROR, None, scan.constant_tensor),
-        when="all entries of a matrix are one value, not 0",
-        meaning="the matrix was filled, not trained",
-        remedy="compare its name with what the training program saves",
+        when="all entries of a matrix have one value that is not 0",
+        meaning="the matrix was filled with one value and never trained",
+        remedy="compare the tensor's name with the name under which your training program saves it",
     ),
     Detector(
         *("zero-rows", WARNING, 0.0, scan.zero_rows),
-        when="a row or column of a matrix is 0 (embeddings are left out)",
-        meaning="inputs or outputs of the map are cut off: pruned, or padded",
-        remedy="none where it was pruned on purpose; else look at how it was saved",
+        when="more rows and columns of a matrix are 0 than the threshold (embeddings are left out)",
+        meaning="the matrix ignores these inputs or outputs: they were pruned, or they are padding",
+        remedy="nothing to do if you pruned them; otherwise check how the file was saved",
+        measure="{} row or column of zeros|{} rows or columns of zeros",
     ),
     Detector(
         *("beyond-float16", WARNING, FLOAT16, scan.beyond_float16),
         when="an entry is larger than float16 can hold",
-        meaning="cast to float16 the entry becomes infinite",
+        meaning="the entry becomes infinite if the model is cast to float16",
         remedy="serve the model in bfloat16 or float32",
+        measure="largest entry {}",
     ),
     Detector(
         *("random-embedding", ERROR, 1.2, embeddings.random_embedding),
-        when="the rows of a table of tokens (256 or more) have lengths as those of noise, and its spectral "
-        "norm is less than this times that of noise, in a model whose layers are trained",
-        meaning="the table has the weights of a fresh initialisation, so tokens have no meaning (unless it "
-        "was frozen on purpose)",
+        when="the rows of a table of 256 tokens or more have the lengths of random rows, and the spectral "
+        "norm "
+        "of the table is less than this many times the norm of noise, although the layers are trained",
+        meaning="the table looks freshly initialised, so tokens have no meaning (unless it was frozen on "
+        "purpose)",
         remedy="look for a tensor name that did not match when the model was loaded or saved",
+        measure="{} times the norm of noise",
     ),
     Detector(
         *("alike-embedding-rows", ERROR, None, embeddings.alike_rows),
-        when="all rows of a table of tokens, positions or types (3 or more) are equal (a warning if they are "
+        when="all rows of a table of 3 or more tokens, positions or types are equal (a warning if they are "
         "multiples of one row)",
         meaning="the table does not distinguish its tokens, positions or types: it was filled, not trained",
-        remedy="compare its name with what the training program saves",
+        remedy="compare the tensor's name with the name under which your training program saves it",
     ),
     Detector(
         *("zero-embedding-rows", WARNING, 0.01, embeddings.zero_embedding_rows),
-        when="two rows or more of a table of tokens, and more than this share, are 0 before the last row "
-        "that is not (an error above 0.1)",
+        when="at least two rows and more than this share of a table of tokens are 0, not counting zeros "
+        "at its "
+        "end (an error above 10%)",
         meaning="these tokens have no embedding: they were erased, or never written",
-        remedy="none where tokens were removed on purpose; else compare the table with that of the tokenizer",
+        remedy="nothing to do if you removed these tokens; otherwise compare the table with the tokenizer's",
+        measure="{}% of its rows are 0",
     ),
     Detector(
         *("gains-one", WARNING, None, vectors.gains_one),
-        when="every gain of the layers' norms is exactly 1, in a model whose layers are trained",
+        when="every gain of the layers' norms is exactly 1, although the layers are trained",
         meaning="the norms were reset, or their gains were folded into the matrices on purpose",
-        remedy="none where they were folded; else compare the names of the norms with those of the program",
+        remedy="nothing to do if the gains were folded; otherwise compare the names of the norms with "
+        "those of "
+        "your training program",
     ),
     Detector(
         *("biases-zero", WARNING, None, vectors.biases_zero),
-        when="every bias of the layers' matrices (4 or more) is exactly 0, in a model whose layers are "
-        "trained",
+        when="all biases of the layers' matrices (4 or more) are exactly 0, although the layers are trained",
         meaning="the biases were reset, or the model has none and its format stores zeros",
-        remedy="none where the model has no biases; else compare their names with those of the program",
+        remedy="nothing to do if the model has no biases; otherwise compare their names with those of your "
+        "training program",
     ),
     Detector(
         *("coarse-grid", WARNING, precision.COARSE, precision.coarse_grid),
-        when="the median block of 32 neighbours in a row holds so few different values, in a file of floats",
-        meaning="matrices were quantised and stored as floats again: their precision is that of a few bits",
+        when="a file stores floats, but the median block of 32 neighbours in a row has at most this many "
+        "different values",
+        meaning="matrices were quantised and stored as floats again, so they have the precision of a few "
+        "bits",
         remedy="export them again from the original weights",
+        measure="{} different values among 32 neighbours",
     ),
     Detector(
         *("float8-trace", WARNING, 16.0, precision.float8_trace),
-        when="the median run of 128 neighbours in a row holds so few different significands, in a file of "
-        "floats",
-        meaning="matrices were rounded to float8 and stored as wider floats again: their precision is that "
-        "of float8",
-        remedy="none where training computes in float8; else export them again from the original weights",
+        when="a file stores wider floats, but the median run of 128 neighbours in a row has at most this "
+        "many "
+        "different significands",
+        meaning="matrices were rounded to float8 and stored as wider floats, so they have the precision of "
+        "float8",
+        remedy="nothing to do if training computes in float8; otherwise export them again from the original "
+        "weights",
+        measure="{} different significands among 128 neighbours",
     ),
     Detector(
         *("quantised", NOTE, None, precision.quantised),
-        when="the file's own code quantises tensors",
-        meaning="weights are rounded by the file's code; the numbers are of the rounded weights",
-        remedy="audit the original weights where spectra are to be compared",
+        when="the file stores quantised tensors",
+        meaning="the file stores rounded weights, and attnlaw measures the rounded weights",
+        remedy="audit the original weights if you want to compare spectra",
     ),
     Detector(
         *("identical-tensors", WARNING, None, scan.identical),
         when="two matrices of the layers have the same bits",
         meaning="one tensor was saved twice",
-        remedy="compare the layers with those of the training program",
+        remedy="compare these layers with those of your training program",
         needs_experts=True,
     ),
     Detector(
         *("copied-layer", ERROR, None, duplicates.copied_layer),
         when="all matrices of two layers have the same bits, and the config does not share the layers",
-        meaning="one layer was saved twice, or a merge repeats it on purpose. To switch this rule off, write "
-        'ignore = ["copied-layer"] under [findings] in the file of --rules',
-        remedy="compare the layers with those of the training program; if a merge repeats them on purpose, "
-        "switch the rule off",
+        meaning="one layer was saved twice, or a merge repeats it on purpose",
+        remedy="compare these layers with those of your training program. If a merge repeats them on "
+        "purpose, "
+        'write ignore = ["copied-layer"] under [findings] in the file of --rules',
     ),
     Detector(
         *("duplicate-layers", WARNING, 0.95, duplicates.duplicate_layers),
-        when="the heads of two layers, in the median of QK and of VO, have cosines above it",
-        meaning="two layers compute nearly the same: a layer was copied",
-        remedy="none where the model was deepened by copies; else look at the merge",
+        when="the median cosines between the heads of two layers are above this, for QK and for VO",
+        meaning="two layers compute nearly the same: one of them is a copy",
+        remedy="nothing to do if you deepened the model with copies; otherwise check how it was merged",
+        measure="cosine {}",
         least=duplicates.LEAST,
     ),
     Detector(
         *("duplicate-heads", WARNING, 0.95, duplicates.duplicate_heads),
-        when="two heads of a layer have cosines above it, in QK and in VO",
-        meaning="two heads compute nearly the same: one is redundant",
-        remedy="prune one of them, or look at how heads were split or repeated",
+        when="the cosines between two heads of a layer are above this, for QK and for VO",
+        meaning="two heads compute nearly the same: one of them is redundant",
+        remedy="prune one of them, or check how heads were split or repeated",
+        measure="cosine {}",
         least=duplicates.LEAST,
     ),
     Detector(
         *("dead-map", WARNING, 0.01, sizes.dead_map),
-        when="the Frobenius norm is less than this share of its kind's median",
-        meaning="the map contributes nothing",
-        remedy="none where it was pruned; else look at the tensors that it is made of",
+        when="the Frobenius norm is below this share of the median of matrices of its kind",
+        meaning="the matrix contributes nothing to the output",
+        remedy="nothing to do if you pruned it; otherwise look at the tensors that it is made of",
+        measure="{}% of the median norm",
     ),
     Detector(
         *("random-head", NOTE, sizes.LEVEL, sizes.random_head),
-        when="the p-values of QK and of VO are both above it",
-        meaning="neither product of the head differs from noise: it was hardly trained",
-        remedy="a candidate for pruning; many of them: look at how the head was initialised",
+        when="the p-values of QK and of VO in the test against random matrices are both above this",
+        meaning="neither QK nor VO of the head differs from random entries: training hardly changed it",
+        remedy="nothing to do for a few heads, which you could prune; if there are many, check how heads "
+        "were "
+        "initialised",
+        measure="p at least {}",
     ),
     Detector(
         *("untrained-layer", ERROR, 0.5, sizes.untrained_layer),
-        when="more than this share of the layer's matrices do not differ from noise at level 0.01",
-        meaning="the layer has the weights of a fresh initialisation",
+        when="more than this share of the layer's matrices do not differ from random ones (at level 0.01)",
+        meaning="the layer looks freshly initialised",
         remedy="look for tensor names that did not match when the model was loaded or saved",
+        measure="{}% of its matrices look random",
         needs_experts=True,
     ),
     Detector(
         *("untrained-model", ERROR, sizes.LEVEL, sizes.untrained_model),
-        when="a fresh model would differ from noise as often, with a chance above it",
-        meaning="the model has the weights of a fresh initialisation",
+        when="a freshly initialised model looks at least as trained as this one with a chance above this",
+        meaning="the whole model looks freshly initialised",
         remedy="look for tensor names that did not match when the model was loaded or saved",
+        measure="an untrained model looks like this with a chance of {}%",
         needs_experts=True,
     ),
     Detector(
         *("rank-deficient", NOTE, 1.0, sizes.rank_deficient),
-        when="the numerical rank is below this share of the full rank (a warning below 0.9)",
-        meaning="the map has directions that it does not use at all",
-        remedy="none where it was pruned or merged at low rank; else look at the tensors that it is made of",
+        when="the numerical rank is below this share of the full rank (a warning below 90%)",
+        meaning="the matrix does not use some of its directions at all",
+        remedy="nothing to do if you pruned it or merged it at low rank; otherwise look at the tensors "
+        "that it "
+        "is made of",
+        measure="{}% of the full rank",
     ),
     Detector(
         *("unbalanced", ERROR, 3.0, sizes.unbalanced),
-        when="the ratio of root mean squares of Q and K, V and O, or in and out is this factor from the "
-        "median",
-        meaning="one of the two tensors has a wrong scale: training keeps the ratio alike in all layers",
+        when="the ratio of scales (root mean squares) of Q to K, of V to O or of FFN in to FFN out "
+        "differs by "
+        "this factor from the median layer",
+        meaning="one of the two tensors has a wrong scale: training keeps this ratio similar in all layers",
         remedy="look for a scale that was applied twice, or not at all, when the file was converted",
+        measure="off by a factor of {}",
         least=1.0,
     ),
     Detector(
         *("norm-outlier", WARNING, 5.0, sizes.norm_outlier),
-        when="a layer's median spectral norm is this factor, and 6 deviations, from its kind's median layer",
+        when="a layer's median spectral norm differs by this factor, and by 6 standard deviations, from the "
+        "median layer's",
         meaning="the layer is scaled unlike all others",
-        remedy="look for a wrong scale; after training, for a layer that diverges",
+        remedy="look for a wrong scale; after training, look for a layer that diverges",
+        measure="off by a factor of {}",
         least=1.0,
     ),
     Detector(
         *("saturated-scores", WARNING, 100.0, sizes.saturated_scores),
-        when="the typical size of a head's logits (`logit_typical`) is above it",
-        meaning="logits of isotropic tokens spread so far that softmax picks single ones "
-        "(real tokens: further)",
-        remedy="watch the logits of this head; train with norms of queries and keys, or a cap",
+        when="the typical size of a head's logits (`logit_typical`) is above this",
+        meaning="logits spread so far that softmax picks single tokens, and real tokens make them spread "
+        "further",
+        remedy="watch the logits of this head; train with norms of queries and keys, or cap the logits",
+        measure="typical logit {}",
     ),
     Detector(
         *("logit-overflow", WARNING, FLOAT16, sizes.logit_overflow),
-        when="the bound of a head's logits (`logit_bound`) is above it",
-        meaning="no range of float16 is guaranteed: some input may overflow it "
-        "(real inputs reach 0.02 to 0.3 of it)",
+        when="the bound of a head's logits (`logit_bound`) is above this",
+        meaning="some input may overflow float16 (real inputs reach 0.02 to 0.3 of the bound)",
         remedy="compute scores in bfloat16 or float32, or measure the logits of your inputs",
+        measure="logits of at most {}",
     ),
     Detector(
         *("transposed", WARNING, 0.1, orientation.transposed),
-        when="the head side of a square matrix fits the layer's stream better than its residual side, "
-        "by this",
-        meaning="the matrix seems to lie transposed (silence proves nothing)",
-        remedy="compare the layout with the family's: (out, in) or (in, out)",
+        when="the other matrices of the layer fit a square matrix better if it is transposed, by more "
+        "than this",
+        meaning="the matrix seems to be stored transposed (attnlaw does not find every transposed matrix)",
+        remedy="compare its layout with that of the model family: (out, in) or (in, out)",
+        measure="transposed fits better by {}",
     ),
 )

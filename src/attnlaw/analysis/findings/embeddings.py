@@ -101,10 +101,8 @@ def alike_rows(subject: Subject, threshold: float) -> Iterator[Hit]:
     for tensor in subject.evidence.tensors:
         if tensor.alike is not None and not tensor.constant:
             equal = tensor.alike == "equal"
-            detail = "all rows are equal" if equal else "all rows are multiples of one row"
-            yield Hit(
-                tensor.location, None, f"{tensor.shape[0]} rows: {detail}", None if equal else "warning"
-            )
+            detail = f"all {tensor.shape[0]} rows are {'equal' if equal else 'multiples of one row'}"
+            yield Hit(tensor.location, None, detail, None if equal else "warning")
 
 
 def random_embedding(subject: Subject, threshold: float) -> Iterator[Hit]:
@@ -112,7 +110,7 @@ def random_embedding(subject: Subject, threshold: float) -> Iterator[Hit]:
         return
     for tensor in subject.evidence.tensors:
         if tensor.noise_ratio is not None and tensor.noise_ratio < threshold:
-            yield Hit(tensor.location, tensor.noise_ratio, "times the spectral norm of noise")
+            yield Hit(tensor.location, tensor.noise_ratio)
 
 
 def zero_embedding_rows(subject: Subject, threshold: float) -> Iterator[Hit]:
@@ -125,6 +123,5 @@ def zero_embedding_rows(subject: Subject, threshold: float) -> Iterator[Hit]:
             share = tensor.inner_zero_rows / tensor.shape[0]
             if share > threshold:
                 level = "error" if share > GRAVE else None
-                yield Hit(
-                    tensor.location, share, f"{tensor.inner_zero_rows} of {tensor.shape[0]} rows", level
-                )
+                detail = f"{tensor.inner_zero_rows} of {tensor.shape[0]} rows are 0"
+                yield Hit(tensor.location, share, detail, level)

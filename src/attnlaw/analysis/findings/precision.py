@@ -93,7 +93,7 @@ def coarse_grid(subject: Subject, threshold: float) -> Iterator[Hit]:
     coarse = [tensor for tensor in matrices if tensor.distinct is not None and tensor.distinct <= threshold]
     if coarse:
         least = min(tensor.distinct or 0.0 for tensor in coarse)
-        detail = f"of {GRID} neighbours, in {_share(coarse, matrices)}, stored as {coarse[0].dtype}"
+        detail = f"this is so in {_share(coarse, matrices)}, which are stored as {coarse[0].dtype}"
         yield Hit(common_location(coarse), least, detail)
 
 
@@ -113,7 +113,7 @@ def float8_trace(subject: Subject, threshold: float) -> Iterator[Hit]:
     ]
     if traces:
         least = min(tensor.significands or 0.0 for tensor in traces)
-        detail = f"of {RUN} neighbours, in {_share(traces, matrices)}, stored as {traces[0].dtype}"
+        detail = f"this is so in {_share(traces, matrices)}, which are stored as {traces[0].dtype}"
         yield Hit(common_location(traces), least, detail)
 
 
@@ -147,6 +147,7 @@ def quantised(subject: Subject, threshold: float) -> Iterator[Hit]:
         known = [tensor for tensor in tensors if tensor.decibels is not None]
         worst = min(known, key=lambda stored: stored.decibels or 0.0, default=tensors[0])
         best = max((stored.decibels or 0.0 for stored in known), default=None)
-        range_ = f", {worst.decibels:.1f} to {best:.1f} dB" if best is not None else ""
-        plural = "tensor" if len(tensors) == 1 else "tensors"
-        yield Hit(worst.location, worst.decibels, f"{len(tensors)} {plural} of code {code}{range_}")
+        count = "1 tensor is" if len(tensors) == 1 else f"{len(tensors)} tensors are"
+        signal = f": the signal is {worst.decibels:.1f} to {best:.1f} dB above the rounding error"
+        detail = f"{count} stored as {code}{signal if best is not None else ''}"
+        yield Hit(worst.location, worst.decibels, detail)

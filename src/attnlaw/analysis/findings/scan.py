@@ -24,6 +24,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from math import prod
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -263,7 +264,9 @@ def _layer_matrices(subject: Subject) -> Iterator[StoredTensor]:
 def not_finite(subject: Subject, threshold: float) -> Iterator[Hit]:
     for tensor in _tensors_without_masks(subject):
         if tensor.not_finite:
-            yield Hit(tensor.location, tensor.not_finite, f"{tensor.not_finite} entries")
+            bad, every = tensor.not_finite, prod(tensor.shape)
+            detail = f"{bad:,} of {every:,} entries {'is' if bad == 1 else 'are'} NaN or infinite"
+            yield Hit(tensor.location, bad, detail)
 
 
 def zero_tensor(subject: Subject, threshold: float) -> Iterator[Hit]:
@@ -289,9 +292,9 @@ def zero_rows(subject: Subject, threshold: float) -> Iterator[Hit]:
     for tensor in _layer_matrices(subject):
         zeros = tensor.zero_rows + tensor.zero_columns
         if zeros > threshold and not tensor.not_finite:
-            yield Hit(
-                tensor.location, zeros, f"{tensor.zero_rows} rows and {tensor.zero_columns} columns as stored"
-            )
+            counts = {"rows": tensor.zero_rows, "columns": tensor.zero_columns}
+            parts = [f"{name} of zeros: {count}" for name, count in counts.items() if count]
+            yield Hit(tensor.location, zeros, f"in the stored tensor, {' and '.join(parts)}")
 
 
 def beyond_float16(subject: Subject, threshold: float) -> Iterator[Hit]:
@@ -303,7 +306,7 @@ def beyond_float16(subject: Subject, threshold: float) -> Iterator[Hit]:
 def identical(subject: Subject, threshold: float) -> Iterator[Hit]:
     for tensor in _layer_matrices(subject):
         if tensor.twin is not None and not tensor.constant:
-            yield Hit(tensor.location, 0.0, f"the same bits as {tensor.twin}")
+            yield Hit(tensor.location, 0.0, f"it has the same bits as {tensor.twin}")
 
 
 def damaged_locations(model: Model) -> frozenset[MatrixLocation]:

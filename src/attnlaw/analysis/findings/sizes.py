@@ -23,6 +23,7 @@ import polars as pl
 
 from attnlaw.analysis.findings.duplicates import CROSS, SELF
 from attnlaw.analysis.findings.evidence import Balance, Hit, Subject, TensorLocation
+from attnlaw.checkpoints.network import KINDS
 from attnlaw.core.arrays import Reals
 
 # A layer is an outlier if it is more than 6 standard deviations from the median. 1.4826 times the median
@@ -53,7 +54,8 @@ def dead_map(subject: Subject, threshold: float) -> Iterator[Hit]:
         for row, size in zip(rows.iter_rows(named=True), sizes, strict=True):
             # If most heads are pruned, the median is 0.
             if size == 0 or (isinstance(usual, float) and size < threshold * usual):
-                detail = f"of the median Frobenius norm of {kind}" if size else "every entry is 0"
+                median_of = f"median of all {KINDS[str(kind)].label} matrices is {usual:.3g}"
+                detail = f"its Frobenius norm is {size:.3g}; the {median_of}" if size else "every entry is 0"
                 yield Hit(location_of(row), size / usual if size else 0.0, detail)
 
 
@@ -78,7 +80,7 @@ def norm_outlier(subject: Subject, threshold: float) -> Iterator[Hit]:
             distance = abs(value - middle)
             if distance > log(threshold) and distance > DEVIATIONS * spread:
                 side = "above" if value > middle else "below"
-                detail = f"a factor {side} the median layer"
+                detail = f"its spectral norm is {exp(value):.3g}, {side} the median layer's {exp(middle):.3g}"
                 yield Hit(TensorLocation(layer, stack, str(kind)), exp(distance), detail)
 
 
@@ -93,7 +95,7 @@ def rank_deficient(subject: Subject, threshold: float) -> Iterator[Hit]:
         share = row["numerical_rank"] / full
         if share < threshold:
             level = "warning" if share < MOSTLY else None
-            yield Hit(location_of(row), share, f"rank {row['numerical_rank']} of {full}", level)
+            yield Hit(location_of(row), share, f"it has rank {row['numerical_rank']} of {full}", level)
 
 
 LEVEL = 0.01  # significance level of the null test of one matrix
@@ -115,7 +117,7 @@ def random_head(subject: Subject, threshold: float) -> Iterator[Hit]:
         for stack, layer, head, count, least in by_head.iter_rows():
             if count == 2 and least > threshold:
                 location = TensorLocation(layer, stack, None if pair == SELF else CROSS[0], head)
-                yield Hit(location, least, "the smaller p-value of QK and VO")
+                yield Hit(location, least)
 
 
 def untrained_layer(subject: Subject, threshold: float) -> Iterator[Hit]:
@@ -125,25 +127,25 @@ def untrained_layer(subject: Subject, threshold: float) -> Iterator[Hit]:
     )
     for stack, layer, tested, random in by_layer.iter_rows():
         if random > threshold * tested:
-            detail = f"{random} of {tested} matrices do not differ from noise"
+            detail = f"{random} of {tested} matrices do not differ from random ones"
             yield Hit(TensorLocation(layer, stack), random / tested, detail)
 
 
 def untrained_model(subject: Subject, threshold: float) -> Iterator[Hit]:
     chance = subject.chance
     if chance is not None and chance > threshold:
-        yield Hit(TensorLocation(), chance, "the chance of so many matrices unlike noise in a fresh model")
+        yield Hit(TensorLocation(), chance)
 
 
 def saturated_scores(subject: Subject, threshold: float) -> Iterator[Hit]:
-    return _above(subject, "logit_typical", threshold, "the spread of logits over isotropic tokens")
+    return _above(subject, "logit_typical", threshold, "this is the spread of logits over isotropic tokens")
 
 
 def logit_overflow(subject: Subject, threshold: float) -> Iterator[Hit]:
-    return _above(subject, "logit_bound", threshold, "the bound of logits")
+    return _above(subject, "logit_bound", threshold)
 
 
-def _above(subject: Subject, column: str, threshold: float, detail: str) -> Iterator[Hit]:
+def _above(subject: Subject, column: str, threshold: float, detail: str = "") -> Iterator[Hit]:
     for row in layer_matrices(subject).filter(pl.col(column) > threshold).iter_rows(named=True):
         yield Hit(location_of(row), row[column], detail)
 
@@ -155,6 +157,7 @@ PAIRS = {
     "V/O": ("value", "output", "vo"),
     "in/out": ("inner", "outer", "ffn_in"),
 }
+PAIR_LABELS = {"in/out": "FFN in/FFN out"}
 
 
 def rms(matrix: Reals) -> float:
@@ -175,5 +178,7 @@ def unbalanced(subject: Subject, threshold: float) -> Iterator[Hit]:
         for balance in balances:
             factor = max(balance.ratio / usual, usual / balance.ratio)
             if factor > threshold:
-                detail = f"{pair} is {balance.ratio:.3g}, in the model's median {usual:.3g}"
+                first, second = PAIR_LABELS.get(pair, pair).split("/")
+                scale = f"the entries of {first} are {balance.ratio:.3g} times as large as those of {second}"
+                detail = f"{scale}, in the median layer {usual:.3g} times"
                 yield Hit(balance.location, factor, detail)

@@ -1,6 +1,8 @@
 """The names of the laws that a matrix may follow, and the columns of the tables of fits.
 
-`attnlaw.analysis.fit.describe` decides which law a matrix follows.
+`attnlaw.analysis.fit.describe` decides which law a matrix follows. "learned" is the law of trained attention
+(arXiv 2509.24914), which is an extension on real heads. "heavy-tailed" is the high-temperature
+Marchenko-Pastur law (arXiv 2506.03470).
 
 | table | one row for each |
 |---|---|
@@ -40,87 +42,151 @@ class LawLabel:
 LAWS = by_name(
     LawLabel(
         *("random", "r", 7, "bright_black"),
-        description="not to be told apart from Gaussian entries of this shape (a head: two such factors)",
+        description="looks like random numbers of this shape, as at initialisation",
     ),
     LawLabel(
         *("learned", "L", 2, "green"),
-        description="the law of trained attention (arXiv 2509.24914), on real heads an extension",
+        description="some learned directions, the rest cut off, as theory predicts for trained attention",
     ),
     LawLabel(
         *("heavy-tailed", "H", 1, "red"),
-        description="high-temperature Marchenko-Pastur (arXiv 2506.03470), with more tail than the null",
+        description="sizes of directions spread smoothly, and further than random entries allow",
     ),
     LawLabel(
         *("power-law tail", "P", 5, "yellow"),
-        description="the bulk follows none of these, the tail a power of exponent alpha",
+        description="no law fits the whole; the largest values (at most half) follow a power law",
     ),
     LawLabel(
         *("power-law spectrum", "S", 4, "magenta"),
-        description="more than half of its values, hence no tail, follow a power of exponent alpha",
+        description="no law fits the whole; a power law covers more than half of the values",
     ),
-    LawLabel(*("neither", "\N{MIDDLE DOT}", 0, "default"), description="none of these fits"),
+    LawLabel(
+        *("neither", "\N{MIDDLE DOT}", 0, "default"),
+        description="unlike random numbers, and none of the other laws fits",
+    ),
 )
 
 FITS = (
     *LOCATION,
-    Quantity("rows", kind="small"),
-    Quantity("cols", kind="small"),
-    Quantity("values", "singular values that were fitted", kind="small"),
-    Quantity("law", "the law that the matrix follows", kind="text", display_name="fitted law", choices=LAWS),
+    Quantity("rows", "number of rows of the matrix", kind="small"),
+    Quantity("cols", "number of columns of the matrix", kind="small"),
+    Quantity("values", "number of singular values that the laws were fitted to", kind="small"),
+    Quantity("law", "law that the matrix follows", kind="text", display_name="fitted law", choices=LAWS),
     P_VALUE,
-    Quantity("wasserstein", "distance to the null's mean spectrum, normalised", "W₁"),
+    Quantity(
+        "wasserstein",
+        "distance between the spectrum and that of random matrices of this shape, in units of the root "
+        "mean square "
+        "singular value; 0 means equal",
+        "W₁",
+        display_name="distance to random",
+    ),
     OUTLIERS,
-    Quantity("null_shape", "names the null's row among the curves", kind="text"),
+    Quantity(
+        "null_shape", "shape of the random matrices, which names their density among the curves", kind="text"
+    ),
     NULL_DRAWS,
-    Quantity("null_scale", "in units of singular values"),
-    Quantity("null_edge", "in units of singular values"),
-    Quantity("edge_scale", "in units of singular values"),
+    Quantity("null_scale", "standard deviation of the entries of the random matrices that fit best"),
+    Quantity("null_edge", "singular value that the largest one of a random matrix exceeds once in a hundred"),
+    Quantity("edge_scale", "spread of the largest singular value of random matrices (Tracy-Widom scale)"),
     Quantity(
-        "alpha", "exponent of the power law of the upper eigenvalues", display_name="exponent α", error=True
+        "alpha",
+        "exponent of the power law of the largest eigenvalues (squared singular values); smaller means "
+        "heavier tails",
+        display_name="exponent α",
+        error=True,
     ),
-    Quantity("alpha_p_value", "of the power law, by bootstrap", display_name="p-value, power law"),
-    Quantity("x_min", "the eigenvalue (a squared singular value) where the power law begins"),
-    Quantity("tail_size", "eigenvalues that the power law covers", kind="small"),
     Quantity(
-        "tail_share", "of all eigenvalues: what the power law covers", display_name="share of power law"
+        "alpha_p_value",
+        "p-value of the power law by bootstrap; below 0.1 the power law is rejected",
+        display_name="p-value, power law",
     ),
-    Quantity("lognormal_better", "whether a lognormal tail is significantly better", kind="bool"),
-    Quantity("hill", "Hill's estimate of the exponent over the upper half"),
-    Quantity("kappa", "of the high-temperature Marchenko-Pastur law; small is heavy-tailed", "κ", range=True),
-    Quantity("noise_level", "of the learned law, in units of singular values; null where not identified"),
-    Quantity("noise_low", "least noise of laws that fit about as well"),
-    Quantity("noise_high", "largest noise of laws that fit about as well"),
-    Quantity("threshold", "of the learned law, in units of singular values", "b", range=True),
-    Quantity("rank_fraction", "values above round-off over the shorter side", "ρ"),
-    Quantity("target_rank", "of the learned law", "κ₀", range=True),
+    Quantity("x_min", "eigenvalue (squared singular value) from which on the power law holds"),
+    Quantity("tail_size", "number of eigenvalues that the power law covers", kind="small"),
     Quantity(
-        "cut_ratio",
-        "b/t of the learned law: the rank was cut by weight decay (1) or by width (below 1)",
+        "tail_share",
+        "share of the eigenvalues that the power law covers; above one half it is not a tail",
+        display_name="share of power law",
+    ),
+    Quantity(
+        "lognormal_better", "whether a lognormal tail fits significantly better than a power law", kind="bool"
+    ),
+    Quantity("hill", "Hill's estimate of the power-law exponent, from the upper half of the eigenvalues"),
+    Quantity(
+        "kappa",
+        "parameter of the heavy-tailed law: small for heavy tails, 2.3 to 3.4 for a random head with "
+        "equal sides, "
+        "hundreds or infinite for a random matrix",
+        "κ",
         range=True,
     ),
-    Quantity("learned_distance", "relative distance of quantiles to the learned law"),
-    Quantity("untied_distance", "to the learned law of untied factors"),
-    Quantity("untied_fits", "whether spectra drawn from the untied law lie as far from it", kind="bool"),
-    Quantity("untied_cut_ratio", "b/t of the untied law", range=True),
-    Quantity("ks_random", "Kolmogorov-Smirnov distance to the null"),
-    Quantity("ks_tail", "to the power law, over the tail"),
-    Quantity("ks_heavy_tailed", "to the heavy-tailed law"),
-    Quantity("ks_learned", "to the learned law"),
-    Quantity("ks_untied", "to the learned law of untied factors"),
-    Quantity("log_likelihood_random", "mean over the eigenvalues"),
-    Quantity("log_likelihood_heavy_tailed", "mean over the eigenvalues"),
-    Quantity("log_likelihood_learned", "mean over the eigenvalues"),
-    Quantity("seed", "of the nulls and of the bootstrap", kind="int"),
-    Quantity("status", "done, or not fitted", kind="text"),
-    Quantity("remark", "what is missing of which law, and why", kind="text"),
+    Quantity(
+        "noise_level",
+        "noise of the learned law, in units of singular values; null if the data do not determine it",
+    ),
+    Quantity("noise_low", "smallest noise among learned laws that fit about as well"),
+    Quantity("noise_high", "largest noise among learned laws that fit about as well"),
+    Quantity(
+        "threshold",
+        "shrinkage b of the learned law, in units of singular values; null if the data do not determine it",
+        "b",
+        range=True,
+    ),
+    Quantity("rank_fraction", "number of singular values above round-off, over the shorter side", "ρ"),
+    Quantity(
+        "target_rank",
+        "rank of the target over the width in the learned law; null if the data do not determine it",
+        "κ₀",
+        range=True,
+    ),
+    Quantity(
+        "cut_ratio",
+        "shrinkage over cut, b/t, in the learned law: 1 if weight decay cut the rank, below 1 if the "
+        "width did",
+        range=True,
+    ),
+    Quantity(
+        "learned_distance", "relative distance between the quantiles of the spectrum and of the learned law"
+    ),
+    Quantity(
+        "untied_distance",
+        "relative distance between the quantiles of the spectrum and of the untied learned law",
+    ),
+    Quantity(
+        "untied_fits", "whether the untied learned law (separate factors Q and K) fits as well", kind="bool"
+    ),
+    Quantity("untied_cut_ratio", "shrinkage over cut, b/t, in the untied learned law", range=True),
+    Quantity("ks_random", "largest gap (Kolmogorov-Smirnov) between the spectrum and random matrices"),
+    Quantity("ks_tail", "largest gap (Kolmogorov-Smirnov) between the tail and the power law"),
+    Quantity(
+        "ks_heavy_tailed", "largest gap (Kolmogorov-Smirnov) between the spectrum and the heavy-tailed law"
+    ),
+    Quantity("ks_learned", "largest gap (Kolmogorov-Smirnov) between the spectrum and the learned law"),
+    Quantity("ks_untied", "largest gap (Kolmogorov-Smirnov) between the spectrum and the untied learned law"),
+    Quantity("log_likelihood_random", "mean log-likelihood of an eigenvalue under random matrices"),
+    Quantity(
+        "log_likelihood_heavy_tailed", "mean log-likelihood of an eigenvalue under the heavy-tailed law"
+    ),
+    Quantity("log_likelihood_learned", "mean log-likelihood of an eigenvalue under the learned law"),
+    Quantity("seed", "seed of the random matrices and of the bootstrap", kind="int"),
+    Quantity("status", "outcome: done, or not fitted", kind="text"),
+    Quantity("remark", "numbers that are missing, by law, and the reason", kind="text"),
     VERSION,
 )
 
 CURVES = (
-    Quantity("curve", '"null": of a shape, no matrix, at scale 1; "law": of a matrix', kind="text"),
-    Quantity("null_shape", "the shape of a null", kind="text"),
+    Quantity(
+        "curve", 'kind of density: "null" of random matrices of a shape, or "law" of a matrix', kind="text"
+    ),
+    Quantity("null_shape", "shape of the random matrices", kind="text"),
     *LOCATION,
-    Quantity("law", "the law whose density it is", kind="text"),
-    Quantity("x", "singular values; of a null to be read as x times null_scale", kind="floats"),
-    Quantity("density", "of mass one over values that are not zero (a tail: of its share)", kind="floats"),
+    Quantity("law", "law whose density it is", kind="text"),
+    Quantity(
+        "x", "singular values; those of random matrices are to be multiplied by null_scale", kind="floats"
+    ),
+    Quantity(
+        "density",
+        "density with mass one over values that are not zero; that of a tail has the mass of its share",
+        kind="floats",
+    ),
 )

@@ -14,6 +14,7 @@ from attnlaw.analysis.columns import LOCATION, MATRICES, SPECTRA, location_row
 from attnlaw.analysis.fit import CURVES, FITS, LAWS
 from attnlaw.analysis.fit.describe import describe
 from attnlaw.analysis.fit.null import Null, Rejections, null_of_spectrum, obstacle
+from attnlaw.analysis.fit.summary import law_counts
 from attnlaw.checkpoints.network import Network
 from attnlaw.checkpoints.settings import ModelSettings
 from attnlaw.core.errors import InputError
@@ -72,7 +73,8 @@ class Fits:
         }
 
     def __repr__(self) -> str:
-        return f"<Fits {law_counts(self.matrices)}>"
+        counts = law_counts(self.matrices)
+        return f"<Fits {', '.join(f'{count} {law}' for law, count in counts.items())}>"
 
 
 def fit(settings: ModelSettings, seed: int = 0, progress: Progress = no_progress) -> Fits:
@@ -176,9 +178,3 @@ def spectrum_from_row(row: Row, values: pl.Series | None) -> Spectrum:
         norm_11_error=row["norm_11_error"],
         latent=row["latent"],
     )
-
-
-def law_counts(rows: pl.DataFrame) -> str:
-    """Return a text that counts the matrices of each law, and those that could not be fitted."""
-    counts = dict(rows["law"].fill_null("not fitted").value_counts().iter_rows())
-    return ", ".join(f"{counts[law]} {law}" for law in (*LAWS, "not fitted") if law in counts)

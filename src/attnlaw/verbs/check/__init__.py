@@ -1,4 +1,4 @@
-"""`attnlaw check MODEL --rules FILE`: judge a checkpoint by rules. The exit status says whether it passed."""
+"""`attnlaw check MODEL --rules FILE`: decide whether a checkpoint may pass."""
 
 from __future__ import annotations
 
@@ -36,31 +36,40 @@ TABLES = {
 
 @settings_dataclass
 class CheckSettings(ModelSettings):
-    """Judge a checkpoint by its findings, and by rules over the numbers of its audit and its diff.
+    """Decide whether a checkpoint may pass: look for damage, and apply your rules to its numbers.
 
-    Exit status 0: passed; 1: something could not be read; 2: bad usage or rule file; 3: the gate failed.
+    Without rules, the gate fails if attnlaw finds a problem of level error. Rules compare numbers of an
+    audit, a fit or a diff with limits. The exit status is 0 if the model passed, 3 if it failed, 1 if
+    something could not be read, and 2 if the command or the rule file is wrong.
     """
 
     model: Any = model_setting(None)
     rules: str | None = _path_setting(
-        help="Rule file, or the name of one that comes with attnlaw; findings alone unless given.",
+        help="Rule file, or one that comes with attnlaw: export, fine-tune or release. By default there "
+        "are no rules.",
         metavar="FILE.toml",
     )
     base: Any = _path_setting(
-        help="Checkpoint that rules of diff compare with; that of the rule file unless given.", metavar="BASE"
+        help="Checkpoint that rules about a diff compare the model with. By default, the base in the rule "
+        "file.",
+        metavar="BASE",
     )
     baseline: str | None = _path_setting(
-        help="Directory of audit --out or diff --out: its findings are known, its rows are old.",
+        help="Earlier result (directory of audit --out or diff --out). Its findings do not count again, "
+        "and rules can "
+        "limit changes since then.",
         metavar="DIR",
     )
     fail_on: str | None = setting(
         None,
-        "Least level that fails the gate; that of the rule file, or error, unless given.",
+        "Lowest level that fails the gate. By default, the level in the rule file, or error.",
         choices=dict.fromkeys(FAIL_ON),
         panel=GATE,
     )
     approximate: bool = setting(
-        False, "Estimate matrices of shorter side 8192 and more, with errors.", panel=GATE
+        False,
+        "Estimate the spectra of very large matrices (8192 or more on both sides), with errors.",
+        panel=GATE,
     )
 
 

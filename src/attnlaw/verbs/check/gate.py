@@ -46,17 +46,17 @@ def effective_rules(case: CheckSettings) -> RuleFile:
         BadUsage: if the model, or a base or baseline that a rule needs, is missing.
     """
     if case.model is None:
-        raise BadUsage("MODEL is missing; give a checkpoint, or a rule to --explain")
+        raise BadUsage("MODEL is missing; try: attnlaw check MODEL, or: attnlaw check --explain RULE")
     rule_file = RuleFile() if case.rules is None else read_rules(case.rules, TABLES, DETECTORS)
     given = {"fail_on": case.fail_on, "base": case.base}
     rule_file = replace(rule_file, **{name: value for name, value in given.items() if value is not None})
     active = [rule for rule in rule_file.rules if rule.level != OFF]
     for rule in active:
         if rule.of in ("diff", "diff_tensors") and rule_file.base is None:
-            raise BadUsage(f"{case.rules}: rule {rule.name!r}: of {rule.of} needs a base; give --base MODEL")
+            raise BadUsage(f"{case.rules}: rule {rule.name!r} compares with a base; add --base BASE")
     for rule in active:
         if rule.against == BASELINE and case.baseline is None:
-            raise BadUsage(f"{case.rules}: rule {rule.name!r}: against needs a baseline; give --baseline DIR")
+            raise BadUsage(f"{case.rules}: rule {rule.name!r} compares with a baseline; add --baseline DIR")
     return rule_file
 
 

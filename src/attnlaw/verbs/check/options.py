@@ -19,37 +19,55 @@ FILES = ("junit", "sarif", "markdown")
 class Options(OutputOptions):
     """Options for the output of verdicts. They can be combined. None of them changes the exit status."""
 
-    junit: str | None = output_option(None, "Write JUnit XML.", metavar="FILE")
-    sarif: str | None = output_option(None, "Write SARIF 2.1.0.", metavar="FILE")
-    markdown: str | None = output_option(None, "Write Markdown.", metavar="FILE")
+    junit: str | None = output_option(
+        None, "Write a JUnit XML report, which CI systems show as tests.", metavar="FILE"
+    )
+    sarif: str | None = output_option(
+        None, "Write a SARIF 2.1.0 report, which code hosts show as alerts.", metavar="FILE"
+    )
+    markdown: str | None = output_option(
+        None, "Write a Markdown report, such as for a comment.", metavar="FILE"
+    )
     sarif_location: str | None = output_option(
         None,
-        "With --sarif or --github: file in the repository that the code host shows, such as the rule file.",
+        "With --sarif or --github: file of the repository to attach the results to, such as the rule "
+        "file. A code host "
+        "cannot show a checkpoint.",
         metavar="FILE",
     )
-    github: bool = output_option(False, "Annotations of a GitHub workflow, and its job's summary.")
-    explain: str | None = output_option(None, "Say what a finding means; needs no MODEL.", metavar="RULE")
+    github: bool = output_option(
+        False, "Print annotations for a GitHub workflow, and add to the summary of its job."
+    )
+    explain: str | None = output_option(
+        None,
+        "Explain a finding: when it is reported, what it means and what to do. Needs no MODEL.",
+        metavar="RULE",
+    )
 
     def check(self) -> None:
         super().check()
         for name in ("figure", "figures"):
             if getattr(self, name) is not None:
                 raise BadSetting(
-                    name, "a gate has nothing to draw; attnlaw audit and diff have", getattr(self, name)
+                    name, "check draws no figures; use attnlaw audit or attnlaw diff", getattr(self, name)
                 )
         names = [name for name in (getattr(self, form) for form in FILES) if name is not None]
         for form in FILES:
             if getattr(self, form) == "":
-                raise BadSetting(form, "found an empty name; give a file")
+                raise BadSetting(form, "expected the name of a file")
             if names.count(getattr(self, form)) > 1:
-                raise BadSetting(form, "is the file of another form; give one for each", getattr(self, form))
+                raise BadSetting(
+                    form,
+                    "is also the file of another report; give each report its own file",
+                    getattr(self, form),
+                )
 
         if self.sarif_location is not None:
             if self.sarif is None and not self.github:
                 raise BadSetting("sarif_location", "needs {sarif} or {github}")
             if not Path(self.sarif_location).is_file():
                 raise BadSetting(
-                    "sarif_location", "no such file; give one of the repository", self.sarif_location
+                    "sarif_location", "no such file; give a file of the repository", self.sarif_location
                 )
 
     def short_circuit(self) -> int | None:

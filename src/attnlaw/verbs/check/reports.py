@@ -30,7 +30,16 @@ from xml.etree import ElementTree
 from attnlaw import __version__
 from attnlaw.analysis.check.locations import LOCATION, Location, row_location_text
 from attnlaw.analysis.check.rules import OFF, is_at_least, value_text
-from attnlaw.analysis.check.verdicts import FAILED, PASSED, FailedRow, GateFinding, Verdict, Verdicts
+from attnlaw.analysis.check.verdicts import (
+    FAILED,
+    NOT_CHECKED_LEAD,
+    PASSED,
+    FailedRow,
+    GateFinding,
+    Verdict,
+    Verdicts,
+)
+from attnlaw.analysis.findings.apply import fix_text, sentences
 from attnlaw.core.errors import as_input_error, printable
 from attnlaw.core.files import to_json, write_all
 from attnlaw.render.terminal.console import print_message
@@ -62,11 +71,11 @@ def sarif(models: Sequence[Verdicts], unread: Sequence[UnreadModel] = ()) -> str
     Args:
         unread: the models that could not be read. With one of them, the run is marked as not successful.
     """
-    rules: dict[str, tuple[str, str]] = {}  # level and text by name
+    rules: dict[str, tuple[str, str, dict[str, str]]] = {}  # level, text and further texts by name
     for model in models:
         rules |= _rules(model)
     if unread:
-        rules[UNREADABLE] = "error", "The model could not be read, so nothing was checked."
+        rules[UNREADABLE] = "error", "The model could not be read, so nothing was checked.", {}
     ids = rule_ids(rules)
     results = [result for model in models for result in _results(model)]
     for model_error in unread:
@@ -123,19 +132,23 @@ def rule_ids(names: Iterable[str]) -> dict[str, str]:
     }
 
 
-def _rules(verdicts: Verdicts) -> dict[str, tuple[str, str]]:
-    rules = {rule.rule: (rule.level, rule.asked) for rule in verdicts.rules if rule.level != OFF}
+def _rules(verdicts: Verdicts) -> dict[str, tuple[str, str, dict[str, str]]]:
+    rules: dict[str, tuple[str, str, dict[str, str]]] = {
+        rule.rule: (rule.level, rule.asked, {}) for rule in verdicts.rules if rule.level != OFF
+    }
     levels = {finding.rule: finding.level for finding in verdicts.findings}
     for name, detector in verdicts.detectors.items():
-        rules[name] = levels.get(name, detector.level), detector.meaning
+        more = {"fullDescription": f"Reported when {detector.when}.", "help": sentences(detector.remedy)}
+        rules[name] = levels.get(name, detector.level), sentences(detector.meaning), more
     return rules
 
 
-def _rule(identifier: str, name: str, level: str, text: str) -> dict[str, Any]:
+def _rule(identifier: str, name: str, level: str, text: str, more: Mapping[str, str]) -> dict[str, Any]:
     return {
         "id": identifier,
         "name": printable(name),
         "shortDescription": {"text": printable(text)},
+        **{key: {"text": further} for key, further in more.items()},
         "defaultConfiguration": {"level": level},
     }
 
@@ -144,7 +157,7 @@ def _results(verdicts: Verdicts) -> Iterator[dict[str, Any]]:
     for rule in verdicts.failed_rules:
         # Without a failing row, the result is about the model as a whole.
         for failure in rule.failures or (FailedRow({}),):
-            message = f"{failure}, asked for {rule.asked}" if rule.failures else str(rule)
+            message = f"{failure}, expected {rule.asked}" if rule.failures else str(rule)
             yield _result(verdicts.location, rule.rule, rule.level, message, failure.location)
     for finding in verdicts.findings:
         known = {"baselineState": "unchanged" if finding.known else "new"}
@@ -245,7 +258,8 @@ def _finding(name: str, verdicts: Verdicts) -> ElementTree.Element:
     for counts in (True, False):
         if some := [finding for finding in findings if (finding in failures) == counts]:
             words = [f"{finding} (known)" if finding.known else str(finding) for finding in some]
-            _add_message(case, counts, some[0].level, f"found {len(some)} times: {words[0]}", words)
+            more = f" (and {len(words) - 1} more)" if len(words) > 1 else ""
+            _add_message(case, counts, some[0].level, f"{words[0]}{more}", [*words, fix_text(name)])
     return case
 
 
@@ -257,7 +271,7 @@ def _add_message(
     case: ElementTree.Element, counts: bool, level: str, message: str, lines: Iterable[str]
 ) -> None:
     text = printable(f"{level}: {message}")
-    body = "\n".join(map(printable, lines))
+    body = "\n".join(printable(line) for line in lines if line)
     if counts:
         ElementTree.SubElement(case, "failure", message=text, type=level).text = body
     else:
@@ -296,14 +310,14 @@ def _section(verdicts: Verdicts) -> str:
     mark = "✅" if verdicts.passed else "❌"
     lines = [f"### {mark} {verdicts.headline}", "", code(verdicts.model), ""]
     if verdicts.not_checked:
-        lines += [f"Not checked from weights alone: {verdicts.not_checked}.", ""]
+        lines += [f"{NOT_CHECKED_LEAD} {verdicts.not_checked}.", ""]
     if verdicts.rules:
         rows = [_rule_row(rule, verdicts) for rule in verdicts.rules]
-        lines += _table(("", "rule", "asked for", "rows that hold", "found", "where it fails"), rows)
+        lines += _table(("", "rule", "expected", "rows that hold", "found", "where it fails"), rows)
     if verdicts.findings:
-        lines += _table(("", "finding", "where", "what it means"), _finding_rows(verdicts))
+        lines += _table(("", "finding", "where", "what it means", "what to do"), _finding_rows(verdicts))
     elif verdicts.detectors:
-        lines += [f"Nothing was found by the {len(verdicts.detectors)} rules for findings.", ""]
+        lines += [f"No problems found ({len(verdicts.detectors)} checks).", ""]
     return "\n".join(lines)
 
 
@@ -333,7 +347,8 @@ def _finding_rows(verdicts: Verdicts) -> list[list[str]]:
         counts = not first.known and first in verdicts.gate_failures
         mark = f"❌ {first.level}" if counts else f"{first.level}{', known' if first.known else ''}"
         where = _locations([finding.location_and_value for finding in group])
-        rows.append([mark, code(first.rule), where, code(first.meaning)])
+        fix = fix_text(first.rule).removeprefix("Fix: ")
+        rows.append([mark, code(first.rule), where, code(first.meaning), fix])
     return rows
 
 
@@ -367,7 +382,7 @@ def github_annotations(verdicts: Verdicts) -> list[str]:
         by_rule.setdefault(finding.rule, []).append(finding)
     for name, (first, *others) in by_rule.items():
         more = f" (and {len(others)} more)" if others else ""
-        messages[name] = first.level, f"{first}{more}"
+        messages[name] = first.level, ". ".join(filter(None, (f"{first}{more}", fix_text(name))))
     order = sorted(messages.items(), key=lambda pair: list(COMMANDS).index(pair[1][0]))
     return [
         _annotation(level, verdicts.location, name, f"{printable(verdicts.model)}: {printable(text)}")

@@ -1,60 +1,78 @@
-"""Print the verdicts on a model in the terminal: the answer, then the rules, then the findings."""
+"""Print the verdicts on a model in the terminal: the answer, a table of the rules, and what to do next."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
 
-from attnlaw.analysis.check.locations import location_of
 from attnlaw.analysis.check.rule_file import nearest
 from attnlaw.analysis.check.rules import is_at_least, value_text
-from attnlaw.analysis.check.verdicts import FAILED, location_and_value
-from attnlaw.analysis.columns import LEVELS
+from attnlaw.analysis.check.verdicts import FAILED
+from attnlaw.analysis.findings.apply import sentences
 from attnlaw.analysis.findings.detectors import DETECTORS
+from attnlaw.core.answer import Line
 from attnlaw.core.errors import BadSetting, printable
+from attnlaw.core.tables import short_names
+from attnlaw.render.model_names import model_names
 from attnlaw.render.terminal.console import Column, output, print_json, print_table
+from attnlaw.render.terminal.screen import (
+    print_definitions,
+    print_hanging,
+    print_lines,
+    print_next,
+    print_title,
+)
+from attnlaw.verbs.check import TABLES
+from attnlaw.verbs.check.answer import answer, case_lines, failed_rules, finding_groups, general_lines
 
 if TYPE_CHECKING:
     from attnlaw import CheckResult
 
-STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
-MOST_LOCATIONS = 5  # number of locations that are listed for one rule
 EXPLAINED = ("name", "level", "threshold", "when", "meaning", "remedy")
+COUNTS = {"errors": "errors", "warnings": "warnings", "notes": "notes", "failed_rules": "failed rules"}
 
 
 def show_case(result: CheckResult, console: Console, details: bool = False) -> None:
-    """Print the verdicts on one model.
+    """Print the verdicts on one model: the answer, and a table of its rules. `details` adds every place.
 
-    Text from the model's files never starts a line, so CI runners do not take it for a command.
+    Text from the model's files cannot start a command of a CI runner.
     """
-    row = result.row()
     console.print()
-    console.print(Text(printable(row["model"]), style="bold"), soft_wrap=True)
-    answer = Text(f"{row['headline']}.", style="bold green" if row["passed"] else "bold red")
-    if row["not_checked"]:
-        answer.append(f" Not checked from weights alone: {row['not_checked']}.", style="not bold default")
-    console.print(answer, soft_wrap=True)
+    print_title(console, _harmless(result.row()["model"]))
+    print_lines(console, tuple(map(_harmless_line, case_lines(result, details))))
     if result.verdicts.height:
         console.print()
-        _show_rules(result, console)
-    findings = result.findings.rows(named=True)
-    new = _by_severity(finding for finding in findings if not finding["known"])
-    groups: dict[tuple[bool, str], list[dict[str, Any]]] = {}
-    for finding in (*new, *(finding for finding in findings if finding["known"])):
-        groups.setdefault((finding["known"], finding["rule"]), []).append(finding)
-    if groups:
-        console.print()
-    for (known, name), group in groups.items():
-        level, meaning = group[0]["level"], group[0]["meaning"]
-        heading = f"{level}, known" if known else level
-        times = "once" if len(group) == 1 else f"{len(group)} times"
-        _print_line(console, level, f"{heading}: {name} ({times}): {meaning}")
-        lines = [location_and_value(location_of(row), row["value"], row["threshold"]) for row in group]
-        _print_locations(console, lines)
+        _show_rules(result, console, details)
+    if details:
+        _show_places(result, console)
+
+
+def show_summary(result: CheckResult, console: Console, details: bool = False) -> None:
+    """Print a line for each of several models, the meanings of columns, and the commands to try next."""
     console.print()
+    if result.verdicts.height:
+        found = {"found": "value of the worst row, or the one number of all rows"}
+        print_definitions(console, found | column_meanings(result.verdicts.rows(named=True)))
+        console.print()
+    if len(result) > 1:
+        rows = list(result.rows.iter_rows(named=True))
+        names = short_names(model_names(result)).values()
+        print_table(
+            console,
+            [
+                Column("model", [_harmless(name) for name in names], is_text=True, wraps=True),
+                Column("gate", ["passed" if row["passed"] else "failed" for row in rows], is_text=True),
+                *(Column(title, [str(row[name]) for row in rows]) for name, title in COUNTS.items()),
+            ],
+        )
+        console.print()
+    print_lines(console, tuple(general_lines(list(result))))
+    console.print()
+    print_next(console, answer(result).next_commands)
 
 
 def print_explanation(name: str, as_json: bool) -> None:
@@ -66,51 +84,67 @@ def print_explanation(name: str, as_json: bool) -> None:
         print_json({field: getattr(detector, field) for field in EXPLAINED})
         return
     threshold = "" if detector.threshold is None else f", threshold {value_text(detector.threshold)}"
-    output.print(Text(f"{detector.name}: {detector.level}{threshold}", style="bold"), soft_wrap=True)
-    lines = {"found when": detector.when, "means": detector.meaning, "what to do": detector.remedy}
-    for title, text in lines.items():
-        output.print(Text(f"{title}: {text}"))
+    print_title(output, f"{detector.name}: {detector.level}{threshold}")
+    texts = {"Reported when": detector.when, "Meaning": detector.meaning, "What to do": detector.remedy}
+    print_definitions(output, {title: sentences(text) for title, text in texts.items()})
 
 
-def _show_rules(result: CheckResult, console: Console) -> None:
+def _show_rules(result: CheckResult, console: Console, details: bool) -> None:
     rules, fail_on = result.verdicts.rows(named=True), result.row()["fail_on"]
     held = [f"{rule['held']} of {rule['selected']}" if rule["selected"] else "" for rule in rules]
     columns = [
         Column("", [_format_outcome(rule, fail_on) for rule in rules], is_text=True),
-        Column("rule", [printable(rule["rule"]) for rule in rules], is_text=True),
-        Column("asked for", [printable(rule["asked"]) for rule in rules], is_text=True),
+        Column("rule", [_harmless(rule["rule"]) for rule in rules], is_text=True),
+        Column(
+            "expected", [_harmless(rule["asked"]) for rule in rules], is_text=True, wraps=console.is_terminal
+        ),
         Column("rows that hold", held),
-        Column("found", [printable(value or "") for value in result.verdict_values["found"]]),
+        Column("found", [_harmless(value or "") for value in result.verdict_values["found"]]),
     ]
-    print_table(console, columns, ("rows that hold", "asked for"))
-    for rule in _by_severity(rule for rule in rules if rule["outcome"] == FAILED):
-        # A rule that selected no row says so, even if rows of the baseline are gone.
-        reason = "" if rule["selected"] and rule["failures"] else f": {rule['remark']}"
-        _print_line(console, rule["level"], f"{rule['level']}: {rule['rule']}{reason}")
-        _print_locations(console, rule["failures"])
+    print_table(console, columns, ("rows that hold", "expected"))
 
 
-def _format_outcome(rule: dict[str, Any], fail_on: str) -> str:
+def column_meanings(rules: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the meanings of the columns that rules use, by name."""
+    meanings = {}
+    for rule in rules:
+        words = str(rule["asked"]).split()
+        for column in TABLES.get(rule["of"], ()):
+            if column.name in words and column.description:
+                meanings[column.name] = column.description
+    return meanings
+
+
+def _show_places(result: CheckResult, console: Console) -> None:
+    """Print every place of failed rules and of findings that have several."""
+    for rule in failed_rules(result):
+        _print_places(console, rule["rule"], rule["failures"])
+    for known in (False, True):
+        for group in finding_groups(result, known):
+            pairs = zip(group.places, group.details, strict=True)
+            lines = ["; ".join(filter(None, pair)) for pair in pairs]
+            _print_places(console, group.rule, lines)
+
+
+def _print_places(console: Console, name: str, places: Sequence[str]) -> None:
+    if not places:
+        return
+    console.print()
+    console.print(Text(_harmless(f"Every place of {name}:"), style="bold"), soft_wrap=True)
+    for place in places:
+        print_hanging(console, Text("  "), _harmless(place))
+
+
+def _format_outcome(rule: Mapping[str, Any], fail_on: str) -> str:
     if rule["outcome"] != FAILED or is_at_least(rule["level"], fail_on):
         return str(rule["outcome"])
     return f"{FAILED} ({rule['level']})"
 
 
-def _by_severity(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    return sorted(rows, key=lambda row: -LEVELS.index(row["level"]))
-
-
-def _print_line(console: Console, level: str, text: str) -> None:
-    console.print(Text(_harmless(text), style=STYLES[level]), soft_wrap=True)
-
-
-def _print_locations(console: Console, locations: list[str]) -> None:
-    for location in locations[:MOST_LOCATIONS]:
-        console.print(Text(f"  at {_harmless(location)}"), soft_wrap=True)
-    if len(locations) > MOST_LOCATIONS:
-        console.print(Text(f"  and {len(locations) - MOST_LOCATIONS} more"), soft_wrap=True)
+def _harmless_line(line: Line) -> Line:
+    return replace(line, text=_harmless(line.text), details=tuple(map(_harmless, line.details)))
 
 
 def _harmless(text: str) -> str:
-    """Return text in which marks such as `##[error]`, which CI runners take for commands, are broken up."""
-    return printable(text).replace("##[", "## [")
+    """Return text in which the marks that CI runners take for commands (`##[` and `::`) are broken up."""
+    return printable(text).replace("##[", "## [").replace("::", ": :")

@@ -1,4 +1,4 @@
-"""`attnlaw fit MODEL...`: which law each matrix of a checkpoint follows."""
+"""`attnlaw fit MODEL...`: which law the singular values of each matrix of a checkpoint follow."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 
 @settings_dataclass
 class FitSettings(ModelSettings):
-    seed: int = setting(0, "Seed of the nulls and of the bootstrap.", minimum=0, panel="Fit")
+    seed: int = setting(0, "Seed of the random matrices and of the bootstrap.", minimum=0, panel="Fit")
 
 
 FitSettings.__doc__ = "\n".join(
     [
-        "Find the law of each matrix: noise, what attention learns in theory, heavy tails, or none.\n",
+        "Find out which law the singular values of each matrix follow.\n",
+        "A matrix may look random, follow the theory of trained attention, have heavy tails, or "
+        "none of these.\n",
         *(f"{name}: {law.description}" for name, law in LAWS.items()),
     ]
 )
@@ -40,9 +42,14 @@ VERB = Verb(
     "Fitted laws",
     FitSettings,
     (
-        Quantity("matrix_count", "matrices measured", kind="int", in_summary=True),
+        Quantity("matrix_count", "number of matrices measured", kind="int", in_summary=True),
         *(
-            Quantity(law.column, f"matrices that are {name}: {law.description}", kind="int", in_summary=True)
+            Quantity(
+                law.column,
+                f"number of matrices with the law {name}: {law.description}",
+                kind="int",
+                in_summary=True,
+            )
             for name, law in LAWS.items()
         ),
         *NOT_RANDOM,

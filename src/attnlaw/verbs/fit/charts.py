@@ -1,12 +1,20 @@
-"""The chart of fitted laws, which audits have too."""
+"""The chart of fitted laws."""
 
 from __future__ import annotations
 
 from attnlaw.render.charts.view import ChartView, Drawings, chart
 from attnlaw.render.model_names import name_models
-from attnlaw.verbs.audit.charts import LAWS, law_maps
+from attnlaw.verbs.audit.charts import law_maps
+
+CAPTION = (
+    "Each cell is a matrix, with a line for each layer and a column for each head. Its colour "
+    "shows the law that its "
+    "singular values follow. Gray cells look like random numbers, so training hardly changed "
+    "them. No other colour is "
+    "better than another."
+)
 
 
-@chart(*LAWS, prepare=name_models)
+@chart("Law of each matrix", CAPTION, prepare=name_models)
 def laws(view: ChartView) -> Drawings:
     return law_maps(view)

@@ -1,4 +1,4 @@
-"""Print fitted laws in the terminal: a map of heads for each model, and a table of all models."""
+"""Print fitted laws in the terminal: the answer for each model, and a table of kinds and laws."""
 
 from __future__ import annotations
 
@@ -11,17 +11,33 @@ from rich.text import Text
 
 from attnlaw.analysis.fit import LAWS
 from attnlaw.analysis.fit.heavy_tailed import LARGEST_KAPPA, LEAST_KAPPA
+from attnlaw.analysis.fit.summary import (
+    NO_LAW,
+    UNFITTED,
+    certainty_line,
+    groups_by_kind,
+    kind_label,
+    law_counts,
+)
 from attnlaw.core.tables import short_names
 from attnlaw.render.model_names import model_names
 from attnlaw.render.terminal.console import Column, format_number, print_table
+from attnlaw.render.terminal.screen import (
+    print_definitions,
+    print_hanging,
+    print_lines,
+    print_next,
+    print_title,
+)
+from attnlaw.verbs.fit.answer import case_lines, next_commands
 
 if TYPE_CHECKING:
     from attnlaw import FitResult
 
 # Letter and colour of each law in a map of heads.
 LETTERS: dict[str | None, tuple[str, str]] = {name: (law.letter, law.style) for name, law in LAWS.items()}
-# Name, letter and colour of a matrix without a law.
-UNFITTED, UNFITTED_STYLE = "not fitted", ("?", "default")
+# Letter and colour of a matrix without a law.
+UNFITTED_STYLE = ("?", "default")
 # Columns whose medians are printed, by title.
 MEDIANS = {
     "W1": "wasserstein",
@@ -30,49 +46,69 @@ MEDIANS = {
     "covers": "tail_share",
     "kappa": "kappa",
 }
+MEDIAN_MEANINGS = {
+    "W1": "distance between the spectrum and that of random matrices (0: equal)",
+    "beyond": "singular values above the largest one of a random matrix",
+    "alpha": "exponent of the power law of the largest eigenvalues; smaller is heavier",
+    "covers": "share of the values that the power law covers (above 50% it is not a tail)",
+    "kappa": "small is heavy-tailed; 2.3 to 3.4 for a random head (less if its sides differ), "
+    "hundreds or infinite for a random matrix",
+}
+DETAILS = "--details"
 FORMS = {"outliers": "g", "tail_share": ".0%"}
 
 
 def show_case(result: FitResult, console: Console, details: bool = False) -> None:
-    """Print one model, with a line for each layer and a letter for each head."""
-    rows, counts = result.fits, result.row()
-    console.print()
-    console.print(Text(rows["model"][0], style="bold"), soft_wrap=True)
+    """Print the answer for one model. `details` adds the map of heads, and the matrices outside of layers."""
+    rows = result.fits
     inside = rows.filter(pl.col("layer").is_not_null())
+    layers = inside.select("stack", "layer").n_unique()
+    facts = [f"{rows.height} {'matrix' if rows.height == 1 else 'matrices'}"]
+    facts += [f"{layers} {'layer' if layers == 1 else 'layers'}"] if layers else []
+    console.print()
+    print_title(console, result.row()["model"], " · ".join(facts))
+    print_lines(console, tuple(case_lines(result)))
+    if not details:
+        return
+    console.print()
     if inside.height:
         print_table(console, _law_map(inside))
-    console.print(
-        Text(
-            f"not random at level 0.01: {counts['not_random_rejected']} of {counts['not_random_tested']} "
-            f"matrices (freshly initialised: {counts['not_random_expected']:.2g} expected, "
-            f"p = {counts['not_random_p_value']:.2g})",
-            style="dim",
-        )
-    )
+        console.print()
+        print_definitions(console, {LETTERS.get(law, UNFITTED_STYLE)[0]: law for law in law_counts(rows)})
+    p_value = result.row()["not_random_p_value"]
+    if p_value is not None:
+        text = f"p = {p_value:.2g}: how often so many matrices of an untrained model differ from random ones"
+        print_hanging(console, Text(), text)
     for row in rows.filter(pl.col("layer").is_null()).iter_rows(named=True):
         console.print(
             f"{row['kind']} {row['rows']} x {row['cols']}: {row['law'] or UNFITTED}, "
-            f"alpha {format_number(row['alpha'])}"
+            f"alpha {format_number(row['alpha'], missing='not known')}"
         )
 
 
 def show_summary(result: FitResult, console: Console, details: bool = False) -> None:
-    """Print the number of matrices of each law and medians of fitted numbers, by kind and model."""
+    """Print the number of matrices of each law by kind, the meanings of the laws, and what to try next.
+
+    `details` adds medians of the fitted numbers.
+    """
     rows, names = result.tables["fits"], list(short_names(model_names(result)).values())
-    legend = Text("\n")
-    for law, (letter, colour) in _letters_by_law(rows).items():
-        legend.append(letter, style=f"bold {colour}").append(f" {law or UNFITTED}  ")
-    console.print(legend)
+    laws = [law for law in (*LAWS, UNFITTED) if law in law_counts(rows) or law == "random"]
     console.print()
-    print_table(console, _summary_columns(rows, names), ("beyond", "W1", "kappa", "covers", "alpha"))
-    console.print(
-        Text(
-            "Numbers of matrices, then medians. W1: distance to the null; beyond: values beyond its edge; "
-            "alpha: exponent of a power law, which covers that share of the values (no tail above one half); "
-            "kappa: small is a heavy tail; 2.3 to 3.4 for a random head, less where its sides differ, "
-            "hundreds or infinite for a random matrix.",
-            style="dim",
-        )
+    print_table(console, _count_columns(rows, names, laws), ("matrices",))
+    console.print()
+    print_definitions(console, {law: LAWS[law].description if law in LAWS else NO_LAW for law in laws})
+    if details:
+        console.print()
+        print_table(console, _median_columns(rows, names), ("beyond", "W1", "kappa", "covers", "alpha"))
+        console.print()
+        print_definitions(console, MEDIAN_MEANINGS)
+    console.print()
+    if (sure := certainty_line(rows)) is not None:
+        print_lines(console, (sure,))
+        console.print()
+    commands = next_commands(result)
+    print_next(
+        console, {command: commands[command] for command in commands if not (details and DETAILS in command)}
     )
 
 
@@ -82,7 +118,7 @@ def _law_map(rows: pl.DataFrame) -> list[Column]:
     columns = [Column("layer", names, is_text=True)]
     for kind in dict.fromkeys(rows["kind"]):
         laws = [_law_letters(group.filter(pl.col("kind") == kind)) for _, group in groups]
-        columns.append(Column(kind.replace("_", " "), laws, is_text=True))
+        columns.append(Column(kind_label(kind), laws, is_text=True))
     return columns
 
 
@@ -96,30 +132,34 @@ def _law_letters(rows: pl.DataFrame) -> Text:
     return text
 
 
-def _letters_by_law(rows: pl.DataFrame) -> dict[str | None, tuple[str, str]]:
-    """Return the letter and colour of every law, and under None those of matrices without a law."""
-    return LETTERS | ({None: UNFITTED_STYLE} if rows["law"].null_count() else {})
+def _place_columns(groups: Sequence[pl.DataFrame], names: Sequence[str]) -> list[Column]:
+    models = [names[group["case"][0]] for group in groups]
+    columns = [Column("kind", [kind_label(group["kind"][0]) for group in groups], is_text=True)]
+    several = [Column("model", models, is_text=True, wraps=True, max_width=24)]
+    return columns + (several if len(names) > 1 else [])
 
 
-def _summary_columns(rows: pl.DataFrame, names: Sequence[str]) -> list[Column]:
-    kinds = list(dict.fromkeys(rows["kind"]))
-    pairs = rows.group_by("kind", "case", maintain_order=True)
-    groups = [group for _, group in sorted(pairs, key=lambda pair: kinds.index(pair[0][0]))]
-    counts = [dict(group.group_by("law").len().iter_rows()) for group in groups]
+def _count_columns(rows: pl.DataFrame, names: Sequence[str], laws: Sequence[str]) -> list[Column]:
+    groups = groups_by_kind(rows)
+    counts = [law_counts(group) for group in groups]
     return [
-        Column("kind", [group["kind"][0].replace("_", " ") for group in groups], is_text=True),
-        Column(
-            "model", [names[group["case"][0]] for group in groups], is_text=True, wraps=True, max_width=24
-        ),
+        *_place_columns(groups, names),
+        Column("matrices", [str(group.height) for group in groups]),
         *(
-            Column(f"[{colour}]{letter}[/]", [str(count.get(law, "")) for count in counts])
-            for law, (letter, colour) in _letters_by_law(rows).items()
-        ),
-        *(
-            Column(title, [_format_median(group, name) for group in groups])
-            for title, name in MEDIANS.items()
+            Column(
+                law.replace(" ", "\n").replace("heavy-", "heavy-\n"),
+                [str(count.get(law, "–")) for count in counts],
+                name=law,
+            )
+            for law in laws
         ),
     ]
+
+
+def _median_columns(rows: pl.DataFrame, names: Sequence[str]) -> list[Column]:
+    groups = groups_by_kind(rows)
+    medians = {title: [_format_median(group, name) for group in groups] for title, name in MEDIANS.items()}
+    return [*_place_columns(groups, names), *(Column(title, cells) for title, cells in medians.items())]
 
 
 def _format_median(rows: pl.DataFrame, name: str) -> str:

@@ -1,0 +1,112 @@
+"""Sentences about the laws that the matrices of a model follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from attnlaw.analysis.fit import LAWS
+from attnlaw.analysis.fit.null import LEVEL
+from attnlaw.checkpoints.network import KINDS
+from attnlaw.core.answer import AnswerStatus, Line
+
+UNFITTED = "not fitted"
+# What it means that no law was fitted.
+NO_LAW = "cannot be compared with random matrices, such as a matrix of zeros (the remark says why)"
+FEW_VALUES = 64  # with fewer singular values, several laws often fit the same matrix
+# What it means that most matrices follow a law: for several matrices, and for one.
+STRONG = "a few directions are much stronger than the rest"
+THEORY = "the theory of trained attention (learned): some directions were learned, the rest was cut off"
+MEANINGS = {
+    "random": ("look like random numbers: training hardly changed them", "looks like random numbers"),
+    "learned": (f"follow {THEORY}", f"follows {THEORY}"),
+    "heavy-tailed": (f"are heavy-tailed: {STRONG}", f"is heavy-tailed: {STRONG}"),
+    "power-law tail": (f"have a power-law tail: {STRONG}", f"has a power-law tail: {STRONG}"),
+    "power-law spectrum": (f"have a power-law spectrum: {STRONG}", f"has a power-law spectrum: {STRONG}"),
+    "neither": (
+        "differ from random numbers, but follow none of the laws",
+        "differs from random numbers, but follows none of the laws",
+    ),
+    UNFITTED: ("cannot be compared with random numbers", "cannot be compared with random numbers"),
+}
+
+
+def training_line(quantities: Mapping[str, Any]) -> Line:
+    """Return a line that says whether the matrices look trained, and what chance alone would give.
+
+    >>> counts = {"tested": 40, "rejected": 0, "expected": 0.4, "p_value": 1.0}
+    >>> training_line({f"not_random_{name}": count for name, count in counts.items()}).text
+    'Looks untrained: 0 of 40 weight matrices differ from random ones (chance alone: about 0.4).'
+    """
+    tested, rejected, expected, p_value = (
+        quantities[f"not_random_{name}"] for name in ("tested", "rejected", "expected", "p_value")
+    )
+    if not tested:
+        return Line("No matrix could be compared with random ones.")
+    verb = "matrix differs" if tested == 1 else "matrices differ"
+    sentence = f"{rejected} of {tested} weight {verb} from random ones (chance alone: about {expected:.2g})."
+    significant = p_value is not None and p_value <= LEVEL
+    if 2 * rejected >= tested:
+        return Line(f"Trained: {sentence}", AnswerStatus.OK) if significant else Line(sentence)
+    if significant:
+        return Line(f"Trained only in part: {sentence}", AnswerStatus.UNUSUAL)
+    return Line(f"Looks untrained: {sentence}", AnswerStatus.WARNING)
+
+
+def law_line(rows: pl.DataFrame) -> Line:
+    """Return a line that says which law most matrices follow, what that means, and the law of each kind.
+
+    Args:
+        rows: the table of fits of one model.
+    """
+    counts = law_counts(rows)
+    most, count = _most_common(counts)
+    several, one = MEANINGS[most]
+    if list(counts) == [UNFITTED]:
+        return Line("No law could be fitted.")
+    if rows.height == 1:
+        return Line(f"The matrix {one}.")
+    whole = f"All {count} matrices" if len(counts) == 1 else f"{count} of {rows.height} matrices"
+    text = f"{whole} {several}." if count > 1 else "Each matrix follows another law."
+    kinds = []
+    for group in groups_by_kind(rows):
+        law, number = _most_common(law_counts(group))
+        kinds.append(f"{kind_label(group['kind'][0])} {law} ({number} of {group.height})")
+    if len(counts) > 1 and len(kinds) > 1:
+        text += f" Most common by kind: {', '.join(kinds)}."
+    return Line(text)
+
+
+def _most_common(counts: Mapping[str, int]) -> tuple[str, int]:
+    return max(counts.items(), key=lambda pair: pair[1])
+
+
+def certainty_line(rows: pl.DataFrame) -> Line | None:
+    """Return a line that says how sure the laws are; None if there are none to be sure of."""
+    values = rows.filter(pl.col("law").is_not_null() & (pl.col("law") != "random"))["values"]
+    least = values.min()
+    if least is None:
+        return None
+    text = "A law is a description that the data do not reject. It does not rank models."
+    if isinstance(least, int) and least < FEW_VALUES:
+        text += f" With only {least} singular values, as some matrices have here, other laws may fit as well."
+    return Line(text)
+
+
+def law_counts(rows: pl.DataFrame) -> dict[str, int]:
+    """Return the number of matrices of each law that occurs, in the order of `LAWS`."""
+    counts = dict(rows["law"].fill_null(UNFITTED).value_counts().iter_rows())
+    return {law: counts[law] for law in (*LAWS, UNFITTED) if law in counts}
+
+
+def groups_by_kind(rows: pl.DataFrame) -> list[pl.DataFrame]:
+    """Return the rows of each kind and model. All models of one kind follow each other."""
+    kinds = list(dict.fromkeys(rows["kind"]))
+    groups = rows.partition_by("kind", "case", maintain_order=True)
+    return sorted(groups, key=lambda group: kinds.index(group["kind"][0]))
+
+
+def kind_label(kind: str) -> str:
+    return KINDS[kind].label if kind in KINDS else kind.replace("_", " ")

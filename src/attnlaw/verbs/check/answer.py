@@ -1,0 +1,127 @@
+"""The answer of `attnlaw check`: whether the model passed, what is wrong with it, and what to do."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from attnlaw.analysis.check.rules import is_at_least
+from attnlaw.analysis.check.verdicts import FAILED, NOT_CHECKED_LEAD
+from attnlaw.analysis.columns import LEVELS
+from attnlaw.analysis.findings.apply import (
+    STATUS_OF_LEVEL,
+    FindingGroup,
+    group_findings,
+    shorten,
+)
+from attnlaw.analysis.findings.detectors import DETECTORS
+from attnlaw.core.answer import Answer, AnswerStatus, Line
+from attnlaw.core.estimate import Outcome
+from attnlaw.core.result import Result
+from attnlaw.verbs.typed import typed_command
+
+MOST_LOCATIONS = 3  # places of a failed rule that the answer names
+MOST_PROBLEMS = 3  # problems of a model that the answer names if there are several models
+MOST_EXPLAINED = 3  # with more findings, only those that fail the gate have a remedy on the first screen
+NO_RULES = "Rules: none given. attnlaw comes with rule files: --rules release, export or fine-tune."
+DIFF_TABLES = ("diff", "diff_tensors")
+
+
+def answer(result: Result) -> Answer:
+    """Return whether the models passed. For one model, each problem is a line with its cause and a remedy."""
+    cases = [case for case in result if case.row()["status"] != Outcome.FAILED]
+    if len(cases) == 1:
+        return Answer((*case_lines(cases[0]), *general_lines(cases)), next_commands(cases))
+    return Answer((*map(_short_line, cases), *general_lines(cases)), next_commands(cases))
+
+
+def finding_groups(case: Result, known: bool = False) -> list[FindingGroup]:
+    """Return the findings of one model by rule, either new ones or those that its baseline has, too."""
+    rows = case.tables["findings"].iter_rows(named=True) if "findings" in case.tables else ()
+    return group_findings(row for row in rows if row["known"] == known)
+
+
+def failed_rules(case: Result) -> list[dict[str, Any]]:
+    """Return the rows of the failed rules, the most serious level first."""
+    rows = case.tables["verdicts"].iter_rows(named=True) if "verdicts" in case.tables else ()
+    failed = [row for row in rows if row["outcome"] == FAILED]
+    return sorted(failed, key=lambda row: -LEVELS.index(row["level"]))
+
+
+def rule_text(rule: Mapping[str, Any]) -> str:
+    """Return the result of a failed rule in words, without its places."""
+    if rule["failures"] and rule["selected"] > 1:
+        return f"{rule['held']} of {rule['selected']} rows hold, expected {rule['asked']}"
+    return str(rule["remark"])
+
+
+def case_lines(case: Result, details: bool = False) -> Iterator[Line]:
+    """Yield the headline of one model, its failed rules and its findings.
+
+    If there are many findings, those that do not fail the gate have no remedy unless `details` is true.
+    """
+    row, groups = case.row(), finding_groups(case)
+    yield _headline(case)
+    for rule in failed_rules(case):
+        status = STATUS_OF_LEVEL[rule["level"]]
+        level = "" if status else f"{rule['level'].capitalize()}: "
+        places = rule["failures"] if rule["selected"] > 1 or not rule["selected"] else []
+        more = len(places) - MOST_LOCATIONS
+        worst = "; ".join(map(shorten, places[:MOST_LOCATIONS]))
+        details = [f"Worst: {worst}{f'; and {more} more' if more > 0 else ''}."] if places else []
+        yield Line(f"{level}{rule['rule']}: {rule_text(rule)}", status, tuple(details))
+    for group in groups:
+        brief = len(groups) > MOST_EXPLAINED and not is_at_least(group.level, row["fail_on"])
+        yield replace(group.line, details=(group.reason,)) if brief and not details else group.line
+    for group in finding_groups(case, known=True):
+        yield Line(f"Known from the baseline and not counted: {group.title}")
+
+
+def general_lines(cases: Sequence[Result]) -> Iterator[Line]:
+    """Yield what a reader must know about every model: rules that could be used, and what was not checked."""
+    rows = [case.row() for case in cases]
+    if all(row["rules"] is None for row in rows):
+        yield Line(NO_RULES)
+    for not_checked in dict.fromkeys(row["not_checked"] for row in rows if row["not_checked"]):
+        yield Line(f"{NOT_CHECKED_LEAD} {not_checked}.")
+
+
+def _headline(case: Result) -> Line:
+    row = case.row()
+    return Line(f"{row['headline']}.", AnswerStatus.OK if row["passed"] else AnswerStatus.ERROR)
+
+
+def _short_line(case: Result) -> Line:
+    headline = _headline(case)
+    problems = [f"{rule['rule']}: {rule_text(rule)}" for rule in failed_rules(case)]
+    problems += [group.title for group in finding_groups(case)]
+    more = len(problems) - MOST_PROBLEMS
+    details = [*problems[:MOST_PROBLEMS], *([f"and {more} more"] if more > 0 else [])]
+    return Line(f"{case.row()['model']}: {headline.text}", headline.status, tuple(details))
+
+
+def next_commands(cases: Sequence[Result]) -> dict[str, str]:
+    """Return commands that explain a failure, or commands for a model that has passed."""
+    # The first model that failed has the most to look at.
+    case = next((case for case in cases if not case.row()["passed"]), cases[0])
+    row, rules, groups = case.row(), failed_rules(case), finding_groups(case)
+    named = [group.rule for group in groups if group.rule in DETECTORS]
+    commands = {}
+    if named:
+        commands[f"attnlaw check --explain {named[0]}"] = f"when {named[0]} is reported, and what to do"
+    if row["base"] is not None and any(rule["of"] in DIFF_TABLES for rule in rules):
+        diff = typed_command(case, "diff", without=("base",)).removeprefix("attnlaw diff ")
+        commands[f"attnlaw diff {shlex.quote(row['base'])} {diff}"] = "what changed, tensor by tensor"
+    elif (rules or named) and "non-finite" not in named:  # an audit does not accept NaN
+        audit = typed_command(case, "audit")
+        commands[f"{audit} --out results"] = "interactive report of all matrices"
+    hidden = len(groups) > MOST_EXPLAINED or any(group.count > 1 for group in groups)
+    if len(cases) == 1 and (hidden or any(len(rule["failures"]) > MOST_LOCATIONS for rule in rules)):
+        commands[f"{typed_command(case)} --details"] = "every place and remedy"
+    if row["passed"] and row["rules"] is None:
+        command = typed_command(case)
+        commands[f"{command} --rules release"] = "let warnings fail the gate, too"
+        commands[f"{command} --junit gate.xml"] = "a report that CI systems show"
+    return commands
