@@ -38,7 +38,7 @@ def numbers_text(numbers: Iterable[int]) -> str:
     ('1 and 3 to 5', '0 and 1')
     """
     ordered = sorted(set(numbers))
-    starts = [0, *(place + 1 for place, (one, two) in enumerate(pairwise(ordered)) if two > one + 1)]
+    starts = [0, *(place + 1 for place, (low, high) in enumerate(pairwise(ordered)) if high > low + 1)]
     runs = [ordered[start:end] for start, end in zip(starts, [*starts[1:], len(ordered)], strict=True)]
     words = [
         word

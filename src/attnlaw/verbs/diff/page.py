@@ -80,8 +80,8 @@ def page(result: Result, figures: Sequence[Figure]) -> str:
         _tensors(result, rows, tensors),
         rows_section("Matrices", "qk layer=3 size>0.2"),
     ]
-    found = answer(result, details=True)
-    return page_html(result.verb.title, lead, sections, _payload(result, rows, maps), found)
+    whole = answer(result, details=True)
+    return page_html(result.verb.title, lead, sections, _payload(result, rows, maps), whole)
 
 
 def _tensors(result: Result, rows: pl.DataFrame, tensors: pl.DataFrame) -> Section:
