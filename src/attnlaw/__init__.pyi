@@ -288,101 +288,109 @@ class DiffResult(Result):
     compared: str | None
     """Which tensors of both files were compared, and which were not."""
     next_step: str | None
-    """What the changes look like, and what to do next."""
+    """What the changes look like and what to do next."""
     verdicts: list[str] | None
-    """Verdicts on the model and on its tensors."""
+    """Verdicts on the model and on its tensors, each once."""
     map_count: int | None
-    """Heads and feed-forward matrices that were compared."""
+    """Number of heads (QK, VO) and feed-forward matrices that were compared."""
     tensor_count: int | None
-    """Stored tensors of either model that were compared."""
+    """Number of stored tensors that were compared."""
     not_compared: list[str] | None
     """Names of the tensors that were not compared."""
     tensors_non_finite: int | None
-    """Tensors that are non-finite: NaN or infinite entries in either model."""
+    """Number of tensors that are non-finite: NaN or infinite entries in either model."""
     tensors_reshaped: int | None
-    """Tensors that are reshaped: another shape; the numbers compare the rows that both have."""
-    tensors_added: int | None
-    """Tensors that are added: only in the model."""
-    tensors_removed: int | None
-    """Tensors that are removed: only in the base."""
-    tensors_identical: int | None
-    """Tensors that are identical: every entry is equal."""
-    tensors_zeroed: int | None
-    """Tensors that are zeroed: every entry is 0 now."""
-    tensors_coded: int | None
-    """Tensors that are coded: the base stored in a quantised code; changes below its error cannot be seen."""
-    tensors_rounded: int | None
-    """Tensors that are rounded: the base rounded to another format."""
-    tensors_rescaled: int | None
-    """Tensors that are rescaled: the base times a factor, for the tensor, each row or each column."""
-    tensors_below_floor: int | None
-    """Tensors that are below-floor: no change that is visible above the rounding of the model's file."""
-    tensors_sparse: int | None
-    """Tensors that are sparse: a few single entries changed."""
-    tensors_low_rank: int | None
-    """Tensors that are low-rank: an update of few directions, and rounding."""
-    tensors_partly_hidden: int | None
-    """Tensors that are partly-hidden: some directions rise above the rounding of the file, the rest is
-    hidden.
+    """Number of tensors that are reshaped: another shape; its size compares the rows that both models
+    have.
     """
+    tensors_added: int | None
+    """Number of tensors that are added: only in the model."""
+    tensors_removed: int | None
+    """Number of tensors that are removed: only in the base."""
+    tensors_identical: int | None
+    """Number of tensors that are identical: every entry is equal."""
+    tensors_zeroed: int | None
+    """Number of tensors that are zeroed: every entry is 0 now."""
+    tensors_coded: int | None
+    """Number of tensors that are coded: the base in a quantised code, which hides changes that are smaller
+    than its error.
+    """
+    tensors_rounded: int | None
+    """Number of tensors that are rounded: the base rounded to another format."""
+    tensors_rescaled: int | None
+    """Number of tensors that are rescaled: the base times a factor: one for the tensor, or one for each
+    row or column.
+    """
+    tensors_below_floor: int | None
+    """Number of tensors that are below-floor: no change that is larger than the rounding of the model's
+    file.
+    """
+    tensors_sparse: int | None
+    """Number of tensors that are sparse: a few single entries changed."""
+    tensors_low_rank: int | None
+    """Number of tensors that are low-rank: an update of a few directions (its rank), as an adapter makes,
+    and rounding.
+    """
+    tensors_partly_hidden: int | None
+    """Number of tensors that are partly-hidden: an update that the rounding of the file partly hides."""
     tensors_reinitialised: int | None
-    """Tensors that are reinitialised: random weights that do not resemble the base."""
+    """Number of tensors that are reinitialised: random weights that do not resemble the base."""
     tensors_unrelated: int | None
-    """Tensors that are unrelated: other weights, which are not random and do not resemble the base."""
+    """Number of tensors that are unrelated: other trained weights, which do not resemble the base."""
     tensors_noise: int | None
-    """Tensors that are noise: a random change without a direction."""
+    """Number of tensors that are noise: a random change: no direction is stronger than the others."""
     tensors_dense: int | None
-    """Tensors that are dense: an update of many directions, as training makes."""
+    """Number of tensors that are dense: an update of many directions, as training makes."""
     tensors_changed: int | None
-    """Tensors that are changed: a vector or a small matrix with other values."""
+    """Number of tensors that are changed: a vector or a small matrix with other values."""
     tensors_moved: int | None
-    """Tensors that are moved: the weights of another tensor of the base."""
+    """Number of tensors that are moved: the weights of another tensor of the base."""
     tensors_transposed: int | None
-    """Tensors that are transposed: rows and columns of the base are exchanged."""
+    """Number of tensors that are transposed: rows and columns of the base are exchanged."""
     tensors_permuted: int | None
-    """Tensors that are permuted: rows or columns of the base in another order."""
+    """Number of tensors that are permuted: rows or columns of the base in another order."""
     size_qk: float | None
-    """Median size of the updates of QK."""
+    """Median size of the updates of QK, |M1 − M0| / |M0|."""
     size_vo: float | None
-    """Median size of the updates of VO."""
+    """Median size of the updates of VO, |M1 − M0| / |M0|."""
     size_cross_qk: float | None
-    """Median size of the updates of cross QK."""
+    """Median size of the updates of cross QK, |M1 − M0| / |M0|."""
     size_cross_vo: float | None
-    """Median size of the updates of cross VO."""
+    """Median size of the updates of cross VO, |M1 − M0| / |M0|."""
     size_ffn_in: float | None
-    """Median size of the updates of FFN in."""
+    """Median size of the updates of FFN in, |M1 − M0| / |M0|."""
     size_ffn_gate: float | None
-    """Median size of the updates of FFN gate."""
+    """Median size of the updates of FFN gate, |M1 − M0| / |M0|."""
     size_ffn_out: float | None
-    """Median size of the updates of FFN out."""
+    """Median size of the updates of FFN out, |M1 − M0| / |M0|."""
     scale_qk: float | None
-    """Median scale of QK; below 1 it shrank."""
+    """Median factor by which QK grew; below 1 it shrank."""
     scale_vo: float | None
-    """Median scale of VO; below 1 it shrank."""
+    """Median factor by which VO grew; below 1 it shrank."""
     scale_cross_qk: float | None
-    """Median scale of cross QK; below 1 it shrank."""
+    """Median factor by which cross QK grew; below 1 it shrank."""
     scale_cross_vo: float | None
-    """Median scale of cross VO; below 1 it shrank."""
+    """Median factor by which cross VO grew; below 1 it shrank."""
     scale_ffn_in: float | None
-    """Median scale of FFN in; below 1 it shrank."""
+    """Median factor by which FFN in grew; below 1 it shrank."""
     scale_ffn_gate: float | None
-    """Median scale of FFN gate; below 1 it shrank."""
+    """Median factor by which FFN gate grew; below 1 it shrank."""
     scale_ffn_out: float | None
-    """Median scale of FFN out; below 1 it shrank."""
+    """Median factor by which FFN out grew; below 1 it shrank."""
     largest_size: float | None
-    """Of the update of a map."""
+    """Largest size of the update of a head or matrix, |M1 − M0| / |M0|."""
     worst_map: str | None
-    """The map whose update is largest."""
+    """Head or feed-forward matrix that changed most."""
     worst_tensor: str | None
-    """The stored tensor that changed most."""
+    """Stored tensor that changed most."""
     worst_tensor_size: float | None
-    """Its |W1 − W0| / |W0|."""
+    """Size of the largest change of a stored tensor, |W1 − W0| / |W0|."""
     least_sqnr_db: float | None
-    """The least signal to noise of a tensor, in dB."""
+    """Lowest signal to noise of a tensor, −20 log₁₀ of the size of its change, in dB."""
     intruders: int | None
-    """Leading directions that no vector of the base is near, both sides."""
+    """Number of leading directions with a cosine below 1/2 with each of the base."""
     new: int | None
-    """Leading directions outside the base's of like size."""
+    """Number of leading directions outside the span of base directions of similar size."""
     diff: pl.DataFrame
     """A table with the columns model, layer, stack, kind, head, expert, matched_head, rows, cols, inner,
     size, size_2, cosine, scale, stable_rank, effective_rank, rank, floor, k, share_left, z_left,
@@ -972,19 +980,18 @@ def diff(
     no_match: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> DiffResult:
-    """Compare checkpoints with their base: which tensors changed and how, which heads, in which directions.
+    """Compare checkpoints with their base: what changed, where, how much, and what it looks like.
 
-    Each tensor gets a verdict: identical, rounded (to which format), low-rank (of which rank), partly hidden
-    by the rounding of its file, rescaled, noise, dense, moved from another place, and more. Each head and
-    feed-forward matrix gets the size and the rank of its update, how far the update keeps to the base's
-    directions compared with chance, and how many directions are new. A LoRA adapter in place of a model is
-    added to the base.
+    Each tensor gets a verdict, such as identical, rounded to bfloat16, low-rank (an adapter), dense (full
+    fine-tuning), rescaled, or moved from another layer. Each head and feed-forward matrix gets the size and
+    the rank of its change, and the number of its new directions. If you give a LoRA adapter in place of a
+    model, attnlaw adds it to the base.
 
     If an option takes an iterable, each value of a list, a range or an array makes a case.
     For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
 
     Args:
-        base: The checkpoint that they are compared with.
+        base: Checkpoint to compare with: the model before training, quantising or merging.
         model: Checkpoint files, directories, shard indexes or hub ids; in Python also a state dict or a
             module.
         more: Further values of model.
@@ -996,8 +1003,9 @@ def diff(
         unscaled: Read float8 weights that really have no scale as they are stored.
         name: What rows call the model; its path unless given.
         jobs: Threads; all cores unless given.
-        applied: Fold the norm before a map into it; maps are compared as stored else.
-        no_match: Do not look for heads and neurons that stand in another order.
+        applied: Multiply the norm before a matrix into it. Otherwise matrices are compared as they are
+            stored.
+        no_match: Do not look for heads and neurons that are in another order.
         progress: Called with the number of finished parts and the number of all parts.
 
     Returns:

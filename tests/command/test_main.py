@@ -154,7 +154,7 @@ def test_a_refusal_stands_alone(tmp_path: Path) -> None:
     ended = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert ended.returncode == 1
     (line,) = ended.stderr.splitlines()
-    assert line.startswith("attnlaw: heads cannot be compared: products of weights exceed 1e308")
+    assert line.startswith("attnlaw: heads cannot be compared because products of weights exceed 1e308")
 
 
 def test_a_process_that_has_imported_pydantic_can_call_every_option(capsys):

@@ -344,7 +344,8 @@ class Result:
         if len(self) != 1:
             return f"<{self.verb.name}: {len(self)} cases>"
         answer = load_views().answer_of(self)
-        lines = [f"{line.status} {line.text}" for line in answer.lines if line.status] if answer else []
+        known = [line for line in answer.lines if line.status] or answer.lines[:1] if answer else ()
+        lines = [f"{line.status} {line.text}" if line.status else line.text for line in known]
         if lines:
             return f"<{self.verb.name}: {' '.join(lines)}>"
         values = self.values()

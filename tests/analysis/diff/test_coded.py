@@ -118,7 +118,7 @@ def test_a_coded_model_is_not_a_damaged_one(name: str) -> None:
     assert coded["rank"].null_count() == coded["sqnr_db"].len()
     label = coded["dtype_model"][0]
     assert coded["format"].unique().to_list() == [label]
-    assert result.row()["verdict"].startswith(f"{label}: 7 of 7 matrices, ")
+    assert result.row()["verdict"].startswith(f"Stored as {label}: all 7 matrices, ")
     assert "cannot be seen in this file" in result.row()["verdict"]
     assert attnlaw.check(CODES / name, base=str(BASE), rules="export", jobs=1).row()["passed"]
 

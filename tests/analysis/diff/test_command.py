@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -42,10 +43,16 @@ def copies(tmp_path_factory):
 def test_the_verdict_comes_first(copies):
     done = invoke("diff", TINY, copies / "tuned", columns=120)
     lines = [line for line in done.stdout.splitlines() if line.strip()]
-    assert lines[0] == f"{copies / 'tuned'} against {TINY}"
-    assert lines[1] == f"Low-rank update, rank 2, in {CHANGED} (18.8%). Everything else is identical."
-    assert lines[2] == "Compared: all 52 tensors (16 matrices, 1 embedding, 34 vectors, 1 other tensor)."
-    assert f"{CHANGED} 18.8%" in done.stdout
+    title = " ".join(done.stdout.split("Low-rank")[0].split())
+    assert title == f"{copies / 'tuned'} compared with {TINY}"
+    lines = lines[next(i for i, line in enumerate(lines) if line.startswith("Low-rank")) :]
+    assert lines[0] == f"Low-rank update, rank 2, in {CHANGED} (18.8%)."
+    assert lines[1] == "Everything else is identical."
+    assert lines[2].startswith("This looks like a merged LoRA adapter")
+    assert "Compared: all 52 tensors (16 matrices, 1 embedding, 34 vectors, 1 other tensor)." in lines
+    assert re.search(
+        r"^2 +18\.8%  attn\.c_attn\.weight  1 low-rank \(rank 2\), 11 identical", done.stdout, re.M
+    )
     assert done.stderr == ""
 
 

@@ -173,10 +173,10 @@ def test_permuted_heads_and_neurons_leave_sizes():
     assert verdicts(comparison)[:2] == ["rearranged", "reordered"]
     sentence = comparison.quantities["verdict"]
     assert "same function" not in sentence
+    changed = "in the new order all 4 tensors changed further."
+    assert f"Layers 0 and 1: heads reordered consistently; {changed}" in sentence
     for layer in (0, 1):
-        changed = "in this order 4 of these 4 tensors changed further."
-        assert f"Layer {layer}: heads reordered by one order; {changed}" in sentence
-        assert f"Layer {layer}: neurons reordered by one order; in this order" in sentence
+        assert f"Layer {layer}: neurons reordered consistently; in the new order" in sentence
     assert comparison.maps["size"].to_list() == pytest.approx(plain.maps["size"].to_list(), rel=1e-9)
     heads = comparison.maps.filter(pl.col("kind") == "qk", pl.col("layer") == 0)["matched_head"].to_list()
     assert [order[head] for head in heads] == [0, 1, 2, 3]
@@ -247,7 +247,7 @@ def test_a_nan_is_named_and_the_rest_is_measured():
 
 
 def test_nothing_shared_is_one_line():
-    with pytest.raises(attnlaw.InputError, match="shares no tensor and no map"):
+    with pytest.raises(attnlaw.InputError, match="has no tensor in common"):
         compared({"in_proj_weight": np.ones((12, 4)), "out_proj.weight": np.ones((4, 4))}, encoder())
 
 
@@ -257,7 +257,7 @@ def test_selected_layers_and_kinds():
     assert set(comparison.maps["layer"]) == {1}
     assert comparison.tensors.height == 4  # two matrices with their biases
     assert comparison.quantities["compared"] == (
-        "Compared: 4 of 25 tensors (2 matrices, 2 vectors). Not looked at: 21 others."
+        "Compared: 4 of 25 tensors (2 matrices, 2 vectors). Not selected: the other 21."
     )
     assert len(comparison.quantities["not_compared"]) == 21
 
@@ -276,7 +276,7 @@ def test_a_selected_layer_has_its_norms_and_biases():
     comparison = compared(base, model, layers="0:1")
     rows = comparison.tensors.filter(pl.col("verdict") == "changed")["tensor"]
     assert set(rows) == set(changed)
-    assert comparison.quantities["verdict"].startswith("Other values in ")
+    assert comparison.quantities["verdict"].startswith("Other values: ")
     assert comparison.quantities["compared"].startswith("Compared: 14 of 29 tensors (6 matrices, 8 vectors).")
     assert compared(base, model, layers="1:2").quantities["verdict"].startswith("Identical: the 14 compared")
 
@@ -401,7 +401,7 @@ def test_an_update_after_a_reordering_is_not_the_same_function():
     moved = reorder_block(base, rng.permutation(len(base["bert.encoder.layer.0.intermediate.dense.bias"])))
     assert "Layer 0: same function, neurons reordered" in compared(base, moved).quantities["verdict"]
     name = "bert.encoder.layer.0.output.dense.weight"
-    for factor, word in ((1.05, "neurons reordered by one order; in this order"), (2, "another order")):
+    for factor, word in ((1.05, "neurons reordered consistently; in the new order"), (2, "another order")):
         sentence = compared(base, moved | {name: factor * moved[name]}).quantities["verdict"]
         assert word in sentence
         assert "same function" not in sentence
@@ -414,7 +414,7 @@ def test_heads_that_only_queries_keys_and_values_exchange_are_damage():
     parts = [f"bert.encoder.layer.1.attention.self.{part}" for part in ("query", "key", "value")]
     names = [f"{part}.{kind}" for part in parts for kind in ("weight", "bias") if f"{part}.{kind}" in base]
     sentence = compared(base, base | {name: base[name][rows] for name in names}).quantities["verdict"]
-    assert "Layer 1 is damaged: the heads of query and key and value are reordered" in sentence
+    assert "Layer 1: damaged, because the heads of query, key and value are reordered" in sentence
 
 
 def test_small_updates_in_bfloat16_are_neither_folded_nor_regauged():

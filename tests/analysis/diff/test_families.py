@@ -209,5 +209,5 @@ def test_applied_folds_the_norm_before_a_map(tmp_path):
     applied = diff(base, ModelSettings(model=model), applied=True)
     assert applied.maps["size"].max() < 1e-6
     assert set(applied.maps["rank"].drop_nulls()) == {0}
-    with pytest.raises(InputError, match="norms before its maps are not known"):
+    with pytest.raises(InputError, match="does not know which norms come before its matrices"):
         diff(state, ModelSettings(model=folded, heads=2), applied=True)

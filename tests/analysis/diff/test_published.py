@@ -152,8 +152,8 @@ def test_fine_tuning_shrank_the_weights():
 @pytest.mark.slow
 def test_the_sentence_of_the_pair():
     sentence = compared("finetuned").quantities["verdict"]
-    assert sentence.startswith("Dense update in 72 of 72 matrices")
-    assert "Heads changed by up to 63.2% and most of it is in layer 11." in sentence
+    assert sentence.startswith("Dense update in all 72 matrices")
+    assert "The head that changed most is layer 11 VO head 0 (63.2%)." in sentence
     assert "Every kind of matrix shrank by 4.74% to 12.4%" in sentence
 
 

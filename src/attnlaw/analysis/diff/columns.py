@@ -6,7 +6,7 @@
 | `DIFF_TENSORS` | one for each stored tensor of either model |
 | `DIFF_SPECTRA` | one for each map, with the singular values of its update, which pages draw |
 
-A map is the matrix QK or VO of a head, or a feed-forward matrix.
+A map is a matrix that acts on tokens: QK or VO of a head, or a feed-forward matrix.
 """
 
 from __future__ import annotations
@@ -42,29 +42,31 @@ class TensorVerdict:
 # last three replace a verdict that left a change unexplained.
 TENSOR_VERDICTS = by_name(
     TensorVerdict("non-finite", "NaN or infinite entries in either model"),
-    TensorVerdict("reshaped", "another shape; the numbers compare the rows that both have"),
+    TensorVerdict("reshaped", "another shape; its size compares the rows that both models have"),
     TensorVerdict("added", "only in the model"),
     TensorVerdict("removed", "only in the base"),
     TensorVerdict("identical", "every entry is equal"),
     TensorVerdict("zeroed", "every entry is 0 now", formerly=("unrelated", "low-rank", "changed")),
-    TensorVerdict("coded", "the base stored in a quantised code; changes below its error cannot be seen"),
+    TensorVerdict(
+        "coded", "the base in a quantised code, which hides changes that are smaller than its error"
+    ),
     TensorVerdict("rounded", "the base rounded to another format"),
     TensorVerdict(
         "rescaled",
-        "the base times a factor, for the tensor, each row or each column",
+        "the base times a factor: one for the tensor, or one for each row or column",
         formerly=("dense", "low-rank", "changed"),
     ),
-    TensorVerdict("below-floor", "no change that is visible above the rounding of the model's file"),
+    TensorVerdict("below-floor", "no change that is larger than the rounding of the model's file"),
     TensorVerdict("sparse", "a few single entries changed", formerly=("dense", "noise")),
-    TensorVerdict("low-rank", "an update of few directions, and rounding"),
+    TensorVerdict("low-rank", "an update of a few directions (its rank), as an adapter makes, and rounding"),
     TensorVerdict(
         "partly-hidden",
-        "some directions rise above the rounding of the file, the rest is hidden",
+        "an update that the rounding of the file partly hides",
         formerly=("dense", "noise", "low-rank"),
     ),
     TensorVerdict("reinitialised", "random weights that do not resemble the base", formerly=("unrelated",)),
-    TensorVerdict("unrelated", "other weights, which are not random and do not resemble the base"),
-    TensorVerdict("noise", "a random change without a direction"),
+    TensorVerdict("unrelated", "other trained weights, which do not resemble the base"),
+    TensorVerdict("noise", "a random change: no direction is stronger than the others"),
     TensorVerdict("dense", "an update of many directions, as training makes"),
     TensorVerdict("changed", "a vector or a small matrix with other values"),
     TensorVerdict(
@@ -88,100 +90,191 @@ MODEL_VERDICTS = by_name(
 
 
 LOCATION = (
-    Quantity("model", "what rows call the model", kind="text"),
+    Quantity("model", "name of the model in all tables", kind="text"),
     Quantity("layer", "number of the layer", kind="small"),
-    Quantity("stack", "encoder or decoder, where there are several stacks", kind="text"),
+    Quantity(
+        "stack",
+        "stack that the layer belongs to, such as encoder or decoder, if there are several",
+        kind="text",
+    ),
     Quantity("kind", "kind of matrix", kind="text", choices=KINDS),
     Quantity("head", "number of the head in the base", kind="small"),
     Quantity("expert", "number of the expert", kind="small"),
 )
 DIFF = (
     *LOCATION,
-    Quantity("matched_head", "number of the head in the model that it was compared with", kind="small"),
-    Quantity("rows", kind="small"),
-    Quantity("cols", kind="small"),
-    Quantity("inner", "dimension that a product of factors passes", "d", kind="small"),
+    Quantity(
+        "matched_head",
+        "number of the head in the model that it was compared with",
+        kind="small",
+        display_name="head in the model",
+    ),
+    Quantity("rows", "number of inputs of the matrix", kind="small"),
+    Quantity("cols", "number of outputs of the matrix", kind="small"),
+    Quantity("inner", "inner dimension of a head, QK = A B or VO = A B: columns of A", "d", kind="small"),
     Quantity(
         "size",
-        "of the update: |M1 − M0| / |M0|, Frobenius norms",
+        "size of the update, |M1 − M0| / |M0|, in Frobenius norms",
         log=True,
         axis="size of the update, |M1 − M0| / |M0|",
     ),
-    Quantity("size_2", "the same in spectral norms", log=True),
-    Quantity("cosine", "of base and model: ⟨M0, M1⟩ / (|M0| |M1|)"),
-    Quantity("scale", "⟨M0, M1⟩ / |M0|²; below 1 the map shrank"),
-    Quantity("stable_rank", "of the update", log=True),
-    Quantity("effective_rank", "of the update", log=True),
     Quantity(
-        "rank", "singular values of the update above the floor", kind="small", axis="rank of the update"
+        "size_2",
+        "size of the update, |M1 − M0| / |M0|, in spectral norms",
+        log=True,
+        display_name="size of the largest direction",
     ),
-    Quantity("floor", "what the rounding of the model's file leaves, over s₁(M0)", log=True),
-    Quantity("k", "singular values of the base beyond the edge of its random null", kind="small"),
-    Quantity("share_left", "of the update in the base's k leading input directions"),
+    Quantity("cosine", "cosine between base and model, ⟨M0, M1⟩ / (|M0| |M1|)"),
+    Quantity("scale", "factor ⟨M0, M1⟩ / |M0|² by which the matrix grew; below 1 it shrank"),
+    Quantity(
+        "stable_rank",
+        "stable rank of the update: sum of s² over largest s²; near 1, one direction carries it",
+        log=True,
+    ),
+    Quantity(
+        "effective_rank", "effective rank of the update, from the entropy of its singular values", log=True
+    ),
+    Quantity(
+        "rank",
+        "number of singular values of the update above the rounding of the file",
+        kind="small",
+        axis="rank of the update",
+    ),
+    Quantity(
+        "floor",
+        "largest singular value that the rounding of the file leaves, relative to s₁(M0)",
+        log=True,
+        display_name="rounding floor",
+    ),
+    Quantity(
+        "k",
+        "number of singular values of the base above those of a random matrix",
+        kind="small",
+        display_name="leading directions (k)",
+    ),
+    Quantity(
+        "share_left",
+        "share of the update in the base's k leading input directions",
+        display_name="share in leading inputs",
+    ),
     Quantity(
         "z_left",
-        "that share against chance, in standard deviations",
+        "alignment of the update with the base's leading input directions, in standard deviations of chance",
         display_name="z, inputs",
         axis="alignment of inputs, z",
     ),
-    Quantity("share_right", "of the update in the base's k leading output directions"),
-    Quantity("z_right", "that share against chance", display_name="z, outputs"),
-    Quantity("overlap_left", "of the k leading input directions of both models; unrelated: k/n"),
-    Quantity("overlap_right", "of the k leading output directions of both models"),
+    Quantity(
+        "share_right",
+        "share of the update in the base's k leading output directions",
+        display_name="share in leading outputs",
+    ),
+    Quantity(
+        "z_right",
+        "alignment of the update with the base's leading output directions, in standard deviations of chance",
+        display_name="z, outputs",
+    ),
+    Quantity(
+        "overlap_left",
+        "overlap of the k leading input directions of both models: 1 if equal, k/n if unrelated",
+        display_name="overlap of inputs",
+    ),
+    Quantity(
+        "overlap_right",
+        "overlap of the k leading output directions of both models: 1 if equal, k/n if unrelated",
+        display_name="overlap of outputs",
+    ),
     Quantity(
         "z_top",
-        "move of the largest singular value, against noise of the update's size",
+        "move of the largest singular value, in standard deviations of noise of the update's size",
         display_name="z of s₁",
     ),
     Quantity(
-        "moved", "of the k leading singular values, those that moved by more than 4 deviations", kind="small"
+        "moved",
+        "number of the k leading singular values that moved by more than 4 standard deviations",
+        kind="small",
+        display_name="values moved",
     ),
     Quantity(
         "intruders_left",
-        "of the model's first 10 input directions, those that no base vector is near",
+        "number of the model's first 10 input directions with a cosine below 1/2 with each of the base",
         kind="small",
+        display_name="intruders, inputs",
     ),
-    Quantity("intruders_right", "of its first 10 output directions", kind="small"),
-    Quantity("new_left", "of them, those that lie outside the base's directions of like size", kind="small"),
-    Quantity("new_right", "of its output directions", kind="small"),
+    Quantity(
+        "intruders_right",
+        "number of the model's first 10 output directions with a cosine below 1/2 with each of the base",
+        kind="small",
+        display_name="intruders, outputs",
+    ),
+    Quantity(
+        "new_left",
+        "number of the model's first 10 input directions outside the base's directions of similar size",
+        kind="small",
+        display_name="new inputs",
+    ),
+    Quantity(
+        "new_right",
+        "number of the model's first 10 output directions outside the base's directions of similar size",
+        kind="small",
+        display_name="new outputs",
+    ),
 )
 DIFF_TENSORS = (
-    Quantity("model", "what rows call the model", kind="text"),
-    Quantity("tensor", "name in the base; of an added tensor, in the model", kind="text"),
-    Quantity("shape", "in the base; of an added tensor, in the model", kind="ints"),
-    Quantity("dtype_base", "as the base's file says", kind="text"),
-    Quantity("dtype_model", "as the model's file says", kind="text"),
-    Quantity("verdict", "what became of the tensor", kind="text", choices=TENSOR_VERDICTS),
+    Quantity("model", "name of the model in all tables", kind="text"),
+    Quantity(
+        "tensor", "name of the tensor in the base; the name in the model if the tensor was added", kind="text"
+    ),
+    Quantity("shape", "shape of the tensor in the base; the shape in the model if it was added", kind="ints"),
+    Quantity(
+        "dtype_base", "data type in the file of the base", kind="text", display_name="data type in the base"
+    ),
+    Quantity(
+        "dtype_model",
+        "data type in the file of the model",
+        kind="text",
+        display_name="data type",
+    ),
+    Quantity("verdict", "what happened to the tensor, in a word", kind="text", choices=TENSOR_VERDICTS),
     Quantity("format", "format or code that the tensor was rounded to", kind="text"),
     Quantity("rank", "number of directions of the update above the noise", kind="small"),
-    Quantity("rank_low", "directions that are certain", kind="small"),
+    Quantity("rank_low", "number of directions that are certainly in the update", kind="small"),
     Quantity(
         "rank_high",
-        "most directions that the noise allows; missing if the rounding of the file may hide more",
+        "largest number of directions that the noise allows; missing if rounding may hide more",
         kind="small",
     ),
     Quantity(
-        "directions", "directions that carry 90% of the energy of a change that is not low-rank", kind="small"
+        "directions",
+        "number of directions with 90% of the energy (sum of squares) of a change that is not low-rank",
+        kind="small",
     ),
     Quantity("size", "size of the change, |W1 − W0| / |W0|, rounding included", log=True),
     Quantity("update_size", "estimated size of the update without the rounding of the file", log=True),
-    Quantity("update_size_most", "upper limit of that size, if the update is below the floor", log=True),
+    Quantity(
+        "update_size_most",
+        "upper limit of the size of an update that is smaller than the rounding of the file",
+        log=True,
+    ),
     Quantity("rounding_size", "size of one rounding of the file, relative to the base", log=True),
     Quantity("hidden", "share of the update's energy that has no direction above the noise"),
     Quantity("roundings", "energy of the noise, in units of one rounding of the file"),
-    Quantity("factor", "factor of a rescaled tensor; the median if rows or columns have their own"),
-    Quantity("factor_low", "smallest of these factors"),
-    Quantity("factor_high", "largest of these factors"),
-    Quantity("along", "what has its own factor, or another order: tensor, rows or columns", kind="text"),
+    Quantity("factor", "factor of a rescaled tensor; the median if each row or column has another one"),
+    Quantity("factor_low", "smallest factor of a rescaled tensor"),
+    Quantity("factor_high", "largest factor of a rescaled tensor"),
+    Quantity("along", "what has a factor or another order: the tensor, its rows or its columns", kind="text"),
     Quantity("source", "tensor of the base whose weights a moved tensor has", kind="text"),
-    Quantity("then", "verdict that is left in the new place or order", kind="text"),
-    Quantity("sqnr_db", "−20 log₁₀ of the size", display_name="signal to noise, dB"),
-    Quantity("cosine", "of base and model"),
-    Quantity("unchanged", "share of the entries that are equal"),
-    Quantity("max_change", "of an entry", log=True),
+    Quantity("then", "verdict on the tensor compared in its new place or order", kind="text"),
+    Quantity("sqnr_db", "signal to noise, −20 log₁₀ of the size, in dB", display_name="signal to noise, dB"),
+    Quantity("cosine", "cosine between base and model"),
+    Quantity("unchanged", "share of the entries that are equal in both models"),
+    Quantity("max_change", "largest change of an entry", log=True),
 )
 DIFF_SPECTRA = (
     *LOCATION,
     Quantity("update_values", "singular values of the update over s₁ of the base, descending", kind="floats"),
-    Quantity("noise_values", "those of noise of the same size", kind="floats"),
+    Quantity(
+        "noise_values",
+        "singular values of noise of the same size over s₁ of the base, descending",
+        kind="floats",
+    ),
 )

@@ -20,6 +20,7 @@ from attnlaw.analysis.diff.rearranged import (
     RoleIndex,
     TensorSample,
     find_rearranged,
+    first_layers,
     take_samples,
 )
 from attnlaw.analysis.diff.tensors import TensorChange, compare_tensors
@@ -54,7 +55,10 @@ class ModelComparison:
     rearrangement: Rearrangement
     left_out: tuple[str, ...] = ()
     not_weights: tuple[str, ...] = ()
-    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # of each pair, by its name
+    # The shapes of each pair in the base (if it has the tensor) and in the model, by its name.
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    model_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    first_layers: Mapping[str | None, int] = field(default_factory=dict)  # of each stack
     embeddings: frozenset[str] = frozenset()  # names of the tensors of embedding and unembedding
 
     def kind_of(self, pair: TensorPair) -> str:
@@ -96,8 +100,8 @@ def compare(
     units = list(units_of(models, selection, match))
     if not units and not any(_same_shape(tensor_pair, base, model) for tensor_pair in joined):
         raise InputError(
-            f"{model.tensors.source}: shares no tensor and no map with {base.tensors.source}; "
-            "give two checkpoints of one architecture"
+            f"{model.tensors.source}: has no tensor in common with {base.tensors.source}: "
+            "names, shapes and layers all differ; give two checkpoints of the same architecture"
         )
     total = len(joined) + len(units)
     index = RoleIndex(base, model)
@@ -127,6 +131,8 @@ def compare(
         tuple(pair.name for pair in every if pair.name not in selected),
         tuple(not_weights(base, model)),
         shapes,
+        {pair.name: samples[0].model_shape for pair, _, samples in compared},
+        first_layers(base),
         frozenset(view.tensor for view in (base.embedding_view, base.unembedding_view) if view is not None),
     )
 

@@ -62,7 +62,8 @@ def diff(
     first, second = open_both(base, settings)
     if not first.network.layers:
         raise InputError(
-            f"{first.tensors.source}: has no layers to compare with; give a whole model as the base"
+            f"{first.tensors.source}: has no layers, so nothing can be compared with it; give a whole model "
+            "as the base"
         )
     selection = Selection.from_settings(settings, first.network)
     comparison = compare(first, second, selection, settings.jobs, match, applied, progress)

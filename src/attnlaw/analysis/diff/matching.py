@@ -282,7 +282,9 @@ def match_heads(
         return None
     cosines = np.mean([head_cosines(*factors) for factors in kinds], axis=0)
     if not np.isfinite(cosines).all():
-        raise InputError("heads cannot be compared: products of weights exceed 1e308; divide the weights")
+        raise InputError(
+            "heads cannot be compared because products of weights exceed 1e308; scale the weights down"
+        )
     return _accept_moves(cosines, _assign_heads(cosines, key_value_heads))
 
 

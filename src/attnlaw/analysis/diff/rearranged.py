@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.analysis.diff.matching import Arrays, Role, TensorPair, roles, vector_roles
+from attnlaw.analysis.diff.places import join_words, layers_text
 from attnlaw.analysis.diff.rounding import FLOATS, effective_format
 from attnlaw.analysis.diff.tensors import TensorChange, as_matrix, compare_tensors
 from attnlaw.checkpoints.blocks import View
@@ -46,6 +47,7 @@ CLEARLY_MOVED = 0.9
 SETTLED = 0.9
 TRIED_ROWS, ROWS_AT_A_TIME = 16, 1024
 MOST_LISTED = 2  # tensors that a sentence about a block names
+HARMLESS = "same function"  # what sentences say of blocks that compute the same as before
 PART_LABELS = {"inner": "FFN-in", "outer": "FFN-out", "gate": "FFN-gate"}
 
 
@@ -190,11 +192,11 @@ def find_rearranged(base: Model, model: Model, compared: Sequence[Compared]) -> 
         by_role |= {sample.role: (sample.pair, new) for sample, new in judged if sample.role is not None}
     changes = search.join_renamed(changes)
     sources = {sample.pair.name: sample.role for sample in search.samples}
-    story = _Story(base, model, by_role, sources)
-    story.tell_layers()
-    story.tell_attention()
-    story.tell_neurons()
-    return Rearrangement(changes, story.sentences, frozenset(story.covered), frozenset(story.harmless))
+    summary = _Summary(base, model, by_role, sources)
+    summary.describe_layers()
+    summary.describe_attention()
+    summary.describe_neurons()
+    return Rearrangement(changes, summary.sentences, frozenset(summary.covered), frozenset(summary.harmless))
 
 
 @dataclass(frozen=True, eq=False)
@@ -456,17 +458,40 @@ def _best_rows(rows: Reals, base: Reals) -> tuple[NDArray[np.intp], Reals]:
 
 
 @dataclass(eq=False)
-class _Story:
+class _Summary:
     """What rearranged tensors mean for layers, attention blocks and feed-forward blocks."""
 
     base: Model
     model: Model
     by_role: Mapping[Role, tuple[TensorPair, TensorChange]]
     sources: Mapping[str, Role | None]
-    sentences: list[str] = field(default_factory=list)
     covered: set[str] = field(default_factory=set)
     harmless: set[str] = field(default_factory=set)
-    reordered: dict[str, list[tuple[Role, int]]] = field(default_factory=dict)
+    _whole_layers: list[str] = field(default_factory=list)
+    # What happened inside layers: the layers, with numbers of tensors, by stack and description.
+    _inside: dict[tuple[str | None, str], list[tuple[int, int]]] = field(default_factory=dict)
+
+    @property
+    def sentences(self) -> list[str]:
+        """The sentences. What happened in the same way in several layers is in one sentence."""
+        inside = [
+            text.format(place=self._text_of([(stack, layer) for layer, _ in where]), count=_count_text(where))
+            for (stack, text), where in sorted(self._inside.items(), key=lambda item: HARMLESS in item[0][1])
+        ]
+        return [*self._whole_layers, *inside]
+
+    @cached_property
+    def _first(self) -> dict[str | None, int]:
+        return first_layers(self.base)
+
+    def _text_of(self, layers: Sequence[Role]) -> str:
+        """Return layers in words. Each stack has a layer 0, as in the names of its tensors."""
+        return _layers_text([(stack, number - self._first.get(stack, 0)) for stack, number in layers])
+
+    def _add(self, layer: Role, text: str, count: int = 0) -> None:
+        """Add what happened in a layer. `text` has the fields `place` and `count` (of tensors)."""
+        stack, number = layer
+        self._inside.setdefault((stack, text), []).append((number, count))
 
     def _layers(self) -> dict[Role, dict[Role, tuple[TensorPair, TensorChange]]]:
         """The changes of each layer, by role within the layer."""
@@ -474,10 +499,10 @@ class _Story:
         for role, pair in self.by_role.items():
             if len(role) > 3:
                 layers.setdefault(role[:2], {})[role[2:]] = pair
-        return layers
+        return dict(sorted(layers.items(), key=lambda item: (str(item[0][0]), item[0][1])))
 
-    def tell_layers(self) -> None:
-        """Say which layers are other layers of the base."""
+    def describe_layers(self) -> None:
+        """Describe which layers are other layers of the base."""
         layers = self._layers()
         origin: dict[Role, Role] = {}
         for layer, parts in layers.items():
@@ -494,8 +519,8 @@ class _Story:
             if origin.get(source) == layer:
                 names += self._cover(layers, source, layer)
                 described |= {layer, source}
-                self.sentences.append(
-                    f"{_layers_text([layer, source])} are exchanged ({_exact_text(names)})."
+                self._whole_layers.append(
+                    f"{self._text_of([layer, source])} are exchanged ({_exact_text(names)})."
                 )
         chains = [(layer, source) for layer, source in origin.items() if layer not in described]
         for _, run in groupby(enumerate(chains), key=lambda item: _step(item[1], item[0])):
@@ -508,9 +533,9 @@ class _Story:
             )
             is_text = "is a copy of" if copied and len(pairs) == 1 else "is"
             is_text = is_text if len(pairs) == 1 else ("are copies of" if copied else "are")
-            first, second = (_layers_text(list(side)) for side in zip(*pairs, strict=True))
+            first, second = (self._text_of(list(side)) for side in zip(*pairs, strict=True))
             second = second[0].lower() + second[1:]
-            self.sentences.append(f"{first} {is_text} the base's {second} ({_exact_text(names)}).")
+            self._whole_layers.append(f"{first} {is_text} the base's {second} ({_exact_text(names)}).")
 
     def _root(self, change: TensorChange) -> Role | None:
         role = self.sources.get(change.source or "") if change.verdict == "moved" else None
@@ -525,47 +550,45 @@ class _Story:
                 changes.append(change)
         return changes
 
-    def tell_attention(self) -> None:
-        """Say where queries, keys and values of one block are exchanged."""
+    def describe_attention(self) -> None:
+        """Describe where queries, keys and values of one block are exchanged."""
         for layer, parts in self._layers().items():
-            seen: set[Role] = set()
+            exchanged: dict[Role, list[TensorPair]] = {}
             for role, (pair, change) in parts.items():
                 source = self.sources.get(change.source or "") if change.verdict == "moved" else None
-                if pair.name in self.covered or source is None or source[:2] != layer or role in seen:
+                if pair.name in self.covered or source is None or source[:2] != layer:
                     continue
                 other = parts.get(source[2:])
                 if other is not None and self._comes_from(other[1], (*layer, *role)):
-                    seen |= {role, source[2:]}
-                    self.covered |= {pair.name, other[0].name}
-                    names = " and ".join(_role_text(part) for part in (role, source[2:]))
-                    self.sentences.append(f"{_layers_text([layer])}: {names} are exchanged.")
+                    roles_here = tuple(sorted((role, source[2:]), key=_part_order))
+                    exchanged[roles_here] = [pair, other[0]]
+            for (first, second), pairs in exchanged.items():
+                self.covered |= {pair.name for pair in pairs}
+                if (first[:2], second[:2]) in exchanged and first[2:] == ("bias",):
+                    continue  # the sentence about the matrices names them
+                biases = exchanged.get(((*first, "bias"), (*second, "bias")), [])
+                text = f"{{place}}: {_role_text(first)} and {_role_text(second)} are exchanged"
+                text += ", with their biases ({count})." if biases else " ({count})."
+                self._add(layer, text, len(pairs) + len(biases))
 
     def _comes_from(self, change: TensorChange, role: Role) -> bool:
         return change.verdict == "moved" and self.sources.get(change.source or "") == role
 
-    def tell_neurons(self) -> None:
-        """Say where neurons or heads are in another order, and whether the block computes the same."""
+    def describe_neurons(self) -> None:
+        """Describe where neurons or heads are in another order, and whether the block computes the same."""
         for layer, parts in self._layers().items():
             for block in dict.fromkeys(role[0] for role in parts):
                 inside = {role[1:]: pair for role, pair in parts.items() if role[0] == block}
                 if not any(change.verdict == "permuted" for _, change in inside.values()):
                     continue
                 if (block == "feed_forward" or str(block).startswith("expert")) and ("inner",) in inside:
-                    self._tell_block(layer, str(block), inside, ("inner", "gate"), ("outer",), "neurons")
+                    self._describe_block(layer, str(block), inside, ("inner", "gate"), ("outer",), "neurons")
                 elif block in ("attention", "cross") and ("query",) in inside:
-                    self._tell_block(
+                    self._describe_block(
                         layer, str(block), inside, ("query", "key", "value"), ("output",), "heads"
                     )
 
-        for noun, blocks in self.reordered.items():
-            layers, count = (
-                list(dict.fromkeys(layer for layer, _ in blocks)),
-                sum(count for _, count in blocks),
-            )
-            place = _layers_text(layers) if _is_run(layers) else f"{len(layers)} layers"
-            self.sentences.append(f"{place}: same function, {noun} reordered ({count} tensors).")
-
-    def _tell_block(
+    def _describe_block(
         self,
         layer: Role,
         block: str,
@@ -587,7 +610,7 @@ class _Story:
         biases = [inside[part, "bias"] for part in writers if (part, "bias") in inside]
         bound = all(self._follows(pair, known[0]) for pair, _ in biases)
         same = same and bound and (noun == "neurons" or self._moves_heads(known[0], layer, block))
-        place = _layers_text([layer]) + ("" if block in ("feed_forward", "attention") else f", {block}")
+        place = "{place}" + ("" if block in ("feed_forward", "attention") else f", {block}")
         names = [pair.name for pair, change in inside.values() if change.verdict == "permuted"]
         updated = [
             f"{printable(pair.name)} is {change.then}"
@@ -597,17 +620,20 @@ class _Story:
         if same and not updated:
             self.covered |= set(names)
             self.harmless |= set(names)
-            self.reordered.setdefault(noun, []).append((layer, len(names)))
+            self._add(layer, f"{{place}}: {HARMLESS}, {noun} reordered ({{count}}).", len(names))
         elif same:
             self.covered |= set(names)
-            many = f"{len(updated)} of these {len(names)} tensors changed further"
+            which = "all" if len(updated) == len(names) else f"{len(updated)} of"
+            many = f"{which} {len(names)} tensors changed further"
             detail = ", ".join(updated) if len(updated) <= MOST_LISTED else many
-            self.sentences.append(f"{place}: {noun} reordered by one order; in this order {detail}.")
+            detail = detail.replace("{", "{{").replace("}", "}}")  # names of tensors are free text
+            self._add(layer, f"{place}: {noun} reordered consistently; in the new order {detail}.")
         elif noun == "neurons" or "value" in orders:
-            self._tell_damage(place, noun, inside, orders, bound)
+            self._describe_damage(layer, place, noun, inside, orders, bound)
 
-    def _tell_damage(
+    def _describe_damage(
         self,
+        layer: Role,
         place: str,
         noun: str,
         inside: Mapping[Role, tuple[TensorPair, TensorChange]],
@@ -625,12 +651,10 @@ class _Story:
         if noun == "heads" and (("value" in moved) == ("output" in moved) or not rest):
             return
         self.covered |= {pair.name for pair, change in inside.values() if change.verdict == "permuted"}
-        which, others = (
-            " and ".join(PART_LABELS.get(part, part) for part in parts) for parts in (moved, rest)
-        )
-        reason = "but not by one order" if bound else "but not their bias"
+        which, others = (join_words(PART_LABELS.get(part, part) for part in parts) for parts in (moved, rest))
+        reason = "but not all in the same order" if bound else "but not their bias"
         reason = f"but not those of {others}" if others else reason
-        self.sentences.append(f"{place} is damaged: the {noun} of {which} are reordered, {reason}.")
+        self._add(layer, f"{place}: damaged, because the {noun} of {which} are reordered, {reason}.")
 
     def _order(self, pair: TensorPair, change: TensorChange, writes: bool) -> NDArray[np.intp] | None:
         """Return the order of the neurons in a matrix; None if it is the order of the base."""
@@ -675,28 +699,36 @@ def _step(pair: tuple[Role, Role], place: int) -> tuple[Any, ...]:
     return stack, source_stack, layer - place, source - place
 
 
-def _is_run(layers: Sequence[Role]) -> bool:
-    """Return whether layers follow each other in one stack, or are at most two."""
-    stacks, numbers = zip(*layers, strict=True)
-    return len(set(stacks)) == 1 and (len(layers) < 3 or numbers[-1] - numbers[0] == len(layers) - 1)
+def first_layers(model: Model) -> dict[str | None, int]:
+    """Return the number of the first layer of each stack. attnlaw numbers layers through all stacks."""
+    first: dict[str | None, int] = {}
+    for layer in model.layers:
+        first[layer.stack] = min(layer.index, first.get(layer.stack, layer.index))
+    return {stack: number if stack is not None else 0 for stack, number in first.items()}
 
 
 def _layers_text(layers: Sequence[Role]) -> str:
     """Return layers in words.
 
-    >>> _layers_text([(None, 2), (None, 3)]), _layers_text([("decoder", 1)])
-    ('Layers 2 and 3', 'Decoder layer 1')
+    >>> _layers_text([(None, 2), (None, 3)]), _layers_text([("encoder", 0), ("decoder", 1)])
+    ('Layers 2 and 3', 'Encoder layer 0 and decoder layer 1')
     """
-    stacks = [stack for stack, _ in layers]
-    numbers = [str(number) for _, number in layers]
-    if len(numbers) > 2:
-        numbers = [numbers[0], numbers[-1]]
-        joined = " to ".join(numbers)
-    else:
-        joined = " and ".join(numbers)
-    words = [str(stacks[0])] if stacks[0] and len(set(stacks)) == 1 else []
-    text = " ".join([*words, "layer" if len(layers) == 1 else "layers", joined])
-    return text[0].upper() + text[1:]
+    numbers: dict[str | None, list[int]] = {}
+    for stack, number in layers:
+        numbers.setdefault(stack, []).append(number)
+    first, *others = (layers_text(stack, known) for stack, known in numbers.items())
+    return join_words([first, *(other[0].lower() + other[1:] for other in others)])
+
+
+def _count_text(where: Sequence[tuple[int, int]]) -> str:
+    count = sum(number for _, number in where)
+    return f"{count} {'tensor' if count == 1 else 'tensors'}"
+
+
+def _part_order(role: Role) -> tuple[Any, ...]:
+    """Return a key that puts queries before keys, and keys before values."""
+    parts = ("query", "key", "value", "output")
+    return role[0], parts.index(role[1]) if role[1] in parts else len(parts), role[1:]
 
 
 def _role_text(role: Role) -> str:

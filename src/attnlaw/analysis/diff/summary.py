@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,11 @@ import numpy as np
 from attnlaw.analysis.diff.columns import MODEL_VERDICTS, TENSOR_VERDICTS
 from attnlaw.analysis.diff.compare import ModelComparison
 from attnlaw.analysis.diff.matching import TensorPair
+from attnlaw.analysis.diff.places import join_words, layer_of, layers_text, stack_names
 from attnlaw.analysis.diff.tensors import TensorChange
 from attnlaw.analysis.diff.update import SIDES
 from attnlaw.checkpoints.network import KINDS, MatrixLocation
+from attnlaw.core.answer import AnswerStatus
 from attnlaw.core.errors import printable
 
 # The singular values of a rotated model differ from the base by at most this many times the floor.
@@ -35,6 +38,9 @@ MOST_NAMED = 3
 SEVERAL_STEPS = 3.0
 # An adapter changes most entries of a matrix, also in a narrow file.
 MOST_UNCHANGED = 0.9
+# A factor of a tensor beyond this, or below its inverse, is hardly the effect of training.
+MISSCALING = 2.0
+MOST_COUNTED = 1000  # changes that are larger than rounding by more than this are all the same
 HIDDEN = ("partly-hidden", "below-floor")
 DAMAGES = ("non-finite", "zeroed", "reinitialised", "unrelated", "transposed", "moved", "permuted")
 
@@ -129,29 +135,31 @@ def sentence(comparison: ModelComparison, verdicts: Sequence[str]) -> str:
     ]
     parts = [*comparison.rearrangement.sentences, *(f"{text[0].upper()}{text[1:]}." for text in general)]
     left = [pair for pair in changed if pair[0].name not in comparison.rearrangement.covered]
-    writers = dict.fromkeys(DAMAGES, _say_damage) | {
-        "rescaled": _say_rescaled,
-        "low-rank": _say_low_rank,
-        "dense": _say_dense,
-        "noise": _say_plain("Noise without a direction"),
-        "sparse": _say_plain("Single entries changed"),
-        "changed": _say_plain("Other values"),
+    writers = dict.fromkeys(DAMAGES, _describe_damage) | {
+        "rescaled": _describe_rescaled,
+        "low-rank": _describe_low_rank,
+        "dense": _describe_dense,
+        "noise": _describe_plain("A random change, in which no direction is stronger than the others"),
+        "sparse": _describe_plain("A few single entries changed"),
+        "changed": _describe_plain("Other values"),
+        "coded": _describe_coded,
+        HIDDEN: _describe_hidden,
+        "rounded": _describe_rounded,
+        "reshaped": _describe_reshaped,
+        "added": _describe_lone("Only the model has"),
+        "removed": _describe_lone("Only the base has"),
     }
-    for name, write in writers.items():
-        parts += write(comparison, [pair for pair in left if pair[1].verdict == name])
-    parts += _say_coded(comparison, [pair for pair in left if pair[1].verdict == "coded"])
-    parts += _say_hidden(comparison, [pair for pair in left if pair[1].verdict in HIDDEN])
-    parts += _say_rounded(comparison, [pair for pair in left if pair[1].verdict == "rounded"])
-    for name in ("reshaped", "added", "removed"):
-        those = [pair for pair in left if pair[1].verdict == name]
-        if those:
-            parts.append(f"{name.capitalize()}: {_tensors_text(comparison, those, of=False)}.")
+    for names, describe in writers.items():
+        known = (names,) if isinstance(names, str) else names
+        those = [pair for pair in left if pair[1].verdict in known]
+        parts += describe(comparison, those) if those else []
     if len(changed) < len(comparison.tensors):
         parts.append("Everything else is identical.")
     return " ".join(parts)
 
 
 Changed = Sequence[tuple[TensorPair, TensorChange]]
+Describe = Callable[[ModelComparison, Changed], list[str]]
 
 
 def coverage(comparison: ModelComparison) -> str:
@@ -163,7 +171,7 @@ def coverage(comparison: ModelComparison) -> str:
         text = f"Compared: all {total} {_plural('tensor', total)} ({listed})."
     else:
         others = len(comparison.left_out)
-        text = f"Compared: {total} of {total + others} tensors ({listed}). Not looked at: {others} others."
+        text = f"Compared: {total} of {total + others} tensors ({listed}). Not selected: the other {others}."
     if comparison.not_weights:
         count = len(comparison.not_weights)
         names = ", ".join(printable(name) for name in comparison.not_weights[:MOST_NAMED])
@@ -172,32 +180,111 @@ def coverage(comparison: ModelComparison) -> str:
     return text
 
 
+# What changes look like, and what to do then. Each is a warning.
+NOT_FINITE = "Do not use this file: find the step after which the numbers are infinite or not defined."
+ANOTHER_BASE = (
+    "This looks like another model, or like weights that were never loaded. Check first that the base is the "
+    "right one."
+)
+LOST = "These weights are lost. Look for tensors that training, a conversion or a merge reset."
+MISPLACED = "This looks like a mistake in a conversion or a merge: weights are in the wrong place."
+MISSCALED = "This looks like a mistake: look for a scale that was applied twice, or not at all."
+WARNINGS = (NOT_FINITE, ANOTHER_BASE, LOST, MISPLACED, MISSCALED)
+# What needs no action.
+SAME_FUNCTION = "This looks like the same model, written in another way: nothing is broken."
+EXPORTED = "This looks like the same model in another number format. Nothing else changed."
+HARMLESS_STEPS = (SAME_FUNCTION, EXPORTED)
+
+
 def next_step(comparison: ModelComparison) -> str | None:
-    """Say what the changes look like and what to do next; None if there is nothing to do."""
+    """Say what the changes look like and what to do next; None if nothing changed."""
     harmless = comparison.rearrangement.harmless
-    by = {
-        name: [
-            change
-            for pair, change in comparison.tensors
-            if change.verdict == name and pair.name not in harmless
-        ]
-        for name in TENSOR_VERDICTS
-    }
-    if any(by[name] for name in DAMAGES):
-        return "Look at these tensors first: a conversion or a merge may have put weights in the wrong place."
-    if by["low-rank"] and not any(by[name] for name in ("dense", "noise", "partly-hidden", "changed")):
-        if any((change.unchanged or 0.0) > MOST_UNCHANGED for change in by["low-rank"]):
-            return None
-        noise = [(change.roundings or 0.0, change.grid) for change in by["low-rank"]]
-        roundings, grid = max(noise, key=lambda pair: pair[0])
-        if roundings < SEVERAL_STEPS or grid is None:
-            return "This looks like a merged LoRA adapter."
+    by: dict[str, list[TensorChange]] = {name: [] for name in TENSOR_VERDICTS}
+    matrices: Counter[str] = Counter()
+    for pair, change in comparison.tensors:
+        if pair.name not in harmless:
+            by[change.verdict].append(change)
+            matrices[change.verdict] += comparison.kind_of(pair) == "matrix"
+    present = {name for name, changes in by.items() if changes} - {"identical"}
+    most = matrices.total() / 2
+    if by["non-finite"]:
+        return NOT_FINITE
+    if matrices["reinitialised"] + matrices["unrelated"] > most:
+        return ANOTHER_BASE
+    if present & {"moved", "transposed", "permuted"}:
+        return MISPLACED
+    if present & {"zeroed", "reinitialised", "unrelated"}:
+        return LOST
+    if any(_is_misscaled(change) for change in by["rescaled"]):
+        return MISSCALED
+    if not present:
+        return SAME_FUNCTION if harmless else None
+    if by["low-rank"] and not present & {"dense", "noise", "partly-hidden", "changed"}:
+        return _describe_adapter(by["low-rank"])
+    if present & set(HIDDEN):
         return (
-            f"This looks like a LoRA adapter, merged in about {np.sqrt(roundings):.0f} steps "
-            f"(noise: {roundings:.3g} {grid.name} roundings)."
+            "The rounding of this file hides the rest. Next: compare the checkpoint that it was rounded from."
         )
-    if any(by[name] for name in HIDDEN):
-        return "The file's rounding hides the rest. Next: compare the checkpoint before it was rounded."
+    if matrices["dense"] > most:
+        above = _above_rounding(by["dense"])
+        return f"This looks like full fine-tuning: most matrices changed in many directions{above}."
+    if by["dense"]:
+        return "This looks like training of these tensors alone, or like damage to them."
+    if matrices["noise"] > most:
+        return (
+            "This looks like added noise or like a quantised code that attnlaw does not recognise, "
+            "not like training."
+        )
+    if by["rescaled"]:
+        return "Rows or columns were scaled. Look for a norm that was folded into the matrices after it."
+    if by["reshaped"]:
+        return "This looks like a model with another vocabulary or other sizes."
+    if present == {"changed"} and not matrices["changed"]:
+        return "This looks like training of norms, biases or embeddings alone: no matrix of a layer changed."
+    return EXPORTED if present <= {"rounded", "coded"} else None
+
+
+def _above_rounding(changes: Sequence[TensorChange]) -> str:
+    """Return how far changes are above the rounding of the file, if they clearly are."""
+    ratios = [
+        change.size / change.rounding_size for change in changes if change.size and change.rounding_size
+    ]
+    least = min(ratios, default=0.0)
+    times = f"at least {least:.0f}" if least < MOST_COUNTED else f"more than {MOST_COUNTED}"
+    return f", by {times} times the rounding of the file" if least >= MISSCALING else ""
+
+
+def _is_misscaled(change: TensorChange) -> bool:
+    factors = [factor for factor in (change.factor_low, change.factor_high) if factor is not None]
+    return change.along == "tensor" and any(not 1 / MISSCALING < factor < MISSCALING for factor in factors)
+
+
+def _describe_adapter(changes: Sequence[TensorChange]) -> str | None:
+    """Say that an update looks like a merged adapter, and how much else is in it."""
+    if any((change.unchanged or 0.0) > MOST_UNCHANGED for change in changes):
+        return None
+    noise = [(change.roundings or 0.0, change.grid) for change in changes]
+    roundings, grid = max(noise, key=lambda pair: pair[0])
+    if grid is None:
+        return "This looks like a merged LoRA adapter."
+    if roundings < SEVERAL_STEPS:
+        return "This looks like a merged LoRA adapter: the rest of the change is not larger than rounding."
+    times = float(np.sqrt(roundings))
+    often = "twice" if round(times) == 2 else f"{times:.0f} times"
+    return (
+        f"This looks like a LoRA adapter that was merged about {often} "
+        f"(its noise is {roundings:.3g} times that of one {grid.name} rounding)."
+    )
+
+
+def status_of(row: Mapping[str, Any]) -> AnswerStatus | None:
+    """Return how good the news of a comparison is, from its row. None for a change that may be intended."""
+    if row["tensors_non_finite"]:
+        return AnswerStatus.ERROR
+    if row["next_step"] in WARNINGS:
+        return AnswerStatus.WARNING
+    if row["next_step"] in HARMLESS_STEPS or set(row["verdicts"]) <= {"identical", "rounded"}:
+        return AnswerStatus.OK
     return None
 
 
@@ -207,7 +294,7 @@ def verdict_text(row: Mapping[str, Any]) -> str:
     >>> verdict_text({"verdict": "low-rank", "rank_low": 4, "rank_high": 5})
     'low-rank, rank 4 to 5'
     >>> verdict_text({"verdict": "rescaled", "factor": 10.0, "along": "tensor"})
-    'rescaled by 10'
+    'rescaled: 10 times the base'
     """
     verdict, low, high, then = row["verdict"], row.get("rank_low") or 1, row.get("rank_high"), row.get("then")
     after = f", then {then}" if then and then != "identical" else ""
@@ -222,8 +309,8 @@ def verdict_text(row: Mapping[str, Any]) -> str:
         return f"coded: {row['format']}, {percent(row['size'])} from the base"
     if verdict == "rescaled":
         if row["along"] == "tensor":
-            return f"rescaled by {row['factor']:.4g}"
-        return f"rescaled {row['along']} by {_span([row['factor_low'], row['factor_high']], '.3g')}"
+            return f"rescaled: {row['factor']:.4g} times the base"
+        return f"rescaled: {row['along']} times {_span([row['factor_low'], row['factor_high']], '.3g')}"
     if verdict == "moved":
         return f"moved: it is the base's {row['source']}{after}"
     if verdict == "permuted":
@@ -231,58 +318,100 @@ def verdict_text(row: Mapping[str, Any]) -> str:
     return f"{verdict}{after}"
 
 
+def verdict_detail(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the numbers that belong to a verdict, of tensors that all have it. Most verdicts have none.
+
+    >>> verdict_detail([{"verdict": "low-rank", "rank": 2, "rank_low": 2, "rank_high": 4}])
+    'rank 2 to 4'
+    """
+    verdict = rows[0]["verdict"]
+
+    def values(*names: str) -> list[Any]:
+        return [row[name] for row in rows for name in names if row.get(name) is not None]
+
+    if verdict == "low-rank":
+        more = " or more" if any(row.get("rank_high") is None for row in rows) else ""
+        return f"rank {_span(values('rank_low', 'rank_high') or values('rank'), 'd')}{more}"
+    if verdict == "partly-hidden":
+        least = min(values("rank_low") or [1])
+        return f"at least {least} {_plural('direction', least)}"
+    if verdict in ("rounded", "coded"):
+        return join_words(dict.fromkeys(values("format")))
+    if verdict == "rescaled":
+        return f"times {_span(values('factor_low', 'factor_high') or values('factor'), '.3g')}"
+    if verdict == "moved":
+        sources = list(dict.fromkeys(values("source")))
+        return f"from {sources[0]}" if len(sources) == 1 else ""
+    return ""
+
+
 def _count_all(comparison: ModelComparison) -> str:
     count = len(comparison.pairs)
     return f"{'all' if not comparison.left_out else 'the'} {count} compared {_plural('tensor', count)}"
 
 
-def _tensors_text(comparison: ModelComparison, those: Changed, of: bool = True) -> str:
-    """Return tensors in words: their names if they are few, otherwise how many of which kind.
+def _tensors_text(
+    comparison: ModelComparison, those: Changed, of: bool = True, most_named: int = MOST_NAMED
+) -> str:
+    """Return tensors in words: their names if they are few, otherwise how many of which kind in which layers.
 
     Args:
         of: whether to say how many there are of each kind.
+        most_named: the largest number of tensors that are named.
     """
-    if len(those) <= MOST_NAMED:
-        return _join_words([printable(pair.name) for pair, _ in those])
+    if len(those) <= most_named:
+        return join_words(printable(pair.name) for pair, _ in those)
     counts = Counter(comparison.kind_of(pair) for pair, _ in those)
     totals = Counter(comparison.kind_of(pair) for pair, _ in comparison.tensors)
     words = []
     for kind in TENSOR_KINDS:
-        if counts[kind] and counts[kind] == totals[kind]:
-            every = "all " if of and counts[kind] > 1 else ""
-            words.append(f"{every}{counts[kind]} {_kind(kind, totals[kind])}")
-        elif counts[kind]:
-            total = totals[kind] if of else counts[kind]
-            words.append(f"{counts[kind]}{f' of {total}' if of else ''} {_kind(kind, total)}")
-    return _join_words(words)
+        count, total = counts[kind], totals[kind]
+        if count and (count == total or not of):
+            every = "all " if of and count > 1 else ""
+            words.append(f"{every}{count} {_kind(kind, count)}")
+        elif count:
+            words.append(f"{count} of {total} {_kind(kind, total)}")
+    return join_words(words) + _layers_of(comparison, those)
 
 
-def _say_damage(comparison: ModelComparison, those: Changed) -> list[str]:
-    if not those:
-        return []
-    where, verb = _tensors_text(comparison, those), _plural("is", len(those))
-    verdict = those[0][1].verdict
-    if verdict == "moved" and len(those) <= MOST_NAMED:
+def _layers_of(comparison: ModelComparison, those: Changed) -> str:
+    """Return the layers of tensors in brackets; nothing if these are all layers, or if there is none."""
+    places = {place for pair, _ in those if (place := layer_of(pair.name)) is not None}
+    every = {place for pair, _ in comparison.tensors if (place := layer_of(pair.name)) is not None}
+    if not places or places == every:
+        return ""
+    names = stack_names((prefix for prefix, _ in every), [location.stack for location, _ in comparison.maps])
+    texts = [
+        layers_text(names[stack] or None, [number for prefix, number in places if prefix == stack])
+        for stack in sorted({prefix for prefix, _ in places})
+    ]
+    return f" ({', '.join(text[0].lower() + text[1:] for text in texts)})"
+
+
+def _describe_damage(comparison: ModelComparison, those: Changed) -> list[str]:
+    where, verdict = _tensors_text(comparison, those), those[0][1].verdict
+    few = len(those) <= MOST_NAMED
+    if verdict == "moved" and few:
         return [
-            f"{printable(pair.name)} is the base's {printable(change.source or '')}{_then(change)}."
+            f"{printable(pair.name)} has the weights of the base's "
+            f"{printable(change.source or '')}{_then(change)}."
             for pair, change in those
         ]
-    if verdict in ("permuted", "transposed") and len(those) <= MOST_NAMED:
-        along = {"rows": "rows in another order", "columns": "columns in another order"}
+    if verdict in ("permuted", "transposed") and few:
         return [
-            f"{printable(pair.name)} has {along[change.along or 'rows']}{_then(change)}."
+            f"{printable(pair.name)} has its {change.along or 'rows'} in another order{_then(change)}."
             if verdict == "permuted"
             else f"{printable(pair.name)} is transposed{_then(change)}."
             for pair, change in those
         ]
     texts = {
-        "non-finite": f"NaN or infinite entries in {where}.",
-        "zeroed": f"All zero: {where}.",
-        "reinitialised": f"Random weights that do not resemble the base in {where}.",
-        "unrelated": f"Weights that do not resemble the base in {where}.",
-        "moved": f"Weights of other tensors of the base in {where}.",
-        "transposed": f"{where[0].upper()}{where[1:]} {verb} transposed.",
-        "permuted": f"Rows or columns in another order in {where}.",
+        "non-finite": f"NaN or infinite entries, in the model or in the base: {where}.",
+        "zeroed": f"All entries are zero now: {where}.",
+        "reinitialised": f"Random weights that do not resemble the base: {where}.",
+        "unrelated": f"Other weights, which do not resemble the base: {where}.",
+        "moved": f"Weights of other tensors of the base: {where}.",
+        "transposed": f"Transposed: {where}.",
+        "permuted": f"Rows or columns in another order: {where}.",
     }
     return [texts[verdict]]
 
@@ -291,35 +420,38 @@ def _then(change: TensorChange) -> str:
     return "" if change.then in (None, "identical") else f", then {change.then}"
 
 
-def _say_rescaled(comparison: ModelComparison, those: Changed) -> list[str]:
-    if not those:
-        return []
+def _describe_rescaled(comparison: ModelComparison, those: Changed) -> list[str]:
     if len(those) > MOST_NAMED:
         factors = [
             factor
-            for _, each in those
-            for factor in (each.factor_low, each.factor_high)
+            for _, change in those
+            for factor in (change.factor_low, change.factor_high)
             if factor is not None
         ]
-        where = _tensors_text(comparison, those)
-        return [f"Rescaled: {where} (factors {_span(factors, '.4g')})."]
+        return [f"Multiplied by {_factors_text(factors)}: {_tensors_text(comparison, those)}."]
     texts = []
     for pair, change in those:
-        factors = [change.factor_low or 0.0, change.factor_high or 0.0]
-        if change.along != "tensor" and factors == [0.0, 1.0]:
-            texts.append(f"{printable(pair.name)}: some of its {change.along} are 0 now.")
-            continue
-        each = "" if change.along == "tensor" else f", each of its {change.along} by its own factor:"
-        by = f"{change.factor:.4g}" if change.along == "tensor" else _span(factors, ".4g")
-        texts.append(
-            f"{printable(pair.name)} is the base's times{each} {by}.".replace("times,", "times a factor,")
-        )
+        name, factors = printable(pair.name), [change.factor_low or 0.0, change.factor_high or 0.0]
+        if change.along == "tensor":
+            texts.append(f"{name} is {change.factor:.4g} times the base.")
+        elif factors == [0.0, 1.0]:
+            texts.append(f"{name}: some of its {change.along} are 0 now.")
+        else:
+            texts.append(f"{name}: its {change.along} are multiplied by {_factors_text(factors)}.")
     return texts
 
 
-def _say_low_rank(comparison: ModelComparison, those: Changed) -> list[str]:
-    if not those:
-        return []
+def _factors_text(factors: Sequence[float]) -> str:
+    """Return a factor, or the range of several.
+
+    >>> _factors_text([2.0, 2.0]), _factors_text([0.5, 2.0])
+    ('2', 'factors from 0.5 to 2')
+    """
+    low, high = format(min(factors), ".4g"), format(max(factors), ".4g")
+    return low if low == high else f"factors from {low} to {high}"
+
+
+def _describe_low_rank(comparison: ModelComparison, those: Changed) -> list[str]:
     ranks = [
         rank for _, change in those for rank in (change.rank_low, change.rank_high or change.rank) if rank
     ]
@@ -328,79 +460,79 @@ def _say_low_rank(comparison: ModelComparison, those: Changed) -> list[str]:
     return [f"Low-rank update, rank {_span(ranks, 'd')}{more}, in {_of_text(comparison, those)}{sizes}."]
 
 
-def _say_dense(comparison: ModelComparison, those: Changed) -> list[str]:
-    if not those:
-        return []
+def _describe_dense(comparison: ModelComparison, those: Changed) -> list[str]:
     counts = [change.directions for _, change in those if change.directions]
     sizes = _sizes([change.size for _, change in those])
     text = f"Dense update in {_of_text(comparison, those)}{sizes}"
-    text += f": 90% of it is in {_span(counts, 'd')} directions." if counts else "."
+    each = "of it" if len(those) == 1 else "of each"
+    text += f": 90% {each} is in {_span(counts, 'd')} {_plural('direction', max(counts))}." if counts else "."
     inside = [pair for pair, _ in comparison.tensors if comparison.kind_of(pair) == "matrix"]
     if sum(comparison.kind_of(pair) == "matrix" for pair, _ in those) <= len(inside) / 2:
         return [text]
-    extra = [*_describe_heads(comparison), *_most_changed_layer(comparison)]
-    return [
-        text,
-        *([f"{_join_words(extra).capitalize()}."] if extra else []),
-        *_describe_scale_change(comparison),
-    ]
+    return [text, *_describe_largest_head(comparison), *_describe_scale_change(comparison)]
 
 
-def _say_plain(noun: str) -> Any:
-    def say(comparison: ModelComparison, those: Changed) -> list[str]:
-        if not those:
-            return []
+def _describe_plain(noun: str) -> Describe:
+    def describe(comparison: ModelComparison, those: Changed) -> list[str]:
         if len(those) <= MOST_NAMED:
             named = [f"{printable(pair.name)}{_sizes([change.size])}" for pair, change in those]
-            return [f"{noun} in {_join_words(named)}."]
-        return [f"{noun} in {_of_text(comparison, those)}{_sizes([change.size for _, change in those])}."]
+            return [f"{noun}: {join_words(named)}."]
+        return [f"{noun}: {_of_text(comparison, those)}{_sizes([change.size for _, change in those])}."]
 
-    return say
+    return describe
 
 
-def _say_hidden(comparison: ModelComparison, those: Changed) -> list[str]:
+def _describe_lone(noun: str) -> Describe:
+    return lambda comparison, those: [f"{noun} {_tensors_text(comparison, those, of=False)}."]
+
+
+def _describe_reshaped(comparison: ModelComparison, those: Changed) -> list[str]:
+    """Name both shapes, and say whether the rows that both tensors have are equal."""
+    if len(those) > MOST_NAMED:
+        return [f"Other shapes: {_tensors_text(comparison, those)}."]
+    texts = []
+    for pair, change in those:
+        shapes = [comparison.shapes.get(pair.name, ()), comparison.model_shapes.get(pair.name, ())]
+        before, after = (" x ".join(map(str, shape)) for shape in shapes)
+        equal = {None: "", 0.0: "; the rows that both have are equal"}.get(
+            change.size, f"; the rows that both have changed{_sizes([change.size])}"
+        )
+        texts.append(f"{printable(pair.name)} has the shape {after} instead of {before}{equal}.")
+    return texts
+
+
+def _describe_hidden(comparison: ModelComparison, those: Changed) -> list[str]:
     """Say what can be seen of updates that the rounding of the file hides, and what cannot."""
-    if not those:
-        return []
     grids = sorted({change.grid.name for _, change in those if change.grid is not None})
-    rounding = f"{_join_words(grids)} rounding" if grids else "the rounding of the file"
+    rounding = f"{join_words(grids)} rounding" if grids else "the rounding of the file"
     seen = [change.rank_low or 1 for _, change in those if change.verdict == "partly-hidden"]
     sizes = [change.update_size for _, change in those if change.update_size]
     limits = [change.update_size_most for _, change in those if change.update_size_most]
     floors = [change.rounding_size for _, change in those if change.rounding_size]
     where = _of_text(comparison, those)
     if not seen:
-        text = f"Changes below {rounding} in {where}: no direction of them can be seen."
+        texts = [f"Changes no larger than {rounding} in {where}: no direction of them can be seen."]
     else:
-        largest = max([each.update_size or 0.0 for _, each in those])
+        largest = max([change.update_size or 0.0 for _, change in those])
         hides = "mostly hidden" if not floors or largest < 2 * max(floors) else "partly hidden"
-        text = f"An update that is {hides} by {rounding} in {where}."
-        some = f"in {len(seen)} of them, " if len(seen) < len(those) else ""
-        text += (
-            f" {some}{_directions_text(seen)} above {rounding}; the rest cannot be seen below it."
-        ).replace("  ", " ")
-    texts = [_capitalize_after_stop(text)]
+        texts = [f"An update that is {hides} by {rounding} in {where}."]
+        some = f"In {len(seen)} of them, at least" if len(seen) < len(those) else "At least"
+        each = " of each" if len(those) > 1 and len(seen) == len(those) else ""
+        rise = "direction" if min(seen) == 1 else "directions"
+        verb = "is" if min(seen) == 1 else "are"
+        texts.append(
+            f"{some} {min(seen)} {rise}{each} {verb} larger than {rounding}; the rest cannot be seen."
+        )
     if sizes and floors:
-        texts.append(f"The update's size is about {_percents(sizes)}; rounding alone is {_percents(floors)}.")
+        texts.append(
+            f"The size of the update is about {_percents(sizes)}; rounding alone is {_percents(floors)}."
+        )
     elif limits:
-        texts.append(f"The update's size is at most {_percents([max(limits)])}.")
+        texts.append(f"The size of the update is at most {_percents([max(limits)])}.")
     return texts
 
 
-def _directions_text(counts: Sequence[int]) -> str:
-    low, high = min(counts), max(counts)
-    span = str(low) if low == high else (f"{low} or {high}" if high == low + 1 else f"{low} to {high}")
-    return f"at least {span} {'direction rises' if high == 1 else 'directions rise'}"
-
-
-def _capitalize_after_stop(text: str) -> str:
-    first, stop, rest = text.partition(". ")
-    return first + stop + (rest[:1].upper() + rest[1:])
-
-
-def _say_rounded(comparison: ModelComparison, those: Changed) -> list[str]:
-    if not those:
-        return []
+def _describe_rounded(comparison: ModelComparison, those: Changed) -> list[str]:
     texts = []
     for name in dict.fromkeys(change.format.name for _, change in those if change.format is not None):
         group = [pair for pair in those if pair[1].format is not None and pair[1].format.name == name]
@@ -410,60 +542,47 @@ def _say_rounded(comparison: ModelComparison, those: Changed) -> list[str]:
     return texts
 
 
-def _say_coded(comparison: ModelComparison, those: Changed) -> list[str]:
+def _describe_coded(comparison: ModelComparison, those: Changed) -> list[str]:
     """Name each code, its matrices and their distance from the base, and say what it hides."""
-    if not those:
-        return []
     texts = []
     for code in dict.fromkeys(str(change.code) for _, change in those):
         group = [pair for pair in those if pair[1].code == code]
         sizes = _percents([change.size for _, change in group if change.size is not None])
-        texts.append(f"{code}: {_of_text(comparison, group)}, {sizes} from the base.")
+        texts.append(f"Stored as {code}: {_of_text(comparison, group)}, {sizes} from the base.")
     if fitted := [change for _, change in those if change.along == "columns"]:
-        factors = [factor for each in fitted for factor in (each.factor_low, each.factor_high) if factor]
+        factors = [
+            factor for change in fitted for factor in (change.factor_low, change.factor_high) if factor
+        ]
         texts.append(
-            f"Each column of {len(fitted)} of them has its own factor ({_span(factors, '.3g')}), as AWQ "
-            "takes from the norm before; the errors are without it."
+            f"Each column of {len(fitted)} of them has its own factor ({_span(factors, '.3g')}), which AWQ "
+            "takes from the norm before it; the distances leave these factors out."
         )
-    return [*texts, "A change smaller than the code's own error cannot be seen in this file."]
+    return [*texts, "A change that is smaller than the error of the code cannot be seen in this file."]
 
 
 def _of_text(comparison: ModelComparison, those: Changed) -> str:
-    """Return how many tensors of each kind, or "all tensors"; a single tensor is named."""
-    if len(those) == 1:
-        return printable(those[0][0].name)
-    if len(those) == len(comparison.tensors):
+    """Return the name of a single tensor, "all tensors", or how many of which kind in which layers."""
+    if len(those) == len(comparison.tensors) > 1:
         return f"all {len(those)} tensors"
-    counts = Counter(comparison.kind_of(pair) for pair, _ in those)
-    totals = Counter(comparison.kind_of(pair) for pair, _ in comparison.tensors)
-    words = [
-        f"{counts[kind]} of {totals[kind]} {_kind(kind, totals[kind])}"
-        for kind in TENSOR_KINDS
-        if counts[kind]
-    ]
-    return _join_words(words)
+    return _tensors_text(comparison, those, most_named=1)
 
 
-def _describe_heads(comparison: ModelComparison) -> list[str]:
+def _describe_largest_head(comparison: ModelComparison) -> list[str]:
+    """Return a list with a sentence about the head that changed most; an empty list if no head changed."""
     sizes = [
-        map_change.numbers.get("size") or 0.0
+        (map_change.numbers.get("size") or 0.0, location)
         for location, map_change in comparison.maps
         if location.head is not None
     ]
-    return [f"heads changed by up to {_percents([max(sizes)])}"] if sizes else []
-
-
-def _most_changed_layer(comparison: ModelComparison) -> list[str]:
-    sizes: dict[str, list[float]] = {}
-    for location, map_change in comparison.maps:
-        if location.layer is not None and map_change.numbers.get("size") is not None:
-            sizes.setdefault(f"{location.stack or ''} layer {location.layer}".strip(), []).append(
-                map_change.numbers["size"]
-            )
-    medians = {layer: float(np.median(layer_sizes)) for layer, layer_sizes in sizes.items()}
-    if len(medians) < 2:
+    size, location = max(sizes, key=lambda pair: pair[0], default=(0.0, None))
+    if location is None or not size:
         return []
-    return [f"most of it is in {max(medians, key=lambda layer: medians[layer])}"]
+    number = (
+        None if location.layer is None else location.layer - comparison.first_layers.get(location.stack, 0)
+    )
+    return [
+        f"The head that changed most is {location_name(replace(location, layer=number))} ({percent(size)})."
+    ]
 
 
 def _describe_scale_change(comparison: ModelComparison) -> list[str]:
@@ -522,10 +641,6 @@ def _sizes(values: Sequence[float | None]) -> str:
 def _span(values: Sequence[float], form: str) -> str:
     low, high = format(min(values), form), format(max(values), form)
     return low if low == high else f"{low} to {high}"
-
-
-def _join_words(words: Sequence[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def _kind(kind: str, count: int) -> str:

@@ -151,8 +151,8 @@ def gain_of(models: ModelPair, model: Model, norm: Norm | None) -> Reals:
 
 def unknown_norm(model: Model) -> InputError:
     return InputError(
-        f"{model.tensors.source}: the norms before its maps are not known; leave applied out "
-        "to compare them as they are stored"
+        f"{model.tensors.source}: attnlaw does not know which norms come before its matrices; leave out "
+        "--applied to compare the matrices as they are stored"
     )
 
 

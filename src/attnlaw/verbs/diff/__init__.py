@@ -30,7 +30,7 @@ class BaseModelSettings(Settings):
 
     base: Any = setting(
         MISSING,
-        "The checkpoint that they are compared with.",
+        "Checkpoint to compare with: the model before training, quantising or merging.",
         is_path=True,
         positional=True,
         metavar="BASE",
@@ -40,20 +40,21 @@ class BaseModelSettings(Settings):
 
 @settings_dataclass
 class DiffSettings(ModelSettings, BaseModelSettings):
-    """Compare checkpoints with their base: which tensors changed and how, which heads, in which directions.
+    """Compare checkpoints with their base: what changed, where, how much, and what it looks like.
 
-    Each tensor gets a verdict: identical, rounded (to which format), low-rank (of which rank), partly hidden
-    by the rounding of its file, rescaled, noise, dense, moved from another place, and more. Each head and
-    feed-forward matrix gets the size and the rank of its update, how far the update keeps to the base's
-    directions compared with chance, and how many directions are new. A LoRA adapter in place of a model is
-    added to the base.
+    Each tensor gets a verdict, such as identical, rounded to bfloat16, low-rank (an adapter), dense (full
+    fine-tuning), rescaled, or moved from another layer. Each head and feed-forward matrix gets the size and
+    the rank of its change, and the number of its new directions. If you give a LoRA adapter in place of a
+    model, attnlaw adds it to the base.
     """
 
     applied: bool = setting(
-        False, "Fold the norm before a map into it; maps are compared as stored else.", panel=COMPARED
+        False,
+        "Multiply the norm before a matrix into it. Otherwise matrices are compared as they are stored.",
+        panel=COMPARED,
     )
     no_match: bool = setting(
-        False, "Do not look for heads and neurons that stand in another order.", panel=COMPARED
+        False, "Do not look for heads and neurons that are in another order.", panel=COMPARED
     )
 
     def to_row(self) -> dict[str, Any]:
@@ -62,7 +63,7 @@ class DiffSettings(ModelSettings, BaseModelSettings):
         return super().to_row() | {"base": name}
 
 
-# What JSON says of each tensor that is not identical.
+# What JSON has about each tensor that is not identical.
 LISTED = (
     *("tensor", "verdict", "rank", "rank_low", "rank_high", "directions", "size", "update_size"),
     *("update_size_most", "hidden", "roundings", "format", "factor", "factor_low", "factor_high", "along"),
@@ -72,35 +73,52 @@ LAYER_KINDS = [KINDS[name] for group in LAYER_GROUPS.values() for name in group]
 QUANTITIES = (
     Quantity("verdict", "what happened, in a few sentences", kind="text"),
     Quantity("compared", "which tensors of both files were compared, and which were not", kind="text"),
-    Quantity("next_step", "what the changes look like, and what to do next", kind="text"),
-    Quantity("verdicts", "verdicts on the model and on its tensors", kind="texts"),
-    Quantity("map_count", "heads and feed-forward matrices that were compared", kind="int"),
-    Quantity("tensor_count", "stored tensors of either model that were compared", kind="int"),
+    Quantity("next_step", "what the changes look like and what to do next", kind="text"),
+    Quantity("verdicts", "verdicts on the model and on its tensors, each once", kind="texts"),
+    Quantity(
+        "map_count", "number of heads (QK, VO) and feed-forward matrices that were compared", kind="int"
+    ),
+    Quantity("tensor_count", "number of stored tensors that were compared", kind="int"),
     Quantity("not_compared", "names of the tensors that were not compared", kind="texts"),
     *(
         Quantity(
             verdict.column,
-            f"tensors that are {verdict.name}: {verdict.says}",
+            f"number of tensors that are {verdict.name}: {verdict.says}",
             kind="int",
             display_name=verdict.name,
         )
         for verdict in TENSOR_VERDICTS.values()
     ),
     *(
-        Quantity(f"size_{kind.name}", f"median size of the updates of {kind.label}", display_name=kind.label)
+        Quantity(
+            f"size_{kind.name}",
+            f"median size of the updates of {kind.label}, |M1 − M0| / |M0|",
+            display_name=kind.label,
+        )
         for kind in LAYER_KINDS
     ),
     *(
-        Quantity(f"scale_{kind.name}", f"median scale of {kind.label}; below 1 it shrank")
+        Quantity(f"scale_{kind.name}", f"median factor by which {kind.label} grew; below 1 it shrank")
         for kind in LAYER_KINDS
     ),
-    Quantity("largest_size", "of the update of a map", in_summary=True),
-    Quantity("worst_map", "the map whose update is largest", kind="text", in_summary=True),
-    Quantity("worst_tensor", "the stored tensor that changed most", kind="text"),
-    Quantity("worst_tensor_size", "its |W1 − W0| / |W0|"),
-    Quantity("least_sqnr_db", "the least signal to noise of a tensor, in dB"),
-    Quantity("intruders", "leading directions that no vector of the base is near, both sides", kind="int"),
-    Quantity("new", "leading directions outside the base's of like size", kind="int", in_summary=True),
+    Quantity(
+        "largest_size", "largest size of the update of a head or matrix, |M1 − M0| / |M0|", in_summary=True
+    ),
+    Quantity("worst_map", "head or feed-forward matrix that changed most", kind="text", in_summary=True),
+    Quantity("worst_tensor", "stored tensor that changed most", kind="text"),
+    Quantity("worst_tensor_size", "size of the largest change of a stored tensor, |W1 − W0| / |W0|"),
+    Quantity(
+        "least_sqnr_db", "lowest signal to noise of a tensor, −20 log₁₀ of the size of its change, in dB"
+    ),
+    Quantity(
+        "intruders", "number of leading directions with a cosine below 1/2 with each of the base", kind="int"
+    ),
+    Quantity(
+        "new",
+        "number of leading directions outside the span of base directions of similar size",
+        kind="int",
+        in_summary=True,
+    ),
 )
 
 

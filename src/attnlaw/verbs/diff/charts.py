@@ -8,6 +8,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
+from attnlaw.analysis.diff.summary import percent
 from attnlaw.render.charts.cells import cell_maps
 from attnlaw.render.charts.encodings import EXTENT, colour_encoding, dash_encoding, inline_data, log_axis
 from attnlaw.render.charts.lines import line_charts
@@ -19,14 +20,15 @@ LOCATION = ("model", "layer", "stack", "kind", "head", "expert")
 
 
 @chart(
-    "The largest update over its null",
-    "Singular values of the update by rank, over the largest of the base. Dashed: noise of the same size in "
-    "the same place. A line that starts above it and falls below it has few strong directions; one that "
-    "follows it has none.",
+    "The largest change, compared with noise",
+    "Singular values of the change, from the largest to the smallest, relative to the largest of the base. "
+    "Values below 1/10,000 of the first are not drawn. Dashed: noise of the same size in the same place. "
+    "A line that starts above the dashes and falls below them has a few strong directions, as an adapter "
+    "makes. A line that follows the dashes looks like noise.",
     prepare=name_models,
 )
 def worst_update(view: ChartView) -> Drawings:
-    """Draw for every model the singular values of its largest update."""
+    """Draw the singular values of the largest update of each model."""
     maps, spectra = view.frame("diff", "size"), view.frame("diff_spectra")
     for (model,), model_maps in maps.group_by("model", maintain_order=True):
         worst = model_maps.filter(pl.col("size") > 0).sort("size", descending=True).head(1)
@@ -36,14 +38,15 @@ def worst_update(view: ChartView) -> Drawings:
         row = spectrum.row(0, named=True)
         kind = view.value_labels.label_of("kind", row["kind"])
         head = "" if row["head"] is None else f" head {row['head']}"
-        size = f"{100 * worst['size'][0]:.3g} percent"
-        note = f"Here: layer {row['layer']} {kind}{head}, of size {size}."
+        note = f"Here: layer {row['layer']} {kind}{head}, which changed by {percent(worst['size'][0])}."
         yield Drawing(partial(by_rank, row), {"model": model} if view.rows.height > 1 else {}, note)
 
 
 @chart(
-    "Sizes layer by layer",
-    "The mean size of the updates of a layer, |M1 − M0| / |M0|, by kind of map.",
+    "Which layers changed",
+    "Mean size of the changes in each layer, |M1 − M0| / |M0|, by kind of matrix. A layer at 0 did not "
+    "change. Lines at one height mean that every layer was trained. A peak means "
+    "that one layer changed most.",
     prepare=name_models,
 )
 def sizes(view: ChartView) -> Drawings:
@@ -53,19 +56,23 @@ def sizes(view: ChartView) -> Drawings:
 head_chart = partial(chart, on_page=False, prepare=name_models)
 
 
-@head_chart("Sizes of updates", "Each cell is a map; brighter means a larger update.")
+@head_chart("Sizes of updates", "Each cell is a head or matrix; brighter means a larger change.")
 def heads_size(view: ChartView) -> Drawings:
     return _head_maps(view, "size")
 
 
-@head_chart("Ranks of updates", "Singular values of the update above the floor.")
+@head_chart(
+    "Ranks of updates",
+    "Number of directions of each change above the rounding of the file. A few everywhere: an adapter.",
+)
 def heads_rank(view: ChartView) -> Drawings:
     return _head_maps(view, "rank")
 
 
 @head_chart(
     "Alignment of updates",
-    "How far the update keeps to the base's leading input directions, in deviations of chance.",
+    "How far the change keeps to the base's leading input directions, in standard deviations of chance. "
+    "Values between -4 and 4 can be chance.",
 )
 def heads_z(view: ChartView) -> Drawings:
     return _head_maps(view, "z_left")
@@ -77,7 +84,7 @@ def _head_maps(view: ChartView, colour: str) -> Drawings:
 
 def by_rank(row: dict[str, Any]) -> alt.Chart:
     """Draw the singular values of an update against their rank, with those of noise as a dashed line."""
-    names = {"update": "update_values", "noise of its size": "noise_values"}
+    names = {"change": "update_values", "noise of its size": "noise_values"}
     points = [
         {"series": name, "rank": rank, "value": value}
         for name, column in names.items()
@@ -86,11 +93,11 @@ def by_rank(row: dict[str, Any]) -> alt.Chart:
     ]
     top = max(point["value"] for point in points)
     shown = [point for point in points if point["value"] > 1e-4 * top]
-    y = alt.Y("value:Q", title="singular value / largest of the base")
+    y = alt.Y("value:Q", title="singular value, relative to the base (s / s₁)")
     axis = log_axis((point["value"] for point in shown), minExtent=EXTENT)
     lines = alt.Chart(inline_data(shown)).mark_line(clip=True)
     return lines.encode(
-        x=alt.X("rank:Q", title="rank"),
+        x=alt.X("rank:Q", title="number of the singular value, largest first (rank)"),
         y=y.scale(type="log", nice=False).axis(axis),
         color=colour_encoding(dict(zip(names, (PALETTE[0], PALETTE[7]), strict=True))),
         strokeDash=dash_encoding("series", dict(zip(names, ([1, 0], [5, 4]), strict=True))),

@@ -1,4 +1,4 @@
-"""The HTML page of a comparison: verdicts, heads with a choice of update, stored tensors, and all rows."""
+"""The HTML page of a comparison: the answer, maps of heads, figures, tensors, and all rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
-from attnlaw.analysis.diff.summary import verdict_text
+from attnlaw.analysis.diff.columns import DIFF_TENSORS
+from attnlaw.analysis.diff.places import join_words
+from attnlaw.analysis.diff.summary import percent, verdict_text
+from attnlaw.core.estimate import Outcome
 from attnlaw.core.result import Result
 from attnlaw.core.tables import short_names
 from attnlaw.render.charts.figure import Figure
@@ -25,21 +28,27 @@ from attnlaw.render.pages.page import (
     page_html,
     rows_section,
 )
+from attnlaw.verbs.diff.answer import answer
 
 # Quantities that the reader can choose, how to read the picture, and how its colours are scaled.
 MAPPED: dict[str, dict[str, Any]] = {
     "size": {"read": "Bright cells changed most.", "zero": True, "log": False},
-    "z_left": {"read": "Beyond 4 or -4 it is no chance: the update keeps to them, or avoids them."},
-    "z_right": {"read": "Beyond 4 or -4 it is no chance."},
-    "rank": {"read": "Few of many: a low-rank update, as an adapter makes.", "zero": True},
-    "cosine": {"read": "Near 1 the map points where it did; near 0 it is another map."},
-    "scale": {"read": "A whole map below 1 is what weight decay does."},
-    "stable_rank": {"read": "Near 1, one direction carries the update.", "log": False},
-    "z_top": {"read": "Below -4 it shrank, above 4 it grew, by more than noise of that size explains."},
-    "intruders_left": {"read": "Values near each other mix under any update, and count.", "zero": True},
+    "z_left": {"read": "Values between -4 and 4 can be chance. Above, the change keeps to these directions."},
+    "z_right": {
+        "read": "Values between -4 and 4 can be chance. Above, the change keeps to these directions."
+    },
+    "rank": {"read": "A few in every cell: a low-rank update, as an adapter makes.", "zero": True},
+    "cosine": {"read": "Near 1, the matrix does what it did; near 0, it is another matrix."},
+    "scale": {"read": "If all cells are below 1, the model shrank, as weight decay does."},
+    "stable_rank": {"read": "Small values mean few directions.", "log": False},
+    "z_top": {"read": "Below -4 it shrank and above 4 it grew by more than noise of that size explains."},
+    "intruders_left": {
+        "read": "Directions with similar singular values mix in any training; they count here, too.",
+        "zero": True,
+    },
     "new_left": {"read": "Bright cells learned a direction that the base did not have.", "zero": True},
 }
-# Numbers that the page shows for the chosen map.
+# Numbers that the page shows for the chosen head or matrix.
 FACTS = (
     *("size", "size_2", "cosine", "scale", "rank", "stable_rank", "effective_rank", "floor", "k"),
     *("share_left", "z_left", "share_right", "z_right", "overlap_left", "overlap_right", "z_top", "moved"),
@@ -51,6 +60,7 @@ SHOWN = (
     *("z_left", "z_right", "z_top", "moved", "new_left", "new_right"),
 )
 TENSORS = ("tensor", "verdict", "size", "update_size", "roundings", "sqnr_db", "unchanged", "dtype_model")
+SHARES = ("size", "update_size", "unchanged")
 MOST_TENSORS = 25  # number of tensors that the page lists for a model
 LOCATION = ("case", "layer", "stack", "kind", "head", "expert")
 # Columns that a notebook shows.
@@ -62,52 +72,50 @@ def page(result: Result, figures: Sequence[Figure]) -> str:
     result = name_models(result)
     rows = result.finished_rows
     maps, tensors = result.finished_table("diff"), result.finished_table("diff_tensors")
-    lead = [
-        f"{maps.height} maps and {tensors.height} tensors, against {rows['base'][0]}.",
-        failure_sentence(result.rows),
-    ]
+    names = join_words(rows["model"].to_list())
+    lead = [f"{names} compared with {rows['base'][0]}.", failure_sentence(result.rows)]
     sections = [
-        _verdicts(result, rows),
-        explorer_section("Heads and maps"),
+        explorer_section("Heads and matrices"),
         figure_section("part-1", "Figures", figures),
         _tensors(result, rows, tensors),
-        rows_section("Maps", "qk layer=3 size>0.2"),
+        rows_section("Matrices", "qk layer=3 size>0.2"),
     ]
-    return page_html(result.verb.title, lead, sections, _payload(result, rows, maps))
-
-
-def _verdicts(result: Result, rows: pl.DataFrame) -> Section:
-    short = short_names(rows["model"])
-    counted = [quantity for quantity in result.verb.quantities if quantity.name.startswith("tensors_")]
-    cards = [
-        {
-            "name": short[row["model"]] if rows.height > 1 else None,
-            "sentences": [row[name] for name in ("verdict", "compared", "next_step") if row[name]],
-            "counts": [(quantity, row[quantity.name]) for quantity in counted if row[quantity.name]],
-        }
-        for row in rows.iter_rows(named=True)
-    ]
-    return Section("verdict", "What happened", macros("verbs/diff/page.html").verdicts(cards), "Verdict")
+    whole = answer(result, details=True)
+    return page_html(result.verb.title, lead, sections, _payload(result, rows, maps), whole)
 
 
 def _tensors(result: Result, rows: pl.DataFrame, tensors: pl.DataFrame) -> Section:
+    """Return the section with the number of tensors of each verdict, and the tensors that changed most."""
     short = short_names(rows["model"])
+    counted = [quantity for quantity in result.verb.quantities if quantity.name.startswith("tensors_")]
     models = []
-    for case, model in rows.select("case", "model").iter_rows():
-        changed = tensors.filter(pl.col("case") == case, pl.col("verdict") != "identical")
+    for row in rows.iter_rows(named=True):
+        changed = tensors.filter(pl.col("case") == row["case"], pl.col("verdict") != "identical")
         damaged = pl.col("verdict") == "non-finite"
         worst = changed.sort(damaged, "size", descending=True, nulls_last=True).head(MOST_TENSORS)
         lines = [
-            ["" if value is None else format_short(value) for value in line.values()]
-            for line in (
-                {name: verdict_text(row) if name == "verdict" else row[name] for name in TENSORS}
-                for row in worst.iter_rows(named=True)
-            )
+            [_cell(name, verdict_text(tensor) if name == "verdict" else tensor[name]) for name in TENSORS]
+            for tensor in worst.iter_rows(named=True)
         ]
-        models.append((short[model] if rows.height > 1 else None, lines, changed.height - worst.height))
-    heads = [result.verb.label(name) for name in TENSORS]
+        models.append(
+            {
+                "name": short[row["model"]] if rows.height > 1 else None,
+                "sentences": [row[name] for name in ("verdict", "compared") if rows.height > 1],
+                "counts": [(quantity, row[quantity.name]) for quantity in counted if row[quantity.name]],
+                "lines": lines,
+                "rest": changed.height - worst.height,
+            }
+        )
+    known = {column.name: column for column in DIFF_TENSORS}
+    heads = [(known[name].label, known[name].description) for name in TENSORS]
     body = macros("verbs/diff/page.html").tensors(heads, models)
-    return Section("tensors", "Stored tensors, worst first", body, "Tensors")
+    return Section("tensors", "Stored tensors that changed most", body, "Tensors")
+
+
+def _cell(name: str, value: Any) -> str:
+    if value is None:
+        return ""
+    return percent(value) if name in SHARES else format_short(value)
 
 
 def _payload(result: Result, rows: pl.DataFrame, maps: pl.DataFrame) -> dict[str, Any]:
@@ -127,9 +135,8 @@ def _payload(result: Result, rows: pl.DataFrame, maps: pl.DataFrame) -> dict[str
 
 
 def notebook_html(result: Result) -> Markup:
-    """Return HTML that shows what happened to every model, and the maps that changed most."""
-    summaries = (case.summary for case in result if "sentence" in case.summary)
-    lines = [(summary["model"], summary["sentence"]) for summary in summaries]
+    """Return HTML that shows the answer, and the heads and matrices that changed most."""
+    rows = result.rows["status"] != Outcome.FAILED
+    lines: Markup = macros("notebook.html").answer(answer(result).lines if rows.any() else ())
     maps = result.finished_table("diff").sort("size", descending=True, nulls_last=True)
-    models: Markup = macros("notebook.html").models(lines)
-    return models + frame_html(maps, NOTEBOOK_COLUMNS)
+    return lines + frame_html(maps, NOTEBOOK_COLUMNS)

@@ -99,7 +99,7 @@ class Detail {
       label: "Singular values by rank", height: 250, layers,
       x: { title: "rank", domain: [1, Math.max(2, ...layers.map((layer) => layer.data.length))] },
       y: { title: "singular value σ", log: true, domain: domainOf(layers.flatMap((layer) => layer.data.map(([, value]) => value)), { log: true }) },
-      caption: noise ? "The update's singular values over the largest of the base. Dashed: noise of the same size in the same place. What lies above it at the left are directions that noise does not have."
+      caption: noise ? "Singular values of the change, relative to the largest of the base. Dashed: noise of the same size in the same place. Values above the dashes, at the left, belong to directions that noise does not have."
         : "Largest first, on a logarithmic axis. A straight fall is a geometric decay; a cliff at the left means few strong directions.",
     };
   }

@@ -1,0 +1,99 @@
+"""The answer of a comparison: what changed, where and how much, what it looks like, and what to do next."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnlaw.analysis.diff.summary import status_of
+from attnlaw.checkpoints.hub import is_hub_id
+from attnlaw.core.answer import Answer, Line
+from attnlaw.core.estimate import Outcome
+from attnlaw.core.tables import short_names
+from attnlaw.render.model_names import model_names
+
+if TYPE_CHECKING:
+    from attnlaw.core.result import Result
+
+SENTENCE_END = re.compile(r"(?<=\.) ")
+MOST_SENTENCES = 8  # a longer answer goes on in --details
+# Settings that say how to open the model and the base; a further command needs them, too.
+OPENING = ("heads", "map", "adapter", "unscaled")
+CHOSEN = ("layers", "only", "applied", "no_match")
+
+
+def answer(result: Result, details: bool = False) -> Answer:
+    """Return what a comparison found; one line for each model if there are several.
+
+    Args:
+        details: whether the answer may be long, as on a page, which has the details.
+    """
+    rows = [row for row in result.rows.iter_rows(named=True) if row["status"] != Outcome.FAILED]
+    if len(rows) == 1:
+        return Answer(_lines(rows[0], details), _next_commands(rows[0], not details))
+    names = short_names(model_names(result))
+    given = dict(zip(result.rows["model"], names.values(), strict=False))
+    lines = []
+    for row in rows:
+        known = _sentences(row)
+        more = (row["next_step"],) if row["next_step"] else ()
+        lines.append(Line(f"{given[row['model']]}: {' '.join(known[:2])}", status_of(row), more))
+    return Answer(tuple(lines), _next_commands(rows[0], not details))
+
+
+def _lines(row: Mapping[str, Any], details: bool) -> tuple[Line, ...]:
+    sentences = _sentences(row)
+    count = len(sentences) if details else MOST_SENTENCES
+    rest = len(sentences) - count
+    more = [f"{rest} more findings: see --details."] if rest > 0 else []
+    texts = [*sentences[:count], *more, row["next_step"], row["compared"]]
+    first, *others = (text for text in texts if text)
+    return (Line(first, status_of(row)), *map(Line, others))
+
+
+def _sentences(row: Mapping[str, Any]) -> list[str]:
+    return SENTENCE_END.split(row["verdict"])
+
+
+def _next_commands(row: Mapping[str, Any], again: bool) -> dict[str, str]:
+    """Return further commands. There are none for models in memory.
+
+    Args:
+        again: whether to name commands that show more of this comparison.
+    """
+    base, model = str(row["base"]), str(row["model"])
+    if row["name"] is not None or not (_can_be_opened(base) and _can_be_opened(model)):
+        return {}
+    opening, chosen = _options(row, OPENING), _options(row, CHOSEN)
+    audit = shlex.join(["attnlaw", "audit", model, *opening])
+    if set(row["verdicts"]) <= {"identical"}:
+        return {audit: "norms, ranks and problems of the model"}
+    words = ["attnlaw", "diff", base, model, *opening, *chosen]
+    more = {
+        shlex.join([*words, "--details"]): "every head: sizes, ranks, new directions",
+        shlex.join([*words, "--out", "results"]): "an interactive page",
+    }
+    gate = ["attnlaw", "check", model, *opening, "--rules", "fine-tune", "--base", base]
+    return (more if again else {}) | {
+        audit: "norms, ranks and problems of the model itself",
+        shlex.join(gate): "pass or fail",
+    }
+
+
+def _can_be_opened(model: str) -> bool:
+    return is_hub_id(model) or Path(model).exists()
+
+
+def _options(row: Mapping[str, Any], names: tuple[str, ...]) -> list[str]:
+    words: list[str] = []
+    for name in names:
+        value = row[name]
+        if value is None or value is False:
+            continue
+        words.append(f"--{name.replace('_', '-')}")
+        if value is not True:
+            words.append(",".join(map(str, value)) if isinstance(value, list | tuple) else str(value))
+    return words
