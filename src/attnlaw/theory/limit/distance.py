@@ -225,7 +225,7 @@ def _refine(values: Array) -> Array:
     The third derivative does not jump at the second and the last but one point ("not a knot"). SciPy's spline
     has the same values, but its import takes longer than the rest of a small comparison.
     """
-    # The second differences are (bend[i-1] + 4 bend[i] + bend[i+1]) / 6; the ends continue in a straight line.
+    # Second differences are (bend[i-1] + 4 bend[i] + bend[i+1]) / 6. The ends continue in a straight line.
     bands = np.full((3, values.shape[1] - 2), [[1.0], [4.0], [1.0]])
     bands[1, [0, -1]] = 6.0
     bands[[0, 2], [1, -2]] = 0.0
