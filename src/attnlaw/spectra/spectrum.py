@@ -297,10 +297,9 @@ def applied_matrix(matrix: Reals, fold: NormFold, gram: Reals | None = None) -> 
 
 
 def _symmetric(gram: NDArray[Any], vector: NDArray[Any]) -> NDArray[Any]:
-    """Multiply a symmetric matrix by one column. In float32 this reads only the upper triangle."""
-    if gram.dtype == np.float64:
-        return np.asarray(gram @ vector)
-    return np.asarray(scipy.linalg.blas.ssymv(1.0, gram.T, vector[:, 0], lower=1))[:, None]
+    """Multiply a symmetric matrix in C order by one column. This reads only the upper triangle."""
+    multiply = scipy.linalg.blas.dsymv if gram.dtype == np.float64 else scipy.linalg.blas.ssymv
+    return np.asarray(multiply(1.0, gram.T, vector[:, 0], lower=1))[:, None]
 
 
 # Smallest part of the trace that the mean may leave.
