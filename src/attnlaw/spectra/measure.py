@@ -37,6 +37,8 @@ IN_FLIGHT = 8 * 10**8
 LARGE = 8192
 # The expected time is logged if it is longer than this.
 ANNOUNCED_SECONDS = 20
+# Operations a second that every core does.
+SLOW_RATE = 1e9
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,9 @@ def expected_seconds(
     """
     units = units_of(model, selection)
     operations = sum(unit.operations for unit in units if is_kept is None or not is_kept(unit))
-    return operations / operations_per_second() / (jobs or usable_cores())
+    # The rate of a slow core is enough to see that little work takes no time.
+    rate = operations_per_second() if operations > ANNOUNCED_SECONDS * SLOW_RATE else SLOW_RATE
+    return operations / rate / (jobs or usable_cores())
 
 
 def log_expected_time(

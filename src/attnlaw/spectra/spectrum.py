@@ -297,10 +297,9 @@ def applied_matrix(matrix: Reals, fold: NormFold, gram: Reals | None = None) -> 
 
 
 def _symmetric(gram: NDArray[Any], vector: NDArray[Any]) -> NDArray[Any]:
-    """Multiply a symmetric matrix by one column. In float32 this reads only the upper triangle."""
-    if gram.dtype == np.float64:
-        return np.asarray(gram @ vector)
-    return np.asarray(scipy.linalg.blas.ssymv(1.0, gram.T, vector[:, 0], lower=1))[:, None]
+    """Multiply a symmetric matrix in C order by one column. This reads only the upper triangle."""
+    multiply = scipy.linalg.blas.dsymv if gram.dtype == np.float64 else scipy.linalg.blas.ssymv
+    return np.asarray(multiply(1.0, gram.T, vector[:, 0], lower=1))[:, None]
 
 
 # Smallest part of the trace that the mean may leave.
@@ -318,10 +317,18 @@ def _frobenius_of_gram(gram: Reals | None, fold: NormFold) -> float | None:
 
 
 def _frobenius(matrix: Reals, fold: NormFold) -> float:
+    """Return the Frobenius norm of the folded matrix from its entries."""
+    gain = np.broadcast_to(fold.gain, matrix.shape[0])
     columns = max(1, BLOCK // matrix.shape[0])
-    starts = range(0, matrix.shape[1], columns)
-    # A fixed order in float64, so that the sum does not depend on the memory layout of the matrix.
-    float64 = matrix.dtype == np.float64
-    blocks = (matrix[:, at : at + columns] for at in starts)
-    parts = (fold(np.ascontiguousarray(part) if float64 else part.astype(np.float64)) for part in blocks)
+    trace = removed = 0.0
+    for at in range(0, matrix.shape[1], columns):
+        # A copy in float64 has a fixed order, so that the sum does not depend on the layout of the matrix.
+        part = np.array(matrix[:, at : at + columns], dtype=np.float64, order="C")
+        trace += float(gain**2 @ np.einsum("ij,ij->i", part, part))
+        means = gain @ part
+        removed += float(means @ means) / len(gain)
+    if not fold.centred or trace - removed > KEPT * trace:
+        return float(np.sqrt(trace - removed if fold.centred else trace))
+    blocks = (matrix[:, at : at + columns] for at in range(0, matrix.shape[1], columns))
+    parts = (fold(np.array(part, dtype=np.float64, order="C")) for part in blocks)
     return float(np.sqrt(sum(float(np.einsum("ij,ij->", part, part)) for part in parts)))

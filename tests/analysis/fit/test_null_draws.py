@@ -43,14 +43,14 @@ def test_counted_draws_are_those_of_their_values(low, high):
     sample = counted(low, high, 60)
     exact = DrawnSpectra(sample.values)
     assert np.sqrt(np.mean(exact.values**2, axis=1)) == pytest.approx(1.0, rel=1e-12)
-    assert sample.values[:, 0] == pytest.approx(sample._tops, rel=1e-12)
+    assert sample.values[:, 0] == pytest.approx([sample._top(draw) for draw in range(60)], rel=1e-12)
     # The sum takes each count for its cell: a count is off by less than 1/12^(1/2) within a cell, and cells
     # are independent.
     step = np.diff(sample.grid).min()
     error = step * np.sqrt(null_draws.POINTS / 12)
     assert np.abs(sample.middle_sums - exact.middle_sums).max() < 4 * error
     # The draws that may be the edge have the precision of their values.
-    for level in (0.5, 0.9, 0.99):
+    for level in (0.1, 0.5, 0.9, 0.99):
         assert sample.relative_edge(level) == pytest.approx(exact.relative_edge(level), rel=1e-12)
 
 
@@ -81,15 +81,23 @@ def test_the_distance_is_the_integral_between_two_step_functions():
     assert distance == pytest.approx(np.trapezoid(gaps, x), abs=coarse)
 
 
-def test_interpolated_values_are_near_the_values(monkeypatch):
-    sample = counted(300, 500, 10)
-    exact = sample.values
-    monkeypatch.setattr(null_draws, "EXACT", 299)
-    near = counted(300, 500, 10).values
-    step = np.diff(sample.grid).max(where=np.diff(sample.grid) < 0.1, initial=0.0)
-    assert (np.diff(near, axis=1) <= 0).all()
-    assert np.abs(near - exact).max() < 2 * step + 0.01  # gaps between values near an edge exceed a cell
-    assert np.abs((near - exact).mean(axis=0)[middle_half(300)]).max() < step
+def test_only_few_draws_need_all_their_values(monkeypatch):
+    sample, computed = counted(768, 3072, 100), []
+    exact = CountedSpectra._exact_values
+    monkeypatch.setattr(
+        CountedSpectra, "_exact_values", lambda self, draw: computed.append(draw) or exact(self, draw)
+    )
+    edge = sample.relative_edge(0.99)
+    assert 1 <= len(computed) <= 10
+    assert edge == DrawnSpectra(sample.values).relative_edge(0.99)
+
+
+def test_the_edge_scale_of_large_matrices_is_that_of_all_values():
+    """It is the spread of tops in units of scales, which a grid does not resolve."""
+    null = null_of_shape(1100, 1300, draws=30)
+    tops, sums = null.sample.values[:, 0], null.sample.values[:, middle_half(1100)].sum(axis=1)
+    expected = np.std(tops / sums * sums.mean(), ddof=1) / 1.268
+    assert null.edge_scale == pytest.approx(expected, rel=1e-9)
 
 
 def test_p_values_of_counts_are_ranks(monkeypatch):

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
 
@@ -29,7 +29,6 @@ from attnlaw.analysis.findings.detectors import Finding
 from attnlaw.analysis.findings.evidence import Evidence, Subject
 from attnlaw.analysis.findings.observer import EvidenceCollector, Note
 from attnlaw.analysis.findings.scan import damaged_locations
-from attnlaw.analysis.fit.model_fits import LOCATIONS, Fits, fit_tree, spectrum_from_row
 from attnlaw.analysis.fit.null import NullPreparer, Rejections, null_test
 from attnlaw.checkpoints.blocks import Product
 from attnlaw.checkpoints.model import Model
@@ -43,6 +42,9 @@ from attnlaw.core.tables import quantity_frame
 from attnlaw.spectra.measure import Selection, Unit, UnitMeasurer, log_expected_time, measure, units_of
 from attnlaw.spectra.spectrum import Spectrum
 from attnlaw.theory.bounds.proxies import Proxies, proxies, why_no_proxies
+
+if TYPE_CHECKING:
+    from attnlaw.analysis.fit.model_fits import Fits
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +81,9 @@ class Audit:
 
     def fits(self, progress: Progress = no_progress) -> Fits:
         """Return the fitted laws of all matrices. The first call fits them."""
+        # An audit that is only shown does not load the laws.
+        from attnlaw.analysis.fit.model_fits import fit_tree
+
         if "_fits" not in self.__dict__:
             object.__setattr__(self, "_fits", fit_tree(self.name, self.tree, progress=progress))
         fits: Fits = self.__dict__["_fits"]
@@ -308,6 +313,8 @@ def spectrum_at(source: Any, **location: Any) -> Spectrum:
     >>> spectrum_at(found, layer=0, head=1, kind="qk").shape
     (32, 32)
     """
+    from attnlaw.analysis.fit.model_fits import LOCATIONS, spectrum_from_row
+
     for name in location:
         require_known(name, dict.fromkeys(LOCATIONS), "a matrix's place")
     if not isinstance(source, Result | Audit):

@@ -18,12 +18,13 @@ transposed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.analysis.findings.evidence import Hit, Orientation, Subject, TensorLocation
-from attnlaw.core.arrays import Reals, sample_indices
+from attnlaw.core.arrays import sample_indices
 
 COORDINATES = 256  # largest number of coordinates of the stream that are compared
 COLUMNS = 512  # largest number of coordinates of the other side
@@ -35,21 +36,25 @@ TOUCHING = (*SQUARE, INNER)
 Float32Array = NDArray[np.float32]
 
 
-def gram(rows: Reals) -> Float32Array | None:
+def gram(rows: NDArray[Any]) -> Float32Array | None:
     """Return the Gram matrix G of a matrix whose rows are coordinates of the stream.
 
     Returns None if it is zero or exceeds the range of float32.
     """
-    part = rows[
-        np.ix_(sample_indices(rows.shape[0], COORDINATES), sample_indices(rows.shape[1], COLUMNS))
-    ].astype(np.float32)
+    chosen = sample_indices(rows.shape[0], COORDINATES), sample_indices(rows.shape[1], COLUMNS)
+    # First choose what is contiguous in memory: that copies in long pieces.
+    if rows.flags.c_contiguous:
+        part = rows.take(chosen[0], axis=0).take(chosen[1], axis=1)
+    else:
+        part = rows.T.take(chosen[1], axis=0).take(chosen[0], axis=1).T
+    part = part.astype(np.float32, copy=False)
     product = part @ part.T
     product[np.diag_indices_from(product)] -= np.trace(product) / product.shape[0]
     norm = float(np.linalg.norm(product))
     return np.asarray(product / norm) if 0 < norm < np.inf else None
 
 
-def side_grams(role: str, matrix: Reals) -> tuple[Float32Array | None, Float32Array | None]:
+def side_grams(role: str, matrix: NDArray[Any]) -> tuple[Float32Array | None, Float32Array | None]:
     """Return the Gram matrices G of the residual side and of the head side.
 
     Only a square Q, K, V or O can be transposed unnoticed. For other matrices the second is None.

@@ -68,7 +68,8 @@ def median_significands(rows: NDArray[Any]) -> float | None:
     full = runs[np.count_nonzero(runs, axis=1) >= RUN // 2]
     if 2 * len(full) < len(runs):
         return None
-    return float(np.median([len(np.unique(np.frexp(run[run > 0])[0])) for run in full]))
+    ordered = np.sort(np.frexp(full)[0], axis=1)
+    return float(np.median(np.count_nonzero(np.diff(ordered, axis=1, prepend=0.0), axis=1)))
 
 
 def decibels(array: NDArray[Any], code: str) -> float | None:

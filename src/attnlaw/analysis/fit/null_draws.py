@@ -32,12 +32,6 @@ SMALL = 128
 POINTS, POINTS_BELOW, POINTS_ABOVE = 256, 16, 32
 # The even part of the grid exceeds the limit law by this many n^(-2/3), which is how far its ends fluctuate.
 MARGIN = 3.0
-# Up to this size, `values` computes all values. Beyond it, `values` interpolates between the points of the
-# grid, and relative tops have errors up to 2e-5.
-EXACT = 1024
-# Relative distance to the edge up to which relative tops are computed again from all values. It is above the
-# error of middle sums.
-NEAR_EDGE = 1e-3
 
 
 def middle_half(size: int) -> slice:
@@ -124,24 +118,28 @@ class CountedSpectra:
         return np.asarray(np.trapezoid(high - np.clip(self.counts, low, high), self.grid, axis=1))
 
     def relative_edge(self, level: float) -> float:
-        """Return the relative top that a draw exceeds with probability 1 - level."""
-        tops = self._tops / self.middle_sums
+        """Return the relative top that a draw exceeds with probability 1 - level.
+
+        The grid has each top between two points. Draws that may be the edge get their exact top, and those
+        that are still within the error of middle sums get their exact middle sum, too.
+        """
+        cells, sums = np.argmax(self.counts == self.size, axis=1), self.middle_sums
+        low, tops = self.grid[cells - 1] / sums, self.grid[cells] / sums
+        # A count is off by 12^(-1/2) on average in each cell of the even part of the grid.
+        near = 4 * float(np.diff(self.grid).min()) * np.sqrt(POINTS / 12) / sums.min()
+        least, most = (upper_quantile(ends, level) for ends in (low, tops))
+        for draw in np.flatnonzero((tops >= least * (1 - near)) & (low <= most * (1 + near))).tolist():
+            tops[draw] = self._top(draw) / sums[draw]
         edge = upper_quantile(tops, level)
-        if self.size <= EXACT:
-            for draw in np.flatnonzero(np.abs(tops / edge - 1) < NEAR_EDGE).tolist():
-                values = self._exact_values(draw)
-                tops[draw] = values[0] / values[middle_half(self.size)].sum()
+        for draw in np.flatnonzero(np.abs(tops / edge - 1) < near).tolist():
+            values = self._exact_values(draw)
+            tops[draw] = values[0] / values[middle_half(self.size)].sum()
         return upper_quantile(tops, level)
 
     @cached_property
     def values(self) -> Reals:
-        """The normalised singular values of each draw in descending order, interpolated if size > EXACT."""
-        if self.size <= EXACT:
-            return np.array([self._exact_values(draw) for draw in range(self.count)])
-        ranks = np.arange(self.size) + 0.5
-        values = np.array([np.interp(ranks, counts, self.grid)[::-1] for counts in self.counts])
-        values[:, 0] = self._tops
-        return values
+        """The normalised singular values of each draw in descending order. An audit does not need them."""
+        return np.array([self._exact_values(draw) for draw in range(self.count)])
 
     def distances(self, normalised: Reals) -> tuple[Reals, float]:
         """Return the distance of each draw, and that of descending values, to the mean of all of them."""
@@ -155,15 +153,13 @@ class CountedSpectra:
     def _total(self) -> Reals:
         return np.asarray(self.counts.sum(axis=0))
 
-    @cached_property
-    def _tops(self) -> Reals:
+    def _top(self, draw: int) -> float:
         last = (self.size - 1, self.size - 1)
-        pairs = zip(self.diagonal, self.off_diagonal, strict=True)
-        tops = [
-            scipy.linalg.eigvalsh_tridiagonal(*pair, select="i", select_range=last, check_finite=False)[0]
-            for pair in pairs
-        ]
-        return np.sqrt(tops)
+        tridiagonal = self.diagonal[draw], self.off_diagonal[draw]
+        top = scipy.linalg.eigvalsh_tridiagonal(
+            *tridiagonal, select="i", select_range=last, check_finite=False
+        )
+        return float(np.sqrt(top[0]))
 
     def _exact_values(self, draw: int) -> Reals:
         squares = tridiagonal_eigenvalues(self.diagonal[draw], self.off_diagonal[draw])

@@ -71,7 +71,11 @@ def with_upper_norms(network: Network[Spectrum]) -> Network[Spectrum] | None:
     if all(spectrum.is_exact for _, spectrum in network.leaves()):
         return None
     return network.map(
-        lambda _, spectrum: with_spectral_norm(spectrum, spectrum.spectral + (spectrum.spectral_error or 0.0))
+        lambda _, spectrum: (
+            spectrum
+            if spectrum.is_exact
+            else with_spectral_norm(spectrum, spectrum.spectral + (spectrum.spectral_error or 0.0))
+        )
     )
 
 
@@ -81,9 +85,5 @@ def log_increase(upper: float, value: float) -> float:
 
 
 def with_spectral_norm(spectrum: Spectrum, norm: float) -> Spectrum:
-    """Return the spectrum with its spectral norm replaced by `norm`.
-
-    Only the largest singular value changes, so use the result only for factors that read the spectral norm.
-    In an approximate spectrum this value has multiplicity zero, so no sum contains it.
-    """
-    return replace(spectrum, values=np.append(norm, spectrum.values[1:]))
+    """Return a spectrum with this spectral norm, only for factors that read nothing else of it."""
+    return replace(spectrum, values=np.array([norm]))

@@ -214,9 +214,28 @@ def _gaps(y: Array, difference: Array) -> tuple[Array, Array]:
     """
     u = np.log(y)
     fine = np.linspace(u[0], u[-1], _REFINE * (len(u) - 1) + 1)
-    values = np.abs(scipy.interpolate.CubicSpline(u, difference, axis=1)(fine))
+    values = np.abs(_refine(difference))
     areas: Array = np.trapezoid(values * np.exp(fine), fine, axis=1) + values[:, 0] * y[0]
     return areas, values.max(axis=1)
+
+
+def _refine(values: Array) -> Array:
+    """Return values at `_REFINE` points for each step of an even grid, by a cubic spline in each row.
+
+    The third derivative does not jump at the second and the last but one point ("not a knot"). SciPy's spline
+    has the same values, but its import takes longer than the rest of a small comparison.
+    """
+    # Second differences are (bend[i-1] + 4 bend[i] + bend[i+1]) / 6. The ends continue in a straight line.
+    bands = np.full((3, values.shape[1] - 2), [[1.0], [4.0], [1.0]])
+    bands[1, [0, -1]] = 6.0
+    bands[[0, 2], [1, -2]] = 0.0
+    inner = scipy.linalg.solve_banded((1, 1), bands, 6 * np.diff(values, 2).T).T
+    bend = np.hstack([2 * inner[:, :1] - inner[:, 1:2], inner, 2 * inner[:, -1:] - inner[:, -2:-1]])
+    t = np.arange(_REFINE) / _REFINE
+    weights = 1 - t, t, ((1 - t) ** 3 - (1 - t)) / 6, (t**3 - t) / 6
+    columns = values[:, :-1], values[:, 1:], bend[:, :-1], bend[:, 1:]
+    fine = sum(column[..., None] * weight for column, weight in zip(columns, weights, strict=True))
+    return np.hstack([np.reshape(fine, (len(values), -1)), values[:, -1:]])
 
 
 def gaussian_kde(sample: Array, points: Array) -> Array:

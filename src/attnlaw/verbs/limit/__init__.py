@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from attnlaw.checkpoints.open import open_model
 from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec
@@ -318,6 +317,8 @@ def _inputs(case: LimitSettings) -> Inputs:
     if case.gram is not None:
         return GivenInputs(read_gram(Path(case.gram)))
     if case.embeddings is not None:
+        from attnlaw.checkpoints.open import open_model
+
         embedding, ids = open_model(case.embeddings).embedding(), list(case.ids or ())
         last = len(embedding) - 1
         for number in ids:
