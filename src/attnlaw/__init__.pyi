@@ -858,17 +858,18 @@ def audit(
     For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
 
     Args:
-        model: Checkpoint files, directories, shard indexes or hub ids; in Python also a state dict or a
-            module.
+        model: Checkpoint: a file, a directory, a shard index, or an id on a model hub (owner/name). In
+            Python also a state dict or a module.
         more: Further values of model.
-        layers: Only these layers: a slice such as 0:4, or numbers such as 0,1,-1.
-        only: Only these: qk, vo, cross, ffn, embedding, unembedding.
-        heads: Attention heads, where no config.json tells their number.
-        map: The names of an architecture of your own.
-        adapter: A LoRA adapter to add to the model.
-        unscaled: Read float8 weights that really have no scale as they are stored.
-        name: What rows call the model; its path unless given.
-        jobs: Threads; all cores unless given.
+        layers: Take only these layers: a slice such as 0:4, or numbers such as 0,1,-1 (-1 is the last).
+        only: Take only these groups of matrices, joined by commas: qk, vo, cross, ffn, embedding,
+            unembedding.
+        heads: Number of attention heads per layer. Needed if there is no config.json.
+        map: File that names the tensors of an architecture that attnlaw does not know.
+        adapter: Directory of a LoRA adapter to add to the model.
+        unscaled: Accept float8 weights without a scale, and read them as they are stored.
+        name: Name of the model in results (default: its path).
+        jobs: Number of threads (default: all cores).
         samples: Training samples n: show proxy / sqrt(n) too (not a bound by itself).
         approximate: Estimate matrices of shorter side 8192 and more, with errors.
         precision: Weights stored in 16 bits or less are factorised in float32 where storing took more
@@ -929,17 +930,18 @@ def fit(
     For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
 
     Args:
-        model: Checkpoint files, directories, shard indexes or hub ids; in Python also a state dict or a
-            module.
+        model: Checkpoint: a file, a directory, a shard index, or an id on a model hub (owner/name). In
+            Python also a state dict or a module.
         more: Further values of model.
-        layers: Only these layers: a slice such as 0:4, or numbers such as 0,1,-1.
-        only: Only these: qk, vo, cross, ffn, embedding, unembedding.
-        heads: Attention heads, where no config.json tells their number.
-        map: The names of an architecture of your own.
-        adapter: A LoRA adapter to add to the model.
-        unscaled: Read float8 weights that really have no scale as they are stored.
-        name: What rows call the model; its path unless given.
-        jobs: Threads; all cores unless given.
+        layers: Take only these layers: a slice such as 0:4, or numbers such as 0,1,-1 (-1 is the last).
+        only: Take only these groups of matrices, joined by commas: qk, vo, cross, ffn, embedding,
+            unembedding.
+        heads: Number of attention heads per layer. Needed if there is no config.json.
+        map: File that names the tensors of an architecture that attnlaw does not know.
+        adapter: Directory of a LoRA adapter to add to the model.
+        unscaled: Accept float8 weights without a scale, and read them as they are stored.
+        name: Name of the model in results (default: its path).
+        jobs: Number of threads (default: all cores).
         seed: Seed of the nulls and of the bootstrap.
         progress: Called with the number of finished parts and the number of all parts.
 
@@ -985,17 +987,18 @@ def diff(
 
     Args:
         base: The checkpoint that they are compared with.
-        model: Checkpoint files, directories, shard indexes or hub ids; in Python also a state dict or a
-            module.
+        model: Checkpoint: a file, a directory, a shard index, or an id on a model hub (owner/name). In
+            Python also a state dict or a module.
         more: Further values of model.
-        layers: Only these layers: a slice such as 0:4, or numbers such as 0,1,-1.
-        only: Only these: qk, vo, cross, ffn, embedding, unembedding.
-        heads: Attention heads, where no config.json tells their number.
-        map: The names of an architecture of your own.
-        adapter: A LoRA adapter to add to the model.
-        unscaled: Read float8 weights that really have no scale as they are stored.
-        name: What rows call the model; its path unless given.
-        jobs: Threads; all cores unless given.
+        layers: Take only these layers: a slice such as 0:4, or numbers such as 0,1,-1 (-1 is the last).
+        only: Take only these groups of matrices, joined by commas: qk, vo, cross, ffn, embedding,
+            unembedding.
+        heads: Number of attention heads per layer. Needed if there is no config.json.
+        map: File that names the tensors of an architecture that attnlaw does not know.
+        adapter: Directory of a LoRA adapter to add to the model.
+        unscaled: Accept float8 weights without a scale, and read them as they are stored.
+        name: Name of the model in results (default: its path).
+        jobs: Number of threads (default: all cores).
         applied: Fold the norm before a map into it; maps are compared as stored else.
         no_match: Do not look for heads and neurons that stand in another order.
         progress: Called with the number of finished parts and the number of all parts.
@@ -1045,17 +1048,18 @@ def check(
     For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
 
     Args:
-        model: Checkpoint files, directories, shard indexes or hub ids; in Python also a state dict or a
-            module.
+        model: Checkpoint: a file, a directory, a shard index, or an id on a model hub (owner/name). In
+            Python also a state dict or a module.
         more: Further values of model.
-        layers: Only these layers: a slice such as 0:4, or numbers such as 0,1,-1.
-        only: Only these: qk, vo, cross, ffn, embedding, unembedding.
-        heads: Attention heads, where no config.json tells their number.
-        map: The names of an architecture of your own.
-        adapter: A LoRA adapter to add to the model.
-        unscaled: Read float8 weights that really have no scale as they are stored.
-        name: What rows call the model; its path unless given.
-        jobs: Threads; all cores unless given.
+        layers: Take only these layers: a slice such as 0:4, or numbers such as 0,1,-1 (-1 is the last).
+        only: Take only these groups of matrices, joined by commas: qk, vo, cross, ffn, embedding,
+            unembedding.
+        heads: Number of attention heads per layer. Needed if there is no config.json.
+        map: File that names the tensors of an architecture that attnlaw does not know.
+        adapter: Directory of a LoRA adapter to add to the model.
+        unscaled: Accept float8 weights without a scale, and read them as they are stored.
+        name: Name of the model in results (default: its path).
+        jobs: Number of threads (default: all cores).
         rules: Rule file, or the name of one that comes with attnlaw; findings alone unless given.
         base: Checkpoint that rules of diff compare with; that of the rule file unless given.
         baseline: Directory of audit --out or diff --out: its findings are known, its rows are old.

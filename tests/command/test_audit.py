@@ -211,7 +211,7 @@ def test_a_terminal_without_unicode_gets_question_marks():
 
 
 def test_bad_usage_is_status_2():
-    assert "MODEL requires an argument" in audit(status=2).stderr
+    assert "MODEL is missing; try: attnlaw audit examples/tiny-decoder" in audit(status=2).stderr
     assert "Unknown option: --nonsense" in audit(TINY, "--nonsense", status=2).stderr
 
 

@@ -21,10 +21,10 @@ def coin(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_has_a_command_with_help() -> None:
     assert "Toss a coin many times." in invoke("--help").stdout
     shown = invoke("coin", "--help").stdout
-    assert "--bias NUMBER" in shown
+    assert "--bias NUMBER,..." in shown
     assert "Probability of heads." in shown
     assert "--metal gold|paper" in shown
-    assert "[default: 0.5]" in shown
+    assert "(default: 0.5)" in shown
 
 
 @pytest.mark.parametrize(

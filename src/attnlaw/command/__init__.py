@@ -20,7 +20,6 @@ import warnings
 from io import TextIOWrapper
 
 from attnlaw import __version__
-from attnlaw.core.plain_text import HANDLER
 
 TYPE_CHECKING = False  # importing typing takes longer than all the rest
 if TYPE_CHECKING:
@@ -116,6 +115,8 @@ def prepare_streams() -> None:
         sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 (open until the end)
     if sys.stdout is None:
         _exit_with_message("standard output is closed; give it another place, such as /dev/null", 1)
+    from attnlaw.core.plain_text import HANDLER
+
     # A terminal that cannot show a bar or a Greek letter gets something similar, not a traceback.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.text import Text
 
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.settings import Settings, setting, setting_like, settings_dataclass
-from attnlaw.render.output_options import ENDINGS, require_directory_name
+from attnlaw.render.output_options import ENDINGS, JSON_HELP, output_option, require_directory_name
 from attnlaw.render.terminal.console import Column, output, print_json, print_message, print_table, progress
 from attnlaw.reproduce.papers import BESIDE, PAPERS, find_figures, published_lines
 from attnlaw.verbs.workers import Workers
@@ -23,24 +24,32 @@ LIST = "list"
 
 @settings_dataclass
 class Reproduce(Settings):
-    """Repeat the figures of a paper with the studies that ship, and compare them with published numbers.
+    """Repeat the figures of a paper, and compare our numbers with the published ones.
 
-    DIR gets a directory for each figure (rows, report.html, figures/) and published.csv, the table on the
-    screen. Finished rows are kept: if you stop the command, the same command goes on.
+    DIR gets a directory for each figure (rows, report.html, figures/), and the table of the screen as
+    published.csv. Finished rows are kept. If you stop the command, the same command goes on.
     """
 
+    examples: ClassVar[Mapping[str, str]] = {
+        "attnlaw reproduce list": "see all papers and figures",
+        "attnlaw reproduce learn-curves --quick --out curves": "repeat one figure with fewer points",
+    }
+
     name: str | None = setting(
-        None, "list, a paper (2506.01582), or a figure (learn-tokens).", positional=True, metavar="NAME"
+        None,
+        "A paper (2506.01582), a figure (learn-tokens), or the word list (default: list).",
+        positional=True,
+        metavar="NAME",
     )
-    out: str | None = setting(None, "Where rows, figures and the table go.", metavar="DIR")
+    out: str | None = output_option(None, "Directory of rows, figures and the table.", metavar="DIR")
     quick: bool = setting(
-        False, "Fewer draws and points, no large figures: under two minutes for each paper."
+        False, "Use fewer draws and points, and leave out large figures. Takes two minutes at most per paper."
     )
-    figures: str = setting("pdf", "How figures are written.", choices=ENDINGS)
+    figures: str = output_option("pdf", "Format of the figures.", choices=ENDINGS)
     jobs: int | None = setting_like(
-        Workers, "jobs", help="Workers of a local Dask cluster; in process without."
+        Workers, "jobs", help="Number of worker processes (default: none, this process computes)."
     )
-    json: bool = setting(False, "Print JSON and nothing else.")
+    json: bool = output_option(False, JSON_HELP)
 
     def check(self) -> None:
         require_directory_name(self.out)

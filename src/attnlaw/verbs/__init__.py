@@ -30,6 +30,13 @@ VERBS: dict[str, tuple[str, str]] = {
     "learn": ("attnlaw.verbs.learn", "Predict what a single attention head learns from n samples."),
     "dynamics": ("attnlaw.verbs.dynamics", "How a single attention head learns, step by step."),
 }
+# The kinds of question that commands answer, as `attnlaw --help` groups them.
+QUESTIONS: dict[str, tuple[str, ...]] = {
+    "Weights on disk": ("audit", "fit", "diff", "check"),
+    "A model and its inputs": ("lens", "margins"),
+    "Theory": ("limit", "attention", "init", "learn", "dynamics"),
+    "Work": ("study", "reproduce", "report", "lab"),
+}
 # Verbs without a command: studies and reports know them, Python has the functions behind them.
 STUDY_VERBS: dict[str, tuple[str, str]] = {
     "two_layer": ("attnlaw.verbs.two_layer", "The risk of a two-layer linear network that interpolates."),

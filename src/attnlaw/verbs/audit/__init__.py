@@ -269,4 +269,10 @@ VERB = Verb(
     >>> result.matrix_count, result.matrices["layer"].n_unique()
     (16, 4)
     """,
+    examples={
+        "attnlaw audit examples/tiny-decoder": "find out whether anything is wrong with a checkpoint",
+        "attnlaw audit examples/tiny-decoder --out results": (
+            "write an interactive report to results/report.html"
+        ),
+    },
 )

@@ -93,4 +93,10 @@ VERB = Verb(
     >>> attnlaw.check("examples/tiny-decoder").passed
     True
     """,
+    examples={
+        "attnlaw check examples/tiny-decoder": "exit with status 3 if the checkpoint has an error",
+        "attnlaw check tuned --rules fine-tune --base base": (
+            "also apply the rules for fine-tunes that come with attnlaw"
+        ),
+    },
 )

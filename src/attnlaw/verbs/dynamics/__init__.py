@@ -179,4 +179,8 @@ VERB = Verb(
     >>> round(result.alignment.value, 2)
     1.0
     """,
+    examples={
+        "attnlaw dynamics --times 0.01:0.5:20": "follow the error while a head trains",
+        "attnlaw dynamics --simulate 20 --learning-rate 0.05": "also train a real student of dimension 20",
+    },
 )

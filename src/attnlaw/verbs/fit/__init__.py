@@ -60,4 +60,10 @@ VERB = Verb(
     >>> result.fits["law"].to_list()
     ['heavy-tailed', 'heavy-tailed', 'heavy-tailed', 'heavy-tailed']
     """,
+    examples={
+        "attnlaw fit examples/tiny-decoder": "find the law that the spectrum of each matrix follows",
+        "attnlaw fit examples/tiny-decoder --only qk --out laws": (
+            "fit only the QK matrices and draw each spectrum with its law"
+        ),
+    },
 )

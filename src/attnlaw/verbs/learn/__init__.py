@@ -348,4 +348,10 @@ VERB = Verb(
     >>> len(curve), curve[0].status
     (2, 'done')
     """,
+    examples={
+        "attnlaw learn --alpha 0.2 --noise 0.5": "predict the error after 0.2 d² samples",
+        "attnlaw learn --alpha 0.1:1:10 --simulate 20 --seeds 2": (
+            "draw a learning curve with real students trained next to it"
+        ),
+    },
 )
