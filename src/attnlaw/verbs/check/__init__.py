@@ -10,7 +10,7 @@ from attnlaw.analysis.check.rules import FAIL_ON
 from attnlaw.analysis.columns import LAYERS, MATRICES
 from attnlaw.analysis.diff.columns import DIFF, DIFF_TENSORS
 from attnlaw.analysis.fit import FITS
-from attnlaw.checkpoints.settings import ModelSettings, model_setting
+from attnlaw.checkpoints.settings import MACHINE, ModelSettings, model_setting
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import TableSpec
 from attnlaw.core.settings import setting, settings_dataclass
@@ -60,7 +60,7 @@ class CheckSettings(ModelSettings):
         panel=GATE,
     )
     approximate: bool = setting(
-        False, "Estimate matrices of shorter side 8192 and more, with errors.", panel=GATE
+        False, "Estimate matrices of shorter side 8192 and more, with errors.", panel=MACHINE
     )
 
 

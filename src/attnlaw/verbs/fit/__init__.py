@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @settings_dataclass
 class FitSettings(ModelSettings):
-    seed: int = setting(0, "Seed of the nulls and of the bootstrap.", minimum=0, panel="Fit")
+    seed: int = setting(0, "Seed of the nulls and of the bootstrap.", minimum=0)
 
 
 FitSettings.__doc__ = "\n".join(
