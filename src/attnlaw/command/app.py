@@ -6,10 +6,19 @@ the help itself.
 
 from __future__ import annotations
 
+import difflib
 import inspect
+import re
 from typing import Annotated, Any, Literal
 
-from cyclopts import App, CycloptsError, Parameter, UnusedCliTokensError
+from cyclopts import App, CycloptsError, Parameter
+from cyclopts.exceptions import (
+    CoercionError,
+    MissingArgumentError,
+    RepeatArgumentError,
+    UnknownCommandError,
+    UnusedCliTokensError,
+)
 
 from attnlaw import __version__
 from attnlaw.command import UsageError
@@ -56,13 +65,33 @@ def run(words: list[str]) -> int:
     try:
         status = app(words, exit_on_error=False, print_error=False)
     except CycloptsError as error:
-        message = str(error)
-        if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
-            joined = "several values of one are joined by commas, such as a,b"
-            message = f"{error.unused_tokens[0]}: belongs to no option; {joined}"
-        print_message(f"attnlaw: {' '.join(message.replace(chr(34), '').split())}")
+        chosen = next((word for word in words if word in commands), None)
+        title = commands[chosen].title if chosen else called if called in lines else ""
+        print_message(f"attnlaw: {_error_message(error, title)}")
         return 2
     return status if isinstance(status, int) else 0
+
+
+def _error_message(error: CycloptsError, title: str) -> str:
+    """Return what is wrong with the words of the command `title`, and where to read about it."""
+    options = " ".join(filter(None, ["attnlaw", title, "--help"]))
+    option = re.search(r"--[\w-]+", str(error))
+    name = option[0] if option else "an option"
+    message = " ".join(str(error).replace('"', "").split()).rstrip(".")
+    match error:
+        case UnusedCliTokensError(unused_tokens=[word, *_]):
+            message = f"{word} is not an option; join several values with commas, such as a,b"
+        case MissingArgumentError():
+            message = f"{name} needs a value"
+        case RepeatArgumentError():
+            message = f"{name} is given twice; join several values with commas, such as a,b"
+        case CoercionError() if error.argument is not None and error.argument.hint is bool:
+            message = f"{name} takes no value"
+        case UnknownCommandError(unused_tokens=[word, *_]):
+            known = command_lines() if not title else find_commands(title)
+            close = difflib.get_close_matches(word, known, n=1)
+            message = f"{word} is not a command{f'. Did you mean {close[0]}?' if close else ''}"
+    return f"{message}{'' if message.endswith('?') else '.'} See: {options}"
 
 
 def _help(called: str | None, commands: dict[str, Command], words: list[str]) -> int:

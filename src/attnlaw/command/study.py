@@ -116,7 +116,7 @@ class StudyRunSettings(StudyLocation, Backend):
 class Run(StudyRunSettings):
     """Compute the missing tasks of a study, and write its rows to DIR.
 
-    Every finished task is kept. If you stop the command, the same command goes on.
+    Every finished task is kept. If you stop the command, run it again to continue.
     """
 
     examples: ClassVar[Mapping[str, str]] = {
@@ -188,7 +188,7 @@ class Export(StudyLocation):
         with open_store(self.out) as store:
             folders = export(study, store)
         lines = [f"wrote {folder / ROWS}" for folder in folders]
-        for line in lines or ["no task is finished yet: there is nothing to write"]:
+        for line in lines or ["no task is finished yet, so there is nothing to write"]:
             print_message(line)
         return 0
 
@@ -204,7 +204,7 @@ def _compute(function: Callable[..., StudyStatus], place: StudyRunSettings, **op
             return
         workers = f"{cost.workers} worker{'s' if cost.workers > 1 else ''}"
         first, whole = format_duration(cost.first), format_duration(cost.seconds)
-        print_message(f"{tasks}; the first took {first}, all take about {whole} on {workers}")
+        print_message(f"{tasks}; the first took {first}; at that pace, all take about {whole} on {workers}")
 
     study = read_study(place.file)
     with progress(f"study {Path(place.file).name}") as shown:
@@ -218,7 +218,7 @@ def _print_status(standing: StudyStatus, place: StudyRunSettings | Status) -> No
     if place.json:
         print_json(standing.describe())
         return
-    state = ", a run is at work" if standing.running else ""
+    state = ", running now" if standing.running else ""
     failed = f", {len(standing.failures)} failed" if standing.failures else ""
     missing = f", {standing.missing} missing" if standing.missing else ""
     output.print(f"{standing.done} of {standing.tasks} tasks done{failed}{missing}{state}", soft_wrap=True)
@@ -228,10 +228,10 @@ def _print_status(standing: StudyStatus, place: StudyRunSettings | Status) -> No
     if len(errors) > MOST_ERRORS:
         lines.append(f"and {len(errors) - MOST_ERRORS} other errors")
     if standing.failures:
-        lines.append(f"the failed rows carry their error; retry them with: {again} --failed")
+        lines.append(f"each failed row has its error as a remark; try them again with: {again} --failed")
     if standing.stopped:
-        lines.append(f"stopped; every finished row is kept; go on with: {again}")
+        lines.append(f"stopped; every finished row is kept. Continue with: {again}")
     elif standing.missing and not standing.running:
-        lines.append(f"go on with: {again}")
+        lines.append(f"continue with: {again}")
     for line in lines:
         print_message(line)

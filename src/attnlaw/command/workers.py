@@ -9,6 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.core.errors import BadSetting
+from attnlaw.core.progress import is_early
 from attnlaw.core.settings import OptionPanel, setting, setting_like, settings_dataclass
 from attnlaw.core.verb import CaseSplit, Verb, attempt
 from attnlaw.render.output_options import OutputOptions, Records
@@ -18,7 +19,7 @@ from attnlaw.verbs.workers import Workers
 if TYPE_CHECKING:
     from attnlaw.study.backends import Backend
 
-KEPT = "all finished {} are kept; the same command goes on"
+KEPT = "all finished {} are kept; run the same command to continue"
 LONG = 20.0  # seconds after which a line states the time left
 
 
@@ -64,7 +65,7 @@ class WorkerOptions(OutputOptions):
 
         def report_progress(done: int, total: int, left: float | None) -> None:
             nonlocal said
-            if not said and left is not None and min(left, monotonic() - began) > LONG:
+            if not (said or left is None or is_early(done, total)) and min(left, monotonic() - began) > LONG:
                 said = True
                 print_message(f"about {format_duration(left)} left")
             progress(done, total, left)

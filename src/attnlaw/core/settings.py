@@ -133,9 +133,9 @@ def parse_range(name: str, text: str) -> list[float]:
     except ValueError:
         raise BadSetting(name, "expected FROM:TO:COUNT such as 0.05:1:40", text) from None
     if not -math.inf < low < high < math.inf:
-        raise BadSetting(name, "but FROM must be below TO, both finite", text)
+        raise BadSetting(name, "FROM must be below TO, and both must be finite", text)
     if not 2 <= count <= MOST_POINTS:
-        raise BadSetting(name, f"but COUNT must be from 2 to {MOST_POINTS}", text)
+        raise BadSetting(name, f"COUNT must be from 2 to {MOST_POINTS}", text)
     step = (high - low) / (count - 1)
     return [i * step + low for i in range(count - 1)] + [high]
 
@@ -330,8 +330,8 @@ def settings_dataclass(cls: type[C]) -> type[C]:
 class Settings:
     """The base class of settings records.
 
-    The settings of a command that is no verb have examples (what each does, by command), and a sentence that
-    says how to do the same in Python. A verb declares its examples itself.
+    A command that is not a verb declares here its examples (what each does, by command), and a sentence that
+    says how to do the same in Python.
     """
 
     examples: ClassVar[Mapping[str, str]] = MappingProxyType({})
@@ -364,7 +364,7 @@ class Settings:
                 raise BadSetting(name, f"needs {{{rule.requires}}}")
             for other in rule.exclusions:
                 if given.get(other) is not None:
-                    raise BadSetting(name, f"cannot stand beside {{{other}}}; choose one")
+                    raise BadSetting(name, f"cannot be combined with {{{other}}}; choose one")
         return cls(**given)
 
     def inactive(self) -> set[str]:
@@ -425,5 +425,5 @@ def require_known(name: str, known: Mapping[str, Any], verb: str) -> str:
     if name in known:
         return name
     close = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"its settings: {', '.join(known)}"
+    hint = f"did you mean {close[0]}?" if close else f"its settings are {', '.join(known)}"
     raise InputError(f"{name} is not a setting of {verb}; {hint}")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from attnlaw.reproduce.run import FigureRun
 
 LIST = "list"
+ROUNDING = 1e-12  # a smaller relative difference is that of rounding
 
 
 @settings_dataclass
@@ -27,7 +28,7 @@ class Reproduce(Settings):
     """Repeat the figures of a paper, and compare our numbers with the published ones.
 
     DIR gets a directory for each figure (rows, report.html, figures/), and the table of the screen as
-    published.csv. Finished rows are kept. If you stop the command, the same command goes on.
+    published.csv. Finished rows are kept. If you stop the command, run it again to continue.
     """
 
     examples: ClassVar[Mapping[str, str]] = {
@@ -68,7 +69,7 @@ class Reproduce(Settings):
         for paper, figure in find_figures(str(self.name)):
             if self.quick and figure.large and self.name != figure.study:
                 again = f"attnlaw reproduce {figure.study} --out DIR"
-                print_message(f"{figure.study}: left out of a quick run; {again} has it")
+                print_message(f"{figure.study}: left out of a quick run; compute it with: {again}")
                 continue
             folder = Path(self.out) / figure.study
             with progress(f"{paper.arxiv} {figure.study}") as report:
@@ -103,14 +104,14 @@ def _show(figure_run: FigureRun) -> None:
     if not lines:
         if figure_run.status == Outcome.DONE:
             tasks = f"{figure_run.tasks} {'task' if figure_run.tasks == 1 else 'tasks'}"
-            text = f"{tasks} done; there is no number of others to compare with"
+            text = f"{tasks} done; there are no published numbers to compare with"
             output.print(Text(text, style="dim"))
         return
     labels = [[line["quantity"].replace("_", " "), *filter(None, line["case"].split("; "))] for line in lines]
     shared = [word for word in labels[0] if all(word in words for words in labels)] if len(labels) > 1 else []
     if shared:
         output.print(Text(", ".join(shared), style="dim"))
-    percents = ["" if line["difference"] is None else f"{100 * line['difference']:+.2g}%" for line in lines]
+    percents = [_percent(line["difference"]) for line in lines]
     whose = {line["kind"] for line in lines}
     cases = [", ".join(word for word in words if word not in shared) for words in labels]
     columns = [
@@ -126,6 +127,12 @@ def _show(figure_run: FigureRun) -> None:
         output.print(Text(BESIDE))
     if figure.note:
         output.print(Text(figure.note))
+
+
+def _percent(difference: float | None) -> str:
+    if difference is None:
+        return ""
+    return f"{100 * difference:+.2g}%" if abs(difference) > ROUNDING else "equal"
 
 
 def _list(json: bool) -> int:

@@ -68,7 +68,7 @@ def verb_module(name: str) -> str:
     first = name.partition(".")[0]
     known = VERBS | STUDY_VERBS | RECORDED_VERBS
     if first not in known:
-        raise InputError(f"{name!r} is no verb; expected one of {', '.join(VERBS | STUDY_VERBS)}")
+        raise InputError(f"{name!r} is not a verb; expected one of {', '.join(VERBS | STUDY_VERBS)}")
     return known[first][0]
 
 
@@ -78,7 +78,7 @@ def find_verb(name: str) -> Verb[Any, Any]:
     while verb.name != name and verb.simulation is not None:
         verb = verb.simulation
     if verb.name != name:
-        raise InputError(f"{name!r} is no verb; expected one of {', '.join(VERBS | STUDY_VERBS)}")
+        raise InputError(f"{name!r} is not a verb; expected one of {', '.join(VERBS | STUDY_VERBS)}")
     return verb
 
 
