@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import attnlaw
-from attnlaw.core.function import describe, quantity_type, result_name, signature
+from attnlaw.core.function import describe, quantity_type, result_name, signature, table_text
 from attnlaw.core.verb import Verb
 from attnlaw.verbs import VERBS, find_verb
 from attnlaw.verbs.views import load
@@ -66,8 +66,7 @@ def result_class(verb: Verb[Any, Any], record: str) -> str:
             lines.append(indented(quoted(sentence(quantity.description))))
     for table in verb.tables:
         lines.append(f"    {table.name}: pl.DataFrame")
-        columns = ", ".join(column.name for column in table.columns)
-        lines.append(indented(quoted(f"A table with the columns {columns}.")))
+        lines.append(indented(quoted(sentence(f"table: {table_text(table)}"))))
     lines += ["    status: str | None", "    remark: str | None"]
     return "\n".join(lines)
 

@@ -177,51 +177,48 @@ class AuditResult(Result):
     meaning: str | None
     """What proxies are."""
     findings: pl.DataFrame
-    """A table with the columns model, rule, level, layer, stack, head, expert, kind, tensor, value,
-    threshold, meaning.
+    """Table: the columns model, rule, level, layer, stack, head, expert, kind, tensor, value, threshold,
+    meaning.
     """
     matrices: pl.DataFrame
-    """A table with the columns model, layer, stack, head, expert, kind, family, tensors, rows, cols,
-    inner, latent, spectral_norm, frobenius_norm, nuclear_norm, norm_21, norm_11, stable_rank,
-    effective_rank, numerical_rank, condition, spectral_norm_applied, frobenius_norm_applied,
-    stable_rank_applied, logit_bound, logit_typical, logit_probable, frobenius_norm_over_initial,
-    score_spread_over_initial, factor_excess, factor_excess_weights, factor_excess_null,
-    factor_imbalance, gauge, route, precision, random_p_value, outliers, null_draws, log10_gamma,
-    log10_alpha, log10_scale, p, log10_contribution, continuous_p, continuous_log10_contribution,
-    log10_curve, share, attnlaw_version.
+    """Table: the columns model, layer, stack, head, expert, kind, family, tensors, rows, cols, inner,
+    latent, spectral_norm, frobenius_norm, nuclear_norm, norm_21, norm_11, stable_rank, effective_rank,
+    numerical_rank, condition, spectral_norm_applied, frobenius_norm_applied, stable_rank_applied,
+    logit_bound, logit_typical, logit_probable, frobenius_norm_over_initial, score_spread_over_initial,
+    factor_excess, factor_excess_weights, factor_excess_null, factor_imbalance, gauge, route, precision,
+    random_p_value, outliers, null_draws, log10_gamma, log10_alpha, log10_scale, p, log10_contribution,
+    continuous_p, continuous_log10_contribution, log10_curve, share, attnlaw_version.
     """
     spectra: pl.DataFrame
-    """A table with the columns model, layer, stack, head, expert, kind, singular_values,
+    """Table: the columns model, layer, stack, head, expert, kind, singular_values,
     singular_values_applied.
     """
     layers: pl.DataFrame
-    """A table with the columns model, layer, stack, applications, log10_alpha, log10_alpha_applied,
-    share_qk, share_vo, share_cross, share_ffn, adaptivity.
+    """Table: the columns model, layer, stack, applications, log10_alpha, log10_alpha_applied, share_qk,
+    share_vo, share_cross, share_ffn, adaptivity.
     """
     applications: pl.DataFrame
-    """A table with the columns layer, log10_alpha, log10_alpha_applied."""
+    """Table: the columns layer, log10_alpha, log10_alpha_applied."""
     towers: pl.DataFrame
-    """A table with the columns tower, layers, hidden_size, heads, activation, log10_spectrum_adaptive,
+    """Table: the columns tower, layers, hidden_size, heads, activation, log10_spectrum_adaptive,
     log10_spectrum_adaptive_continuous, log10_fixed_p_0, log10_fixed_p_1, log10_fixed_p_2,
     log10_edelman, log10_trauger_tewari.
     """
     atlas: pl.DataFrame
-    """A table with the columns column, value, trained_low, trained_high, trained_models, trained_below,
+    """Table: the columns column, value, trained_low, trained_high, trained_models, trained_below,
     fresh_low, fresh_high, fresh_models, kind, among, trained, fresh, left_out.
     """
     fits: pl.DataFrame
-    """A table with the columns model, layer, stack, head, expert, kind, rows, cols, values, law,
-    random_p_value, wasserstein, outliers, null_shape, null_draws, null_scale, null_edge, edge_scale,
-    alpha, alpha_p_value, x_min, tail_size, tail_share, lognormal_better, hill, kappa, noise_level,
-    noise_low, noise_high, threshold, rank_fraction, target_rank, cut_ratio, learned_distance,
-    untied_distance, untied_fits, untied_cut_ratio, ks_random, ks_tail, ks_heavy_tailed, ks_learned,
-    ks_untied, log_likelihood_random, log_likelihood_heavy_tailed, log_likelihood_learned, seed, status,
-    remark, attnlaw_version.
+    """Table: the columns model, layer, stack, head, expert, kind, rows, cols, values, law, random_p_value,
+    wasserstein, outliers, null_shape, null_draws, null_scale, null_edge, edge_scale, alpha,
+    alpha_p_value, x_min, tail_size, tail_share, lognormal_better, hill, kappa, noise_level, noise_low,
+    noise_high, threshold, rank_fraction, target_rank, cut_ratio, learned_distance, untied_distance,
+    untied_fits, untied_cut_ratio, ks_random, ks_tail, ks_heavy_tailed, ks_learned, ks_untied,
+    log_likelihood_random, log_likelihood_heavy_tailed, log_likelihood_learned, seed, status, remark,
+    attnlaw_version.
     """
     curves: pl.DataFrame
-    """A table with the columns curve, null_shape, model, layer, stack, head, expert, kind, law, x,
-    density.
-    """
+    """Table: the columns curve, null_shape, model, layer, stack, head, expert, kind, law, x, density."""
     status: str | None
     remark: str | None
 
@@ -231,29 +228,29 @@ class FitResult(Result):
     @property
     def record(self) -> Fits: ...
     matrix_count: int | None
-    """Matrices measured."""
+    """Number of matrices measured."""
     random_count: int | None
-    """Matrices that are random: not to be told apart from Gaussian entries of this shape (a head: two such
-    factors).
+    """Number of matrices with the law random: looks like random numbers of this shape, as at
+    initialisation.
     """
     learned_count: int | None
-    """Matrices that are learned: the law of trained attention (arXiv 2509.24914), on real heads an
-    extension.
+    """Number of matrices with the law learned: some learned directions, the rest cut off, as theory
+    predicts for trained attention.
     """
     heavy_tailed_count: int | None
-    """Matrices that are heavy-tailed: high-temperature Marchenko-Pastur (arXiv 2506.03470), with more tail
-    than the null.
+    """Number of matrices with the law heavy-tailed: sizes of directions spread smoothly, and further than
+    random entries allow.
     """
     power_law_tail_count: int | None
-    """Matrices that are power-law tail: the bulk follows none of these, the tail a power of exponent
-    alpha.
+    """Number of matrices with the law power-law tail: no law fits the whole; the largest values (at most
+    half) follow a power law.
     """
     power_law_spectrum_count: int | None
-    """Matrices that are power-law spectrum: more than half of its values, hence no tail, follow a power of
-    exponent alpha.
+    """Number of matrices with the law power-law spectrum: no law fits the whole; a power law covers more
+    than half of the values.
     """
     neither_count: int | None
-    """Matrices that are neither: none of these fits."""
+    """Number of matrices with the law neither: unlike random numbers, and none of the other laws fits."""
     not_random_tested: int | None
     """Matrices compared with noise."""
     not_random_rejected: int | None
@@ -263,18 +260,16 @@ class FitResult(Result):
     not_random_p_value: float | None
     """Chance of so many or more in a freshly initialised model."""
     fits: pl.DataFrame
-    """A table with the columns model, layer, stack, head, expert, kind, rows, cols, values, law,
-    random_p_value, wasserstein, outliers, null_shape, null_draws, null_scale, null_edge, edge_scale,
-    alpha, alpha_p_value, x_min, tail_size, tail_share, lognormal_better, hill, kappa, noise_level,
-    noise_low, noise_high, threshold, rank_fraction, target_rank, cut_ratio, learned_distance,
-    untied_distance, untied_fits, untied_cut_ratio, ks_random, ks_tail, ks_heavy_tailed, ks_learned,
-    ks_untied, log_likelihood_random, log_likelihood_heavy_tailed, log_likelihood_learned, seed, status,
-    remark, attnlaw_version.
+    """Table: the columns model, layer, stack, head, expert, kind, rows, cols, values, law, random_p_value,
+    wasserstein, outliers, null_shape, null_draws, null_scale, null_edge, edge_scale, alpha,
+    alpha_p_value, x_min, tail_size, tail_share, lognormal_better, hill, kappa, noise_level, noise_low,
+    noise_high, threshold, rank_fraction, target_rank, cut_ratio, learned_distance, untied_distance,
+    untied_fits, untied_cut_ratio, ks_random, ks_tail, ks_heavy_tailed, ks_learned, ks_untied,
+    log_likelihood_random, log_likelihood_heavy_tailed, log_likelihood_learned, seed, status, remark,
+    attnlaw_version.
     """
     curves: pl.DataFrame
-    """A table with the columns curve, null_shape, model, layer, stack, head, expert, kind, law, x,
-    density.
-    """
+    """Table: the columns curve, null_shape, model, layer, stack, head, expert, kind, law, x, density."""
     status: str | None
     remark: str | None
 
@@ -392,19 +387,18 @@ class DiffResult(Result):
     new: int | None
     """Number of leading directions outside the span of base directions of similar size."""
     diff: pl.DataFrame
-    """A table with the columns model, layer, stack, kind, head, expert, matched_head, rows, cols, inner,
-    size, size_2, cosine, scale, stable_rank, effective_rank, rank, floor, k, share_left, z_left,
-    share_right, z_right, overlap_left, overlap_right, z_top, moved, intruders_left, intruders_right,
-    new_left, new_right.
+    """Table: the columns model, layer, stack, kind, head, expert, matched_head, rows, cols, inner, size,
+    size_2, cosine, scale, stable_rank, effective_rank, rank, floor, k, share_left, z_left, share_right,
+    z_right, overlap_left, overlap_right, z_top, moved, intruders_left, intruders_right, new_left,
+    new_right.
     """
     diff_tensors: pl.DataFrame
-    """A table with the columns model, tensor, shape, dtype_base, dtype_model, verdict, format, rank,
-    rank_low, rank_high, directions, size, update_size, update_size_most, rounding_size, hidden,
-    roundings, factor, factor_low, factor_high, along, source, then, sqnr_db, cosine, unchanged,
-    max_change.
+    """Table: the columns model, tensor, shape, dtype_base, dtype_model, verdict, format, rank, rank_low,
+    rank_high, directions, size, update_size, update_size_most, rounding_size, hidden, roundings,
+    factor, factor_low, factor_high, along, source, then, sqnr_db, cosine, unchanged, max_change.
     """
     diff_spectra: pl.DataFrame
-    """A table with the columns model, layer, stack, kind, head, expert, update_values, noise_values."""
+    """Table: the columns model, layer, stack, kind, head, expert, update_values, noise_values."""
     status: str | None
     remark: str | None
 
@@ -414,37 +408,37 @@ class CheckResult(Result):
     @property
     def record(self) -> CheckVerdicts: ...
     headline: str | None
-    """The answer in one sentence."""
+    """Result of the gate in one sentence."""
     not_checked: str | None
-    """What cannot be checked from weights alone."""
+    """Properties that weights alone do not show."""
     passed: bool | None
-    """Whether the gate let the model through."""
+    """Whether the model passed the gate."""
     exit_status: int | None
-    """0 passed, 3 failed."""
+    """Exit status of the command: 0 if the model passed, 3 if it failed."""
     fail_on: str | None
-    """The least level that the gate fails at."""
+    """Lowest level that fails the gate: warning or error."""
     rule_count: int | None
-    """Rules that were judged."""
+    """Number of rules that were applied."""
     failed_rules: int | None
-    """Rules that do not hold, of whatever level."""
+    """Number of rules that failed, at any level."""
     errors: int | None
-    """Findings of level error that were not known."""
+    """Number of new findings of level error."""
     warnings: int | None
-    """Findings of level warning that were not known."""
+    """Number of new findings of level warning."""
     notes: int | None
-    """Findings of level note that were not known."""
+    """Number of new findings of level note."""
     known_findings: int | None
-    """Findings that the baseline has, too."""
+    """Number of findings that the baseline has, too."""
     verdicts: pl.DataFrame
-    """A table with the columns model, rule, of, asked, level, outcome, selected, held, value, failures,
-    remark, attnlaw_version.
+    """Table: the columns model, rule, of, asked, level, outcome, selected, held, value, failures, remark,
+    attnlaw_version.
     """
     findings: pl.DataFrame
-    """A table with the columns model, rule, level, layer, stack, head, expert, kind, tensor, value,
-    threshold, meaning, known, attnlaw_version.
+    """Table: the columns model, rule, level, layer, stack, head, expert, kind, tensor, value, threshold,
+    meaning, known, attnlaw_version.
     """
     verdict_values: pl.DataFrame
-    """A table with the columns model, rule, found."""
+    """Table: the columns model, rule, found."""
     status: str | None
     remark: str | None
 
@@ -486,19 +480,19 @@ class LensResult(Result):
     probes: int | None
     """Random probes per token behind the norms; none where these are exact."""
     entrywise: pl.DataFrame
-    """A table with the columns layer, head, rank, largest, tail, rms, coherence, rank_within."""
+    """Table: the columns layer, head, rank, largest, tail, rms, coherence, rank_within."""
     heads: pl.DataFrame
-    """A table with the columns layer, head, beta, beta_2, beta_c, sharpness, perplexity, participation,
+    """Table: the columns layer, head, beta, beta_2, beta_c, sharpness, perplexity, participation,
     null_participation, random_participation, participation_over_null, participation_over_random,
     largest_column_mean, sink, sink_token, top_column, top_column_rows, top_offset, top_offset_rows,
     largest_logit, logit_bound, logit_typical, spread_over_typical.
     """
     head_findings: pl.DataFrame
-    """A table with the columns rule, layer, head, size, sentence, meaning."""
+    """Table: the columns rule, layer, head, size, sentence, meaning."""
     input_tokens: pl.DataFrame
-    """A table with the columns position, id, token."""
+    """Table: the columns position, id, token."""
     token_map: pl.DataFrame
-    """A table with the columns output, output_id, output_token, input, input_id, input_token, norm, share,
+    """Table: the columns output, output_id, output_token, input, input_id, input_token, norm, share,
     rollout.
     """
     status: str | None
@@ -544,25 +538,25 @@ class MarginsResult(Result):
     inputs_sha256: str | None
     """Of the token ids."""
     margins: pl.DataFrame
-    """A table with the columns model, input, tokens, position, predicted, margin, gradient, distance,
+    """Table: the columns model, input, tokens, position, predicted, margin, gradient, distance,
     confidence, status.
     """
     condition: pl.DataFrame
-    """A table with the columns model, layer, kind, name, norm, kappa, share."""
+    """Table: the columns model, layer, kind, name, norm, kappa, share."""
     kappa_layers: pl.DataFrame
-    """A table with the columns model, layer, place, kappa."""
+    """Table: the columns model, layer, place, kappa."""
     amplification: pl.DataFrame
-    """A table with the columns model, layer, output, median, max, iterations, residual, log10_measured,
+    """Table: the columns model, layer, output, median, max, iterations, residual, log10_measured,
     log10_worst_case.
     """
     directions: pl.DataFrame
-    """A table with the columns model, layer, head, kind, rank, log10_scale, p, log10_scale_measured,
-    p_measured, effective_directions, directions, directions_share.
+    """Table: the columns model, layer, head, kind, rank, log10_scale, p, log10_scale_measured, p_measured,
+    effective_directions, directions, directions_share.
     """
     kappa_kinds: pl.DataFrame
-    """A table with the columns model, kind, kappa."""
+    """Table: the columns model, kind, kappa."""
     pairs: pl.DataFrame
-    """A table with the columns model, compared_with, inputs."""
+    """Table: the columns model, compared_with, inputs."""
     status: str | None
     remark: str | None
 
@@ -572,31 +566,33 @@ class LimitResult(Result):
     @property
     def record(self) -> WidthRow: ...
     score_variance: Estimate | None
-    """Of p_ii in the last attention block."""
+    """Variance of the score of the chosen token with itself, in the last attention layer."""
     output_variance: Estimate | None
-    """Of the coordinate."""
+    """Variance of one coordinate of the output of the chosen token."""
     kurtosis: Estimate | None
-    """3 for a Gaussian."""
+    """Kurtosis of that output coordinate: 3 for a Gaussian, more for heavier tails."""
     kl_to_limit: Estimate | None
-    """Relative entropy to the limit."""
+    """KL divergence of the output from the infinite-width limit, in nats."""
     w1_to_limit: Estimate | None
-    """Wasserstein distance to the limit."""
+    """Wasserstein-1 distance of the output from the infinite-width limit, in units of the output."""
     ks_to_limit: Estimate | None
-    """Kolmogorov-Smirnov distance."""
+    """Largest difference between the distribution functions of the output and the limit (Kolmogorov-
+    Smirnov distance).
+    """
     residual_of_distances: float | None
-    """Error of the quadrature behind the distances."""
+    """Error of the quadrature behind the KL divergence: by how much a density misses its total weight."""
     kl_to_other_limit: Estimate | None
-    """To the limit of the other scaling."""
+    """KL divergence from the limit of the other scaling of the scores, in nats."""
     kl_to_gaussian: Estimate | None
-    """To the Gaussian of the same mean and variance."""
+    """KL divergence from the Gaussian of equal mean and variance, in nats."""
     kernel_kl_to_limit: float | None
-    """By kernel estimates, as in arXiv 2506.00846."""
+    """KL divergence to the limit by kernel density estimates, as in arXiv 2506.00846: it has a bias."""
     path_squared_length: list[Estimate | None] | None
-    """Of the token that is read, by depth."""
+    """Squared length over the width of the chosen token, after 0, 1, 2, ... layers."""
     path_cosine: list[Estimate | None] | None
-    """Mean cosine between tokens, by depth."""
+    """Mean cosine between different tokens after 0, 1, 2, ... layers; 1 means that all are parallel."""
     densities: pl.DataFrame
-    """A table with the columns y, density, gaussian_density, ratio."""
+    """Table: the columns y, density, gaussian_density, ratio."""
     status: str | None
     remark: str | None
 
@@ -630,11 +626,11 @@ class AttentionResult(Result):
     arrival_time: float | None
     """Time at which gradient flow on a readout reaches the loss, in units of 1/mean."""
     law_densities: pl.DataFrame
-    """A table with the columns x, density, interval."""
+    """Table: the columns x, density, interval."""
     drawn_values: pl.DataFrame
-    """A table with the columns value."""
+    """Table: the columns value."""
     quantiles: pl.DataFrame
-    """A table with the columns level, law, drawn."""
+    """Table: the columns level, law, drawn."""
     status: str | None
     remark: str | None
 
@@ -644,49 +640,51 @@ class InitResult(Result):
     @property
     def record(self) -> InitialLaw: ...
     model_width: int | None
-    """None in the limit."""
+    """Width of the model; empty in the limit of infinite width."""
     rms: Estimate | None
-    """Of the stream's entries after the last layer."""
+    """Root mean square of the entries of the residual stream after the last layer."""
     cosine: Estimate | None
-    """Mean between tokens after the last layer."""
+    """Mean cosine between different tokens after the last layer; 1 means that all are parallel."""
     cosine_spread: float | None
-    """Its deviation over initialisations."""
+    """Standard deviation over initialisations of the mean cosine between tokens."""
     effective_rank: Estimate | None
-    """Of the tokens after the last layer."""
+    """Effective number of directions that the tokens span after the last layer."""
     score_sd: Estimate | None
-    """Deviation of scores in the first layer."""
+    """Standard deviation of the attention scores in the first layer."""
     entropy: Estimate | None
-    """Of attention over uniform in the first layer."""
+    """Mean entropy of attention divided by the mean entropy of uniform attention, in the first layer."""
     logit_sd: Estimate | None
-    """Deviation of the logit of an id not among the tokens."""
+    """Standard deviation of the logit of an id that is not among the tokens."""
     loss: Estimate | None
-    """Next token (BERT: the token itself); beyond 4096 ids their sum is taken as normal."""
+    """Mean initial loss in nats, of the next token (BERT: of the token itself); for a vocabulary beyond
+    4096 ids, the sum over other ids is taken as normal.
+    """
     loss_spread: float | None
-    """Its deviation over initialisations."""
+    """Standard deviation of the initial loss over initialisations, in nats."""
     uniform_loss: float | None
-    """Ln of the vocabulary."""
+    """Loss of a uniform guess in nats: the logarithm of the vocabulary size."""
     own_probability: Estimate | None
-    """Of the id that stands at the place."""
+    """Mean probability that the model gives to the id at the same place."""
     own_cosine: Estimate | None
-    """Of the last tokens with their own embeddings (tied head)."""
+    """Mean cosine of the last tokens with the embeddings of the same ids, for a tied head."""
     angle_exponent: Estimate | None
-    """Slope of log(1 - cosine) by layer."""
+    """Slope of log(1 - cosine) from layer to layer; negative if tokens become alike."""
     gradient_norm: Estimate | None
-    """Of the weight matrices of all layers."""
+    """Norm of the gradient of the loss with respect to the weight matrices of all layers."""
     gradient_exponent: Estimate | None
-    """Slope of the log norm by layer."""
+    """Slope of the logarithm of the gradient norm from layer to layer."""
     initialiser: str | None
-    """Where it was read from."""
+    """Library whose rule draws the weights, with the version it was read from."""
     layers: pl.DataFrame
-    """A table with the columns layer, rms, rms_spread, rms_low, rms_high, cosine, cosine_spread,
-    cosine_low, cosine_high, effective_rank, effective_rank_spread, effective_rank_low,
-    effective_rank_high, entropy, entropy_spread, entropy_low, entropy_high, score_sd, score_sd_spread,
-    score_sd_low, score_sd_high, gradient, gradient_spread, gradient_low, gradient_high.
+    """Table: the columns layer, rms, rms_spread, rms_low, rms_high, cosine, cosine_spread, cosine_low,
+    cosine_high, effective_rank, effective_rank_spread, effective_rank_low, effective_rank_high,
+    entropy, entropy_spread, entropy_low, entropy_high, score_sd, score_sd_spread, score_sd_low,
+    score_sd_high, gradient, gradient_spread, gradient_low, gradient_high.
     """
     gradients: pl.DataFrame
-    """A table with the columns layer, matrix, gradient, gradient_spread, gradient_low, gradient_high."""
+    """Table: the columns layer, matrix, gradient, gradient_spread, gradient_low, gradient_high."""
     architecture: pl.DataFrame
-    """A table with the columns model_type, random."""
+    """Table: the columns model_type, random."""
     status: str | None
     remark: str | None
 
@@ -774,7 +772,7 @@ class LearnResult(Result):
     threshold_peak_error: float | None
     """Its test error there, without a penalty."""
     predicted_spectra: pl.DataFrame
-    """A table with the columns x, density, interval."""
+    """Table: the columns x, density, interval."""
     status: str | None
     remark: str | None
 
@@ -810,15 +808,15 @@ class DynamicsResult(Result):
     plateau_error: float | None
     """E at which SGD of this η ends."""
     trajectory: pl.DataFrame
-    """A table with the columns time, samples, alignment, estimation_error, prediction_error, overlap,
-    norm, trace.
+    """Table: the columns time, samples, alignment, estimation_error, prediction_error, overlap, norm,
+    trace.
     """
     spectra: pl.DataFrame
-    """A table with the columns time, x, density."""
+    """Table: the columns time, x, density."""
     tracks: pl.DataFrame
-    """A table with the columns time, target, location, squared_overlap, edge."""
+    """Table: the columns time, target, location, squared_overlap, edge."""
     statics: pl.DataFrame
-    """A table with the columns samples, minimiser_error, bayes_error."""
+    """Table: the columns samples, minimiser_error, bayes_error."""
     status: str | None
     remark: str | None
 
@@ -859,49 +857,84 @@ def audit(
 ) -> AuditResult:
     """Audit a trained Transformer: what is wrong with it, what differs from noise, the spectra of its heads.
 
-    Proxies need every matrix. If --layers or --only leave some out, there are no proxies. A LoRA adapter is
-    audited by itself, or added to its base model with --adapter.
+    Proxies need every matrix. If `layers` or `only` leave some out, there are no proxies. A LoRA adapter is
+    audited by itself, or added to its base model with `adapter`.
 
-    If an option takes an iterable, each value of a list, a range or an array makes a case.
-    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
+    An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
 
     Args:
-        model: Checkpoint files, directories, shard indexes or hub ids; in Python also a state dict or a
-            module.
+        model (path or object, or several): Checkpoint: a file, a directory, a shard index, or an id on
+            a model hub (owner/name). In Python also a state dict or a module.
         more: Further values of model.
-        layers: Only these layers: a slice such as 0:4, or numbers such as 0,1,-1.
-        only: Only these: qk, vo, cross, ffn, embedding, unembedding.
-        heads: Attention heads, where no config.json tells their number.
-        map: The names of an architecture of your own.
-        adapter: A LoRA adapter to add to the model.
-        unscaled: Read float8 weights that really have no scale as they are stored.
-        name: What rows call the model; its path unless given.
-        jobs: Threads; all cores unless given.
-        samples: Training samples n: show proxy / sqrt(n) too (not a bound by itself).
-        approximate: Estimate matrices of shorter side 8192 and more, with errors.
-        precision: Weights stored in 16 bits or less are factorised in float32 where storing took more
-            (storage), or all in float64 (double).
-        exact: (1,1) norms of large products from every entry, not from a sample of columns.
-        as_stored: Show norms as stored, without the gain of the norm before.
-        experts: Measure only this many experts of each layer, the first ones. There are no proxies
-            then.
-        no_laws: With --out: leave the fitted laws out.
-        progress: Called with the number of finished parts and the number of all parts.
+        layers (str, int, slice or Iterable[int]; optional): Take only these layers: a slice such as
+            0:4, or numbers such as 0,1,-1 (-1 is the last).
+        only (str or list of str; optional): Take only these groups of matrices, joined by commas: qk,
+            vo, cross, ffn, embedding, unembedding.
+        heads (int; optional): Number of attention heads per layer. Needed if there is no config.json.
+        map (str or path; optional): File that names the tensors of an architecture that attnlaw does
+            not know.
+        adapter (str or path; optional): Directory of a LoRA adapter to add to the model.
+        unscaled (bool; default False): Accept float8 weights without a scale, and read them as they are
+            stored.
+        name (str; optional): Name of the model in results (default: its path).
+        jobs (int; optional): Number of threads (default: all cores).
+        samples (int; optional): Training samples n: show proxy / sqrt(n) too (not a bound by itself).
+        approximate (bool; default False): Estimate matrices of shorter side 8192 and more, with errors.
+        precision ("storage" or "double"; default "storage"): Weights stored in 16 bits or less are
+            factorised in float32 where storing took more (storage), or all in float64 (double).
+        exact (bool; default False): (1,1) norms of large products from every entry, not from a sample
+            of columns.
+        as_stored (bool; default False): Show norms as stored, without the gain of the norm before.
+        experts (int; optional): Measure only this many experts of each layer, the first ones. There are
+            no proxies then.
+        no_laws (bool; default False): With --out: leave the fitted laws out.
+        progress (Callable[[int, int], None]; optional): Function that is called with the number of
+            finished parts and the number of all parts.
 
     Returns:
-        A result with one row for each case. Its quantities are attributes: family, codes, depth,
-        distinct_layers, hidden_size, head_count, matrix_count, activation, not_random_tested,
-        not_random_rejected, not_random_expected, not_random_p_value, rejected_share, median_outliers,
-        median_effective_rank_qk, log10_amplification, findings_error, findings_warning, findings_note,
-        finding_rules, logit_heads, logit_heads_bounded, logit_heads_beyond_float8,
-        logit_heads_beyond_float16, logit_unbounded, log10_spectrum_adaptive,
+        A result with one row for each case, in the polars table `rows`. If there is one case, its
+        quantities are attributes:
+
+        - `family` (str): family of the model.
+        - `depth` (int): layers, each as often as it is applied.
+        - `hidden_size` (int): width of the layers.
+        - `matrix_count` (int): matrices measured.
+        - `not_random_rejected` (int): matrices that differ from noise at level 0.01.
+        - `findings_error` (int): findings of level error.
+        - `findings_warning` (int): findings of level warning.
+        - `findings_note` (int): findings of level note.
+        - `log10_spectrum_adaptive` (Estimate): log10 of the proxy: spectrum-adaptive (post hoc p per
+          matrix).
+        - `log10_edelman` (Estimate): log10 of the proxy: norm-based, Edelman (2,1).
+
+        Further quantities: codes, distinct_layers, head_count, activation, not_random_tested,
+        not_random_expected, not_random_p_value, rejected_share, median_outliers,
+        median_effective_rank_qk, log10_amplification, finding_rules, logit_heads, logit_heads_bounded,
+        logit_heads_beyond_float8, logit_heads_beyond_float16, logit_unbounded,
         log10_spectrum_adaptive_continuous, log10_fixed_p_0, log10_fixed_p_1, log10_fixed_p_2,
-        log10_edelman, log10_trauger_tewari, per_application_log10_spectrum_adaptive,
+        log10_trauger_tewari, per_application_log10_spectrum_adaptive,
         per_application_log10_spectrum_adaptive_continuous, per_application_log10_fixed_p_0,
         per_application_log10_fixed_p_1, per_application_log10_fixed_p_2, per_application_log10_edelman,
         per_application_log10_trauger_tewari, proxy_over_sqrt_samples_log10, value_of_adaptivity,
-        rank_count, norms, norms_unknown, extensions, warnings, meaning. So are its tables: findings,
-        matrices, spectra, layers, applications, towers, atlas, fits, curves.
+        rank_count, norms, norms_unknown, extensions, warnings, meaning.
+
+        Its tables are attributes, too:
+
+        - `findings`: the columns model, rule, level, layer, stack, head and 6 more.
+        - `matrices`: the columns model, layer, stack, head, expert, kind and 43 more.
+        - `spectra`: the columns model, layer, stack, head, expert, kind and 2 more.
+        - `layers`: the columns model, layer, stack, applications, log10_alpha, log10_alpha_applied and 5
+          more.
+        - `applications`: the columns layer, log10_alpha, log10_alpha_applied.
+        - `towers`: the columns tower, layers, hidden_size, heads, activation, log10_spectrum_adaptive and 6
+          more.
+        - `atlas`: the columns column, value, trained_low, trained_high, trained_models, trained_below and 8
+          more.
+        - `fits`: the columns model, layer, stack, head, expert, kind and 43 more.
+        - `curves`: the columns curve, null_shape, model, layer, stack, head and 5 more.
+
+        Print it with `show()`, draw it with `plot()`, write a report and its tables with
+        `save(DIRECTORY)`, and read it again with `attnlaw.load(DIRECTORY)`.
 
     Example:
         >>> import attnlaw
@@ -924,38 +957,68 @@ def fit(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> FitResult:
-    """Find the law of each matrix: noise, what attention learns in theory, heavy tails, or none.
+    """Find out which law the singular values of each matrix follow.
 
-    random: not to be told apart from Gaussian entries of this shape (a head: two such factors)
-    learned: the law of trained attention (arXiv 2509.24914), on real heads an extension
-    heavy-tailed: high-temperature Marchenko-Pastur (arXiv 2506.03470), with more tail than the null
-    power-law tail: the bulk follows none of these, the tail a power of exponent alpha
-    power-law spectrum: more than half of its values, hence no tail, follow a power of exponent alpha
-    neither: none of these fits
+    A matrix may look random, follow the theory of trained attention, have heavy tails, or none of these.
 
-    If an option takes an iterable, each value of a list, a range or an array makes a case.
-    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
+    random: looks like random numbers of this shape, as at initialisation
+    learned: some learned directions, the rest cut off, as theory predicts for trained attention
+    heavy-tailed: sizes of directions spread smoothly, and further than random entries allow
+    power-law tail: no law fits the whole; the largest values (at most half) follow a power law
+    power-law spectrum: no law fits the whole; a power law covers more than half of the values
+    neither: unlike random numbers, and none of the other laws fits
+
+    An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
 
     Args:
-        model: Checkpoint files, directories, shard indexes or hub ids; in Python also a state dict or a
-            module.
+        model (path or object, or several): Checkpoint: a file, a directory, a shard index, or an id on
+            a model hub (owner/name). In Python also a state dict or a module.
         more: Further values of model.
-        layers: Only these layers: a slice such as 0:4, or numbers such as 0,1,-1.
-        only: Only these: qk, vo, cross, ffn, embedding, unembedding.
-        heads: Attention heads, where no config.json tells their number.
-        map: The names of an architecture of your own.
-        adapter: A LoRA adapter to add to the model.
-        unscaled: Read float8 weights that really have no scale as they are stored.
-        name: What rows call the model; its path unless given.
-        jobs: Threads; all cores unless given.
-        seed: Seed of the nulls and of the bootstrap.
-        progress: Called with the number of finished parts and the number of all parts.
+        layers (str, int, slice or Iterable[int]; optional): Take only these layers: a slice such as
+            0:4, or numbers such as 0,1,-1 (-1 is the last).
+        only (str or list of str; optional): Take only these groups of matrices, joined by commas: qk,
+            vo, cross, ffn, embedding, unembedding.
+        heads (int; optional): Number of attention heads per layer. Needed if there is no config.json.
+        map (str or path; optional): File that names the tensors of an architecture that attnlaw does
+            not know.
+        adapter (str or path; optional): Directory of a LoRA adapter to add to the model.
+        unscaled (bool; default False): Accept float8 weights without a scale, and read them as they are
+            stored.
+        name (str; optional): Name of the model in results (default: its path).
+        jobs (int; optional): Number of threads (default: all cores).
+        seed (int; default 0): Seed of the random matrices and of the bootstrap.
+        progress (Callable[[int, int], None]; optional): Function that is called with the number of
+            finished parts and the number of all parts.
 
     Returns:
-        A result with one row for each case. Its quantities are attributes: matrix_count, random_count,
-        learned_count, heavy_tailed_count, power_law_tail_count, power_law_spectrum_count,
-        neither_count, not_random_tested, not_random_rejected, not_random_expected, not_random_p_value.
-        So are its tables: fits, curves.
+        A result with one row for each case, in the polars table `rows`. If there is one case, its
+        quantities are attributes:
+
+        - `matrix_count` (int): number of matrices measured.
+        - `random_count` (int): number of matrices with the law random: looks like random numbers of this
+          shape, as at initialisation.
+        - `learned_count` (int): number of matrices with the law learned: some learned directions, the rest
+          cut off, as theory predicts for trained attention.
+        - `heavy_tailed_count` (int): number of matrices with the law heavy-tailed: sizes of directions
+          spread smoothly, and further than random entries allow.
+        - `power_law_tail_count` (int): number of matrices with the law power-law tail: no law fits the
+          whole; the largest values (at most half) follow a power law.
+        - `power_law_spectrum_count` (int): number of matrices with the law power-law spectrum: no law fits
+          the whole; a power law covers more than half of the values.
+        - `neither_count` (int): number of matrices with the law neither: unlike random numbers, and none of
+          the other laws fits.
+        - `not_random_tested` (int): matrices compared with noise.
+        - `not_random_rejected` (int): matrices that differ from noise at level 0.01.
+        - `not_random_expected` (float): of these, expected in a freshly initialised model.
+        - `not_random_p_value` (float): chance of so many or more in a freshly initialised model.
+
+        Its tables are attributes, too:
+
+        - `fits`: the columns model, layer, stack, head, expert, kind and 43 more.
+        - `curves`: the columns curve, null_shape, model, layer, stack, head and 5 more.
+
+        Print it with `show()`, draw it with `plot()`, write a report and its tables with
+        `save(DIRECTORY)`, and read it again with `attnlaw.load(DIRECTORY)`.
 
     Example:
         >>> import attnlaw
@@ -987,38 +1050,58 @@ def diff(
     the rank of its change, and the number of its new directions. If you give a LoRA adapter in place of a
     model, attnlaw adds it to the base.
 
-    If an option takes an iterable, each value of a list, a range or an array makes a case.
-    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
+    An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
 
     Args:
-        base: Checkpoint to compare with: the model before training, quantising or merging.
-        model: Checkpoint files, directories, shard indexes or hub ids; in Python also a state dict or a
-            module.
+        base (path or object): Checkpoint to compare with: the model before training, quantising or
+            merging.
+        model (path or object, or several): Checkpoint: a file, a directory, a shard index, or an id on
+            a model hub (owner/name). In Python also a state dict or a module.
         more: Further values of model.
-        layers: Only these layers: a slice such as 0:4, or numbers such as 0,1,-1.
-        only: Only these: qk, vo, cross, ffn, embedding, unembedding.
-        heads: Attention heads, where no config.json tells their number.
-        map: The names of an architecture of your own.
-        adapter: A LoRA adapter to add to the model.
-        unscaled: Read float8 weights that really have no scale as they are stored.
-        name: What rows call the model; its path unless given.
-        jobs: Threads; all cores unless given.
-        applied: Multiply the norm before a matrix into it. Otherwise matrices are compared as they are
+        layers (str, int, slice or Iterable[int]; optional): Take only these layers: a slice such as
+            0:4, or numbers such as 0,1,-1 (-1 is the last).
+        only (str or list of str; optional): Take only these groups of matrices, joined by commas: qk,
+            vo, cross, ffn, embedding, unembedding.
+        heads (int; optional): Number of attention heads per layer. Needed if there is no config.json.
+        map (str or path; optional): File that names the tensors of an architecture that attnlaw does
+            not know.
+        adapter (str or path; optional): Directory of a LoRA adapter to add to the model.
+        unscaled (bool; default False): Accept float8 weights without a scale, and read them as they are
             stored.
-        no_match: Do not look for heads and neurons that are in another order.
-        progress: Called with the number of finished parts and the number of all parts.
+        name (str; optional): Name of the model in results (default: its path).
+        jobs (int; optional): Number of threads (default: all cores).
+        applied (bool; default False): Multiply the norm before a matrix into it. Otherwise matrices are
+            compared as they are stored.
+        no_match (bool; default False): Do not look for heads and neurons that are in another order.
+        progress (Callable[[int, int], None]; optional): Function that is called with the number of
+            finished parts and the number of all parts.
 
     Returns:
-        A result with one row for each case. Its quantities are attributes: verdict, compared,
-        next_step, verdicts, map_count, tensor_count, not_compared, tensors_non_finite,
-        tensors_reshaped, tensors_added, tensors_removed, tensors_identical, tensors_zeroed,
-        tensors_coded, tensors_rounded, tensors_rescaled, tensors_below_floor, tensors_sparse,
-        tensors_low_rank, tensors_partly_hidden, tensors_reinitialised, tensors_unrelated,
-        tensors_noise, tensors_dense, tensors_changed, tensors_moved, tensors_transposed,
-        tensors_permuted, size_qk, size_vo, size_cross_qk, size_cross_vo, size_ffn_in, size_ffn_gate,
-        size_ffn_out, scale_qk, scale_vo, scale_cross_qk, scale_cross_vo, scale_ffn_in, scale_ffn_gate,
-        scale_ffn_out, largest_size, worst_map, worst_tensor, worst_tensor_size, least_sqnr_db,
-        intruders, new. So are its tables: diff, diff_tensors, diff_spectra.
+        A result with one row for each case, in the polars table `rows`. If there is one case, its
+        quantities are attributes:
+
+        - `largest_size` (float): largest size of the update of a head or matrix, |M1 − M0| / |M0|.
+        - `worst_map` (str): head or feed-forward matrix that changed most.
+        - `new` (int): number of leading directions outside the span of base directions of similar size.
+
+        Further quantities: verdict, compared, next_step, verdicts, map_count, tensor_count,
+        not_compared, tensors_non_finite, tensors_reshaped, tensors_added, tensors_removed,
+        tensors_identical, tensors_zeroed, tensors_coded, tensors_rounded, tensors_rescaled,
+        tensors_below_floor, tensors_sparse, tensors_low_rank, tensors_partly_hidden,
+        tensors_reinitialised, tensors_unrelated, tensors_noise, tensors_dense, tensors_changed,
+        tensors_moved, tensors_transposed, tensors_permuted, size_qk, size_vo, size_cross_qk,
+        size_cross_vo, size_ffn_in, size_ffn_gate, size_ffn_out, scale_qk, scale_vo, scale_cross_qk,
+        scale_cross_vo, scale_ffn_in, scale_ffn_gate, scale_ffn_out, worst_tensor, worst_tensor_size,
+        least_sqnr_db, intruders.
+
+        Its tables are attributes, too:
+
+        - `diff`: the columns model, layer, stack, kind, head, expert and 25 more.
+        - `diff_tensors`: the columns model, tensor, shape, dtype_base, dtype_model, verdict and 21 more.
+        - `diff_spectra`: the columns model, layer, stack, kind, head, expert and 2 more.
+
+        Print it with `show()`, draw it with `plot()`, write a report and its tables with
+        `save(DIRECTORY)`, and read it again with `attnlaw.load(DIRECTORY)`.
 
     Example:
         >>> import attnlaw
@@ -1045,36 +1128,67 @@ def check(
     approximate: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> CheckResult:
-    """Judge a checkpoint by its findings, and by rules over the numbers of its audit and its diff.
+    """Decide whether a checkpoint may pass: look for damage, and apply your rules to its numbers.
 
-    Exit status 0: passed; 1: something could not be read; 2: bad usage or rule file; 3: the gate failed.
+    Without rules, the gate fails if attnlaw finds a problem of level error. Rules compare numbers of an
+    audit, a fit or a diff with limits. The exit status is 0 if the model passed, 3 if it failed, 1 if
+    something could not be read, and 2 if the command or the rule file is wrong.
 
-    If an option takes an iterable, each value of a list, a range or an array makes a case.
-    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
+    An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
 
     Args:
-        model: Checkpoint files, directories, shard indexes or hub ids; in Python also a state dict or a
-            module.
+        model (path or object, or several; optional): Checkpoint: a file, a directory, a shard index, or
+            an id on a model hub (owner/name). In Python also a state dict or a module.
         more: Further values of model.
-        layers: Only these layers: a slice such as 0:4, or numbers such as 0,1,-1.
-        only: Only these: qk, vo, cross, ffn, embedding, unembedding.
-        heads: Attention heads, where no config.json tells their number.
-        map: The names of an architecture of your own.
-        adapter: A LoRA adapter to add to the model.
-        unscaled: Read float8 weights that really have no scale as they are stored.
-        name: What rows call the model; its path unless given.
-        jobs: Threads; all cores unless given.
-        rules: Rule file, or the name of one that comes with attnlaw; findings alone unless given.
-        base: Checkpoint that rules of diff compare with; that of the rule file unless given.
-        baseline: Directory of audit --out or diff --out: its findings are known, its rows are old.
-        fail_on: Least level that fails the gate; that of the rule file, or error, unless given.
-        approximate: Estimate matrices of shorter side 8192 and more, with errors.
-        progress: Called with the number of finished parts and the number of all parts.
+        layers (str, int, slice or Iterable[int]; optional): Take only these layers: a slice such as
+            0:4, or numbers such as 0,1,-1 (-1 is the last).
+        only (str or list of str; optional): Take only these groups of matrices, joined by commas: qk,
+            vo, cross, ffn, embedding, unembedding.
+        heads (int; optional): Number of attention heads per layer. Needed if there is no config.json.
+        map (str or path; optional): File that names the tensors of an architecture that attnlaw does
+            not know.
+        adapter (str or path; optional): Directory of a LoRA adapter to add to the model.
+        unscaled (bool; default False): Accept float8 weights without a scale, and read them as they are
+            stored.
+        name (str; optional): Name of the model in results (default: its path).
+        jobs (int; optional): Number of threads (default: all cores).
+        rules (str or path; optional): Rule file, or one that comes with attnlaw: export, fine-tune or
+            release. By default there are no rules.
+        base (path or object; optional): Checkpoint that rules about a diff compare the model with. By
+            default, the base in the rule file.
+        baseline (str or path; optional): Earlier result (directory of audit --out or diff --out). Its
+            findings do not count again, and rules can limit changes since then.
+        fail_on ("warning" or "error"; optional): Lowest level that fails the gate. By default, the
+            level in the rule file, or error.
+        approximate (bool; default False): Estimate the spectra of very large matrices (8192 or more on
+            both sides), with errors.
+        progress (Callable[[int, int], None]; optional): Function that is called with the number of
+            finished parts and the number of all parts.
 
     Returns:
-        A result with one row for each case. Its quantities are attributes: headline, not_checked,
-        passed, exit_status, fail_on, rule_count, failed_rules, errors, warnings, notes, known_findings.
-        So are its tables: verdicts, findings, verdict_values.
+        A result with one row for each case, in the polars table `rows`. If there is one case, its
+        quantities are attributes:
+
+        - `headline` (str): result of the gate in one sentence.
+        - `not_checked` (str): properties that weights alone do not show.
+        - `passed` (bool): whether the model passed the gate.
+        - `exit_status` (int): exit status of the command: 0 if the model passed, 3 if it failed.
+        - `fail_on` (str): lowest level that fails the gate: warning or error.
+        - `rule_count` (int): number of rules that were applied.
+        - `failed_rules` (int): number of rules that failed, at any level.
+        - `errors` (int): number of new findings of level error.
+        - `warnings` (int): number of new findings of level warning.
+        - `notes` (int): number of new findings of level note.
+        - `known_findings` (int): number of findings that the baseline has, too.
+
+        Its tables are attributes, too:
+
+        - `verdicts`: the columns model, rule, of, asked, level, outcome and 6 more.
+        - `findings`: the columns model, rule, level, layer, stack, head and 8 more.
+        - `verdict_values`: the columns model, rule, found.
+
+        Print it with `show()`, draw it with `plot()`, write a report and its tables with
+        `save(DIRECTORY)`, and read it again with `attnlaw.load(DIRECTORY)`.
 
     Example:
         >>> import attnlaw
@@ -1101,32 +1215,61 @@ def lens(
     their bound. For the pass, from the embeddings to the last hidden state in float64, vec F(X) = T(X) vec X
     + c(X) (TensorLens, arXiv 2601.17958): how well T and c rebuild the network's output, the largest singular
     values of T, and how much each input token moves each output token, next to attention rollout. The map of
-    tokens takes long for a long input; --only heads leaves it out. With --entrywise: which rank would keep
+    tokens takes long for a long input; `only` heads leaves it out. With `entrywise`: which rank would keep
     every attention weight of a head, and what lower ranks cost. This command needs the optional packages of
     attnlaw[lens].
 
-    If an option takes an iterable, each value of a list, a range or an array makes a case.
-    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
+    An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
 
     Args:
-        model: A local directory with config.json and weights.
+        model (str or path, or several): A local directory with config.json and weights.
         more: Further values of model.
-        text: An input, as text: by tokenizer.json beside the model, or as bytes. Repeat it for several
-            (lens takes one).
-        file: Inputs, one a line: texts (.txt), or objects with text or ids (.jsonl).
-        ids: An input, as token ids; @FILE: one list a line.
-        entrywise: Ranks at which the attention of every head is cut off, to see its worst entry.
-        only: One part alone.
-        top: Singular values to compute.
-        seed: Seed of the nulls, and of the probes that estimate the map of a large operator.
-        progress: Called with the number of finished parts and the number of all parts.
+        text (str or list of str; optional): An input, as text: by tokenizer.json beside the model, or
+            as bytes. Repeat it for several (lens takes one).
+        file (str or path; optional): Inputs, one a line: texts (.txt), or objects with text or ids
+            (.jsonl).
+        ids (str or list of int; optional): An input, as token ids; @FILE: one list a line.
+        entrywise (str or list of int; optional): Ranks at which the attention of every head is cut off,
+            to see its worst entry.
+        only ("heads", "operator" or "entrywise"; optional): One part alone.
+        top (int; default 8): Singular values to compute.
+        seed (int; default 0): Seed of the nulls, and of the probes that estimate the map of a large
+            operator.
+        progress (Callable[[int, int], None]; optional): Function that is called with the number of
+            finished parts and the number of all parts.
 
     Returns:
-        A result with one row for each case. Its quantities are attributes: median_rank_within,
-        largest_rank_within, family, layers, tokens, hidden_size, head_count, median_beta,
-        heads_below_beta_2, heads_above_beta_c, score_error, reconstruction_error, offset_share,
-        singular_values, singular_values_residual, probes. So are its tables: entrywise, heads,
-        head_findings, input_tokens, token_map.
+        A result with one row for each case, in the polars table `rows`. If there is one case, its
+        quantities are attributes:
+
+        - `median_rank_within` (int): the rank that keeps every attention weight within 0.01 in half of the
+          heads.
+        - `largest_rank_within` (int): the rank that does so in all of them.
+        - `family` (str): type of the model.
+        - `layers` (int): attention blocks.
+        - `tokens` (int): of the input.
+        - `hidden_size` (int): coordinates of a token.
+        - `head_count` (int): heads that were looked at.
+        - `median_beta` (float): over the heads.
+        - `heads_below_beta_2` (int): heads so soft that the law of random heads could hold.
+        - `heads_above_beta_c` (int): heads so sharp that Gaussian logits would attend a few tokens.
+        - `score_error` (float): largest difference of attention: rebuilt from scores, and the network's.
+        - `reconstruction_error` (float): |T X + c − F(X)| / |F(X)|, F from the network itself.
+        - `offset_share` (float): |c| / |F(X)|, what the biases give.
+        - `singular_values` (list[float]): the largest ones of T.
+        - `singular_values_residual` (float): max |Tᵀu − σv| / σ₁.
+        - `probes` (int): random probes per token behind the norms; none where these are exact.
+
+        Its tables are attributes, too:
+
+        - `entrywise`: the columns layer, head, rank, largest, tail, rms and 2 more.
+        - `heads`: the columns layer, head, beta, beta_2, beta_c, sharpness and 17 more.
+        - `head_findings`: the columns rule, layer, head, size, sentence, meaning.
+        - `input_tokens`: the columns position, id, token.
+        - `token_map`: the columns output, output_id, output_token, input, input_id, input_token and 3 more.
+
+        Print it with `show()`, draw it with `plot()`, write a report and its tables with
+        `save(DIRECTORY)`, and read it again with `attnlaw.load(DIRECTORY)`.
 
     Example:
         >>> import attnlaw
@@ -1157,30 +1300,60 @@ def margins(
     compared in pairs. D has not been validated for causal language models. This command needs the
     optional packages of attnlaw[lens].
 
-    If an option takes an iterable, each value of a list, a range or an array makes a case.
-    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
+    An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
 
     Args:
-        model: A local directory with config.json and weights.
+        model (str or path, or several): A local directory with config.json and weights.
         more: Further values of model.
-        text: An input, as text: by tokenizer.json beside the model, or as bytes. Repeat it for several
-            (lens takes one).
-        file: Inputs, one a line: texts (.txt), or objects with text or ids (.jsonl).
-        ids: An input, as token ids; @FILE: one list a line.
-        limit: Inputs to use, the first ones.
-        positions: The token of a causal model that is read.
-        at: Block whose input is moved and spread.
-        kappa: Where a margin could be lost: the condition of every linear map.
-        amplification: What is measured beside the worst case: amplification by layer, scale and
-            directions by matrix.
-        seed: Seed of sampled positions and of power iteration.
-        progress: Called with the number of finished parts and the number of all parts.
+        text (str or list of str; optional): An input, as text: by tokenizer.json beside the model, or
+            as bytes. Repeat it for several (lens takes one).
+        file (str or path; optional): Inputs, one a line: texts (.txt), or objects with text or ids
+            (.jsonl).
+        ids (str or list of int; optional): An input, as token ids; @FILE: one list a line.
+        limit (int; default 200): Inputs to use, the first ones.
+        positions ("last" or "sample"; default "last"): The token of a causal model that is read.
+        at (int; default 0): Block whose input is moved and spread.
+        kappa (bool; default False): Where a margin could be lost: the condition of every linear map.
+        amplification (bool; default False): What is measured beside the worst case: amplification by
+            layer, scale and directions by matrix.
+        seed (int; default 0): Seed of sampled positions and of power iteration.
+        progress (Callable[[int, int], None]; optional): Function that is called with the number of
+            finished parts and the number of all parts.
 
     Returns:
-        A result with one row for each case. Its quantities are attributes: geometric_mean, mean_log,
-        median, mean, spread, inputs, ties, flat, confidence, extension, total_kappa, kappa_layer,
-        compared_with, log_ratio, comparison, inputs_sha256. So are its tables: margins, condition,
-        kappa_layers, amplification, directions, kappa_kinds, pairs.
+        A result with one row for each case, in the polars table `rows`. If there is one case, its
+        quantities are attributes:
+
+        - `geometric_mean` (Estimate): exp of the mean log D: ranks models of one task, trained to a similar
+          loss, on the same inputs; not an error rate.
+        - `mean_log` (Estimate): mean of log D.
+        - `median` (Range): of D, with an interval of ranks.
+        - `mean` (float): of D, which saturated inputs rule.
+        - `spread` (float): pooled standard deviation of a token at its position.
+        - `inputs` (int): that were used.
+        - `ties` (int): inputs of margin 0, in no mean.
+        - `flat` (int): inputs of gradient 0, in no mean.
+        - `confidence` (float): mean of the largest probability: it ranks worse than D.
+        - `extension` (bool): a causal language model, where nothing is established.
+        - `total_kappa` (float): median over inputs of the condition, summed over maps.
+        - `kappa_layer` (int): the layer that has most of it; maps outside of layers may have more.
+        - `compared_with` (str): the first model.
+        - `log_ratio` (Estimate): mean difference of log D from the first model, in pairs.
+        - `comparison` (str): what the pairs say.
+        - `inputs_sha256` (str): of the token ids.
+
+        Its tables are attributes, too:
+
+        - `margins`: the columns model, input, tokens, position, predicted, margin and 4 more.
+        - `condition`: the columns model, layer, kind, name, norm, kappa and 1 more.
+        - `kappa_layers`: the columns model, layer, place, kappa.
+        - `amplification`: the columns model, layer, output, median, max, iterations and 3 more.
+        - `directions`: the columns model, layer, head, kind, rank, log10_scale and 6 more.
+        - `kappa_kinds`: the columns model, kind, kappa.
+        - `pairs`: the columns model, compared_with, inputs.
+
+        Print it with `show()`, draw it with `plot()`, write a report and its tables with
+        `save(DIRECTORY)`, and read it again with `attnlaw.load(DIRECTORY)`.
 
     Example:
         >>> import attnlaw
@@ -1214,44 +1387,82 @@ def limit(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> LimitResult:
-    """Compute the law of an attention layer's output at initialisation, and its distance to the limit.
+    """Check whether an attention layer of some width already behaves like its infinite-width limit.
 
-    The limit is infinite width. The law describes one coordinate of y_i, the output of token i (arXiv
-    2506.00846). Errors are standard errors. Var p is the variance of the score p_ii, including the
-    randomness of the inputs.
+    All weights are random, as before training (arXiv 2506.00846). attnlaw computes how one coordinate of the
+    output of one token is distributed over random weights, at each width and in the limit, and compares the
+    two. As the width grows with the number of heads fixed, the output does not become Gaussian. Numbers in
+    parentheses are standard errors.
 
-    If an option takes an iterable, each value of a list, a range or an array makes a case.
-    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
+    An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works, too.
 
     Args:
-        tokens: Random tokens.
-        activation: psi in the random tokens psi(W h). One of identity, relu, gelu, gelu_new, silu,
-            clip:C.
-        embeddings: Tokens from a checkpoint's embedding.
-        ids: Their token ids.
-        gram: The tokens' Gram matrix X X^T / n: .npy, or text with one row a line.
-        token: The token whose output is read, from 1.
-        heads: Heads.
-        width: Width; inf is the limit.
-        head_width: Width of a head, else the layer's.
-        score: Function that turns scores into attention weights. Only softmax makes them add up to 1.
-        mask: Which tokens a token sees. One of none, causal, band:K.
-        scaling: Of the scores.
-        depth: Layers; the law is that of the last one's output.
-        residual: Add each layer's input to its output.
-        normalise: RMSNorm before each layer.
-        draws: Draws for each width.
-        other_scaling: Also the distance to the limit of this scaling.
-        gaussian: Also the distance to the Gaussian of the same mean and variance.
-        kernel: Also the paper's distance: kernel estimates from a draw for each variance.
-        seed: Seed; equal seeds repeat the table.
-        progress: Called with the number of finished parts and the number of all parts.
+        tokens (int, or several; default 4): Number of random tokens.
+        activation (str, or several; default "identity"): Function psi that makes the random tokens
+            psi(W h), with h and W normal. One of identity, relu, gelu, gelu_new, silu, clip:C.
+        embeddings (str or path; optional): Checkpoint whose embeddings are the tokens, instead of
+            random tokens.
+        ids (str or list of int; optional): Ids of the tokens to take from that checkpoint.
+        gram (str or path; optional): File with the Gram matrix X X^T / n of the tokens: .npy, or text
+            with one row in each line.
+        token (int; default 1): Number of the token whose output is read, counted from 1.
+        heads (int, or several; default 2): Number of attention heads.
+        width (float, or several; default inf): Width of the layer; inf is the infinite-width limit.
+        head_width (int, or several; optional): Width of a head; by default that of the layer.
+        score ("softmax", "relu", "sigmoid" or "linear", or several; default "softmax"): Function that
+            turns scores into attention weights. Only softmax makes them add up to 1.
+        mask (str, or several; default "none"): Rule for which tokens a token sees. One of none, causal,
+            band:K.
+        scaling ("1/sqrt(n)" or "1/n", or several; default "1/sqrt(n)"): Scaling of the scores; with 1/n
+            they vanish in the limit.
+        depth (int, or several; default 1): Number of layers; the output is that of the last layer.
+        residual (bool; default False): Add the input of each layer to its output.
+        normalise (bool; default False): Apply RMSNorm before each layer.
+        draws (int; default 50000): Number of random draws for each width. More draws give smaller
+            errors.
+        other_scaling ("1/sqrt(n)" or "1/n"; optional): Also compute the KL divergence to the limit of
+            this scaling.
+        gaussian (bool; default False): Also compute the KL divergence to the Gaussian of equal mean and
+            variance.
+        kernel (bool; default False): Also compute the KL divergence as the paper does, by kernel
+            density estimates.
+        seed (int; default 0): Seed of the draws. Equal seeds give equal numbers.
+        progress (Callable[[int, int], None]; optional): Function that is called with the number of
+            finished parts and the number of all parts.
 
     Returns:
-        A result with one row for each case. Its quantities are attributes: score_variance,
-        output_variance, kurtosis, kl_to_limit, w1_to_limit, ks_to_limit, residual_of_distances,
-        kl_to_other_limit, kl_to_gaussian, kernel_kl_to_limit, path_squared_length, path_cosine. So are
-        its tables: densities.
+        A result with one row for each case, in the polars table `rows`. If there is one case, its
+        quantities are attributes:
+
+        - `score_variance` (Estimate): variance of the score of the chosen token with itself, in the last
+          attention layer.
+        - `output_variance` (Estimate): variance of one coordinate of the output of the chosen token.
+        - `kurtosis` (Estimate): kurtosis of that output coordinate: 3 for a Gaussian, more for heavier
+          tails.
+        - `kl_to_limit` (Estimate): KL divergence of the output from the infinite-width limit, in nats.
+        - `w1_to_limit` (Estimate): Wasserstein-1 distance of the output from the infinite-width limit, in
+          units of the output.
+        - `ks_to_limit` (Estimate): largest difference between the distribution functions of the output and
+          the limit (Kolmogorov-Smirnov distance).
+        - `residual_of_distances` (float): error of the quadrature behind the KL divergence: by how much a
+          density misses its total weight.
+        - `kl_to_other_limit` (Estimate): KL divergence from the limit of the other scaling of the scores,
+          in nats.
+        - `kl_to_gaussian` (Estimate): KL divergence from the Gaussian of equal mean and variance, in nats.
+        - `kernel_kl_to_limit` (float): KL divergence to the limit by kernel density estimates, as in arXiv
+          2506.00846: it has a bias.
+        - `path_squared_length` (list[Estimate | None]): squared length over the width of the chosen token,
+          after 0, 1, 2, ... layers.
+        - `path_cosine` (list[Estimate | None]): mean cosine between different tokens after 0, 1, 2, ...
+          layers; 1 means that all are parallel.
+
+        Its tables are attributes, too:
+
+        - `densities`: the columns y, density, gaussian_density, ratio.
+
+        Print it with `show()`, draw it with `plot()`, write a report and its tables with
+        `save(DIRECTORY)`, and read it again with `attnlaw.load(DIRECTORY)`.
 
     Example:
         >>> import attnlaw
@@ -1287,35 +1498,62 @@ def attention(
     spectrum has all n squared singular values of the chosen matrix, including zeros, after the mean of
     attention is subtracted.
 
-    If an option takes an iterable, each value of a list, a range or an array makes a case.
-    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
+    An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works, too.
 
     Args:
-        name: Name of the layer in tables and charts.
-        beta: Sharpness: the standard deviation of a row's logits.
-        tokens: Tokens, which are orthogonal.
-        heads: Heads.
-        head_size: Size of a head's keys.
-        value_size: Size of a head's values. By default, that of its keys.
-        output_size: Size of the output. By default, that of all values together.
-        sharing: What heads share: nothing, one key and value for all (across), or the key of a head is
-            its value (tied).
-        matrix: The attention matrices of all heads side by side, their mean, the attended values, or
-            the output of the layer.
-        centring: What is subtracted from attention: its column means, or 1/n.
-        second_order: Correct the law for narrow heads by its second Hermite term (not in the paper).
-        draws: Random layers to draw; 0 computes the law alone.
-        ridge: Penalty of a readout of the output, in units of the mean.
-        noise_variance: Variance of the noise in the readout's targets, times n/(d_O mean).
-        loss: Training loss that the readout shall reach.
-        seed: Seed of the draws.
-        progress: Called with the number of finished parts and the number of all parts.
+        name (str; optional): Name of the layer in tables and charts.
+        beta (float, or several; default 1.0): Sharpness: the standard deviation of a row's logits.
+        tokens (int, or several; default 256): Tokens, which are orthogonal.
+        heads (int, or several; default 8): Heads.
+        head_size (int, or several; default 32): Size of a head's keys.
+        value_size (int, or several; optional): Size of a head's values. By default, that of its keys.
+        output_size (int, or several; optional): Size of the output. By default, that of all values
+            together.
+        sharing ("none", "across" or "tied", or several; default "none"): What heads share: nothing, one
+            key and value for all (across), or the key of a head is its value (tied).
+        matrix ("attention", "mean", "values" or "output", or several; default "attention"): The
+            attention matrices of all heads side by side, their mean, the attended values, or the output
+            of the layer.
+        centring ("columns" or "mean"; default "columns"): What is subtracted from attention: its column
+            means, or 1/n.
+        second_order (bool; default False): Correct the law for narrow heads by its second Hermite term
+            (not in the paper).
+        draws (int; default 4): Random layers to draw; 0 computes the law alone.
+        ridge (float; default 0.0001): Penalty of a readout of the output, in units of the mean.
+        noise_variance (float; default 0.1): Variance of the noise in the readout's targets, times
+            n/(d_O mean).
+        loss (float; default 0.1): Training loss that the readout shall reach.
+        seed (int; default 0): Seed of the draws.
+        progress (Callable[[int, int], None]; optional): Function that is called with the number of
+            finished parts and the number of all parts.
 
     Returns:
-        A result with one row for each case. Its quantities are attributes: equivalent_w1,
-        equivalent_distance, law_w1, law_distance, mean, edges, atom_at_zero, spike, spike_found,
-        coefficient_error, degrees_of_freedom, arrival_time. So are its tables: law_densities,
-        drawn_values, quantiles.
+        A result with one row for each case, in the polars table `rows`. If there is one case, its
+        quantities are attributes:
+
+        - `equivalent_w1` (Estimate): Wasserstein-1 distance to the Gaussian equivalent over the mean.
+        - `equivalent_distance` (Estimate): Kolmogorov-Smirnov distance to the Gaussian equivalent.
+        - `law_w1` (Estimate): Wasserstein-1 distance to the law over the mean.
+        - `law_distance` (Estimate): Kolmogorov-Smirnov distance to the law.
+        - `mean` (float): mean of the squared singular values by the law.
+        - `edges` (list[float]): ends of the law's intervals, low and high in turn.
+        - `atom_at_zero` (float): share of values that are zero.
+        - `spike` (float): expected value beyond the edge if only 1/n is subtracted (not in the paper).
+        - `spike_found` (Estimate): largest value if only 1/n is subtracted.
+        - `coefficient_error` (float): error of a ridge readout of the output.
+        - `degrees_of_freedom` (float): degrees of freedom of that readout, over n.
+        - `arrival_time` (float): time at which gradient flow on a readout reaches the loss, in units of
+          1/mean.
+
+        Its tables are attributes, too:
+
+        - `law_densities`: the columns x, density, interval.
+        - `drawn_values`: the columns value.
+        - `quantiles`: the columns level, law, drawn.
+
+        Print it with `show()`, draw it with `plot()`, write a report and its tables with
+        `save(DIRECTORY)`, and read it again with `attnlaw.load(DIRECTORY)`.
 
     Example:
         >>> import attnlaw
@@ -1341,39 +1579,79 @@ def init(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> InitResult:
-    """Compute how an untrained Transformer treats signals, attention and logits, from its config alone.
+    """Check how a Transformer starts before training: signals, tokens, attention and loss, from its config.
 
-    The numbers are for each layer, over initialisations. They are exact at the model's own width for given
-    tokens, and no weight matrix is drawn. attnlaw reads only config.json. The weights are those that the
-    library of the model's family would draw, which need not be what its authors drew. The limits of infinite
-    width, and everything in them except the attention of one layer, are extensions of arXiv 2506.00846.
+    attnlaw reads only config.json and draws no weight matrix. The numbers are means over random
+    initialisations, exact at the width of the model for the given tokens. Weights are distributed as the
+    transformers library draws them; the authors of the model may have used other values. The limits of
+    infinite width extend arXiv 2506.00846, which covers the attention of one layer.
 
-    If an option takes an iterable, each value of a list, a range or an array makes a case.
-    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
+    An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works, too.
 
     Args:
-        model: A config.json, its folder, a hub id, or gpt2, bert, llama-7b.
+        model (str or path, or several): Model: a config.json, its folder, a hub id, or one of gpt2,
+            bert and llama-7b.
         more: Further values of model.
-        std: Deviation of the weights, else the config's.
-        depth: Layers, else the config's.
-        width: own, inf (the limit), or a width to scale the model to: gains are kept.
-        keep: What stays as the width changes.
-        scaling: Of the scores; 1/d is muP's.
-        tokens: Tokens, all different.
-        ids: Their ids; only which are equal counts.
-        padding: How many of them, at the end, are padding.
-        draws: Initialisations.
-        units: Hidden units that stand for all of an MLP: mean and covariance stay exact. 0 draws all.
-        gradients: Also norms of gradients, over so many initialisations, at the own width. Needs the
-            extra lens.
-        seed: Seed; equal seeds repeat the table.
-        progress: Called with the number of finished parts and the number of all parts.
+        std (float, or several; optional): Standard deviation of the weights; by default that of the
+            config.
+        depth (int, or several; optional): Number of layers; by default that of the config.
+        width (str, or several; default "own"): Width: that of the model (own), the limit (inf), or a
+            number, to which the model is scaled.
+        keep ("heads" or "head-width", or several; default "heads"): What stays fixed if the width
+            changes: the number of heads, or their width.
+        scaling ("1/sqrt(d)" or "1/d", or several; default "1/sqrt(d)"): Scaling of the attention scores
+            with the head width d; 1/d is that of muP.
+        tokens (int, or several; default 16): Number of tokens, all different.
+        ids (str or list of int; optional): Ids of the tokens. Only which of them are equal matters.
+        padding (int; default 0): Number of tokens at the end that are padding.
+        draws (int; default 100): Number of random initialisations.
+        units (int; default 0): Number of hidden units to draw in place of all units of an MLP, which is
+            faster: only means and covariances stay exact. 0 draws all.
+        gradients (int; default 0): Also compute gradient norms over this many initialisations, at the
+            width of the model. Needs attnlaw[lens].
+        seed (int; default 0): Seed of the draws. Equal seeds give equal numbers.
+        progress (Callable[[int, int], None]; optional): Function that is called with the number of
+            finished parts and the number of all parts.
 
     Returns:
-        A result with one row for each case. Its quantities are attributes: model_width, rms, cosine,
-        cosine_spread, effective_rank, score_sd, entropy, logit_sd, loss, loss_spread, uniform_loss,
-        own_probability, own_cosine, angle_exponent, gradient_norm, gradient_exponent, initialiser. So
-        are its tables: layers, gradients, architecture.
+        A result with one row for each case, in the polars table `rows`. If there is one case, its
+        quantities are attributes:
+
+        - `model_width` (int): width of the model; empty in the limit of infinite width.
+        - `rms` (Estimate): root mean square of the entries of the residual stream after the last layer.
+        - `cosine` (Estimate): mean cosine between different tokens after the last layer; 1 means that all
+          are parallel.
+        - `cosine_spread` (float): standard deviation over initialisations of the mean cosine between
+          tokens.
+        - `effective_rank` (Estimate): effective number of directions that the tokens span after the last
+          layer.
+        - `score_sd` (Estimate): standard deviation of the attention scores in the first layer.
+        - `entropy` (Estimate): mean entropy of attention divided by the mean entropy of uniform attention,
+          in the first layer.
+        - `logit_sd` (Estimate): standard deviation of the logit of an id that is not among the tokens.
+        - `loss` (Estimate): mean initial loss in nats, of the next token (BERT: of the token itself); for a
+          vocabulary beyond 4096 ids, the sum over other ids is taken as normal.
+        - `loss_spread` (float): standard deviation of the initial loss over initialisations, in nats.
+        - `uniform_loss` (float): loss of a uniform guess in nats: the logarithm of the vocabulary size.
+        - `own_probability` (Estimate): mean probability that the model gives to the id at the same place.
+        - `own_cosine` (Estimate): mean cosine of the last tokens with the embeddings of the same ids, for a
+          tied head.
+        - `angle_exponent` (Estimate): slope of log(1 - cosine) from layer to layer; negative if tokens
+          become alike.
+        - `gradient_norm` (Estimate): norm of the gradient of the loss with respect to the weight matrices
+          of all layers.
+        - `gradient_exponent` (Estimate): slope of the logarithm of the gradient norm from layer to layer.
+        - `initialiser` (str): library whose rule draws the weights, with the version it was read from.
+
+        Its tables are attributes, too:
+
+        - `layers`: the columns layer, rms, rms_spread, rms_low, rms_high, cosine and 19 more.
+        - `gradients`: the columns layer, matrix, gradient, gradient_spread, gradient_low, gradient_high.
+        - `architecture`: the columns model_type, random.
+
+        Print it with `show()`, draw it with `plot()`, write a report and its tables with
+        `save(DIRECTORY)`, and read it again with `attnlaw.load(DIRECTORY)`.
 
     Example:
         >>> import attnlaw
@@ -1417,48 +1695,71 @@ def learn(
 
     The same from Python: attnlaw.learn(alpha=..., tokens=...).
 
-    If an option takes an iterable, each value of a list, a range or an array makes a case.
-    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
+    An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works, too.
 
     Args:
-        alpha: Samples over d²: α = n/d².
-        tokens: Tokens per sample.
-        output: What labels show of the scores: linear, softmax (of rows), or hardmax (bayes only).
-        beta: Inverse temperature of the softmax.
-        loss: What training lowers: squared errors of the softmax, or the cross-entropy of the attended
-            key (one query, two keys).
-        soft_labels: Show the target's probabilities themselves instead of a key drawn by them.
-        attention: Whether queries and keys share their factor: S = WWᵀ/√(md), or W_Q W_Kᵀ/√(md).
-        pairs: Which pairs (query, key) untied attention shows: cross (keys of another sequence),
-            causal, distinct (both orders). Tied attention shows all.
-        target_rank: Rank of the target over d: κ₀ = m₀/d.
-        target_spike: One eigenvalue (untied: singular value) of the target outside its bulk.
-        target_exponent: Instead of a rank: eigenvalues k^−γ, k = 1..d; up to γ = 1/2 their second
-            moment diverges.
-        target_dimension: The d of the target's exponent.
-        target_eigenvalues: Instead of a rank: your own spectrum, a file (.npy, or an eigenvalue a line,
-            its weight behind it where it has one) or numbers with commas.
-        noise: Label noise, a variance.
-        weight_decay: Penalty: λ̃ = √κ λ on factors W of ratio κ (factorized; untied 2√κ λ), λ on S
-            (direct).
-        width: Width of the factors, κ = m/d, where it is less than the rank that they would learn.
-        flow_time: Stop full-batch gradient flow on the fixed data set at this time, t = 2d·lr·steps
-            (direct student; not one-pass SGD).
-        student: Who learns.
-        thresholds: Also the sample ratios where learning changes (hardmax labels never reveal the
-            target: none).
-        spectrum: Also the density of the learned spectrum, as a table.
-        progress: Called with the number of finished parts and the number of all parts.
+        alpha (float, or several; default 0.2): Samples over d²: α = n/d².
+        tokens (int, or several; default 1): Tokens per sample.
+        output ("linear", "softmax" or "hardmax", or several; default "linear"): What labels show of the
+            scores: linear, softmax (of rows), or hardmax (bayes only).
+        beta (float, or several; default 1.0): Inverse temperature of the softmax.
+        loss ("squared" or "cross-entropy", or several; default "squared"): What training lowers:
+            squared errors of the softmax, or the cross-entropy of the attended key (one query, two
+            keys).
+        soft_labels (bool; default False): Show the target's probabilities themselves instead of a key
+            drawn by them.
+        attention ("tied" or "untied", or several; default "tied"): Whether queries and keys share their
+            factor: S = WWᵀ/√(md), or W_Q W_Kᵀ/√(md).
+        pairs ("all", "distinct", "causal" or "cross", or several; default "cross"): Which pairs (query,
+            key) untied attention shows: cross (keys of another sequence), causal, distinct (both
+            orders). Tied attention shows all.
+        target_rank (float, or several; default 0.5): Rank of the target over d: κ₀ = m₀/d.
+        target_spike (float, or several; optional): One eigenvalue (untied: singular value) of the
+            target outside its bulk.
+        target_exponent (float, or several; optional): Instead of a rank: eigenvalues k^−γ, k = 1..d; up
+            to γ = 1/2 their second moment diverges.
+        target_dimension (int, or several; default 1000000): The d of the target's exponent.
+        target_eigenvalues (str or path; optional): Instead of a rank: your own spectrum, a file (.npy,
+            or an eigenvalue a line, its weight behind it where it has one) or numbers with commas.
+        noise (float, or several; default 0.0): Label noise, a variance.
+        weight_decay (float, or several; default 0.1): Penalty: λ̃ = √κ λ on factors W of ratio κ
+            (factorized; untied 2√κ λ), λ on S (direct).
+        width (float, or several; optional): Width of the factors, κ = m/d, where it is less than the
+            rank that they would learn.
+        flow_time (float, or several; optional): Stop full-batch gradient flow on the fixed data set at
+            this time, t = 2d·lr·steps (direct student; not one-pass SGD).
+        student ("factorized", "direct" or "bayes", or several; default "factorized"): Who learns.
+        thresholds (bool; default False): Also the sample ratios where learning changes (hardmax labels
+            never reveal the target: none).
+        spectrum (bool; default False): Also the density of the learned spectrum, as a table.
+        progress (Callable[[int, int], None]; optional): Function that is called with the number of
+            finished parts and the number of all parts.
 
     Returns:
-        A result with one row for each case. Its quantities are attributes: estimation_error,
-        prediction_error, training_loss, overlap, norm, rank_fraction, trace, nuclear_norm, angle,
-        wrong_keys, noise_level, threshold, cut, smallest_value, stability, shrinkage, relative_error,
-        approximation_error, underfitting_error, overfitting_error, adapter_noise, residual,
-        atom_at_zero, edges, top_edge, outlier_locations, outlier_overlaps, outlier_targets, outlier,
-        observations, leading_error, predicted_exponent, threshold_recovery, threshold_feasibility,
-        threshold_bayes, threshold_direct, threshold_own_recovery, threshold_interpolation,
-        threshold_peak_error. So are its tables: predicted_spectra.
+        A result with one row for each case, in the polars table `rows`. If there is one case, its
+        quantities are attributes:
+
+        - `estimation_error` (Estimate): |Ŝ − S*|²/d.
+        - `training_loss` (Estimate): per sample over all (a,b), without the penalty.
+        - `rank_fraction` (Estimate): share of eigenvalues that are not zero.
+        - `trace` (Estimate): Tr Ŝ/d.
+        - `nuclear_norm` (Estimate): |Ŝ|_*/d, the sum of singular values over d (untied).
+        - `wrong_keys` (Estimate): share of fresh queries that attend most to the wrong key.
+
+        Further quantities: prediction_error, overlap, norm, angle, noise_level, threshold, cut,
+        smallest_value, stability, shrinkage, relative_error, approximation_error, underfitting_error,
+        overfitting_error, adapter_noise, residual, atom_at_zero, edges, top_edge, outlier_locations,
+        outlier_overlaps, outlier_targets, outlier, observations, leading_error, predicted_exponent,
+        threshold_recovery, threshold_feasibility, threshold_bayes, threshold_direct,
+        threshold_own_recovery, threshold_interpolation, threshold_peak_error.
+
+        Its tables are attributes, too:
+
+        - `predicted_spectra`: the columns x, density, interval.
+
+        Print it with `show()`, draw it with `plot()`, write a report and its tables with
+        `save(DIRECTORY)`, and read it again with `attnlaw.load(DIRECTORY)`.
 
     Example:
         >>> import attnlaw
@@ -1500,40 +1801,70 @@ def dynamics(
 
     The same from Python: attnlaw.dynamics(times="0.001:1:60", ...).
 
-    If an option takes an iterable, each value of a list, a range or an array makes a case.
-    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
+    An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works, too.
 
     Args:
-        times: Times τ = lr·steps/d, spaced in the logarithm; 0 is always the first.
-        attention: Factors: tied, S = WWᵀ, or untied, UVᵀ (factorized only; all ordered pairs are seen).
-        student: Who learns.
-        width: Width of the factors over d; inf is an orthogonal start.
-        scale: Scale of the start: Tr S₀/d; direct: √(Tr S₀²/d); untied: Tr U₀U₀ᵀ/d.
-        scale_key: Scale of V₀ where it is not that of U₀ (untied).
-        learning_rate: η = lr·d/batch of one-pass SGD; 0 is the gradient flow of the population loss, no
-            SGD.
-        decay: Weight decay: γ/(2d)·‖W‖² is added to the loss.
-        tokens: Tokens per sample.
-        output: What labels show of the scores: linear, softmax (of rows), or a Hermite polynomial.
-        beta: Inverse temperature of the softmax.
-        target_rank: Rank of the target over d: κ₀ = m₀/d.
-        target_spike: One eigenvalue of the target outside its bulk (tied).
-        target_exponent: Instead of a rank: eigenvalues k^−γ, k = 1..d; up to γ = 1/2 their second
-            moment diverges.
-        target_dimension: The d of the target's exponent.
-        target_eigenvalues: Instead of a rank: your own spectrum, a file (.npy, or an eigenvalue a line,
-            its weight behind it where it has one) or numbers with commas.
-        noise: Label noise, a variance.
-        spectrum: Also the spectrum at five of the times, and the track of a spike.
-        statics: Also what as many samples allow: the minimiser at its best decay, and Bayes-optimal
-            learning.
-        progress: Called with the number of finished parts and the number of all parts.
+        times (str; default "0.001:1:61"): Times τ = lr·steps/d, spaced in the logarithm; 0 is always
+            the first.
+        attention ("tied" or "untied", or several; default "tied"): Factors: tied, S = WWᵀ, or untied,
+            UVᵀ (factorized only; all ordered pairs are seen).
+        student ("factorized" or "direct", or several; default "factorized"): Who learns.
+        width (float, or several; default 1.0): Width of the factors over d; inf is an orthogonal start.
+        scale (float, or several; default 0.7): Scale of the start: Tr S₀/d; direct: √(Tr S₀²/d);
+            untied: Tr U₀U₀ᵀ/d.
+        scale_key (float, or several; optional): Scale of V₀ where it is not that of U₀ (untied).
+        learning_rate (float, or several; default 0.0): η = lr·d/batch of one-pass SGD; 0 is the
+            gradient flow of the population loss, no SGD.
+        decay (float, or several; default 0.0): Weight decay: γ/(2d)·‖W‖² is added to the loss.
+        tokens (int, or several; default 1): Tokens per sample.
+        output ("linear", "softmax", "hermite2" or "hermite3", or several; default "linear"): What
+            labels show of the scores: linear, softmax (of rows), or a Hermite polynomial.
+        beta (float, or several; default 1.0): Inverse temperature of the softmax.
+        target_rank (float, or several; default 0.5): Rank of the target over d: κ₀ = m₀/d.
+        target_spike (float, or several; optional): One eigenvalue of the target outside its bulk
+            (tied).
+        target_exponent (float, or several; optional): Instead of a rank: eigenvalues k^−γ, k = 1..d; up
+            to γ = 1/2 their second moment diverges.
+        target_dimension (int, or several; default 1000000): The d of the target's exponent.
+        target_eigenvalues (str or path; optional): Instead of a rank: your own spectrum, a file (.npy,
+            or an eigenvalue a line, its weight behind it where it has one) or numbers with commas.
+        noise (float, or several; default 0.0): Label noise, a variance.
+        spectrum (bool; default False): Also the spectrum at five of the times, and the track of a
+            spike.
+        statics (bool; default False): Also what as many samples allow: the minimiser at its best decay,
+            and Bayes-optimal learning.
+        progress (Callable[[int, int], None]; optional): Function that is called with the number of
+            finished parts and the number of all parts.
 
     Returns:
-        A result with one row for each case. Its quantities are attributes: recovery_time,
-        recovery_time_90, recovery_samples, alignment, estimation_error, prediction_error, overlap,
-        norm, trace, samples, plateaus, largest_rate, plateau_error. So are its tables: trajectory,
-        spectra, tracks, statics.
+        A result with one row for each case, in the polars table `rows`. If there is one case, its
+        quantities are attributes:
+
+        - `recovery_time` (float): when the alignment reaches 0.5.
+        - `recovery_time_90` (float): when it reaches 0.9.
+        - `recovery_samples` (float): over d² when it reaches 0.5; null for a gradient flow.
+        - `alignment` (Estimate): 0 knows nothing of the target, 1 all but its scale.
+        - `estimation_error` (Estimate): |S − S*|²/d.
+        - `prediction_error` (Estimate): on fresh clean labels, per sample.
+        - `overlap` (Estimate): Tr S S*/d.
+        - `norm` (Estimate): Tr S²/d.
+        - `trace` (Estimate): Tr S/d.
+        - `samples` (float): seen at the last time, over d²; null for a gradient flow.
+        - `plateaus` (list[float]): stretches of time without progress, begin and end in turn.
+        - `largest_rate` (float): η up to which the target stays put.
+        - `plateau_error` (float): E at which SGD of this η ends.
+
+        Its tables are attributes, too:
+
+        - `trajectory`: the columns time, samples, alignment, estimation_error, prediction_error, overlap
+          and 2 more.
+        - `spectra`: the columns time, x, density.
+        - `tracks`: the columns time, target, location, squared_overlap, edge.
+        - `statics`: the columns samples, minimiser_error, bayes_error.
+
+        Print it with `show()`, draw it with `plot()`, write a report and its tables with
+        `save(DIRECTORY)`, and read it again with `attnlaw.load(DIRECTORY)`.
 
     Example:
         >>> import attnlaw

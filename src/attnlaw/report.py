@@ -60,7 +60,7 @@ def write_files(
     if figures is not None:
         check_value("figures", figures, str, choices=ENDINGS)
     if out is None and len(folders) != 1:
-        raise InputError(f"report: found {len(folders)} directories; say where the page goes with --out DIR")
+        raise InputError(f"report: found {len(folders)} directories and no place for the page; add --out DIR")
     loaded: list[list[Result]] = []
     read: list[Path] = []
     failures: list[InputError] = []
@@ -110,7 +110,7 @@ def _page(
     loaded: Sequence[Sequence[Result]], names: Sequence[str], failures: Sequence[InputError]
 ) -> tuple[str, list[Figure]]:
     """Return the page and its figures: those of all audits together, then those of each directory."""
-    left_out = " ".join(f"Left out: {error}." for error in failures)
+    left_out = " ".join(f"Could not read: {error}." for error in failures)
     if len(loaded) == len(loaded[0]) == 1 and not failures:
         figures = figures_of(loaded[0][0])
         return page_of(loaded[0][0], figures), figures
@@ -134,7 +134,7 @@ def _page(
     beside = [f"{part.name} ({part.title})" for part, seen in zip(parts, audits, strict=True) if not seen]
     note = [
         _runs_sentence(audits, names, audit),
-        f"Beside them: {', '.join(beside)}." if beside else "",
+        f"Also on this page: {', '.join(beside)}." if beside else "",
         left_out,
         failure_sentences([Part(results, (), name) for results, name in zip(loaded, names, strict=True)]),
     ]

@@ -38,7 +38,7 @@ def test_an_index_that_lists_a_name_twice(tmp_path: Path) -> None:
     index = shards(tmp_path) / "model.safetensors.index.json"
     text = index.read_text()
     index.write_text(text.replace('{"weight_map": {', f'{{"weight_map": {{"{QUERY}": "b.safetensors", '))
-    refusal(tmp_path, str(index), f"{QUERY} stands there twice", "download it again")
+    refusal(tmp_path, str(index), f"{QUERY} occurs twice", "download it again")
 
 
 def test_two_shards_with_one_name(tmp_path: Path) -> None:
@@ -89,4 +89,4 @@ def test_graphs_with_one_name_for_two_weights(tmp_path: Path) -> None:
     assert set(OnnxFile(path).shapes) == {"a", "b", "out.weight"}
     weights[1].name = "a"
     onnx.save(helper.make_model(helper.make_graph(nodes, "g", [], [], weights)), path)
-    refusal(path, "two tensors have one name", "a stands there twice")
+    refusal(path, "two tensors have one name", "a occurs twice")

@@ -155,7 +155,7 @@ def test_written_files_are_named_and_nothing_in_their_path_is_obeyed(verb, tmp_p
     done = invoke(verb, TINY, "--layers", "0", "--only", "qk", "--out", out, "--figures", "svg")
     (line,) = done.stderr.splitlines()
     shown = f"{tmp_path}/a\\x1b[31m\\nb"
-    assert line == f"wrote {shown}/report.html and the rows beside it, and {shown}/figures"
+    assert line == f"wrote {shown}/report.html and the tables next to it, and {shown}/figures"
 
 
 @pytest.mark.parametrize("kept", [False, True])
@@ -211,7 +211,7 @@ def test_a_terminal_without_unicode_gets_question_marks():
 
 
 def test_bad_usage_is_status_2():
-    assert "MODEL requires an argument" in audit(status=2).stderr
+    assert "MODEL is missing; try: attnlaw audit examples/tiny-decoder" in audit(status=2).stderr
     assert "Unknown option: --nonsense" in audit(TINY, "--nonsense", status=2).stderr
 
 

@@ -30,7 +30,7 @@ from attnlaw.verbs.audit import AuditSettings
 
 TINY = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 MATRICES = 40
-KEPT = "all finished matrices are kept; the same command goes on"
+KEPT = "all finished matrices are kept; run the same command to continue"
 FILES = ("matrices.parquet", "spectra.parquet", "layers.parquet", "findings.parquet", "summary.json")
 
 

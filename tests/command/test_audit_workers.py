@@ -57,7 +57,7 @@ def test_the_same_command_goes_on_and_ends_as_in_one_process(tmp_path: Path, ask
     assert stopped.stdout == ""
     assert stopped.stderr.splitlines() == [
         "40 of 40 matrices to compute, in 16 tasks",
-        "all finished matrices are kept; the same command goes on",
+        "all finished matrices are kept; run the same command to continue",
         "attnlaw: stopped",
     ]
     assert not (out / "summary.json").exists()

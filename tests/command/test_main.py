@@ -36,7 +36,7 @@ def test_what_the_system_refuses_is_one_line_that_names_the_path(monkeypatch: py
 def test_a_connection_that_breaks_is_not_standard_output(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attnlaw.command.app.run", lambda words: socket.create_connection(("127.0.0.1", 9)))
     line = invoke("learn", status=1).stderr
-    assert line.startswith("attnlaw: the system refused something (ConnectionRefusedError(")
+    assert line.startswith("attnlaw: the system reported an error (ConnectionRefusedError(")
     assert line.endswith("); try again\n")
 
 
@@ -87,7 +87,7 @@ def test_closed_streams() -> None:
     out = subprocess.run(f"{ATTNLAW} --version >&-", shell=True, capture_output=True, text=True)
     assert (out.returncode, out.stderr) == (
         1,
-        "attnlaw: standard output is closed; give it another place, such as /dev/null\n",
+        "attnlaw: standard output is closed; redirect it, for example to /dev/null\n",
     )
     assert subprocess.run(f"{ATTNLAW} --version 2>&-", shell=True, capture_output=True).returncode == 0
     assert subprocess.run(f"{ATTNLAW} --version >&- 2>&-", shell=True, capture_output=True).returncode == 1

@@ -65,8 +65,8 @@ def test_an_unreadable_directory_does_not_stop_the_others(saved, tmp_path):
     assert lines[2].startswith(f"wrote {tmp_path / 'out' / 'report.html'} and in ")
     assert len(lines) == 3
     page = (tmp_path / "out" / "report.html").read_text()
-    assert f"Left out: {copies[1] / 'rows.parquet'}: " in page
-    assert "&lt;absent&gt;: found no attnlaw.json" in page
+    assert f"Could not read: {copies[1] / 'rows.parquet'}: " in page
+    assert "&lt;absent&gt;: no such directory" in page
     with pytest.raises(InputError, match=r"rows\.parquet"):
         write_report(copies, tmp_path / "python")
     assert not (tmp_path / "python").exists()
@@ -80,5 +80,5 @@ def test_of_a_study_the_readable_verbs_are_shown(tmp_path):
     invoke("study", "run", tmp_path / "study.toml", "--out", out)
     (out / "fit" / "attnlaw.json").write_text("{")
     done = invoke("report", out, status=1)
-    assert f"attnlaw: {out / 'fit' / 'attnlaw.json'}: not what attnlaw wrote" in done.stderr
-    assert "Left out: " in (out / "report.html").read_text()
+    assert f"attnlaw: {out / 'fit' / 'attnlaw.json'}: attnlaw did not write this file" in done.stderr
+    assert "Could not read: " in (out / "report.html").read_text()

@@ -92,7 +92,7 @@ def test_a_failure_says_how_to_retry(tmp_path: Path) -> None:
     assert done.stdout == "0 of 2 tasks done, 2 failed\n"
     assert f"1 x {tmp_path}/models/a: holds no checkpoint" in done.stderr
     command = f"attnlaw study resume '{file}' --out {out} --failed"
-    assert f"retry them with: {command}\n" in done.stderr
+    assert f"try them again with: {command}\n" in done.stderr
     study("resume", file, "--out", out, status=1)
     again = study("resume", file, "--out", out, "--failed", "--json", status=1)
     assert json.loads(again.stdout)["computed"] == 2
@@ -124,7 +124,7 @@ def test_bad_input_is_one_line(tmp_path: Path, file: Path) -> None:
     ("text", "message"),
     [
         ("nonsense", "not valid TOML"),
-        ('verb = "lern"', "verb: 'lern' is no verb"),
+        ('verb = "lern"', "verb: 'lern' is not a verb"),
         ('verb = "limit"\n[grid]\nwidth = [8, "x"]', "[grid] width: found 'x', expected a number"),
         ('verb = "limit"\n[grid]\nwdth = [8]', "[grid] wdth is not a setting of limit"),
         ('verb = "limit"\n[run]\nseeds = 0', "[run] seeds: found 0"),
@@ -210,7 +210,7 @@ def test_ctrl_c_says_how_to_resume(tmp_path: Path) -> None:
         os.kill(process.pid, signal.SIGINT)
         output, said = process.communicate()
     assert process.returncode == 130
-    assert "stopped; every finished row is kept; go on with: attnlaw study resume " in said
+    assert "stopped; every finished row is kept. Continue with: attnlaw study resume " in said
     assert "Traceback" not in said
     kept = pl.read_parquet(out / "rows.parquet").height
     assert output == f"{kept} of 1000 tasks done, {1000 - kept} missing\n"
@@ -225,6 +225,6 @@ def test_a_command_does_not_write_into_a_study(tmp_path: Path, file: Path) -> No
     refused = invoke("learn", "--alpha", 0.3, "--out", out, status=1)
     assert (refused.stdout, refused.stderr) == (
         "",
-        f"attnlaw: {out}: holds a study; give another directory\n",
+        f"attnlaw: {out}: has a study, which results would overwrite; choose another directory\n",
     )
     assert (out / "rows.parquet").read_bytes() == before

@@ -52,8 +52,8 @@ def test_unknown_and_idle_settings_are_told() -> None:
 
 
 def test_a_mistake_is_spelled_as_its_place_does() -> None:
-    mistake = BadSetting("target_rank", "cannot stand beside {target_exponent}; choose one")
-    assert mistake.message(as_option) == "--target-rank cannot stand beside --target-exponent; choose one"
+    mistake = BadSetting("target_rank", "cannot be combined with {target_exponent}; choose one")
+    assert mistake.message(as_option) == "--target-rank cannot be combined with --target-exponent; choose one"
     assert BadSetting("alpha", "expected a number", "x").message(as_option) == "--alpha x: expected a number"
     assert (
         BadSetting("alpha", "is odd", 3).message(place="s.toml: [grid] ")
@@ -200,7 +200,7 @@ def test_a_variant_with_a_parameter() -> None:
 
 def test_what_takes_the_place_of_a_setting() -> None:
     for other in ({"weight": 1.0}, {"copy": "penny", "year": 1900}):
-        with pytest.raises(BadSetting, match=f"size cannot stand beside {next(iter(other))}; choose one"):
+        with pytest.raises(BadSetting, match=f"size cannot be combined with {next(iter(other))}; choose one"):
             Minted.parse({"size": 1.0} | other, "mint")
         case = Minted.parse(other, "mint")
         assert case.to_row()["size"] is None

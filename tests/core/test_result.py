@@ -454,5 +454,5 @@ def test_the_directory_of_an_older_version_is_refused_and_replaced(tmp_path: Pat
     result = attnlaw.audit(EXAMPLE, layers="0", only="qk", no_laws=True)
     assert attnlaw.load(result.save(tmp_path)).summary == result.summary
     (tmp_path / "attnlaw.json").unlink()
-    with pytest.raises(InputError, match=r"holds another summary\.json; give an empty directory"):
+    with pytest.raises(InputError, match=r"has a summary\.json that attnlaw did not write; choose"):
         result.save(tmp_path)

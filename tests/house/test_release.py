@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from attnlaw import __version__
-from attnlaw.command.app import OTHER_COMMANDS
+from attnlaw.command.commands import OTHER_COMMANDS
 from attnlaw.core.settings import SettingField, setting_fields
 from attnlaw.verbs import VERBS, find_verb
 

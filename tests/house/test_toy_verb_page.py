@@ -71,7 +71,7 @@ def test_one_case_is_told_by_its_quantities_and_its_table(tmp_path: Path) -> Non
     source = page_text(folder / "report.html")
     assert '<th scope="row">mean p̂</th><td>share of heads</td><td>0.25(4)</td>' in source
     assert data_of(folder / "report.html")["columns"] == {"side": ["heads", "tails"], "share": [0.25, 0.75]}
-    with pytest.raises(InputError, match="nothing can be drawn of this"):
+    with pytest.raises(InputError, match="there is nothing to draw"):
         figure_to_plot(tossed(bias=0.25))
 
 
@@ -95,7 +95,7 @@ def test_rows_of_a_verb_that_is_not_known_are_refused_in_one_line(
 ) -> None:
     folder = tossed(bias=[0.25, 0.5]).save(tmp_path / "coins")
     monkeypatch.delitem(attnlaw.verbs.VERBS, "coin")
-    with pytest.raises(InputError, match=r"'coin' is no verb; .* the version of attnlaw that wrote it"):
+    with pytest.raises(InputError, match=r"'coin' is not a verb; .* the version of attnlaw that wrote it"):
         write_report([folder])
 
 

@@ -134,10 +134,10 @@ def test_manifests_that_are_none(text: str, audited: Path) -> None:
 def test_pipes_and_directories_among_the_files_of_an_audit(name: str, audited: Path) -> None:
     (audited / name).unlink()
     os.mkfifo(audited / name)
-    refused(audited, name, "not a plain file")
+    refused(audited, name, "not a regular file")
     (audited / name).unlink()
     (audited / name).mkdir()
-    refused(audited, name, "not a plain file")
+    refused(audited, name, "not a regular file")
 
 
 def test_a_manifest_of_gigabytes_is_not_read(audited: Path) -> None:

@@ -106,7 +106,7 @@ def test_a_study_beside_an_audit_keeps_its_settings_and_the_table_its_name(audit
     source = write_report([audited, study], tmp_path / "out").read_text(encoding="utf-8")
     assert "All matrices</h2>" in source
     lead = re.search(r'<p class="lead">([^<]*)', source)[1]
-    assert lead.endswith("matrices of same. Beside them: widths (The law of attention layers).")
+    assert lead.endswith("matrices of same. Also on this page: widths (The law of attention layers).")
     assert "Drawn from the 3 rows in widths. The same in all rows: verb limit, heads 2." in source
 
 
@@ -174,7 +174,7 @@ def test_a_study_that_is_not_exported_is_told_how(tmp_path):
     with pytest.raises(attnlaw.InputError) as raised:
         write_report([tmp_path])
     todo = f"once a task is finished, run: attnlaw study export FILE --out {tmp_path}"
-    assert str(raised.value) == f"{tmp_path}: holds a study of which nothing is exported yet; {todo}"
+    assert str(raised.value) == f"{tmp_path}: has a study without exported rows; {todo}"
 
 
 def test_lines_of_a_case_that_is_not_there_are_refused(audited, tmp_path):

@@ -289,7 +289,7 @@ def test_bad_words_and_missing_packages_end_in_one_line(tmp_path: Path) -> None:
     ended = invoke("reproduce", "arXiv:2506.01582", status=2)
     assert ended.stderr == "attnlaw: --out is missing; type attnlaw reproduce arXiv:2506.01582 --out DIR\n"
     ended = invoke("reproduce", "2506.00846", "limit-width", "--out", tmp_path, status=2)
-    assert ended.stderr.startswith("attnlaw: limit-width: belongs to no option; ")
+    assert ended.stderr.startswith("attnlaw: limit-width is not an option; ")
     ended = invoke("reproduce", "2605.07297", "--quick", "--out", tmp_path, status=1)
     assert "pip install --no-deps rxnfp==0.1.0" in ended.stderr
     assert "bounds-miniatures: left out of a quick run" in ended.stderr

@@ -284,7 +284,7 @@ VERBS = by_name(SQUARE, DRAW, POISONED, SHARED, SECOND_TIME, RECOVERS, TORN, CUT
 def find(name: str) -> Verb[Any, Any]:
     """These verbs in place of attnlaw's."""
     if name not in VERBS:
-        raise InputError(f"{name!r} is no verb; expected one of {', '.join(VERBS)}")
+        raise InputError(f"{name!r} is not a verb; expected one of {', '.join(VERBS)}")
     return VERBS[name]
 
 

@@ -132,6 +132,6 @@ def test_results_without_their_store_are_not_written_over(name: str, tmp_path: P
 
 def test_a_command_does_not_write_over_a_study(drawn: Study, tmp_path: Path) -> None:
     before = exported(tmp_path / "out")
-    with pytest.raises(InputError, match="out: holds a study; give another directory"):
+    with pytest.raises(InputError, match="out: has a study, which results would overwrite"):
         attnlaw.learn(alpha=0.3).save(tmp_path / "out")
     assert exported(tmp_path / "out") == before

@@ -61,7 +61,7 @@ def test_a_store_without_rows_is_not_exported(tmp_path: Path) -> None:
         assert export(sample_study, store) == []
     assert exported(tmp_path / "out") == {}
     assert status(sample_study, tmp_path / "out").missing == 3
-    with pytest.raises(InputError, match="holds a study of which nothing is exported yet; once a task is"):
+    with pytest.raises(InputError, match="has a study without exported rows; once a task is"):
         attnlaw.load(tmp_path / "out")
 
 

@@ -192,7 +192,7 @@ GGUF = (
     Attack("gguf-block", one_tensor(b"t", [5], 2), "not whole blocks"),
     Attack("gguf-name", one_tensor(b"\x1b[2J\nblk.0.\xff", [4]), "unknown architecture"),
     Attack("gguf-name-twice", lambda f: gguf(f, gguf_tensor(b"t", [4]) * 2, tensors=2, hole=64), WRONG),
-    Attack("gguf-key-twice", one_value(b"general.architecture", 8, text(b"gpt2")), "stands there twice"),
+    Attack("gguf-key-twice", one_value(b"general.architecture", 8, text(b"gpt2")), "occurs twice"),
     Attack(
         "gguf-overlap",
         lambda f: gguf(f, gguf_tensor(b"a", [8]) + gguf_tensor(b"b", [8], 0, 16), tensors=2, hole=128),

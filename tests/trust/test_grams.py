@@ -76,9 +76,9 @@ BYTES: dict[str, tuple[bytes, str]] = {
     "version": (b"\x93NUMPY\3\0" + npy(np.eye(2))[8:], NONE),
 }
 PATHS: dict[str, tuple[Callable[[Path], None], str]] = {
-    "pipe": (pipe, "not a plain file"),
-    "device": (device, "not a plain file"),
-    "directory": (Path.mkdir, "not a plain file"),
+    "pipe": (pipe, "not a regular file"),
+    "device": (device, "not a regular file"),
+    "directory": (Path.mkdir, "not a regular file"),
     "hole": (hole, "larger than 1 GB"),
     "missing": (lambda path: None, "no such file; give an existing file"),
 }

@@ -32,7 +32,7 @@ from tried import COMMANDS, EXTRAS, NEEDS, NOTEBOOKS
 DIST = ROOT / "dist"
 TOOLS = ("docs", "test", "bench")  # extras of those who work on attnlaw
 LISTED = (
-    "from attnlaw.command.app import OTHER_COMMANDS; from attnlaw.verbs import VERBS; "
+    "from attnlaw.command.commands import OTHER_COMMANDS; from attnlaw.verbs import VERBS; "
     "print(*VERBS, *OTHER_COMMANDS)"
 )
 CALL = "import sys; sys.argv += '{}'.split(); from attnlaw.command import main; main()"

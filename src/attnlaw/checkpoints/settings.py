@@ -16,11 +16,11 @@ from attnlaw.checkpoints.network import GROUPS
 from attnlaw.checkpoints.open import expand_run, local_model_path, open_file, open_model
 from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.files import require_valid_path
-from attnlaw.core.settings import Settings, coerce, setting, settings_dataclass
+from attnlaw.core.settings import OptionPanel, Settings, coerce, setting, settings_dataclass
 
-CHECKPOINT, MACHINE = "Checkpoint", "Machine"
+CHECKPOINT, MACHINE = OptionPanel.INPUT, OptionPanel.PRECISION
 STORAGE, DOUBLE = PRECISIONS = ("storage", "double")
-option = partial(setting, panel=CHECKPOINT)
+input_setting = partial(setting, panel=CHECKPOINT)
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,12 @@ DEFAULT_ARITHMETIC = Arithmetic()
 
 def model_setting(default: Any) -> Any:
     """Return the positional setting MODEL. `default` is MISSING if the verb needs a model."""
-    text = "Checkpoint files, directories, shard indexes or hub ids; in Python also a state dict or a module."
+    text = (
+        "Checkpoint: a file, a directory, a shard index, or an id on a model hub (owner/name). "
+        "In Python also a state dict or a module."
+    )
     kinds: dict[str, Any] = {"sweepable": True, "is_path": True, "positional": True}
-    return option(default, text, expand=expand_run, metavar="MODEL", **kinds)
+    return input_setting(default, text, expand=expand_run, metavar="MODEL", **kinds)
 
 
 def layers_as_text(layers: Any) -> Any:
@@ -81,23 +84,40 @@ class ModelSettings(Settings):
     """The settings of a verb that reads a checkpoint: how to open it, and which matrices to take."""
 
     model: Any = model_setting(MISSING)
-    layers: str | int | None = option(
+    layers: str | int | None = input_setting(
         None,
-        "Only these layers: a slice such as 0:4, or numbers such as 0,1,-1.",
-        metavar="0:4",
+        "Take only these layers: a slice such as 0:4, or numbers such as 0,1,-1 (-1 is the last).",
+        panel=OptionPanel.COMPUTE,
+        metavar="LAYERS",
         convert=layers_as_text,
         converts=("slice", "Iterable[int]"),
     )
-    only: tuple[str, ...] | None = option(None, f"Only these: {', '.join(GROUPS)}.", metavar="qk,vo,...")
-    heads: int | None = option(None, "Attention heads, where no config.json tells their number.", minimum=1)
-    map: str | None = option(
-        None, "The names of an architecture of your own.", is_path=True, metavar="FILE.toml"
+    only: tuple[str, ...] | None = input_setting(
+        None,
+        f"Take only these groups of matrices, joined by commas: {', '.join(GROUPS)}.",
+        panel=OptionPanel.COMPUTE,
+        metavar="GROUPS",
     )
-    adapter: str | None = option(None, "A LoRA adapter to add to the model.", is_path=True, metavar="DIR")
-    unscaled: bool = option(False, "Read float8 weights that really have no scale as they are stored.")
-    name: str | None = option(None, "What rows call the model; its path unless given.")
+    heads: int | None = input_setting(
+        None, "Number of attention heads per layer. Needed if there is no config.json.", minimum=1
+    )
+    map: str | None = input_setting(
+        None,
+        "File that names the tensors of an architecture that attnlaw does not know.",
+        is_path=True,
+        metavar="FILE.toml",
+    )
+    adapter: str | None = input_setting(
+        None, "Directory of a LoRA adapter to add to the model.", is_path=True, metavar="DIR"
+    )
+    unscaled: bool = input_setting(
+        False, "Accept float8 weights without a scale, and read them as they are stored."
+    )
+    name: str | None = input_setting(
+        None, "Name of the model in results (default: its path).", panel=OptionPanel.OUTPUT
+    )
     jobs: int | None = setting(
-        None, "Threads; all cores unless given.", minimum=1, machine_only=True, panel=MACHINE
+        None, "Number of threads (default: all cores).", minimum=1, machine_only=True, panel=MACHINE
     )
 
     def check(self) -> None:

@@ -20,7 +20,6 @@ import warnings
 from io import TextIOWrapper
 
 from attnlaw import __version__
-from attnlaw.core.plain_text import HANDLER
 
 TYPE_CHECKING = False  # importing typing takes longer than all the rest
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ class GuardedOutput:
         except BrokenPipeError:
             raise OutputClosed from None
         except OSError as error:
-            message = f"standard output cannot be written ({error.strerror}); give it another place"
+            message = f"standard output cannot be written ({error.strerror}); redirect it to another file"
             raise OutputClosed(message) from error
 
 
@@ -100,7 +99,7 @@ def _run_command() -> int:
         size = error or "no size given"
         _exit_with_message(f"this does not fit into memory ({size}); choose smaller sizes", 1)
     except OSError as error:
-        message = f"the system refused something ({error!r}); try again"
+        message = f"the system reported an error ({error!r}); try again"
         if error.filename is not None:
             message = f"{error.filename}: {error.strerror}; give another path"
         _exit_with_message(str(InputError(message)), 1)
@@ -115,7 +114,9 @@ def prepare_streams() -> None:
     if sys.stderr is None:  # closed, so no message can be printed
         sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 (open until the end)
     if sys.stdout is None:
-        _exit_with_message("standard output is closed; give it another place, such as /dev/null", 1)
+        _exit_with_message("standard output is closed; redirect it, for example to /dev/null", 1)
+    from attnlaw.core.plain_text import HANDLER
+
     # A terminal that cannot show a bar or a Greek letter gets something similar, not a traceback.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):

@@ -1,44 +1,51 @@
-"""Build the command line with cyclopts. Each verb is a command, and its settings are the options.
+"""Run the command that the words of the command line name.
 
-Only the module of the command that the user calls is imported. The declared settings parse the words of the
-command line; cyclopts does not.
+cyclopts splits the words into options and values, and the declared settings parse the values. attnlaw prints
+the help itself.
 """
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import re
-from collections.abc import Callable
-from dataclasses import MISSING, replace
-from importlib import import_module
 from typing import Annotated, Any, Literal
 
-from cyclopts import App, CycloptsError, Group, Parameter, UnusedCliTokensError
+from cyclopts import App, CycloptsError, Parameter
+from cyclopts.exceptions import (
+    CoercionError,
+    MissingArgumentError,
+    RepeatArgumentError,
+    UnknownCommandError,
+    UnusedCliTokensError,
+)
 
 from attnlaw import __version__
 from attnlaw.command import UsageError
-from attnlaw.command.execute import output_options, parse_words, run_command
+from attnlaw.command.commands import Command, command_lines, find_commands
+from attnlaw.command.help import print_group, print_help, print_overview, takes_several_words
 from attnlaw.core.errors import BadSetting, as_option
-from attnlaw.core.settings import SettingField, Settings, setting_fields
-from attnlaw.render.terminal.console import print_message
-from attnlaw.verbs import VERBS, find_verb
+from attnlaw.core.settings import IS_MISSING, SettingField
+from attnlaw.render.terminal.console import output, print_message
 
 PLAIN: Literal["plaintext"] = "plaintext"  # starts a third faster than markup
-METAVARS: dict[Any, str] = {float: "NUMBER", int: "N", str: "TEXT"}
-# Further commands. Each module of attnlaw has COMMANDS: name -> settings class with `execute`.
-OTHER_COMMANDS = {
-    "study": ("command.study", "Sweeps that run in process or on a cluster, and never lose a row."),
-    "reproduce": ("reproduce.command", "A paper's figures: run, drawn, published numbers beside ours."),
-    "report": ("command.report", "Write report.html from saved rows; nothing is computed anew."),
-    "lab": ("command.lab", "Theory under sliders, in a browser on this machine."),
-}
+HELP_FLAGS = ("--help", "-h")
 
 
 def run(words: list[str]) -> int:
     """Run the command that the words name. Return the exit status."""
+    called = next((word for word in words if not word.startswith("-")), None)
+    lines = command_lines()
+    commands = find_commands(called) if called in lines else {}
+    if not words or any(word in HELP_FLAGS for word in words):
+        if called is None or commands:
+            return _help(called, commands, words)
+        words = [called]  # an unknown command
+    if called in lines and words == [called] and called not in commands:
+        return _help(called, commands, words)
     app = App(
         name="attnlaw",
-        help="The spectral theory of attention, executable.",
+        help_flags=(),
         help_format=PLAIN,
         version=f"attnlaw {__version__}",
         version_flags=["--version", "-V"],
@@ -46,124 +53,117 @@ def run(words: list[str]) -> int:
         result_action="return_value",
     )
     completing = "--install-completion" in words[:1]
-    called = next((word for word in words if not word.startswith("-")), None)
-    for place, (name, (module, line)) in enumerate((VERBS | OTHER_COMMANDS).items()):
-        is_used = completing or name == called
-        made = _command(name, module) if is_used else App(name=name, help=line, help_format=PLAIN)
+    for place, (name, line) in enumerate(lines.items()):
+        if completing or name == called:
+            made = _app(name, find_commands(name))
+        else:
+            made = App(name=name, help=line, help_flags=(), help_format=PLAIN)
         made.sort_key = place
         app.command(made)
     if completing:
         app.register_install_completion_command()
     try:
-        status = app(words or ["--help"], exit_on_error=False, print_error=False)
+        status = app(words, exit_on_error=False, print_error=False)
     except CycloptsError as error:
-        message = str(error)
-        if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
-            joined = "several values of one are joined by commas, such as a,b"
-            message = f"{error.unused_tokens[0]}: belongs to no option; {joined}"
-        print_message(f"attnlaw: {' '.join(message.replace(chr(34), '').split())}")
+        chosen = next((word for word in words if word in commands), None)
+        title = commands[chosen].title if chosen else called if called in lines else ""
+        print_message(f"attnlaw: {_error_message(error, title)}")
         return 2
     return status if isinstance(status, int) else 0
 
 
-def _command(name: str, module: str) -> App:
-    """Return the command of a verb, or a command that `COMMANDS` of its module declares."""
-    if name in VERBS:
-        verb = find_verb(name)
-        known = setting_fields(verb.settings) | setting_fields(output_options(verb))
-        if verb.simulation is not None:  # without its required settings it does not run: they are optional
-            more = setting_fields(verb.simulation.settings).items()
-            known = {name: replace(other, default=None) for name, other in more if name not in known} | known
-        return _build_command(name, verb.settings, known, lambda given: run_command(verb, given))
+def _error_message(error: CycloptsError, title: str) -> str:
+    """Return what is wrong with the words of the command `title`, and where to read about it."""
+    options = " ".join(filter(None, ["attnlaw", title, "--help"]))
+    option = re.search(r"--[\w-]+", str(error))
+    name = option[0] if option else "an option"
+    message = " ".join(str(error).replace('"', "").split()).rstrip(".")
+    match error:
+        case UnusedCliTokensError(unused_tokens=[word, *_]):
+            message = f"{word} is not an option; join several values with commas, such as a,b"
+        case MissingArgumentError():
+            message = f"{name} needs a value"
+        case RepeatArgumentError():
+            message = f"{name} is given twice; join several values with commas, such as a,b"
+        case CoercionError() if error.argument is not None and error.argument.hint is bool:
+            message = f"{name} takes no value"
+        case UnknownCommandError(unused_tokens=[word, *_]):
+            known = command_lines() if not title else find_commands(title)
+            close = difflib.get_close_matches(word, known, n=1)
+            message = f"{word} is not a command{f'. Did you mean {close[0]}?' if close else ''}"
+    return f"{message}{'' if message.endswith('?') else '.'} See: {options}"
 
-    def build(word: str, title: str) -> App:
-        settings, known = commands[word], setting_fields(commands[word])
-        return _build_command(
-            word, settings, known, lambda given: settings.parse(parse_words(known, given), title).execute()
-        )
 
-    commands = import_module(f"attnlaw.{module}").COMMANDS
+def _help(called: str | None, commands: dict[str, Command], words: list[str]) -> int:
+    """Print the help of a command, of a group of commands, or the list of all commands."""
+    chosen = next((word for word in words if word in commands), None)
+    if called is None:
+        print_overview(output)
+    elif chosen is None:
+        print_group(output, called, commands)
+    else:
+        print_help(output, commands[chosen])
+    return 0
+
+
+def _app(name: str, commands: dict[str, Command]) -> App:
+    """Return the cyclopts command of this name, or the group that has the commands."""
     if list(commands) == [name]:
-        return build(name, name)
-    group = App(name=name, help=OTHER_COMMANDS[name][1], help_format=PLAIN)
-    for word in commands:
-        group.command(build(word, f"{name} {word}"))
+        return _command_app(name, commands[name])
+    group = App(name=name, help=command_lines()[name], help_flags=(), help_format=PLAIN)
+    for word, command in commands.items():
+        group.command(_command_app(word, command))
     return group
 
 
-def _build_command(
-    name: str, settings: type[Settings], known: dict[str, SettingField], body: Callable[[dict[str, Any]], int]
-) -> App:
-    """Return a command whose options are the settings `known`. Its help text is the docstring of `settings`.
-
-    `body` is a function that gets the typed words by setting, runs the command, and returns the exit status.
-    """
-    places = [field for field in known.values() if field.rule.positional]
+def _command_app(name: str, command: Command) -> App:
+    """Return a cyclopts command whose options are the settings of `command`."""
+    places = command.places
 
     def call(*words: str | None, **given: Any) -> int:
         for number, place in enumerate(places[: len(words)]):  # only the last may be a list
             if words[number] is not None:
-                given[place.name] = list(words[number:]) if _is_list(place) else words[number]
+                given[place.name] = list(words[number:]) if takes_several_words(place) else words[number]
         try:
-            return body(given)
+            return command.run(given)
         except BadSetting as error:
             called = {place.name: place.rule.metavar or place.name.upper() for place in places}
-            raise UsageError(error.message(as_option, words=called)) from error
+            line = error.message(as_option, words=called)
+            if error.rule == IS_MISSING and command.examples:
+                line = f"{line}; try: {next(iter(command.examples))}"
+            raise UsageError(line) from error
 
-    panels = dict.fromkeys(field.rule.panel for field in known.values())
-    groups = {panel: Group.create_ordered(panel) for panel in panels}
-    parameters = [_parameter(field, groups[field.rule.panel]) for field in known.values()]
+    parameters = [_parameter(known) for known in command.known.values()]
     parameters.sort(key=lambda parameter: parameter.kind)
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    made = App(name=name, help=_reflow(settings.__doc__), help_format=PLAIN)
-    if any(place.default is None for place in places):  # cyclopts would call it ARGS
-        words = " ".join(f"[{place.rule.metavar}{'...' if _is_list(place) else ''}]" for place in places)
-        made.usage = f"Usage: attnlaw {name} [OPTIONS] {words}"
+    made = App(name=name, help=command.purpose, help_flags=(), help_format=PLAIN)
     made.default(call)
     return made
 
 
-def _is_list(field: SettingField) -> bool:
-    return field.rule.sweepable or tuple[str, ...] in field.types
-
-
-def _reflow(text: str | None) -> str:
-    r"""Join the lines of each paragraph of a docstring, so that the terminal can break them at its width.
-
-    Lines such as `name: what it means` are not joined.
-
-    >>> _reflow("One\nsentence.\n\nrandom: noise\nlearned: a law")
-    'One sentence.\n\nrandom: noise\nlearned: a law'
-    """
-    return re.sub(r"(?<!\n)\n(?!\n|[a-z-]+( [a-z]+)?: )", " ", inspect.cleandoc(text or ""))
-
-
-def _parameter(field: SettingField, group: Group) -> inspect.Parameter:
-    rule, flag = field.rule, field.types == (bool,)
-    default = ",".join(map(str, rule.default_sweep)) if rule.default_sweep else field.default
-    words = [rule.help, "Also FROM:TO:COUNT or a,b,c." if rule.sweepable and field.is_number else ""]
+def _parameter(known: SettingField) -> inspect.Parameter:
+    """Return the parameter of a setting. Its settings record finds out later whether a value is missing."""
+    rule, is_flag = known.rule, known.types == (bool,)
     shown = Parameter(
-        name=None if rule.positional else as_option(field.name),
-        help=" ".join(filter(None, words)),
-        group=group,
-        metavar=rule.metavar or "|".join(rule.choices or ()) or METAVARS.get(field.types[0]),
-        show_default=not (flag or default in (None, MISSING)),
-        required=default is MISSING,
+        name=None if rule.positional else as_option(known.name),
+        help=rule.help,
+        required=False,
         negative=(),
-        allow_leading_hyphen=field.is_number,
+        allow_leading_hyphen=known.is_number,
     )
     if rule.positional:
-        kind = inspect.Parameter.VAR_POSITIONAL if _is_list(field) else inspect.Parameter.POSITIONAL_ONLY
-        name = (rule.metavar or field.name).lower()
-        if default is MISSING or kind is inspect.Parameter.VAR_POSITIONAL:
+        kind = (
+            inspect.Parameter.VAR_POSITIONAL
+            if takes_several_words(known)
+            else inspect.Parameter.POSITIONAL_ONLY
+        )
+        name = (rule.metavar or known.name).lower()
+        if kind is inspect.Parameter.VAR_POSITIONAL:
             return inspect.Parameter(name, kind, annotation=Annotated[str, shown])
-        return inspect.Parameter(name, kind, annotation=Annotated[str | None, shown], default=default)
-    words_type: Any = bool if flag else list[str] if rule.repeatable else str
-    if default is MISSING:
-        default = inspect.Parameter.empty
-    elif default is None:  # cyclopts checks defaults if the process has imported pydantic
-        words_type |= None
-    elif not flag:
-        default = str(default)
-    hint: Any = Annotated[words_type, shown]
-    return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=default)
+        return inspect.Parameter(name, kind, annotation=Annotated[str | None, shown], default=None)
+    if is_flag:
+        hint: Any = Annotated[bool, shown]
+        return inspect.Parameter(known.name, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=False)
+    words_type: Any = (list[str] if rule.repeatable else str) | None
+    hint = Annotated[words_type, shown]
+    return inspect.Parameter(known.name, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=None)

@@ -145,7 +145,7 @@ def _write(result: Result, options: OutputOptions) -> None:
         figures = folder / "figures"
         drawn = f", and {figures}" if figures.is_dir() else "; no figures were drawn"
         more = "" if options.figures is None else drawn
-        print_message(f"wrote {folder / 'report.html'} and the rows beside it{more}")
+        print_message(f"wrote {folder / 'report.html'} and the tables next to it{more}")
     if options.figure is not None:
         save_figure(figure_to_plot(result), Path(options.figure))
         print_message(f"wrote {options.figure}")

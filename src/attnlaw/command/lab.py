@@ -4,29 +4,44 @@ from __future__ import annotations
 
 import importlib.util
 import webbrowser
+from collections.abc import Mapping
+from functools import partial
+from typing import ClassVar
 
 from attnlaw.core.errors import InputError
 from attnlaw.core.settings import Settings, setting, settings_dataclass
 from attnlaw.render.terminal.console import print_message
 from attnlaw.verbs import VERBS
 
+server_setting = partial(setting, panel="Server")
+
 
 @settings_dataclass
 class Lab(Settings):
-    """Explore theory with sliders, in a browser on this machine; Ctrl-C ends it. Needs the extra lab.
+    """Explore a theory or a checkpoint with sliders, in a browser on this machine.
 
-    The pages of learn, limit and dynamics need no path. The page of audit takes a checkpoint, or a directory
-    that `attnlaw audit --out` wrote. Other pages take what their commands take.
+    The pages of theory, such as learn, limit and dynamics, need no PATH. The page of audit needs a
+    checkpoint, or a directory that `attnlaw audit --out` wrote. Ctrl-C ends the lab. It needs the optional
+    packages of attnlaw[lab].
     """
 
-    page: str = setting(
-        "learn", "The verb whose page is opened.", positional=True, metavar="PAGE", choices=VERBS
-    )
+    examples: ClassVar[Mapping[str, str]] = {
+        "attnlaw lab learn": "see how the error of a head depends on samples and noise",
+        "attnlaw lab audit examples/tiny-decoder": "look at the spectra of a checkpoint",
+    }
+
+    page: str = setting("learn", "Page to open.", positional=True, metavar="PAGE", choices=VERBS)
     path: str | None = setting(
-        None, "What the verb is to look at.", positional=True, is_path=True, metavar="PATH"
+        None,
+        "Checkpoint or directory that the page shows.",
+        positional=True,
+        is_path=True,
+        metavar="PATH",
     )
-    port: int | None = setting(None, "The port, else one that is free.", minimum=1, maximum=65535)
-    no_browser: bool = setting(False, "Print the address and open nothing.")
+    port: int | None = server_setting(
+        None, "Port of the page (default: any free port).", minimum=1, maximum=65535
+    )
+    no_browser: bool = server_setting(False, "Only print the address; do not open a browser.")
 
     def execute(self) -> int:
         if importlib.util.find_spec("marimo") is None:

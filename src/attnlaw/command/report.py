@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
 from attnlaw.core.errors import InputError
 from attnlaw.core.settings import Settings, setting, settings_dataclass
-from attnlaw.render.output_options import ENDINGS, require_directory_name
+from attnlaw.render.output_options import ENDINGS, output_option, require_directory_name
 from attnlaw.render.terminal.console import print_message
 
 
 @settings_dataclass
 class Report(Settings):
-    """Write report.html from saved rows, with several runs side by side. Nothing is computed again.
+    """Write one page (report.html) about saved results. Nothing is computed again.
 
-    The same from Python: attnlaw.report.write_report([DIR, ...], out=DIR, figures="pdf")
+    A directory may hold the results of a command with --out, of a study, or of a training run that attnlaw
+    monitored. Several directories are compared side by side.
     """
 
+    examples: ClassVar[Mapping[str, str]] = {
+        "attnlaw report results": "write the page of saved results again",
+        "attnlaw report results curves --out both --figures pdf": "put two results on one page, with figures",
+    }
+    python: ClassVar[str] = 'attnlaw.report.write_report(["results"], figures="pdf") writes the same page.'
+
     directories: tuple[str, ...] = setting(
-        help="What verbs, studies and monitors wrote.", positional=True, metavar="DIR"
+        help="Directory with saved results.", positional=True, metavar="DIR"
     )
-    out: str | None = setting(None, "Where the page goes; the only DIR unless given.", metavar="DIR")
-    figures: str | None = setting(
-        None, "Also write every chart for a two-column paper, to figures/.", choices=ENDINGS
+    out: str | None = output_option(
+        None, "Directory of the page (default: DIR, if there is only one).", metavar="DIR"
+    )
+    figures: str | None = output_option(
+        None, "Also write every chart for a two-column paper to figures/.", choices=ENDINGS
     )
 
     def check(self) -> None:

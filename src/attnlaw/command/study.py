@@ -5,14 +5,15 @@ from __future__ import annotations
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import ClassVar
 
 from attnlaw import study
 from attnlaw.command.report import Report
 from attnlaw.core.result import ROWS
 from attnlaw.core.settings import Settings, setting, setting_like, settings_dataclass
-from attnlaw.render.output_options import require_directory_name
+from attnlaw.render.output_options import JSON_HELP, output_option, require_directory_name
 from attnlaw.render.terminal.console import (
     Column,
     format_duration,
@@ -39,11 +40,11 @@ class StudyLocation(Settings):
     """A study file and the directory of its rows."""
 
     file: str = setting(
-        help="The study (TOML, see docs/commands/study.md), or a name of study list.",
+        help="Study file (TOML), or the name of a study that `attnlaw study list` shows.",
         positional=True,
         metavar="FILE",
     )
-    out: str = setting(help="Where the store and the rows are.", metavar="DIR")
+    out: str = output_option(help="Directory of the study: finished tasks, rows and reports.", metavar="DIR")
 
     def check(self) -> None:
         require_directory_name(self.out)
@@ -51,12 +52,15 @@ class StudyLocation(Settings):
 
 @settings_dataclass
 class List(Settings):
-    """List the studies that come with attnlaw: what each is about, its number of tasks, and its paper.
+    """List the studies that come with attnlaw, with their subject and their number of tasks."""
 
-    Each runs by its name: attnlaw study run NAME --out DIR. The same from Python: read_study(NAME)
-    """
+    examples: ClassVar[Mapping[str, str]] = {
+        "attnlaw study list": "see which studies come with attnlaw",
+        "attnlaw study list --json": "list their verbs, too, for a program",
+    }
+    python: ClassVar[str] = "attnlaw.study.read_study(NAME) reads a study by its name."
 
-    json: bool = setting(False, "Print JSON and nothing else.")
+    json: bool = output_option(False, JSON_HELP)
 
     def execute(self) -> int:
         studies = {name: read_study(name) for name in shipped_studies()}
@@ -79,12 +83,18 @@ class List(Settings):
 
 @settings_dataclass
 class New(Settings):
-    """Print a study file to fill in: every key of a verb with its meaning, allowed values and default.
+    """Print a study file to fill in, with the meaning, the values and the default of every key.
 
-    The same from Python: attnlaw.study.study_file.template(verb)
+    Some verbs have no command and run only in studies, such as two_layer and ensemble.
     """
 
-    verb: str = setting(help="A verb, also one of studies alone.", positional=True, metavar="VERB")
+    examples: ClassVar[Mapping[str, str]] = {
+        "attnlaw study new learn > curves.toml": "start a study of learning curves",
+        "attnlaw study new audit": "see which settings a study of checkpoints can vary",
+    }
+    python: ClassVar[str] = "attnlaw.study.study_file.template(verb) returns the same text."
+
+    verb: str = setting(help="Verb that the study runs, such as learn.", positional=True, metavar="VERB")
 
     def execute(self) -> int:
         sys.stdout.write(template(find_verb(self.verb)))
@@ -95,7 +105,7 @@ class New(Settings):
 class StudyRunSettings(StudyLocation, Backend):
     """Options that `run` and `resume` share: the study, its directory, and the workers."""
 
-    json: bool = setting(False, "Print JSON and nothing else.")
+    json: bool = output_option(False, JSON_HELP)
 
     def check(self) -> None:
         StudyLocation.check(self)
@@ -104,15 +114,20 @@ class StudyRunSettings(StudyLocation, Backend):
 
 @settings_dataclass
 class Run(StudyRunSettings):
-    """Compute the missing tasks of a study and export its rows to DIR.
+    """Compute the missing tasks of a study, and write its rows to DIR.
 
-    The same from Python: attnlaw.study.run(read_study(FILE), DIR, Backend(jobs=...), force=...), and for
-    figures attnlaw.report.write_report([DIR], figures="png")
+    Every finished task is kept. If you stop the command, run it again to continue.
     """
 
-    force: bool = setting(False, "Compute everything anew.")
+    examples: ClassVar[Mapping[str, str]] = {
+        "attnlaw study run limit-width --out width": "run a study that comes with attnlaw",
+        "attnlaw study run curves.toml --out curves --jobs 4": "run your own study in four processes",
+    }
+    python: ClassVar[str] = "attnlaw.study.run(attnlaw.study.read_study(FILE), DIR) computes the same rows."
+
+    force: bool = setting(False, "Compute every task again, also finished ones.")
     figures: str | None = setting_like(
-        Report, "figures", help="Also write report.html, and every chart to figures/."
+        Report, "figures", help="Also write report.html, and every chart to DIR/figures."
     )
 
     def execute(self) -> int:
@@ -124,12 +139,17 @@ class Run(StudyRunSettings):
 
 @settings_dataclass
 class Resume(StudyRunSettings):
-    """Continue a study that was stopped or killed: only missing tasks are computed.
+    """Continue a study that was stopped, and compute only the missing tasks."""
 
-    The same from Python: attnlaw.study.resume(read_study(FILE), DIR, Backend(...), retry_failed=...)
-    """
+    examples: ClassVar[Mapping[str, str]] = {
+        "attnlaw study resume limit-width --out width": "go on where the study was stopped",
+        "attnlaw study resume limit-width --out width --failed": "also try failed tasks again",
+    }
+    python: ClassVar[str] = (
+        "attnlaw.study.resume(attnlaw.study.read_study(FILE), DIR) computes the same rows."
+    )
 
-    failed: bool = setting(False, "Also try what failed once more.")
+    failed: bool = setting(False, "Also try failed tasks again.")
 
     def execute(self) -> int:
         return _compute(study.resume, self, retry_failed=self.failed)
@@ -137,12 +157,17 @@ class Resume(StudyRunSettings):
 
 @settings_dataclass
 class Status(StudyLocation):
-    """Show how many tasks of a study are done, failed or missing, also while it runs.
+    """Show how many tasks of a study are done, failed or missing, also while it runs."""
 
-    The same from Python: attnlaw.study.status(read_study(FILE), DIR)
-    """
+    examples: ClassVar[Mapping[str, str]] = {
+        "attnlaw study status limit-width --out width": "see how far a study is",
+        "attnlaw study status limit-width --out width --json": "print the same for a program",
+    }
+    python: ClassVar[str] = (
+        "attnlaw.study.status(attnlaw.study.read_study(FILE), DIR) returns the same counts."
+    )
 
-    json: bool = setting(False, "Print JSON and nothing else.")
+    json: bool = output_option(False, JSON_HELP)
 
     def execute(self) -> int:
         _print_status(study.status(read_study(self.file), self.out), self)
@@ -151,17 +176,19 @@ class Status(StudyLocation):
 
 @settings_dataclass
 class Export(StudyLocation):
-    """Write the finished rows and their tables to DIR, also while the study runs.
+    """Write the finished rows and their tables to DIR, also while the study runs."""
 
-    The same from Python: attnlaw.study.export.export(read_study(FILE), store)
-    """
+    examples: ClassVar[Mapping[str, str]] = {
+        "attnlaw study export limit-width --out width": "write the rows so far",
+        "attnlaw study export curves.toml --out curves": "do the same for your own study",
+    }
 
     def execute(self) -> int:
         study = read_study(self.file)
         with open_store(self.out) as store:
             folders = export(study, store)
         lines = [f"wrote {folder / ROWS}" for folder in folders]
-        for line in lines or ["no task is finished yet: there is nothing to write"]:
+        for line in lines or ["no task is finished yet, so there is nothing to write"]:
             print_message(line)
         return 0
 
@@ -177,7 +204,7 @@ def _compute(function: Callable[..., StudyStatus], place: StudyRunSettings, **op
             return
         workers = f"{cost.workers} worker{'s' if cost.workers > 1 else ''}"
         first, whole = format_duration(cost.first), format_duration(cost.seconds)
-        print_message(f"{tasks}; the first took {first}, all take about {whole} on {workers}")
+        print_message(f"{tasks}; the first took {first}; at that pace, all take about {whole} on {workers}")
 
     study = read_study(place.file)
     with progress(f"study {Path(place.file).name}") as shown:
@@ -191,7 +218,7 @@ def _print_status(standing: StudyStatus, place: StudyRunSettings | Status) -> No
     if place.json:
         print_json(standing.describe())
         return
-    state = ", a run is at work" if standing.running else ""
+    state = ", running now" if standing.running else ""
     failed = f", {len(standing.failures)} failed" if standing.failures else ""
     missing = f", {standing.missing} missing" if standing.missing else ""
     output.print(f"{standing.done} of {standing.tasks} tasks done{failed}{missing}{state}", soft_wrap=True)
@@ -201,10 +228,10 @@ def _print_status(standing: StudyStatus, place: StudyRunSettings | Status) -> No
     if len(errors) > MOST_ERRORS:
         lines.append(f"and {len(errors) - MOST_ERRORS} other errors")
     if standing.failures:
-        lines.append(f"the failed rows carry their error; retry them with: {again} --failed")
+        lines.append(f"each failed row has its error as a remark; try them again with: {again} --failed")
     if standing.stopped:
-        lines.append(f"stopped; every finished row is kept; go on with: {again}")
+        lines.append(f"stopped; every finished row is kept. Continue with: {again}")
     elif standing.missing and not standing.running:
-        lines.append(f"go on with: {again}")
+        lines.append(f"continue with: {again}")
     for line in lines:
         print_message(line)

@@ -9,7 +9,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.core.errors import BadSetting
-from attnlaw.core.settings import setting, setting_like, settings_dataclass
+from attnlaw.core.progress import is_early
+from attnlaw.core.settings import OptionPanel, setting, setting_like, settings_dataclass
 from attnlaw.core.verb import CaseSplit, Verb, attempt
 from attnlaw.render.output_options import OutputOptions, Records
 from attnlaw.render.terminal.console import format_duration, print_message
@@ -18,8 +19,7 @@ from attnlaw.verbs.workers import Workers
 if TYPE_CHECKING:
     from attnlaw.study.backends import Backend
 
-PANEL = "Many workers"
-KEPT = "all finished {} are kept; the same command goes on"
+KEPT = "all finished {} are kept; run the same command to continue"
 LONG = 20.0  # seconds after which a line states the time left
 
 
@@ -30,10 +30,12 @@ class WorkerOptions(OutputOptions):
     The workers must be able to read the files of the case.
     """
 
-    workers: int | None = setting_like(Workers, "jobs", requires="out", panel=PANEL)
-    dask: str | None = setting_like(Workers, "dask", requires="out", panel=PANEL)
-    slurm: str | None = setting_like(Workers, "slurm", requires="out", panel=PANEL)
-    force: bool = setting(False, "Measure everything anew, also what DIR/store holds.", panel=PANEL)
+    workers: int | None = setting_like(Workers, "jobs", requires="out", panel=OptionPanel.WORKERS)
+    dask: str | None = setting_like(Workers, "dask", requires="out", panel=OptionPanel.WORKERS)
+    slurm: str | None = setting_like(Workers, "slurm", requires="out", panel=OptionPanel.WORKERS)
+    force: bool = setting(
+        False, "Measure everything again, also what DIR/store already has.", panel=OptionPanel.WORKERS
+    )
 
     def check(self) -> None:
         super().check()
@@ -63,7 +65,7 @@ class WorkerOptions(OutputOptions):
 
         def report_progress(done: int, total: int, left: float | None) -> None:
             nonlocal said
-            if not said and left is not None and min(left, monotonic() - began) > LONG:
+            if not (said or left is None or is_early(done, total)) and min(left, monotonic() - began) > LONG:
                 said = True
                 print_message(f"about {format_duration(left)} left")
             progress(done, total, left)

@@ -86,6 +86,10 @@ def writable_directory(path: str | os.PathLike[str]) -> Path:
     """Return the directory, and create it if needed. Raise an `InputError` if attnlaw cannot write to it."""
     folder = Path(path)
     with as_write_error(folder):
+        existing = next((place for place in (folder, *folder.parents) if os.path.lexists(place)), None)
+        if existing is not None and not os.path.isdir(existing):  # noqa: PTH112 (this never raises)
+            where = "this" if existing == folder else str(existing)
+            raise InputError(f"{folder}: expected a directory, but {where} is a file; choose another name")
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
@@ -132,7 +136,7 @@ def to_json(value: Any, indent: int | None = 2, ascii_only: bool = False) -> str
 
 def require_valid_path(path: Path) -> Path:
     """Return the path. Raise an `InputError` if the system does not accept such a path."""
-    with as_input_error(f"{path}: cannot be a path here", "give another one"):
+    with as_input_error(f"{path}: not a valid path", "give another one"):
         path.exists()
     return path
 
@@ -148,7 +152,7 @@ def require_exists(path: Path, remedy: str) -> Path:
 def require_regular_file(path: Path) -> Path:
     """Return the path. Raise an `InputError` if it is not a regular file: reading a pipe might never end."""
     if not path.is_file():
-        raise InputError(f"{path}: not a plain file; give a file on disk")
+        raise InputError(f"{path}: not a regular file, such as a pipe or a directory; give a file on disk")
     return path
 
 
@@ -160,7 +164,7 @@ def read_bounded(path: Path, megabytes: int, remedy: str | None = None) -> bytes
         with require_regular_file(path).open("rb") as file:
             data = file.read(most + 1)
     if len(data) > most:
-        raise InputError(f"{path}: larger than {megabytes} MB, which no such file is; copy it again")
+        raise InputError(f"{path}: larger than {megabytes} MB, too large for such a file; check the path")
     return data
 
 
@@ -172,9 +176,9 @@ def read_json(path: Path, remedy: str) -> Any:
     data = read_bounded(path, LARGEST_JSON, remedy)
 
     def reject(text: str) -> float:
-        raise ValueError(f"found {text}, which is no number")
+        raise ValueError(f"found {text}, which JSON does not allow")
 
-    with as_input_error(f"{path}: not what attnlaw wrote", remedy, ValueError, RecursionError):
+    with as_input_error(f"{path}: attnlaw did not write this file", remedy, ValueError, RecursionError):
         content = json.loads(data, parse_constant=reject)
         json.dumps(content, ensure_ascii=False).encode()
     return content
@@ -194,7 +198,7 @@ def distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     entries: dict[str, Any] = {}
     for key, value in pairs:
         if key in entries:
-            raise ValueError(f"{key} stands there twice")
+            raise ValueError(f"{key} occurs twice")
         entries[key] = value
     return entries
 
@@ -212,7 +216,7 @@ def parse_toml(
     attnlaw.core.errors.InputError: study.toml: seeds: an integer of more than 64 bits; correct the file
     """
     if len(data) > max_bytes:
-        raise InputError(f"{where}: larger than {max_bytes // 1024} kB, which no such file is; {remedy}")
+        raise InputError(f"{where}: larger than {max_bytes // 1024} kB, too large for such a file; {remedy}")
     with as_input_error(f"{where}: not valid TOML", remedy, ValueError, RecursionError):
         content = tomllib.loads(data.decode("utf-8"))
     for key, value in content.items():

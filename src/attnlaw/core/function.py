@@ -13,7 +13,7 @@ from dataclasses import MISSING
 from inspect import Parameter, Signature, cleandoc
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
-from attnlaw.core.quantity import Quantity
+from attnlaw.core.quantity import Quantity, TableSpec
 from attnlaw.core.settings import SettingField, setting_fields
 from attnlaw.core.variants import Variants
 
@@ -21,10 +21,25 @@ if TYPE_CHECKING:
     from attnlaw.core.verb import Verb
 
 WIDTH = 100
-LISTS = """
+SEVERAL = """
 
-If an option takes an iterable, each value of a list, a range or an array makes a case.
-For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too."""
+An argument with "or several" takes a list, a range or an array, and each value is a case of the result."""
+RANGES = """
+For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works, too."""
+PROGRESS = (
+    "progress (Callable[[int, int], None]; optional): Function that is called with the number of finished "
+    "parts and the number of all parts."
+)
+ROWS = (
+    "A result with one row for each case, in the polars table `rows`. If there is one case, its quantities "
+    "are attributes:"
+)
+METHODS = (
+    "Print it with `show()`, draw it with `plot()`, write a report and its tables with `save(DIRECTORY)`, "
+    "and read it again with `attnlaw.load(DIRECTORY)`."
+)
+MOST_DESCRIBED = 20  # a result with more quantities describes only those that a summary shows
+MOST_COLUMNS = 6  # names of columns that the documentation of a table shows
 MORE = "more"  # the further values of the last positional setting
 SCALARS = {float: "float", int: "int", bool: "bool", str: "str"}
 # The type of a quantity by its kind, see `attnlaw.core.tables.KINDS`.
@@ -127,32 +142,116 @@ def result_name(verb: Verb[Any, Any]) -> str:
 
 def describe(verb: Verb[Any, Any]) -> str:
     """Return the documentation of a verb's function: summary, Args, Returns and an example."""
-    summary, _, more = cleandoc(verb.settings.__doc__ or verb.title).partition("\n\n")
-    arguments = [_wrap(f"{setting.name}: {' '.join(_sentences(setting))}", 8) for setting in _ordered(verb)]
-    places = [setting for setting in _ordered(verb) if setting.rule.positional]
+    summary, _, more = _in_python(verb, cleandoc(verb.settings.__doc__ or verb.title)).partition("\n\n")
+    known = _ordered(verb)
+    arguments = [
+        _wrap(f"{setting.name} ({_type_and_default(setting)}): {_meaning(verb, setting)}", 8)
+        for setting in known
+    ]
+    places = [setting for setting in known if setting.rule.positional]
     if places and places[-1].rule.sweepable:
         arguments.insert(len(places), f"    {MORE}: Further values of {places[-1].name}.")
-    progress = "    progress: Called with the number of finished parts and the number of all parts."
-    more += LISTS if any(setting.rule.sweepable for setting in _ordered(verb)) else ""
-    parts = [summary, more.strip(), "\n".join(["Args:", *arguments, progress]), _returns(verb)]
+    arguments.append(_wrap(PROGRESS, 8))
+    swept = [setting for setting in known if setting.rule.sweepable]
+    more += SEVERAL if swept else ""
+    more += RANGES if any(setting.is_number for setting in swept) else ""
+    parts = [summary, more.strip(), "\n".join(["Args:", *arguments]), _returns(verb)]
     if verb.example:
         parts.append(f"Example:\n{textwrap.indent(cleandoc(verb.example), '    ')}")
     return "\n\n".join(part for part in parts if part)
 
 
-def _sentences(setting: SettingField) -> Iterator[str]:
+def _in_python(verb: Verb[Any, Any], text: str) -> str:
+    """Return a text of the command line with options as arguments: `--target-rank` becomes `target_rank`."""
+    known = setting_fields(verb.settings)
+
+    def spell(option: re.Match[str]) -> str:
+        name = option[1].replace("-", "_")
+        return f"`{name}`" if name in known else option[0]
+
+    return re.sub(r"--([a-z]+(?:-[a-z]+)*)", spell, text)
+
+
+def _meaning(verb: Verb[Any, Any], setting: SettingField) -> str:
     rule = setting.rule
-    yield rule.help if rule.help.endswith((".", "?", "!")) else f"{rule.help}."
+    sentences = [rule.help if rule.help.endswith((".", "?", "!")) else f"{rule.help}."]
     if isinstance(rule.choices, Variants):
-        yield f"One of {', '.join(rule.choices)}."
+        sentences.append(f"One of {', '.join(rule.choices)}.")
+    return _in_python(verb, " ".join(sentences))
+
+
+def _type_and_default(setting: SettingField) -> str:
+    """Return the type and the default of an argument in words.
+
+    >>> from attnlaw.core.settings import SettingRule
+    >>> _type_and_default(SettingField("alpha", SettingRule("", sweepable=True), (float,), 0.2))
+    'float, or several; default 0.2'
+    >>> _type_and_default(SettingField("map", SettingRule("", is_path=True), (str,), None))
+    'str or path; optional'
+    """
+    rule, choices = setting.rule, setting.rule.choices
+    words = [word for kind in setting.types for word in _type_words(setting, kind)]
+    if choices and not isinstance(choices, Variants):
+        words = [word for word in words if word != "str"] + [f'"{choice}"' for choice in choices]
+    words += rule.converts
+    words = list(dict.fromkeys(words))
+    kinds = f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
+    if rule.sweepable:
+        kinds = f"{kinds}, or several"
+    if setting.default is MISSING:
+        return kinds
+    default = f'"{setting.default}"' if isinstance(setting.default, str) else setting.default
+    return f"{kinds}; {'optional' if default is None else f'default {default}'}"
+
+
+def _type_words(setting: SettingField, kind: Any) -> list[str]:
+    if kind is Any:
+        return ["path", "object"] if setting.rule.is_path else ["object"]
+    if get_origin(kind) is tuple:
+        return ["str", f"list of {SCALARS[get_args(kind)[0]]}"]
+    return [SCALARS[kind], *(["path"] if kind is str and setting.rule.is_path else [])]
 
 
 def _returns(verb: Verb[Any, Any]) -> str:
-    quantities = ", ".join(quantity.name for quantity in verb.quantities)
-    lines = [f"A result with one row for each case. Its quantities are attributes: {quantities}."]
+    """Return the part of the documentation about the result: its quantities, its tables and its methods."""
+    described = [quantity for quantity in verb.quantities if quantity.description]
+    if len(described) > MOST_DESCRIBED:
+        described = [quantity for quantity in described if quantity.in_summary]
+    names = {quantity.name for quantity in described}
+    others = [quantity.name for quantity in verb.quantities if quantity.name not in names]
+    lines = [_wrap(ROWS, 4), ""]
+    lines += [_item(entry.name, f"{entry.description}.", quantity_type(entry)) for entry in described]
+    if others:
+        lines += [
+            "",
+            _wrap(f"{'Further quantities' if described else 'Quantities'}: {', '.join(others)}.", 4),
+        ]
     if verb.tables:
-        lines.append(f"So are its tables: {', '.join(table.name for table in verb.tables)}.")
-    return f"Returns:\n{_wrap(' '.join(lines), 4)}"
+        lines += ["", _wrap("Its tables are attributes, too:", 4), ""]
+        lines += [_item(table.name, table_text(table, MOST_COLUMNS)) for table in verb.tables]
+    lines += ["", _wrap(METHODS, 4)]
+    return "\n".join(["Returns:", *lines])
+
+
+def _item(name: str, meaning: str, kind: str = "") -> str:
+    """Return an item of a list, in Markdown."""
+    kind = f" ({kind.removesuffix(' | None')})" if kind else ""
+    return textwrap.indent(
+        textwrap.fill(f"- `{name}`{kind}: {meaning}", WIDTH, subsequent_indent="  "), "    "
+    )
+
+
+def table_text(table: TableSpec[Any], most: int | None = None) -> str:
+    """Return what a table has: the meaning of a line, and the names of its columns, at most `most` of them.
+
+    >>> columns = (Quantity("layer"), Quantity("rank"))
+    >>> table_text(TableSpec("heads", columns, description="one line for each head"), 1)
+    'one line for each head, with the columns layer and 1 more.'
+    """
+    names = [column.name for column in table.columns]
+    more = len(names) - len(names[:most])
+    columns = f"the columns {', '.join(names[:most])}{f' and {more} more' if more else ''}."
+    return f"{table.description}, with {columns}" if table.description else columns
 
 
 def _wrap(text: str, hanging: int) -> str:

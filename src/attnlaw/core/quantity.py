@@ -145,6 +145,7 @@ class TableSpec(Generic[R]):
             is called when a result is saved.
         on_plot: A function of the record that makes a table nobody requested. It is called when a single case
             is drawn.
+        description: What a line of the table is, such as "one line for each matrix".
     """
 
     name: str
@@ -154,3 +155,4 @@ class TableSpec(Generic[R]):
     optional: bool = False
     on_save: Callable[..., Any] | None = None
     on_plot: Callable[[R], Any] | None = None
+    description: str = ""

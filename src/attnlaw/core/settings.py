@@ -18,10 +18,21 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
+from enum import StrEnum
 from itertools import islice
 from numbers import Integral, Real
-from types import NoneType, UnionType
-from typing import Any, Self, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
+from types import MappingProxyType, NoneType, UnionType
+from typing import (
+    Any,
+    ClassVar,
+    Self,
+    TypeVar,
+    Union,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.variants import Variants
@@ -36,6 +47,7 @@ TYPE_DESCRIPTIONS: dict[Any, str] = {
 }
 LARGEST = 2**63  # a whole number of TOML
 MOST_POINTS = 100_000
+IS_MISSING = "is missing"  # the rule that a `BadSetting` quotes if a setting is not given
 
 
 def coerce(kind: Any, value: Any) -> Any:
@@ -121,9 +133,9 @@ def parse_range(name: str, text: str) -> list[float]:
     except ValueError:
         raise BadSetting(name, "expected FROM:TO:COUNT such as 0.05:1:40", text) from None
     if not -math.inf < low < high < math.inf:
-        raise BadSetting(name, "but FROM must be below TO, both finite", text)
+        raise BadSetting(name, "FROM must be below TO, and both must be finite", text)
     if not 2 <= count <= MOST_POINTS:
-        raise BadSetting(name, f"but COUNT must be from 2 to {MOST_POINTS}", text)
+        raise BadSetting(name, f"COUNT must be from 2 to {MOST_POINTS}", text)
     step = (high - low) / (count - 1)
     return [i * step + low for i in range(count - 1)] + [high]
 
@@ -136,13 +148,27 @@ def infinity_as_text(value: Any) -> Any:
 C = TypeVar("C")
 
 
+class OptionPanel(StrEnum):
+    """The groups of options in a help screen, in their order.
+
+    A verb may have further groups, such as the parts of its problem. They come after `INPUT`.
+    """
+
+    INPUT = "Input"
+    COMPUTE = "What to compute"
+    SIMULATION = "Simulation"
+    PRECISION = "Precision and speed"
+    OUTPUT = "Output"
+    WORKERS = "Many workers"
+
+
 @dataclass(frozen=True)
 class SettingRule:
     """The rules of one setting: its meaning, its allowed values, and when it has an effect."""
 
     help: str
     symbol: str = ""
-    panel: str = "Settings"
+    panel: str = OptionPanel.COMPUTE  # the group in help screens
     greater_than: float | None = None
     minimum: float | None = None
     maximum: float | None = None
@@ -284,6 +310,8 @@ class SettingField:
 
 def setting(default: Any = MISSING, help: str = "", **rules: Any) -> Any:
     """Declare a field of a settings record. `rules` sets the fields of its `SettingRule`."""
+    if rules.get("positional"):
+        rules = {"panel": OptionPanel.INPUT} | rules
     return field(default=default, metadata={"setting": SettingRule(help, **rules)})
 
 
@@ -300,7 +328,14 @@ def settings_dataclass(cls: type[C]) -> type[C]:
 
 
 class Settings:
-    """The base class of settings records."""
+    """The base class of settings records.
+
+    A command that is not a verb declares here its examples (what each does, by command), and a sentence that
+    says how to do the same in Python.
+    """
+
+    examples: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    python: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         for name, setting_field in setting_fields(type(self)).items():
@@ -322,14 +357,14 @@ class Settings:
             require_known(name, known, verb)
         for name, setting_field in known.items():
             if name not in given and setting_field.default is MISSING:
-                raise BadSetting(name, "is missing")
+                raise BadSetting(name, IS_MISSING)
         for name in given:
             rule = known[name].rule
             if rule.requires is not None and given.get(rule.requires) is None:
                 raise BadSetting(name, f"needs {{{rule.requires}}}")
             for other in rule.exclusions:
                 if given.get(other) is not None:
-                    raise BadSetting(name, f"cannot stand beside {{{other}}}; choose one")
+                    raise BadSetting(name, f"cannot be combined with {{{other}}}; choose one")
         return cls(**given)
 
     def inactive(self) -> set[str]:
@@ -390,5 +425,5 @@ def require_known(name: str, known: Mapping[str, Any], verb: str) -> str:
     if name in known:
         return name
     close = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"its settings: {', '.join(known)}"
+    hint = f"did you mean {close[0]}?" if close else f"its settings are {', '.join(known)}"
     raise InputError(f"{name} is not a setting of {verb}; {hint}")

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial, wraps
 from importlib import import_module
 from itertools import chain, product
@@ -112,6 +112,8 @@ class Verb(Generic[S, R]):
         joint_summary: A function of a result of several cases. It returns further keys for the JSON of each
             of them, about all cases together.
         example: A doctest for the documentation of the Python function.
+        examples: What each example of the command line does, by command. The first is the simplest, and error
+            messages show it.
     """
 
     name: str
@@ -130,6 +132,7 @@ class Verb(Generic[S, R]):
     joint_summary: Callable[[Result], dict[str, Any]] | None = None
     after_abstract: str = ""
     example: str = ""
+    examples: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def provenance(self) -> str:

@@ -10,11 +10,12 @@ from typing import Any
 
 from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.result import Result
-from attnlaw.core.settings import Settings, setting, settings_dataclass
+from attnlaw.core.settings import OptionPanel, Settings, setting, settings_dataclass
 from attnlaw.core.verb import Verb
 
 ENDINGS = dict.fromkeys(("pdf", "svg", "png"))  # the possible endings of a figure's file
-output_option = partial(setting, panel="Output")
+JSON_HELP = "Print JSON and nothing else."
+output_option = partial(setting, panel=OptionPanel.OUTPUT)
 Records = Iterator[Any]
 Failure = tuple[Any, InputError]  # a case and its error
 
@@ -29,13 +30,22 @@ def require_directory_name(*directories: str | None) -> None:
 class OutputOptions(Settings):
     """The options for showing and saving results, which all verbs share."""
 
-    details: bool = output_option(False, "Show every number, also those that the first screen leaves out.")
-    json: bool = output_option(False, "Print JSON and nothing else.")
-    out: str | None = output_option(None, "Write rows (parquet) and report.html.", metavar="DIR")
-    figures: str | None = output_option(
-        None, "With --out: every chart for a two-column paper, too.", choices=ENDINGS, requires="out"
+    details: bool = output_option(False, "Show every number that attnlaw computed.")
+    json: bool = output_option(False, JSON_HELP)
+    out: str | None = output_option(
+        None,
+        "Write an interactive report (report.html) and tables (parquet) to this directory.",
+        metavar="DIR",
     )
-    figure: str | None = output_option(None, "Draw the first chart (.pdf, .svg, .png).", metavar="FILE")
+    figures: str | None = output_option(
+        None,
+        "With --out, also write every chart for a two-column paper to DIR/figures.",
+        choices=ENDINGS,
+        requires="out",
+    )
+    figure: str | None = output_option(
+        None, "Write the main chart to this file (.pdf, .svg or .png).", metavar="FILE"
+    )
 
     def check(self) -> None:
         require_directory_name(self.out)

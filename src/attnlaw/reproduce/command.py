@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.text import Text
 
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.settings import Settings, setting, setting_like, settings_dataclass
-from attnlaw.render.output_options import ENDINGS, require_directory_name
+from attnlaw.render.output_options import ENDINGS, JSON_HELP, output_option, require_directory_name
 from attnlaw.render.terminal.console import Column, output, print_json, print_message, print_table, progress
 from attnlaw.reproduce.papers import BESIDE, PAPERS, find_figures, published_lines
 from attnlaw.verbs.workers import Workers
@@ -19,28 +20,37 @@ if TYPE_CHECKING:
     from attnlaw.reproduce.run import FigureRun
 
 LIST = "list"
+ROUNDING = 1e-12  # a smaller relative difference is that of rounding
 
 
 @settings_dataclass
 class Reproduce(Settings):
-    """Repeat the figures of a paper with the studies that ship, and compare them with published numbers.
+    """Repeat the figures of a paper, and compare our numbers with the published ones.
 
-    DIR gets a directory for each figure (rows, report.html, figures/) and published.csv, the table on the
-    screen. Finished rows are kept: if you stop the command, the same command goes on.
+    DIR gets a directory for each figure (rows, report.html, figures/), and the table of the screen as
+    published.csv. Finished rows are kept. If you stop the command, run it again to continue.
     """
 
+    examples: ClassVar[Mapping[str, str]] = {
+        "attnlaw reproduce list": "see all papers and figures",
+        "attnlaw reproduce learn-curves --quick --out curves": "repeat one figure with fewer points",
+    }
+
     name: str | None = setting(
-        None, "list, a paper (2506.01582), or a figure (learn-tokens).", positional=True, metavar="NAME"
+        None,
+        "A paper (2506.01582), a figure (learn-tokens), or the word list (default: list).",
+        positional=True,
+        metavar="NAME",
     )
-    out: str | None = setting(None, "Where rows, figures and the table go.", metavar="DIR")
+    out: str | None = output_option(None, "Directory of rows, figures and the table.", metavar="DIR")
     quick: bool = setting(
-        False, "Fewer draws and points, no large figures: under two minutes for each paper."
+        False, "Use fewer draws and points, and leave out large figures. Takes two minutes at most per paper."
     )
-    figures: str = setting("pdf", "How figures are written.", choices=ENDINGS)
+    figures: str = output_option("pdf", "Format of the figures.", choices=ENDINGS)
     jobs: int | None = setting_like(
-        Workers, "jobs", help="Workers of a local Dask cluster; in process without."
+        Workers, "jobs", help="Number of worker processes (default: none, this process computes)."
     )
-    json: bool = setting(False, "Print JSON and nothing else.")
+    json: bool = output_option(False, JSON_HELP)
 
     def check(self) -> None:
         require_directory_name(self.out)
@@ -59,7 +69,7 @@ class Reproduce(Settings):
         for paper, figure in find_figures(str(self.name)):
             if self.quick and figure.large and self.name != figure.study:
                 again = f"attnlaw reproduce {figure.study} --out DIR"
-                print_message(f"{figure.study}: left out of a quick run; {again} has it")
+                print_message(f"{figure.study}: left out of a quick run; compute it with: {again}")
                 continue
             folder = Path(self.out) / figure.study
             with progress(f"{paper.arxiv} {figure.study}") as report:
@@ -94,14 +104,14 @@ def _show(figure_run: FigureRun) -> None:
     if not lines:
         if figure_run.status == Outcome.DONE:
             tasks = f"{figure_run.tasks} {'task' if figure_run.tasks == 1 else 'tasks'}"
-            text = f"{tasks} done; there is no number of others to compare with"
+            text = f"{tasks} done; there are no published numbers to compare with"
             output.print(Text(text, style="dim"))
         return
     labels = [[line["quantity"].replace("_", " "), *filter(None, line["case"].split("; "))] for line in lines]
     shared = [word for word in labels[0] if all(word in words for words in labels)] if len(labels) > 1 else []
     if shared:
         output.print(Text(", ".join(shared), style="dim"))
-    percents = ["" if line["difference"] is None else f"{100 * line['difference']:+.2g}%" for line in lines]
+    percents = [_percent(line["difference"]) for line in lines]
     whose = {line["kind"] for line in lines}
     cases = [", ".join(word for word in words if word not in shared) for words in labels]
     columns = [
@@ -117,6 +127,12 @@ def _show(figure_run: FigureRun) -> None:
         output.print(Text(BESIDE))
     if figure.note:
         output.print(Text(figure.note))
+
+
+def _percent(difference: float | None) -> str:
+    if difference is None:
+        return ""
+    return f"{100 * difference:+.2g}%" if abs(difference) > ROUNDING else "equal"
 
 
 def _list(json: bool) -> int:

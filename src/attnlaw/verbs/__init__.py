@@ -30,6 +30,13 @@ VERBS: dict[str, tuple[str, str]] = {
     "learn": ("attnlaw.verbs.learn", "Predict what a single attention head learns from n samples."),
     "dynamics": ("attnlaw.verbs.dynamics", "How a single attention head learns, step by step."),
 }
+# The kinds of question that commands answer, as `attnlaw --help` groups them.
+QUESTIONS: dict[str, tuple[str, ...]] = {
+    "Weights on disk": ("audit", "fit", "diff", "check"),
+    "A model and its inputs": ("lens", "margins"),
+    "Theory": ("limit", "attention", "init", "learn", "dynamics"),
+    "Work": ("study", "reproduce", "report", "lab"),
+}
 # Verbs without a command: studies and reports know them, Python has the functions behind them.
 STUDY_VERBS: dict[str, tuple[str, str]] = {
     "two_layer": ("attnlaw.verbs.two_layer", "The risk of a two-layer linear network that interpolates."),
@@ -61,7 +68,7 @@ def verb_module(name: str) -> str:
     first = name.partition(".")[0]
     known = VERBS | STUDY_VERBS | RECORDED_VERBS
     if first not in known:
-        raise InputError(f"{name!r} is no verb; expected one of {', '.join(VERBS | STUDY_VERBS)}")
+        raise InputError(f"{name!r} is not a verb; expected one of {', '.join(VERBS | STUDY_VERBS)}")
     return known[first][0]
 
 
@@ -71,7 +78,7 @@ def find_verb(name: str) -> Verb[Any, Any]:
     while verb.name != name and verb.simulation is not None:
         verb = verb.simulation
     if verb.name != name:
-        raise InputError(f"{name!r} is no verb; expected one of {', '.join(VERBS | STUDY_VERBS)}")
+        raise InputError(f"{name!r} is not a verb; expected one of {', '.join(VERBS | STUDY_VERBS)}")
     return verb
 
 

@@ -36,6 +36,7 @@ from attnlaw.core.progress import Progress
 from attnlaw.core.result import MANIFEST, ROWS, SIMULATION, SUMMARY, Result
 from attnlaw.core.verb import Verb
 from attnlaw.core.version import require_readable_version
+from attnlaw.render.terminal.console import notebook_progress, output, print_message
 from attnlaw.verbs import find_verb, verb_module
 
 if TYPE_CHECKING:
@@ -70,8 +71,6 @@ def show(result: Result, console: Console | None = None, details: bool = False) 
 
     `details` shows every number, also those that the first screen leaves out.
     """
-    from attnlaw.render.terminal.console import output, print_message
-
     terminal, console = find_part(result.verb, "terminal"), console or output
     if terminal is None:
         show_end(result, console, details)
@@ -101,8 +100,6 @@ def show_end(result: Result, console: Console, details: bool = False) -> None:
 
 def progress(name: str) -> AbstractContextManager[Progress]:
     """Return a context that shows progress in a notebook. Outside a notebook, it shows nothing."""
-    from attnlaw.render.terminal.console import notebook_progress
-
     return notebook_progress(name)
 
 
@@ -155,7 +152,7 @@ def figure_to_plot(result: Result, name: str | None = None) -> Figure:
     drawn = {figure.name: figure for figure in figures_of(result.for_plotting())}
     if not drawn:
         raise InputError(
-            f"{result.verb.name}: nothing can be drawn of this; ask for several cases, or for a table"
+            f"{result.verb.name}: there is nothing to draw; compute several cases, such as a range of values"
         )
     if name is not None and name not in drawn:
         raise InputError(f"{result.verb.name}: found no chart {name!r}; expected one of {', '.join(drawn)}")
@@ -187,11 +184,11 @@ def save(result: Result, directory: str | os.PathLike[str], figures: str | None,
 def result_directory(path: str | os.PathLike[str], verb: Verb[Any, Any]) -> Path:
     """Return the directory for a result, and create it if needed.
 
-    Raise an `InputError` if it holds a study, or a summary.json that does not belong to a result.
+    Raise an `InputError` if it has a study, or a summary.json that does not belong to a result.
     """
     folder = writable_directory(path)
     if (folder / STORE).exists():
-        raise InputError(f"{folder}: holds a study; give another directory")
+        raise InputError(f"{folder}: has a study, which results would overwrite; choose another directory")
     require_replaceable(folder / MANIFEST)
     if verb.summary is not None:
         _require_own_summary(folder, written_files(folder))
@@ -200,7 +197,7 @@ def result_directory(path: str | os.PathLike[str], verb: Verb[Any, Any]) -> Path
 
 def _require_own_summary(folder: Path, written: Sequence[Path]) -> None:
     if (folder / SUMMARY).exists() and folder / SUMMARY not in written:
-        raise InputError(f"{folder}: holds another {SUMMARY}; give an empty directory")
+        raise InputError(f"{folder}: has a {SUMMARY} that attnlaw did not write; choose an empty directory")
 
 
 def replace_files(folder: Path, contents: Mapping[Path, bytes]) -> None:
@@ -238,17 +235,19 @@ def load(directory: str | os.PathLike[str]) -> Result:
         The same result, but without its records. Tables and quantities are attributes as before.
     """
     folder = Path(directory)
-    with as_input_error(f"{folder}: cannot be looked at", "give a directory that attnlaw wrote"):
+    with as_input_error(f"{folder}: cannot be read", "give a directory that attnlaw wrote"):
         known, running = (folder / MANIFEST).exists(), (folder / STORE).exists()
     if not known and running and not (folder / "rows").exists():  # where 0.2.0 had the rows of a study
         raise InputError(
-            f"{folder}: holds a study of which nothing is exported yet; once a task is finished, run: "
+            f"{folder}: has a study without exported rows; once a task is finished, run: "
             f"attnlaw study export FILE --out {folder}"
         )
     if not known:
+        problem = f"has no results of attnlaw 0.3 ({MANIFEST} is missing)" if folder.is_dir() else "is a file"
+        problem = problem if folder.exists() else "no such directory"
         raise InputError(
-            f"{folder}: found no {MANIFEST}, so attnlaw 0.3 did not write it; give a directory that it "
-            "wrote, or run the command, study or training again"
+            f"{folder}: {problem}; expected a directory that a command with --out, a study or a training run "
+            "wrote"
         )
     document = _read_manifest(folder)
     path, name = folder / MANIFEST, document["verb"]
@@ -258,7 +257,7 @@ def load(directory: str | os.PathLike[str]) -> Result:
     remedy = f"write it again with: {command} --out {folder}"
     lines = document.get("lines", {})
     if not isinstance(lines, dict):
-        raise InputError(f"{path}: names no files; {remedy}")
+        raise InputError(f"{path}: the list of files is missing; {remedy}")
     for file in lines:
         require_some((folder / file).exists(), folder, f"file {file}", remedy)
     result = Result.open(folder, verb, remedy)
@@ -271,7 +270,7 @@ def load(directory: str | os.PathLike[str]) -> Result:
 def _read_manifest(folder: Path) -> dict[str, Any]:
     document = read_json(folder / MANIFEST, "write the directory again")
     if not isinstance(document, dict) or not isinstance(document.get("verb"), str):
-        raise InputError(f"{folder / MANIFEST}: names no verb; write the directory again")
+        raise InputError(f"{folder / MANIFEST}: the name of the verb is missing; write the directory again")
     return document
 
 

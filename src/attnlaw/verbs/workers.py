@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from attnlaw.core.settings import Settings, setting, settings_dataclass
+from functools import partial
+
+from attnlaw.core.settings import OptionPanel, Settings, setting, settings_dataclass
+
+_worker_setting = partial(setting, None, panel=OptionPanel.WORKERS)
 
 
 @settings_dataclass
 class Workers(Settings):
     """The choice of workers: `jobs` local ones, a running cluster at `dask`, or `jobs` on Slurm."""
 
-    jobs: int | None = setting(
-        default=None, help="Workers of a local Dask cluster, or on Slurm.", minimum=1, metavar="N"
+    jobs: int | None = _worker_setting(
+        help="Number of worker processes, on this machine or on Slurm.", minimum=1, metavar="N"
     )
-    dask: str | None = setting(
-        default=None, help="A running Dask cluster: tcp://HOST:PORT.", metavar="ADDRESS"
+    dask: str | None = _worker_setting(
+        help="Use the workers of a running Dask cluster at this address: tcp://HOST:PORT.", metavar="ADDRESS"
     )
-    slurm: str | None = setting(
-        default=None,
-        help="Slurm jobs: also memory, walltime, account, interface; as many as make N workers.",
-        metavar="partition=...,cores=...",
+    slurm: str | None = _worker_setting(
+        help="Run the workers as Slurm jobs, for example partition=cpu,cores=16. Also: memory, walltime, "
+        "account, interface.",
+        metavar="OPTIONS",
     )

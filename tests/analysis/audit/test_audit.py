@@ -292,7 +292,7 @@ def test_the_result_of_another_verb_is_replaced_whole(tmp_path):
 @pytest.mark.parametrize("text", ['{"accuracy": 1}', "[]", "[1]", "mine", '{"model": "a", "proxies": {}}'])
 def test_a_summary_of_somebody_else_is_refused(text, tiny, tmp_path):
     (tmp_path / "summary.json").write_text(text)
-    with pytest.raises(attnlaw.InputError, match=r"holds another .*; give an empty directory"):
+    with pytest.raises(attnlaw.InputError, match=r"has a .* that attnlaw did not write; choose an empty"):
         tiny.save(tmp_path)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("summary.json", text)]
 

@@ -169,7 +169,7 @@ def test_a_model_or_a_base_that_is_not_there_has_status_1(tmp_path):
     assert "nowhere: no such file" in invoke("check", "nowhere", status=1).stderr
     assert "nowhere: no such file" in invoke("check", MODEL, "--base", "nowhere", status=1).stderr
     ended = invoke("check", MODEL, "--rules", rules(tmp_path), "--baseline", tmp_path / "none", status=1)
-    assert "none: found no attnlaw.json, so attnlaw 0.3 did not write it; give" in ended.stderr
+    assert "none: no such directory; expected a directory that" in ended.stderr
     attnlaw.learn(alpha=1.0).save(tmp_path / "learned")
     ended = invoke("check", MODEL, "--baseline", tmp_path / "learned", status=1)
     assert "found no findings.parquet; give a directory that attnlaw audit --out or" in ended.stderr

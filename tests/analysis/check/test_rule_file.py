@@ -129,7 +129,7 @@ def test_a_base_that_is_not_on_disk_is_an_id_of_a_hub(tmp_path):
             RULE.replace("size", "route"),
             "rule 'near': \"is\": found '< 0.25', but route does not hold numbers; expected ==, != or a list",
         ),
-        (RULE + 'over = "max"\nmostly = 0.5', "rule 'near': over cannot stand beside mostly; choose one"),
+        (RULE + 'over = "max"\nmostly = 0.5', "rule 'near': over cannot be combined with mostly; choose one"),
         (
             RULE + 'over = "most"',
             "rule 'near': over: found 'most', expected one of max, min, median, mean, sum, count",

@@ -139,7 +139,7 @@ def test_bad_settings(given: dict[str, object], line: str) -> None:
 
 
 def test_only_one_of_them() -> None:
-    with pytest.raises(BadSetting, match="ids cannot stand beside text"):
+    with pytest.raises(BadSetting, match="ids cannot be combined with text"):
         InputSettings.parse({"text": "a", "ids": [1]}, "lens")
 
 

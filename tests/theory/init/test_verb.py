@@ -200,7 +200,7 @@ def test_gradients_stand_beside_layers_and_by_matrix(config: str) -> None:
         ("--tokens 17", "--tokens 17: expected at most 16: gpt2 has so many positions"),
         ("--ids 41", "--ids 41: expected ids below the vocabulary, 40"),
         ("--padding 4 --tokens 4", "--padding 4: expected fewer than the 4 --tokens"),
-        ("--ids 1,2 --tokens 4", "--tokens cannot stand beside --ids; choose one"),
+        ("--ids 1,2 --tokens 4", "--tokens cannot be combined with --ids; choose one"),
         ("--width 26", "--width 26: expected a multiple of 4, at which heads come out whole"),
         ("--width own,26", "--width 26: expected a multiple of 4, at which heads come out whole"),
         ("--tokens 4,17", "--tokens 17: expected at most 16: gpt2 has so many positions"),

@@ -169,5 +169,5 @@ def test_refusals() -> None:
     assert error_message(flow_time=2.0, student="direct", output="softmax", tokens=2).startswith(
         "--flow-time needs --output linear"
     )
-    with pytest.raises(BadSetting, match="flow_time cannot stand beside groups"):
+    with pytest.raises(BadSetting, match="flow_time cannot be combined with groups"):
         Problem(0.2, student="direct", flow_time=1.0, groups=(ObservationGroup(),))

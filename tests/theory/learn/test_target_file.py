@@ -75,7 +75,7 @@ def test_the_command_solves_the_problem_of_the_target(file: Path) -> None:
 def test_a_target_has_one_source(file: Path) -> None:
     for other in ("--target-rank", "--target-exponent"):
         ended = invoke("learn", "--target-eigenvalues", file, other, 0.7, status=2)
-        assert "cannot stand beside --target-eigenvalues; choose one" in ended.stderr
+        assert "cannot be combined with --target-eigenvalues; choose one" in ended.stderr
 
 
 def test_a_flow_of_the_target_starts_and_ends_where_it_must(file: Path) -> None:

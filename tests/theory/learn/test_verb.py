@@ -179,7 +179,11 @@ def test_a_case_that_cannot_work_leaves_the_others_alone() -> None:
             {"student": "bayes", "weight_decay": 0.1},
             f"--weight-decay needs --student {PENALISED}",
         ),
-        (VERB, {"target_rank": 0.3, "target_exponent": 1}, "--target-rank cannot stand beside --target-exp"),
+        (
+            VERB,
+            {"target_rank": 0.3, "target_exponent": 1},
+            "--target-rank cannot be combined with --targ",
+        ),
         (VERB, {"target_dimension": 10}, "--target-dimension needs --target-exponent"),
         (VERB, {"target_exponent": 1, "target_dimension": 10**12}, "of at least 1 and of at most 10000000"),
         (

@@ -128,10 +128,13 @@ def test_tokens_of_a_checkpoint_and_of_a_gram_matrix(tmp_path):
         ),
         ({"ids": [1]}, "ids needs embeddings"),
         ({"embeddings": "m"}, "embeddings needs ids"),
-        ({"gram": "g.npy", "tokens": 3}, "tokens cannot stand beside gram; choose one"),
-        ({"gram": "g.npy", "activation": "relu"}, "activation cannot stand beside gram; choose one"),
-        ({"embeddings": "m", "ids": [1], "tokens": 3}, "tokens cannot stand beside embeddings; choose one"),
-        ({"gram": "g", "embeddings": "m", "ids": [1]}, "embeddings cannot stand beside gram; choose one"),
+        ({"gram": "g.npy", "tokens": 3}, "tokens cannot be combined with gram; choose one"),
+        ({"gram": "g.npy", "activation": "relu"}, "activation cannot be combined with gram; choose one"),
+        (
+            {"embeddings": "m", "ids": [1], "tokens": 3},
+            "tokens cannot be combined with embeddings; choose one",
+        ),
+        ({"gram": "g", "embeddings": "m", "ids": [1]}, "embeddings cannot be combined with gram; choose one"),
         (
             {"embeddings": "m", "ids": [1], "token": 2},
             "token: found 2, expected a number from 1 to 1, the count of tokens",

@@ -18,8 +18,8 @@ from attnlaw.verbs import STUDY_VERBS, VERBS, find_verb
 def test_no_command_and_no_function(name: str) -> None:
     assert name not in VERBS
     assert not hasattr(attnlaw, name)
-    assert f"Unknown command {name}" in invoke(name, status=2).stderr
-    assert name not in invoke("--help").stdout
+    assert f"{name} is not a command" in invoke(name, status=2).stderr
+    assert f"\n  {name} " not in invoke("--help").stdout
 
 
 @pytest.mark.parametrize(

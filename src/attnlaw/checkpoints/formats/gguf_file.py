@@ -90,7 +90,7 @@ def read_header(data: Any) -> Header:
     for _ in range(values):
         key = cursor.name()
         if key in metadata:
-            raise ValueError(f"the value {key} stands there twice")
+            raise ValueError(f"the value {key} occurs twice")
         metadata[key] = cursor.value(cursor.scalar("I"))
     entries = []
     for _ in range(tensors):

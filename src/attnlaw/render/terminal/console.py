@@ -11,12 +11,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from datetime import timedelta
-from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 from rich.measure import Measurement
-from rich.progress import BarColumn, MofNCompleteColumn, Task, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, Task, TextColumn
 from rich.progress import Progress as RichProgress
 from rich.table import Table
 from rich.text import Text
@@ -25,7 +24,7 @@ from attnlaw.core.errors import printable
 from attnlaw.core.estimate import format_with_error
 from attnlaw.core.files import to_json
 from attnlaw.core.plain_text import to_plain
-from attnlaw.core.progress import Progress, no_progress
+from attnlaw.core.progress import Progress, TimeLeft, is_early, no_progress
 
 if TYPE_CHECKING:
     import polars as pl
@@ -145,31 +144,43 @@ def format_duration(seconds: float) -> str:
     return f"{1000 * seconds:.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.1g} ms"
 
 
-class _TimeLeft(TimeRemainingColumn):
-    """The time left in a progress bar, estimated by the caller or from the speed so far."""
+class _TimeLeftColumn(ProgressColumn):
+    """The time left in a progress bar."""
 
     def render(self, task: Task) -> Text:
         left = task.fields.get("left")
-        if left is None:
-            return super().render(task)
-        return Text(str(timedelta(seconds=round(left))), style="progress.remaining")
+        return Text("" if left is None else f"about {_clock_time(left)} left", style="progress.remaining")
 
 
-def progress_bar(description: str) -> tuple[RichProgress, Callable[..., None]]:
-    """Return a rich progress bar that is not shown yet, and its function `report(done, total, left=None)`."""
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), _TimeLeft())
-    # Steps may take minutes, so the pace is that of all steps.
-    bar = RichProgress(*columns, console=messages, transient=True, speed_estimate_period=inf)
-    task = bar.add_task(printable(description), total=None)
-    return bar, lambda done, total, left=None: bar.update(task, completed=done, total=total, left=left)
+def _clock_time(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))
+
+
+def progress_bar(description: str) -> tuple[RichProgress, Callable[..., float | None]]:
+    """Return a rich progress bar that is not shown yet, and its function `report(done, total, left=None)`.
+
+    `left` is the number of seconds left, if the caller knows it better than the pace so far. The function
+    returns the number that the bar shows, or None if too little of the work is done.
+    """
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
+    bar = RichProgress(*columns, _TimeLeftColumn(), console=messages, transient=True)
+    task, estimate = bar.add_task(printable(description), total=None), TimeLeft(bar.get_time)
+
+    def report(done: int, total: int, left: float | None = None) -> float | None:
+        estimated = estimate.update(done, total)
+        shown = None if is_early(done, total) else estimated if left is None else left
+        bar.update(task, completed=done, total=total, left=shown)
+        return shown
+
+    return bar, report
 
 
 @contextmanager
-def progress(description: str) -> Iterator[Callable[..., None]]:
+def progress(description: str) -> Iterator[Callable[..., object]]:
     """Yield a function `report(done, total, left=None)` that shows progress.
 
     A terminal shows a bar. Elsewhere, a line is printed now and then. `left` is the number of seconds left,
-    if the caller can estimate it better than the bar.
+    if the caller knows it better than the pace so far. No time is shown before 5% of the work is done.
     """
     bar, update = progress_bar(description)
     if messages.is_terminal:
@@ -180,12 +191,11 @@ def progress(description: str) -> Iterator[Callable[..., None]]:
 
     def report(done: int, total: int, left: float | None = None) -> None:
         nonlocal next_line
-        update(done, total, left)
+        shown = update(done, total, left)
         if done < total and bar.get_time() >= next_line:
             next_line = bar.get_time() + REPORT_INTERVAL
-            (task,) = bar.tasks
-            rest = "" if left is None and task.speed is None else f", about {_TimeLeft().render(task)} left"
-            print_message(f"{task.description}: {done} of {total}{rest}")
+            rest = "" if shown is None else f", about {_clock_time(shown)} left"
+            print_message(f"{description}: {done} of {total}{rest}")
 
     yield report
 

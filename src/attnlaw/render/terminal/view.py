@@ -41,7 +41,7 @@ def show(result: Result, console: Console, answer: Answer | None = None, details
                 label = "".join(f", {part.verb.label(name)} {format_value(row[name])}" for name in known)
                 print_message(f"{part.verb.name}{label}: {row['status']}: {row['remark']}")
         if "seeds" in part.rows.columns and (part.rows["seeds"] == 1).any():
-            print_message("one seed has no standard error; --seeds 2 or more gives one")
+            print_message("There is no standard error, because seeds is 1. Try --seeds 2 or more.")
     if answer is not None and answer.next_commands:
         console.print()
         print_next(console, answer.next_commands)

@@ -182,7 +182,7 @@ class Problem(ProblemRules):
         if self.groups:
             self._check_groups()
         if self.groups and self.flow_time is not None:
-            raise BadSetting("flow_time", "cannot stand beside {groups}; leave one out")
+            raise BadSetting("flow_time", "cannot be combined with {groups}; leave one out")
         if self.weight_decay == 0 and self.flow_time is None and self.alpha != math.inf:
             self._check_interpolation()
 

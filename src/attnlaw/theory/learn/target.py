@@ -197,7 +197,8 @@ class Target:
         if self.exponent is not None and self.dimension is not None:
             if size != self.dimension:
                 raise InputError(
-                    f"size: found {size}, but the power-law target has dimension {self.dimension}"
+                    f"students of dimension {size} cannot learn a power-law target of dimension "
+                    f"{self.dimension}; choose equal dimensions"
                 )
             values = _power_law(self.exponent, self.dimension)[::-1][len(self.spikes) :]
         elif self.rank_ratio is not None and self.rank_ratio < 1:
@@ -217,8 +218,8 @@ def whole_share(size: int, ratio: float, name: str) -> int:
     share = size * ratio
     if abs(share - round(share)) > 1e-9 * size or round(share) < 1:
         raise InputError(
-            f"size {size} times {name} {ratio:g} is {share:g}, expected a whole number "
-            f"of at least 1; choose another size or {name}"
+            f"dimension {size} times {name} {ratio:g} is {share:g}, expected a whole number of at least 1; "
+            f"choose another dimension or {name}"
         )
     return round(share)
 

@@ -260,4 +260,10 @@ VERB = Verb(
     >>> round(result.mean, 3), result.law_distance.value < 0.05
     (0.284, True)
     """,
+    examples={
+        "attnlaw attention --tokens 128 --heads 4": "compare random attention layers with their law",
+        "attnlaw attention --beta 0.5,1,1.5 --tokens 128 --out spectra": (
+            "draw the spectrum at three sharpnesses"
+        ),
+    },
 )

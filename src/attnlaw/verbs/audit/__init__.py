@@ -11,7 +11,6 @@ from attnlaw.analysis.columns import APPLICATIONS, ATLAS, FINDINGS, LAYERS, MATR
 from attnlaw.analysis.fit import CURVES, FITS
 from attnlaw.checkpoints.network import KINDS
 from attnlaw.checkpoints.settings import (
-    MACHINE,
     PRECISIONS,
     STORAGE,
     Arithmetic,
@@ -20,7 +19,7 @@ from attnlaw.checkpoints.settings import (
 )
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec
-from attnlaw.core.settings import setting, settings_dataclass
+from attnlaw.core.settings import OptionPanel, setting, settings_dataclass
 from attnlaw.core.verb import CaseSplit, PartKeeper, Verb, run_each_case
 from attnlaw.theory.bounds import BOUNDS
 from attnlaw.verbs.audit.split import UNIT, join_units, split_into_units
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 
     from attnlaw.analysis.audit.audit import Audit, Keeper
     from attnlaw.core.result import Result
-
-BOUNDS_PANEL = "Bounds"
 
 
 @settings_dataclass
@@ -46,36 +43,33 @@ class AuditSettings(ModelSettings):
         None,
         "Training samples n: show proxy / sqrt(n) too (not a bound by itself).",
         minimum=1,
-        panel=BOUNDS_PANEL,
     )
     approximate: bool = setting(
-        False, "Estimate matrices of shorter side 8192 and more, with errors.", panel=BOUNDS_PANEL
+        False, "Estimate matrices of shorter side 8192 and more, with errors.", panel=OptionPanel.PRECISION
     )
     precision: str = setting(
         STORAGE,
         "Weights stored in 16 bits or less are factorised in float32 where storing took more (storage), or "
         "all in float64 (double).",
         choices=PRECISIONS,
-        panel=BOUNDS_PANEL,
+        panel=OptionPanel.PRECISION,
     )
     exact: bool = setting(
         False,
         "(1,1) norms of large products from every entry, not from a sample of columns.",
-        panel=BOUNDS_PANEL,
+        panel=OptionPanel.PRECISION,
     )
     as_stored: bool = setting(
         False,
         "Show norms as stored, without the gain of the norm before.",
         machine_only=True,
-        panel=BOUNDS_PANEL,
     )
     experts: int | None = setting(
         None,
         "Measure only this many experts of each layer, the first ones. There are no proxies then.",
         minimum=1,
-        panel=BOUNDS_PANEL,
     )
-    no_laws: bool = setting(False, "With --out: leave the fitted laws out.", machine_only=True, panel=MACHINE)
+    no_laws: bool = setting(False, "With --out: leave the fitted laws out.", machine_only=True)
 
     @property
     def arithmetic(self) -> Arithmetic:
@@ -269,4 +263,10 @@ VERB = Verb(
     >>> result.matrix_count, result.matrices["layer"].n_unique()
     (16, 4)
     """,
+    examples={
+        "attnlaw audit examples/tiny-decoder": "find out whether anything is wrong with a checkpoint",
+        "attnlaw audit examples/tiny-decoder --out results": (
+            "write an interactive report to results/report.html"
+        ),
+    },
 )

@@ -10,7 +10,7 @@ from attnlaw.analysis.check.rules import FAIL_ON
 from attnlaw.analysis.columns import LAYERS, MATRICES
 from attnlaw.analysis.diff.columns import DIFF, DIFF_TENSORS
 from attnlaw.analysis.fit import FITS
-from attnlaw.checkpoints.settings import ModelSettings, model_setting
+from attnlaw.checkpoints.settings import MACHINE, ModelSettings, model_setting
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import TableSpec
 from attnlaw.core.settings import setting, settings_dataclass
@@ -69,7 +69,7 @@ class CheckSettings(ModelSettings):
     approximate: bool = setting(
         False,
         "Estimate the spectra of very large matrices (8192 or more on both sides), with errors.",
-        panel=GATE,
+        panel=MACHINE,
     )
 
 
@@ -102,4 +102,10 @@ VERB = Verb(
     >>> attnlaw.check("examples/tiny-decoder").passed
     True
     """,
+    examples={
+        "attnlaw check examples/tiny-decoder": "exit with status 3 if the checkpoint has an error",
+        "attnlaw check tuned --rules fine-tune --base base": (
+            "also apply the rules for fine-tunes that come with attnlaw"
+        ),
+    },
 )

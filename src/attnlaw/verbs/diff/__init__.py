@@ -182,4 +182,10 @@ VERB = Verb(
     >>> attnlaw.diff(model, model, only="qk").verdict
     'Identical: the 8 compared tensors are equal.'
     """,
+    examples={
+        "attnlaw diff base tuned": "find out what a fine-tune changed",
+        "attnlaw diff base tuned --only qk,vo --out changes": (
+            "compare only the attention, and write a report"
+        ),
+    },
 )

@@ -102,9 +102,12 @@ def solve(case: DynamicsSettings, progress: Progress) -> TrajectoryRows:
     return trajectory_with_rows(case.problem, case.schedule, spectrum=case.spectrum, statics=case.statics)
 
 
+SETTING_NAMES = {"size": "simulate", "samples": "batch"}  # arguments of the simulation: settings of the verb
+
+
 def train(case: DynamicsSimulationSettings, progress: Progress) -> SgdRows:
-    return SgdRows(
-        simulate_dynamics(
+    with rename_settings(**SETTING_NAMES):
+        rows = simulate_dynamics(
             case.problem,
             case.schedule,
             size=case.simulate,
@@ -114,12 +117,12 @@ def train(case: DynamicsSimulationSettings, progress: Progress) -> SgdRows:
             batch=case.batch,
             progress=progress,
         )
-    )
+    return SgdRows(rows)
 
 
 def check_trainable(case: DynamicsSimulationSettings) -> None:
     """Raise an `InputError` if SGD cannot run for a case."""
-    with rename_settings(size="simulate", samples="batch"):
+    with rename_settings(**SETTING_NAMES):
         check_sgd(case.problem, case.schedule, case.simulate, case.sensing, case.batch)
 
 
@@ -179,4 +182,8 @@ VERB = Verb(
     >>> round(result.alignment.value, 2)
     1.0
     """,
+    examples={
+        "attnlaw dynamics --times 0.01:0.5:20": "follow the error while a head trains",
+        "attnlaw dynamics --simulate 20 --learning-rate 0.05": "also train a real student of dimension 20",
+    },
 )

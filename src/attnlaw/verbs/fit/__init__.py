@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @settings_dataclass
 class FitSettings(ModelSettings):
-    seed: int = setting(0, "Seed of the random matrices and of the bootstrap.", minimum=0, panel="Fit")
+    seed: int = setting(0, "Seed of the random matrices and of the bootstrap.", minimum=0)
 
 
 FitSettings.__doc__ = "\n".join(
@@ -67,4 +67,10 @@ VERB = Verb(
     >>> result.fits["law"].to_list()
     ['heavy-tailed', 'heavy-tailed', 'heavy-tailed', 'heavy-tailed']
     """,
+    examples={
+        "attnlaw fit examples/tiny-decoder": "find the law that the spectrum of each matrix follows",
+        "attnlaw fit examples/tiny-decoder --only qk --out laws": (
+            "fit only the QK matrices and draw each spectrum with its law"
+        ),
+    },
 )

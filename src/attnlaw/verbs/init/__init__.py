@@ -338,4 +338,10 @@ VERB = Verb(
     >>> result.record.draws
     2
     """,
+    examples={
+        "attnlaw init gpt2 --tokens 8": "find out how GPT-2 treats its inputs before training",
+        "attnlaw init examples/tiny-decoder --tokens 8 --width own,inf": (
+            "compare the model with its limit of infinite width"
+        ),
+    },
 )

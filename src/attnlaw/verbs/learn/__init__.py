@@ -11,7 +11,7 @@ import numpy as np
 from attnlaw.core.errors import InputError, rename_settings
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec
-from attnlaw.core.settings import setting, setting_fields, setting_like, settings_dataclass
+from attnlaw.core.settings import OptionPanel, setting, setting_fields, setting_like, settings_dataclass
 from attnlaw.core.verb import Verb, attempt
 from attnlaw.theory.learn.attention import ATTENTIONS
 from attnlaw.theory.learn.data import SENSINGS
@@ -27,7 +27,7 @@ from attnlaw.theory.learn.target import Target, stated_target
 from attnlaw.theory.learn.thresholds import problem_thresholds
 
 Densities = list[dict[str, float]]
-RUN = "The run"
+RUN = OptionPanel.SIMULATION
 SETTING_NAMES = {"size": "simulate", "samples": "alpha"}  # arguments of `simulate`: settings of the verb
 
 
@@ -348,4 +348,10 @@ VERB = Verb(
     >>> len(curve), curve[0].status
     (2, 'done')
     """,
+    examples={
+        "attnlaw learn --alpha 0.2 --noise 0.5": "predict the error after 0.2 d² samples",
+        "attnlaw learn --alpha 0.1:1:10 --simulate 20 --seeds 2": (
+            "draw a learning curve with real students trained next to it"
+        ),
+    },
 )

@@ -246,4 +246,12 @@ VERB = Verb(
     >>> result.head_count, result.heads.height
     (16, 16)
     """,
+    examples={
+        'attnlaw lens examples/tiny-decoder --text "the cat sat on the mat"': (
+            "find out where each head looks in this text"
+        ),
+        'attnlaw lens examples/tiny-decoder --text "the cat sat on the mat" --only heads': (
+            "skip the map of the tokens, which takes long for a long text"
+        ),
+    },
 )

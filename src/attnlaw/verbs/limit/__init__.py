@@ -368,4 +368,10 @@ VERB = Verb(
     >>> result.rows["width"].to_list(), result[0].output_variance.error < 0.1
     ([8.0, 64.0], True)
     """,
+    examples={
+        "attnlaw limit --width 16,64,inf": "find out how far two widths are from infinite width",
+        "attnlaw limit --score relu --tokens 8 --width 16,64,inf": (
+            "do the same for ReLU attention to eight tokens"
+        ),
+    },
 )

@@ -238,4 +238,12 @@ VERB = Verb(
     >>> attnlaw.margins(model, file=file, limit=12).inputs
     12
     """,
+    examples={
+        "attnlaw margins base tuned --file examples/sentences.txt": (
+            "compare two models on the same inputs, without labels"
+        ),
+        "attnlaw margins tuned --file examples/sentences.txt --kappa": (
+            "also show which layers the margin depends on"
+        ),
+    },
 )

@@ -1,0 +1,103 @@
+"""The commands, by name: their settings, their help, and the function that runs them.
+
+Only the module of the command that the user calls is imported.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from inspect import cleandoc
+from typing import Any
+
+from attnlaw.command.execute import output_options, parse_words, run_command
+from attnlaw.core.settings import SettingField, Settings, setting_fields
+from attnlaw.core.verb import Verb
+from attnlaw.verbs import VERBS, find_verb
+
+# Further commands. Each module of attnlaw has COMMANDS: name -> settings class with `execute`.
+OTHER_COMMANDS = {
+    "study": ("command.study", "Run a sweep, here or on a cluster, without losing a row."),
+    "reproduce": ("reproduce.command", "Repeat the figures of a paper and compare its numbers."),
+    "report": ("command.report", "Write one page about saved results."),
+    "lab": ("command.lab", "Explore with sliders, in a browser on this machine."),
+}
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of the command line.
+
+    Args:
+        title: the words that call it, such as "study run".
+        settings: the record of its settings. Its docstring is the help text.
+        known: all its options and positional words.
+        run: a function that gets the typed words by setting, and returns the exit status.
+        examples: what each example does, by command.
+        python: the same in Python.
+    """
+
+    title: str
+    settings: type[Settings]
+    known: Mapping[str, SettingField]
+    run: Callable[[dict[str, Any]], int]
+    examples: Mapping[str, str] = field(default_factory=dict)
+    python: str = ""
+
+    @property
+    def paragraphs(self) -> list[str]:
+        """The paragraphs of the help text.
+
+        The lines of a paragraph are joined, except lines such as `name: what it means`.
+        """
+        text = cleandoc(self.settings.__doc__ or "")
+        return re.sub(r"(?<!\n)\n(?!\n|[a-z-]+( [a-z]+)?: )", " ", text).split("\n\n")
+
+    @property
+    def purpose(self) -> str:
+        """The first paragraph of the help text."""
+        return self.paragraphs[0]
+
+    @property
+    def places(self) -> list[SettingField]:
+        """The words of the command that have no option name, in order. Only the last may be a list."""
+        return [known for known in self.known.values() if known.rule.positional]
+
+
+def command_lines() -> dict[str, str]:
+    """Return what each command does, by its name, in the order of the list of commands."""
+    return {name: line for name, (_, line) in (VERBS | OTHER_COMMANDS).items()}
+
+
+def find_commands(name: str) -> dict[str, Command]:
+    """Return the command of this name, or the commands of a group such as `study`, by their last word."""
+    if name in VERBS:
+        return {name: _verb_command(find_verb(name))}
+    commands = import_module(f"attnlaw.{OTHER_COMMANDS[name][0]}").COMMANDS
+    alone = list(commands) == [name]
+    return {
+        word: _other_command(settings, name if alone else f"{name} {word}")
+        for word, settings in commands.items()
+    }
+
+
+def _verb_command(verb: Verb[Any, Any]) -> Command:
+    known = setting_fields(verb.settings) | setting_fields(output_options(verb))
+    if verb.simulation is not None:  # without its required settings it does not run: they are optional
+        more = setting_fields(verb.simulation.settings).items()
+        known = {name: replace(other, default=None) for name, other in more if name not in known} | known
+    python = f"attnlaw.{verb.name}(...) returns the same numbers; see help(attnlaw.{verb.name})."
+    return Command(
+        verb.name, verb.settings, known, lambda given: run_command(verb, given), verb.examples, python
+    )
+
+
+def _other_command(settings: type[Settings], title: str) -> Command:
+    known = setting_fields(settings)
+
+    def run(given: dict[str, Any]) -> int:
+        return int(settings.parse(parse_words(known, given), title).execute())  # type: ignore[attr-defined]
+
+    return Command(title, settings, known, run, settings.examples, settings.python)
