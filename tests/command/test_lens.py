@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from analysis.forward.tiny_models import save_tiny
 from command.in_process import Ended, invoke
 
 from attnlaw.analysis.forward.lens import linearise
@@ -146,3 +148,19 @@ def test_a_page_of_a_text_holds_it_escaped_and_says_so(tmp_path: Path) -> None:
     tokens = pl.read_parquet(tmp_path / "input_tokens.parquet")
     assert tokens["token"].to_list() == list("<b>&")
     assert pl.read_parquet(tmp_path / "heads.parquet").height == 16
+
+
+@pytest.mark.slow
+def test_importing_libraries_prints_nothing() -> None:
+    words = [sys.executable, "-m", "attnlaw", "lens", EXAMPLE, "--text", "ab", "--only", "heads"]
+    ended = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert ended.stderr == ""
+
+
+def test_a_warning_of_transformers_about_the_config_is_one_line(tmp_path: Path) -> None:
+    rope = {"rope_type": "linear", "factor": 2.0, "unknown": 1}
+    model = save_tiny("llama", tmp_path / "model", rope_scaling=rope | {"rope_theta": 10000.0})
+    line = run(model, "--ids", "1,2", "--only", "heads").stderr
+    assert line.startswith(f"attnlaw: warning: {model / 'config.json'}: transformers says: ")
+    assert "'unknown'" in line
+    assert line.count("\n") == 1

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from attnlaw.core.errors import require_extra
+from attnlaw.core.library_messages import quiet_import
 from attnlaw.training.monitor.spectral_monitor import SpectralMonitor
 from attnlaw.training.monitor.watchdog import GateFailed
 
@@ -27,7 +28,7 @@ def monitor_trainer(trainer: Any, directory: str | os.PathLike[str], **options: 
         The callback. Its `monitor` is None until training begins. Its `failed` is the `GateFailed` error if
         rules ended the training, and None otherwise.
     """
-    with require_extra("monitoring a Trainer", "lens"):
+    with require_extra("monitoring a Trainer", "lens"), quiet_import():
         from transformers import TrainerCallback
 
     class SpectralCallback(TrainerCallback):  # type: ignore[misc]

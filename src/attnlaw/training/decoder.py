@@ -35,6 +35,7 @@ from attnlaw.checkpoints.formats.torch_file import import_torch
 from attnlaw.checkpoints.settings import ModelSettings
 from attnlaw.core.errors import require_extra
 from attnlaw.core.estimate import Outcome
+from attnlaw.core.library_messages import quiet_import
 from attnlaw.core.progress import Progress
 from attnlaw.spectra.measure import Selection, measure
 from attnlaw.theory.dynamics.rows import SHOWN, density_curve, snapshot_indices
@@ -125,7 +126,8 @@ GRADIENT_NORM = 1.0
 def build_decoder() -> Any:
     """Return the untrained decoder. Its weights are drawn from torch's global generator."""
     import_torch("training a decoder")
-    from transformers import GPT2Config, GPT2LMHeadModel
+    with quiet_import():
+        from transformers import GPT2Config, GPT2LMHeadModel
 
     sizes = {"vocab_size": VOCABULARY, "n_positions": CONTEXT, "n_embd": 128, "n_layer": 4, "n_head": 4}
     dropout = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)

@@ -7,9 +7,7 @@ The weights come through attnlaw's readers (safetensors, or pickles with `weight
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Callable, Container, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Container
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
@@ -24,6 +22,7 @@ from attnlaw.checkpoints.open import open_model, single_model_path
 from attnlaw.checkpoints.tensors import require_finite, require_real
 from attnlaw.core.errors import InputError, as_input_error, require_extra
 from attnlaw.core.files import require_valid_path
+from attnlaw.core.library_messages import quiet_import, relayed_warnings
 
 # Keys that the code of these models reads, although not every config class has them as parameters.
 EXTRA_CONFIG_KEYS = (
@@ -50,7 +49,7 @@ ChooseModel = Callable[[FamilyReader, list[str], Model], tuple[FamilyReader, dic
 
 
 def _load(path: str | os.PathLike[str], choose: ChooseModel) -> tuple[str, Any]:
-    with require_extra("the lens", "lens"):
+    with require_extra("the lens", "lens"), quiet_import():
         import torch  # noqa: F401
         import transformers
     folder = single_model_path(require_valid_path(Path(path)))
@@ -75,15 +74,17 @@ def _load(path: str | os.PathLike[str], choose: ChooseModel) -> tuple[str, Any]:
         )
     reader, added = choose(FAMILIES[kind], list(values.get("architectures") or []), checkpoint)
     build = _builder(transformers, reader, values, added, len(checkpoint.layers), folder)
-    _require_matching_shapes(build("meta"), checkpoint)  # on "meta" a wrong size cannot fill the memory
-    model = build("cpu")
+    with relayed_warnings("transformers", str(folder / "config.json")):
+        _require_matching_shapes(build("meta"), checkpoint)  # on "meta" a wrong size cannot fill the memory
+        model = build("cpu")
     _copy_weights(model, checkpoint)
     return kind, model.eval()
 
 
 def _import_classes(transformers: Any, reader: FamilyReader) -> tuple[Any, Any]:
     try:
-        return getattr(transformers, reader.config), getattr(transformers, reader.model)
+        with quiet_import():  # transformers imports the files of a model only here
+            return getattr(transformers, reader.config), getattr(transformers, reader.model)
     except (ImportError, AttributeError) as error:
         reason = str(error.__cause__ or error).strip().splitlines()[0]
         raise InputError(
@@ -112,7 +113,6 @@ def _builder(
         # The checks of transformers raise errors of many classes.
         with (
             as_input_error(source, "restore the model's config.json", Exception, last_line=True),
-            _silence_transformers(transformers),
             torch.device(device),
         ):
             config = make_config(**sizes, attn_implementation="eager")
@@ -139,19 +139,6 @@ def _config_keys(transformers: Any, make_config: Any) -> set[str]:
     return (
         (parameters - common - {IGNORED_CONFIG_KEY}) | set(make_config.attribute_map) | set(EXTRA_CONFIG_KEYS)
     )
-
-
-@contextmanager
-def _silence_transformers(transformers: Any) -> Iterator[None]:
-    """Suppress the messages of transformers inside the context, because attnlaw reports errors itself."""
-    logger = transformers.logging
-    level = logger.get_verbosity()
-    logger.set_verbosity(logger.CRITICAL)
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            yield
-    finally:
-        logger.set_verbosity(level)
 
 
 def normalise_in_float64(model: Any) -> None:

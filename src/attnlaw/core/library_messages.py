@@ -1,0 +1,69 @@
+"""Keep the messages of other libraries in order: drop those of an import, relay those about the user's model.
+
+Libraries such as transformers write to standard error while they are imported: about extensions that are not
+built for this machine, or about the next release of torch. A user can do nothing with these lines. Warnings
+about a config.json matter, so each becomes one line in the log of attnlaw, which the command line prints.
+
+Errors pass through both functions, as exceptions and as log records.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def quiet_import() -> Iterator[None]:
+    """Drop warnings, and log records below the level of an error, while the block imports a library.
+
+    >>> with quiet_import():
+    ...     logging.getLogger("library").warning("built for another version")
+    """
+    level = logging.root.manager.disable
+    logging.disable(max(level, logging.WARNING))
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            yield
+    finally:
+        logging.disable(level)
+
+
+@contextmanager
+def relayed_warnings(library: str, subject: str) -> Iterator[None]:
+    """Relay what a library logs in the block to the log of attnlaw: one line for each different warning.
+
+    Python warnings inside the block are relayed too if they are meant for users; deprecations are dropped. If
+    the block raises an error, its warnings are dropped, because the error is the message.
+
+    Args:
+        library: the name of the package, which is also the name of its logger.
+        subject: what the warnings are about, such as the path of a config.json.
+
+    >>> with relayed_warnings("library", "config.json"):
+    ...     logging.getLogger("library.config").debug("this is not a warning")
+    """
+    log, collector = logging.getLogger(library), _Collector()
+    handlers, propagates = log.handlers, log.propagate
+    log.handlers, log.propagate = [collector], False
+    try:
+        with warnings.catch_warnings(record=True, action="always") as recorded:
+            yield
+    finally:
+        log.handlers, log.propagate = handlers, propagates
+    texts = [*collector.texts, *(str(one.message) for one in recorded if one.category is UserWarning)]
+    for line in dict.fromkeys(" ".join(text.split()) for text in texts):
+        logging.getLogger("attnlaw").warning("attnlaw: warning: %s: %s says: %s", subject, library, line)
+
+
+class _Collector(logging.Handler):
+    """A handler that keeps the texts of records."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
