@@ -13,6 +13,7 @@ typed it:
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -113,6 +114,36 @@ class BadUsage(BadSetting):
         self, spell: Callable[[str], str] = str, place: str = "", words: Mapping[str, str] = NO_WORDS
     ) -> str:
         return printable(f"{place}{self.rule}")
+
+
+class MissingSetting(BadSetting):
+    """An error about a setting that must be given. The message names no setting but shows what to type.
+
+    >>> missing = MissingSetting("text", "lens needs an input", "the cat", "attnlaw lens M")
+    >>> print(missing.message(as_option), "|", missing)
+    lens needs an input. Try: attnlaw lens M --text 'the cat' | lens needs an input. Try: text='the cat'
+
+    Args:
+        name: the setting of the example.
+        problem: what is missing.
+        example: a value for the setting.
+        command: the command as the user typed it.
+    """
+
+    def __init__(self, name: str, problem: str, example: str, command: str) -> None:
+        self.example, self.command = example, command
+        super().__init__(name, problem)
+
+    def __reduce__(self) -> tuple[type[MissingSetting], tuple[str, str, str, str]]:  # type: ignore[override]
+        return MissingSetting, (self.name, self.rule, self.example, self.command)
+
+    def message(
+        self, spell: Callable[[str], str] = str, place: str = "", words: Mapping[str, str] = NO_WORDS
+    ) -> str:
+        typed = f"{self.name}={self.example!r}"
+        if spell is as_option:
+            typed = f"{self.command} {spell(self.name)} {shlex.quote(self.example)}"
+        return printable(f"{place}{self.rule}. Try: {typed}")
 
 
 @contextmanager

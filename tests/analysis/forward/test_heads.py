@@ -140,12 +140,17 @@ def test_made_heads_are_found() -> None:
     labels = ["[CLS]", *map(str, range(1, n))]
     text = {(remark.rule, remark.layer): remark.sentence for remark in head_remarks(made_heads, labels)}
     assert (
-        text["one-column", 0] == "head 0.0 attends one column in 100% of rows: [CLS] at 0, 100% of all weight"
+        text["one-column", 0]
+        == 'head 0.0 attends mainly to one fixed token: "[CLS]" at position 0 gets 100% of its attention'
     )
-    assert text["one-offset", 1] == "head 1.0 looks at 1 token before in 98% of rows"
+    assert text["one-offset", 1] == (
+        "head 1.0 is a previous-token head: 98% of positions attend most to the token before"
+    )
     # One logit of 30 among 40 in each row but the first.
     assert made_heads[1].beta == pytest.approx(30 * 39 / 40**1.5)
-    assert text["sharp", 1] == "head 1.0 is sharp: beta 4.6 is above beta_c 2.7, a row attends 1.1 tokens"
+    assert text["sharp", 1] == (
+        "head 1.0 looks at only a few tokens: 1.1 on average (sharpness β 4.6, above 2.7)"
+    )
     assert ("one-column", 1) not in text
     assert ("one-offset", 0) not in text
 

@@ -142,7 +142,7 @@ def test_scores_that_are_not_rebuilt_say_so(tiny):
     assert tiny_lens.score_error < 1e-14
     broken = replace(tiny_lens, score_error=1e-3)
     assert broken.outcome is Outcome.INEXACT
-    assert "do not read the heads" in broken.remark
+    assert "do not use the numbers of heads" in broken.remark
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_a_pass_that_is_not_rebuilt_says_so(tiny, monkeypatch):
     _, tiny_lens = tiny
     monkeypatch.setattr(lens, "TOLERANCE", 0.0)
     assert tiny_lens.outcome is Outcome.INEXACT
-    assert "do not read the map" in tiny_lens.remark
+    assert "do not use the map of tokens" in tiny_lens.remark
 
 
 def test_shipped_decoder():

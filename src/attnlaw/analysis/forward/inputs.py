@@ -23,14 +23,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from attnlaw.core.child_process import CallFailed, ChildEnded, ChildProcess
-from attnlaw.core.errors import BadSetting, InputError, printable, require_extra
+from attnlaw.core.errors import BadSetting, InputError, MissingSetting, printable, require_extra
 from attnlaw.core.files import read_bounded
 from attnlaw.core.settings import Settings, check_value, setting, settings_dataclass
 
@@ -57,7 +58,10 @@ class Tokenizer:
         """The reason why this model cannot read text; None if it can."""
         if self.file is not None or self.reads_bytes:
             return None
-        return f"{self.folder} holds no {FILE}, and its {self.vocabulary} ids are no bytes; give token ids"
+        return (
+            f"{self.folder} has no {FILE}, and with {self.vocabulary} ids it does not read bytes; give token "
+            "ids, such as 1,2,3"
+        )
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Return the ids of a text.
@@ -106,9 +110,11 @@ def call_library(function: str, file: Path, *arguments: Any) -> Any:
         return LIBRARY.call(function, str(file.absolute()), *arguments)
     except CallFailed as error:
         reason = (str(error).strip().splitlines() or ["no reason given"])[0]
-        raise InputError(f"{file}: no tokenizer ({reason}); restore the file, or give token ids") from error
+        raise InputError(
+            f"{file}: the tokenizer cannot be opened ({reason}); restore the file, or give token ids"
+        ) from error
     except ChildEnded as error:
-        raise InputError(f"{file}: the tokenizer {error}, and was stopped; give token ids") from error
+        raise InputError(f"{file}: the tokenizer {error}, so it was stopped; give token ids") from error
 
 
 def open_tokenizer(folder: str | os.PathLike[str], vocabulary: int) -> Tokenizer:
@@ -127,33 +133,41 @@ _input_setting = partial(setting, None, panel="Input")
 FROM_FILE = "@"
 # Which token of an input is read in a causal model.
 POSITIONS = dict.fromkeys(("last", "sample"))
-IDS_FORMAT = "whole numbers with commas, such as 1,2,3, none below 0"
+IDS_FORMAT = "whole numbers of at least 0 with commas, such as 1,2,3"
 
 
 @settings_dataclass
 class InputSettings(Settings):
-    """One or several inputs of a model. Exactly one of the three settings must be given."""
+    """One or several inputs of a model. Exactly one of the three settings must be given.
+
+    Attributes:
+        example_input: a setting and a value that the error about a missing input shows.
+    """
+
+    example_input: ClassVar[tuple[str, str]] = ("text", "The cat sat on the mat")
 
     text: tuple[str, ...] | None = _input_setting(
-        help="An input, as text: by tokenizer.json beside the model, or as bytes. Repeat it for several "
-        "(lens takes one).",
+        help="Text to give to the model. attnlaw reads it with the tokenizer.json next to the model; a model "
+        "of 256 ids reads bytes. Repeat the option for several texts (lens takes one).",
         repeatable=True,
         metavar="TEXT",
     )
     file: str | None = _input_setting(
-        help="Inputs, one a line: texts (.txt), or objects with text or ids (.jsonl).",
+        help="File with one input on each line: texts (.txt), or objects with text or ids (.jsonl).",
         is_path=True,
         excluded_by="text",
         metavar="FILE",
     )
     ids: tuple[int, ...] | str | None = _input_setting(
-        help="An input, as token ids; @FILE: one list a line.", excluded_by=("text", "file"), metavar="1,2,3"
+        help="Token ids to give to the model. @FILE reads one list from each line.",
+        excluded_by=("text", "file"),
+        metavar="1,2,3",
     )
 
     def check(self) -> None:
         super().check()
         if self.text is None and self.file is None and self.ids is None:
-            raise BadSetting("text", "is missing; give it, {file} or {ids}")
+            raise self._missing_input()
         file = self.file or ""
         if file and not file.startswith(FROM_FILE) and Path(file).suffix not in LINES:
             raise BadSetting("file", f"expected a name that ends in {' or '.join(LINES)}", file)
@@ -162,6 +176,12 @@ class InputSettings(Settings):
             raise BadSetting("ids", f"expected {IDS_FORMAT}; or @FILE", ",".join(map(str, ids)))
         if isinstance(ids, str) and not ids.startswith(FROM_FILE):
             raise BadSetting("ids", f"expected {IDS_FORMAT}; or @FILE", ids)
+
+    def _missing_input(self) -> MissingSetting:
+        name, value = self.example_input
+        verb = type(self).__name__.removesuffix("Settings").lower()
+        words = ["attnlaw", verb, *filter(None, [getattr(self, "model", None)])]
+        return MissingSetting(name, f"{verb} needs an input", value, shlex.join(words))
 
     @property
     def source(self) -> str:
@@ -198,10 +218,14 @@ class RawInput:
         if not ids:
             raise self.input_error("has no tokens; give at least one")
         if len(ids) > positions:
-            raise self.input_error(f"has {len(ids)} tokens, and the model {positions} positions; give fewer")
+            raise self.input_error(
+                f"has {len(ids)} tokens, and the model reads at most {positions}; give a shorter input"
+            )
         for number in ids:
             if number >= vocabulary:
-                raise self.input_error(f"outside the vocabulary; choose from 0 to {vocabulary - 1}", number)
+                raise self.input_error(
+                    f"this id is outside the vocabulary; expected 0 to {vocabulary - 1}", number
+                )
 
 
 @dataclass(frozen=True)
@@ -210,6 +234,22 @@ class Input:
 
     ids: tuple[int, ...]
     labels: tuple[str, ...]
+
+
+def input_words(row: Mapping[str, Any]) -> list[str]:
+    """Return the words of a command that give the input in a row of settings.
+
+    >>> input_words({"text": ["the cat", "a dog"], "file": None, "ids": None})
+    ['--text', 'the cat', '--text', 'a dog']
+    >>> input_words({"text": None, "file": "@ids.txt", "ids": None})
+    ['--ids', '@ids.txt']
+    """
+    texts, file, ids = (row.get(name) for name in ("text", "file", "ids"))
+    if texts is not None:
+        return [word for text in texts for word in ("--text", text)]
+    if ids is not None:
+        return ["--ids", ",".join(map(str, ids))]
+    return ["--ids" if str(file).startswith(FROM_FILE) else "--file", str(file)]
 
 
 def check_ids(ids: Sequence[int]) -> tuple[int, ...]:
@@ -230,7 +270,7 @@ def raw_inputs(case: InputSettings) -> list[RawInput]:
         return [RawInput("ids", ids=case.ids)]
     inputs = list(_read_input_file(case))
     if not inputs:
-        raise InputError(f"{case.source}: holds no input; all lines are empty")
+        raise InputError(f"{case.source}: has no input, because all its lines are empty")
     return inputs
 
 
@@ -238,8 +278,9 @@ def single_input(case: InputSettings, verb: str) -> RawInput:
     """Return the only input that the settings give, for a verb that takes one."""
     inputs = raw_inputs(case)
     if len(inputs) > 1:
-        message = f"holds {len(inputs)} inputs, and {verb} takes one; keep one"
-        raise InputError(f"{case.source}: {message} line") if case.source else BadSetting("text", message)
+        if case.source:
+            raise InputError(f"{case.source}: has {len(inputs)} inputs; {verb} reads one, so keep one line")
+        raise BadSetting("text", f"was given {len(inputs)} times; {verb} reads one input")
     return inputs[0]
 
 
@@ -253,7 +294,7 @@ def read_input(raw: RawInput, tokenizer: Tokenizer, positions: int) -> Input:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise raw.input_error("holds half of a character; give valid Unicode") from None
+            raise raw.input_error("contains half of a character; give valid Unicode") from None
         ids = tokenizer.encode(text)
     raw.require_inside(ids, tokenizer.vocabulary, positions)
     return Input(ids, tokenizer.labels(ids))
@@ -266,7 +307,7 @@ def _read_input_file(case: InputSettings) -> Iterator[RawInput]:
         lines = read_bounded(path, LARGEST).decode().split("\n")
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{path}: no text in UTF-8 ({error.reason} at byte {error.start}); save it so"
+            f"{path}: is not UTF-8 text ({error.reason} at byte {error.start}); save it as UTF-8"
         ) from error
     for number, line in enumerate(lines, start=1):
         if line.strip():
@@ -277,7 +318,7 @@ def _object_line(line: str, given: RawInput) -> RawInput:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise given.input_error(f"no JSON ({error}); expected an object with text or ids") from error
+        raise given.input_error(f"is not JSON ({error}); expected an object with text or ids") from error
     if isinstance(record, dict) and "ids" in record:
         return _with_ids(record["ids"], given)
     if not isinstance(record, dict) or not isinstance(record.get("text"), str):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from statistics import median_high
 from typing import Any
 
@@ -49,7 +50,9 @@ def measure_head_errors(
     wanted = list(ranks)
     for rank in wanted:
         if not 1 <= rank <= tokens:
-            raise BadSetting("entrywise", f"expected ranks from 1 to {tokens}, the tokens of the input", rank)
+            raise BadSetting(
+                "entrywise", f"expected ranks from 1 to {tokens}, the number of tokens in the input", rank
+            )
     places = [(layer, head) for layer, block in enumerate(blocks) for head in range(len(block.probabilities))]
     errors = []
     for done, (layer, head) in enumerate(places, start=1):
@@ -60,6 +63,7 @@ def measure_head_errors(
 
 
 TOLERANCE = 1e-10
+MAX_MAPS = 4  # heads whose attention is drawn
 SCORE_TOLERANCE = 1e-5  # transformers rounds the softmax of LLaMA-like models to float32
 
 
@@ -145,6 +149,24 @@ class Lens(BriefRepr):
         return head_remarks(self.heads or (), self.labels)
 
     @property
+    def notable_attention(self) -> dict[tuple[int, int], Reals]:
+        """The attention weights (s x s) of the heads that stand out, by layer and head.
+
+        The clearest head of each kind of remark comes first. If there is no remark, it is the sharpest head.
+        Empty if heads were not measured.
+        """
+        by_rule: dict[str, list[tuple[int, int]]] = {}
+        for remark in self.head_remarks:
+            by_rule.setdefault(remark.rule, []).append((remark.layer, remark.head))
+        ranked = [place for places in zip_longest(*by_rule.values()) for place in places if place]
+        if not ranked and self.heads:
+            sharpest = max(self.heads, key=lambda head: head.beta / head.beta_c)
+            ranked = [(sharpest.layer, sharpest.head)]
+        blocks = tuple(attentions(self.operator.block))
+        chosen = list(dict.fromkeys(ranked))[:MAX_MAPS]
+        return {(layer, head): blocks[layer].probabilities[head] for layer, head in chosen}
+
+    @property
     def outcome(self) -> Outcome:
         """Whether T, c and the scores reproduce the network, and whether the singular values converged."""
         if self.reconstruction_error > TOLERANCE or self.score_error > SCORE_TOLERANCE:
@@ -156,13 +178,13 @@ class Lens(BriefRepr):
     def remark(self) -> str | None:
         if self.reconstruction_error > TOLERANCE:
             return (
-                f"reconstruction error {self.reconstruction_error:.1e} is above {TOLERANCE:.0e}: do not read "
-                "the map; the model computes something that its blocks do not show"
+                "do not use the map of tokens: attnlaw's blocks do not reproduce the model's output "
+                f"(relative error {self.reconstruction_error:.1e}, expected at most {TOLERANCE:.0e})"
             )
         if self.score_error > SCORE_TOLERANCE:
             return (
-                f"attention rebuilt from scores misses the network's by {self.score_error:.1e}: do not read "
-                "the heads; the model scores by something that its queries and keys do not show"
+                "do not use the numbers of heads: their queries and keys do not reproduce the model's "
+                f"attention (largest error {self.score_error:.1e}, expected at most {SCORE_TOLERANCE:.0e})"
             )
         return None if self.spectrum is None else self.spectrum.remark
 

@@ -25,6 +25,9 @@ class RemarkKind:
 
     name: str
     meaning: str  # when it applies, in words
+    label: str  # in one to three words, for the title of a chart
+    one: str  # what one head does, as the end of a sentence; `several` is the same for several heads
+    several: str
     holds: Callable[[Head], bool]  # whether it applies to a head
     size: Callable[[Head], float]  # how clearly it applies; the clearest head comes first
     describe: Callable[[Head, Sequence[str]], str]  # what it says about a head, with the labels of tokens
@@ -42,19 +45,45 @@ class HeadRemark:
     meaning: str  # when this kind of remark applies
 
 
-def _offset_sentence(head: Head, labels: Sequence[str]) -> str:
-    steps = abs(head.top_offset)
-    way = "before" if head.top_offset < 0 else "after"
-    where = f"{steps} token{'s' if steps > 1 else ''} {way}" if steps else "the token itself"
-    return f"looks at {where} in {head.top_offset_rows:.0%} of rows"
+def _describe_column(head: Head, labels: Sequence[str]) -> str:
+    return (
+        f'attends mainly to one fixed token: "{labels[head.top_column]}" at position {head.top_column} gets '
+        f"{head.largest_column_mean:.0%} of its attention"
+    )
 
 
-def _few_directions_sentence(head: Head, labels: Sequence[str]) -> str:
+def _describe_offset(head: Head, labels: Sequence[str]) -> str:
+    steps, share = abs(head.top_offset), f"{head.top_offset_rows:.0%} of positions attend most to"
+    if head.top_offset == -1:
+        return f"is a previous-token head: {share} the token before"
+    if steps == 0:
+        return f"looks at the token itself: {share} it"
+    way, place = ("back", "before") if head.top_offset < 0 else ("ahead", "after")
+    count = f"{steps} token{'s' if steps > 1 else ''}"
+    return f"looks {count} {way}: {share} the token {steps} {place}"
+
+
+def _describe_few_directions(head: Head, labels: Sequence[str]) -> str:
     number = head.participation
     assert number is not None
     return (
-        f"has {number.value:.1f} directions, where random heads as sharp have {number.null.value:.0f} "
-        f"and random weights on these tokens {number.random.value:.0f}"
+        f"attends to the same tokens from every position: {number.value:.1f} distinct directions, where an "
+        f"equally sharp random head has {number.null.value:.0f} and random weights on these tokens have "
+        f"{number.random.value:.0f}"
+    )
+
+
+def _describe_sharp(head: Head, labels: Sequence[str]) -> str:
+    return (
+        f"looks at only a few tokens: {head.perplexity:.1f} on average "
+        f"(sharpness β {head.beta:.1f}, above {head.beta_c:.1f})"
+    )
+
+
+def _describe_aligned(head: Head, labels: Sequence[str]) -> str:
+    return (
+        "amplifies directions that these tokens share: its logits spread "
+        f"{head.spread_over_typical or 0:.1f} times as far as for tokens in random directions"
     )
 
 
@@ -70,54 +99,61 @@ def _has_few_directions(head: Head) -> bool:
 REMARK_KINDS = (
     RemarkKind(
         "one-column",
-        f"one column has the largest weight of {MIN_ROW_SHARE:.0%} of rows or more, "
-        f"and {MIN_COLUMN_SHARE:.0%} of all weight",
+        f"at least {MIN_ROW_SHARE:.0%} of positions attend most to the same token, and it gets at least "
+        f"{MIN_COLUMN_SHARE:.0%} of all attention",
+        "one fixed token",
+        "attends mainly to one fixed token",
+        "attend mainly to one fixed token",
         lambda head: (
             head.top_column_rows >= MIN_ROW_SHARE
             and head.sink == head.top_column
             and head.largest_column_mean >= MIN_COLUMN_SHARE
         ),
         lambda head: head.top_column_rows,
-        lambda head, labels: (
-            f"attends one column in {head.top_column_rows:.0%} of rows: {labels[head.top_column]} at "
-            f"{head.top_column}, {head.largest_column_mean:.0%} of all weight"
-        ),
+        _describe_column,
     ),
     RemarkKind(
         "one-offset",
-        f"the largest weight of {MIN_ROW_SHARE:.0%} of rows or more is at one distance "
-        "from the row's own token",
+        f"at least {MIN_ROW_SHARE:.0%} of positions attend most to a token at one fixed distance",
+        "one fixed distance",
+        "looks at one fixed distance",
+        "look at one fixed distance",
         lambda head: head.top_offset_rows >= MIN_ROW_SHARE,
         lambda head: head.top_offset_rows,
-        _offset_sentence,
+        _describe_offset,
     ),
     RemarkKind(
         "few-directions",
-        f"the participation number is below {MAX_SHARE_OF_NULL:.0%} of the Gaussian null's "
-        f"and {MAX_SHARE_OF_RANDOM:.0%} of that of random weights on the same tokens",
+        f"attention has fewer than {MAX_SHARE_OF_NULL:.0%} of the distinct directions of an equally sharp "
+        f"random head, and fewer than {MAX_SHARE_OF_RANDOM:.0%} of those of random weights on these tokens",
+        "same tokens everywhere",
+        "attends to the same tokens from every position",
+        "attend to the same tokens from every position",
         _has_few_directions,
         lambda head: head.participation.null.value / head.participation.value if head.participation else 0.0,
-        _few_directions_sentence,
+        _describe_few_directions,
     ),
     RemarkKind(
         "sharp",
-        "beta is above beta_c, where Gaussian logits attend a few tokens however many there are",
+        "sharpness β is above β_c = √(2 ln n), where random logits make a position attend to only a few "
+        "tokens however long the text is",
+        "few tokens",
+        "looks at only a few tokens",
+        "look at only a few tokens",
         lambda head: head.beta > head.beta_c,
         lambda head: head.beta / head.beta_c,
-        lambda head, labels: (
-            f"is sharp: beta {head.beta:.1f} is above beta_c {head.beta_c:.1f}, "
-            f"a row attends {head.perplexity:.1f} tokens"
-        ),
+        _describe_sharp,
     ),
     RemarkKind(
         "aligned",
-        f"beta is {MIN_ALIGNMENT:g} times or more what isotropic tokens would give, by its weights",
+        f"sharpness β is at least {MIN_ALIGNMENT:g} times as large as the weights would give for tokens in "
+        "random directions",
+        "tokens line up",
+        "amplifies directions that these tokens share",
+        "amplify directions that these tokens share",
         lambda head: (head.spread_over_typical or 0) >= MIN_ALIGNMENT,
         lambda head: head.spread_over_typical or 0,
-        lambda head, labels: (
-            f"has tokens that line up with it: its logits spread {head.spread_over_typical or 0:.1f} times "
-            "as far as those of isotropic tokens"
-        ),
+        _describe_aligned,
     ),
 )
 

@@ -73,7 +73,7 @@ def print_table(
         droppable: the titles of columns that may be left out, in the order in which they are left out.
         tight: whether to put one space between columns instead of two.
     """
-    names = [column.name or column.title.strip() for column in columns]
+    names = [column.name or " ".join(column.title.split()) for column in columns]
     droppable = [name for name in droppable if name in names and console.is_terminal]
     for count in range(len(droppable) + 1):
         left_out = droppable[:count]

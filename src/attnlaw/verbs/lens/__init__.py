@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from attnlaw.analysis.forward.heads import Head
 from attnlaw.analysis.forward.inputs import InputSettings, single_input
 from attnlaw.analysis.forward.lens import Lens, linearise
 from attnlaw.core.errors import BadSetting
-from attnlaw.core.progress import Progress
+from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.quantity import Quantity, TableSpec
 from attnlaw.core.settings import Settings, setting, settings_dataclass
 from attnlaw.core.verb import Verb, run_each_case
@@ -18,10 +18,10 @@ PARTS = dict.fromkeys(("heads", "operator", "entrywise"))
 
 @settings_dataclass
 class LocalModel(Settings):
-    """A local model that attnlaw runs."""
+    """A model in a local directory that attnlaw runs."""
 
     model: str = setting(
-        help="A local directory with config.json and weights.",
+        help="Directory of a Hugging Face model, with config.json and weights.",
         positional=True,
         is_path=True,
         sweepable=True,
@@ -31,158 +31,250 @@ class LocalModel(Settings):
 
 @settings_dataclass
 class LensSettings(InputSettings, LocalModel):
-    """Show what the heads of a model do on one input, and the forward pass as one exact affine map.
+    """Show what the heads of a model do on one input, and which input tokens shape its output.
 
-    For each head: how sharp it is, compared with the thresholds at which Gaussian logits condense, where it
-    looks, how many directions its attention has compared with two random references, and its logits with
-    their bound. For the pass, from the embeddings to the last hidden state in float64, vec F(X) = T(X) vec X
-    + c(X) (TensorLens, arXiv 2601.17958): how well T and c rebuild the network's output, the largest singular
-    values of T, and how much each input token moves each output token, next to attention rollout. The map of
-    tokens takes long for a long input; --only heads leaves it out. With --entrywise: which rank would keep
-    every attention weight of a head, and what lower ranks cost. This command needs the optional packages of
-    attnlaw[lens].
+    For each head, attnlaw reports how sharply it attends, where it looks, how many directions its attention
+    has, and how large its logits get. It also computes the forward pass as one exact affine map in float64
+    (TensorLens, arXiv 2601.17958), and from it how much each input token moves each output token. The map of
+    tokens takes long for a long input; --only heads leaves it out. With --entrywise, attnlaw reports which
+    rank keeps every attention weight of a head, and the errors of lower ranks. This command needs the
+    optional packages of attnlaw[lens].
     """
+
+    example_input: ClassVar[tuple[str, str]] = ("text", "The cat sat on the mat")
 
     entrywise: tuple[int, ...] | None = setting(
         None,
-        "Ranks at which the attention of every head is cut off, to see its worst entry.",
+        "Ranks at which the attention matrix of every head is cut off, to measure its largest error.",
         metavar="1,4,16",
     )
-    only: str | None = setting(None, "One part alone.", choices=PARTS)
-    top: int = setting(8, "Singular values to compute.", minimum=1, metavar="K")
+    only: str | None = setting(None, "Compute this part alone.", choices=PARTS)
+    top: int = setting(8, "Number of singular values of the affine map to compute.", minimum=1, metavar="K")
     seed: int = setting(
-        0, "Seed of the nulls, and of the probes that estimate the map of a large operator.", minimum=0
+        0,
+        "Seed of the random references of heads, and of the random probes that estimate a large map.",
+        minimum=0,
     )
 
     def check(self) -> None:
         super().check()
         if self.only == "entrywise" and self.entrywise is None:
-            raise BadSetting("entrywise", "is missing; give its ranks, such as 1,4,16")
+            raise BadSetting("only", "needs ranks; add {entrywise} 1,4,16", self.only)
 
 
 QUANTITIES = (
     Quantity(
         "median_rank_within",
-        "the rank that keeps every attention weight within 0.01 in half of the heads",
+        "rank that keeps every attention weight within 0.01 in half of the heads",
         kind="int",
         display_name="rank for 0.01, half of the heads",
     ),
     Quantity(
         "largest_rank_within",
-        "the rank that does so in all of them",
+        "rank that keeps every attention weight within 0.01 in all heads",
         kind="int",
         display_name="rank for 0.01, all heads",
     ),
-    Quantity("family", "type of the model", kind="text", in_summary=True),
-    Quantity("layers", "attention blocks", kind="int", in_summary=True),
-    Quantity("tokens", "of the input", kind="int"),
-    Quantity("hidden_size", "coordinates of a token", kind="int", in_summary=True),
-    Quantity("head_count", "heads that were looked at", kind="int", display_name="heads"),
-    Quantity("median_beta", "over the heads", "β", display_name="median β"),
+    Quantity("family", "type of the model in its config.json", kind="text", in_summary=True),
+    Quantity("layers", "number of attention blocks", kind="int", in_summary=True),
+    Quantity("tokens", "number of tokens in the input", kind="int"),
+    Quantity("hidden_size", "number of coordinates of a token", kind="int", in_summary=True),
+    Quantity("head_count", "number of heads that were measured", kind="int", display_name="heads"),
+    Quantity(
+        "median_beta",
+        "median over heads of sharpness: the spread of a position's logits",
+        "β",
+        display_name="median sharpness β",
+    ),
     Quantity(
         "heads_below_beta_2",
-        "heads so soft that the law of random heads could hold",
+        "number of heads with sharpness below β₂ = √(ln n / 2), where laws of random attention can hold",
         kind="int",
-        display_name="heads below β₂",
+        display_name="diffuse heads (β below β₂)",
     ),
     Quantity(
         "heads_above_beta_c",
-        "heads so sharp that Gaussian logits would attend a few tokens",
+        "number of heads with sharpness above β_c = √(2 ln n), where random logits would make a position "
+        "attend to only a few tokens",
         kind="int",
-        display_name="heads above β_c",
+        display_name="sharp heads (β above β_c)",
     ),
-    Quantity("score_error", "largest difference of attention: rebuilt from scores, and the network's"),
-    Quantity("reconstruction_error", "|T X + c − F(X)| / |F(X)|, F from the network itself", in_summary=True),
-    Quantity("offset_share", "|c| / |F(X)|, what the biases give", in_summary=True),
-    Quantity("singular_values", "the largest ones of T", kind="floats"),
-    Quantity("singular_values_residual", "max |Tᵀu − σv| / σ₁"),
-    Quantity("probes", "random probes per token behind the norms; none where these are exact", kind="int"),
+    Quantity("score_error", "largest difference between the network's attention weights and attnlaw's"),
+    Quantity(
+        "reconstruction_error",
+        "relative difference between the network's output F(X) and the affine map, |T X + c − F(X)| / |F(X)|",
+        in_summary=True,
+    ),
+    Quantity(
+        "offset_share",
+        "part of the output that comes from biases, |c| / |F(X)|; above 1 if it partly cancels",
+        in_summary=True,
+    ),
+    Quantity("singular_values", "largest singular values of the affine map T", kind="floats"),
+    Quantity("singular_values_residual", "residual of the singular values, max |Tᵀu − σv| / σ₁"),
+    Quantity(
+        "probes",
+        "number of random probes for each token that estimate the map of tokens; none if it is exact",
+        kind="int",
+    ),
 )
 TOKEN_MAP = (
-    Quantity("output", "position of the token that is moved", kind="int", display_name="output token"),
-    Quantity("output_id", "its id", kind="int"),
-    Quantity("output_token", "what it stands for", kind="text"),
-    Quantity("input", "position of the token that moves it", kind="int", display_name="input token"),
-    Quantity("input_id", "its id", kind="int"),
-    Quantity("input_token", "what it stands for", kind="text"),
-    Quantity("norm", "Frobenius norm of the block of T between them", error=True),
-    Quantity("share", "of the norm in those of the output token", display_name="exact operator: block norms"),
-    Quantity("rollout", "the same by the weights of attention alone", display_name="attention rollout"),
+    Quantity("output", "position of the output token, from 0", kind="int", display_name="output token"),
+    Quantity("output_id", "token id at the output position", kind="int"),
+    Quantity("output_token", "text of the token at the output position", kind="text"),
+    Quantity("input", "position of the input token, from 0", kind="int", display_name="input token"),
+    Quantity("input_id", "token id at the input position", kind="int"),
+    Quantity("input_token", "text of the token at the input position", kind="text"),
+    Quantity(
+        "norm", "how much the input token moves the output token: Frobenius norm of a block of T", error=True
+    ),
+    Quantity(
+        "share",
+        "norm divided by the sum of the norms for this output token",
+        display_name="exact: the whole network",
+    ),
+    Quantity(
+        "rollout",
+        "share of the output token that attention weights alone give the input token (attention rollout)",
+        display_name="rollout: attention alone",
+    ),
 )
+LAYER = Quantity("layer", "number of the attention block, from 0", kind="int")
+HEAD = Quantity("head", "number of the head in its layer, from 0", kind="int")
 HEADS = (
-    Quantity("layer", "from 0", kind="int"),
-    Quantity("head", "from 0", kind="int"),
+    LAYER,
+    HEAD,
     Quantity(
         "beta",
-        "root mean square over rows of the standard deviation of a row's logits",
-        display_name="β",
-        axis="spread of logits β",
+        "sharpness: root mean square over positions of the standard deviation of a position's logits",
+        display_name="sharpness β",
+        axis="sharpness (β)",
     ),
     Quantity(
         "beta_2",
-        "√(ln n / 2): above it the law of random heads is lost",
+        "sharpness √(ln n / 2) up to which laws of random attention can hold, for n tokens",
         display_name="β₂",
-        axis="β₂ = √(ln n / 2)",
+        axis="β₂ = √(ln n / 2): laws of random attention can hold below",
     ),
     Quantity(
         "beta_c",
-        "√(2 ln n): above it Gaussian logits attend a few tokens",
+        "sharpness √(2 ln n) above which a position with random logits attends to only a few of n tokens",
         display_name="β_c",
-        axis="β_c = √(2 ln n)",
+        axis="β_c = √(2 ln n): only a few tokens above",
     ),
-    Quantity("sharpness", "beta over beta_c", display_name="β / β_c", axis="sharpness β / β_c"),
-    Quantity("perplexity", "exponential of the mean entropy of rows, in tokens"),
-    Quantity("participation", "(Σs²)² / Σs⁴ of attention without its column means (causal: without uniform)"),
-    Quantity("null_participation", "mean of 20 draws: Gaussian queries and keys at this beta", error=True),
-    Quantity("random_participation", "mean of 20 draws: random weights on these tokens", error=True),
+    Quantity(
+        "sharpness",
+        "sharpness divided by its threshold β_c; above 1, a position looks at only a few tokens",
+        display_name="β / β_c",
+        axis="sharpness relative to the threshold (β / β_c)",
+    ),
+    Quantity(
+        "perplexity",
+        "effective number of tokens that a position attends to: exponential of the mean entropy",
+        display_name="tokens attended",
+    ),
+    Quantity(
+        "participation",
+        "effective number of directions of attention, (Σs²)² / Σs⁴ of its centred singular values s",
+        display_name="directions",
+    ),
+    Quantity(
+        "null_participation",
+        "directions of equally sharp random heads: mean of 20 draws of Gaussian queries and keys",
+        error=True,
+        display_name="directions, random heads",
+    ),
+    Quantity(
+        "random_participation",
+        "directions of random weights on the same tokens: mean of 20 draws",
+        error=True,
+        display_name="directions, random weights",
+    ),
     Quantity(
         "participation_over_null",
-        "below 1: rows share columns",
-        display_name="participation / null",
+        "directions relative to equally sharp random heads; below 1, positions attend to the same tokens",
+        display_name="directions / random heads",
         log=True,
     ),
     Quantity(
         "participation_over_random",
-        "the same against random weights on these tokens",
-        display_name="participation / random weights",
+        "directions relative to random weights on the same tokens",
+        display_name="directions / random weights",
         log=True,
     ),
-    Quantity("largest_column_mean", "of all weight, in the column that has most: the sink"),
-    Quantity("sink", "position of that column", kind="int"),
-    Quantity("sink_token", "what stands there", kind="text"),
-    Quantity("top_column", "position that has the largest weight of most rows", kind="int"),
-    Quantity("top_column_rows", "share of rows whose largest weight it has"),
-    Quantity("top_offset", "distance at which most rows have their largest weight (−1: before)", kind="int"),
-    Quantity("top_offset_rows", "share of rows that do"),
-    Quantity("largest_logit", "largest |logit| over the allowed pairs"),
-    Quantity("logit_bound", "what it can be for any input, by the weights"),
-    Quantity("logit_typical", "beta for isotropic tokens, by the weights"),
-    Quantity("spread_over_typical", "beta over that: how far tokens line up with the head"),
+    Quantity(
+        "largest_column_mean",
+        "largest share of the head's attention that one token gets",
+        display_name="largest share on one token",
+    ),
+    Quantity("sink", "position of the token that gets the largest share", kind="int"),
+    Quantity("sink_token", "text of the token that gets the largest share", kind="text"),
+    Quantity("top_column", "position of the token that most positions attend to most", kind="int"),
+    Quantity("top_column_rows", "share of positions that attend most to that token"),
+    Quantity(
+        "top_offset",
+        "distance at which most positions have their largest weight; −1 is the token before",
+        kind="int",
+    ),
+    Quantity("top_offset_rows", "share of positions that have their largest weight at that distance"),
+    Quantity("largest_logit", "largest absolute logit over the allowed pairs of tokens"),
+    Quantity("logit_bound", "largest absolute logit that any input could reach, from the weights"),
+    Quantity("logit_typical", "sharpness that the weights would give tokens in random directions"),
+    Quantity(
+        "spread_over_typical",
+        "sharpness relative to tokens in random directions; large if tokens line up with the head",
+    ),
 )
 HEAD_REMARKS = (
-    Quantity("rule", "what was found", kind="text"),
-    Quantity("layer", "from 0", kind="int"),
-    Quantity("head", "from 0", kind="int"),
-    Quantity("size", "by which its heads are ranked"),
-    Quantity("sentence", "in words", kind="text"),
-    Quantity("meaning", "when the rule holds", kind="text"),
+    Quantity("rule", "name of the rule that holds for the head", kind="text"),
+    LAYER,
+    HEAD,
+    Quantity("size", "how clearly the rule holds; the clearest head comes first"),
+    Quantity("sentence", "what the head does, in words", kind="text"),
+    Quantity("meaning", "condition under which the rule holds", kind="text"),
 )
 ENTRYWISE = (
-    Quantity("layer", "from 0", kind="int"),
-    Quantity("head", "from 0", kind="int"),
-    Quantity("rank", "at which its attention A is cut off, by singular values", kind="int"),
-    Quantity("largest", "largest |A − A_r| of an entry", display_name="worst entry", log=True),
+    LAYER,
+    HEAD,
+    Quantity("rank", "number of singular values of the attention matrix A that are kept (A_r)", kind="int"),
     Quantity(
-        "tail", "Σ_(l>r) s_l / n: what the spectrum alone predicts of it", display_name="tail / n", log=True
+        "largest",
+        "largest error of an attention weight, max |A − A_r|",
+        display_name="worst weight",
+        log=True,
     ),
-    Quantity("rms", "root mean square of the entries of A − A_r", log=True),
-    Quantity("coherence", "worst entry over tail / n; null where only round-off is left"),
-    Quantity("rank_within", "the least rank of this head that keeps every weight within 0.01", kind="int"),
+    Quantity(
+        "tail",
+        "largest error that the singular values alone predict: their sum beyond the rank, over n",
+        display_name="tail / n",
+        log=True,
+    ),
+    Quantity("rms", "root mean square error of all attention weights", log=True),
+    Quantity("coherence", "largest error over tail / n; null if only rounding errors are left"),
+    Quantity(
+        "rank_within", "smallest rank of this head that keeps every attention weight within 0.01", kind="int"
+    ),
 )
 TOKENS = (
-    Quantity("position", "from 0", kind="int"),
-    Quantity("id", "of the token", kind="int"),
-    Quantity("token", "what it stands for", kind="text"),
+    Quantity("position", "position of the token, from 0", kind="int"),
+    Quantity("id", "id of the token in the vocabulary", kind="int"),
+    Quantity("token", "text of the token", kind="text"),
+)
+HEAD_ATTENTION = (
+    LAYER,
+    HEAD,
+    Quantity(
+        "output", "position of the token that attends, from 0", kind="int", display_name="attends (query)"
+    ),
+    Quantity("output_token", "text of the token that attends", kind="text"),
+    Quantity(
+        "input",
+        "position of the token that is attended to, from 0",
+        kind="int",
+        display_name="attended (key)",
+    ),
+    Quantity("input_token", "text of the token that is attended to", kind="text"),
+    Quantity("weight", "attention weight; the weights of a token sum to 1", display_name="attention weight"),
 )
 
 
@@ -219,6 +311,18 @@ def _entrywise_rows(lens: Lens) -> list[dict[str, Any]] | None:
     ]
 
 
+def _head_attention_rows(lens: Lens, progress: Progress = no_progress) -> list[dict[str, Any]] | None:
+    """Return the attention weights of the heads that stand out."""
+    labels = lens.labels
+    return [
+        {"layer": layer, "head": head, "output": i, "input": j, "weight": float(weights[i, j])}
+        | {"output_token": labels[i], "input_token": labels[j]}
+        for (layer, head), weights in lens.notable_attention.items()
+        for i in range(lens.tokens)
+        for j in range(lens.tokens)
+    ] or None
+
+
 def _input_tokens(lens: Lens) -> list[dict[str, Any]]:
     pairs = zip(lens.ids, lens.labels, strict=True)
     return [{"position": place, "id": number, "token": label} for place, (number, label) in enumerate(pairs)]
@@ -238,8 +342,23 @@ VERB = Verb(
         TableSpec(
             "token_map", TOKEN_MAP, lambda lens: lens.token_map_rows() or None, json=True, optional=True
         ),
+        TableSpec(
+            "head_attention",
+            HEAD_ATTENTION,
+            optional=True,
+            on_save=_head_attention_rows,
+            on_plot=_head_attention_rows,
+        ),
     ),
-    charts=("entrywise", "lens_map", "head_betas", "head_sharpness", "head_participation", "head_sinks"),
+    charts=(
+        "entrywise",
+        "lens_map",
+        "head_betas",
+        "head_sharpness",
+        "head_participation",
+        "head_sinks",
+        "head_attention",
+    ),
     example="""
     >>> import attnlaw
     >>> result = attnlaw.lens("examples/tiny-decoder", ids=[84, 104, 101], only="heads")

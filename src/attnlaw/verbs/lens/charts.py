@@ -9,6 +9,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
+from attnlaw.analysis.forward.remarks import REMARK_KINDS
 from attnlaw.render.charts.cells import Shades, cell_maps, cell_texts, draw_cells, joined_columns
 from attnlaw.render.charts.encodings import (
     EXTENT,
@@ -39,13 +40,16 @@ HEAD_COLUMNS = (
 )
 INPUT, OUTPUT = ("input", "input_token"), ("output", "output_token")
 MAP_COLUMNS = (*OUTPUT, *INPUT, "norm", "norm_error", "share", "rollout")
+ATTENTION_COLUMNS = (*OUTPUT, *INPUT, "weight")
+MOST_TOKENS = 64  # tokens on the axes of a map of attention weights
+MAPS_IN_A_ROW = 2
 
 
 @chart(
-    "What moves each token",
-    "Each row is an output token, each column an input token (position · token); rows sum to 1. Left by the "
-    "exact operator, right by attention rollout, on one scale of colour (a square root). Where they differ, "
-    "attention alone tells another story than the network.",
+    "Which tokens shape each output token",
+    "Each row is an output token and sums to 1; each column is an input token (position · token). Left: the "
+    "whole network, by its exact affine map. Right: attention weights alone (rollout). Brighter cells are "
+    "larger; colours follow the square root. If the two differ, trust the left one.",
 )
 def lens_map(view: ChartView) -> Drawings:
     """Draw how much each input token contributes to each output token, by the operator and by rollout."""
@@ -65,7 +69,7 @@ def _draw_token_maps(view: ChartView, rows: pl.DataFrame) -> alt.HConcatChart:
             axis("output"),
             shades,
             title=axis(name),
-            legend="share",
+            legend="share of the row",
             upright_labels=rows["input_token"].count() > 0,
             hide_labels=name != "share",
         )
@@ -74,24 +78,68 @@ def _draw_token_maps(view: ChartView, rows: pl.DataFrame) -> alt.HConcatChart:
     return alt.hconcat(*panels, spacing=24, bounds="flush")
 
 
-@chart("β over β_c", "1 is the mark at which Gaussian logits condense. Cells tell perplexity and logits.")
+@chart(
+    "Where the heads that stand out look",
+    "Each row is a token that attends, each column a token that it attends to; rows sum to 1. A bright "
+    "column is a token that all positions look at. A bright diagonal line is a fixed distance. Colours "
+    "follow the square root.",
+)
+def head_attention(view: ChartView) -> Drawings:
+    """Draw the attention weights of the heads that stand out, in panels with one scale of colours."""
+    for case, case_rows in view.cases(view.frame("head_attention"), ["layer", "head", *INPUT, *OUTPUT]):
+        shown = case_rows.filter(pl.max_horizontal("input", "output") < MOST_TOKENS)
+        tokens = case_rows["input"].n_unique()
+        note = f"Drawn: the first {MOST_TOKENS} of {tokens} tokens; head_attention.parquet has all."
+        yield Drawing(partial(_draw_attention, view, shown), case, note if tokens > MOST_TOKENS else "")
+
+
+def _draw_attention(view: ChartView, rows: pl.DataFrame) -> alt.VConcatChart:
+    case, panels = rows["case"][0], []
+    remarks = view.frame("head_findings").filter(pl.col("case") == case)
+    labels = {kind.name: kind.label for kind in REMARK_KINDS}
+    rules: dict[tuple[int, int], list[str]] = {}
+    for layer, head, rule in remarks.select("layer", "head", "rule").iter_rows():
+        rules.setdefault((layer, head), []).append(labels.get(rule, rule))
+    for (layer, head), group in rows.group_by("layer", "head", maintain_order=True):
+        places = {"x": joined_columns(group, INPUT), "y": joined_columns(group, OUTPUT)}
+        panels.append(
+            draw_cells(
+                group.select(**places, colour="weight", text=cell_texts(view, group, ATTENTION_COLUMNS)),
+                "token attended to",
+                "token that attends",
+                Shades("sqrt", (0.0, 1.0)),
+                title=": ".join([f"head {layer}.{head}", ", ".join(rules.get((layer, head), ["sharpest"]))]),
+                legend="attention weight",
+                upright_labels=True,
+                hide_labels=len(panels) % MAPS_IN_A_ROW > 0,
+            )
+        )
+    lines = [panels[start : start + MAPS_IN_A_ROW] for start in range(0, len(panels), MAPS_IN_A_ROW)]
+    return alt.vconcat(*(alt.hconcat(*line, spacing=24, bounds="flush") for line in lines))
+
+
+@chart(
+    "Sharpness of each head",
+    "Sharpness β divided by its threshold β_c. Above 1, a position looks at only a few tokens however long "
+    "the text is. Hover over a cell for all numbers of its head.",
+)
 def head_sharpness(view: ChartView) -> Drawings:
     return _head_maps(view, "sharpness")
 
 
 @chart(
-    "Directions of attention, against random heads as sharp",
-    "Far below 1: rows fall onto few shared columns. Above 1: rows keep apart, as heads do that look at one "
-    "distance. Tokens that are alike lower it, too; cells also tell the ratio to random weights on these "
-    "tokens.",
+    "Directions of attention, relative to random heads",
+    "1: as many directions as in an equally sharp random head. Far below 1: all positions attend to the same "
+    "few tokens. Above 1: positions attend to different tokens, as in a previous-token head. Similar tokens "
+    "lower the number too; a cell also shows the ratio to random weights on the same tokens.",
 )
 def head_participation(view: ChartView) -> Drawings:
     return _head_maps(view, "participation_over_null", scale="log")
 
 
 @chart(
-    "Largest column mean",
-    "The share of all weight that one token gets. Bright cells attend to little else.",
+    "Largest share of attention on one token",
+    "Share of a head's attention that its favourite token gets. Near 1, the head attends to little else.",
 )
 def head_sinks(view: ChartView) -> Drawings:
     return _head_maps(view, "largest_column_mean", domain=(0.0, 1.0))
@@ -102,10 +150,10 @@ def _head_maps(view: ChartView, colour: str, **shades: Any) -> Drawings:
 
 
 @chart(
-    "How sharp heads are, layer by layer",
-    "A dot is a head: β, the spread of a row's logits on this input. Above β_c Gaussian logits would attend "
-    "a few tokens however long the input; above β₂ the law of random heads is lost. Trained heads are mostly "
-    "beyond one of the two: the law is one of initialisation.",
+    "Sharpness by layer",
+    "Each dot is a head. Sharpness (β) is the spread of a position's logits. Above the dashed line, a "
+    "position looks at only a few tokens however long the text is. Below the dotted line, laws of random "
+    "attention can hold.",
 )
 def head_betas(view: ChartView) -> Drawings:
     """Draw the sharpness (beta) of every head against its layer."""
@@ -132,10 +180,11 @@ def beta_dots(rows: pl.DataFrame, label: Callable[[str], str]) -> alt.LayerChart
 
 
 @chart(
-    "What a low rank costs attention",
-    "Lines are medians over the heads, bands their quartiles, dashed lines the least and the largest. "
-    "Cutting off singular values is best in mean square (rms), which hides the worst entry; tail / n is what "
-    "the spectrum alone predicts of that. The grey line is 0.01.",
+    "Error of attention at low rank",
+    "Errors if only the largest singular values of a head's attention are kept, against their number. Lines "
+    "are medians over heads, bands are quartiles, dashed lines are the smallest and largest head. The mean "
+    "square error (rms) hides the worst weight; tail / n is what the singular values alone predict of it. "
+    "Good is a worst weight below the grey line, 0.01.",
 )
 def entrywise(view: ChartView) -> Drawings:
     """Draw the errors of low ranks over the heads, if there is more than one rank."""

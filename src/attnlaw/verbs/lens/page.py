@@ -1,19 +1,23 @@
-"""The HTML page of a lens: remarks about heads, the input, maps of heads and tokens, and all rows."""
+"""The HTML page of a lens: the answer, the input, maps of heads and tokens, remarks, and all rows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import polars as pl
 
 from attnlaw.core.result import Result
-from attnlaw.core.tables import short_names
+from attnlaw.core.tables import short_names, unique_names
 from attnlaw.render.charts.figure import Figure
+from attnlaw.render.describe_rows import failure_sentence
 from attnlaw.render.pages.html import macros
-from attnlaw.render.pages.page import Section, headline_numbers, verb_page
+from attnlaw.render.pages.page import Section, figure_section, headline_numbers, quantity_section, rows_page
+from attnlaw.verbs.lens.answer import answer, page_commands
 
 MAX_SENTENCES = 6  # for each kind of remark
-INPUT_NOTICE = "This page contains the input: who has the page has the text."
+INPUT_NOTICE = "This page contains your input; share it with care."
+FIRST_FIGURES = ("head_attention", "lens_map")  # these come first; others follow in the order of the verb
 # Columns that come first in the table of heads; the download has all columns.
 FIRST_COLUMNS = (
     *("model", "layer", "head", "beta", "sharpness", "perplexity", "participation_over_null"),
@@ -22,18 +26,37 @@ FIRST_COLUMNS = (
 )
 # Numbers on the card of a model.
 CARD_QUANTITIES = (
-    *("head_count", "median_beta", "heads_below_beta_2", "heads_above_beta_c", "reconstruction_error"),
+    *("head_count", "median_beta", "heads_below_beta_2", "heads_above_beta_c", "median_rank_within"),
+    *("largest_rank_within", "reconstruction_error"),
 )
 
 
 def page(result: Result, figures: Sequence[Figure]) -> str:
     """Return the HTML page of one input and one or several models."""
     rows = result.finished_rows
-    names = rows.with_columns(short=pl.col("model").replace_strict(short_names(rows["model"])))
-    tokens = ", ".join(str(count) for count in dict.fromkeys(rows["tokens"]))
-    lead = [f"{', '.join(names['short'])} on one input of {tokens} tokens.", INPUT_NOTICE]
-    sections = [_findings_section(result, names), _input_section(result, names)]
-    return verb_page(result, figures, lead, sections, _listed_rows(result, names))
+    names = rows.with_columns(short=pl.Series(_short_names(rows["model"]), dtype=pl.String))
+    tokens = " or ".join(f"{count} token{'' if count == 1 else 's'}" for count in rows["tokens"].unique())
+    lead = [
+        f"{', '.join(names['short'])} on one input of {tokens}.",
+        INPUT_NOTICE,
+        failure_sentence(result.rows),
+    ]
+    first = [figure for name in FIRST_FIGURES for figure in figures if figure.name.startswith(name)]
+    sections = [
+        _input_section(result, names),
+        figure_section("part-1", "Figures", [*first, *(figure for figure in figures if figure not in first)]),
+        _heads_section(result, names),
+        quantity_section(result.verb, rows),
+    ]
+    listed, verb = _listed_rows(result, names), result.verb
+    said = replace(answer(result), next_commands=page_commands(rows.row(0, named=True)))
+    return rows_page(verb.title, lead, sections, listed, [verb], said)
+
+
+def _short_names(models: Iterable[str]) -> list[str]:
+    given = list(models)
+    short = short_names(set(given))
+    return unique_names(short[model] for model in given)
 
 
 def _listed_rows(result: Result, rows: pl.DataFrame) -> pl.DataFrame:
@@ -49,7 +72,7 @@ def _listed_rows(result: Result, rows: pl.DataFrame) -> pl.DataFrame:
     return table.select(*first, pl.exclude(*first, "case"))
 
 
-def _findings_section(result: Result, rows: pl.DataFrame) -> Section:
+def _heads_section(result: Result, rows: pl.DataFrame) -> Section:
     findings, cards = result.finished_table("head_findings"), []
     for row in rows.iter_rows(named=True):
         rules = findings.filter(case=row["case"]).group_by("rule", maintain_order=True)
@@ -58,7 +81,7 @@ def _findings_section(result: Result, rows: pl.DataFrame) -> Section:
             row | {"numbers": numbers, "rules": [(rule, group.rows(named=True)) for (rule,), group in rules]}
         )
     body = macros("verbs/lens/page.html").findings(cards, MAX_SENTENCES)
-    return Section("findings", "What heads do", body, "Findings")
+    return Section("findings", "Heads and numbers", body, "Heads")
 
 
 def _input_section(result: Result, rows: pl.DataFrame) -> Section:
@@ -67,4 +90,4 @@ def _input_section(result: Result, rows: pl.DataFrame) -> Section:
         (name if rows.height > 1 else None, tokens.filter(pl.col("case") == case).rows(named=True))
         for case, name in rows.select("case", "short").iter_rows()
     ]
-    return Section("input", "The input", macros("verbs/lens/page.html").inputs(inputs, INPUT_NOTICE), "Input")
+    return Section("input", "The input", macros("verbs/lens/page.html").inputs(inputs), "Input")

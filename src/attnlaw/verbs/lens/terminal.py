@@ -1,4 +1,4 @@
-"""Print a lens in the terminal: what a low rank costs heads, what heads do, and what moves each token."""
+"""Print a lens in the terminal: what stands out, then tables of layers, ranks and tokens."""
 
 from __future__ import annotations
 
@@ -9,79 +9,76 @@ from rich.console import Console
 from rich.text import Text
 
 from attnlaw.core.estimate import Outcome
-from attnlaw.render.terminal.console import Column, number_columns, print_message, print_table, sparkline
+from attnlaw.render.terminal.console import Column, number_columns, print_table, sparkline
+from attnlaw.render.terminal.screen import (
+    print_answer,
+    print_definitions,
+    print_hanging,
+    print_next,
+    print_title,
+)
+from attnlaw.verbs.lens.answer import answer, is_causal, next_commands
 
 if TYPE_CHECKING:
     from attnlaw import LensResult
 
-MAX_TOKENS = 32
-MAX_SENTENCES = 3  # for each kind of remark
+MAX_TOKENS = 32  # lines of tokens with --details
+FEW_TOKENS = 12  # lines of tokens without it
+MAX_SENTENCES = 3  # for each kind of remark, with --details
 MAX_LETTERS = 12  # number of letters of a token that are printed
 # Titles of table columns, each with the column of the data and its number format.
-ENTRYWISE = {
-    "rank": ("rank", ".0f"),
-    "worst entry": ("largest", ".3g"),
-    "of any head": ("most", ".3g"),
-    "tail/n": ("tail", ".3g"),
-    "rms": ("rms", ".3g"),
-    "worst/rms": ("ratio", ".2f"),
-}
 HEADS = {
     "layer": ("layer", ".0f"),
-    "β": ("beta", ".2f"),
-    "largest": ("most", ".2f"),
-    "perplexity": ("perplexity", ".1f"),
-    "PR/null": ("participation_over_null", ".2f"),
-    "PR/random": ("participation_over_random", ".2f"),
-    "sink": ("largest_column_mean", ".0%"),
-    "logit": ("largest_logit", ".1f"),
-    "logit/bound": ("fraction", ".2f"),
+    "sharpness\nβ": ("beta", ".2f"),
+    "max\nβ": ("most", ".2f"),
+    "tokens\nattended": ("perplexity", ".1f"),
+    "\ndirections": ("participation_over_null", ".2f"),
+    "largest\nshare": ("largest_column_mean", ".0%"),
+    "max\nlogit": ("largest_logit", ".1f"),
+    "of the\nbound": ("fraction", ".0%"),
+}
+HEADS_DETAILS = {"over\nrandom": ("participation_over_random", ".2f")}
+ENTRYWISE = {"rank": ("rank", ".0f"), "median\nhead": ("largest", ".3g"), "worst\nhead": ("most", ".3g")}
+ENTRYWISE_DETAILS = {"tail / n": ("tail", ".3g"), "rms": ("rms", ".3g"), "worst / rms": ("ratio", ".2f")}
+TOKEN_MEANINGS = {
+    "shaped by": "a bar for each input token: how much it moves this output token",
+    "exact": "by the whole network: attention, values, norms and feed-forward",
+    "rollout": "by attention weights alone (attention rollout)",
+    "most": "position of the input token with the largest share",
 }
 
 
 def show_case(result: LensResult, console: Console, details: bool = False) -> None:
-    """Print what heads do, how exact the operator is, and a line for each token."""
+    """Print what stands out in one model, and tables of its layers, of ranks, and of tokens."""
     row = result.row()
-    console.print(Text(row["model"], style="bold"), soft_wrap=True)
-    size = f"{row['layers']} layers, {row['tokens']} tokens of width {row['hidden_size']}"
-    console.print(f"{row['family']}, {size}", style="dim")
-    if row["median_rank_within"] is not None:
-        _print_entrywise(result, console)
+    tokens = f"{row['tokens']} token{'' if row['tokens'] == 1 else 's'}"
+    heads = f" × {result.heads['head'].n_unique()} heads" if row["head_count"] else ""
+    print_title(console, row["model"], f"{row['family']} · {tokens} · {row['layers']} layers{heads}")
+    console.print()
+    print_answer(console, answer(result))
     if row["head_count"]:
-        _print_heads(result, console)
-    if "token_map" in result.tables:
+        _print_heads(result, console, details)
+    if row["median_rank_within"] is not None:
+        _print_entrywise(result, console, details)
+    if "token_map" in result.tables and (details or row["head_count"] is None):
+        _print_tokens(result, console, MAX_TOKENS if details else FEW_TOKENS)
+    if "token_map" in result.tables and details:
         _print_operator(result, console)
-    if row["remark"]:
-        print_message(f"attnlaw: {row['remark']}")
 
 
-def _print_entrywise(result: LensResult, console: Console) -> None:
-    row, lines = result.row(), result.entrywise
-    worst = lines.sort("rank_within", descending=True, maintain_order=True).row(0, named=True)
-    console.print(
-        f"every attention weight within 0.01: rank {row['median_rank_within']} in half of the heads, "
-        f"{worst['rank_within']} in all (head {worst['layer']}.{worst['head']}), of {row['tokens']}",
-        soft_wrap=True,
-    )
-    ratio = (pl.col("largest") / pl.col("rms")).filter(pl.col("coherence") != 0)
-    ranks = lines.group_by("rank", maintain_order=True).agg(
-        pl.col("largest", "tail", "rms").median(), most=pl.col("largest").max(), ratio=ratio.median()
-    )
-    print_table(console, number_columns(ranks, ENTRYWISE), ("tail/n",))
+def show_summary(result: LensResult, console: Console, details: bool = False) -> None:
+    """Print what the columns mean, and the commands to try next."""
+    meanings = _head_meanings(result, details) | _rank_meanings(result, details)
+    if "token_map" in result.tables and (details or not meanings):
+        meanings |= TOKEN_MEANINGS
+    print_definitions(console, meanings)
+    console.print()
+    commands = next_commands(result.row(0))
+    print_next(console, {name: text for name, text in commands.items() if not details or "--out" in name})
 
 
-def _print_heads(result: LensResult, console: Console) -> None:
+def _print_heads(result: LensResult, console: Console, details: bool) -> None:
     row = result.row()
-    beta_2, beta_c = result.heads.select(pl.max("beta_2", "beta_c")).row(0)
-    console.print(
-        f"{row['head_count']} heads: {row['heads_below_beta_2']} below β₂ {beta_2:.2f}, "
-        f"{row['heads_above_beta_c']} above β_c {beta_c:.2f}"
-    )
-    for (rule,), findings in result.head_findings.group_by("rule", maintain_order=True):
-        count = f"{findings.height} head{'s' if findings.height > 1 else ''}"
-        console.print(f"{rule}: {count}", style="bold")
-        for sentence in findings["sentence"].head(MAX_SENTENCES):
-            console.print(Text(f"  {sentence}"), soft_wrap=True)
     fractions = (pl.col("largest_logit") / pl.col("logit_bound")).filter(pl.col("logit_bound") != 0)
     medians = ("beta", "perplexity", "participation_over_null", "participation_over_random")
     layers = result.heads.group_by("layer", maintain_order=True).agg(
@@ -90,42 +87,119 @@ def _print_heads(result: LensResult, console: Console) -> None:
         most=pl.col("beta").max(),
         fraction=fractions.max(),
     )
-    print_table(console, number_columns(layers, HEADS), ("logit/bound", "sink"))
-    legend = "PR: directions; null: random heads as sharp; random: weights redrawn"
-    console.print(Text(legend, style="dim"))
+    droppable = ("over random", "of the bound", "largest share", "max β")
+    print_table(console, number_columns(layers, HEADS | (HEADS_DETAILS if details else {})), droppable)
+    console.print(Text("Medians over the heads of a layer; max is over all its heads.", style="dim"))
+    if details:
+        _print_remarks(result.head_findings, console)
+        low, high = (_threshold(result, name) for name in ("beta_2", "beta_c"))
+        counts = f"{row['heads_below_beta_2']} below β₂ {low}, {row['heads_above_beta_c']} above β_c {high}"
+        console.print(f"{row['head_count']} heads: {counts}; median β {row['median_beta']:.2f}")
+    console.print()
+
+
+def _print_remarks(remarks: pl.DataFrame, console: Console) -> None:
+    for (rule, meaning), group in remarks.group_by("rule", "meaning", maintain_order=True):
+        count = f"{group.height} head{'' if group.height == 1 else 's'}"
+        console.print()
+        print_hanging(console, Text(f"{rule}, {count}: ", style="bold"), meaning)
+        for sentence in group["sentence"].head(MAX_SENTENCES):
+            print_hanging(console, Text("  "), sentence)
+        if group.height > MAX_SENTENCES:
+            console.print(
+                f"  and {group.height - MAX_SENTENCES} more heads in head_findings.parquet of --out DIR"
+            )
+    console.print()
+
+
+def _head_meanings(result: LensResult, details: bool) -> dict[str, str]:
+    if "heads" not in result.tables or not result.heads.height:
+        return {}
+    low, high = (_threshold(result, name) for name in ("beta_2", "beta_c"))
+    more = {"over random": "directions relative to random weights on the same tokens"} if details else {}
+    return {
+        "sharpness β": f"spread of a position's logits. Random-attention theory can hold up to {low}; above "
+        f"{high} a position looks at only a few tokens.",
+        "tokens attended": "effective number of tokens that a position attends to",
+        "directions": "1: as many as in an equally sharp random head. Below 1: positions attend to the same "
+        "tokens.",
+        **more,
+        "largest share": "part of a head's attention that goes to one token",
+        "bound": "largest logit that any input could reach",
+    }
+
+
+def _threshold(result: LensResult, name: str) -> str:
+    """Return a threshold of sharpness as text. It depends on the number of tokens."""
+    return " or ".join(dict.fromkeys(f"{value:.2f}" for value in result.heads[name].sort().unique()))
+
+
+def _print_entrywise(result: LensResult, console: Console, details: bool) -> None:
+    ratio = (pl.col("largest") / pl.col("rms")).filter(pl.col("coherence") != 0)
+    ranks = result.entrywise.group_by("rank", maintain_order=True).agg(
+        pl.col("largest", "tail", "rms").median(), most=pl.col("largest").max(), ratio=ratio.median()
+    )
+    print_table(console, number_columns(ranks, ENTRYWISE | (ENTRYWISE_DETAILS if details else {})))
+    console.print()
+
+
+def _rank_meanings(result: LensResult, details: bool) -> dict[str, str]:
+    if "entrywise" not in result.tables:
+        return {}
+    more = {
+        "tail / n": "what the singular values alone predict of the largest error",
+        "rms": "root mean square error of all attention weights, which hides the worst one",
+    }
+    return {
+        "rank": "number of singular values of a head's attention matrix that are kept",
+        "median head": "largest error of any attention weight, median over heads",
+        "worst head": "the same in the head where it is largest",
+    } | (more if details else {})
+
+
+def _print_tokens(result: LensResult, console: Console, most: int) -> None:
+    tokens = result.row()["tokens"]
+    print_table(console, _token_columns(result, most), ("exact", "rollout"))
+    if tokens > most:
+        kept = "last" if is_causal(result.token_map) and most == FEW_TOKENS else "first"
+        more = "--out DIR draws all" if most == MAX_TOKENS else "--details shows more"
+        console.print(Text(f"The {kept} {most} of {tokens} tokens; {more}.", style="dim"))
+    console.print()
+
+
+def _token_columns(result: LensResult, most: int) -> list[Column]:
+    tokens, moved = result.input_tokens, result.token_map.partition_by("output", maintain_order=True)
+    start = max(0, tokens.height - most) if most == FEW_TOKENS and is_causal(result.token_map) else 0
+    shown = tokens[start : start + most]
+    columns = [
+        Column("", [str(place) for place in shown["position"]]),
+        Column("id", [str(number) for number in shown["id"]]),
+        Column("token", [_shorten(label) for label in shown["token"]], is_text=True),
+    ]
+    for title, name in (("exact", "share"), ("rollout", "rollout")):
+        shares = [inputs[name].to_list() for inputs in moved[start : start + most]]
+        lines = [sparkline(row, max(row)) if tokens.height <= MAX_TOKENS else "" for row in shares]
+        largest = [f"{row.index(max(row))} ({max(row):.0%})" for row in shares]
+        columns.append(Column(f"shaped by\n({title})", lines, is_text=True, name=title))
+        columns.append(Column("\nmost", largest, is_text=True, name=title))
+    return columns
 
 
 def _print_operator(result: LensResult, console: Console) -> None:
     row = result.row()
     ended = "exact" if row["status"] == Outcome.DONE else row["status"]
     console.print(f"reconstruction error  {row['reconstruction_error']:.2e} ({ended})")
-    console.print(f"offset |c| / |F(X)|   {row['offset_share']:.3g}")
+    console.print(f"offset |c| / |F(X)|   {row['offset_share']:.3g} (part of the output that biases give)")
     if row["singular_values"]:
         values = "  ".join(f"{value:.4g}" for value in row["singular_values"])
         console.print(f"singular values of T  {values}", soft_wrap=True)
-    print_table(console, _token_columns(result), ("rollout",))
-    if row["tokens"] > MAX_TOKENS:
-        console.print(f"{row['tokens'] - MAX_TOKENS} more tokens; --out DIR draws all of them")
     if row["probes"] is not None:
         errors = pl.col("norm_error") / pl.col("norm").clip(1e-300)
         spread = f"standard error up to {result.token_map.select(errors.max()).item():.1%}"
-        console.print(f"norms estimated from {row['probes']} probes a token, {spread}")
-
-
-def _token_columns(result: LensResult) -> list[Column]:
-    tokens, moved = result.input_tokens, result.token_map.partition_by("output", maintain_order=True)
-    shown = tokens[:MAX_TOKENS]
-    columns = [
-        Column("", [str(place) for place in shown["position"]]),
-        Column("id", [str(number) for number in shown["id"]]),
-        Column("token", [_shorten(label) for label in shown["token"]], is_text=True),
-    ]
-    for title, name in (("moved by (operator)", "share"), ("rollout", "rollout")):
-        shares = [inputs[name].to_list() for inputs in moved[:MAX_TOKENS]]
-        lines = [sparkline(row, max(row)) if tokens.height <= MAX_TOKENS else "" for row in shares]
-        most = [f"{row.index(max(row))} ({max(row):.0%})" for row in shares]
-        columns += [Column(title, lines, is_text=True), Column("most", most, is_text=True, name=title)]
-    return columns
+        console.print(
+            f"The shares are estimated from {row['probes']} random probes for each token, {spread}."
+        )
+    console.print()
 
 
 def _shorten(label: str) -> str:
