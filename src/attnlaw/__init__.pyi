@@ -83,99 +83,115 @@ class AuditResult(Result):
     @property
     def record(self) -> Audit: ...
     family: str | None
-    """Family of the model."""
+    """Family of the model, such as gpt2."""
     codes: str | None
-    """Codes in which matrices are stored; missing if none is."""
+    """Quantised formats of the matrices; missing if none is quantised."""
     depth: int | None
-    """Layers, each as often as it is applied."""
+    """Number of layers; a shared layer counts at each application."""
     distinct_layers: int | None
-    """Layers, shared ones once."""
+    """Number of layers; a shared layer counts once."""
     hidden_size: int | None
     """Width of the layers."""
     head_count: int | None
-    """Heads of the first layer."""
+    """Number of heads of the first layer."""
     matrix_count: int | None
-    """Matrices measured."""
+    """Number of matrices measured."""
     activation: str | None
-    """Of the feed-forward blocks."""
+    """Activation of the feed-forward blocks."""
     not_random_tested: int | None
-    """Matrices compared with noise."""
+    """Number of matrices in the null test."""
     not_random_rejected: int | None
-    """Matrices that differ from noise at level 0.01."""
+    """Number of matrices that differ from random ones (p-value at most 0.01)."""
     not_random_expected: float | None
-    """Of these, expected in a freshly initialised model."""
+    """Number of matrices that would differ from random ones by chance, if untrained."""
     not_random_p_value: float | None
-    """Chance of so many or more in a freshly initialised model."""
+    """Probability that so many matrices of an untrained model differ from random ones."""
     rejected_share: float | None
-    """Of the matrices that were tested: differ from noise."""
+    """Share of the tested weight matrices that differ from random ones."""
     median_outliers: float | None
-    """Median over matrices of the singular values beyond the edge of the random null."""
+    """Number of singular values above those of a random matrix (median matrix)."""
     median_effective_rank_qk: float | None
-    """Median over heads of the effective rank of QK."""
+    """Number of directions that a head's QK uses, weak ones included (median head)."""
     log10_amplification: float | None
-    """Amplification by all layers above the first, as applied where that is known."""
+    """Largest factor by which the layers above the first can enlarge an error, with gains of norm layers
+    if they are known (log10).
+    """
     findings_error: int | None
-    """Findings of level error."""
+    """Number of errors found."""
     findings_warning: int | None
-    """Findings of level warning."""
+    """Number of warnings found."""
     findings_note: int | None
-    """Findings of level note."""
+    """Number of notes found."""
     finding_rules: int | None
-    """Rules that looked for findings."""
+    """Number of checks that looked for findings."""
     logit_heads: int | None
-    """Heads of attention measured."""
+    """Number of attention heads measured."""
     logit_heads_bounded: int | None
-    """Heads whose logits are bounded for any input."""
+    """Number of heads whose logits have a bound for any input."""
     logit_heads_beyond_float8: int | None
-    """Heads whose bound is above 448 (float8 E4M3)."""
+    """Number of heads whose logit bound is above 448, the largest float8 E4M3 number."""
     logit_heads_beyond_float16: int | None
-    """Heads whose bound is above 65504 (float16)."""
+    """Number of heads whose logit bound is above 65504, the largest float16 number."""
     logit_unbounded: str | None
-    """Blocks without a bound, and why."""
+    """Blocks whose logits have no bound, with the reason."""
     log10_spectrum_adaptive: Estimate | None
-    """Log10 of the proxy: spectrum-adaptive (post hoc p per matrix)."""
+    """Generalization proxy: spectrum-adaptive (post hoc p per matrix) (log10)."""
     log10_spectrum_adaptive_continuous: Estimate | None
-    """Log10 of the proxy: spectrum-adaptive, continuous p (ours)."""
+    """Generalization proxy: spectrum-adaptive, continuous p (ours) (log10)."""
     log10_fixed_p_0: Estimate | None
-    """Log10 of the proxy: one index for all, p = 0."""
+    """Generalization proxy: one index for all, p = 0 (log10)."""
     log10_fixed_p_1: Estimate | None
-    """Log10 of the proxy: one index for all, p = 1."""
+    """Generalization proxy: one index for all, p = 1 (log10)."""
     log10_fixed_p_2: Estimate | None
-    """Log10 of the proxy: one index for all, p = 2."""
+    """Generalization proxy: one index for all, p = 2 (log10)."""
     log10_edelman: Estimate | None
-    """Log10 of the proxy: norm-based, Edelman (2,1)."""
+    """Generalization proxy: norm-based, Edelman (2,1) (log10)."""
     log10_trauger_tewari: Estimate | None
-    """Log10 of the proxy: norm-based, Trauger-Tewari (1,1)."""
+    """Generalization proxy: norm-based, Trauger-Tewari (1,1) (log10)."""
     per_application_log10_spectrum_adaptive: Estimate | None
-    """The same with shared layers counted at each application: spectrum-adaptive (post hoc p per matrix)."""
+    """Generalization proxy that counts a shared layer at each application: spectrum-adaptive (post hoc p
+    per matrix) (log10).
+    """
     per_application_log10_spectrum_adaptive_continuous: Estimate | None
-    """The same with shared layers counted at each application: spectrum-adaptive, continuous p (ours)."""
+    """Generalization proxy that counts a shared layer at each application: spectrum-adaptive, continuous p
+    (ours) (log10).
+    """
     per_application_log10_fixed_p_0: Estimate | None
-    """The same with shared layers counted at each application: one index for all, p = 0."""
+    """Generalization proxy that counts a shared layer at each application: one index for all, p = 0
+    (log10).
+    """
     per_application_log10_fixed_p_1: Estimate | None
-    """The same with shared layers counted at each application: one index for all, p = 1."""
+    """Generalization proxy that counts a shared layer at each application: one index for all, p = 1
+    (log10).
+    """
     per_application_log10_fixed_p_2: Estimate | None
-    """The same with shared layers counted at each application: one index for all, p = 2."""
+    """Generalization proxy that counts a shared layer at each application: one index for all, p = 2
+    (log10).
+    """
     per_application_log10_edelman: Estimate | None
-    """The same with shared layers counted at each application: norm-based, Edelman (2,1)."""
+    """Generalization proxy that counts a shared layer at each application: norm-based, Edelman (2,1)
+    (log10).
+    """
     per_application_log10_trauger_tewari: Estimate | None
-    """The same with shared layers counted at each application: norm-based, Trauger-Tewari (1,1)."""
+    """Generalization proxy that counts a shared layer at each application: norm-based, Trauger-Tewari
+    (1,1) (log10).
+    """
     proxy_over_sqrt_samples_log10: Estimate | None
-    """Log10 of the spectrum-adaptive proxy over sqrt(samples)."""
+    """Spectrum-adaptive proxy / sqrt(samples) (log10)."""
     value_of_adaptivity: Estimate | None
-    """What the best single p costs over the post hoc choice."""
+    """Factor by which the proxy grows if all matrices share the best single p."""
     rank_count: bool | None
-    """P = 0 won everywhere: the proxy only counts ranks."""
+    """Whether the proxy only counts ranks, because p = 0 is best for every matrix."""
     norms: str | None
-    """Which norms tables and maps show: applied or stored."""
+    """Norms that tables and maps show: applied (gains included) or stored."""
     norms_unknown: list[str] | None
-    """Kinds of matrix whose norm before is not known: shown as stored."""
+    """Kinds of matrix whose norm layer is not known, so that their norms are those of stored weights."""
     extensions: list[str] | None
-    """What goes beyond the setting that the bounds were stated for."""
+    """Features of the model that the paper does not cover."""
     warnings: list[str] | None
-    """What to know about the model."""
+    """Facts about the model that a reader of the numbers should know."""
     meaning: str | None
-    """What proxies are."""
+    """What the proxies say and what they do not say."""
     findings: pl.DataFrame
     """Table: the columns model, rule, level, layer, stack, head, expert, kind, tensor, value, threshold,
     meaning.
@@ -252,13 +268,13 @@ class FitResult(Result):
     neither_count: int | None
     """Number of matrices with the law neither: unlike random numbers, and none of the other laws fits."""
     not_random_tested: int | None
-    """Matrices compared with noise."""
+    """Number of matrices in the null test."""
     not_random_rejected: int | None
-    """Matrices that differ from noise at level 0.01."""
+    """Number of matrices that differ from random ones (p-value at most 0.01)."""
     not_random_expected: float | None
-    """Of these, expected in a freshly initialised model."""
+    """Number of matrices that would differ from random ones by chance, if untrained."""
     not_random_p_value: float | None
-    """Chance of so many or more in a freshly initialised model."""
+    """Probability that so many matrices of an untrained model differ from random ones."""
     fits: pl.DataFrame
     """Table: the columns model, layer, stack, head, expert, kind, rows, cols, values, law, random_p_value,
     wasserstein, outliers, null_shape, null_draws, null_scale, null_edge, edge_scale, alpha,
@@ -448,37 +464,39 @@ class LensResult(Result):
     @property
     def record(self) -> Lens: ...
     median_rank_within: int | None
-    """The rank that keeps every attention weight within 0.01 in half of the heads."""
+    """Rank that keeps every attention weight within 0.01 in half of the heads."""
     largest_rank_within: int | None
-    """The rank that does so in all of them."""
+    """Rank that keeps every attention weight within 0.01 in all heads."""
     family: str | None
-    """Type of the model."""
+    """Type of the model in its config.json."""
     layers: int | None
-    """Attention blocks."""
+    """Number of attention blocks."""
     tokens: int | None
-    """Of the input."""
+    """Number of tokens in the input."""
     hidden_size: int | None
-    """Coordinates of a token."""
+    """Number of coordinates of a token."""
     head_count: int | None
-    """Heads that were looked at."""
+    """Number of heads that were measured."""
     median_beta: float | None
-    """Over the heads."""
+    """Median over heads of sharpness: the spread of a position's logits."""
     heads_below_beta_2: int | None
-    """Heads so soft that the law of random heads could hold."""
+    """Number of heads with sharpness below β₂ = √(ln n / 2), where laws of random attention can hold."""
     heads_above_beta_c: int | None
-    """Heads so sharp that Gaussian logits would attend a few tokens."""
+    """Number of heads with sharpness above β_c = √(2 ln n), where random logits would make a position
+    attend to only a few tokens.
+    """
     score_error: float | None
-    """Largest difference of attention: rebuilt from scores, and the network's."""
+    """Largest difference between the network's attention weights and attnlaw's."""
     reconstruction_error: float | None
-    """|T X + c − F(X)| / |F(X)|, F from the network itself."""
+    """Relative difference between the network's output F(X) and the affine map, |T X + c − F(X)| / |F(X)|."""
     offset_share: float | None
-    """|c| / |F(X)|, what the biases give."""
+    """Part of the output that comes from biases, |c| / |F(X)|; above 1 if it partly cancels."""
     singular_values: list[float] | None
-    """The largest ones of T."""
+    """Largest singular values of the affine map T."""
     singular_values_residual: float | None
-    """Max |Tᵀu − σv| / σ₁."""
+    """Residual of the singular values, max |Tᵀu − σv| / σ₁."""
     probes: int | None
-    """Random probes per token behind the norms; none where these are exact."""
+    """Number of random probes for each token that estimate the map of tokens; none if it is exact."""
     entrywise: pl.DataFrame
     """Table: the columns layer, head, rank, largest, tail, rms, coherence, rank_within."""
     heads: pl.DataFrame
@@ -495,6 +513,8 @@ class LensResult(Result):
     """Table: the columns output, output_id, output_token, input, input_id, input_token, norm, share,
     rollout.
     """
+    head_attention: pl.DataFrame
+    """Table: the columns layer, head, output, output_token, input, input_token, weight."""
     status: str | None
     remark: str | None
 
@@ -855,10 +875,12 @@ def audit(
     no_laws: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> AuditResult:
-    """Audit a trained Transformer: what is wrong with it, what differs from noise, the spectra of its heads.
+    """Check a trained Transformer: look for problems, untrained weights, and unusual spectra.
 
-    Proxies need every matrix. If `layers` or `only` leave some out, there are no proxies. A LoRA adapter is
-    audited by itself, or added to its base model with `adapter`.
+    An audit reads only the weights. It needs no data, no GPU, and no PyTorch for safetensors. It looks for
+    broken tensors, compares every weight matrix with random ones, and compares the model with other trained
+    models. A LoRA adapter is audited alone, or added to its base model with `adapter`. Generalization proxies
+    need every matrix, so there are none with `layers`, `only` or `experts`.
 
     An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
 
@@ -878,16 +900,18 @@ def audit(
             stored.
         name (str; optional): Name of the model in results (default: its path).
         jobs (int; optional): Number of threads (default: all cores).
-        samples (int; optional): Training samples n: show proxy / sqrt(n) too (not a bound by itself).
-        approximate (bool; default False): Estimate matrices of shorter side 8192 and more, with errors.
-        precision ("storage" or "double"; default "storage"): Weights stored in 16 bits or less are
-            factorised in float32 where storing took more (storage), or all in float64 (double).
-        exact (bool; default False): (1,1) norms of large products from every entry, not from a sample
-            of columns.
-        as_stored (bool; default False): Show norms as stored, without the gain of the norm before.
-        experts (int; optional): Measure only this many experts of each layer, the first ones. There are
-            no proxies then.
-        no_laws (bool; default False): With --out: leave the fitted laws out.
+        samples (int; optional): Number of training samples n: also show proxy / sqrt(n). It is not a
+            bound.
+        approximate (bool; default False): Estimate matrices whose shorter side is at least 8192, and
+            show the errors.
+        precision ("storage" or "double"; default "storage"): Arithmetic: float32 for weights stored in
+            16 bits or less, if that is exact enough (storage), or always float64 (double).
+        exact (bool; default False): Sum every entry for (1,1) norms of large products (default: a
+            sample of columns).
+        as_stored (bool; default False): Show norms of the stored matrices, without the gain of the norm
+            layer before them.
+        experts (int; optional): Measure only the first N experts of each layer.
+        no_laws (bool; default False): With --out: do not fit laws to the spectra. It is faster.
         progress (Callable[[int, int], None]; optional): Function that is called with the number of
             finished parts and the number of all parts.
 
@@ -895,17 +919,18 @@ def audit(
         A result with one row for each case, in the polars table `rows`. If there is one case, its
         quantities are attributes:
 
-        - `family` (str): family of the model.
-        - `depth` (int): layers, each as often as it is applied.
+        - `family` (str): family of the model, such as gpt2.
+        - `depth` (int): number of layers; a shared layer counts at each application.
         - `hidden_size` (int): width of the layers.
-        - `matrix_count` (int): matrices measured.
-        - `not_random_rejected` (int): matrices that differ from noise at level 0.01.
-        - `findings_error` (int): findings of level error.
-        - `findings_warning` (int): findings of level warning.
-        - `findings_note` (int): findings of level note.
-        - `log10_spectrum_adaptive` (Estimate): log10 of the proxy: spectrum-adaptive (post hoc p per
-          matrix).
-        - `log10_edelman` (Estimate): log10 of the proxy: norm-based, Edelman (2,1).
+        - `matrix_count` (int): number of matrices measured.
+        - `not_random_rejected` (int): number of matrices that differ from random ones (p-value at most
+          0.01).
+        - `findings_error` (int): number of errors found.
+        - `findings_warning` (int): number of warnings found.
+        - `findings_note` (int): number of notes found.
+        - `log10_spectrum_adaptive` (Estimate): generalization proxy: spectrum-adaptive (post hoc p per
+          matrix) (log10).
+        - `log10_edelman` (Estimate): generalization proxy: norm-based, Edelman (2,1) (log10).
 
         Further quantities: codes, distinct_layers, head_count, activation, not_random_tested,
         not_random_expected, not_random_p_value, rejected_share, median_outliers,
@@ -1007,10 +1032,13 @@ def fit(
           the whole; a power law covers more than half of the values.
         - `neither_count` (int): number of matrices with the law neither: unlike random numbers, and none of
           the other laws fits.
-        - `not_random_tested` (int): matrices compared with noise.
-        - `not_random_rejected` (int): matrices that differ from noise at level 0.01.
-        - `not_random_expected` (float): of these, expected in a freshly initialised model.
-        - `not_random_p_value` (float): chance of so many or more in a freshly initialised model.
+        - `not_random_tested` (int): number of matrices in the null test.
+        - `not_random_rejected` (int): number of matrices that differ from random ones (p-value at most
+          0.01).
+        - `not_random_expected` (float): number of matrices that would differ from random ones by chance, if
+          untrained.
+        - `not_random_p_value` (float): probability that so many matrices of an untrained model differ from
+          random ones.
 
         Its tables are attributes, too:
 
@@ -1208,33 +1236,34 @@ def lens(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> LensResult:
-    """Show what the heads of a model do on one input, and the forward pass as one exact affine map.
+    """Show what the heads of a model do on one input, and which input tokens shape its output.
 
-    For each head: how sharp it is, compared with the thresholds at which Gaussian logits condense, where it
-    looks, how many directions its attention has compared with two random references, and its logits with
-    their bound. For the pass, from the embeddings to the last hidden state in float64, vec F(X) = T(X) vec X
-    + c(X) (TensorLens, arXiv 2601.17958): how well T and c rebuild the network's output, the largest singular
-    values of T, and how much each input token moves each output token, next to attention rollout. The map of
-    tokens takes long for a long input; `only` heads leaves it out. With `entrywise`: which rank would keep
-    every attention weight of a head, and what lower ranks cost. This command needs the optional packages of
-    attnlaw[lens].
+    For each head, attnlaw reports how sharply it attends, where it looks, how many directions its attention
+    has, and how large its logits get. It also computes the forward pass as one exact affine map in float64
+    (TensorLens, arXiv 2601.17958), and from it how much each input token moves each output token. The map of
+    tokens takes long for a long input; `only` heads leaves it out. With `entrywise`, attnlaw reports which
+    rank keeps every attention weight of a head, and the errors of lower ranks. This command needs the
+    optional packages of attnlaw[lens].
 
     An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
 
     Args:
-        model (str or path, or several): A local directory with config.json and weights.
+        model (str or path, or several): Directory of a Hugging Face model, with config.json and
+            weights.
         more: Further values of model.
-        text (str or list of str; optional): An input, as text: by tokenizer.json beside the model, or
-            as bytes. Repeat it for several (lens takes one).
-        file (str or path; optional): Inputs, one a line: texts (.txt), or objects with text or ids
-            (.jsonl).
-        ids (str or list of int; optional): An input, as token ids; @FILE: one list a line.
-        entrywise (str or list of int; optional): Ranks at which the attention of every head is cut off,
-            to see its worst entry.
-        only ("heads", "operator" or "entrywise"; optional): One part alone.
-        top (int; default 8): Singular values to compute.
-        seed (int; default 0): Seed of the nulls, and of the probes that estimate the map of a large
-            operator.
+        text (str or list of str; optional): Text to give to the model. attnlaw reads it with the
+            tokenizer.json next to the model; a model of 256 ids reads bytes. Repeat the option for
+            several texts (lens takes one).
+        file (str or path; optional): File with one input on each line: texts (.txt), or objects with
+            text or ids (.jsonl).
+        ids (str or list of int; optional): Token ids to give to the model. @FILE reads one list from
+            each line.
+        entrywise (str or list of int; optional): Ranks at which the attention matrix of every head is
+            cut off, to measure its largest error.
+        only ("heads", "operator" or "entrywise"; optional): Compute this part alone.
+        top (int; default 8): Number of singular values of the affine map to compute.
+        seed (int; default 0): Seed of the random references of heads, and of the random probes that
+            estimate a large map.
         progress (Callable[[int, int], None]; optional): Function that is called with the number of
             finished parts and the number of all parts.
 
@@ -1242,23 +1271,28 @@ def lens(
         A result with one row for each case, in the polars table `rows`. If there is one case, its
         quantities are attributes:
 
-        - `median_rank_within` (int): the rank that keeps every attention weight within 0.01 in half of the
+        - `median_rank_within` (int): rank that keeps every attention weight within 0.01 in half of the
           heads.
-        - `largest_rank_within` (int): the rank that does so in all of them.
-        - `family` (str): type of the model.
-        - `layers` (int): attention blocks.
-        - `tokens` (int): of the input.
-        - `hidden_size` (int): coordinates of a token.
-        - `head_count` (int): heads that were looked at.
-        - `median_beta` (float): over the heads.
-        - `heads_below_beta_2` (int): heads so soft that the law of random heads could hold.
-        - `heads_above_beta_c` (int): heads so sharp that Gaussian logits would attend a few tokens.
-        - `score_error` (float): largest difference of attention: rebuilt from scores, and the network's.
-        - `reconstruction_error` (float): |T X + c − F(X)| / |F(X)|, F from the network itself.
-        - `offset_share` (float): |c| / |F(X)|, what the biases give.
-        - `singular_values` (list[float]): the largest ones of T.
-        - `singular_values_residual` (float): max |Tᵀu − σv| / σ₁.
-        - `probes` (int): random probes per token behind the norms; none where these are exact.
+        - `largest_rank_within` (int): rank that keeps every attention weight within 0.01 in all heads.
+        - `family` (str): type of the model in its config.json.
+        - `layers` (int): number of attention blocks.
+        - `tokens` (int): number of tokens in the input.
+        - `hidden_size` (int): number of coordinates of a token.
+        - `head_count` (int): number of heads that were measured.
+        - `median_beta` (float): median over heads of sharpness: the spread of a position's logits.
+        - `heads_below_beta_2` (int): number of heads with sharpness below β₂ = √(ln n / 2), where laws of
+          random attention can hold.
+        - `heads_above_beta_c` (int): number of heads with sharpness above β_c = √(2 ln n), where random
+          logits would make a position attend to only a few tokens.
+        - `score_error` (float): largest difference between the network's attention weights and attnlaw's.
+        - `reconstruction_error` (float): relative difference between the network's output F(X) and the
+          affine map, |T X + c − F(X)| / |F(X)|.
+        - `offset_share` (float): part of the output that comes from biases, |c| / |F(X)|; above 1 if it
+          partly cancels.
+        - `singular_values` (list[float]): largest singular values of the affine map T.
+        - `singular_values_residual` (float): residual of the singular values, max |Tᵀu − σv| / σ₁.
+        - `probes` (int): number of random probes for each token that estimate the map of tokens; none if it
+          is exact.
 
         Its tables are attributes, too:
 
@@ -1267,6 +1301,7 @@ def lens(
         - `head_findings`: the columns rule, layer, head, size, sentence, meaning.
         - `input_tokens`: the columns position, id, token.
         - `token_map`: the columns output, output_id, output_token, input, input_id, input_token and 3 more.
+        - `head_attention`: the columns layer, head, output, output_token, input, input_token and 1 more.
 
         Print it with `show()`, draw it with `plot()`, write a report and its tables with
         `save(DIRECTORY)`, and read it again with `attnlaw.load(DIRECTORY)`.
@@ -1303,13 +1338,16 @@ def margins(
     An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
 
     Args:
-        model (str or path, or several): A local directory with config.json and weights.
+        model (str or path, or several): Directory of a Hugging Face model, with config.json and
+            weights.
         more: Further values of model.
-        text (str or list of str; optional): An input, as text: by tokenizer.json beside the model, or
-            as bytes. Repeat it for several (lens takes one).
-        file (str or path; optional): Inputs, one a line: texts (.txt), or objects with text or ids
-            (.jsonl).
-        ids (str or list of int; optional): An input, as token ids; @FILE: one list a line.
+        text (str or list of str; optional): Text to give to the model. attnlaw reads it with the
+            tokenizer.json next to the model; a model of 256 ids reads bytes. Repeat the option for
+            several texts (lens takes one).
+        file (str or path; optional): File with one input on each line: texts (.txt), or objects with
+            text or ids (.jsonl).
+        ids (str or list of int; optional): Token ids to give to the model. @FILE reads one list from
+            each line.
         limit (int; default 200): Inputs to use, the first ones.
         positions ("last" or "sample"; default "last"): The token of a causal model that is read.
         at (int; default 0): Block whose input is moved and spread.

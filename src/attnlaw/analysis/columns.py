@@ -12,8 +12,8 @@
 
 `attnlaw.analysis.fit` has the columns of fitted laws.
 
-A missing value is null. A feed-forward matrix has no `head` and no `inner`, and a matrix that every token
-passes has no `expert`. Errors are null if nothing is approximate, sampled or computed in float32. An exact
+A missing value is null. A feed-forward matrix has no `head` and no `inner`. A matrix that every token passes
+has no `expert`. Errors are null if nothing is approximate, sampled or computed in float32. An exact
 spectrum has errors too if its gamma or alpha contains the norm of an approximate one. The singular values of
 an approximate spectrum are null. Logarithms are to base 10.
 
@@ -33,210 +33,286 @@ from attnlaw.theory.bounds import BOUNDS
 
 LEVELS = ("note", "warning", "error")  # levels of findings, the gravest last
 LOCATION = (
-    Quantity("model", "what rows call the model", kind="text"),
-    Quantity("layer", "number of the layer", kind="small"),
-    Quantity("stack", "encoder or decoder, where there are several stacks", kind="text"),
-    Quantity("head", "number of the head", kind="small"),
-    Quantity("expert", "number of the expert", kind="small"),
+    Quantity("model", "name of the model", kind="text"),
+    Quantity("layer", "number of the layer, from 0", kind="small"),
+    Quantity("stack", "encoder, decoder or tower, if the model has several", kind="text"),
+    Quantity("head", "number of the attention head, from 0", kind="small"),
+    Quantity("expert", "number of the expert in a mixture of experts, from 0", kind="small"),
     Quantity("kind", "kind of matrix", kind="text", choices=KINDS),
 )
-VERSION = Quantity("attnlaw_version", "version of attnlaw that wrote the row", kind="text")
+VERSION = Quantity("attnlaw_version", "version of attnlaw that computed the row", kind="text")
 IMBALANCE = Quantity(
-    "factor_imbalance", "‖AᵀA − BᵀB‖ over ‖AᵀA‖ + ‖BᵀB‖ of the factors A and B, Frobenius norms"
+    "factor_imbalance",
+    "imbalance of the two factors A and B of a head: ‖AᵀA − BᵀB‖ / (‖AᵀA‖ + ‖BᵀB‖), Frobenius norms",
 )
 # The null test has the same columns in the tables of matrices and of fits.
 P_VALUE = Quantity(
     "random_p_value",
-    "how often a random matrix of this shape looks at least as different; not tested in latent attention",
+    "p-value of the null test: share of random matrices of this shape that look at least as special; missing "
+    "for latent attention",
     display_name="p-value, random",
     log=True,
 )
-OUTLIERS = Quantity("outliers", "singular values beyond the edge of the random null", kind="small")
-NULL_DRAWS = Quantity("null_draws", "random matrices of this shape that it was compared with", kind="small")
+OUTLIERS = Quantity(
+    "outliers",
+    "number of singular values above the largest of a random matrix of this shape",
+    kind="small",
+    display_name="strong directions",
+)
+NULL_DRAWS = Quantity("null_draws", "number of random matrices in the null test", kind="small")
 ALPHA = Quantity(
     "log10_alpha",
-    "amplification by later layers",
+    "largest factor by which later layers can enlarge an error made in this layer, by stored weights (log10)",
     display_name="log₁₀ α",
-    axis="amplification by later layers, log₁₀ α",
+    axis="amplification by later layers (log₁₀ α)",
     error=True,
 )
 
 MATRICES = (
     *LOCATION,
-    Quantity("family", "family of the model", kind="text"),
-    Quantity("tensors", "the stored tensors that it is made of", kind="texts"),
-    Quantity("rows", kind="small"),
-    Quantity("cols", kind="small"),
-    Quantity("inner", "dimension that a product of factors passes", "d", kind="small"),
-    Quantity("latent", "whether a factor is a product itself (latent attention)", kind="bool"),
-    Quantity("spectral_norm", "the largest singular value", error=True, log=True),
+    Quantity("family", "family of the model, such as gpt2", kind="text"),
+    Quantity("tensors", "names of the stored tensors that form the matrix", kind="texts"),
+    Quantity("rows", "number of rows of the matrix", kind="small"),
+    Quantity("cols", "number of columns of the matrix", kind="small"),
+    Quantity("inner", "head size: inner dimension of the product of two factors", "d", kind="small"),
+    Quantity("latent", "whether a factor is itself a product (latent attention)", kind="bool"),
+    Quantity(
+        "spectral_norm",
+        "largest singular value of the stored matrix: the factor by which it stretches one direction",
+        error=True,
+        log=True,
+    ),
     Quantity(
         "frobenius_norm",
-        "root of the sum of squared singular values",
+        "overall size of the stored matrix: root of the sum of squared singular values",
         display_name="Frobenius norm",
         error=True,
         log=True,
     ),
     Quantity("nuclear_norm", "sum of the singular values", error=True, log=True),
-    Quantity("norm_21", "sum over columns of their Euclidean norms", log=True),
-    Quantity("norm_11", "sum of absolute entries", error=True, log=True),
-    Quantity("stable_rank", "Frobenius norm squared over spectral norm squared", error=True, log=True),
-    Quantity("effective_rank", "exponential of the spectrum's entropy", error=True, log=True),
-    Quantity("numerical_rank", "singular values above round-off", kind="small", error=True),
-    Quantity("condition", "largest over smallest singular value", error=True, log=True),
+    Quantity("norm_21", "(2,1) norm: sum of the Euclidean norms of the columns", log=True),
+    Quantity("norm_11", "(1,1) norm: sum of the absolute entries", error=True, log=True),
+    Quantity(
+        "stable_rank",
+        "number of directions that carry the matrix: squared Frobenius norm / squared spectral norm",
+        error=True,
+        log=True,
+    ),
+    Quantity(
+        "effective_rank",
+        "number of directions that the matrix uses, weak ones included: exp(entropy of the spectrum)",
+        error=True,
+        log=True,
+    ),
+    Quantity(
+        "numerical_rank",
+        "number of singular values above round-off: the directions that are not exactly zero",
+        kind="small",
+        error=True,
+    ),
+    Quantity("condition", "condition number: largest singular value / smallest", error=True, log=True),
     Quantity(
         "spectral_norm_applied",
-        "the largest singular value as applied: the gain of the norm before folded in, "
-        "the mean projected out where that norm takes it off",
-        display_name="spectral norm, applied",
+        "largest singular value, including the gain of the norm layer before the matrix",
+        display_name="norm, applied",
+        axis="largest singular value, gain included",
         error=True,
         log=True,
     ),
     Quantity(
         "frobenius_norm_applied",
-        "Frobenius norm as applied",
+        "Frobenius norm, including the gain of the norm layer before the matrix",
         display_name="Frobenius norm, applied",
         log=True,
     ),
     Quantity(
         "stable_rank_applied",
-        "stable rank as applied, of QK and VO",
+        "number of directions that carry a head (QK or VO), including the gain of the norm layer before it",
         display_name="stable rank, applied",
         log=True,
     ),
     Quantity(
         "logit_bound",
-        "largest logit of a head for any input, of QK; null where no norm is known to stand before it",
+        "upper bound of a head's attention logits for any input (QK); missing without a norm layer before it",
         log=True,
     ),
     Quantity(
         "logit_typical",
-        "standard deviation of a row of logits over isotropic tokens, of QK: an estimate",
+        "estimated spread of a row of attention logits over isotropic tokens: standard deviation (QK)",
         log=True,
     ),
     Quantity(
         "logit_probable",
-        "largest logit of 512 isotropic tokens but for a chance of 0.05, of QK: an estimate",
+        "estimate that the largest attention logit of 512 isotropic tokens exceeds with probability at most "
+        "0.05 (QK)",
         log=True,
     ),
     Quantity(
         "frobenius_norm_over_initial",
-        "Frobenius norm over its root mean square at initialisation; null where config.json does not tell",
-        display_name="size over initial",
+        "growth in training: Frobenius norm / its typical value at initialisation; missing if config.json "
+        "does not state the initialisation",
+        display_name="size / initial size",
         error=True,
         log=True,
     ),
     Quantity(
         "score_spread_over_initial",
-        "logit_typical over its root mean square at initialisation, of QK",
-        display_name="score spread over initial",
+        "growth of attention logits in training: logit_typical / its typical value at initialisation (QK)",
+        display_name="logit spread / initial",
         log=True,
     ),
     Quantity(
         "factor_excess",
-        "how much larger the factors of a head are than the smallest ones with its product; of a group of "
-        "queries, and of stored factors",
+        "how much larger the two factors of a head are than the smallest factors with the same product",
         display_name="excess of the factors",
     ),
     Quantity(
         "factor_excess_weights",
-        "the same without the bias of queries, which few models decay",
+        "excess of the factors without the bias of queries, which few training runs decay",
         display_name="excess of the weights",
     ),
     Quantity(
         "factor_excess_null",
-        "the same of random factors of this shape",
+        "excess of random factors of this shape, for comparison",
         display_name="excess, random factors",
     ),
     IMBALANCE,
     Quantity(
         "gauge",
-        "what may change in the factors of a head and leave its product: full, rotary (planes apart) or none",
+        "changes of a head's factors that leave its product unchanged: full, rotary (within planes) or none",
         kind="text",
     ),
     Quantity(
-        "route", "how the values were computed: gram, svd, qr, cholesky or lanczos (approximate)", kind="text"
+        "route",
+        "method that computed the singular values: gram, svd, qr, cholesky or lanczos (approximate)",
+        kind="text",
     ),
-    Quantity("precision", "of the factorisation: float32 or float64", kind="text"),
+    Quantity("precision", "arithmetic of the factorisation: float32 or float64", kind="text"),
     P_VALUE,
     OUTLIERS,
     NULL_DRAWS,
-    Quantity("log10_gamma", "how far an error in it moves its layer's output", "log₁₀ γ", error=True),
+    Quantity(
+        "log10_gamma",
+        "sensitivity: how far an error in this matrix moves the output of its layer (log10)",
+        "log₁₀ γ",
+        error=True,
+    ),
     ALPHA,
-    Quantity("log10_scale", "gamma times alpha times depth", display_name="log₁₀ γαL", error=True),
-    Quantity("p", "the Schatten index at which it adds least to the proxy", display_name="p*"),
-    Quantity("log10_contribution", "what it adds to the proxy", display_name="log₁₀ C(p*)", error=True),
-    Quantity("continuous_p", "the same index over all of [0, 2]"),
-    Quantity("continuous_log10_contribution", "what it adds at that index", error=True),
-    Quantity("log10_curve", "log₁₀ C(p) on the grid pᵢ = 2i/(length − 1)", kind="floats"),
-    Quantity("share", "of the spectrum-adaptive proxy", display_name="share of the proxy", log=True),
+    Quantity(
+        "log10_scale",
+        "scale of the matrix in the proxy: sensitivity × amplification × depth (log10)",
+        display_name="log₁₀ γαL",
+        error=True,
+    ),
+    Quantity(
+        "p", "Schatten index at which the matrix contributes least to the proxy, on a grid", display_name="p*"
+    ),
+    Quantity(
+        "log10_contribution",
+        "smallest contribution of the matrix to the proxy (log10)",
+        display_name="log₁₀ C(p*)",
+        error=True,
+    ),
+    Quantity("continuous_p", "Schatten index of the smallest contribution, over all of [0, 2]"),
+    Quantity(
+        "continuous_log10_contribution", "contribution to the proxy at continuous_p (log10)", error=True
+    ),
+    Quantity("log10_curve", "contribution log₁₀ C(p) on the grid pᵢ = 2i/(length − 1)", kind="floats"),
+    Quantity(
+        "share",
+        "share of the spectrum-adaptive proxy that the matrix contributes",
+        display_name="share of the proxy",
+        log=True,
+    ),
     VERSION,
 )
 
 SPECTRA = (
     *LOCATION,
-    Quantity("singular_values", "all of them, descending, not squared", kind="floats"),
-    Quantity("singular_values_applied", "of QK and VO as applied", kind="floats"),
+    Quantity("singular_values", "all singular values of the stored matrix, largest first", kind="floats"),
+    Quantity(
+        "singular_values_applied",
+        "singular values of QK or VO, including the gain of the norm layer before it",
+        kind="floats",
+    ),
 )
 
 ALPHA_APPLIED = Quantity(
     "log10_alpha_applied",
-    "the same product of spectral norms as applied; in no proxy",
+    "largest factor by which later layers can enlarge an error, from norms that include gains; no proxy uses "
+    "it (log10)",
     display_name="log₁₀ α, applied",
+    axis="amplification by later layers, gains included (log₁₀ α)",
     error=True,
 )
 LAYERS = (
     *LOCATION[:3],
-    Quantity("applications", "how often the layer is applied", kind="small"),
+    Quantity("applications", "how often the model applies the layer", kind="small"),
     ALPHA,
     ALPHA_APPLIED,
-    Quantity("share_qk", "of QK in the layer's contributions", display_name="QK"),
-    Quantity("share_vo", "of VO", display_name="VO"),
-    Quantity("share_cross", "of cross attention", display_name="cross attention"),
-    Quantity("share_ffn", "of the feed-forward matrices", display_name="FFN"),
-    Quantity("adaptivity", "cost of the best single p over the post hoc choice", error=True),
+    Quantity("share_qk", "share of QK in the layer's contribution to the proxy", display_name="QK"),
+    Quantity("share_vo", "share of VO in the layer's contribution to the proxy", display_name="VO"),
+    Quantity(
+        "share_cross",
+        "share of cross attention in the layer's contribution to the proxy",
+        display_name="cross attention",
+    ),
+    Quantity(
+        "share_ffn",
+        "share of the feed-forward matrices in the layer's contribution to the proxy",
+        display_name="FFN",
+    ),
+    Quantity(
+        "adaptivity",
+        "factor by which the layer's contribution grows if all its matrices share the best single p",
+        error=True,
+    ),
 )
 
 APPLICATIONS = (LOCATION[1], ALPHA, ALPHA_APPLIED)
 
 TOWERS = (
-    Quantity("tower", "name of the tower", kind="text"),
-    Quantity("layers", "number of its layers", kind="int"),
-    Quantity("hidden_size", "width of its layers", kind="int"),
-    Quantity("heads", "heads of its first layer", kind="int"),
-    Quantity("activation", "of its feed-forward blocks", kind="text"),
+    Quantity("tower", "name of the tower, such as text or vision", kind="text"),
+    Quantity("layers", "number of layers of the tower", kind="int"),
+    Quantity("hidden_size", "width of the tower's layers", kind="int"),
+    Quantity("heads", "number of heads of the tower's first layer", kind="int"),
+    Quantity("activation", "activation of the tower's feed-forward blocks", kind="text"),
     *(
-        Quantity(f"log10_{name}", f"log10 of its proxy: {bound.label}", error=True)
+        Quantity(f"log10_{name}", f"proxy of the tower: {bound.label} (log10)", error=True)
         for name, bound in BOUNDS.items()
     ),
 )
 
 ATLAS = (
-    Quantity("column", "the number that is compared", kind="text"),
-    Quantity("value", "of this model"),
-    Quantity("trained_low", "least value of trained models"),
-    Quantity("trained_high", "largest value of trained models"),
-    Quantity("trained_models", "trained models that have it", kind="int"),
-    Quantity("trained_below", "trained models whose value is smaller", kind="int"),
-    Quantity("fresh_low", "least value of untrained models"),
-    Quantity("fresh_high", "largest value of untrained models"),
-    Quantity("fresh_models", "untrained models that have it", kind="int"),
-    Quantity("kind", "kind of this model", kind="text"),
-    Quantity("among", "kind of the models it is compared with; null for all kinds", kind="text"),
-    Quantity("trained", "the trained models", kind="texts"),
-    Quantity("fresh", "the untrained models", kind="texts"),
-    Quantity("left_out", "models of the atlas that are this one", kind="texts"),
+    Quantity("column", "name of the number that is compared", kind="text"),
+    Quantity("value", "value of the audited model"),
+    Quantity("trained_low", "smallest value of the trained models"),
+    Quantity("trained_high", "largest value of the trained models"),
+    Quantity("trained_models", "number of trained models that have a value", kind="int"),
+    Quantity("trained_below", "number of trained models with a smaller value", kind="int"),
+    Quantity("fresh_low", "smallest value of the untrained models"),
+    Quantity("fresh_high", "largest value of the untrained models"),
+    Quantity("fresh_models", "number of untrained models that have a value", kind="int"),
+    Quantity("kind", "kind of the audited model, such as decoder", kind="text"),
+    Quantity(
+        "among", "kind of the models it is compared with; missing if they are of all kinds", kind="text"
+    ),
+    Quantity("trained", "names of the trained models", kind="texts"),
+    Quantity("fresh", "names of the untrained models", kind="texts"),
+    Quantity("left_out", "models of the atlas that are the audited model itself", kind="texts"),
 )
 
 FINDINGS = (
     LOCATION[0],
-    Quantity("rule", "name of the rule that found it", kind="text"),
-    Quantity("level", "how grave it is: note, warning or error", kind="text", choices=dict.fromkeys(LEVELS)),
+    Quantity("rule", "name of the check that found the problem", kind="text"),
+    Quantity(
+        "level", "severity of the finding: note, warning or error", kind="text", choices=dict.fromkeys(LEVELS)
+    ),
     *LOCATION[1:],
-    Quantity("tensor", "the stored tensor, where it was found in one", kind="text"),
-    Quantity("value", "the number that passed the threshold"),
-    Quantity("threshold", "of the rule"),
-    Quantity("meaning", "what was found, and what that means", kind="text"),
+    Quantity("tensor", "name of the stored tensor, if the problem is in one", kind="text"),
+    Quantity("value", "measured number that passed the threshold"),
+    Quantity("threshold", "number from which the check reports a finding"),
+    Quantity("meaning", "cause and consequence of the finding", kind="text"),
 )
 
 

@@ -4,7 +4,7 @@ Each number is computed from the rows of an audit. To add one, add a line to `CO
 then has it too, because it ships rows of matrices and layers.
 
 A model with cross attention is an encoder-decoder. The kind of any other model (decoder, encoder, ...)
-follows from its family. It is null if the family does not determine it. Examples are a bare
+follows from its family. If the family does not determine it, the kind is null. Examples are a bare
 `torch.nn.Transformer`, a model with two towers, and tensors with names that attnlaw does not know.
 """
 
@@ -28,6 +28,8 @@ class AtlasColumn:
     name: str  # name in `summary.json`
     label: str  # name in printed tables
     value: pl.Expr  # expression that computes the number from a model's rows of `table`
+    description: str  # what the number means
+    term: str = ""  # what the description defines, if that is not the label
     form: str = "#.3g"
     norms: str | None = None  # "stored" or "applied" for a size of matrices; None for other numbers
     table: str = "matrices"  # "matrices" or "layers"
@@ -41,6 +43,13 @@ class AtlasColumn:
         return format(float(value), self.form).removesuffix(".")
 
 
+SIZES = {
+    "stable_rank": ("stable rank", "how many directions carry a head"),
+    "effective_rank": ("effective rank", "how many directions a head uses, weak ones included"),
+    "spectral_norm": ("norm", "largest singular value: the factor by which a matrix stretches a direction"),
+}
+
+
 def _median(name: str, kind: str) -> pl.Expr:
     """Return the median of a column over all matrices of one kind."""
     return pl.col(name).filter(pl.col("kind") == kind).median()
@@ -48,10 +57,12 @@ def _median(name: str, kind: str) -> pl.Expr:
 
 def _size_columns(size: str, kind: str, matrix_label: str) -> Iterable[AtlasColumn]:
     """Yield two columns for a size: the size as stored and the size as applied."""
-    label = f"{size.replace('_', ' ')} of {matrix_label}"
-    yield AtlasColumn(f"median_{size}_{kind}", label, _median(size, kind), norms=STORED)
-    name = f"{size}_applied"
-    yield AtlasColumn(f"median_{size}_{kind}_applied", label, _median(name, kind), norms=APPLIED)
+    term, meaning = SIZES[size]
+    for norms, column in ((STORED, size), (APPLIED, f"{size}_applied")):
+        name = f"median_{size}_{kind}{column.removeprefix(size)}"
+        yield AtlasColumn(
+            name, f"{matrix_label} {term}", _median(column, kind), meaning, term=term, norms=norms
+        )
 
 
 def _per_layer(name: str) -> pl.Expr:
@@ -64,17 +75,42 @@ def _per_layer(name: str) -> pl.Expr:
 
 
 COLUMNS = by_name(
-    AtlasColumn("rejected_share", "unlike noise", (pl.col("random_p_value") <= LEVEL).mean(), form=".1%"),
-    AtlasColumn("median_outliers", "values beyond the edge", pl.col("outliers").median(), form=".3g"),
-    AtlasColumn("median_effective_rank_qk", "effective rank of QK", _median("effective_rank", "qk")),
+    AtlasColumn(
+        "rejected_share",
+        "unlike random",
+        (pl.col("random_p_value") <= LEVEL).mean(),
+        "share of weight matrices that differ from random ones",
+        form=".1%",
+    ),
+    AtlasColumn(
+        "median_outliers",
+        "strong directions",
+        pl.col("outliers").median(),
+        "singular values above those of a random matrix",
+        form=".3g",
+    ),
+    AtlasColumn(
+        "median_effective_rank_qk",
+        "QK effective rank",
+        _median("effective_rank", "qk"),
+        SIZES["effective_rank"][1],
+        term=SIZES["effective_rank"][0],
+    ),
     *_size_columns("stable_rank", "qk", "QK"),
     *_size_columns("stable_rank", "vo", "VO"),
     *_size_columns("spectral_norm", "qk", "QK"),
     *_size_columns("spectral_norm", "vo", "VO"),
-    *_size_columns("spectral_norm", "ffn_in", "FFN in"),
-    *_size_columns("spectral_norm", "ffn_out", "FFN out"),
+    *_size_columns("spectral_norm", "ffn_in", "FFN-in"),
+    *_size_columns("spectral_norm", "ffn_out", "FFN-out"),
     *(
-        AtlasColumn(f"{name}_per_layer", "log10 α per layer", _per_layer(name), norms=norms, table="layers")
+        AtlasColumn(
+            f"{name}_per_layer",
+            "log10 α per layer",
+            _per_layer(name),
+            "how much each later layer can enlarge an error, as a power of ten",
+            norms=norms,
+            table="layers",
+        )
         for name, norms in (("log10_alpha", STORED), ("log10_alpha_applied", APPLIED))
     ),
 )
@@ -115,8 +151,7 @@ def column_values(matrices: pl.DataFrame, layers: pl.DataFrame) -> pl.DataFrame:
 
 ENCODER_DECODER = "encoder-decoder"
 # Families without cross attention, by kind. Other families have no kind here: if only a part of such a model
-# is
-# stored, its kind is not known.
+# is stored, its kind is not known.
 FAMILIES = {
     "encoder": (
         "albert, bert, deberta_v2, distilbert, esm, megatron_bert, modernbert, mpnet, nomic_bert, "

@@ -7,6 +7,8 @@ not mean that something is wrong with the model.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,15 +22,12 @@ if TYPE_CHECKING:
     from attnlaw.analysis.atlas.atlas import Atlas
     from attnlaw.analysis.audit.audit import Audit
 
-# A model is compared with models of its kind if the atlas has at least this many other trained ones, else
-# with
-# models of all kinds.
+# A model is compared with models of its kind if the atlas has at least this many other trained ones.
+# Otherwise it is compared with models of all kinds.
 LEAST = 3
-# Two models are the same if all their Frobenius norms differ by less, relatively. The norms of a copy
-# rounded to
-# 4 bits (MiniLM, Q4_1) differ by at most 0.011, those of a light fine-tune (rxnfp-10k) by 0.058. Untrained
-# models
-# of one shape have nearly the same norms for any seed, so untrained models need a much smaller tolerance.
+# Two models are the same if all their Frobenius norms differ by less, relatively. The norms of a copy rounded
+# to 4 bits (MiniLM, Q4_1) differ by at most 0.011, those of a light fine-tune (rxnfp-10k) by 0.058. Untrained
+# models of one shape have nearly the same norms for any seed, so they need a much smaller tolerance.
 SAME_TRAINED, SAME_FRESH = 0.02, 1e-6
 
 
@@ -118,17 +117,94 @@ def _range(whose: str, values: pl.Series) -> dict[str, Any]:
     }
 
 
-def ranges_sentence(entry: dict[str, Any]) -> str:
-    """Return a sentence that says what the numbers are and which models the ranges cover.
+@dataclass(frozen=True)
+class Unusual:
+    """The numbers of a model that are outside the range of the trained models it is compared with.
 
-    >>> ranges_sentence({"among": "decoder", "trained": ["a", "b"], "fresh": ["c"], "left_out": ["d"]})
-    'Ranks and norms are medians; ranges over 2 trained decoders, 1 fresh; without d, this one or near it.'
+    Args:
+        compared: how many numbers are compared.
+        expected: how many an ordinary model has outside. Any of n + 1 similar models has the smallest or the
+            largest value with probability 2 / (n + 1).
+        among: the models that it is compared with, in words.
+        lines: (label, value, range) of each number outside, the farthest first.
+        names: the names of these numbers.
     """
-    kind = f"{entry['among']}s" if entry["among"] else "models of any kind"
+
+    compared: int
+    expected: float
+    among: str
+    lines: list[tuple[str, str, str]]
+    names: list[str]
+
+    @property
+    def has_ranks(self) -> bool:
+        """Whether a rank is among the numbers. Ranks depend on the head size."""
+        return any("rank" in name for name in self.names)
+
+    @property
+    def is_unusual(self) -> bool:
+        """Whether more numbers are outside than an ordinary model has."""
+        return len(self.lines) > self.expected
+
+    @property
+    def sentence(self) -> str:
+        if not self.lines:
+            return f"All {self.compared} numbers are within the range of {self.among}."
+        verb = "is" if len(self.lines) == 1 else "are"
+        return (
+            f"{len(self.lines)} of {self.compared} numbers {verb} outside the range of {self.among} "
+            f"(an ordinary model: about {self.expected:.0f})."
+        )
+
+
+def unusual_numbers(entry: dict[str, Any]) -> Unusual:
+    """Return the numbers outside the range of trained models.
+
+    >>> low = {"value": 2.0, "trained": {"low": 8.1, "high": 19.3, "models": 7, "below": 0}}
+    >>> entry = {"among": None, "trained": ["a"] * 7, "columns": {"median_stable_rank_qk": low}}
+    >>> unusual_numbers(entry).lines[0]
+    ('QK stable rank', '2.00', '8.10 to 19.3')
+    >>> unusual_numbers(entry).sentence
+    '1 of 1 numbers is outside the range of 7 trained models (an ordinary model: about 0).'
+    """
+    known = {name: part for name, part in entry["columns"].items() if name in COLUMNS}
+    outside = {name: distance for name, part in known.items() if (distance := _distance(part)) > 0}
+    names = sorted(outside, key=lambda name: -outside[name])
+    lines = []
+    for name in names:
+        column, part = COLUMNS[name], known[name]
+        trained = _format_range(column, part["trained"])
+        lines.append((column.label, column.number_text(part["value"]), trained))
+    expected = sum(2 / (part["trained"]["models"] + 1) for part in known.values())
+    among = f"{len(entry['trained'])} trained {_kind_in_words(entry)}"
+    return Unusual(len(known), expected, among, lines, names)
+
+
+def _distance(part: dict[str, Any]) -> float:
+    """Return how far a value is outside the range, in lengths of the range; 0 if it is inside."""
+    low, high, value = part["trained"]["low"], part["trained"]["high"], part["value"]
+    if low <= value <= high:
+        return 0.0
+    return float(max(low - value, value - high) / ((high - low) or abs(high) or 1.0))
+
+
+def _kind_in_words(entry: dict[str, Any]) -> str:
+    return f"{entry['among']}s" if entry["among"] else "models"
+
+
+def ranges_sentence(entry: dict[str, Any]) -> str:
+    """Return sentences that say what the numbers are and which models the ranges cover.
+
+    >>> entry = {"among": "decoder", "trained": ["a", "b"], "fresh": ["c"], "left_out": ["d"]}
+    >>> ranges_sentence(entry)[55:]
+    'Ranges: 2 trained decoders, 1 untrained; d itself is excluded.'
+    """
+    kind = _kind_in_words(entry) if entry["among"] else "models of any kind"
     without = ", ".join(entry["left_out"])
     return (
-        f"Ranks and norms are medians; ranges over {len(entry['trained'])} trained {kind}, "
-        f"{len(entry['fresh'])} fresh{f'; without {without}, this one or near it' if without else ''}."
+        "Ranks, norms and strong directions are medians over matrices. "
+        f"Ranges: {len(entry['trained'])} trained {kind}, {len(entry['fresh'])} untrained"
+        f"{f'; {without} itself is excluded' if without else ''}."
     )
 
 
@@ -146,6 +222,16 @@ def range_lines(entry: dict[str, Any]) -> list[tuple[str, str, str, str, str]]:
             ranges = _format_range(column, trained), below, _format_range(column, comparison["fresh"])
             lines.append((column.label, column.number_text(comparison["value"]), *ranges))
     return lines
+
+
+def range_meanings(names: Iterable[str]) -> dict[str, str]:
+    """Return the meanings of the terms in the labels of these numbers.
+
+    >>> list(range_meanings(["median_stable_rank_qk", "median_stable_rank_vo", "rejected_share"]))
+    ['stable rank', 'unlike random']
+    """
+    columns = [COLUMNS[name] for name in names if name in COLUMNS]
+    return {column.term or column.label: column.description for column in columns}
 
 
 def _format_range(column: AtlasColumn, part: dict[str, Any]) -> str:

@@ -21,11 +21,11 @@ from attnlaw.theory.bounds.proxy_growth import LEAST_MODELS, growth, why_no_grow
 
 EXPONENTS = (
     Quantity("proxy", "name of the proxy", kind="text", choices=BOUNDS),
-    Quantity("depth", "exponent of the depth", error=True),
-    Quantity("width", "exponent of the hidden size", error=True),
-    Quantity("residual", "standard deviation of log10 of the proxy around the fit"),
-    Quantity("seed_spread", "standard deviation of log10 of the proxy between models of equal size"),
-    Quantity("exponential", "whether an exponential in depth fits better than a power", kind="bool"),
+    Quantity("depth", "exponent of the depth in a power law of the proxy", error=True),
+    Quantity("width", "exponent of the width in a power law of the proxy", error=True),
+    Quantity("residual", "scatter around the power law: standard deviation of the proxy (log10)"),
+    Quantity("seed_spread", "scatter between models of equal size: standard deviation of the proxy (log10)"),
+    Quantity("exponential", "whether an exponential in the depth fits better than a power law", kind="bool"),
 )
 ADAPTIVE, NORM_BASED = "spectrum_adaptive", "edelman"  # the proxies that the sentence compares
 NO_DIGITS = ".3g"  # format of an exponent without an error

@@ -1,7 +1,6 @@
-"""Compute the numbers of a whole model, write them as `summary.json`, and put them into sentences.
+"""Compute the numbers of a whole model, and build the content of `summary.json`.
 
-The terminal and the page print the same sentences. If a model has several towers (text and image), each tower
-is a separate network and has separate proxies.
+If a model has several towers (text and image), each tower is a separate network and has separate proxies.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import polars as pl
 from attnlaw.analysis.atlas.compare import atlas_entry
 from attnlaw.analysis.audit.rows import log10, measured_leaves
 from attnlaw.analysis.columns import LEVELS, TOWERS
-from attnlaw.analysis.findings.apply import count_by_level
 from attnlaw.analysis.findings.detectors import DETECTORS, Finding
 from attnlaw.analysis.findings.evidence import Subject
 from attnlaw.analysis.fit.null import Rejections
@@ -37,8 +35,8 @@ ALPHAS = ("log10_alpha_applied", "log10_alpha")
 MOST_BLOCKS = 3  # number of blocks that a sentence names
 COMPARABLE = ("rejected_share", "median_outliers", "median_effective_rank_qk", "log10_amplification")
 MEANING = (
-    "Proxies are leading complexity factors (no constants, no logarithms): they describe weights and do not "
-    "rank models by how they generalize; they are not probabilities and not guarantees."
+    "Proxies are leading factors of generalization bounds, without constants and logarithms. They describe "
+    "weights. They do not rank models by how they generalize, and they are not guarantees."
 )
 
 
@@ -86,15 +84,16 @@ def case_values(
 
 
 def experts_sentence(measured: int, experts: int) -> str:
-    """Return the sentence about an audit of some experts, and what did not look for that reason.
+    """Return a sentence that says how many experts were measured, and which checks were skipped.
 
     >>> experts_sentence(8, 64).split(":")[0]
     '8 of 64 experts measured (--experts 8)'
     """
     *names, last = (detector.name for detector in DETECTORS.values() if detector.needs_experts)
     return (
-        f"{measured} of {experts} experts measured (--experts {measured}): {', '.join(names)} and {last} did "
-        "not look for findings, because they need every expert; the other rules did not see the rest"
+        f"{measured} of {experts} experts measured (--experts {measured}): the checks {', '.join(names)} "
+        f"and {last} need every expert and were skipped; other checks did not see {experts - measured} "
+        "experts"
     )
 
 
@@ -282,159 +281,3 @@ def format_tower_proxies(proxies_by_tower: dict[str, Proxies]) -> str:
     """Return a text that lists the spectrum-adaptive proxy of every tower."""
     shown = {name: log10(bounds.values["spectrum_adaptive"]) for name, bounds in proxies_by_tower.items()}
     return ", ".join(f"{name} 10^{value.value:.4g}" for name, value in shown.items() if value is not None)
-
-
-# Smaller errors come only from the order of sums and are not shown.
-ROUND_OFF = 1e-9
-
-
-def proxy_entries(proxies: dict[str, Any]) -> list[tuple[str, float, float | None]]:
-    """Return the proxies of the summary as tuples (label, log10, error), in the order of `BOUNDS`.
-
-    The error is None if it is only round-off.
-    """
-    fixed = {f"fixed_p_{p}": entry for p, entry in proxies["fixed_p"].items()}
-    known = proxies | fixed
-    return [
-        (bound.label, known[name]["log10"], _beyond_round_off(known[name].get("error")))
-        for name, bound in BOUNDS.items()
-        if name in known
-    ]
-
-
-def remarks(summary: dict[str, Any]) -> list[str]:
-    """Return the sentences that the terminal prints about norms, logits, proxies and extensions."""
-    logits = logit_sentence(summary)
-    meaning = [summary["meaning"]] if summary["proxies"] else []
-    return [
-        norm_basis_sentence(summary),
-        *([] if logits is None else [logits]),
-        *meaning,
-        *proxy_remarks(summary),
-        *extension_remarks(summary),
-    ]
-
-
-def proxy_remarks(summary: dict[str, Any]) -> list[str]:
-    """Return a sentence on the proxy at the given sample size, and one on what choosing p gains.
-
-    A sentence is left out if its number is not known.
-    """
-    lines = []
-    if summary["proxies"] and "samples" in summary:
-        value, error = (summary["proxy_over_sqrt_samples"].get(key) for key in ("log10", "error"))
-        lines.append(
-            f"spectrum-adaptive proxy / sqrt(n) at n = {summary['samples']}: "
-            f"{_power(value, error)}, {'above 1: vacuous' if value > 0 else 'below 1'} (still a proxy)."
-        )
-    if summary["rank_count"]:
-        lines.append(
-            "p = 0 won for every matrix: the spectrum-adaptive proxy counts ranks here, "
-            "the rest of the spectrum played no part. At the scale that a classifier has on its inputs the "
-            "index can move: attnlaw margins MODEL --file INPUTS.txt --amplification"
-        )
-    elif summary["value_of_adaptivity"] is not None:
-        gain, error = summary["value_of_adaptivity"], summary["value_of_adaptivity_error"]
-        lines.append(
-            f"Value of adaptivity: the best single p costs {gain:.4g}{_format_error(error)} "
-            "times the post hoc choice."
-        )
-    return lines
-
-
-def extension_remarks(summary: dict[str, Any]) -> list[str]:
-    named = ", ".join(summary["extensions"])
-    return [f"Extension beyond the paper's setting: {named}."] if named else []
-
-
-def norm_basis_sentence(summary: dict[str, Any]) -> str:
-    """Return a sentence that says whether norms are shown as applied or as stored."""
-    unknown = ", ".join(KINDS[kind].label for kind in summary["norms_unknown"])
-    if summary["norms"] == "stored":
-        stored = "Norms and stable ranks as stored, without the gain of the norm before"
-        return f"{stored} (not known of {unknown})." if unknown else f"{stored}."
-    applied = (
-        "Norms and stable ranks as applied: the gain of the norm before folded in, "
-        "the mean projected out where that norm takes it off."
-    )
-    return f"{applied} As stored where it is not known: {unknown}." if unknown else applied
-
-
-def logit_sentence(summary: dict[str, Any]) -> str | None:
-    """Return a sentence that says which types can hold the logits of any input; None without heads.
-
-    >>> found = {"heads": 72, "bounded": 72, "beyond_float8": 2, "beyond_float16": 0, "unbounded": None}
-    >>> logit_sentence({"logits": found})
-    'Logits of 72 of 72 heads stay within float16 whatever the input, of 70 within float8 (E4M3, 448).'
-    """
-    logits = summary["logits"]
-    if not logits["heads"]:
-        return None
-    missing = f" No bound of {logits['unbounded']}." if logits["unbounded"] else ""
-    if not logits["bounded"]:
-        return f"Logits of no head are bounded:{missing.removeprefix(' No bound of')}"
-    halves, eighths = (logits["bounded"] - logits[f"beyond_float{bits}"] for bits in (16, 8))
-    return (
-        f"Logits of {halves} of {logits['heads']} heads stay within float16 whatever the input, "
-        f"of {eighths} within float8 (E4M3, 448).{missing}"
-    )
-
-
-def family_words(summary: dict[str, Any]) -> str:
-    """Return the family, and the codes of the matrices if they are stored in any.
-
-    >>> family_words({"family": "llama", "codes": "GPTQ 4-bit, groups of 32 (7 of 9 matrices)"})
-    'llama · GPTQ 4-bit, groups of 32 (7 of 9 matrices)'
-    """
-    return " · ".join(filter(None, (summary["family"], summary.get("codes"))))
-
-
-def null_test_sentence(summary: dict[str, Any]) -> str | None:
-    """Return a sentence that says how many matrices differ from noise; None if no matrix was tested.
-
-    >>> null_test_sentence({"not_random": {"tested": 120, "rejected": 118, "expected": 1.19, "p_value": 0.0}})
-    '118 of 120 matrices differ from noise; 1.2 expected of a fresh model'
-    """
-    counts = summary["not_random"]
-    if not counts["tested"]:
-        return None
-    matrices = "matrix differs" if counts["tested"] == 1 else "matrices differ"
-    return (
-        f"{counts['rejected']} of {counts['tested']} {matrices} from noise; "
-        f"{counts['expected']:.2g} expected of a fresh model"
-    )
-
-
-def findings_sentence(summary: dict[str, Any]) -> str | None:
-    """Return a sentence that counts the findings; None for a study, which does not keep findings.
-
-    >>> findings_sentence({"findings": {"rules": 20, "note": 1, "warning": 0, "error": 2}})
-    '2 errors, 1 note found by 20 rules'
-    """
-    counts = summary["findings"]
-    if counts["rules"] is None:
-        return None
-    return f"{count_by_level(counts) or 'nothing'} found by {counts['rules']} rules"
-
-
-def _power(log10: float, error: float | None) -> str:
-    """Format a number, given its logarithm, as a power of 10.
-
-    A number without error that is neither very large nor very small is also written out.
-
-    >>> _power(0.5, None), _power(0.5, 0.01), _power(400.0, None)
-    ('10^0.5000 = 3.16', '10^(0.5000 ± 0.01)', '10^400.0000')
-    """
-    if given := _format_error(error):
-        return f"10^({log10:.4f}{given})"
-    return f"10^{log10:.4f}" + (f" = {10**log10:.3g}" if -4 < log10 < 3 else "")
-
-
-def _format_error(error: float | None) -> str:
-    """Format an error as " ± 0.01"; empty if there is none, or only round-off."""
-    known = _beyond_round_off(error)
-    return "" if known is None else f" ± {known:.1g}"
-
-
-def _beyond_round_off(error: float | None) -> float | None:
-    return error if error and error > ROUND_OFF else None

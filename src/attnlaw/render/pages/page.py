@@ -26,6 +26,7 @@ from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import format_with_error
 from attnlaw.core.files import to_json
 from attnlaw.core.result import Result
+from attnlaw.core.settings import setting_fields
 from attnlaw.core.tables import nan_to_null, short_names
 from attnlaw.core.verb import Verb
 from attnlaw.render.charts.figure import Figure, draw_each
@@ -99,7 +100,7 @@ class Part:
             return figure_section("part-1", "Figures", self.figures)
         rows, drawn = self.listed_rows, "Drawn from" if self.figures else "No figure can be drawn from"
         shared = shared_settings(rows, result_columns(result.verb for result in self.every))
-        lead = f"{drawn} the {rows.height} rows in {self.name}. {shared}".strip()
+        lead = f"{drawn} {_count_rows(rows.height)} in {self.name}. {shared}".strip()
         return figure_section(f"part-{number}", f"{self.name}: {self.title}", self.figures, lead, self.name)
 
 
@@ -116,9 +117,9 @@ def results_page(parts: Sequence[Part], note: str = "", answer: Answer | None = 
     rows = pl.concat(named, how="diagonal_relaxed")
     names = ", ".join(f"{part.name} ({part.title})" for part in parts)
     drawn = any(part.figures for part in parts)
-    allowed = ", and the figures that they allow" if drawn else "; no figure can be drawn from them"
     lead = [
-        f"{rows.height} rows{f' of {names}' if several else ''}{allowed}.",
+        f"{_count_rows(rows.height)}{f' of {names}' if several else ''}."
+        f"{'' if drawn else ' They cannot be drawn as a figure.'}",
         note,
         failure_sentences(parts),
         "" if several else shared_settings(rows, result_columns(verbs)),
@@ -130,6 +131,10 @@ def results_page(parts: Sequence[Part], note: str = "", answer: Answer | None = 
     ]
     title = " · ".join(dict.fromkeys(part.title for part in parts))
     return rows_page(title, lead, sections, rows, verbs, answer)
+
+
+def _count_rows(count: int) -> str:
+    return f"{count} row{'' if count == 1 else 's'}"
 
 
 def failure_sentences(parts: Sequence[Part]) -> str:
@@ -167,6 +172,7 @@ def rows_page(
         "columns": plain_columns(rows),
         "infinite": infinite_places(rows),
         "shown": [(name, _column_label(verbs, name)) for name in shown],
+        "meanings": _column_meanings(verbs, shown),
         "names": _variant_labels(verbs, shown),
         "errors": {quantity.name: f"{quantity.name}_error" for quantity in quantities if quantity.error},
     }
@@ -194,6 +200,17 @@ def _column_label(verbs: Sequence[Verb[Any, Any]], name: str) -> str:
     return next((verb.label(name) for verb in knowing), name.replace("_", " "))
 
 
+def _column_meanings(verbs: Sequence[Verb[Any, Any]], shown: Sequence[str]) -> dict[str, str]:
+    """Return the descriptions of the shown settings and quantities, by column."""
+    meanings: dict[str, str] = {}
+    for verb in verbs:
+        fields = setting_fields(verb.settings)
+        known = {column: fields[name].rule.help for name, column in verb.setting_columns.items()}
+        known |= {quantity.name: quantity.description for quantity in verb.every_quantity}
+        meanings |= {name: known[name] for name in shown if known.get(name) and name not in meanings}
+    return meanings
+
+
 def _variant_labels(verbs: Sequence[Verb[Any, Any]], shown: Sequence[str]) -> dict[str, dict[str, str]]:
     labels: dict[str, dict[str, str]] = {}
     for column, variants in (pair for verb in verbs for pair in variant_tables(verb).items()):
@@ -213,7 +230,7 @@ def quantity_section(verb: Verb[Any, Any], rows: pl.DataFrame, several: bool = F
     if not lines:
         return None
     anchor = f"found-{re.sub('[^a-z]', '-', verb.name)}"
-    title = f"{verb.title}: what was found" if several else "What was found"
+    title = f"{verb.title}: results" if several else "Results"
     body = macros("sections.html").quantities(lines)
     return Section(anchor, title, body, verb.title if several else "Quantities")
 
@@ -276,7 +293,7 @@ def read_asset(name: str) -> str:
 
 def explorer_section(link: str, constant: str = "") -> Section:
     """Return the section with heat maps of layers and heads, and with the details of a chosen matrix."""
-    return Section("heads", "Matrices of the network", macros("sections.html").explorer(constant), link)
+    return Section("heads", "Heads and matrices", macros("sections.html").explorer(constant), link)
 
 
 def explorer_data(
@@ -299,13 +316,14 @@ def explorer_data(
     known = {column.name: column for table in reversed(verb.tables) for column in table.columns}
     kinds, laws = (known[name].choices or {} if name in known else {} for name in ("kind", "law"))
     short, number = short_names(models.values()), {case: number for number, case in enumerate(models)}
-    meanings = {name: known[name].description for name in mapped}
+    meanings = {name: column.description for name, column in known.items() if column.description}
     return {
         "quantities": [
             {"key": name, "name": known[name].label, "log": known[name].log}
             | {"says": f"{meanings[name][:1].upper()}{meanings[name][1:]}. {how['read']}", **how}
             for name, how in mapped.items()
         ],
+        "meanings": meanings,
         "facts": [(name, verb.label(name)) for name in facts],
         "names": {"kind": {name: kind.label for name, kind in kinds.items()}},
         "groups": {name: kind.group for name, kind in kinds.items()},
@@ -323,13 +341,15 @@ def rows_section(link: str, example: str) -> Section:
 
 def headline_numbers(
     verb: Verb[Any, Any], row: Mapping[str, Any], names: Iterable[str], errors: bool = False
-) -> list[tuple[str, str]]:
-    """Return pairs (label, text) of the named numbers that a row has, with errors if `errors` is true."""
+) -> list[tuple[str, str, str]]:
+    """Return (label, text, meaning) of the named numbers that a row has, with errors if `errors` is true."""
+    meanings = {quantity.name: quantity.description for quantity in verb.quantities}
 
     def text(name: str) -> str:
         return format_with_error(row[name], row.get(f"{name}_error")) if errors else format_short(row[name])
 
-    return [(verb.label(name), text(name)) for name in names if row[name] is not None]
+    shown = [name for name in names if row[name] is not None]
+    return [(verb.label(name), text(name), meanings.get(name, "")) for name in shown]
 
 
 def draw_on_page(figures: Iterable[Figure], prefix: str = "") -> list[dict[str, Any]]:

@@ -35,7 +35,7 @@ def print_title(console: Console, name: str, facts: str = "") -> None:
         facts = ""
     console.print(title, soft_wrap=True)
     if facts:
-        console.print(Text(facts, style="dim"), soft_wrap=True)
+        print_hanging(console, Text(), facts, style="dim")
 
 
 def print_lines(console: Console, lines: tuple[Line, ...]) -> None:

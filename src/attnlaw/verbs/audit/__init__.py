@@ -1,4 +1,4 @@
-"""`attnlaw audit MODEL...`: spectra of a checkpoint, which of them differ from noise, and findings."""
+"""`attnlaw audit MODEL...`: problems of a checkpoint, its spectra, and which of them differ from random."""
 
 from __future__ import annotations
 
@@ -33,43 +33,50 @@ if TYPE_CHECKING:
 
 @settings_dataclass
 class AuditSettings(ModelSettings):
-    """Audit a trained Transformer: what is wrong with it, what differs from noise, the spectra of its heads.
+    """Check a trained Transformer: look for problems, untrained weights, and unusual spectra.
 
-    Proxies need every matrix. If --layers or --only leave some out, there are no proxies. A LoRA adapter is
-    audited by itself, or added to its base model with --adapter.
+    An audit reads only the weights. It needs no data, no GPU, and no PyTorch for safetensors. It looks for
+    broken tensors, compares every weight matrix with random ones, and compares the model with other trained
+    models. A LoRA adapter is audited alone, or added to its base model with --adapter. Generalization proxies
+    need every matrix, so there are none with --layers, --only or --experts.
     """
 
     samples: int | None = setting(
         None,
-        "Training samples n: show proxy / sqrt(n) too (not a bound by itself).",
+        "Number of training samples n: also show proxy / sqrt(n). It is not a bound.",
         minimum=1,
     )
     approximate: bool = setting(
-        False, "Estimate matrices of shorter side 8192 and more, with errors.", panel=OptionPanel.PRECISION
+        False,
+        "Estimate matrices whose shorter side is at least 8192, and show the errors.",
+        panel=OptionPanel.PRECISION,
     )
     precision: str = setting(
         STORAGE,
-        "Weights stored in 16 bits or less are factorised in float32 where storing took more (storage), or "
-        "all in float64 (double).",
+        "Arithmetic: float32 for weights stored in 16 bits or less, if that is exact enough (storage), or "
+        "always float64 (double).",
         choices=PRECISIONS,
         panel=OptionPanel.PRECISION,
     )
     exact: bool = setting(
         False,
-        "(1,1) norms of large products from every entry, not from a sample of columns.",
+        "Sum every entry for (1,1) norms of large products (default: a sample of columns).",
         panel=OptionPanel.PRECISION,
     )
     as_stored: bool = setting(
         False,
-        "Show norms as stored, without the gain of the norm before.",
+        "Show norms of the stored matrices, without the gain of the norm layer before them.",
         machine_only=True,
     )
     experts: int | None = setting(
         None,
-        "Measure only this many experts of each layer, the first ones. There are no proxies then.",
+        "Measure only the first N experts of each layer.",
         minimum=1,
+        panel=OptionPanel.INPUT,
     )
-    no_laws: bool = setting(False, "With --out: leave the fitted laws out.", machine_only=True)
+    no_laws: bool = setting(
+        False, "With --out: do not fit laws to the spectra. It is faster.", machine_only=True
+    )
 
     @property
     def arithmetic(self) -> Arithmetic:
@@ -81,57 +88,83 @@ class AuditSettings(ModelSettings):
 
 
 NOT_RANDOM = (
-    Quantity("not_random_tested", "matrices compared with noise", kind="int"),
+    Quantity("not_random_tested", "number of matrices in the null test", kind="int"),
     Quantity(
-        "not_random_rejected", "matrices that differ from noise at level 0.01", kind="int", in_summary=True
+        "not_random_rejected",
+        "number of matrices that differ from random ones (p-value at most 0.01)",
+        kind="int",
+        in_summary=True,
+        display_name="matrices unlike random",
     ),
-    Quantity("not_random_expected", "of these, expected in a freshly initialised model"),
-    Quantity("not_random_p_value", "chance of so many or more in a freshly initialised model"),
+    Quantity(
+        "not_random_expected", "number of matrices that would differ from random ones by chance, if untrained"
+    ),
+    Quantity(
+        "not_random_p_value",
+        "probability that so many matrices of an untrained model differ from random ones",
+    ),
 )
 COMPARABLE_QUANTITIES = (
     Quantity(
-        "rejected_share", "of the matrices that were tested: differ from noise", display_name="unlike noise"
+        "rejected_share",
+        "share of the tested weight matrices that differ from random ones",
+        display_name="unlike random",
     ),
     Quantity(
         "median_outliers",
-        "median over matrices of the singular values beyond the edge of the random null",
-        display_name="values beyond the edge",
+        "number of singular values above those of a random matrix (median matrix)",
+        display_name="strong directions",
     ),
     Quantity(
         "median_effective_rank_qk",
-        "median over heads of the effective rank of QK",
-        display_name="effective rank of QK",
+        "number of directions that a head's QK uses, weak ones included (median head)",
+        display_name="QK effective rank",
     ),
     Quantity(
         "log10_amplification",
-        "amplification by all layers above the first, as applied where that is known",
-        display_name="log₁₀ amplification",
+        "largest factor by which the layers above the first can enlarge an error, with gains of norm layers "
+        "if they are known (log10)",
+        display_name="amplification (log₁₀ α)",
     ),
 )
 FINDING_COUNTS = (
-    Quantity("findings_error", "findings of level error", kind="int", display_name="errors", in_summary=True),
+    Quantity("findings_error", "number of errors found", kind="int", display_name="errors", in_summary=True),
     Quantity(
-        "findings_warning", "findings of level warning", kind="int", display_name="warnings", in_summary=True
+        "findings_warning", "number of warnings found", kind="int", display_name="warnings", in_summary=True
     ),
-    Quantity("findings_note", "findings of level note", kind="int", display_name="notes", in_summary=True),
-    Quantity("finding_rules", "rules that looked for findings", kind="int"),
+    Quantity("findings_note", "number of notes found", kind="int", display_name="notes", in_summary=True),
+    Quantity("finding_rules", "number of checks that looked for findings", kind="int"),
 )
 LOGITS = (
-    Quantity("logit_heads", "heads of attention measured", kind="int"),
-    Quantity("logit_heads_bounded", "heads whose logits are bounded for any input", kind="int"),
-    Quantity("logit_heads_beyond_float8", "heads whose bound is above 448 (float8 E4M3)", kind="int"),
-    Quantity("logit_heads_beyond_float16", "heads whose bound is above 65504 (float16)", kind="int"),
-    Quantity("logit_unbounded", "blocks without a bound, and why", kind="text"),
+    Quantity("logit_heads", "number of attention heads measured", kind="int"),
+    Quantity("logit_heads_bounded", "number of heads whose logits have a bound for any input", kind="int"),
+    Quantity(
+        "logit_heads_beyond_float8",
+        "number of heads whose logit bound is above 448, the largest float8 E4M3 number",
+        kind="int",
+    ),
+    Quantity(
+        "logit_heads_beyond_float16",
+        "number of heads whose logit bound is above 65504, the largest float16 number",
+        kind="int",
+    ),
+    Quantity("logit_unbounded", "blocks whose logits have no bound, with the reason", kind="text"),
 )
 QUANTITIES = (
-    Quantity("family", "family of the model", kind="text", in_summary=True),
-    Quantity("codes", "codes in which matrices are stored; missing if none is", kind="text"),
-    Quantity("depth", "layers, each as often as it is applied", "L", kind="int", in_summary=True),
-    Quantity("distinct_layers", "layers, shared ones once", kind="int"),
+    Quantity("family", "family of the model, such as gpt2", kind="text", in_summary=True),
+    Quantity("codes", "quantised formats of the matrices; missing if none is quantised", kind="text"),
+    Quantity(
+        "depth",
+        "number of layers; a shared layer counts at each application",
+        "L",
+        kind="int",
+        in_summary=True,
+    ),
+    Quantity("distinct_layers", "number of layers; a shared layer counts once", kind="int"),
     Quantity("hidden_size", "width of the layers", "N", kind="int", in_summary=True),
-    Quantity("head_count", "heads of the first layer", kind="int"),
-    Quantity("matrix_count", "matrices measured", kind="int", in_summary=True),
-    Quantity("activation", "of the feed-forward blocks", kind="text"),
+    Quantity("head_count", "number of heads of the first layer", kind="int"),
+    Quantity("matrix_count", "number of matrices measured", kind="int", in_summary=True),
+    Quantity("activation", "activation of the feed-forward blocks", kind="text"),
     *NOT_RANDOM,
     *COMPARABLE_QUANTITIES,
     *FINDING_COUNTS,
@@ -139,7 +172,7 @@ QUANTITIES = (
     *(
         Quantity(
             f"log10_{name}",
-            f"log10 of the proxy: {bound.label}",
+            f"generalization proxy: {bound.label} (log10)",
             display_name=bound.short,
             error=True,
             in_summary=bound.headline,
@@ -149,26 +182,32 @@ QUANTITIES = (
     *(
         Quantity(
             f"per_application_log10_{name}",
-            f"the same with shared layers counted at each application: {bound.label}",
+            f"generalization proxy that counts a shared layer at each application: {bound.label} (log10)",
             error=True,
         )
         for name, bound in BOUNDS.items()
     ),
+    Quantity("proxy_over_sqrt_samples_log10", "spectrum-adaptive proxy / sqrt(samples) (log10)", error=True),
     Quantity(
-        "proxy_over_sqrt_samples_log10", "log10 of the spectrum-adaptive proxy over sqrt(samples)", error=True
+        "value_of_adaptivity",
+        "factor by which the proxy grows if all matrices share the best single p",
+        error=True,
     ),
-    Quantity("value_of_adaptivity", "what the best single p costs over the post hoc choice", error=True),
-    Quantity("rank_count", "p = 0 won everywhere: the proxy only counts ranks", kind="bool"),
-    Quantity("norms", "which norms tables and maps show: applied or stored", kind="text"),
+    Quantity(
+        "rank_count",
+        "whether the proxy only counts ranks, because p = 0 is best for every matrix",
+        kind="bool",
+    ),
+    Quantity("norms", "norms that tables and maps show: applied (gains included) or stored", kind="text"),
     Quantity(
         "norms_unknown",
-        "kinds of matrix whose norm before is not known: shown as stored",
+        "kinds of matrix whose norm layer is not known, so that their norms are those of stored weights",
         kind="texts",
         choices=KINDS,
     ),
-    Quantity("extensions", "what goes beyond the setting that the bounds were stated for", kind="texts"),
-    Quantity("warnings", "what to know about the model", kind="texts"),
-    Quantity("meaning", "what proxies are", kind="text"),
+    Quantity("extensions", "features of the model that the paper does not cover", kind="texts"),
+    Quantity("warnings", "facts about the model that a reader of the numbers should know", kind="texts"),
+    Quantity("meaning", "what the proxies say and what they do not say", kind="text"),
 )
 
 

@@ -32,8 +32,7 @@ from attnlaw.theory.bounds import BOUNDS
 from attnlaw.verbs.audit.growth_chart import growth as growth
 
 # Largest number of contribution curves, and of points on each. The grid of p grows with the depth, so all
-# points of
-# all curves would grow with the square of the depth.
+# points of all curves would grow with the square of the depth.
 MOST_LINES, MOST_POINTS = 64, 97
 # Quantities in which models are compared layer by layer, in addition to their spectral norms.
 COMPARED = ("effective_rank", "log10_scale", "log10_contribution")
@@ -44,11 +43,13 @@ SAME_SHARE = 1e-3  # shares that differ by at most this are alike
 HALF_LINE = 0.35  # half the length of the line of random factors, in layers
 # Norms of heads, each with a note for the caption.
 HEAD_NORMS = {
-    "spectral_norm_applied": "Norms are as applied: the gain of the norm before folded in, the mean "
-    "projected out where that norm takes it off; as stored where it is not known.",
+    "spectral_norm_applied": "Norms include the gain of the LayerNorm or RMSNorm before the matrix, if it is "
+    "known.",
     "spectral_norm": "Norms are those of the stored matrices.",
 }
-LAWS = ("Fitted laws", "Each cell is a matrix, coloured by the law that describes its spectrum.")
+LAWS = ("Fitted laws", "Each cell is a matrix. Its colour shows the law that describes its spectrum.")
+STORED_ALPHA = "Norms include gains of norm layers. The proxies use the stored matrices, whose α differs."
+MOST_NAMED = 10  # layers that a legend names one by one
 
 
 def _prepare(result: Result) -> Result:
@@ -68,9 +69,9 @@ audit_chart = partial(chart, prepare=_prepare)
 
 @audit_chart(
     "Proxies",
-    "Proxies on a logarithmic axis: leading factors of bounds, not guarantees, and no ranking of models. "
-    "Further left is smaller, and each unit is a factor of ten. Compare the first line, which adapts to each "
-    "spectrum, with the norm-based ones at the bottom.",
+    "Generalization proxies, a dot for each model. Smaller is further left, and each unit is a factor of "
+    "ten. Compare the first line, which adapts to each spectrum, with the norm-based ones at the bottom. "
+    "Proxies are not guarantees, and they do not rank models.",
 )
 def proxies(view: ChartView) -> Drawings:
     """Draw all proxies: a line for each proxy, and on it a dot for each model."""
@@ -87,7 +88,7 @@ def _draw_dots(rows: pl.DataFrame, colours: Mapping[str, str]) -> alt.Chart:
     order = list(dict.fromkeys(rows["line"]))
     dots = alt.Chart(inline_data(rows)).mark_point(filled=True, size=50, opacity=0.9)
     return dots.encode(
-        x=alt.X("value:Q", title="log10 proxy", scale=alt.Scale(zero=False)),
+        x=alt.X("value:Q", title="proxy (log₁₀)", scale=alt.Scale(zero=False)),
         y=alt.Y("line:N", title=None, sort=order, axis=alt.Axis(labelLimit=260, grid=True)),
         color=colour_encoding(colours),
     ).properties(width=320, height=alt.Step(20))
@@ -95,17 +96,23 @@ def _draw_dots(rows: pl.DataFrame, colours: Mapping[str, str]) -> alt.Chart:
 
 @audit_chart(
     "Amplification by layer",
-    "α of a layer bounds how much the layers above it stretch an error made there. It is 1 (log10 = 0) at "
-    "the last layer; a step down marks a layer with large norms, a step up one whose norms contract.",
+    "Largest factor by which later layers can enlarge an error made in a layer, as a power of ten. The last "
+    "layer has 0. A steep step down marks a layer with large norms; a step up marks a layer that contracts.",
 )
 def amplification(view: ChartView) -> Drawings:
-    return line_charts(view, view.frame("layers"), "layer", "log10_alpha", ["model"])
+    """Draw the amplification with the gains of norm layers, if all models have it, else by stored weights."""
+    layers = view.frame("layers")
+    with_gains = bool(layers.height) and not layers["log10_alpha_applied"].null_count()
+    note = STORED_ALPHA if with_gains else "Norms are those of the stored matrices."
+    name = "log10_alpha_applied" if with_gains else "log10_alpha"
+    for drawing in line_charts(view, layers, "layer", name, ["model"]):
+        yield drawing._replace(note=note)
 
 
 @audit_chart(
-    "What each layer's share is made of",
-    "What one layer adds to the proxy, divided among its matrices. Tall colours are the kind of matrix that "
-    "adds most there.",
+    "Parts of each layer's contribution",
+    "Contribution of each layer to the proxy, divided among its kinds of matrix. The tallest part of a bar "
+    "contributes most.",
 )
 def shares(view: ChartView) -> Drawings:
     """Draw what each layer's share of the proxy consists of. Nothing is drawn if all layers are alike."""
@@ -135,7 +142,7 @@ def _draw_shares(view: ChartView, rows: pl.DataFrame, colours: Mapping[str, str]
         bars = alt.Chart(inline_data(group.select("x", "part", "place", "value")), title=title).mark_bar()
         panel = bars.encode(
             x=alt.X("x:O", title=view.verb.axis("layer"), axis=alt.Axis(labelAngle=0, labelOverlap=True)),
-            y=alt.Y("value:Q", title="share", axis=alt.Axis(values=[0, 0.5, 1])),
+            y=alt.Y("value:Q", title="share of the layer", axis=alt.Axis(values=[0, 0.5, 1])),
             color=colour_encoding(colours, "part", legend_for_one=True),
             order=alt.Order("place:Q"),
         )
@@ -145,8 +152,9 @@ def _draw_shares(view: ChartView, rows: pl.DataFrame, colours: Mapping[str, str]
 
 @audit_chart(
     "Decay of singular values",
-    "Singular values over the largest, the median over a model's matrices at each rank. A steep fall at the "
-    "left is a matrix that a few directions carry; a flat line uses all its dimensions alike.",
+    "Singular values divided by the largest, in descending order (median over a model's matrices). After a "
+    "steep fall at the left, a few directions carry the matrix. A flat line means that it uses all "
+    "directions equally, as random matrices nearly do.",
 )
 def decay(view: ChartView) -> Drawings:
     """Draw the decay of singular values, unless all spectra are zero or unknown."""
@@ -191,16 +199,16 @@ def spectrum_decay(spectra: pl.DataFrame, labels: Mapping[str, str] | None = Non
 
 @audit_chart(
     "Contribution curves C(p)",
-    "Lines: what the matrices of a layer add to the proxy (median), by Schatten index p. Dots: each matrix "
-    "at the p where it adds least. Dots at p = 0 count ranks; further right lie matrices whose singular "
-    "values, times their scale γαL, are small: they decay, or the scale is small.",
+    "Lines show what a layer's matrices contribute to the proxy for each Schatten index p (median). Each dot "
+    "is a matrix at the p of its smallest contribution. At p = 0 a contribution only counts ranks. Dots are "
+    "further right if singular values, times the scale γαL, are small.",
 )
 def contributions(view: ChartView) -> Drawings:
     rows = view.frame("matrices", "layer")
     for (model,), matrices in rows.group_by("model", maintain_order=True):
         if matrices["log10_contribution"].count():
             layers = matrices["layer"].n_unique()
-            note = f"Of the {layers} layers {MOST_LINES} have a line; every matrix has a dot."
+            note = f"{MOST_LINES} of {layers} layers have a line; every matrix has a dot."
             case = {"model": model} if view.rows.height > 1 else {}
             yield Drawing(partial(contribution_curves, matrices), case, note if layers > MOST_LINES else "")
 
@@ -218,12 +226,14 @@ def contribution_curves(matrices: pl.DataFrame) -> alt.ConcatChart:
     lined = known.filter(pl.col("layer").is_in(layers[_even_indices(layers.len(), MOST_LINES)].to_list()))
     counts = lined["log10_curve"].list.len().unique(maintain_order=True)
     medians = [_median_curves(lined, count) for count in counts]
-    marked = sorted({layers[0], layers[layers.len() // 2], layers[-1]}) if layers.len() else []
-    legend = alt.Legend(title="layer", type="gradient", format="d", values=marked, gradientLength=90)
+    few = layers.len() <= MOST_NAMED
+    marked = layers.to_list() if few else sorted({layers[0], layers[layers.len() // 2], layers[-1]})
+    look = {"type": "symbol", "symbolType": "square"} if few else {"type": "gradient", "gradientLength": 90}
+    legend = alt.Legend(title="layer", format="d", values=marked, **look)
     shade = alt.Color("layer:Q", scale=alt.Scale(scheme="viridis"), legend=legend)
-    x = alt.X("p:Q", title="Schatten index p", axis=alt.Axis(values=[0, 0.5, 1, 1.5, 2], format="~g"))
+    x = alt.X("p:Q", title="Schatten index (p)", axis=alt.Axis(values=[0, 0.5, 1, 1.5, 2], format="~g"))
     axis = alt.Axis(minExtent=EXTENT)
-    y = alt.Y("log10_C:Q", title="contribution, log₁₀ C(p)", scale=alt.Scale(zero=False), axis=axis)
+    y = alt.Y("log10_C:Q", title="contribution (log₁₀ C)", scale=alt.Scale(zero=False), axis=axis)
     panels = {}
     for kind in _kinds(known):
         lines = pl.concat(medians).filter(kind=kind).drop("kind")
@@ -250,9 +260,9 @@ def _median_curves(matrices: pl.DataFrame, count: int) -> pl.DataFrame:
 
 @audit_chart(
     "Models layer by layer",
-    "Medians over the heads of a layer, one row per kind of matrix. A norm that is called applied has the "
-    "gain of the norm before folded in; γαL is the scale of the contribution C(p*). Where lines part, the "
-    "models differ in that kind of matrix at that depth; where they coincide, they do not.",
+    "Medians over the heads of each layer, with a row of charts for each kind of matrix. Applied norms "
+    "include the gain of the norm layer; γαL is the scale of the contribution C(p*). Models differ in a "
+    "kind of matrix at the layers where their lines separate.",
 )
 def comparison(view: ChartView) -> Drawings:
     """Draw models layer by layer if there are several."""
@@ -354,10 +364,10 @@ def _thinned_ranks(count: int, most: int = 120) -> list[int]:
 
 @audit_chart(
     "Balance of factors",
-    "How much larger the two factors of a head are than the smallest ones with the same product, a dot for "
-    "each head (of a group of queries one); the short lines are random factors. Weight decay drives it to "
-    "zero, and the flattest factors have it zero. Rings, where queries have a bias, leave it out: dots far "
-    "above their rings are a bias that was not decayed.",
+    "How much larger the two stored factors of a head are than the smallest factors with the same product. "
+    "Each dot is a head, or a group of queries; short lines are random factors. Weight decay drives the "
+    "excess to zero. Rings leave out the bias of queries: a dot far above its ring has a bias that did not "
+    "decay.",
 )
 def balance(view: ChartView) -> Drawings:
     """Draw the balance of the factors of every head, if some head has a positive excess."""
@@ -405,7 +415,7 @@ def draw_excesses(matrices: pl.DataFrame, labels: Mapping[str, str]) -> alt.Conc
 
 @audit_chart(
     "Heads",
-    "Each cell is a head; brighter means a larger spectral norm, logarithmic for each kind.",
+    "Each cell is a head. Brighter means a larger norm, on a logarithmic scale for each kind of matrix.",
     on_page=False,
 )
 def heads(view: ChartView) -> Drawings:

@@ -22,16 +22,15 @@ from attnlaw.theory.bounds import BOUNDS
 from attnlaw.verbs.audit.growth import growth_columns
 
 DRAWN = ("spectrum_adaptive", "edelman", "trauger_tewari")
-AXES = {"depth": "depth L", "hidden_size": "hidden size N"}
+AXES = {"depth": "layers (L)", "hidden_size": "width (N)"}
 OTHER_AXIS = {"depth": "hidden_size", "hidden_size": "depth"}
 EXPONENT = {"depth": "depth", "hidden_size": "width"}
 TITLE = "Growth with depth and width"
 CAPTION = (
-    "Each proxy on logarithmic axes, a dot for each model and a line through the means of models of equal "
-    "size: against depth at fixed hidden size on the left, against hidden size at fixed depth on the right. "
-    "Titles have the least-squares exponents. The finding of arXiv 2605.07297 is that the spectrum-adaptive "
-    "proxy has the smaller ones. A line that bends upwards against depth is exponential, and its exponent is "
-    "an average."
+    "Each dot is a model, and lines connect the means of models of equal size. Left: proxy against depth at "
+    "fixed width. Right: proxy against width at fixed depth. Titles show the least-squares exponents. A "
+    "small exponent is good: arXiv 2605.07297 finds that the spectrum-adaptive proxy has the smallest. A "
+    "line that bends upwards grows exponentially, so its exponent is only an average."
 )
 
 
@@ -85,7 +84,7 @@ def _panel(table: pl.DataFrame, axis: str, title: str) -> alt.LayerChart:
     )
     y = alt.Y(
         "log10_proxy:Q",
-        title="log₁₀ proxy",
+        title="proxy (log₁₀)",
         scale=alt.Scale(zero=False),
         axis=alt.Axis(format="~g", tickCount=6, minExtent=EXTENT),
     )

@@ -1,4 +1,4 @@
-"""The page of audited models: a card for each model, maps of heads, layers, and all proxies."""
+"""The page of audited models: the answer, key numbers, maps of heads, layers, and all proxies."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
-from attnlaw.analysis.atlas.compare import range_lines, ranges_sentence
-from attnlaw.analysis.audit.summary import (
+from attnlaw.analysis.atlas.compare import range_lines, range_meanings, ranges_sentence
+from attnlaw.analysis.audit.remarks import (
     extension_remarks,
-    family_words,
-    findings_sentence,
+    logit_sentence,
     norm_basis_sentence,
-    null_test_sentence,
     proxy_entries,
     proxy_remarks,
 )
-from attnlaw.analysis.findings.apply import group_findings
+from attnlaw.core.answer import Answer
 from attnlaw.core.result import Result
 from attnlaw.core.tables import short_names
 from attnlaw.render.charts.figure import Figure
@@ -38,7 +36,9 @@ from attnlaw.render.pages.page import (
     rows_section,
 )
 from attnlaw.verbs.audit import VERB
+from attnlaw.verbs.audit.answer import answer, facts_of, page_commands
 from attnlaw.verbs.audit.growth_chart import growth_section
+from attnlaw.verbs.audit.layer_lines import layer_frame
 from attnlaw.verbs.audit.page_data import audit_payload, constant_quantities
 
 # A study with more audited models gets the generic page.
@@ -49,19 +49,17 @@ SHARES = ("share_qk", "share_vo", "share_cross", "share_ffn")
 # Models that agree in these have the same shape.
 SHAPE = {"family": "family", "layers": "layers", "hidden_size": "hidden size", "heads": "heads"}
 DIFFER = (
-    "These models differ in {facts}: how many matrices there are and which ranks they can have differs by "
-    "architecture, and proxies count both. A gap between such models is not due to training alone."
+    "These models differ in {facts}. Proxies count matrices and ranks, which depend on the architecture. So "
+    "a gap between these models does not show what training did."
 )
-# Numbers on a card, in which trained models differ.
+# Numbers on a card, with their formats.
 CARD_NUMBERS = {
-    "rejected_share": ("unlike noise", ".1%"),
-    "median_outliers": ("values beyond the edge", ".3g"),
-    "median_effective_rank_qk": ("effective rank of QK", ".1f"),
-    "log10_amplification": ("log10 α", ".2f"),
+    "rejected_share": ".1%",
+    "median_outliers": ".3g",
+    "median_effective_rank_qk": ".1f",
+    "log10_amplification": ".2f",
 }
-# Columns of findings and of layers that a notebook shows.
-LOCATION = ("layer", "stack", "head", "expert", "kind", "tensor")
-LAYER = ("model", "layer", "stack", "log10_alpha", *SHARES, "adaptivity")
+BELOW = {"below": "how many of the trained models have a smaller number"}
 
 
 def has_page(result: Result) -> bool:
@@ -84,14 +82,14 @@ def page(
     says which audits failed.
     """
     if not has_page(result):
-        return results_page([Part([result], figures)])
+        return results_page([Part([result], figures)], answer=answer(result))
     summaries = _summaries(result)
     applied = all(summary["norms"] == "applied" for summary in summaries.values())
     matrices, layers = result.finished_table("matrices"), result.finished_table("layers")
     placed = [figure for figure in figures if figure.name in LAYERS]
     rest = [figure for figure in figures if figure.name not in (*PROXIES, *LAYERS, *GROWTH)]
     constant = " and ".join(result.verb.label(name) for name in constant_quantities(matrices))
-    sentence = f"Constant within each kind of matrix, so not to choose from: {constant}." if constant else ""
+    sentence = f"Not listed, because identical for all matrices of a kind: {constant}." if constant else ""
     sections = [
         _summary_section(result, summaries, applied),
         explorer_section("Heads", sentence),
@@ -103,10 +101,14 @@ def page(
         rows_section("Matrices", "qk layer=3 stable_rank<2"),
     ]
     names = {case: str(summary["model"]) for case, summary in summaries.items()}
-    whose = f"{len(names)} models, side by side" if len(names) > 1 else next(iter(names.values()))
+    lead = f"{len(names)} models, {matrices.height} weight matrices."
+    if len(names) == 1:
+        ((case, name),) = names.items()
+        lead = f"{name} · {facts_of(result[case], summaries[case])}"
     note = failure_sentence(result.rows) if note is None else note
-    lead = [f"{matrices.height} matrices of {whose}.", note]
-    return page_html("Spectral audit", lead, sections, audit_payload(result, names, applied))
+    opening = Answer(answer(result).lines, page_commands(result))
+    payload = audit_payload(result, names, applied)
+    return page_html("Spectral audit", [lead, note], sections, payload, opening)
 
 
 def _summaries(result: Result) -> dict[int, dict[str, Any]]:
@@ -122,46 +124,38 @@ def _shares_sentence(layers: pl.DataFrame, figures: Sequence[Figure]) -> str:
     if not known or layers.height < 2 or any(figure.name == "shares" for figure in figures):
         return ""
     parts = ", ".join(f"{VERB.label(name)} {layers[name].drop_nulls()[0]:.1%}" for name in known)
-    return f"Every layer's share of the proxy is made of the same parts, so they are not drawn: {parts}."
+    return f"Every layer's share of the proxy consists of the same parts, so no chart shows them: {parts}."
 
 
 def _summary_section(result: Result, summaries: dict[int, dict[str, Any]], applied: bool) -> Section:
-    """Return the section with a card for each model.
-
-    A card has the null test, findings, numbers, the comparison with the atlas, and warnings.
-    """
+    """Return the section with a card for each model: key numbers, other models, and remarks."""
     short = short_names(str(summary["model"]) for summary in summaries.values())
-    findings = result.finished_table("findings")
+    meanings = {quantity.name: quantity.description for quantity in VERB.quantities}
     cards = []
     for case, summary in summaries.items():
         shown = summary | ({} if applied else {"norms": "stored"})
-        sentences = (null_test_sentence(summary), findings_sentence(summary))
-        lines = findings.filter(pl.col("case") == case).iter_rows(named=True)
-        ending = {"log10_amplification": ", as applied"} if summary["log10_alpha_applied"] else {}
-        sizes = {name: "–" if value is None else value for name, value in summary.items()}
+        entry = summary["atlas"]
         cards.append(
             {
                 "model": summary["model"],
                 "short": short[summary["model"]],
-                "facts": (
-                    f"{family_words(summary)} · {sizes['layers']} layers · "
-                    f"hidden size {sizes['hidden_size']} · {sizes['heads']} heads · "
-                    f"{sizes['matrices']} matrices"
-                ),
-                "answers": [sentence for sentence in sentences if sentence is not None],
-                "findings": group_findings(lines),
+                "facts": facts_of(result[case], summary),
                 "numbers": [
-                    (f"{label}{ending.get(key, '')}", format(float(summary[key]), form))
-                    for key, (label, form) in CARD_NUMBERS.items()
+                    (VERB.label(key), format(float(summary[key]), form), meanings[key])
+                    for key, form in CARD_NUMBERS.items()
                     if summary[key] is not None
                 ],
-                "ranges": range_lines(summary["atlas"]) if summary["atlas"] else None,
-                "ranges_sentence": ranges_sentence(summary["atlas"]) if summary["atlas"] else "",
-                "remarks": [norm_basis_sentence(shown), *extension_remarks(summary)],
-                "warnings": summary["warnings"],
+                "ranges": range_lines(entry) if entry else None,
+                "meanings": range_meanings(entry["columns"]) | BELOW if entry else {},
+                "ranges_sentence": ranges_sentence(entry) if entry else "",
+                "remarks": [
+                    norm_basis_sentence(shown),
+                    *filter(None, [logit_sentence(summary)]),
+                    *extension_remarks(summary),
+                ],
             }
         )
-    return Section("summary", "Summary", macros("verbs/audit/page.html").summary(cards))
+    return Section("summary", "Key numbers", macros("verbs/audit/page.html").summary(cards), "Numbers")
 
 
 def _proxies_section(summaries: dict[int, dict[str, Any]], figures: Sequence[Figure]) -> Section | None:
@@ -213,16 +207,11 @@ def _format_proxy(log10: float | None, error: float | None) -> str:
 
 
 def notebook_html(result: Result) -> Markup:
-    """Return the HTML that a notebook shows: a line for each model, a table of findings and one of layers."""
-    lines = []
-    for summary in _summaries(result).values():
-        line = f"{summary['model']}: {family_words(summary)}, {summary['matrices']} matrices"
-        proxy = summary["proxies"] and summary["proxies"]["spectrum_adaptive"]["log10"]
-        lines.append(line if proxy is None else f"{line}, log10 proxy {proxy:.2f}")
-    findings = result.finished_table("findings")
-    shown = (
-        frame_html(findings, ("model", "level", "rule", *LOCATION, "meaning")) if findings.height else None
-    )
-    layers = frame_html(result.finished_table("layers"), LAYER)
-    html: Markup = macros("verbs/audit/page.html").notebook(lines, shown, layers)
+    """Return the HTML that a notebook shows: the answer, and a table of layers for each model."""
+    models = [
+        (str(summary["model"]), facts_of(result[case], summary), frame_html(frame, frame.columns))
+        for case, summary in _summaries(result).items()
+        for frame in [layer_frame(result[case])]
+    ]
+    html: Markup = macros("verbs/audit/page.html").notebook(answer(result).lines, models)
     return html

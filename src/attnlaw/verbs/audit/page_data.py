@@ -27,9 +27,9 @@ SHORT_HEADINGS = {
     "spectral_norm_applied": "norm, applied",
     "share": "share",
     "law": "law",
-    "random_p_value": "p random",
-    "alpha": "α",
-    "tail_share": "α covers",
+    "random_p_value": "p-value",
+    "alpha": "tail exponent",
+    "tail_share": "tail share",
 }
 # Columns of the page's table; the download has all columns.
 TABLE_COLUMNS = (
@@ -37,11 +37,11 @@ TABLE_COLUMNS = (
     *("stable_rank", "effective_rank", "p", "share", "law", "outliers", "random_p_value", "alpha"),
     "tail_share",
 )
-BRIGHT = "Bright cells stretch some direction most; a bright row is a layer whose heads all do."
-NEAR_ONE = "Near 1, one direction carries the matrix; dark cells are nearly rank one."
-MOVED = "1 is as large as it was drawn; bright cells are those that training has enlarged most."
+BRIGHT = "Bright cells stretch some direction most. Look for a single bright cell or row."
+NEAR_ONE = "Dark cells are near 1: a single direction carries the matrix."
+MOVED = "1 means as large as at initialisation. Training enlarged bright cells most."
 # Quantities that can be mapped, how to read such a map, and how its colours are chosen. `stored` is the
-# quantity that replaces one that is not known as applied.
+# quantity to show if the one with gains is not known.
 MAPPED: dict[str, dict[str, Any]] = {
     "spectral_norm_applied": {"read": BRIGHT, "stored": "spectral_norm"},
     "spectral_norm": {"read": BRIGHT},
@@ -49,17 +49,17 @@ MAPPED: dict[str, dict[str, Any]] = {
     "stable_rank": {"read": NEAR_ONE},
     "frobenius_norm_over_initial": {"read": MOVED},
     "score_spread_over_initial": {"read": MOVED},
-    "effective_rank": {"read": "Dark cells use few of the dimensions they have."},
+    "effective_rank": {"read": "Dark cells use few of their directions."},
     "p": {
-        "read": "0 counts ranks, 2 uses the Frobenius norm; values in between mean a spectrum that decays.",
+        "read": "0 counts ranks, 2 uses the Frobenius norm. Values in between mean that the spectrum decays.",
         "domain": [0, 2],
     },
-    "share": {"read": "Bright cells are the ones that keep the proxy large."},
+    "share": {"read": "Bright cells contribute most."},
     "law": {"read": ". ".join(f"{name}: {law.description}" for name, law in LAWS.items()), "category": True},
-    "outliers": {"read": "Each is a direction that random entries do not explain.", "zero": True},
-    "random_p_value": {"read": "Dark: unlike random entries; bright: as good as random."},
+    "outliers": {"read": "Training made these directions stronger than chance does.", "zero": True},
+    "random_p_value": {"read": "Dark cells differ from random matrices. Bright cells look random."},
     "alpha": {
-        "read": "Small α is a heavy tail where it covers a tail: read it with its p-value and its share."
+        "read": "A small exponent means a heavy tail. Trust it only if the p-value of the fit is large."
     },
 }
 # Numbers that the page shows about the chosen matrix.

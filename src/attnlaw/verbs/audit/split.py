@@ -26,11 +26,13 @@ if TYPE_CHECKING:
 class UnitSettings(ModelSettings):
     """Measure one unit of a model: one matrix, or QK or VO of all heads of a block."""
 
-    approximate: bool = setting(False, "Estimate it where it is large.")
-    precision: str = setting(STORAGE, "How precisely it is factorised.", choices=PRECISIONS)
-    exact: bool = setting(False, "Norms of entries from every entry.")
-    first: int = setting(0, "Number of its first matrix, in the order of rows.", minimum=0)
-    state: str = setting("", "Sizes and times of the checkpoint's files: a new one is measured anew.")
+    approximate: bool = setting(False, "Estimate the spectrum if the matrix is large.")
+    precision: str = setting(STORAGE, "Arithmetic of the factorisation.", choices=PRECISIONS)
+    exact: bool = setting(False, "Sum every entry for norms of entries.")
+    first: int = setting(0, "Number of the unit's first matrix, in the order of rows.", minimum=0)
+    state: str = setting(
+        "", "Sizes and times of the checkpoint's files. If they change, the unit is measured again."
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +77,7 @@ UNIT = Verb(
     "audit.unit",
     "One unit of an audit",
     UnitSettings,
-    (Quantity("matrices", "matrices measured together", kind="int"),),
+    (Quantity("matrices", "number of matrices measured together", kind="int"),),
     run_each_case(run),
-    tables=(TableSpec("records", (Quantity("record", "packed", kind="bytes"),)),),
+    tables=(TableSpec("records", (Quantity("record", "packed spectrum of one matrix", kind="bytes"),)),),
 )

@@ -1,4 +1,7 @@
-"""Print an audit in the terminal: findings, a line for each layer, the proxies, and what they mean."""
+"""Print an audit in the terminal: problems, what is unusual, and a line for each layer.
+
+`--details` adds the amplification of each layer, the ranges of other models, bounds of logits, and proxies.
+"""
 
 from __future__ import annotations
 
@@ -7,178 +10,230 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
-from attnlaw.analysis.atlas.compare import range_lines, ranges_sentence
-from attnlaw.analysis.audit.rows import fill_applied_sizes
-from attnlaw.analysis.audit.summary import (
-    COMPARABLE,
-    family_words,
-    findings_sentence,
-    null_test_sentence,
-    proxy_entries,
-    remarks,
-)
+from attnlaw.analysis.atlas.compare import range_lines, range_meanings, ranges_sentence, unusual_numbers
+from attnlaw.analysis.audit.remarks import MOST_UNUSUAL, is_comparable, proxy_entries, remarks
 from attnlaw.analysis.columns import LEVELS
-from attnlaw.analysis.findings.apply import group_findings
-from attnlaw.core.tables import short_names
-from attnlaw.render.model_names import lines_about_models, model_names
+from attnlaw.checkpoints.network import KINDS
+from attnlaw.render.model_names import lines_about_models
 from attnlaw.render.terminal.console import Column, bar, format_number, print_table, sparkline
+from attnlaw.render.terminal.screen import (
+    print_definitions,
+    print_hanging,
+    print_lines,
+    print_next,
+    print_title,
+)
+from attnlaw.verbs.audit.answer import (
+    DETAILS,
+    Summaries,
+    facts_of,
+    finding_lines,
+    finished_cases,
+    head_size,
+    model_lines,
+    next_commands,
+    outside_range,
+)
 from attnlaw.verbs.audit.growth import show_growth
+from attnlaw.verbs.audit.layer_lines import (
+    HEADS,
+    OTHERS,
+    LayerLine,
+    kinds_of,
+    layer_lines,
+    shown_matrices,
+    sizes,
+)
 
 if TYPE_CHECKING:
     from attnlaw import AuditResult
 
-# Colours of findings by level.
-STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
+MOST_LINES = 16  # layers of the first screen; neighbours share a line if there are more
+# The numbers of the atlas whose terms the table of layers defines.
+IN_TABLE = ("median_stable_rank", "median_spectral_norm")
+PURPOSES = {"qk": "QK: where it looks", "vo": "VO: what it passes on"}
 
 
 def show_case(result: AuditResult, console: Console, details: bool = False) -> None:
-    """Print one model: the null test, its findings, its layers, and how it compares with the atlas."""
+    """Print the name and the problems of one model. With details, print all of its numbers too."""
     summary = result.summary
-    matrices = f"{summary['matrices']} {'matrix' if summary['matrices'] == 1 else 'matrices'}"
-    facts = f"{family_words(summary)}, {summary['layers']} layers, {matrices}"
-    if summary["heads"] is not None:  # an adapter has none
-        hidden_size = f"hidden size {summary['hidden_size'] or 'varies'}"
-        facts = (
-            f"{family_words(summary)}, {summary['layers']} layers, {hidden_size}, "
-            f"{summary['heads']} heads, {matrices}, activation {summary['activation']}"
-        )
-    elif towers := summary.get("towers"):
-        sizes = (
-            f"{tower['tower']} of {tower['layers']} layers, hidden size {tower['hidden_size'] or 'varies'}, "
-            f"{tower['heads']} heads"
-            for tower in towers
-        )
-        facts = f"{family_words(summary)}, {'; '.join(sizes)}; {matrices}"
     console.print()
-    console.print(Text(summary["model"], style="bold"), soft_wrap=True)
-    console.print(Text(facts, style="dim"), soft_wrap=True)
-    _show_findings(result, summary, console)
-    if result.layers.height:
-        _show_layers(result, summary, console)
-    applied = summary["norms"] == "applied"
-    norm = "spectral_norm_applied" if applied else "spectral_norm"
-    others = fill_applied_sizes(result.matrices, applied).filter(pl.col("layer").is_null())
-    for row in others.iter_rows(named=True):
-        console.print(
-            f"{row['kind']} {row['rows']} x {row['cols']}: "
-            f"spectral norm {_format_cell(row, norm, '#.4g')}, "
-            f"stable rank {_format_cell(row, 'stable_rank', '#.3g')}, "
-            f"effective rank {_format_cell(row, 'effective_rank', '#.4g')}"
-        )
-    for warning in summary["warnings"]:
-        console.print(Text(f"warning: {warning}", style="yellow"))
-    if entry := summary.get("atlas"):
-        _show_atlas(entry, console)
+    print_title(console, summary["model"], facts_of(result, summary))
+    print_lines(console, tuple(finding_lines(result, summary)))
+    if details:
+        print_lines(console, tuple(model_lines({summary["model"]: result}, {summary["model"]: summary})))
+        console.print()
+        _show_sizes(result, summary, console, details)
+        if entry := summary.get("atlas"):
+            _show_atlas(entry, console)
+
+
+def show_summary(result: AuditResult, console: Console, details: bool = False) -> None:
+    """Print what else there is to say about one model or several, their table, and the next commands."""
+    cases, summaries = finished_cases(result)
+    if len(cases) == 1 and not details:
+        ((name, case),) = cases.items()
+        print_lines(console, tuple(model_lines(cases, summaries)))
+        console.print()
+        _show_sizes(case, summaries[name], console, details)
+    elif len(cases) > 1:
+        console.print()
+        print_lines(console, tuple(model_lines(cases, summaries)))
+        console.print()
+        columns, meanings = _model_columns(summaries, details)
+        print_table(console, columns, ["log10 α", "notes", "strong directions"])
+        console.print()
+        print_definitions(console, meanings)
+    if details:
+        console.print()
+        _show_proxies(result, summaries, console)
+    commands = next_commands(result)
+    console.print()
+    print_next(console, {text: why for text, why in commands.items() if not (details and DETAILS in text)})
+
+
+def _show_proxies(result: AuditResult, summaries: Summaries, console: Console) -> None:
+    """Print the proxies of one model, or their growth over several. Remarks on the numbers follow."""
+    if len(summaries) > 1:
+        show_growth(result.rows, console)
+    for summary in summaries.values():
+        if len(summaries) == 1 and summary["proxies"]:
+            print_table(console, _proxy_columns(summary))
+            console.print()
+    texts = {name: remarks(summary) for name, summary in summaries.items()}
+    for line in lines_about_models(texts):
+        print_hanging(console, Text(), line, style="dim")
 
 
 def _show_atlas(entry: dict[str, Any], console: Console) -> None:
     """Print how the model compares with the models of the atlas."""
-    titles, cells = ("", "here", "trained", "lie below", "fresh"), zip(*range_lines(entry), strict=True)
-    console.print()
+    titles, cells = ("", "here", "trained", "below", "untrained"), zip(*range_lines(entry), strict=True)
     columns = [Column(title, column, is_text=not title) for title, column in zip(titles, cells, strict=True)]
-    print_table(console, columns, ["lie below"])
-    console.print(Text(ranges_sentence(entry), style="dim"))
+    print_table(console, columns, ["below"])
+    console.print()
+    below = {"below": "how many of the trained models have a smaller number"}
+    print_definitions(console, range_meanings(entry["columns"]) | below)
+    print_hanging(console, Text(), ranges_sentence(entry), style="dim")
     console.print()
 
 
-def _show_findings(result: AuditResult, summary: dict[str, Any], console: Console) -> None:
-    """Print the null test in one line, then the findings. Errors come first."""
-    for line in (null_test_sentence(summary), findings_sentence(summary)):
-        if line is not None:
-            console.print(Text(line, style="bold"), soft_wrap=True)
-    rows = result.findings.iter_rows(named=True) if "findings" in result.tables else ()
-    for group in group_findings(rows):
-        level = Text(f"{group.level}: ", style=STYLES[group.level])
-        console.print(level.append(f"{group.rule}: {group.where}", style="default"), soft_wrap=True)
-        console.print(Padding(Text(group.sentence, style="dim"), (0, 0, 0, 2), expand=False))
+def _show_sizes(result: AuditResult, summary: dict[str, Any], console: Console, details: bool) -> None:
+    """Print the table of layers, a table of the other matrices, and the meanings of their columns."""
+    lines = layer_lines(result, None if details else MOST_LINES)
+    meanings: dict[str, str] = {}
+    if lines:
+        columns = _layer_columns(lines, result, console, details)
+        droppable = ("log10 α with gains", "share of proxy", "FFN norms")
+        print_table(console, columns, droppable, tight=True)
+        meanings |= _layer_meanings(lines, result, summary, details)
+    others = shown_matrices(result).filter(pl.col("layer").is_null())
+    if others.height:
+        if lines:
+            console.print()
+        print_table(console, _other_columns(others, result))
+        meanings |= {"norm": _norm_meaning(summary), "stable rank": "how many directions carry the matrix"}
+        meanings |= {"effective rank": "how many directions it uses, weak ones included"}
+    if not details and is_comparable(summary):  # numbers of the answer that are not in a table of this screen
+        shown = unusual_numbers(summary["atlas"]).names[:MOST_UNUSUAL]
+        meanings = range_meanings(name for name in shown if not name.startswith(IN_TABLE)) | meanings
     console.print()
-
-
-def show_summary(result: AuditResult, console: Console, details: bool = False) -> None:
-    """Print the proxies of one model, or a table of several models. Sentences about them follow."""
-    summaries = [case.summary for case in result]
-    names = list(short_names(model_names(result)).values())
-    if len(summaries) > 1:
+    print_definitions(console, meanings)
+    if details:
         console.print()
-        print_table(console, _model_columns(summaries, names))
-        show_growth(result.rows, console)
-    elif summaries[0]["proxies"]:
-        print_table(console, _proxy_columns(summaries[0]))
-    for line in lines_about_models(dict(zip(names, map(remarks, summaries), strict=True))):
-        console.print(Text(line, style="dim"))
-    console.print()
 
 
-def _show_layers(result: AuditResult, summary: dict[str, Any], console: Console) -> None:
-    """Print a line for each layer, and a second line for a layer with cross attention."""
-    applied = summary["norms"] == "applied"
-    norm, rank = (f"{size}_applied" if applied else size for size in ("spectral_norm", "stable_rank"))
-    matrices = fill_applied_sizes(result.matrices, applied)
-    lines: list[tuple[str, dict[str, Any], pl.DataFrame]] = []
-    for layer in result.layers.iter_rows(named=True):
-        rows, is_cross = matrices.filter(layer=layer["layer"]), pl.col("kind").str.starts_with("cross_")
-        name = f"{layer['stack'] or ''} {layer['layer']}".strip()
-        lines.append((name, layer | {"share": rows["share"].sum()}, rows.filter(~is_cross)))
-        cross = rows.filter(is_cross).with_columns(pl.col("kind").str.strip_prefix("cross_"))
-        lines += [("  + cross", {}, cross)] if cross.height else []
-    columns = [Column("\nlayer", [name for name, _, _ in lines], is_text=True)]
-    for kind in ("qk", "vo", "ffn_in", "ffn_gate", "ffn_out", "lora"):
-        groups = [rows.filter(pl.col("kind") == kind) for _, _, rows in lines]
-        if any(rows.height for rows in groups) and kind in ("qk", "vo"):
-            columns += _head_columns(kind, groups, norm, rank, blocks=12 if console.width >= 100 else 6)
-        elif any(rows.height for rows in groups):
-            name, norms = kind.replace("ffn_", "FFN\n"), [_largest_norm(rows, norm) for rows in groups]
-            columns.append(Column(name, norms, name="norms of FFN" if name != kind else ""))
-    layers = [layer for _, layer, _ in lines]
-    if summary["proxies"] is not None:
-        columns += _proxy_columns_by_layer(layers, applied)
-    styles = ["" if layer else "dim" for layer in layers]
-    columns = [column._replace(cells=[*map(Text, map(str, column.cells), styles)]) for column in columns]
-    print_table(console, columns, ("log10 α as applied", "share of proxy", "norms of FFN"), tight=True)
+def _norm_meaning(summary: dict[str, Any]) -> str:
+    gains = ", including the gain of the norm layer before it" if summary["norms"] == "applied" else ""
+    unknown = ", ".join(KINDS[kind].label for kind in summary["norms_unknown"])
+    stored = f" (as stored for {unknown})" if gains and unknown else ""
+    return f"largest singular value{gains}{stored}"
+
+
+def _layer_meanings(
+    lines: Sequence[LayerLine], result: AuditResult, summary: dict[str, Any], details: bool
+) -> dict[str, str]:
+    shared = next((line.name for line in lines if len(line.layers) > 1), None)
+    meanings = (
+        {}
+        if shared is None
+        else {f"layer {shared}": "largest norms and median ranks (--details: every layer)"}
+    )
+    meanings["norm"] = _norm_meaning(summary)
+    if kinds_of(lines, HEADS):
+        size = head_size(result)
+        most = f"; at most {size}" if size else ""
+        meanings["rank"] = f"stable rank: how many directions carry a head (median head{most})"
+    if details and summary["proxies"]:
+        meanings["α"] = "largest factor by which later layers can enlarge an error made in a layer"
+        if summary["log10_alpha_applied"]:
+            meanings["with gains"] = "α from norms that include the gains; proxies use stored weights"
+        meanings["share"] = "share of the spectrum-adaptive proxy that the layer contributes"
+    return meanings
+
+
+def _layer_columns(
+    lines: Sequence[LayerLine], result: AuditResult, console: Console, details: bool
+) -> list[Column]:
+    norm, rank = sizes(result)
+    columns = [Column("\nlayer", [line.name for line in lines], is_text=True)]
+    for kind in kinds_of(lines, HEADS):
+        groups = [line.of_kind(kind) for line in lines]
+        columns += _head_columns(PURPOSES[kind], groups, norm, rank, blocks=12 if console.width >= 100 else 6)
+    for number, kind in enumerate(kinds_of(lines, OTHERS)):
+        norms = [_largest_norm(line.of_kind(kind), norm) for line in lines]
+        if kind == "lora":
+            columns.append(Column("LoRA update\nnorm", norms))
+        else:
+            title = f"{'' if number else 'FFN norm'}\n{kind.removeprefix('ffn_')}"
+            columns.append(Column(title, norms, name="FFN norms"))
+    if details and result.rows["log10_spectrum_adaptive"][0] is not None:
+        layers = [line.layers[0] if line.layers else {} for line in lines]
+        shares = [line.matrices["share"].sum() if line.layers else 0.0 for line in lines]
+        columns += _proxy_columns_by_layer(layers, shares)
+    styles = ["" if line.layers else "dim" for line in lines]
+    return [column._replace(cells=[*map(Text, map(str, column.cells), styles)]) for column in columns]
 
 
 def _head_columns(
-    kind: str, layers: Sequence[pl.DataFrame], norm: str, rank: str, blocks: int
+    title: str, layers: Sequence[pl.DataFrame], norm: str, rank: str, blocks: int
 ) -> list[Column]:
     """Return a column of norms by head, and a column of median stable ranks.
 
     The norms of a layer are a sparkline of at most `blocks` characters, followed by the largest norm.
     """
-    pooled = -(-max(rows.height for rows in layers) // blocks)
-    norms = [rows[norm].to_list() for rows in layers]
+    heads = max(rows["head"].n_unique() for rows in layers)
+    pooled = -(-heads // blocks)
+    by_head = [
+        dict(rows.group_by("head").agg(pl.col(norm).max()).sort("head").iter_rows()) for rows in layers
+    ]
+    norms = [list(by_number.values()) for by_number in by_head]
     top = max(value for values in norms for value in values)
     bars = []
     for values in norms:
         maxima = [max(values[i : i + pooled]) for i in range(0, len(values), pooled)]
-        bars.append(f"{sparkline(maxima, top)} {format_number(max(values))}" if values else "")
+        bars.append(f"{sparkline(maxima, top)}  max {format_number(max(values))}" if values else "")
     by = "head" if pooled == 1 else f"{pooled} heads"
     ranks = [format_number(rows[rank].median(), ".1f") for rows in layers]
-    return [Column(f"{kind.upper()}\nnorm by {by}", bars, is_text=True), Column("stable\nrank", ranks)]
+    return [Column(f"{title}\nnorm per {by}", bars, is_text=True), Column("\nrank", ranks)]
 
 
-def _proxy_columns_by_layer(layers: Sequence[dict[str, Any]], applied: bool) -> list[Column]:
-    """Return the columns with the amplification and the share of the proxy of each layer.
-
-    The shares are left out if they differ by less than a tenth of a percent.
-    """
-    stored, seen = (
+def _proxy_columns_by_layer(layers: Sequence[dict[str, Any]], shares: Sequence[float]) -> list[Column]:
+    """Return the columns with the amplification and the share of the proxy of each layer."""
+    stored, applied = (
         [format_number(layer.get(name), ".2f", layer.get(f"{name}_error")) for layer in layers]
         for name in ("log10_alpha", "log10_alpha_applied")
     )
     columns = [Column("log10\nα", stored)]
-    if applied and any(seen):
-        columns.append(Column("as\napplied", seen, name="log10 α as applied"))
-    shares = [layer["share"] for layer in layers if layer]
-    if max(shares) - min(shares) > 1e-3:
-        bars = [
-            f"{bar(layer['share'] / max(shares), width=5):<5} {layer['share']:.1%}" if layer else ""
-            for layer in layers
-        ]
-        columns.append(Column("share of\nproxy", bars, is_text=True, name="share of proxy"))
-    return columns
+    if any(applied):
+        columns.append(Column("with\ngains", applied, name="log10 α with gains"))
+    top = max(shares)
+    bars = [
+        f"{bar(share / top if top else 0, width=5):<5} {share:.1%}" if layer else ""
+        for layer, share in zip(layers, shares, strict=True)
+    ]
+    return [*columns, Column("share of\nproxy", bars, is_text=True, name="share of proxy")]
 
 
 def _largest_norm(rows: pl.DataFrame, norm: str) -> str:
@@ -186,28 +241,57 @@ def _largest_norm(rows: pl.DataFrame, norm: str) -> str:
     return "".join(format_number(value, "#.3g", error) for value, error in largest)
 
 
+def _other_columns(others: pl.DataFrame, result: AuditResult) -> list[Column]:
+    """Return the columns of the table of matrices outside of layers."""
+    norm, rows = sizes(result)[0], others.rows(named=True)
+    return [
+        Column("matrix", [KINDS[row["kind"]].label for row in rows], is_text=True),
+        Column("shape", [f"{row['rows']} × {row['cols']}" for row in rows]),
+        Column("norm", [_format_cell(row, norm, "#.4g") for row in rows]),
+        Column("stable rank", [_format_cell(row, "stable_rank", "#.3g") for row in rows]),
+        Column("effective rank", [_format_cell(row, "effective_rank", "#.4g") for row in rows]),
+    ]
+
+
 def _format_cell(row: dict[str, Any], name: str, form: str) -> str:
     """Format a cell with its error. The ranks of a zero matrix are null and are printed as 0."""
     return format_number(row[name] or 0, form, row[f"{name}_error"])
 
 
-def _model_columns(summaries: Sequence[dict[str, Any]], names: Sequence[str]) -> list[Column]:
-    """Return the columns of the table of several models: comparable numbers, and findings of each level."""
-    applied = all(summary["log10_alpha_applied"] for summary in summaries)
-    alpha = "log10 α\napplied" if applied else "log10\nα"
-    titles = ("unlike\nnoise", "beyond\nthe edge", "effective\nrank QK", alpha)
-    forms = (".1%", ".3g", ".1f", ".2f")
-    return [
-        Column("\nmodel", names, is_text=True, wraps=True),
-        *(
-            Column(title, [format_number(summary[key], form) for summary in summaries])
-            for title, key, form in zip(titles, COMPARABLE, forms, strict=True)
+def _model_columns(summaries: Summaries, details: bool) -> tuple[list[Column], dict[str, str]]:
+    """Return the columns of the table of several models, and the meanings of their titles."""
+    models = list(summaries.values())
+    counts = {level: [str(model["findings"][level] or 0) for model in models] for level in reversed(LEVELS)}
+    columns = [
+        Column("\nmodel", list(summaries), is_text=True, wraps=True),
+        *(Column(f"\n{level}s", cells) for level, cells in counts.items()),
+        Column(
+            "unlike\nrandom", [format_number(model["rejected_share"], ".1%", missing="–") for model in models]
         ),
-        *(
-            Column(f"\n{level}s", [str(summary["findings"][level]) for summary in summaries])
-            for level in reversed(LEVELS)
+        Column(
+            "strong\ndirections",
+            [format_number(model["median_outliers"], ".3g", missing="–") for model in models],
+            name="strong directions",
         ),
+        Column(
+            "effective\nrank QK",
+            [format_number(model["median_effective_rank_qk"], ".1f", missing="–") for model in models],
+        ),
+        Column("outside\nrange", [outside_range(model) or "–" for model in models]),
     ]
+    meanings = {
+        "unlike random": "share of weight matrices that differ from random ones (chance: about 1%)",
+        "strong directions": "singular values above those of a random matrix (median)",
+        "effective rank QK": "directions that a head uses, weak ones included (median)",
+        "outside range": "numbers outside the range of the trained models we know",
+    }
+    if details:
+        applied = all(model["log10_alpha_applied"] for model in models)
+        alphas = [format_number(model["log10_amplification"], ".2f", missing="–") for model in models]
+        columns.append(Column("log10\nα", alphas, name="log10 α"))
+        gains = ", with gains of norm layers" if applied else ""
+        meanings["log10 α"] = f"largest factor by which layers above the first enlarge an error{gains}"
+    return columns, meanings
 
 
 def _proxy_columns(summary: dict[str, Any]) -> list[Column]:

@@ -1,4 +1,4 @@
-// One matrix: its numbers, its spectrum with the null and the fitted law over it, its curve C(p).
+// One matrix: its numbers, its spectrum with that of random matrices and the fitted law, and its curve C(p).
 
 class Detail {
   constructor(data) {
@@ -17,7 +17,7 @@ class Detail {
         type: "button", "aria-pressed": String(view === this.view), onclick: () => { this.view = view; this.show(row); },
       }, name)));
     const numbers = data.facts.filter(([name]) => columns[name] && columns[name][row] !== null).map(([name, label]) => element("div", {},
-      element("dt", {}, label), element("dd", {}, cellText(columns, name, row))));
+      element("dt", { title: data.meanings?.[name] }, label), element("dd", {}, cellText(columns, name, row))));
     const spectrum = element("figure", { id: "spectrum", style: { margin: 0 } });
     const curve = element("figure", { id: "curve", style: { margin: "1rem 0 0" } });
     show(byId("detail"),
@@ -38,7 +38,7 @@ class Detail {
   drawSpectrum(place, row) {
     const values = this.data.spectrum(row);
     if (!values) {
-      show(place, element("p", { class: "note" }, "Too large for all of its singular values: norms and ranks were approximated."));
+      show(place, element("p", { class: "note" }, "This matrix is too large to compute all singular values. Its norms and ranks are approximate."));
       return;
     }
     const living = values.filter((value) => value > 1e-12 * values[0]);
@@ -46,7 +46,7 @@ class Detail {
     if (!spec) { show(place, element("p", { class: "note" }, "All singular values are zero.")); return; }
     const named = spec.layers.filter((layer) => layer.name);
     const drawn = element("div");
-    show(place, keys(named), drawn, element("figcaption", {}, this.data.noise ? spec.caption : `${spec.caption} All are values of the stored matrix.`));
+    show(place, keys(named), drawn, element("figcaption", {}, this.data.noise ? spec.caption : `${spec.caption} These are singular values of the stored matrix, without gains of norm layers.`));
     plot(drawn, spec);
   }
 
@@ -65,23 +65,25 @@ class Detail {
     const seen = others.filter((one) => one.values[0] > bottom);
     const outlines = seen.map((one) => outline(ownHistogram(one.values, bottom, top, log)));
     const tallest = Math.max(...bars.map((bar) => bar[3]));
-    const most = 1.12 * Math.max(tallest, Math.min(Math.max(peak(drawable(noise, log)), ...outlines.map(peak)), 3 * tallest));
-    const beyondAxes = outlines.some((line) => line.some(([x, y]) => x > top || y > most));
-    const cut = (points) => drawable(points, log).map(([x, y]) => [x, x < bottom || x > top || y > most ? null : y]);
+    const peaks = [...(noise.length ? [peak(drawable(noise, log))] : []), ...outlines.map(peak)];
+    const most = 1.08 * Math.max(tallest, Math.min(Math.max(0, ...peaks), 6 * tallest));
+    const beyondAxes = peaks.some((height) => height > most) || outlines.some((line) => line.some(([x]) => x > top));
+    const cut = (points) => drawable(points, log).filter(([x]) => x >= bottom && x <= top);
     const own = this.data.several ? this.data.models[columns.model[row]].short : "singular values";
     const layers = [{ type: "bars", name: own, color: `color-mix(in srgb, ${seriesColor(columns.model[row])} 38%, var(--card))`, data: bars }];
     seen.forEach((other, i) => layers.push({ type: "line", name: this.data.models[other.model].short, color: seriesColor(other.model), width: 1.4, clip: true, data: outlines[i] }));
-    if (noise.length) layers.push({ type: "line", name: "null: random entries", color: "var(--ink)", dash: "5 4", width: 1.8, data: cut(noise) });
-    if (law.length) layers.push({ type: "line", name: fits.drawn(row), color: "var(--c8)", width: 2.4, data: cut(law) });
-    if (edge !== null) layers.push({ type: "rule", name: "edge of the null", color: "var(--ink)", dash: "1.5 3", at: edge });
+    if (noise.length) layers.push({ type: "line", name: "random matrices of this shape", color: "var(--ink)", dash: "5 4", width: 1.8, clip: true, data: cut(noise) });
+    if (law.length) layers.push({ type: "line", name: fits.drawn(row), color: "var(--c8)", width: 2.4, clip: true, data: cut(law) });
+    if (edge !== null) layers.push({ type: "rule", name: "largest value of a random matrix", color: "var(--ink)", dash: "1.5 3", at: edge });
     const beyond = edge === null ? [] : [...values].filter((value) => value > edge);
     if (beyond.length) layers.push({ type: "rug", color: "var(--ink)", length: 12, data: beyond });
     return {
       label: `Density of the ${values.length} singular values`, height: 250, layers,
-      x: { title: log ? "singular value σ, logarithmic" : "singular value σ", domain: [bottom, top], log }, y: { title: log ? "density of ln σ" : "density", domain: [0, most] },
-      caption: (beyondAxes ? "Lines of other models go on where they leave the chart. " : "") + (noise.length
-        ? `The dashed line is what random entries of this shape give; bars away from it are not noise. ${beyond.length ? `${beyond.length} value${beyond.length > 1 ? "s" : ""} beyond its edge, marked below, ${beyond.length > 1 ? "are outliers" : "is an outlier"}.` : "No value lies beyond its edge."}`
-        : `All ${values.length} non-zero singular values. A few far to the right of the rest carry the matrix.`),
+      x: { title: log ? "singular value (σ), logarithmic" : "singular value (σ)", domain: [bottom, top], log }, y: { title: log ? "density of ln σ" : "density", domain: [0, most] },
+      caption: (noise.length
+        ? `The dashed line is what random matrices of this shape give. Bars away from it are not random. ${strongSentence(beyond.length)}`
+        : `All ${values.length} non-zero singular values. A few large values, far to the right, carry the matrix.`)
+        + (beyondAxes ? " Some lines continue outside of the chart." : ""),
     };
   }
 
@@ -93,14 +95,14 @@ class Detail {
     const own = { type: "line", readable: true, name: others.length ? this.data.models[columns.model[row]].short : "singular values",
       width: 2.4, color: seriesColor(columns.model[row]), data: line(values) };
     const noise = this.data.noise?.(row);
-    const below = noise ? [{ type: "line", readable: true, name: "noise of its size", width: 1.8, dash: "5 4", color: "var(--ink)", data: line(noise) }] : [];
+    const below = noise ? [{ type: "line", readable: true, name: "noise of the same size", width: 1.8, dash: "5 4", color: "var(--ink)", data: line(noise) }] : [];
     const layers = [own, ...others, ...below];
     return {
       label: "Singular values by rank", height: 250, layers,
-      x: { title: "rank", domain: [1, Math.max(2, ...layers.map((layer) => layer.data.length))] },
-      y: { title: "singular value σ", log: true, domain: domainOf(layers.flatMap((layer) => layer.data.map(([, value]) => value)), { log: true }) },
-      caption: noise ? "Singular values of the change, relative to the largest of the base. Dashed: noise of the same size in the same place. Values above the dashes, at the left, belong to directions that noise does not have."
-        : "Largest first, on a logarithmic axis. A straight fall is a geometric decay; a cliff at the left means few strong directions.",
+      x: { title: "rank of the singular value", short: "rank", domain: [1, Math.max(2, ...layers.map((layer) => layer.data.length))] },
+      y: { title: "singular value (σ)", log: true, domain: domainOf(layers.flatMap((layer) => layer.data.map(([, value]) => value)), { log: true }) },
+      caption: noise ? "Singular values of the update, divided by the largest of the base. The dashed line is noise of the same size. Values above it, at the left, are directions that noise does not have."
+        : "Singular values, largest first. A steep fall at the left means that a few directions carry the matrix; a flat line means that it uses all of them.",
     };
   }
 
@@ -109,16 +111,21 @@ class Detail {
     if (!curve) { place.remove(); return; }
     const { columns } = this.data;
     const data = Array.from(curve, (value, i) => [(2 * i) / (curve.length - 1), value]);
-    const line = { type: "line", readable: true, name: "log10 C(p)", color: "var(--c0)", width: 2.2, data };
+    const line = { type: "line", readable: true, name: "log₁₀ C(p)", color: "var(--c0)", width: 2.2, data };
     const chosen = columns.p[row] === null ? [] : [{ type: "points", name: "", color: "var(--c1)", size: 5, data: [[columns.p[row], columns.log10_contribution[row]]] }];
     const drawn = element("div");
-    show(place, drawn, element("figcaption", {}, `What the matrix adds to the proxy when measured with Schatten index p. The dot is p* = ${format(columns.p[row])}, where it adds least.`));
+    show(place, drawn, element("figcaption", {}, `What the matrix adds to the generalization proxy, by Schatten index p. The dot marks the smallest contribution, at p* = ${format(columns.p[row])}.`));
     plot(drawn, { label: "Contribution to the proxy against p", height: 170, layers: [line, ...chosen],
-      x: { title: "Schatten index p", short: "p =", domain: [0, 2], values: [0, 0.5, 1, 1.5, 2] }, y: { title: "log10 C(p)", domain: domainOf(curve) } });
+      x: { title: "Schatten index (p)", short: "p =", domain: [0, 2], values: [0, 0.5, 1, 1.5, 2] }, y: { title: "contribution (log₁₀ C)", domain: domainOf(curve) } });
   }
 }
 
-const tensorsOf = (names) => (names?.length ? element("p", { class: "note", id: "tensors" }, "from ", element("code", {}, [...new Set(names)].join(" · "))) : null);
+function strongSentence(count) {
+  if (!count) return "No value is larger than that of a random matrix.";
+  return count === 1 ? "One value, marked below, is larger than that of a random matrix." : `${count} values, marked below, are larger than those of a random matrix.`;
+}
+
+const tensorsOf = (names) => (names?.length ? element("p", { class: "note", id: "tensors" }, "Stored as ", element("code", {}, [...new Set(names)].join(" · "))) : null);
 
 const smallest = (values) => values.reduce((low, value) => (value > 1e-12 * values[0] && value < low ? value : low), Infinity);
 
@@ -158,7 +165,8 @@ const outline = (bars) => [[bars[0][0], 0], ...bars.flatMap(([left, right, , hei
 
 // A small chart: bars, lines, points and rules over two axes, redrawn to the width of its place.
 
-const MARGIN = { left: 52, right: 12, top: 10, bottom: 38 };
+const MARGIN = { right: 12, top: 10, bottom: 38 };
+const DIGIT = 6.3; // width of a digit of an axis, in pixels
 
 function ticks(low, high, count) {
   const raw = (high - low) / Math.max(1, count);
@@ -215,39 +223,41 @@ function plot(place, spec) {
 
 function drawing(spec, width, place) {
   const height = spec.height ?? 220;
-  const x = scale(spec.x, MARGIN.left, width - MARGIN.right);
+  const up = spec.y.values ?? (spec.y.log ? decades(...spec.y.domain) : ticks(...spec.y.domain, height / 45));
+  // The title of the axis is left of its longest number.
+  const left = Math.max(52, 28 + DIGIT * Math.max(0, ...up.map((value) => format(value).length)));
+  const x = scale(spec.x, left, width - MARGIN.right);
   const y = scale(spec.y, height - MARGIN.bottom, MARGIN.top);
   const svg = shape("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": spec.label });
-  svg.append(axes(spec, width, height, x, y));
+  svg.append(axes(spec, { left, width, height, up }, x, y));
   for (const layer of spec.layers) {
     const drawn = LAYERS[layer.type](layer, x, y, height);
-    svg.append(layer.clip ? clipped(drawn, width, height) : drawn);
+    svg.append(layer.clip ? clipped(drawn, left, width, height) : drawn);
   }
   if (spec.layers.some((layer) => layer.readable)) attachReader(svg, spec, x, y, height, place);
   return svg;
 }
 
-// What lies outside of the axes is not shown.
-function clipped(drawn, width, height) {
-  const area = [MARGIN.left, MARGIN.top, width - MARGIN.left - MARGIN.right, height - MARGIN.top - MARGIN.bottom];
+// Hide what is outside of the axes.
+function clipped(drawn, left, width, height) {
+  const area = [left, MARGIN.top, width - left - MARGIN.right, height - MARGIN.top - MARGIN.bottom];
   return shape("svg", { x: area[0], y: area[1], width: area[2], height: area[3], viewBox: area.join(" "), style: { overflow: "hidden" } }, drawn);
 }
 
-function axes(spec, width, height, x, y) {
+function axes(spec, { left, width, height, up }, x, y) {
   const group = shape("g");
   const bottom = height - MARGIN.bottom;
   const across = spec.x.values ?? (spec.x.log ? decades(...spec.x.domain) : ticks(...spec.x.domain, width / 90));
-  const up = spec.y.values ?? (spec.y.log ? decades(...spec.y.domain) : ticks(...spec.y.domain, height / 45));
   for (const value of up) {
-    group.append(shape("line", { class: "grid-line", x1: MARGIN.left, x2: width - MARGIN.right, y1: y(value), y2: y(value) }));
-    group.append(shape("text", { x: MARGIN.left - 7, y: y(value) + 3.5, "text-anchor": "end" }, format(value)));
+    group.append(shape("line", { class: "grid-line", x1: left, x2: width - MARGIN.right, y1: y(value), y2: y(value) }));
+    group.append(shape("text", { x: left - 7, y: y(value) + 3.5, "text-anchor": "end" }, format(value)));
   }
   for (const value of across) {
     group.append(shape("line", { class: "axis", x1: x(value), x2: x(value), y1: bottom, y2: bottom + 4 }));
     group.append(shape("text", { x: x(value), y: bottom + 16, "text-anchor": "middle" }, format(value)));
   }
-  group.append(shape("line", { class: "axis", x1: MARGIN.left, x2: width - MARGIN.right, y1: bottom, y2: bottom }));
-  group.append(shape("text", { class: "title", x: (MARGIN.left + width - MARGIN.right) / 2, y: height - 5, "text-anchor": "middle" }, spec.x.title));
+  group.append(shape("line", { class: "axis", x1: left, x2: width - MARGIN.right, y1: bottom, y2: bottom }));
+  group.append(shape("text", { class: "title", x: (left + width - MARGIN.right) / 2, y: height - 5, "text-anchor": "middle" }, spec.x.title));
   const middle = (MARGIN.top + bottom) / 2;
   group.append(shape("text", { class: "title", x: 11, y: middle, "text-anchor": "middle", transform: `rotate(-90 11 ${middle})` }, spec.y.title));
   return group;
@@ -280,7 +290,7 @@ function path(points, x, y) {
   return text;
 }
 
-// A crosshair that tells the values of all readable layers at the point nearest to the pointer.
+// A crosshair that shows the values of all readable layers at the point nearest to the pointer.
 function attachReader(svg, spec, x, y, height, place) {
   const readable = spec.layers.filter((layer) => layer.readable && layer.data.length);
   const line = shape("line", { class: "axis", y1: MARGIN.top, y2: height - MARGIN.bottom, visibility: "hidden" });

@@ -1,4 +1,4 @@
-// Maps of layers by heads, one per model on one scale; the chosen cell decides what the detail shows.
+// Heat maps of layers by heads, one for each model on one scale. The chosen cell decides which matrix is shown.
 
 class Explorer {
   constructor(data, onSelect) {
@@ -18,7 +18,7 @@ class Explorer {
     this.draw();
   }
 
-  // A quantity as applied is shown as stored where it is not known.
+  // If a quantity as applied is not known, the quantity as stored replaces it.
   isStored(row) {
     const { key: name, stored } = this.quantity;
     return stored !== undefined && (this.columns[name][row] ?? null) === null;
@@ -73,9 +73,11 @@ class Explorer {
     const maps = this.data.models.map((_, model) => this.map(model, colors));
     show(byId("maps"), maps);
     show(byId("legend"), legendOf(this.quantity, colors));
-    byId("map-caption").textContent = `${this.quantity.says} Rows are layers, columns ${this.group.across}`
-      + `${this.data.models.length > 1 ? "; all models share one colour scale" : ""}. Hatched: no value.`
-      + (this.group.rows.some((row) => this.isStored(row)) ? " As stored where the value as applied is not known." : "");
+    const some = (test) => this.group.rows.some(test);
+    byId("map-caption").textContent = this.quantity.says
+      + (this.data.models.length > 1 ? " All models share one colour scale." : "")
+      + (some((row) => (this.value(row) ?? null) === null) ? " Hatched cells have no value." : "")
+      + (some((row) => this.isStored(row)) ? " Some values are those of the stored matrix, because attnlaw does not know the norm layer before it." : "");
     byId("controls").querySelectorAll("[data-kind]").forEach((button) =>
       button.setAttribute("aria-pressed", String(button.dataset.kind === this.group.name)));
     this.onSelect(this.selected);
@@ -98,12 +100,15 @@ class Explorer {
       onkeydown: (event) => this.move(event, order),
     });
     const numbers = across.map((column, i) => element("span", {}, across.length <= 16 || i % 4 === 0 ? String(column) : ""));
-    grid.append(element("div", { class: "grid-row", "aria-hidden": "true" }, element("span", {}, "layer"), numbers));
+    const title = { heads: "head", experts: "expert" }[this.group.across] ?? "matrix";
+    grid.append(element("div", { class: "axis-title", "aria-hidden": "true" }, title));
+    grid.append(element("div", { class: "grid-row", "aria-hidden": "true" }, element("span", {}), numbers));
     layers.forEach((layer, i) => grid.append(element("div", { class: "grid-row", role: "row" },
       element("span", { role: "rowheader" }, layer === null ? "–" : `${stacked ? `${this.columns.stack[rows.find((row) => this.columns.layer[row] === layer)] ?? ""} ` : ""}${layer}`),
       order[i].map((row) => this.cell(row, colors, roomy)))));
-    const title = this.data.models.length > 1 ? element("h3", { title: this.data.models[model].name }, key(seriesColor(model)), this.data.models[model].short) : null;
-    return element("div", { class: "map" }, title, grid);
+    const name = this.data.models.length > 1 ? element("h3", { title: this.data.models[model].name }, key(seriesColor(model)), this.data.models[model].short) : null;
+    const side = element("div", { class: "side-title", "aria-hidden": "true" }, "layer");
+    return element("div", { class: "map" }, name, element("div", { class: "map-body" }, side, grid));
   }
 
   cell(row, colors, roomy) {
@@ -112,11 +117,11 @@ class Explorer {
     const missing = value === null || value === undefined;
     const [fillColor, ink] = missing ? [null, null] : colors.color(value);
     const text = this.quantity.key === "share" ? percent(value) : format(value, 3);
-    const told = this.isStored(row) && !missing ? `${text} (as stored)` : text;
+    const shown = this.isStored(row) && !missing ? `${text} (as stored)` : text;
     const cell = element("div", {
       class: "cell", role: "gridcell", tabindex: row === this.selected ? "0" : "-1", "data-row": row,
       "data-empty": missing ? "" : null, "aria-selected": String(row === this.selected),
-      "aria-label": `${this.data.title(row)}: ${this.quantity.name} ${told}`, title: `${this.data.title(row)}: ${told}`,
+      "aria-label": `${this.data.title(row)}: ${this.quantity.name} ${shown}`, title: `${this.data.title(row)}: ${shown}`,
       style: missing ? {} : { background: fillColor, color: ink }, onclick: () => this.select(row, true),
     }, roomy && !missing ? text : "");
     this.cells.set(row, cell);
@@ -138,7 +143,7 @@ class Explorer {
   }
 }
 
-// Kinds with heads or experts have a map each; feed-forward matrices share one, the rest another.
+// Each kind with heads or experts has a map. Feed-forward matrices share a map, and so do all other matrices.
 function groupsOf(data) {
   const { kind, head } = data.columns;
   const expert = data.columns.expert ?? head.map(() => null);
@@ -199,6 +204,6 @@ function legendOf(quantity, scale) {
     element("span", {}, format(scale.low, 3)),
     element("span", { class: "gradient", style: { background: `linear-gradient(90deg,${stops})` } }),
     element("span", {}, format(scale.high, 3)),
-    element("span", {}, quantity.name + (quantity.log ? ", logarithmic" : "")),
+    element("span", {}, quantity.name + (quantity.log ? " (logarithmic scale)" : "")),
   ];
 }

@@ -40,7 +40,7 @@ function format(value, digits = 4) {
   return String(Number(value.toPrecision(digits)));
 }
 
-// How to write the numbers of a column: with zeros up to the decimals that others have, as far as the digits reach.
+// Return a function that writes the numbers of a column with equally many decimals, as far as the digits reach.
 function aligner(columns, name) {
   const [values, digits] = name === "share" ? [columns.share.map((value) => value && 100 * value), 3] : [columns[name], 4];
   const decimals = (text) => (text.includes("e") ? 0 : text.split(".")[1]?.length ?? 0);
@@ -55,7 +55,7 @@ function aligner(columns, name) {
 
 const percent = (value, text = format) => (value === null || value === undefined ? "–" : `${text(100 * value, 3)} %`);
 
-// A number of one row: shares in percent; the least p-value that the draws of a null can tell stands for it and less.
+// A number of one row. Shares are in percent. A p-value that is the smallest its random draws can give gets "≤".
 function cellText(columns, name, row, aligned = format) {
   const value = columns[name][row];
   if (name === "share") return percent(value, aligned);
@@ -71,7 +71,7 @@ function unpack(text) {
   return new Float32Array(bytes.buffer);
 }
 
-// Arrays of different lengths that lie in one packed array; null where an array is missing.
+// Arrays of different lengths inside one packed array. A missing array is null.
 function ragged(packed) {
   const values = unpack(packed.values);
   const starts = [];
@@ -111,7 +111,7 @@ function readData() {
   return data;
 }
 
-// Densities over singular values: the null's, kept once per shape and stretched, and the fitted law's.
+// Densities of singular values: those of random matrices, kept once for each shape, and those of fitted laws.
 function fitsOf(packed, decided) {
   const nulls = ragged(packed.nulls), laws = ragged(packed.laws);
   const points = (flat, stretch = 1) => {
@@ -125,14 +125,14 @@ function fitsOf(packed, decided) {
   };
 }
 
-// Drawing moved the sections: go to the one that the address names, if its hash is the name of one.
+// Drawing moved the sections, so scroll to the section that the address names.
 function land() {
   let name;
   try { name = decodeURIComponent(location.hash.slice(1)); } catch { return; }
   byId(name)?.scrollIntoView({ behavior: "instant" });
 }
 
-// The parts are wired: a choice on the map or in the table shows one matrix.
+// Connect the parts: a choice on the map or in the table shows one matrix.
 byId("theme").addEventListener("click", toggleTheme);
 const page = readData();
 if (page.models) {

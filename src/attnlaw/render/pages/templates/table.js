@@ -1,4 +1,4 @@
-// All rows: sort by a heading, filter by words and conditions, download what is left as CSV.
+// All rows: sort by a column, filter by words and conditions, and download the rows that match as CSV.
 
 const PAGE = 25;
 
@@ -63,7 +63,7 @@ class Table {
     const head = element("tr", {}, this.shown.map(([name, label]) => {
       const active = this.order?.name === name;
       return element("th", { scope: "col", class: this.texts.has(name) ? "text" : null, "aria-sort": active ? (this.order.down ? "descending" : "ascending") : null },
-        element("button", { type: "button", "data-sort": name, onclick: () => this.sort(name) }, label + (active ? (this.order.down ? " ↓" : " ↑") : "")));
+        element("button", { type: "button", "data-sort": name, title: this.data.meanings?.[name], onclick: () => this.sort(name) }, label + (active ? (this.order.down ? " ↓" : " ↑") : "")));
     }));
     const body = rows.slice(from, from + PAGE).map((row) => element("tr", {
       "data-row": row, tabindex: this.onChoose ? "0" : null, "aria-selected": String(row === this.selected),
@@ -74,7 +74,7 @@ class Table {
     show(byId("pager"),
       element("button", { type: "button", disabled: this.page === 0 ? "" : null, onclick: turn(-1) }, "← Previous"),
       element("button", { type: "button", disabled: this.page === pages - 1 ? "" : null, onclick: turn(1) }, "Next →"),
-      element("span", { id: "count", role: "status" }, rows.length ? `${from + 1}–${Math.min(from + PAGE, rows.length)} of ${rows.length} rows` : "no row fits this filter"));
+      element("span", { id: "count", role: "status" }, rows.length ? `${from + 1}–${Math.min(from + PAGE, rows.length)} of ${rows.length} rows` : "No rows match this filter"));
   }
 
   cell(row, name) {

@@ -1,0 +1,280 @@
+"""Sentences about an audited model. The terminal, the page and the notebook show the same sentences.
+
+They are made from the summary of the model, which `attnlaw.analysis.audit.summary` builds from rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from attnlaw.analysis.atlas.compare import unusual_numbers
+from attnlaw.analysis.findings.apply import count_by_level
+from attnlaw.analysis.fit.null import LEVEL
+from attnlaw.checkpoints.network import KINDS
+from attnlaw.core.answer import AnswerStatus, Line
+from attnlaw.theory.bounds import BOUNDS
+
+ROUND_OFF = 1e-9  # smaller errors come only from the order of sums and are not shown
+MOST_UNUSUAL = 4  # unusual numbers that an answer lists
+NO_PROXIES = "no proxies: "  # how the remark starts that says why there are no proxies
+
+
+def model_facts(summary: Mapping[str, Any], stacks: Mapping[str | None, int], experts: int = 0) -> str:
+    """Return what the model is: its family, layers, heads, width and codes.
+
+    Args:
+        summary: the summary of the model.
+        stacks: the number of layers of each stack, such as the encoder and the decoder.
+        experts: how many experts of a layer were measured.
+
+    >>> summary = {"family": "gpt2", "layers": 4, "distinct_layers": 4, "heads": 4, "hidden_size": 128}
+    >>> model_facts(summary | {"matrices": 40, "codes": None}, {None: 4})
+    'gpt2 · 4 layers × 4 heads · width 128 · 40 matrices'
+    """
+    facts = [str(summary["family"])]
+    if towers := summary.get("towers"):
+        facts += [f"{tower['tower']} {_size(tower, tower['layers'])}" for tower in towers]
+    elif summary["heads"] is None:  # an adapter has none
+        facts.append(_count(summary["layers"], "layer"))
+    else:
+        facts.append(_size(summary, summary["layers"], stacks))
+    if experts:
+        facts.append(f"{_count(experts, 'expert')} per layer")
+    matrices = summary["matrices"]
+    facts.append(f"{matrices} {'matrix' if matrices == 1 else 'matrices'}")
+    return " · ".join([*facts, *filter(None, [summary.get("codes")])])
+
+
+def _size(sizes: Mapping[str, Any], layers: int, stacks: Mapping[str | None, int] = {}) -> str:
+    named = {name: count for name, count in stacks.items() if name}
+    shared = sizes.get("distinct_layers")
+    words = _count(layers, "layer")
+    if len(named) > 1 and sum(named.values()) == layers:
+        words = " + ".join(f"{count} {name}" for name, count in named.items()) + " layers"
+    elif shared is not None and shared < layers:
+        words += f" ({shared} distinct)"
+    width = sizes["hidden_size"] or "varies"
+    return f"{words} × {_count(sizes['heads'], 'head')} · width {width}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def findings_sentence(summary: Mapping[str, Any]) -> str | None:
+    """Return a sentence that counts the findings; None for a study, which does not keep findings.
+
+    >>> findings_sentence({"findings": {"rules": 20, "note": 0, "warning": 0, "error": 0}})
+    'No problems found (20 checks).'
+    >>> findings_sentence({"findings": {"rules": 20, "note": 1, "warning": 0, "error": 2}})
+    'Found 2 errors, 1 note (20 checks).'
+    """
+    counts = summary["findings"]
+    if counts["rules"] is None:
+        return None
+    checks = _count(counts["rules"], "check")
+    if counts["error"] or counts["warning"]:
+        return f"Found {count_by_level(counts)} ({checks})."
+    notes = f", {_count(counts['note'], 'note')}" if counts["note"] else ""
+    return f"No problems found ({checks}{notes})."
+
+
+def null_test_sentence(summary: Mapping[str, Any]) -> str | None:
+    """Return a sentence that says how many matrices differ from random ones; None if none was tested.
+
+    >>> null_test_sentence({"not_random": {"tested": 120, "rejected": 118, "expected": 1.19, "p_value": 0.0}})
+    '118 of 120 weight matrices differ from random ones (chance alone: about 1.2).'
+    """
+    counts = summary["not_random"]
+    if not counts["tested"]:
+        return None
+    verb = "matrix differs" if counts["tested"] == 1 else "matrices differ"
+    return (
+        f"{counts['rejected']} of {counts['tested']} weight {verb} from random ones "
+        f"(chance alone: about {counts['expected']:.2g})."
+    )
+
+
+def training_line(summary: Mapping[str, Any]) -> Line | None:
+    """Return a line that says whether the weights look trained; None if no matrix was tested.
+
+    >>> training_line({"not_random": {"tested": 40, "rejected": 0, "expected": 0.4, "p_value": 1.0}}).text
+    'Looks untrained: 0 of 40 weight matrices differ from random ones (chance alone: about 0.4).'
+    """
+    sentence = null_test_sentence(summary)
+    if sentence is None:
+        return None
+    counts = summary["not_random"]
+    is_significant = counts["p_value"] is not None and counts["p_value"] <= LEVEL
+    if 2 * counts["rejected"] >= counts["tested"]:
+        # A few matrices may differ by chance.
+        return Line(f"Trained: {sentence}", AnswerStatus.OK) if is_significant else Line(sentence)
+    if is_significant:
+        return Line(f"Trained only in part: {sentence}", AnswerStatus.UNUSUAL)
+    return Line(f"Looks untrained: {sentence}", AnswerStatus.WARNING)
+
+
+def is_comparable(summary: Mapping[str, Any]) -> bool:
+    """Return whether the model can be compared with the atlas. An adapter is not a whole model."""
+    return bool(summary.get("atlas")) and (summary["heads"] is not None or bool(summary.get("towers")))
+
+
+def comparison_line(summary: Mapping[str, Any], head_size: int | None = None) -> Line | None:
+    """Return a line that compares the model with the models of the atlas; None if it cannot be compared.
+
+    `head_size` is the number of dimensions of a head, on which ranks depend.
+    """
+    if not is_comparable(summary):
+        return None
+    unusual = unusual_numbers(summary["atlas"])
+    if not unusual.is_unusual:
+        return Line(unusual.sentence, AnswerStatus.OK)
+    size = f" ({head_size} here)" if head_size else ""
+    ranks = f"; ranks depend on the head size{size}" if unusual.has_ranks else ""
+    shown = unusual.lines[:MOST_UNUSUAL]
+    widths = [max(len(line[part]) for line in shown) for part in range(2)]
+    details = [
+        f"{label:<{widths[0]}}  {value:<{widths[1]}}  (others: {others})" for label, value, others in shown
+    ]
+    more = len(unusual.lines) - len(shown)
+    return Line(
+        unusual.sentence,
+        AnswerStatus.UNUSUAL,
+        (
+            f"Unusual does not mean wrong{ranks}.",
+            *details,
+            *([f"and {more} more (--details)"] if more else []),
+        ),
+    )
+
+
+def note_lines(summary: Mapping[str, Any]) -> list[Line]:
+    """Return what a reader of the numbers must know about this model. The remark on proxies is left out."""
+    texts = [text for text in summary["warnings"] if not text.startswith(NO_PROXIES)]
+    return [Line(f"Note: {text}.") for text in texts]
+
+
+def remarks(summary: Mapping[str, Any]) -> list[str]:
+    """Return the sentences about norms, logits, proxies and extensions that `--details` shows."""
+    logits = logit_sentence(summary)
+    missing = [text for text in summary["warnings"] if text.startswith(NO_PROXIES)]
+    return [
+        norm_basis_sentence(summary),
+        *([] if logits is None else [logits]),
+        *([summary["meaning"]] if summary["proxies"] else []),
+        *proxy_remarks(summary),
+        *(f"{text[:1].upper()}{text[1:]}." for text in missing),
+        *extension_remarks(summary),
+    ]
+
+
+def proxy_entries(proxies: Mapping[str, Any]) -> list[tuple[str, float, float | None]]:
+    """Return the proxies of the summary as tuples (label, log10, error), in the order of `BOUNDS`.
+
+    The error is None if it is only round-off.
+    """
+    fixed = {f"fixed_p_{p}": entry for p, entry in proxies["fixed_p"].items()}
+    known = {**proxies, **fixed}
+    return [
+        (bound.label, known[name]["log10"], _beyond_round_off(known[name].get("error")))
+        for name, bound in BOUNDS.items()
+        if name in known
+    ]
+
+
+def proxy_remarks(summary: Mapping[str, Any]) -> list[str]:
+    """Return a sentence on the proxy at the given sample size, and one on what choosing p gains.
+
+    A sentence is left out if its number is not known.
+    """
+    lines = []
+    if summary["proxies"] and "samples" in summary:
+        value, error = (summary["proxy_over_sqrt_samples"].get(key) for key in ("log10", "error"))
+        verdict = "A bound above 1 says nothing" if value > 0 else "It is below 1"
+        lines.append(
+            f"Spectrum-adaptive proxy / sqrt(n) at n = {summary['samples']}: {_power(value, error)}. "
+            f"{verdict}; this is a proxy, not a bound."
+        )
+    if summary["rank_count"]:
+        lines.append(
+            "The spectrum-adaptive proxy only counts ranks here (p = 0 for every matrix). It does not depend "
+            "on what was learned. For a classifier, its inputs give the proxy a scale: attnlaw margins MODEL "
+            "--file INPUTS.txt --amplification"
+        )
+    elif summary["value_of_adaptivity"] is not None:
+        gain, error = summary["value_of_adaptivity"], summary["value_of_adaptivity_error"]
+        lines.append(
+            f"With the best single p, the proxy is {gain:.4g}{_format_error(error)} times as large as with a "
+            "p for each matrix."
+        )
+    return lines
+
+
+def extension_remarks(summary: Mapping[str, Any]) -> list[str]:
+    """Return a sentence that says what the paper does not cover, if there is anything."""
+    named = ", ".join(summary["extensions"])
+    return [f"The paper does not cover {named}; attnlaw extends its formula."] if named else []
+
+
+def norm_basis_sentence(summary: Mapping[str, Any]) -> str:
+    """Return a sentence that says whether norms include the gain of the norm layer before a matrix."""
+    unknown = ", ".join(_kind_labels(summary["norms_unknown"]))
+    if summary["norms"] == "stored":
+        stored = "Norms and stable ranks are those of the stored matrices, without the gain of the norm layer"
+        return f"{stored} (not known for {unknown})." if unknown else f"{stored}."
+    applied = "Norms and stable ranks include the gain of the LayerNorm or RMSNorm before the matrix."
+    return f"{applied} Not known, so as stored: {unknown}." if unknown else applied
+
+
+def _kind_labels(kinds: Iterable[str]) -> list[str]:
+    return [KINDS[kind].label for kind in kinds]
+
+
+def logit_sentence(summary: Mapping[str, Any]) -> str | None:
+    """Return a sentence that says which types can hold the logits of any input; None without heads.
+
+    >>> found = {"heads": 72, "bounded": 72, "beyond_float8": 2, "beyond_float16": 0, "unbounded": None}
+    >>> logit_sentence({"logits": found})
+    'No input can overflow float16 logits in 72 of 72 heads, or float8 (E4M3) logits in 70 of 72.'
+    >>> logit_sentence({"logits": found | {"beyond_float8": 0}})
+    'No input can overflow the logits of any of the 72 heads in float16 or float8 (E4M3).'
+    """
+    logits = summary["logits"]
+    heads = logits["heads"]
+    if not heads:
+        return None
+    missing = f" No bound is known for {logits['unbounded']}." if logits["unbounded"] else ""
+    if not logits["bounded"]:
+        return f"The logits of no head have a known bound.{missing}"
+    halves, eighths = (logits["bounded"] - logits[f"beyond_float{bits}"] for bits in (16, 8))
+    if halves == eighths == heads:
+        every = "the only head" if heads == 1 else f"any of the {heads} heads"
+        return f"No input can overflow the logits of {every} in float16 or float8 (E4M3).{missing}"
+    return (
+        f"No input can overflow float16 logits in {halves} of {heads} heads, "
+        f"or float8 (E4M3) logits in {eighths} of {heads}.{missing}"
+    )
+
+
+def _power(log10: float, error: float | None) -> str:
+    """Format a number, given its logarithm, as a power of 10.
+
+    A number without error that is neither very large nor very small is also written out.
+
+    >>> _power(0.5, None), _power(0.5, 0.01), _power(400.0, None)
+    ('10^0.5000 = 3.16', '10^(0.5000 ± 0.01)', '10^400.0000')
+    """
+    if given := _format_error(error):
+        return f"10^({log10:.4f}{given})"
+    return f"10^{log10:.4f}" + (f" = {10**log10:.3g}" if -4 < log10 < 3 else "")
+
+
+def _format_error(error: float | None) -> str:
+    """Format an error as " ± 0.01"; empty if there is none, or only round-off."""
+    known = _beyond_round_off(error)
+    return "" if known is None else f" ± {known:.1g}"
+
+
+def _beyond_round_off(error: float | None) -> float | None:
+    return error if error and error > ROUND_OFF else None

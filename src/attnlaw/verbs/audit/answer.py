@@ -1,0 +1,179 @@
+"""The answer of an audit in words: problems, whether the model is trained, and what is unusual."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from attnlaw.analysis.atlas.compare import Unusual, unusual_numbers
+from attnlaw.analysis.audit.remarks import (
+    comparison_line,
+    findings_sentence,
+    is_comparable,
+    model_facts,
+    note_lines,
+    training_line,
+)
+from attnlaw.analysis.findings.apply import FindingGroup, group_findings
+from attnlaw.analysis.findings.detectors import DETECTORS
+from attnlaw.core.answer import Answer, AnswerStatus, Line
+from attnlaw.core.estimate import Outcome
+from attnlaw.core.tables import short_names
+from attnlaw.render.model_names import lines_about_models, model_names
+from attnlaw.verbs.typed import typed_command
+
+if TYPE_CHECKING:
+    from attnlaw import AuditResult
+
+OUT, DETAILS = "--out results", "--details"
+# The status of findings by level. A note is no news, so it belongs to the line that reports no problems.
+STATUSES = {"error": AnswerStatus.ERROR, "warning": AnswerStatus.WARNING}
+Summaries = dict[str, dict[str, Any]]
+
+
+def answer(result: AuditResult) -> Answer:
+    """Return the lines about one model or several, problems first, and the commands to try next."""
+    cases, summaries = finished_cases(result)
+    lines: list[Line] = []
+    sound: list[str] = []  # models without problems and without notes
+    for name, case in cases.items():
+        found = finding_lines(case, summaries[name])
+        if len(cases) == 1:
+            lines += found
+        elif len(found) == 1 and found[0].status == AnswerStatus.OK and not found[0].details:
+            sound.append(name)
+        else:
+            lines += [replace(line, text=f"{name}: {line.text}") for line in found]
+    if sound:
+        rules = summaries[sound[0]]["findings"]["rules"]
+        lines.append(Line(f"No problems found in {', '.join(sound)} ({rules} checks).", AnswerStatus.OK))
+    return Answer((*lines, *model_lines(cases, summaries)), next_commands(result))
+
+
+def finished_cases(result: AuditResult) -> tuple[dict[str, AuditResult], Summaries]:
+    """Return the cases that did not fail and their summaries, both by the short name of the model."""
+    pairs = zip(short_names(model_names(result)).values(), result, strict=True)
+    cases = {name: case for name, case in pairs if case.row()["status"] != Outcome.FAILED}
+    return cases, {name: case.summary for name, case in cases.items()}
+
+
+def finding_lines(case: AuditResult, summary: dict[str, Any]) -> list[Line]:
+    """Return a line for each kind of problem in one model, or a line that says that there is none."""
+    rows = case.findings.iter_rows(named=True) if "findings" in case.tables else ()
+    groups = group_findings(rows)
+    problems = [finding_line(group) for group in groups if group.level in STATUSES]
+    notes = tuple(f"Note: {_problem(group)}" for group in groups if group.level not in STATUSES)
+    sentence = findings_sentence(summary)
+    if problems:
+        return [*problems, *map(Line, notes)]
+    return [] if sentence is None else [Line(sentence, AnswerStatus.OK, notes)]
+
+
+def finding_line(group: FindingGroup) -> Line:
+    """Return what is wrong, where and how much, and how to mend it."""
+    remedy = (f"Fix: {DETECTORS[group.rule].remedy}.",) if group.rule in DETECTORS else ()
+    return Line(_problem(group), STATUSES[group.level], remedy)
+
+
+def _problem(group: FindingGroup) -> str:
+    return f"{group.where}: {group.sentence} ({group.rule})"
+
+
+def model_lines(cases: dict[str, AuditResult], summaries: Summaries) -> list[Line]:
+    """Return the lines about training, comparison with other models, and what to know of the numbers."""
+    if len(cases) == 1:
+        ((name, case),) = cases.items()
+        summary = summaries[name]
+        lines = [training_line(summary), *note_lines(summary), comparison_line(summary, head_size(case))]
+        return [line for line in lines if line is not None]
+    notes = {name: [line.text for line in note_lines(summary)] for name, summary in summaries.items()}
+    return [
+        *_training_lines(summaries),
+        *map(Line, lines_about_models(notes)),
+        *_comparison_lines(summaries),
+    ]
+
+
+def _training_lines(summaries: Summaries) -> list[Line]:
+    """Return one line for all trained models, and a line for each of the others."""
+    known = {name: line for name, summary in summaries.items() if (line := training_line(summary))}
+    trained = [name for name, line in known.items() if line.status == AnswerStatus.OK]
+    others = [
+        Line(f"{name}: {line.text}", line.status) for name, line in known.items() if name not in trained
+    ]
+    if not trained:
+        return others
+    if len(trained) == 1:
+        return [*others, Line(f"{trained[0]}: {known[trained[0]].text}", AnswerStatus.OK)]
+    whose = "all models" if len(trained) == len(summaries) else ", ".join(trained)
+    shares = [f"{name} {summaries[name]['rejected_share']:.0%}" for name in trained]
+    text = f"Trained: {whose}. Weight matrices that differ from random ones: {', '.join(shares)}"
+    return [*others, Line(f"{text} (chance alone: about 1%).", AnswerStatus.OK)]
+
+
+def _comparison_lines(summaries: Summaries) -> list[Line]:
+    known: dict[str, Unusual] = {
+        name: unusual_numbers(summary["atlas"])
+        for name, summary in summaries.items()
+        if is_comparable(summary)
+    }
+    if not known:
+        return []
+    unusual = {name: each for name, each in known.items() if each.is_unusual}
+    if not unusual:
+        return [Line("All models are within the usual range of trained models.", AnswerStatus.OK)]
+    counts = [f"{name} {len(each.lines)} of {each.compared}" for name, each in unusual.items()]
+    expected = max(each.expected for each in unusual.values())
+    return [
+        Line(
+            f"Numbers outside the range of the trained models we compare with: {', '.join(counts)} "
+            f"(an ordinary model: about {expected:.0f}).",
+            AnswerStatus.UNUSUAL,
+            ("Unusual does not mean wrong.",),
+        )
+    ]
+
+
+def facts_of(result: AuditResult, summary: dict[str, Any]) -> str:
+    """Return what the model is, such as "gpt2 · 4 layers × 4 heads · width 128"."""
+    stacks = dict(
+        result.layers.group_by("stack", maintain_order=True).agg(pl.col("applications").sum()).iter_rows()
+    )
+    return model_facts(summary, stacks, result.matrices["expert"].drop_nulls().n_unique())
+
+
+def head_size(case: AuditResult) -> int | None:
+    """Return the number of dimensions of a head, if all heads have the same."""
+    sizes = case.matrices.filter(pl.col("kind") == "qk")["inner"].drop_nulls().unique()
+    return int(sizes[0]) if sizes.len() == 1 else None
+
+
+def next_commands(result: AuditResult) -> dict[str, str]:
+    """Return the commands that show more of the same models."""
+    command = typed_command(result)
+    return {
+        f"{command} {OUT}": "interactive report",
+        f"{command} {DETAILS}": "all other numbers",
+    }
+
+
+def page_commands(result: AuditResult) -> dict[str, str]:
+    """Return the commands to try after reading the report."""
+    return {
+        typed_command(result, "check"): "the same checks with an exit status, for scripts",
+        typed_command(result, "fit"): "which random-matrix law each spectrum follows",
+    }
+
+
+def outside_range(summary: dict[str, Any]) -> str:
+    """Return how many numbers are outside the range of trained models; empty if they cannot be compared.
+
+    >>> outside_range({"atlas": None})
+    ''
+    """
+    if not is_comparable(summary):
+        return ""
+    unusual = unusual_numbers(summary["atlas"])
+    return f"{len(unusual.lines)} of {unusual.compared}"
