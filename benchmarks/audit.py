@@ -155,7 +155,7 @@ def parts(folder: str) -> object:
     named = {
         "Gram matrices": [(exact, "gram_matrix")],
         "eigenvalues": [(exact, "symmetric_eigenvalues")],
-        "triangles of heads": [(stacked, "_grams"), (stacked, "_cholesky_factors")],
+        "triangles of heads": [(stacked, "_gram"), (stacked, "_folded_gram"), (stacked, "_cholesky_factors")],
         "(1,1) norms of heads": [(stacked, "absolute_product_sum"), (stacked, "sampled_absolute_sum")],
         "SVDs of heads": [(stacked, "_singular_values")],
         "reading": [(Model, "read")],

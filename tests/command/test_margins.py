@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +12,22 @@ import polars as pl
 import pytest
 from analysis.forward.sine_models import bert
 from analysis.forward.tiny_models import save_tiny
-from command.in_process import Ended, invoke
+from command.in_process import Ended, invoke, terminal
 
 import attnlaw
 from attnlaw.analysis.audit.measured_proxy import measured_proxy
 from attnlaw.analysis.forward.condition import condition
-from attnlaw.analysis.forward.margins import measure_margins
+from attnlaw.analysis.forward.margins import Difference, measure_margins
+from attnlaw.core.estimate import Estimate
+from attnlaw.verbs.margins.answer import answer
+from attnlaw.verbs.views import show
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "tiny-decoder"
 SENTENCES = ROOT / "examples" / "sentences.txt"
-RANKS = "D ranks models of one task, trained to a similar loss, on the same inputs; not an error rate"
+RANKS = (
+    "D compares models of one task, trained to a similar loss, on the same inputs. It is not an error rate."
+)
 
 
 def run(*arguments: object, **options: Any) -> Ended:
@@ -41,8 +48,8 @@ def test_json_is_the_library_call() -> None:
     assert numbers["total_kappa"] == pytest.approx(condition(str(EXAMPLE), texts(12)).total, rel=1e-12)
     assert (numbers["inputs"], numbers["ties"], numbers["extension"]) == (12, 0, True)
     assert numbers["inputs_sha256"] == expected.inputs_sha256
-    assert "12 inputs, and 32 or more rank better" in case["remark"]
-    assert "nothing is established" in case["remark"]
+    assert "D is less certain on 12 inputs than on 32 or more" in case["remark"]
+    assert "D has not been validated for causal language models" in case["remark"]
     assert len(case["tables"]["margins"]) == 12
     assert case["tables"]["amplification"] is None
 
@@ -69,10 +76,9 @@ def test_two_models_in_pairs_and_files(tmp_path: Path) -> None:
     words = (tmp_path / "a", tmp_path / "b", "--ids", f"@{tmp_path / 'ids'}", "--kappa", "--amplification")
     shown = run(*words, "--out", tmp_path / "out", columns=120)
     lines = shown.stdout.splitlines()
-    assert lines[1].startswith("D ")
-    assert "40 inputs" in lines[1]
-    assert "these inputs do not tell the two apart" in shown.stdout
-    assert lines[-1] == RANKS
+    assert lines[0] == "Relative margin D    40 inputs without labels"
+    assert lines[2] == "D of b, compared with a: the same to within 0.1%."
+    assert RANKS in " ".join(shown.stdout.split())
     rows = pl.read_parquet(tmp_path / "out" / "rows.parquet")
     assert abs(rows["log_ratio"][1]) < 1e-6
     heights = {
@@ -90,8 +96,9 @@ def test_two_models_in_pairs_and_files(tmp_path: Path) -> None:
     assert "effective directions: QK " in shown.stdout
     page = (tmp_path / "out" / "report.html").read_text()
     lead = page.split('class="lead">', 1)[1].split("</p>", 1)[0]
-    assert lead.startswith("b against a: these inputs do not tell the two apart (log ratio ")
-    assert lead.endswith(f"{RANKS}.")
+    assert lead == f"a, b on 40 inputs without labels. {RANKS}"
+    first = page.split('class="answer-line">', 1)[1].split("</p>", 1)[0]
+    assert first == "D of b, compared with a: the same to within 0.1%."
     titles = ("D of every input", "Where a margin could be lost", "Amplification, measured and worst case")
     assert [page.count(f"<h3>{title}</h3>") for title in titles] == [1, 1, 1]
     assert page.count("<h3>Effective directions of heads: model ") == 2
@@ -113,18 +120,69 @@ def test_effective_directions_are_told_with_their_rank(tmp_path: Path) -> None:
     assert f"effective directions {first['directions']}" in (tmp_path / "out" / "report.html").read_text()
 
 
-def test_a_page_of_a_causal_model_begins_with_what_is_not_established(tmp_path: Path) -> None:
-    run(EXAMPLE, "--file", SENTENCES, "--limit", 12, "--out", tmp_path)
-    lead = (tmp_path / "report.html").read_text().split('class="lead">', 1)[1].split("</p>", 1)[0]
-    assert lead.startswith("A causal language model, where nothing is established. tiny-decoder has D ")
+def test_screen_page_and_repr_warn_of_causal_language_models(tmp_path: Path) -> None:
+    warning = "D has not been validated for causal language models: do not use it to choose between them."
+    shown = run(EXAMPLE, "--file", SENTENCES, "--limit", 12, "--out", tmp_path).stdout
+    assert f"WARNING  {warning}" in " ".join(shown.split()).replace("WARNING ", "WARNING  ")
+    page = (tmp_path / "report.html").read_text()
+    assert page.index(warning) < page.index("What to do next") < page.index("<figure")
+    loaded = attnlaw.load(tmp_path)
+    assert warning in repr(loaded)
+    console = terminal(80, file=io.StringIO())
+    show(loaded, console)
+    assert console.file.getvalue().split() == shown.split()
+
+
+def test_one_model_has_its_number_and_the_commands_to_try() -> None:
+    shown = run(EXAMPLE, "--file", SENTENCES, "--limit", 12, columns=80).stdout
+    assert "compare it with D of other models" in " ".join(shown.split())
+    commands = shown[shown.index("\nNext ") :]
+    assert "--kappa" in commands
+    assert all(len(line) <= 80 for line in shown.removesuffix(commands).splitlines())
+
+
+@pytest.mark.parametrize(
+    ("log_ratio", "error", "sentence"),
+    [
+        (-0.03, 0.02, "3.0% smaller, 1.5 standard errors: no clear difference"),
+        (0.2, 0.05, "22% larger, 4.0 standard errors: a clear difference"),
+        (1.0, 0.1, "2.72 times as large, 10.0 standard errors: a clear difference"),
+        (0.1, 0.0, "11% larger on every input: a clear difference"),
+        (1e-16, 1e-18, "the same to within 0.1%"),
+    ],
+)
+def test_a_difference_has_a_size_an_error_and_a_verdict(
+    log_ratio: float, error: float, sentence: str
+) -> None:
+    assert Difference(Estimate(log_ratio, error), 32).sentence == sentence
+
+
+def test_a_comparison_is_the_answer(tmp_path: Path) -> None:
+    """Loaded rows of two models: the second line names both, its size and its standard errors."""
+    given = "--file", SENTENCES, "--limit", 12
+    run(EXAMPLE, EXAMPLE, *given, "--out", tmp_path)
+    result = attnlaw.load(tmp_path)
+    words = "3.0% smaller, 1.5 standard errors: no clear difference"
+    second = pl.col("comparison").is_not_null()
+    rows = result.rows.with_columns(
+        model=pl.when(second).then(pl.lit("tuned")).otherwise("model"),
+        comparison=pl.when(second).then(pl.lit(words)),
+        log_ratio=pl.when(second).then(-0.03),
+        log_ratio_error=pl.when(second).then(0.02),
+    )
+    changed = replace(result, rows=rows)
+    assert answer(changed).lines[0].text == f"D of tuned, compared with tiny-decoder: {words}."
+    console = terminal(80, file=io.StringIO())
+    show(changed, console)
+    assert "-3.0% ± 1.9%" in console.file.getvalue()
 
 
 @pytest.mark.parametrize(
     ("arguments", "message", "status"),
     [
-        ("", "--text is missing; give it, --file or --ids", 2),
+        ("", f"margins needs an input. Try: attnlaw margins {EXAMPLE} --file examples/sentences.txt", 2),
         (f"{EXAMPLE} --file a.csv", "--file a.csv: expected a name that ends in .txt or .jsonl", 2),
-        ("--text abc", "inputs: found 1, and margins need at least 12", 1),
+        ("--text abc", "inputs: found 1, expected at least 12; give more, ideally 200", 1),
         (f"--file {SENTENCES} --limit 5", "--limit 5: expected a whole number of at least 12", 2),
         (f"--file {SENTENCES} --at 4", "--at 4: expected a whole number of at least 0 and of at most 3", 2),
     ],

@@ -137,6 +137,6 @@ def test_a_folded_mean_loses_no_digits(mean):
 
 def test_large_blocks_are_not_stacked(monkeypatch):
     model = open_model(state_of(), heads=4)
-    monkeypatch.setattr(stacked, "_grams", None)
+    monkeypatch.setattr(stacked, "_gram", None)
     monkeypatch.setattr(measuring, "LARGEST_STACK", 8 * 2 * 20 * 24)
     assert set(routes(model).values()) == {"qr"}

@@ -159,6 +159,17 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
     return ends if len(set(ends.values())) == len(every) else {name: name for name in every}
 
 
+def unique_short_names(names: Iterable[str]) -> list[str]:
+    """Return a short name for each path. A path that occurs again gets a number.
+
+    >>> unique_short_names(["a/bert", "a/gpt", "a/bert"])
+    ['bert', 'gpt', 'bert (2)']
+    """
+    every = list(names)
+    short = short_names(dict.fromkeys(every))
+    return unique_names(short[name] for name in every)
+
+
 def write_csv(table: pl.DataFrame, path: str | os.PathLike[str]) -> Path:
     """Write a table as CSV, and return the path. Columns that hold lists are left out.
 

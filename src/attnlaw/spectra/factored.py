@@ -189,7 +189,8 @@ def absolute_product_sum(left: NDArray[Any], right: NDArray[Any]) -> float:
 
 def in_product_precision(factor: Reals, shape: tuple[int, int]) -> NDArray[Any]:
     """Return a factor in the type in which absolute entries of a product of this shape are summed."""
-    return factor.astype(np.float32) if shape[0] * shape[1] >= MANY_ENTRIES else factor
+    dtype = np.float32 if shape[0] * shape[1] >= MANY_ENTRIES else np.float64
+    return factor.astype(dtype, copy=False)
 
 
 def _scaled_absolute_product_sum(left: Reals, right: Reals) -> float:

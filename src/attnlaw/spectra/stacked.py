@@ -1,8 +1,8 @@
 """Spectra of all heads of a block at once, in a few calls for stacks of small matrices.
 
 The factors of a block's heads are stacks A (heads, d, N) and B (heads, d, M), views of the stored tensors.
-One product makes all Gram matrices A A^T, and one call all singular values. A norm before the block is folded
-into the Gram matrix. With A_g = A diag(g) and the sums s of its rows,
+One call factorises all Gram matrices A A^T, and one computes all singular values. A norm before the block is
+folded into the Gram matrix. With A_g = A diag(g) and the sums s of its rows,
 
     A_g C A_g^T = A_g A_g^T - s s^T / N        if the norm subtracts the mean
 
@@ -45,7 +45,7 @@ class FactorStack:
     """The left or the right factors of a block's heads.
 
     Args:
-        factors: shape (heads, d, N); one for each group of heads that share a factor.
+        factors: shape (heads, d, N), in float32 or float64; one for each group of heads that share a factor.
         groups: the number of the factor that each head of the block uses.
         roots: triangular factors R of `factors`; NaN where there is none that is precise enough.
         folded: the same with the norm before the block folded in, or `roots` if there is nothing to fold.
@@ -59,8 +59,10 @@ class FactorStack:
     @classmethod
     def of(cls, factors: Reals, groups: list[int], fold: NormFold | None) -> FactorStack:
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            roots = _cholesky_factors(_grams(factors))
-            folded = roots if fold is None else _cholesky_factors(_folded_grams(factors, fold))
+            roots = _cholesky_factors(np.stack([_gram(factor) for factor in factors]))
+            folded = roots
+            if fold is not None:
+                folded = _cholesky_factors(np.stack([_folded_gram(factor, fold) for factor in factors]))
         return cls(factors, groups, roots, folded)
 
 
@@ -73,8 +75,7 @@ def stacked_spectra(
         seed: a function of the head. It returns the seed of the sample of columns from which the (1,1) norm
             is estimated, or None to sum all entries.
     """
-    stacks, known = _factor_stacks(model, block, kind)
-    left, right = stacks
+    (left, right), known = _factor_stacks(model, block, kind)
     stored, folded = (
         (pair[0][left.groups], pair[1][right.groups])
         for pair in ((left.roots, right.roots), (left.folded, right.folded))
@@ -83,10 +84,10 @@ def stacked_spectra(
     values = _singular_values(*stored)
     same = left.folded is left.roots and right.folded is right.roots
     applied = values if same else _singular_values(*folded)
-    first_stack, second_stack = (in_product_precision(stack.factors, shape) for stack in stacks)
     usable = np.isfinite(applied[:, 0]) & np.isfinite(values[:, 0])
     for head, (i, j) in enumerate(zip(left.groups, right.groups, strict=True)):
-        first, second = left.factors[i].T, right.factors[j]
+        pair = left.factors[i].T, right.factors[j]
+        first, second = (factor.astype(np.float64, copy=False) for factor in pair)
         if not usable[head]:
             yield (first, second), None
             continue
@@ -94,7 +95,7 @@ def stacked_spectra(
         lengths = np.sqrt(np.einsum("ij,ij->j", columns, columns))
         chosen = seed(head)
         norm_11 = (
-            Estimate(absolute_product_sum(first_stack[i].T, second_stack[j]))
+            Estimate(absolute_product_sum(*(in_product_precision(factor, shape) for factor in pair)))
             if chosen is None
             else sampled_absolute_sum(first, second, lengths, chosen)
         )
@@ -120,7 +121,7 @@ def _factor_stacks(model: Model, block: Attention, kind: str) -> tuple[tuple[Fac
     tensors = block.stacks(model, kind)
     groups = (heads if len(factors) == block.heads else shared for factors in tensors)
     left, right = (
-        FactorStack.of(factors.astype(np.float64, copy=False), numbers, _fold(model, norm) if known else None)
+        FactorStack.of(factors, numbers, _fold(model, norm) if known else None)
         for factors, numbers, norm in zip(tensors, groups, norms, strict=True)
     )
     return (left, right), known
@@ -130,20 +131,21 @@ def _fold(model: Model, norm: Norm | None) -> NormFold | None:
     return None if norm is None or norm.kind == NONE else model.fold(norm)
 
 
-def _grams(stack: Reals) -> Reals:
-    return np.asarray(stack @ stack.transpose(0, 2, 1))
+def _gram(factor: Reals) -> Reals:
+    double = factor.astype(np.float64, copy=False)
+    return np.asarray(double @ double.T)
 
 
-def _folded_grams(stack: Reals, fold: NormFold) -> Reals:
-    scaled = stack * fold.gain
-    grams = _grams(scaled)
+def _folded_gram(factor: Reals, fold: NormFold) -> Reals:
+    scaled = factor * fold.gain
+    gram = scaled @ scaled.T
     if not fold.centred:
-        return grams
-    sums = scaled.sum(axis=2)
-    centred = grams - sums[:, :, None] * sums[:, None, :] / scaled.shape[2]
-    if (np.trace(centred, axis1=1, axis2=2) > np.trace(grams, axis1=1, axis2=2) / 2).all():
+        return np.asarray(gram)
+    sums = scaled.sum(axis=1)
+    centred = gram - np.multiply.outer(sums, sums) / scaled.shape[1]
+    if np.trace(centred) > np.trace(gram) / 2:
         return np.asarray(centred)
-    return _grams(scaled - scaled.mean(axis=2, keepdims=True))
+    return _gram(scaled - scaled.mean(axis=1, keepdims=True))
 
 
 def _cholesky_factors(grams: Reals) -> Reals:

@@ -102,7 +102,7 @@ def test_one_rank_has_no_figure_and_full_rank_no_error(tmp_path: Path) -> None:
         (("--entrywise", "1,23"), "--entrywise 23: expected ranks from 1 to 22, the tokens of the input"),
         (("--entrywise", "0"), "--entrywise 0: expected ranks from 1 to 22, the tokens of the input"),
         (("--entrywise", "1.5"), "--entrywise 1.5: expected whole numbers with commas, such as 1,2,3"),
-        ((), "--entrywise is missing; give its ranks, such as 1,4,16"),
+        ((), "--only entrywise: needs ranks; add --entrywise 1,4,16"),
     ],
 )
 def test_bad_ranks_are_one_line(arguments: tuple[str, ...], line: str) -> None:

@@ -53,7 +53,7 @@ def test_several_texts_are_several_inputs() -> None:
     case = InputSettings(text=["a, b", "c"])
     assert read(case) == [tuple(b"a, b"), (99,)]
     assert read(InputSettings(text="a, b")) == [tuple(b"a, b")]
-    with pytest.raises(BadSetting, match="text holds 2 inputs, and lens takes one; keep one"):
+    with pytest.raises(BadSetting, match="text was given 2 times; lens reads one input"):
         single_input(case, "lens")
     with pytest.raises(InputError, match="text, number 2: has no tokens; give at least one"):
         read(InputSettings(text=["a", ""]))
@@ -86,7 +86,7 @@ def test_lists_of_ids(tmp_path: Path) -> None:
     assert read(InputSettings(ids="5,6")) == read(InputSettings(ids=[5, 6])) == [(5, 6)]
     # A column of numbers holds no path: rows have it under `file`.
     assert (case.to_row()["ids"], case.to_row()["file"]) == (None, f"@{tmp_path / 'ids'}")
-    with pytest.raises(InputError, match=r"ids: holds 2 inputs, and lens takes one"):
+    with pytest.raises(InputError, match=r"ids: has 2 inputs; lens reads one"):
         single_input(case, "lens")
 
 
@@ -96,15 +96,19 @@ def test_lists_of_ids(tmp_path: Path) -> None:
         ("a.jsonl", '{"text": "a"}\n{"words": 1}\n', "a.jsonl, line 2: expected an object with text or ids"),
         ("a.jsonl", '\n{"text": 3}\n', "a.jsonl, line 2: expected an object with text or ids"),
         ("a.jsonl", "[1]\n", "a.jsonl, line 1: expected an object with text or ids"),
-        ("a.jsonl", '{"text": "a"\n', "a.jsonl, line 1: no JSON ("),
+        ("a.jsonl", '{"text": "a"\n', "a.jsonl, line 1: is not JSON ("),
         ("a.jsonl", '{"ids": [1, 256]}\n', "line 1: found 256, outside the vocabulary; choose from 0 to 255"),
         ("a.jsonl", '{"ids": [1, -1]}\n', "line 1: found [1, -1], expected whole numbers"),
         ("a.jsonl", '{"ids": [true]}\n', "line 1: found [True], expected whole numbers"),
         ("a.jsonl", '{"ids": []}\n', "line 1: found [], expected whole numbers"),
         ("a.jsonl", '{"text": ""}\n', "line 1: has no tokens; give at least one"),
-        ("a.jsonl", '{"text": "\\ud800"}\n', "line 1: holds half of a character"),
-        ("a.txt", "a\n" + "b" * 21, "a.txt, line 2: has 21 tokens, and the model 20 positions; give fewer"),
-        ("a.txt", "\n \n", "a.txt: holds no input; all lines are empty"),
+        ("a.jsonl", '{"text": "\\ud800"}\n', "line 1: contains half of a character"),
+        (
+            "a.txt",
+            "a\n" + "b" * 21,
+            "a.txt, line 2: has 21 tokens, and the model reads at most 20; give a shorter input",
+        ),
+        ("a.txt", "\n \n", "a.txt: has no input, because all its lines are empty"),
         ("a.csv", "a\n", "expected a name that ends in .txt or .jsonl"),
         ("a.txt", None, "a.txt: no such file; check the path"),
     ],
@@ -119,14 +123,14 @@ def test_what_is_wrong_has_its_place(tmp_path: Path, name: str, text: str | None
 
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"a\n\xff\n")
-    with pytest.raises(InputError, match=r"a\.txt: no text in UTF-8 .* at byte 2"):
+    with pytest.raises(InputError, match=r"a\.txt: is not UTF-8 text .* at byte 2"):
         read(InputSettings(file=str(tmp_path / "a.txt")))
 
 
 @pytest.mark.parametrize(
     ("given", "line"),
     [
-        ({}, "text is missing; give it, file or ids"),
+        ({}, "input needs an input. Try: text='The cat sat on the mat'"),
         ({"ids": "1,x"}, "ids: found '1,x', expected whole numbers with commas"),
         ({"ids": (-1,)}, "ids: found '-1', expected whole numbers"),
         ({"ids": 1.5}, "ids: found 1.5, expected whole numbers"),
@@ -146,7 +150,7 @@ def test_only_one_of_them() -> None:
 def test_a_text_without_a_tokenizer(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"ids": [1]}\n{"text": "a"}\n')
     nothing = Tokenizer("m", 20)
-    with pytest.raises(InputError, match=r"a\.jsonl, line 2: needs a tokenizer: m holds no tokenizer\.json"):
+    with pytest.raises(InputError, match=r"a\.jsonl, line 2: needs a tokenizer: m has no tokenizer\.json"):
         read(InputSettings(file=str(tmp_path / "a.jsonl")), nothing)
     with pytest.raises(BadSetting, match="text needs a tokenizer"):
         read(InputSettings(text="a"), nothing)
@@ -156,5 +160,7 @@ def test_a_text_without_a_tokenizer(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["{}", "", json.dumps({"model": {"type": "BPE"}}), "\x00"])
 def test_a_broken_tokenizer_is_one_line(tmp_path: Path, text: str) -> None:
     (tmp_path / "tokenizer.json").write_text(text)
-    with pytest.raises(InputError, match=r"tokenizer\.json: no tokenizer \(.*\); restore the file"):
+    with pytest.raises(
+        InputError, match=r"tokenizer\.json: the tokenizer cannot be opened \(.*\); restore the file"
+    ):
         open_tokenizer(tmp_path, 20)

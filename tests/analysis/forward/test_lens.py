@@ -23,7 +23,7 @@ from attnlaw.verbs.lens import VERB
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "tiny-decoder"
 IDS = [3, 1, 4]
-LISTS = "expected whole numbers with commas, such as 1,2,3, none below 0; or @FILE"
+LISTS = "expected whole numbers with commas, such as 1,2,3, not below 0; or @FILE"
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +148,7 @@ def test_scores_that_are_not_rebuilt_say_so(tiny):
 @pytest.mark.parametrize(
     ("given", "line"),
     [
-        ({}, "text is missing; give it, file or ids"),
+        ({}, "lens needs an input. Try: text='The cat sat on the mat'"),
         ({"ids": "1,x"}, f"ids: found '1,x', {LISTS}"),
         ({"ids": [-1]}, f"ids: found '-1', {LISTS}"),
         ({"text": "a"}, None),
@@ -160,8 +160,10 @@ def test_scores_that_are_not_rebuilt_say_so(tiny):
 def test_bad_settings_are_one_line(tiny, given, line):
     with pytest.raises(BadSetting) as caught:
         attnlaw.lens(tiny[0], **given)
-    expected = f"text needs a tokenizer: {tiny[0]} holds no tokenizer.json, and its 20 ids are no bytes; "
-    assert str(caught.value) == (line or f"{expected}give token ids")
+    expected = (
+        f"text needs a tokenizer: {tiny[0]} has no tokenizer.json, and with 20 ids it does not read bytes; "
+    )
+    assert str(caught.value) == (line or f"{expected}give token ids, such as 1,2,3")
 
 
 def test_a_model_that_cannot_be_read_leaves_the_others_alone(tiny, tmp_path):

@@ -278,12 +278,12 @@ def test_pairs():
     logs = [np.log(b.distance / a.distance) for a, b in zip(first.rows, second.rows, strict=True)]
     assert comparison.log_ratio.value == pytest.approx(np.mean(logs), rel=1e-12)
     assert comparison.log_ratio.error == pytest.approx(np.std(logs, ddof=1) / np.sqrt(40), rel=1e-12)
-    assert comparison.sentence.startswith(f"D is {np.exp(np.mean(logs)):.3g} times larger")
-    assert compare_margins(first, first).sentence == "these inputs do not tell the two apart"
-    with pytest.raises(InputError, match="different inputs"):
+    assert comparison.sentence.startswith(f"{100 * np.expm1(np.mean(logs)):.0f}% larger, ")
+    assert compare_margins(first, first).sentence == "the same to within 0.1%"
+    with pytest.raises(InputError, match="different token ids"):
         compare_margins(first, measure_margins(plain, points + 1))
     third = measure_margins(Read(lambda x: torch.cat([x, x[:, :1] - 1], dim=1)), points)
-    with pytest.raises(InputError, match="one has 2 classes, the other 3"):
+    with pytest.raises(InputError, match="one model has 2 classes, the other 3"):
         compare_margins(first, third)
 
 
@@ -292,7 +292,7 @@ def test_flat_inputs_are_counted_and_ranked():
     margins = measure_margins(Read(lambda x: two(x.clamp(max=17.0))), points)
     assert margins.flat == 6
     assert margins.ties == 1
-    assert "6 flat" in margins.remark
+    assert "flat inputs (gradient 0) are left out: 6 of 46" in margins.remark
     assert sum(row.distance == np.inf for row in margins.rows) == 6
     assert np.isfinite(margins.mean)
     dead = few(Read(lambda x: 0 * two(x)), points)
@@ -335,11 +335,14 @@ def refusals():
         (lambda: measure_margins(headless, IDS * 3), "BertModel is a model without a head"),
         (lambda: measure_margins(masked, IDS * 3), "a masked language model"),
         (lambda: measure_margins(bert(num_labels=1), IDS * 3), "a regression, of one label"),
-        (lambda: measure_margins(bert(), IDS[:1]), "found 1, and margins need at least 12"),
-        (lambda: measure_margins(Read(two), alike), "all are alike"),
-        (lambda: few(Read(two), points[:1]), "no position is reached by two"),
+        (lambda: measure_margins(bert(), IDS[:1]), "found 1, expected at least 12"),
+        (lambda: measure_margins(Read(two), alike), "all are the same"),
+        (lambda: few(Read(two), points[:1]), "no two of them have a token"),
         (lambda: measure_margins(bert(), [*IDS * 3, [11]]), "number 12: found 11, outside the vocabulary"),
-        (lambda: measure_margins(bert(), [*IDS * 3, [1] * 9]), "number 12: has 9 tokens, and the model 8"),
+        (
+            lambda: measure_margins(bert(), [*IDS * 3, [1] * 9]),
+            "number 12: has 9 tokens, and the model reads at most 8",
+        ),
         (lambda: condition(attends, points), "is an nn.MultiheadAttention"),
         (lambda: condition(Read(two), points), "has no nn.Linear or Conv1D"),
         (lambda: measure_margins(Read(lambda x: x / 0), points), "the logits of input 0 "),

@@ -133,7 +133,7 @@ _input_setting = partial(setting, None, panel="Input")
 FROM_FILE = "@"
 # Which token of an input is read in a causal model.
 POSITIONS = dict.fromkeys(("last", "sample"))
-IDS_FORMAT = "whole numbers of at least 0 with commas, such as 1,2,3"
+IDS_FORMAT = "whole numbers with commas, such as 1,2,3, not below 0"
 
 
 @settings_dataclass
@@ -223,9 +223,7 @@ class RawInput:
             )
         for number in ids:
             if number >= vocabulary:
-                raise self.input_error(
-                    f"this id is outside the vocabulary; expected 0 to {vocabulary - 1}", number
-                )
+                raise self.input_error(f"outside the vocabulary; choose from 0 to {vocabulary - 1}", number)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, floor, sqrt
+from math import exp, expm1, floor, sqrt
 from typing import Any
 
 import numpy as np
@@ -86,10 +86,10 @@ class HiddenSpread:
         freedom = 0.0 if self.counts is None else float(np.maximum(self.counts - 1, 0).sum())
         if freedom == 0:
             raise InputError(
-                "inputs: no position is reached by two of them, so they have no spread; give more"
+                "inputs: no two of them have a token at the same position, so they have no spread; give more"
             )
         if self.squares <= MIN_RELATIVE_SPREAD**2 * self.size:
-            raise InputError("inputs: all are alike, so they have no spread; give inputs that differ")
+            raise InputError("inputs: all are the same, so they have no spread; give inputs that differ")
         return float(np.sqrt(self.squares / freedom))
 
     def _pad_to(self, length: int, width: int) -> tuple[Reals, Reals]:
@@ -101,7 +101,9 @@ class HiddenSpread:
 
 MIN_INPUTS = 12  # fewer rank nothing
 RECOMMENDED_INPUTS = 32  # fewer rank worse
-CAUSAL_REMARK = "a causal language model: an extension, and nothing is established there"
+CAUSAL_REMARK = "D has not been validated for causal language models: do not use it to choose between them"
+CLEAR = 2  # standard errors of a clear difference
+SAME = 1e-3  # relative difference below which two models have the same D
 
 
 @dataclass(frozen=True)
@@ -183,14 +185,14 @@ class Margins:
     def remark(self) -> str | None:
         """A remark about what limits these numbers; None if there is nothing to say."""
         counted = {
-            f"{self.ties} ties (margin 0)": self.ties,
-            f"{self.flat} flat (gradient 0)": self.flat,
-            f"{self.repeated} repeated inputs": self.repeated,
-            f"{self.unknown} unknown tokens": self.unknown,
-            f"{self.inputs} inputs, and {RECOMMENDED_INPUTS} or more rank better": self.inputs
+            f"ties (margin 0) are left out: {self.ties} of {self.inputs} inputs": self.ties,
+            f"flat inputs (gradient 0) are left out: {self.flat} of {self.inputs}": self.flat,
+            f"repeated inputs: {self.repeated} of {self.inputs}": self.repeated,
+            f"tokens that the tokenizer does not know: {self.unknown}": self.unknown,
+            f"D is less certain on {self.inputs} inputs than on {RECOMMENDED_INPUTS} or more": self.inputs
             < RECOMMENDED_INPUTS,
             CAUSAL_REMARK: self.causal,
-            "a negative smooth margin has no logarithm": self.mean_log is None,
+            "log D has no mean, because a smooth margin is negative": self.mean_log is None,
         }
         return "; ".join(words for words, count in counted.items() if count) or None
 
@@ -204,11 +206,24 @@ class Difference:
 
     @property
     def sentence(self) -> str:
+        """The difference in words: its size, its size in standard errors, and whether it is clear.
+
+        >>> Difference(Estimate(-0.03, 0.02), 32).sentence
+        '3.0% smaller, 1.5 standard errors: no clear difference'
+        >>> Difference(Estimate(0.9, 0.1), 32).sentence
+        '2.46 times as large, 9.0 standard errors: a clear difference'
+        """
         value, error = self.log_ratio.value, self.log_ratio.error or 0.0
-        if abs(value) < 2 * error or value == 0:
-            return "these inputs do not tell the two apart"
-        word = "larger" if value > 0 else "smaller"
-        return f"D is {exp(abs(value)):.3g} times {word} than the other's, by {abs(value) / error:.1f} errors"
+        if abs(value) < SAME:
+            return f"the same to within {SAME:.1%}"
+        change = expm1(value)
+        size = f"{100 * abs(change):#.2g}".removesuffix(".") + f"% {'larger' if value > 0 else 'smaller'}"
+        if change > 1:
+            size = f"{exp(value):.3g} times as large"
+        if error == 0:
+            return f"{size} on every input: a clear difference"
+        verdict = "no clear difference" if abs(value) < CLEAR * error else "a clear difference"
+        return f"{size}, {abs(value) / error:.1f} standard errors: {verdict}"
 
 
 def measure_margins(
@@ -244,15 +259,15 @@ def measure_margins(
     inputs = as_inputs(inputs)
     if len(inputs) < MIN_INPUTS:
         raise InputError(
-            f"inputs: found {len(inputs)}, and margins need at least {MIN_INPUTS}; give more, 200 if you can"
+            f"inputs: found {len(inputs)}, expected at least {MIN_INPUTS}; give more, ideally 200"
         )
     network = open_classifier(model, inputs, blocks)
     margins = relative_margins(network, inputs, margin, at, positions, seed, progress)
     usable = sum(row.status == "ok" for row in margins.rows)
     if usable < MIN_INPUTS:
         raise InputError(
-            f"inputs: {len(inputs) - usable} of {len(inputs)} have a margin or a gradient of 0, and {usable} "
-            f"are left of the {MIN_INPUTS} that are needed; give other inputs"
+            f"inputs: {len(inputs) - usable} of {len(inputs)} have a margin or a gradient of 0; {usable} are "
+            f"left, expected at least {MIN_INPUTS}; give other inputs"
         )
     return margins
 
@@ -299,14 +314,16 @@ def compare_margins(a: Margins, b: Margins) -> Difference:
         InputError: if the models were measured on different inputs, or have different classes.
     """
     if a.inputs_sha256 != b.inputs_sha256 or [r.position for r in a.rows] != [r.position for r in b.rows]:
-        raise InputError("the two were measured on different inputs or positions; measure both on the same")
+        raise InputError(
+            "the two models read different token ids or positions; give models with the same tokenizer"
+        )
     if a.classes != b.classes:
-        raise InputError(f"one has {a.classes} classes, the other {b.classes}; compare models of one task")
+        raise InputError(f"one model has {a.classes} classes, the other {b.classes}; give models of one task")
     first, second = _log_distances(a.rows), _log_distances(b.rows)
     pairs = [first[key] - second[key] for key in first if key in second]
     if len(pairs) < MIN_INPUTS:
         raise InputError(
-            f"{len(pairs)} inputs have D in both, and {MIN_INPUTS} are needed; give other inputs"
+            f"{len(pairs)} inputs have D in both models, expected at least {MIN_INPUTS}; give other inputs"
         )
     return Difference(mean_of(pairs), len(pairs))
 
@@ -363,7 +380,7 @@ def _measure_batch(
     (gradient,) = torch.autograd.grad(m.sum(), leaves[0])
     if gradient[~batch.visible].any():
         raise InputError(
-            f"{network.name}: tokens that it should not see move its margins (padding, or later tokens); "
+            f"{network.name}: margins depend on tokens that it should not see (padding, or later tokens); "
             "give a model that follows attention_mask, or inputs of one length"
         )
     spread.add(leaves[0].detach(), batch.mask)

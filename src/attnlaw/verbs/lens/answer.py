@@ -13,7 +13,7 @@ from attnlaw.analysis.forward.remarks import REMARK_KINDS
 from attnlaw.core.answer import Answer, AnswerStatus, Line
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.result import Result
-from attnlaw.core.tables import unique_names
+from attnlaw.core.tables import unique_short_names
 
 MAX_CASES = 8  # cases with lines of their own
 LONGEST_COMMAND = 120  # letters; a longer command is not repeated
@@ -26,7 +26,7 @@ def answer(result: Result) -> Answer:
     cases = [case for case in result if case.row()["status"] != Outcome.FAILED]
     if len(cases) == 1:
         return Answer(tuple(case_lines(cases[0])), next_commands(cases[0].row()))
-    names = unique_names(case.row()["model"] for case in cases)
+    names = unique_short_names(case.row()["model"] for case in cases)
     lines = [
         Line(f"{name}: {line.text}", line.status, line.details)
         for name, case in zip(names[:MAX_CASES], cases, strict=False)

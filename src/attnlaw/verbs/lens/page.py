@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import polars as pl
 
 from attnlaw.core.result import Result
-from attnlaw.core.tables import short_names, unique_names
+from attnlaw.core.tables import unique_short_names
 from attnlaw.render.charts.figure import Figure
 from attnlaw.render.describe_rows import failure_sentence
 from attnlaw.render.pages.html import macros
@@ -34,7 +34,7 @@ CARD_QUANTITIES = (
 def page(result: Result, figures: Sequence[Figure]) -> str:
     """Return the HTML page of one input and one or several models."""
     rows = result.finished_rows
-    names = rows.with_columns(short=pl.Series(_short_names(rows["model"]), dtype=pl.String))
+    names = rows.with_columns(short=pl.Series(unique_short_names(rows["model"]), dtype=pl.String))
     tokens = " or ".join(f"{count} token{'' if count == 1 else 's'}" for count in rows["tokens"].unique())
     lead = [
         f"{', '.join(names['short'])} on one input of {tokens}.",
@@ -51,12 +51,6 @@ def page(result: Result, figures: Sequence[Figure]) -> str:
     listed, verb = _listed_rows(result, names), result.verb
     said = replace(answer(result), next_commands=page_commands(rows.row(0, named=True)))
     return rows_page(verb.title, lead, sections, listed, [verb], said)
-
-
-def _short_names(models: Iterable[str]) -> list[str]:
-    given = list(models)
-    short = short_names(set(given))
-    return unique_names(short[model] for model in given)
 
 
 def _listed_rows(result: Result, rows: pl.DataFrame) -> pl.DataFrame:

@@ -1,10 +1,10 @@
-"""`attnlaw margins MODEL...`: rank trained models of one task on inputs without labels."""
+"""`attnlaw margins MODEL...`: compare trained models of one task on inputs without labels."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import log10
-from typing import Any
+from typing import Any, ClassVar
 
 from attnlaw.analysis.forward.inputs import POSITIONS, InputSettings, raw_inputs
 from attnlaw.analysis.forward.margin_measurement import MarginMeasurement, measure_model
@@ -17,27 +17,37 @@ from attnlaw.core.settings import setting, settings_dataclass
 from attnlaw.core.verb import Verb, attempt
 from attnlaw.verbs.lens import LocalModel
 
-D_MEANING = "ranks models of one task, trained to a similar loss, on the same inputs; not an error rate"
+D_MEANING = (
+    "D compares models of one task, trained to a similar loss, on the same inputs. It is not an error rate."
+)
 
 
 @settings_dataclass
 class MarginsSettings(InputSettings, LocalModel):
-    """Show which of several trained models generalises better, from inputs without labels.
+    """Compare trained models of one task on inputs without labels.
 
-    D is the margin of the model's own prediction, divided by its gradient and the spread of the inputs. It
-    ranks models of one task, trained to a similar loss, on the same inputs; it is not an error rate. Give
-    inputs that training did not see: 12 are needed, 32 nearly suffice, 200 are plenty. Two or more models are
-    compared in pairs. D has not been validated for causal language models. This command needs the
-    optional packages of attnlaw[lens].
+    D is the relative margin: the margin of the model's own prediction, divided by its gradient and by the
+    spread of the inputs. The larger D, the further predictions are from flipping, and the smaller the gap to
+    expect between training and test error. D compares models of one task, trained to a similar loss, on the
+    same inputs. It is not an error rate, and it has not been validated for causal language models. Give
+    inputs that training did not see: at least 12, better 32, ideally 200. Each further model is compared with
+    the first. This command needs the optional packages of attnlaw[lens].
     """
 
-    limit: int = setting(200, "Inputs to use, the first ones.", minimum=12, metavar="N")
-    positions: str = setting("last", "The token of a causal model that is read.", choices=POSITIONS)
-    at: int = setting(0, "Block whose input is moved and spread.", minimum=0, metavar="L")
-    kappa: bool = setting(False, "Where a margin could be lost: the condition of every linear map.")
+    example_input: ClassVar[tuple[str, str]] = ("file", "examples/sentences.txt")
+
+    limit: int = setting(200, "Number of inputs to use, from the first.", minimum=12, metavar="N")
+    positions: str = setting(
+        "last", "Token of each input at which a causal language model is read.", choices=POSITIONS
+    )
+    at: int = setting(0, "Block whose input is moved to find the nearest flip.", minimum=0, metavar="L")
+    kappa: bool = setting(
+        False, "Also show where the margin depends on the weights most: the condition of every linear map."
+    )
     amplification: bool = setting(
         False,
-        "What is measured beside the worst case: amplification by layer, scale and directions by matrix.",
+        "Also measure how much each layer amplifies small changes, and how many directions of each matrix "
+        "matter, next to the worst case from the weights alone.",
     )
     seed: int = setting(0, "Seed of sampled positions and of power iteration.", minimum=0)
 
@@ -45,105 +55,165 @@ class MarginsSettings(InputSettings, LocalModel):
 QUANTITIES = (
     Quantity(
         "geometric_mean",
-        f"exp of the mean log D: {D_MEANING}",
+        "geometric mean over inputs of the relative margin; larger if predictions are further from flipping",
         "D",
         error=True,
         in_summary=True,
-        display_name="geometric mean of D",
+        display_name="relative margin D",
     ),
-    Quantity("mean_log", "mean of log D", error=True, display_name="mean log D"),
+    Quantity("mean_log", "mean over inputs of log D", error=True, display_name="mean log D"),
     Quantity(
-        "median", "of D, with an interval of ranks", range=True, in_summary=True, display_name="median D"
+        "median",
+        "median over inputs of D, with a confidence interval from ranks",
+        range=True,
+        in_summary=True,
+        display_name="median D",
     ),
-    Quantity("mean", "of D, which saturated inputs rule", display_name="mean D"),
-    Quantity("spread", "pooled standard deviation of a token at its position", "s"),
-    Quantity("inputs", "that were used", kind="int", in_summary=True),
-    Quantity("ties", "inputs of margin 0, in no mean", kind="int"),
-    Quantity("flat", "inputs of gradient 0, in no mean", kind="int"),
-    Quantity("confidence", "mean of the largest probability: it ranks worse than D"),
-    Quantity("extension", "a causal language model, where nothing is established", kind="bool"),
-    Quantity("total_kappa", "median over inputs of the condition, summed over maps", "κ", in_summary=True),
     Quantity(
-        "kappa_layer", "the layer that has most of it; maps outside of layers may have more", kind="int"
+        "mean", "arithmetic mean over inputs of D; a few saturated inputs dominate it", display_name="mean D"
     ),
-    Quantity("compared_with", "the first model", kind="text"),
+    Quantity("spread", "spread of the inputs: pooled standard deviation of a token at its position", "s"),
+    Quantity("inputs", "number of inputs that were used", kind="int", in_summary=True),
+    Quantity("ties", "number of inputs with margin 0, which no mean includes", kind="int"),
+    Quantity("flat", "number of inputs with gradient 0, which no mean includes", kind="int"),
     Quantity(
-        "log_ratio", "mean difference of log D from the first model, in pairs", error=True, in_summary=True
+        "confidence",
+        "mean over inputs of the largest predicted probability; ranks models worse than D",
     ),
-    Quantity("comparison", "what the pairs say", kind="text"),
-    Quantity("inputs_sha256", "of the token ids", kind="text"),
+    Quantity(
+        "extension",
+        "whether the model is a causal language model, for which D has not been validated",
+        kind="bool",
+        display_name="causal language model",
+    ),
+    Quantity(
+        "total_kappa",
+        "condition: median over inputs of κ summed over linear maps; a relative change of the weights by 1/κ "
+        "could flip an input, to first order",
+        "κ",
+        in_summary=True,
+        display_name="condition κ",
+    ),
+    Quantity(
+        "kappa_layer",
+        "layer with the largest κ; maps outside of layers may have more",
+        kind="int",
+        display_name="layer with the largest κ",
+    ),
+    Quantity("compared_with", "first model, which this one is compared with", kind="text"),
+    Quantity(
+        "log_ratio",
+        "mean over inputs of log D of this model minus log D of the first model",
+        error=True,
+        in_summary=True,
+    ),
+    Quantity("comparison", "comparison with the first model in words", kind="text"),
+    Quantity("inputs_sha256", "SHA-256 hash of all token ids", kind="text"),
 )
-MODEL = Quantity("model", "its directory", kind="text")
+MODEL = Quantity("model", "directory of the model", kind="text")
+LAYER = Quantity("layer", "number of the layer, from 0; empty for maps outside of layers", kind="int")
 MARGINS = (
-    Quantity("input", "from 0", kind="int"),
-    Quantity("tokens", "that are visible", kind="int"),
-    Quantity("position", "that is read; empty for a classifier", kind="int"),
-    Quantity("predicted", "the model's own class", kind="int"),
-    Quantity("margin", "largest logit minus the next", "m"),
-    Quantity("gradient", "of the margin, over the visible tokens", "g"),
+    Quantity("input", "number of the input, from 0", kind="int"),
+    Quantity("tokens", "number of visible tokens", kind="int"),
+    Quantity("position", "position that is read; empty for a classifier", kind="int"),
+    Quantity("predicted", "class that the model predicts", kind="int"),
+    Quantity("margin", "largest logit minus the next one", "m"),
+    Quantity("gradient", "norm of the gradient of the margin over the visible tokens", "g"),
     Quantity(
         "distance",
-        "m / (g s √T); empty where m and g are 0",
+        "relative margin D = m / (g s √T) for T visible tokens; empty if m and g are 0",
         display_name="D",
-        axis="relative margin D",
+        axis="relative margin (D)",
         log=True,
     ),
-    Quantity("confidence", "largest probability"),
-    Quantity("status", "ok, tie or flat", kind="text"),
+    Quantity("confidence", "largest predicted probability"),
+    Quantity("status", "ok, tie (margin 0) or flat (gradient 0)", kind="text"),
 )
 CONDITION = (
-    Quantity("layer", "from 0; empty outside of blocks", kind="int"),
-    Quantity("kind", "name of the map inside its block", kind="text"),
-    Quantity("name", "of the map", kind="text"),
+    LAYER,
+    Quantity("kind", "name of the linear map inside its layer", kind="text"),
+    Quantity("name", "full name of the linear map", kind="text"),
     Quantity("norm", "largest singular value of the weight"),
-    Quantity("kappa", "median over inputs", display_name="κ"),
-    Quantity("share", "median over inputs of its part in the sum over maps"),
+    Quantity("kappa", "median over inputs of the condition of this map", display_name="condition κ"),
+    Quantity("share", "median over inputs of this map's share of the condition of all maps"),
 )
 LAYERS = (
-    Quantity("layer", "from 0; empty outside of layers", kind="int"),
-    Quantity("place", "the layer, or the map outside of layers", kind="text"),
+    LAYER,
+    Quantity("place", "number of the layer, or name of the map outside of layers", kind="text"),
     Quantity(
-        "kappa", "median over inputs of the sum over the maps there", display_name="κ", axis="condition κ"
+        "kappa",
+        "median over inputs of the condition, summed over the linear maps of this layer",
+        display_name="condition κ",
+        axis="condition (κ)",
     ),
 )
 KAPPA_KINDS = (
-    Quantity("kind", "name of the maps inside their blocks", kind="text"),
-    Quantity("kappa", "median over inputs of the sum over these maps", display_name="κ"),
+    Quantity("kind", "name of the linear maps inside their layers", kind="text"),
+    Quantity(
+        "kappa",
+        "median over inputs of the condition, summed over these maps",
+        display_name="condition κ",
+    ),
 )
 PAIRS = (
-    Quantity("compared_with", "the first model", kind="text"),
-    Quantity("inputs", "that have D in both", kind="int"),
+    Quantity("compared_with", "first model, which this one is compared with", kind="text"),
+    Quantity("inputs", "number of inputs that have D in both models", kind="int"),
 )
 AMPLIFICATION = (
-    Quantity("layer", "from 0", kind="int"),
-    Quantity("output", "what is moved: the logits", kind="text"),
-    Quantity("median", "over inputs, measured", display_name="amplification"),
-    Quantity("max", "over inputs, measured"),
-    Quantity("iterations", "rounds of power iteration; none where it is exact", kind="int"),
-    Quantity("residual", "|JᵀJv − A²v| / A², no error bound"),
-    Quantity("log10_measured", "log10 of the median", display_name="log₁₀, measured"),
+    Quantity("layer", "number of the layer, from 0", kind="int"),
+    Quantity("output", "numbers whose change is measured: the logits", kind="text"),
+    Quantity(
+        "median",
+        "change of the logits per small change of what the layer reads, median over inputs",
+        display_name="amplification",
+    ),
+    Quantity(
+        "max",
+        "change of the logits per small change of what the layer reads, largest over inputs",
+        display_name="largest amplification",
+    ),
+    Quantity("iterations", "rounds of power iteration; none if the value is exact", kind="int"),
+    Quantity("residual", "residual of power iteration, |JᵀJv − A²v| / A²; not an error bound"),
+    Quantity("log10_measured", "log10 of the median amplification", display_name="measured"),
     Quantity(
         "log10_worst_case",
-        "the weights alone, product over layers from here on",
-        display_name="log₁₀, worst case",
+        "log10 of the worst case from the weights alone: product over this and all later layers",
+        display_name="worst case from the weights",
     ),
 )
 DIRECTIONS = (
-    Quantity("layer", "from 0", kind="int"),
-    Quantity("head", "from 0; empty for maps of feed-forward", kind="int"),
-    Quantity("kind", "of the matrix", kind="text", choices=KINDS),
-    Quantity("rank", "numerical rank", kind="int"),
-    Quantity("log10_scale", "γ α L, by the weights alone", display_name="log₁₀ scale, worst case"),
-    Quantity("p", "best Schatten index at that scale", display_name="p*, worst case"),
+    Quantity("layer", "number of the layer, from 0", kind="int"),
+    Quantity("head", "number of the head, from 0; empty for feed-forward maps", kind="int"),
+    Quantity("kind", "kind of matrix", kind="text", choices=KINDS),
+    Quantity("rank", "numerical rank of the matrix", kind="int"),
+    Quantity(
+        "log10_scale",
+        "log10 of the scale γ α L from the weights alone",
+        display_name="log₁₀ scale, worst case",
+    ),
+    Quantity("p", "best Schatten index at the worst-case scale", display_name="p*, worst case"),
     Quantity(
         "log10_scale_measured",
-        "L √(mean of |dm/dM|²) / median m, nuclear norms",
+        "log10 of the scale on these inputs, L √(mean of |dm/dM|²) / median m in nuclear norms",
         display_name="log₁₀ scale, measured",
     ),
-    Quantity("p_measured", "best Schatten index at that scale; 0 counts ranks", display_name="p*, measured"),
-    Quantity("effective_directions", "singular values that count at the measured scale", kind="int"),
-    Quantity("directions", "the same, of how many", kind="text", display_name="effective directions"),
-    Quantity("directions_share", "of the rank", display_name="effective directions / rank"),
+    Quantity(
+        "p_measured", "best Schatten index at the measured scale; 0 counts ranks", display_name="p*, measured"
+    ),
+    Quantity(
+        "effective_directions", "number of singular values that matter at the measured scale", kind="int"
+    ),
+    Quantity(
+        "directions",
+        "number of singular values that matter at the measured scale, of the rank",
+        kind="text",
+        display_name="effective directions",
+    ),
+    Quantity(
+        "directions_share",
+        "share of the rank that matters at the measured scale",
+        display_name="effective directions / rank",
+    ),
 )
 
 

@@ -1,17 +1,26 @@
-"""Print margins in the terminal: D, the comparison in words, then where the margin could be lost."""
+"""Print margins in the terminal: how models compare, and where a margin is sensitive."""
 
 from __future__ import annotations
 
-from math import exp
-from typing import TYPE_CHECKING
+from math import exp, expm1
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from rich.console import Console
 from rich.text import Text
 
 from attnlaw.checkpoints.network import KINDS
-from attnlaw.render.terminal.console import Column, bar, number_columns, print_message, print_table
+from attnlaw.core.tables import unique_short_names
+from attnlaw.render.terminal.console import Column, bar, format_number, number_columns, print_table
+from attnlaw.render.terminal.screen import (
+    print_answer,
+    print_definitions,
+    print_hanging,
+    print_next,
+    print_title,
+)
 from attnlaw.verbs.margins import D_MEANING
+from attnlaw.verbs.margins.answer import answer
 
 if TYPE_CHECKING:
     from attnlaw import MarginsResult
@@ -19,72 +28,109 @@ if TYPE_CHECKING:
 MAX_KINDS = 8  # number of kinds of linear maps that are listed
 AMPLIFICATION = {
     "amplification": ("median", ".3g"),
-    "largest": ("max", ".3g"),
+    "max": ("max", ".3g"),
     "log10": ("log10_measured", ".2f"),
     "worst case": ("log10_worst_case", ".2f"),
+}
+MEANINGS = {
+    "D": "distance of a prediction from flipping, in units of the spread of the inputs (mean over inputs)",
+    "error": "factor of one standard error",
+}
+KAPPA_MEANING = "relative sensitivity of the margin to the weights there (condition), median over inputs"
+AMPLIFICATION_MEANINGS = {
+    "amplification": "change of the logits per small change of what the layer reads, median over inputs",
+    "worst case": "log10 of the same from the weights alone, for any input",
+    "effective": "singular values that matter on these inputs, of all",
 }
 
 
 def show_case(result: MarginsResult, console: Console, details: bool = False) -> None:
-    """Print D of one model, then kappa and amplification of each layer."""
-    values, row = result.values(), result.row()
-    console.print(Text(row["model"], style="bold"), soft_wrap=True)
-    console.print(Text(_headline(result)), soft_wrap=True)
-    if "pairs" in result.tables:
-        summary = f"log ratio {values['log_ratio']} to {row['compared_with']}"
-        pairs = f"{result.pairs['inputs'][0]} pairs"
-        console.print(Text(f"{summary}, {pairs}: {row['comparison']}"), soft_wrap=True)
-    elif row["comparison"] is not None:
-        console.print(Text(row["comparison"]), soft_wrap=True)
-    if {"kappa_layers", "amplification"} & set(result.tables):
-        print_table(console, _layer_columns(result), ("largest",))
-    if "kappa_kinds" in result.tables:
-        largest = result.kappa_kinds.sort("kappa", descending=True, maintain_order=True).head(MAX_KINDS)
-        listing = "  ".join(f"{kind} {kappa:.3g}" for kind, kappa in largest.select("kind", "kappa").rows())
-        console.print(Text(f"kappa by kind: {listing}"), soft_wrap=True)
-    if "directions" in result.tables:
-        _print_directions(result.directions, console)
-    if row["remark"]:
-        print_message(f"attnlaw: {row['model']}: {row['remark']}")
+    """Print nothing: the models are compared in one table after the last."""
 
 
 def show_summary(result: MarginsResult, console: Console, details: bool = False) -> None:
-    """Print a note on how to use D."""
-    console.print(Text(f"D {D_MEANING}", style="dim"), soft_wrap=True)
+    """Print how models compare, a table of them, and tables of their layers."""
+    names = unique_short_names(result.rows["model"])
+    inputs = " or ".join(str(count) for count in result.rows["inputs"].unique(maintain_order=True))
+    print_title(console, "Relative margin D", f"{inputs} inputs without labels")
+    console.print()
+    known = answer(result)
+    print_answer(console, known)
+    print_table(console, _model_columns(result, names, details), ("confidence", "flat", "ties", "median"))
+    console.print()
+    for name, case in zip(names, result, strict=True):
+        _print_places(case, name if len(names) > 1 else "", console, details)
+    print_definitions(console, _meanings(result, details))
+    print_hanging(console, Text(), D_MEANING, style="dim")
+    console.print()
+    print_next(console, known.next_commands)
 
 
-def _headline(result: MarginsResult) -> str:
-    values = result.values()
-    mean, (middle, low, high) = values["mean_log"], values["median"]
-    words = [
-        f"D {exp(mean.value):.3g} (x/: {exp(mean.error):.2f})",
-        f"median {middle:.3g} [{low:.3g}, {high:.3g}]",
-        f"{values['inputs']} inputs",
+def _model_columns(result: MarginsResult, names: list[str], details: bool) -> list[Column]:
+    rows = result.rows
+    errors = [None if error is None else exp(error) for error in rows["mean_log_error"]]
+    columns = [
+        Column("model", names, is_text=True, wraps=True),
+        Column("D", [format_number(value, ".3g", missing="–") for value in rows["geometric_mean"]]),
+        Column("error", ["–" if error is None else f"×/÷ {error:.2f}" for error in errors]),
+        Column("inputs", [str(count) for count in rows["inputs"]]),
     ]
-    if values["ties"] or values["flat"]:
-        words.append(f"{values['ties']} ties, {values['flat']} flat")
-    if "kappa_layers" in result.tables:
-        worst = max(result.kappa_layers.rows(named=True), key=lambda line: line["kappa"])
-        place = worst["place"] if worst["layer"] is None else f"layer {worst['place']}"
-        words.append(f"kappa {values['total_kappa']:.3g}, most in {place}")
-    return "  ".join(words)
+    if rows["log_ratio"].count():
+        columns.append(Column(f"D vs {names[0]}", list(map(_change, rows.iter_rows(named=True)))))
+    if details:
+        middle = rows.select("median", "median_low", "median_high").iter_rows()
+        columns.append(Column("median", [_interval(*values) for values in middle]))
+        columns += [Column(name, [str(count) for count in rows[name]]) for name in ("ties", "flat")]
+        columns.append(Column("confidence", [f"{value:.2f}" for value in rows["confidence"]]))
+    return columns
 
 
-def _layer_columns(result: MarginsResult) -> list[Column]:
+def _change(row: dict[str, Any]) -> str:
+    """Return the relative difference of D from the first model, with one standard error."""
+    if row["log_ratio"] is None:
+        return "–"
+    change, error = expm1(row["log_ratio"]), exp(row["log_ratio"]) * (row["log_ratio_error"] or 0.0)
+    return f"{change:+.1%} ± {error:.1%}"
+
+
+def _interval(middle: float | None, low: float | None, high: float | None) -> str:
+    shown, *ends = (format_number(value, ".3g", missing="–") for value in (middle, low, high))
+    return f"{shown} [{ends[0]}, {ends[1]}]"
+
+
+def _print_places(result: MarginsResult, name: str, console: Console, details: bool) -> None:
+    """Print the condition and the amplification of each layer of one model, if they were measured."""
+    if not {"kappa_layers", "amplification"} & set(result.tables):
+        return
+    if name:
+        console.print(Text(name, style="bold"))
+    print_table(console, _layer_columns(result, details), ("log10", "max"))
+    if "kappa_kinds" in result.tables and details:
+        largest = result.kappa_kinds.sort("kappa", descending=True, maintain_order=True).head(MAX_KINDS)
+        listing = "  ".join(f"{kind} {kappa:.3g}" for kind, kappa in largest.select("kind", "kappa").rows())
+        print_hanging(console, Text("κ by kind of map  "), listing)
+        console.print(f"κ in total        {result.total_kappa:.3g}")
+    if "directions" in result.tables:
+        _print_directions(result.directions, console)
+    console.print()
+
+
+def _layer_columns(result: MarginsResult, details: bool) -> list[Column]:
     columns = []
     if "kappa_layers" in result.tables:
         kappas = result.kappa_layers["kappa"].to_list()
         top = max(kappas)
         bars = [bar(kappa / top if 0 < top < float("inf") else 0.0, 16) for kappa in kappas]
         columns = [Column("layer", result.kappa_layers["place"].to_list())]
-        columns += [Column("kappa", [f"{kappa:.3g}" for kappa in kappas]), Column("", bars, is_text=True)]
+        columns += [Column("κ", [f"{kappa:.3g}" for kappa in kappas]), Column("", bars, is_text=True)]
     if "amplification" in result.tables:
         rows = result.amplification
         columns = columns or [Column("layer", [str(layer) for layer in rows["layer"]])]
         below = [""] * (len(columns[0].cells) - rows.height)  # for maps outside of layers
-        columns += [
-            column._replace(cells=[*column.cells, *below]) for column in number_columns(rows, AMPLIFICATION)
-        ]
+        forms = {
+            name: form for name, form in AMPLIFICATION.items() if details or name not in ("max", "log10")
+        }
+        columns += [column._replace(cells=[*column.cells, *below]) for column in number_columns(rows, forms)]
     return columns
 
 
@@ -92,4 +138,15 @@ def _print_directions(directions: pl.DataFrame, console: Console) -> None:
     known = directions.filter(pl.col("effective_directions").is_not_null())
     sums = known.group_by("kind", maintain_order=True).agg(pl.col("effective_directions", "rank").sum())
     phrases = [f"{KINDS[kind].label} {count} of {ranks}" for kind, count, ranks in sums.iter_rows()]
-    console.print(Text(f"effective directions: {'  '.join(phrases)}"), soft_wrap=True)
+    print_hanging(console, Text("effective directions: "), "  ".join(phrases))
+
+
+def _meanings(result: MarginsResult, details: bool) -> dict[str, str]:
+    meanings = dict(MEANINGS)
+    if details:
+        meanings["median"] = "median of D over inputs, with a confidence interval from ranks"
+        meanings["ties, flat"] = "inputs with margin 0 or gradient 0, which are left out"
+        meanings["confidence"] = "mean of the largest predicted probability; ranks models worse than D"
+    if "kappa_layers" in result.tables:
+        meanings["κ"] = KAPPA_MEANING
+    return meanings | (AMPLIFICATION_MEANINGS if "amplification" in result.tables else {})
