@@ -524,39 +524,39 @@ class MarginsResult(Result):
     @property
     def record(self) -> MarginMeasurement: ...
     geometric_mean: Estimate | None
-    """Exp of the mean log D: ranks models of one task, trained to a similar loss, on the same inputs; not
-    an error rate.
-    """
+    """Geometric mean over inputs of the relative margin; larger if predictions are further from flipping."""
     mean_log: Estimate | None
-    """Mean of log D."""
+    """Mean over inputs of log D."""
     median: Range | None
-    """Of D, with an interval of ranks."""
+    """Median over inputs of D, with a confidence interval from ranks."""
     mean: float | None
-    """Of D, which saturated inputs rule."""
+    """Arithmetic mean over inputs of D; a few saturated inputs dominate it."""
     spread: float | None
-    """Pooled standard deviation of a token at its position."""
+    """Spread of the inputs: pooled standard deviation of a token at its position."""
     inputs: int | None
-    """That were used."""
+    """Number of inputs that were used."""
     ties: int | None
-    """Inputs of margin 0, in no mean."""
+    """Number of inputs with margin 0, which no mean includes."""
     flat: int | None
-    """Inputs of gradient 0, in no mean."""
+    """Number of inputs with gradient 0, which no mean includes."""
     confidence: float | None
-    """Mean of the largest probability: it ranks worse than D."""
+    """Mean over inputs of the largest predicted probability; ranks models worse than D."""
     extension: bool | None
-    """A causal language model, where nothing is established."""
+    """Whether the model is a causal language model, for which D has not been validated."""
     total_kappa: float | None
-    """Median over inputs of the condition, summed over maps."""
+    """Condition: median over inputs of κ summed over linear maps; a relative change of the weights by 1/κ
+    could flip an input, to first order.
+    """
     kappa_layer: int | None
-    """The layer that has most of it; maps outside of layers may have more."""
+    """Layer with the largest κ; maps outside of layers may have more."""
     compared_with: str | None
-    """The first model."""
+    """First model, which this one is compared with."""
     log_ratio: Estimate | None
-    """Mean difference of log D from the first model, in pairs."""
+    """Mean over inputs of log D of this model minus log D of the first model."""
     comparison: str | None
-    """What the pairs say."""
+    """Comparison with the first model in words."""
     inputs_sha256: str | None
-    """Of the token ids."""
+    """SHA-256 hash of all token ids."""
     margins: pl.DataFrame
     """Table: the columns model, input, tokens, position, predicted, margin, gradient, distance,
     confidence, status.
@@ -1327,13 +1327,14 @@ def margins(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> MarginsResult:
-    """Show which of several trained models generalises better, from inputs without labels.
+    """Compare trained models of one task on inputs without labels.
 
-    D is the margin of the model's own prediction, divided by its gradient and the spread of the inputs. It
-    ranks models of one task, trained to a similar loss, on the same inputs; it is not an error rate. Give
-    inputs that training did not see: 12 are needed, 32 nearly suffice, 200 are plenty. Two or more models are
-    compared in pairs. D has not been validated for causal language models. This command needs the
-    optional packages of attnlaw[lens].
+    D is the relative margin: the margin of the model's own prediction, divided by its gradient and by the
+    spread of the inputs. The larger D, the further predictions are from flipping, and the smaller the gap to
+    expect between training and test error. D compares models of one task, trained to a similar loss, on the
+    same inputs. It is not an error rate, and it has not been validated for causal language models. Give
+    inputs that training did not see: at least 12, better 32, ideally 200. Each further model is compared with
+    the first. This command needs the optional packages of attnlaw[lens].
 
     An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
 
@@ -1348,12 +1349,15 @@ def margins(
             text or ids (.jsonl).
         ids (str or list of int; optional): Token ids to give to the model. @FILE reads one list from
             each line.
-        limit (int; default 200): Inputs to use, the first ones.
-        positions ("last" or "sample"; default "last"): The token of a causal model that is read.
-        at (int; default 0): Block whose input is moved and spread.
-        kappa (bool; default False): Where a margin could be lost: the condition of every linear map.
-        amplification (bool; default False): What is measured beside the worst case: amplification by
-            layer, scale and directions by matrix.
+        limit (int; default 200): Number of inputs to use, from the first.
+        positions ("last" or "sample"; default "last"): Token of each input at which a causal language
+            model is read.
+        at (int; default 0): Block whose input is moved to find the nearest flip.
+        kappa (bool; default False): Also show where the margin depends on the weights most: the
+            condition of every linear map.
+        amplification (bool; default False): Also measure how much each layer amplifies small changes,
+            and how many directions of each matrix matter, next to the worst case from the weights
+            alone.
         seed (int; default 0): Seed of sampled positions and of power iteration.
         progress (Callable[[int, int], None]; optional): Function that is called with the number of
             finished parts and the number of all parts.
@@ -1362,23 +1366,26 @@ def margins(
         A result with one row for each case, in the polars table `rows`. If there is one case, its
         quantities are attributes:
 
-        - `geometric_mean` (Estimate): exp of the mean log D: ranks models of one task, trained to a similar
-          loss, on the same inputs; not an error rate.
-        - `mean_log` (Estimate): mean of log D.
-        - `median` (Range): of D, with an interval of ranks.
-        - `mean` (float): of D, which saturated inputs rule.
-        - `spread` (float): pooled standard deviation of a token at its position.
-        - `inputs` (int): that were used.
-        - `ties` (int): inputs of margin 0, in no mean.
-        - `flat` (int): inputs of gradient 0, in no mean.
-        - `confidence` (float): mean of the largest probability: it ranks worse than D.
-        - `extension` (bool): a causal language model, where nothing is established.
-        - `total_kappa` (float): median over inputs of the condition, summed over maps.
-        - `kappa_layer` (int): the layer that has most of it; maps outside of layers may have more.
-        - `compared_with` (str): the first model.
-        - `log_ratio` (Estimate): mean difference of log D from the first model, in pairs.
-        - `comparison` (str): what the pairs say.
-        - `inputs_sha256` (str): of the token ids.
+        - `geometric_mean` (Estimate): geometric mean over inputs of the relative margin; larger if
+          predictions are further from flipping.
+        - `mean_log` (Estimate): mean over inputs of log D.
+        - `median` (Range): median over inputs of D, with a confidence interval from ranks.
+        - `mean` (float): arithmetic mean over inputs of D; a few saturated inputs dominate it.
+        - `spread` (float): spread of the inputs: pooled standard deviation of a token at its position.
+        - `inputs` (int): number of inputs that were used.
+        - `ties` (int): number of inputs with margin 0, which no mean includes.
+        - `flat` (int): number of inputs with gradient 0, which no mean includes.
+        - `confidence` (float): mean over inputs of the largest predicted probability; ranks models worse
+          than D.
+        - `extension` (bool): whether the model is a causal language model, for which D has not been
+          validated.
+        - `total_kappa` (float): condition: median over inputs of κ summed over linear maps; a relative
+          change of the weights by 1/κ could flip an input, to first order.
+        - `kappa_layer` (int): layer with the largest κ; maps outside of layers may have more.
+        - `compared_with` (str): first model, which this one is compared with.
+        - `log_ratio` (Estimate): mean over inputs of log D of this model minus log D of the first model.
+        - `comparison` (str): comparison with the first model in words.
+        - `inputs_sha256` (str): SHA-256 hash of all token ids.
 
         Its tables are attributes, too:
 

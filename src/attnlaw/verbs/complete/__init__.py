@@ -31,8 +31,8 @@ class Graph:
 
 
 GRAPHS = by_name(
-    Graph("connected", "corner seen: connected", observed=True),
-    Graph("disconnected", "corner not seen: disconnected", observed=False),
+    Graph("connected", "corner observed (connected)", observed=True),
+    Graph("disconnected", "corner missing (disconnected)", observed=False),
 )
 
 
@@ -43,8 +43,10 @@ class CompletionSettings(Settings):
     If e is observed, the observed entries connect all rows and columns; otherwise they do not.
     """
 
-    graph: str = setting("connected", "Whether e is seen.", choices=GRAPHS)
-    entry: float = setting(0.6, "The entry e.", symbol="e", greater_than=0, active_if=("graph", "observed"))
+    graph: str = setting("connected", "Whether the entry e is observed.", choices=GRAPHS)
+    entry: float = setting(
+        0.6, "Value of the entry e.", symbol="e", greater_than=0, active_if=("graph", "observed")
+    )
     latent: int = setting(2, "Width of the factors.", symbol="k", minimum=1)
     init: float = setting(1e-3, "Standard deviation of the factors at the start.", symbol="ε", greater_than=0)
 
@@ -58,8 +60,10 @@ class CompletionSettings(Settings):
 class CompletionSimulationSettings(CompletionSettings):
     """Follow the gradient flow from randomly drawn starts."""
 
-    seeds: int = setting(8, "Starts; the error is the standard error of their mean.", minimum=1)
-    seed: int = setting(0, "Seed of the starts.", minimum=0)
+    seeds: int = setting(
+        8, "Number of random starts. The error is the standard error of their mean.", minimum=1
+    )
+    seed: int = setting(0, "Seed of the random starts.", minimum=0)
 
 
 def solve(case: CompletionSettings, progress: Progress) -> Numbers:
@@ -80,17 +84,22 @@ def simulate(case: CompletionSimulationSettings, progress: Progress) -> Numbers:
 MEASURED = (
     Quantity(
         "corner",
-        "mean size of the first entry",
+        "mean absolute value of the missing first entry",
         display_name="size of the missing entry",
         error=True,
         in_summary=True,
     ),
-    Quantity("rank", "of the matrix", error=True, in_summary=True),
-    Quantity("nuclear", "nuclear norm", display_name="nuclear norm", error=True),
+    Quantity("rank", "rank of the completed matrix", error=True, in_summary=True),
+    Quantity(
+        "nuclear",
+        "nuclear norm of the completed matrix (sum of its singular values)",
+        display_name="nuclear norm",
+        error=True,
+    ),
 )
 QUANTITIES = (
     *MEASURED,
-    Quantity("exponent", "what is left of a second direction falls as init to this power"),
+    Quantity("exponent", "exponent with which the second direction shrinks as the start gets smaller"),
 )
 SIMULATE = Verb(
     "complete.simulate",

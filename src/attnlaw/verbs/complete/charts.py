@@ -7,9 +7,10 @@ from attnlaw.render.charts.view import ChartView, Drawings, chart
 
 
 @chart(
-    "What is not seen, by what connects it",
-    "The missing entry of [[?, 1], [1, e]] against the scale of the start. Lines: its limit, 1/e of rank one "
-    "where e is seen, and a random entry, here in mean size, where it is not.",
+    "The missing entry of a matrix",
+    "Learned value of the missing entry of [[?, 1], [1, e]] against the scale of the start. Lines are the "
+    "limit of small starts: 1/e (rank one) if e is observed, and a random entry, drawn by its mean size, if "
+    "it is not.",
 )
 def connectivity(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "init", "corner", ["graph"], sizes="latent", log_x=True)

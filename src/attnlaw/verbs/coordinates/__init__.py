@@ -18,24 +18,31 @@ class CoordinatesSettings(Settings):
     limit. This command needs the optional packages of attnlaw[lens].
     """
 
-    width: int = setting(64, "A multiple of 16.", symbol="N", minimum=16, maximum=10**6, sweepable=True)
-    parametrisation: str = setting(
-        "SP", "How deviations and rates go with the width.", choices=PARAMETRISATIONS, sweepable=True
+    width: int = setting(
+        64, "Width of the network, a multiple of 16.", symbol="N", minimum=16, maximum=10**6, sweepable=True
     )
-    steps: int = setting(2, "Of SGD.", minimum=1, maximum=1000, sweepable=True)
-    rate: float = setting(0.05, "Of SGD at width 64.", greater_than=0, sweepable=True)
-    draws: int = setting(10, "Initialisations.", minimum=1, maximum=10**6)
-    seed: int = setting(0, "Seed; equal seeds repeat the table.", minimum=0)
+    parametrisation: str = setting(
+        "SP",
+        "How initial deviations and learning rates scale with the width.",
+        choices=PARAMETRISATIONS,
+        sweepable=True,
+    )
+    steps: int = setting(2, "Number of steps of SGD.", minimum=1, maximum=1000, sweepable=True)
+    rate: float = setting(0.05, "Learning rate of SGD at width 64.", greater_than=0, sweepable=True)
+    draws: int = setting(10, "Number of initialisations.", minimum=1, maximum=10**6)
+    seed: int = setting(
+        0, "Seed of the random initialisations. The same seed gives the same table.", minimum=0
+    )
 
 
 QUANTITIES = (
     Quantity(
         "logit_change",
-        "root mean square over tokens and ids",
+        "root mean square change of the logits, over tokens and vocabulary",
         error=True,
         in_summary=True,
         log=True,
-        axis="change of logits, r.m.s.",
+        axis="root mean square change of logits",
     ),
 )
 

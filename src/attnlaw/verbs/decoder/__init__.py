@@ -23,24 +23,39 @@ class DecoderSettings(Settings):
     """
 
     steps: int = setting(
-        300, "Of AdamW; 16 windows of 128 bytes each.", minimum=1, maximum=10**6, sweepable=True
+        300,
+        "Number of steps of AdamW. Each step sees 16 windows of 128 bytes.",
+        minimum=1,
+        maximum=10**6,
+        sweepable=True,
     )
-    every: int = setting(10, "Steps from one measurement to the next.", minimum=1)
-    seed: int = setting(0, "Seed of weights and data.", minimum=0)
+    every: int = setting(10, "Number of steps between two measurements.", minimum=1)
+    seed: int = setting(0, "Seed of the initial weights and of the data.", minimum=0)
 
 
 KINDS = ("qk", "vo")
 BY_KIND = (
-    Quantity("modes", "of heads of {} beyond the bulk", kind="int"),
     Quantity(
-        "stronger_first", "of {}: 1, larger modes left the bulk earlier, -1 later", "τ", in_summary=True
+        "modes", "number of singular values of {} that left the random bulk, over all heads", kind="int"
     ),
-    Quantity("stronger_first_p", "its p-value of {}", "p"),
-    Quantity("factor_difference_kept", "‖AᵀA − BᵀB‖ over its start, median of {}"),
-    Quantity("factor_imbalance_kept", "factor_imbalance over its start, median of {}"),
+    Quantity(
+        "stronger_first",
+        "order in which singular values of {} left the bulk: 1 if larger ones left first, -1 if last",
+        "τ",
+        in_summary=True,
+    ),
+    Quantity("stronger_first_p", "p-value of the order in which singular values of {} left the bulk", "p"),
+    Quantity(
+        "factor_difference_kept",
+        "imbalance ‖AᵀA − BᵀB‖ of the factors of {}, divided by that at the start (median over heads)",
+    ),
+    Quantity(
+        "factor_imbalance_kept",
+        "relative imbalance of the factors of {}, divided by that at the start (median over heads)",
+    ),
 )
 QUANTITIES = (
-    Quantity("held_out_loss", "nats per byte", in_summary=True),
+    Quantity("held_out_loss", "loss on text that was not trained on, in nats per byte", in_summary=True),
     *(
         replace(quantity, name=f"{quantity.name}_{kind}", description=quantity.description.format(kind))
         for quantity in BY_KIND
@@ -52,20 +67,30 @@ LOCATION = (
     Quantity("head", "number of the head", kind="small"),
     Quantity("kind", "qk or vo", kind="text"),
 )
-STRENGTH = Quantity("strength", "over the edge of the bulk", display_name="value over the bulk's edge")
-VALUES = (Quantity("step", kind="int"), *LOCATION, STRENGTH)
+STRENGTH = Quantity(
+    "strength", "singular value, divided by the edge of the bulk", display_name="value over the bulk's edge"
+)
+VALUES = (Quantity("step", "training step", kind="int"), *LOCATION, STRENGTH)
 MODES = (
     *LOCATION,
-    Quantity("mode", "its number in the head", kind="int"),
-    Quantity("left_step", "the measured step at which it left the bulk; null: before the first", kind="int"),
+    Quantity("mode", "number of the singular value within its head, in the order of size", kind="int"),
+    Quantity(
+        "left_step",
+        "first measured step at which the value was outside the bulk (empty if it was at the start)",
+        kind="int",
+    ),
     STRENGTH,
 )
-BULK = (STRENGTH, Quantity("density", "of the null of heads there"))
-THEORY = (Quantity("time", "lr·steps/d", "τ"), STRENGTH, Quantity("density", "of the student's eigenvalues"))
+BULK = (STRENGTH, Quantity("density", "density of random heads at this value"))
+THEORY = (
+    Quantity("time", "training time: learning rate times steps, divided by d", "τ"),
+    STRENGTH,
+    Quantity("density", "density of the student's eigenvalues at this value"),
+)
 THEORY_MODES = (
-    Quantity("time", "lr·steps/d", "τ"),
-    Quantity("target", "the spike of the target"),
-    Quantity("left_time", "the first of the times at which it stands out", "τ"),
+    Quantity("time", "training time: learning rate times steps, divided by d", "τ"),
+    Quantity("target", "large eigenvalue of the target, apart from the others (spike)"),
+    Quantity("left_time", "first time at which the student's eigenvalue is outside the bulk", "τ"),
     STRENGTH,
 )
 
@@ -79,7 +104,7 @@ def run(case: DecoderSettings, progress: Progress) -> DecoderRun:
 
 VERB = Verb(
     "decoder",
-    "A real training run beside the theory",
+    "A real training run next to the theory",
     DecoderSettings,
     QUANTITIES,
     run,

@@ -29,8 +29,8 @@ class EarlyStoppingSettings(SingleIndex):
 class EarlyStoppingSimulationSettings(SingleIndex):
     """Draw samples at random and train on them."""
 
-    seeds: int = setting(8, "Draws; the error is the standard error of their mean.", minimum=1)
-    seed: int = setting(0, "Seed of the draws.", minimum=0)
+    seeds: int = setting(8, "Number of draws. The error is the standard error of their mean.", minimum=1)
+    seed: int = setting(0, "Seed of the random draws.", minimum=0)
 
 
 def _map(prediction: IndexPrediction) -> Any:
@@ -46,25 +46,27 @@ LARGEST, POINTS = 3.0, 301  # largest coefficient and number of points of the ta
 MEASURED = (
     Quantity(
         "risk",
-        "squared distance from μβ",
+        "squared distance of the learned coefficients from the best possible ones (μβ)",
         display_name="risk",
-        axis="risk, squared distance from μβ",
+        axis="squared distance from μβ (risk)",
         error=True,
         in_summary=True,
         log=True,
     ),
-    Quantity("kept", "coefficients above the threshold", error=True, in_summary=True),
-    Quantity("false_positives", "those of them that are zero in β", error=True),
+    Quantity("kept", "number of coefficients above the threshold", error=True, in_summary=True),
+    Quantity("false_positives", "number of kept coefficients that are zero in the truth (β)", error=True),
 )
 QUANTITIES = (
     *MEASURED,
-    Quantity("tau", "the threshold, of coefficients", "τ"),
-    Quantity("time", "of stopping, of a flow"),
-    Quantity("slope", "mean slope of f: the length of what is learned", "μ"),
+    Quantity("tau", "threshold below which coefficients are cut", "τ"),
+    Quantity("time", "training time of a gradient flow at which it stops"),
+    Quantity("slope", "mean slope of the link function, which is the length of what can be learned", "μ"),
 )
 MAP = (
-    Quantity("coefficient", "φ, in units of √(2 ln p) ‖y‖/n", display_name="coefficient φ"),
-    Quantity("learned", "what is learned of it, in the same units", display_name="learned β"),
+    Quantity(
+        "coefficient", "true coefficient (φ), in units of √(2 ln p) ‖y‖/n", display_name="coefficient φ"
+    ),
+    Quantity("learned", "learned coefficient, in units of √(2 ln p) ‖y‖/n", display_name="learned β"),
 )
 SIMULATE = Verb(
     "early_stopping.simulate",

@@ -18,10 +18,10 @@ DRAWN_THRESHOLDS = {"flow": (0.5, 1.0, 2.0), "soft": (1.0,)}
 
 
 @chart(
-    "What is learned of a coefficient",
-    "A coefficient, or an eigenvalue, of the step and what factors make of it that stop at three times: "
-    "nothing where it is small, all of it where it is large. A soft threshold, which is weight decay, never "
-    "gives all. The dashed line is training to the end.",
+    "How much of a coefficient is learned",
+    "True coefficients (across) and what small factors learn of them (up) if training stops at three times. "
+    "Small coefficients are not learned; large ones are learned completely. A soft threshold, which is weight "
+    "decay, always takes a part away. The dashed line is training to the end.",
     name="map",
 )
 def stopping_map(view: ChartView) -> Drawings:
@@ -44,9 +44,9 @@ def stopping_map(view: ChartView) -> Drawings:
 
 @chart(
     "When to stop",
-    "Risk against the threshold that the time of stopping stands for: to the left it is too late and noise "
-    "is learned; to the right too early, and signals are missed. A soft threshold, which is weight decay, "
-    "takes something from every signal.",
+    "Risk against the threshold that a stopping time corresponds to. Left of the minimum, training stopped "
+    "too late and learned noise; right of it, training stopped too early and missed signals. A soft "
+    "threshold, which is weight decay, takes a part of every signal away.",
 )
 def stopping(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "threshold", "risk", ["rule"], sizes="dimension")

@@ -22,16 +22,18 @@ class EnsembleSettings(Ensemble):
     hinge.
     """
 
-    learners: float = setting(1, "Learners together.", symbol="K", minimum=1, allow_infinite=True)
+    learners: float = setting(
+        1, "Number of learners that are combined.", symbol="K", minimum=1, allow_infinite=True
+    )
 
 
 @settings_dataclass
 class EnsembleSimulationSettings(Ensemble):
     """Train the learners on randomly drawn samples."""
 
-    learners: int = setting(2, "Learners together.", symbol="K", minimum=1)
-    seeds: int = setting(8, "Draws; the error is the standard error of their mean.", minimum=1)
-    seed: int = setting(0, "Seed of the draws.", minimum=0)
+    learners: int = setting(2, "Number of learners that are combined.", symbol="K", minimum=1)
+    seeds: int = setting(8, "Number of draws. The error is the standard error of their mean.", minimum=1)
+    seed: int = setting(0, "Seed of the random draws.", minimum=0)
 
 
 def solve(case: EnsembleSettings, progress: Progress) -> Numbers:
@@ -52,21 +54,21 @@ def _shared_settings(case: Ensemble) -> Ensemble:
 MEASURED = (
     Quantity(
         "mean_error",
-        "mean square, or share of wrong signs",
+        "error of the averaged learners: mean square, or share of wrong signs for classes",
         display_name="error of the mean",
         error=True,
         in_summary=True,
     ),
-    Quantity("vote_error", "share of wrong signs of the majority", error=True),
+    Quantity("vote_error", "share of wrong signs if the majority of the learners decides", error=True),
     Quantity("m", "overlap of a learner with the teacher", error=True),
-    Quantity("q", "of a learner with itself", error=True),
-    Quantity("q1", "of two learners", error=True),
+    Quantity("q", "overlap of a learner with itself", error=True),
+    Quantity("q1", "overlap of two different learners", error=True),
 )
 QUANTITIES = (
     *MEASURED,
-    Quantity("V", "response of a score to its own label"),
-    Quantity("limit_error", "of the mean of infinitely many"),
-    Quantity("residual", "what the equations miss", hidden=True),
+    Quantity("V", "response of a score to the label of the same sample"),
+    Quantity("limit_error", "error of the mean of infinitely many learners"),
+    Quantity("residual", "relative residual of the equations", hidden=True),
 )
 SIMULATE = Verb(
     "ensemble.simulate",

@@ -38,17 +38,19 @@ class GrowthSettings(Settings):
 
 MODELS = (
     Quantity("model", "name of the model", kind="text"),
-    Quantity("depth", "layers", "L", kind="int"),
+    Quantity("depth", "number of layers", "L", kind="int"),
     Quantity("hidden_size", "width of the layers", "N", kind="int"),
     *(Quantity(f"log10_{name}", f"log10 of the proxy: {bound.label}") for name, bound in BOUNDS.items()),
 )
 QUANTITIES = (
-    Quantity("model_count", "models", kind="int", in_summary=True),
-    Quantity("sentence", "growth of the spectrum-adaptive and of the norm-based proxy", kind="text"),
+    Quantity("model_count", "number of models", kind="int", in_summary=True),
+    Quantity(
+        "sentence", "sentence on how the spectrum-adaptive and the norm-based proxies grow", kind="text"
+    ),
     *(
         Quantity(
             f"{name}_{axis}",
-            f"exponent of {axis}: {bound.label}",
+            f"exponent with which a proxy grows with the {axis}: {bound.label}",
             display_name=f"{bound.short}, exponent of {axis}",
             error=True,
             in_summary=bound.headline,
@@ -110,6 +112,6 @@ VERB = Verb(
     GrowthSettings,
     QUANTITIES,
     run_each_case(run),
-    tables=(TableSpec("models", MODELS),),
+    tables=(TableSpec("number of models", MODELS),),
     charts=("growth",),
 )

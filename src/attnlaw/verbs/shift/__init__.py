@@ -26,15 +26,21 @@ class ShiftSettings(Settings):
     second, whose inputs are longer. The signal is p^(-1/2) along each input.
     """
 
-    ridge: float = setting(0.1, "Of kernel ridge, K + λ W⁻¹.", symbol="λ", greater_than=0)
+    ridge: float = setting(
+        0.1, "Ridge: kernel ridge regression solves with K + λ W⁻¹.", symbol="λ", greater_than=0
+    )
     weighting: str = setting("importance", "How groups are weighted.", choices=WEIGHTINGS)
-    largest: float = setting(2.0, "The largest weight.", greater_than=0, active_if=("weighting", "truncated"))
-    kernel: str = setting("exp", "Of x·x'/p.", choices=KERNELS)
-    samples: int = setting(300, "Samples.", symbol="n", minimum=2)
+    largest: float = setting(
+        2.0, "Largest weight of a sample.", greater_than=0, active_if=("weighting", "truncated")
+    )
+    kernel: str = setting("exp", "Kernel, a function of x·x'/p.", choices=KERNELS)
+    samples: int = setting(300, "Number of samples.", symbol="n", minimum=2)
     dimension: int = setting(200, "Dimension of the inputs.", symbol="p", minimum=2)
-    share: float = setting(0.8, "Of the first group among the samples.", greater_than=0, maximum=0.999)
-    target_share: float = setting(0.2, "Of the first group in the target.", greater_than=0, maximum=0.999)
-    noise: float = setting(0.3, "Variance of the noise of labels.", symbol="σ²", minimum=0)
+    share: float = setting(0.8, "Share of the first group among the samples.", greater_than=0, maximum=0.999)
+    target_share: float = setting(
+        0.2, "Share of the first group in the target distribution.", greater_than=0, maximum=0.999
+    )
+    noise: float = setting(0.3, "Variance of the label noise.", symbol="σ²", minimum=0)
 
     @property
     def problem(self) -> Regression:
@@ -56,8 +62,8 @@ class ShiftSettings(Settings):
 class ShiftSimulationSettings(ShiftSettings):
     """Fit kernel ridge regression to randomly drawn samples."""
 
-    seeds: int = setting(8, "Draws; the error is the standard error of their mean.", minimum=1)
-    seed: int = setting(0, "Seed of the draws.", minimum=0)
+    seeds: int = setting(8, "Number of draws. The error is the standard error of their mean.", minimum=1)
+    seed: int = setting(0, "Seed of the random draws.", minimum=0)
 
 
 def solve(case: ShiftSettings, progress: Progress) -> Numbers:
@@ -72,25 +78,25 @@ def solve(case: ShiftSettings, progress: Progress) -> Numbers:
 MEASURED = (
     Quantity(
         "excess",
-        "risk on clean labels of the target",
+        "mean squared error on clean labels of the target distribution",
         display_name="excess risk",
         error=True,
         in_summary=True,
         log=True,
     ),
-    Quantity("bias", "of it", error=True),
-    Quantity("variance", "of it", error=True),
+    Quantity("bias", "bias part of the risk", error=True),
+    Quantity("variance", "variance part of the risk", error=True),
 )
 QUANTITIES = (
     *MEASURED,
     Quantity(
         "weight_ratio",
-        "effective weight of the second group over that of the first",
+        "effective weight of the second group, divided by that of the first",
         in_summary=True,
         log=True,
     ),
-    Quantity("degrees", "degrees of freedom of the fit"),
-    Quantity("residual", "what the fixed point misses", hidden=True),
+    Quantity("degrees", "degrees of freedom that the fit uses"),
+    Quantity("residual", "relative residual of the fixed point", hidden=True),
 )
 SIMULATE = Verb(
     "shift.simulate",

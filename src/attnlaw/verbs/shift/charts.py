@@ -7,9 +7,9 @@ from attnlaw.render.charts.view import ChartView, Drawings, chart
 
 
 @chart(
-    "What is left of the weights",
-    "Effective weight of the second group over that of the first. The nonlinearity of the kernel is a ridge "
-    "of its own, so weights act only where the given ridge is not small against it.",
+    "How much the weights still act",
+    "Effective weight of the second group, divided by that of the first, against the ridge. The nonlinear "
+    "kernel acts like another ridge, so weights matter only if the given ridge is not much smaller.",
 )
 def weights(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "ridge", "weight_ratio", ["weighting"], log=True)
@@ -17,7 +17,8 @@ def weights(view: ChartView) -> Drawings:
 
 @chart(
     "Risk under covariate shift",
-    "Lines: the limit of large n and p. At finite p the risk is a few per cent higher.",
+    "Risk on the target distribution against the ridge. Lower is better. Lines are the limit of large n and p; "
+    "at finite p the risk is a few percent higher.",
 )
 def risk(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "ridge", "excess", ["weighting"], sizes="dimension", log_x=True)

@@ -23,14 +23,19 @@ class TwoLayerSettings(Settings):
     """
 
     scale: float = setting(
-        0.1, "Of each layer at the start; the map starts at its square.", symbol="s", greater_than=0
+        0.1,
+        "Scale of each layer at the start. The product of both layers starts at its square.",
+        symbol="s",
+        greater_than=0,
     )
-    samples: int = setting(100, "Samples, all fitted exactly.", symbol="n", minimum=1)
-    strong: int = setting(5, "Strong directions, which carry the signal.", minimum=1)
-    strong_variance: float = setting(10.0, "Variance of inputs along each.", greater_than=0)
-    weak: int = setting(2000, "Weak directions.", minimum=1)
-    weak_variance: float = setting(0.02, "Variance of inputs along each.", greater_than=0)
-    noise: float = setting(0.25, "Variance of the noise of labels.", symbol="σ²", minimum=0)
+    samples: int = setting(100, "Number of samples. All are fitted exactly.", symbol="n", minimum=1)
+    strong: int = setting(5, "Number of strong directions of the inputs. They carry the signal.", minimum=1)
+    strong_variance: float = setting(
+        10.0, "Variance of the inputs along each strong direction.", greater_than=0
+    )
+    weak: int = setting(2000, "Number of weak directions of the inputs.", minimum=1)
+    weak_variance: float = setting(0.02, "Variance of the inputs along each weak direction.", greater_than=0)
+    noise: float = setting(0.25, "Variance of the label noise.", symbol="σ²", minimum=0)
 
     def check(self) -> None:
         if self.samples >= self.strong + self.weak:
@@ -49,8 +54,8 @@ class TwoLayerSettings(Settings):
 class TwoLayerSimulationSettings(TwoLayerSettings):
     """Draw data and starts at random, and follow the gradient flow to its end."""
 
-    seeds: int = setting(8, "Draws; the error is the standard error of their mean.", minimum=1)
-    seed: int = setting(0, "Seed of the draws.", minimum=0)
+    seeds: int = setting(8, "Number of draws. The error is the standard error of their mean.", minimum=1)
+    seed: int = setting(0, "Seed of the random draws.", minimum=0)
 
 
 def solve(case: TwoLayerSettings, progress: Progress) -> Numbers:
@@ -69,19 +74,19 @@ MEASURED = (
     Quantity(
         "excess", "risk on clean labels", display_name="excess risk", error=True, in_summary=True, log=True
     ),
-    Quantity("norm", "‖w‖ of the learned map", error=True),
+    Quantity("norm", "length of the learned map (‖w‖)", error=True),
 )
 QUANTITIES = (
     *MEASURED,
-    Quantity("bias", "of the interpolator of least norm"),
-    Quantity("variance", "of the interpolator of least norm"),
-    Quantity("start", "what is left of the start in directions that the data do not see"),
-    Quantity("k", "directions before the tail", "k*", kind="int"),
-    Quantity("r", "effective rank of the tail", "r_k*"),
-    Quantity("R", "effective rank of the tail", "R_k*"),
-    Quantity("head_term", "k*/n, in the bound of arXiv 1906.11300 up to a constant"),
-    Quantity("tail_term", "n/R_k*, in the bound of arXiv 1906.11300 up to a constant"),
-    Quantity("residual", "what the equation for kappa misses", hidden=True),
+    Quantity("bias", "bias part of the risk of the shortest map that fits every label"),
+    Quantity("variance", "variance part of the risk of the shortest map that fits every label"),
+    Quantity("start", "part of the start that stays, in directions that the data do not show"),
+    Quantity("k", "number of directions before the tail of the covariance", "k*", kind="int"),
+    Quantity("r", "effective rank of the tail: its trace over its largest variance", "r_k*"),
+    Quantity("R", "effective rank of the tail: its trace squared over its sum of squared variances", "R_k*"),
+    Quantity("head_term", "first term of the bound of arXiv 1906.11300 without its constant: k*/n"),
+    Quantity("tail_term", "second term of the bound of arXiv 1906.11300 without its constant: n/R_k*"),
+    Quantity("residual", "relative residual of the equation for kappa", hidden=True),
 )
 SIMULATE = Verb(
     "two_layer.simulate",
