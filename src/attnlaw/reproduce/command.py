@@ -13,7 +13,7 @@ from attnlaw.core.estimate import Outcome
 from attnlaw.core.settings import Settings, setting, setting_like, settings_dataclass
 from attnlaw.render.output_options import ENDINGS, JSON_HELP, output_option, require_directory_name
 from attnlaw.render.terminal.console import Column, output, print_json, print_message, print_table, progress
-from attnlaw.reproduce.papers import BESIDE, PAPERS, find_figures, published_lines
+from attnlaw.reproduce.papers import OTHER_SETUP, OTHER_SETUP_MEANS, PAPERS, find_figures, published_lines
 from attnlaw.verbs.workers import Workers
 
 if TYPE_CHECKING:
@@ -112,11 +112,12 @@ def _show(figure_run: FigureRun) -> None:
     if shared:
         output.print(Text(", ".join(shared), style="dim"))
     percents = [_percent(line["difference"]) for line in lines]
-    whose = {line["kind"] for line in lines}
+    kinds = {"beside": OTHER_SETUP}
+    whose = {kinds.get(line["kind"], line["kind"]) for line in lines}
     cases = [", ".join(word for word in words if word not in shared) for words in labels]
     columns = [
         Column("", cases, is_text=True),
-        Column("whose", [line["kind"] for line in lines], is_text=True),
+        Column("whose", [kinds.get(line["kind"], line["kind"]) for line in lines], is_text=True),
         Column(whose.pop() if len(whose) == 1 else "number", [str(line["published"]) for line in lines]),
         Column("attnlaw", [str(line["ours"]) for line in lines]),
         Column("difference", percents),
@@ -124,7 +125,7 @@ def _show(figure_run: FigureRun) -> None:
     ]
     print_table(output, columns, ("difference",))
     if any(line["kind"] == "beside" for line in lines):
-        output.print(Text(BESIDE))
+        output.print(Text(OTHER_SETUP_MEANS))
     if figure.note:
         output.print(Text(figure.note))
 

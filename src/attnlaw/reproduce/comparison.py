@@ -21,7 +21,7 @@ from attnlaw.core.settings import parse_number
 from attnlaw.render.charts.figure import Figure
 from attnlaw.render.charts.lines import draw_lines
 from attnlaw.render.charts.style import palette
-from attnlaw.reproduce.papers import NUMBER_COLUMNS, UNTESTED, published_lines
+from attnlaw.reproduce.papers import NUMBER_COLUMNS, OTHER_SETUP, UNTESTED, published_lines
 
 # Columns of published.csv. `kind` says whose the number `published` is. `difference` is ours / theirs - 1.
 # `z` is (ours - theirs) over the combined standard error; it is null if nothing was drawn at random and the
@@ -35,8 +35,9 @@ COMPARISON = (
 SETTING_TOLERANCE = 1e-9  # relative; settings are written in decimals
 LEAST_NUMBERS = 3  # for a figure of one quantity
 CAPTION = (
-    "Line: attnlaw. Points: numbers of others, with one error where it is known. Published ones are from the "
-    "paper or its files, reference ones from an independent program."
+    "The line shows attnlaw. Points are numbers of others, with one standard error if it is known: published "
+    "ones come from the paper or its files, reference ones from an independent program. Good agreement means "
+    "that the points are on the line within their errors."
 )
 Lines = Sequence[Mapping[str, Any]]
 
@@ -163,7 +164,7 @@ def published_figures(lines: Lines, label: Callable[[str], str]) -> list[Figure]
         series = [
             ", ".join(f"{label(name)} {line['settings'].get(name, '')}" for name in by) for line in known
         ]
-        kinds = ["of another kind" if line["kind"] == "beside" else line["kind"] for line in known]
+        kinds = [OTHER_SETUP if line["kind"] == "beside" else line["kind"] for line in known]
         theirs, ours = (
             pl.DataFrame(
                 {

@@ -26,11 +26,11 @@ FOLDER = Path(__file__).parent / "published"
 NUMBER_COLUMNS = ("quantity", "value", "error", "kind", "source")
 KINDS = ("published", "reference", "beside", "disputed")
 UNTESTED = ("beside", "disputed")
-BESIDE = "beside: published for another algorithm or size, so it is shown and not tested (no z)."
-ABSTRACT = (
-    "nothing: only the abstract was at hand. Equations derived for this project; the paper's own were not at "
-    "hand"
+OTHER_SETUP = "other setup"  # how screens call the kind `beside`
+OTHER_SETUP_MEANS = (
+    f"{OTHER_SETUP}: published for another algorithm or size, so attnlaw shows it without a test (no z)."
 )
+ABSTRACT = "nothing: only the abstract was available. The equations were derived for this project"
 
 
 HARDMAX = (
@@ -102,7 +102,7 @@ PAPERS = (
         (
             PaperFigure("limit-spectrum", "softmax attention and its Gaussian equivalent (table D.2)"),
             PaperFigure("limit-spectrum-large", "the two largest rows of that table", large=True),
-            PaperFigure("limit-readout", "readouts: narrow keys against wide ones (D.1)"),
+            PaperFigure("limit-readout", "error of readouts with narrow and wide keys (D.1)"),
             PaperFigure("limit-arrival", "arrival times of gradient flow"),
         ),
         "published: table D.2, the crossing of (D.1) and arrival times",
@@ -134,12 +134,12 @@ PAPERS = (
         (
             PaperFigure("dynamics-flow", "gradient flow through four outputs"),
             PaperFigure("dynamics-students", "alignment and loss against time, three students"),
-            PaperFigure("dynamics-spectra", "the spectrum on its way"),
-            PaperFigure("dynamics-cost", "what one pass costs"),
-            PaperFigure("dynamics-modes", "modes are learned in order"),
+            PaperFigure("dynamics-spectra", "the spectrum during training"),
+            PaperFigure("dynamics-cost", "error after one pass of SGD, next to the best possible"),
+            PaperFigure("dynamics-modes", "order in which modes are learned"),
             PaperFigure(
                 "dynamics-training",
-                "heads of a real model beside the theory's picture",
+                "heads of a real model next to the theory's picture",
                 needs="the extra torch",
                 large=True,
             ),
@@ -162,7 +162,7 @@ PAPERS = (
     Paper(
         "2007.08322",
         "Early stopping of factors",
-        (PaperFigure("early-stopping", "risk against the threshold of stopping"),),
+        (PaperFigure("early-stopping", "risk against the stopping threshold"),),
         ABSTRACT,
     ),
     Paper(

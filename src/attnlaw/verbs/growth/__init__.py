@@ -112,6 +112,6 @@ VERB = Verb(
     GrowthSettings,
     QUANTITIES,
     run_each_case(run),
-    tables=(TableSpec("number of models", MODELS),),
+    tables=(TableSpec("models", MODELS),),
     charts=("growth",),
 )
