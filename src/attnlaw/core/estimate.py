@@ -81,6 +81,15 @@ def format_with_error(value: float, error: float | None) -> str:
     return f"{value / 10.0**exponent:z.{exponent - place}f}({unit})e{exponent:+03d}"
 
 
+def format_percent(share: Estimate) -> str:
+    """Return a share in percent, with its error in units of the last digit.
+
+    >>> format_percent(Estimate(0.0204, 0.0003)), format_percent(Estimate(3e-4, 5e-5))
+    ('2.04(3)%', '0.030(5)%')
+    """
+    return f"{format_with_error(100 * share.value, None if share.error is None else 100 * share.error)}%"
+
+
 def format_value(value: Any) -> str:
     """Return the text of a table cell. A missing value gives an empty text, and a long list is cut.
 

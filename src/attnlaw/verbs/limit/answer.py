@@ -14,7 +14,7 @@ import polars as pl
 
 from attnlaw.core.answer import Answer, AnswerStatus, Line
 from attnlaw.core.command_line import command
-from attnlaw.core.estimate import Estimate, format_with_error
+from attnlaw.core.estimate import Estimate, format_percent, format_with_error
 from attnlaw.core.result import Result
 from attnlaw.render.describe_rows import ValueLabels, format_setting, varying_settings
 from attnlaw.theory.limit.layer import SCALINGS
@@ -75,15 +75,6 @@ def _mean(rows: pl.DataFrame, name: str) -> Estimate | None:
     return Estimate(float(known[name].mean()), total / known.height)  # type: ignore[arg-type]
 
 
-def percent(difference: Estimate) -> str:
-    """Return a difference of probabilities in percent, with its error.
-
-    >>> percent(Estimate(0.0204, 0.0003)), percent(Estimate(3e-4, 5e-5))
-    ('2.04(3)%', '0.030(5)%')
-    """
-    return f"{format_with_error(100 * difference.value, 100 * (difference.error or 0.0))}%"
-
-
 def _closeness(layers: list[Layer]) -> Iterator[Line]:
     """Yield sentences that say from which width on a layer is like its limit."""
     compared = [layer for layer in layers if any(known["ks_to_limit"] for known in layer.finite.values())]
@@ -108,18 +99,18 @@ def _closeness_line(layer: Layer) -> Line:
         lead = "A layer" if len(known) == 1 else "Even a layer"
         return Line(
             f"{lead} of width {widest:g} {most} differs from its infinite-width limit: the distribution "
-            f"functions of their outputs differ by up to {percent(at)}."
+            f"functions of their outputs differ by up to {format_percent(at)}."
         )
     at = known[first]
     if at.error and at.value <= SEEN * at.error:
-        size = f"no difference is seen beyond the noise of the draws ({percent(at)})"
+        size = f"no difference is seen beyond the noise of the draws ({format_percent(at)})"
     else:
-        size = f"the distribution functions of their outputs differ by at most {percent(at)}"
+        size = f"the distribution functions of their outputs differ by at most {format_percent(at)}"
     lead = f"A layer of width {first:g} is" if len(known) == 1 else f"From width {first:g} on, the layer is"
     text = f"{lead} within {CLOSE:.0%} of its infinite-width limit: {size}"
     before = [width for width in known if width < first]
     if before:
-        text += f" there, and by up to {percent(known[max(before)])} at width {max(before):g}"
+        text += f" there, and by up to {format_percent(known[max(before)])} at width {max(before):g}"
     return Line(f"{text}.{_tails(layer, first)}", AnswerStatus.OK)
 
 
