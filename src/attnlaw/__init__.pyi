@@ -564,29 +564,31 @@ class LimitResult(Result):
     @property
     def record(self) -> WidthRow: ...
     score_variance: Estimate | None
-    """Of p_ii in the last attention block."""
+    """Variance of the score of the chosen token with itself, in the last attention layer."""
     output_variance: Estimate | None
-    """Of the coordinate."""
+    """Variance of one coordinate of the output of the chosen token."""
     kurtosis: Estimate | None
-    """3 for a Gaussian."""
+    """Kurtosis of that output coordinate: 3 for a Gaussian, more for heavier tails."""
     kl_to_limit: Estimate | None
-    """Relative entropy to the limit."""
+    """KL divergence of the output from the infinite-width limit, in nats."""
     w1_to_limit: Estimate | None
-    """Wasserstein distance to the limit."""
+    """Wasserstein-1 distance of the output from the infinite-width limit, in units of the output."""
     ks_to_limit: Estimate | None
-    """Kolmogorov-Smirnov distance."""
+    """Largest difference between the distribution functions of the output and the limit (Kolmogorov-
+    Smirnov distance).
+    """
     residual_of_distances: float | None
-    """Error of the quadrature behind the distances."""
+    """Error of the quadrature behind the KL divergence: by how much a density misses its total weight."""
     kl_to_other_limit: Estimate | None
-    """To the limit of the other scaling."""
+    """KL divergence from the limit of the other scaling of the scores, in nats."""
     kl_to_gaussian: Estimate | None
-    """To the Gaussian of the same mean and variance."""
+    """KL divergence from the Gaussian of equal mean and variance, in nats."""
     kernel_kl_to_limit: float | None
-    """By kernel estimates, as in arXiv 2506.00846."""
+    """KL divergence to the limit by kernel density estimates, as in arXiv 2506.00846: it has a bias."""
     path_squared_length: list[Estimate | None] | None
-    """Of the token that is read, by depth."""
+    """Squared length over the width of the chosen token, after 0, 1, 2, ... layers."""
     path_cosine: list[Estimate | None] | None
-    """Mean cosine between tokens, by depth."""
+    """Mean cosine between different tokens after 0, 1, 2, ... layers; 1 means that all are parallel."""
     densities: pl.DataFrame
     """A table with the columns y, density, gaussian_density, ratio."""
     status: str | None
@@ -598,27 +600,29 @@ class AttentionResult(Result):
     @property
     def record(self) -> AttentionSpectrum: ...
     equivalent_w1: Estimate | None
-    """Wasserstein-1 distance to the Gaussian equivalent over the mean."""
+    """Wasserstein-1 distance between the spectra of draws and of their Gaussian equivalents, divided by
+    the mean.
+    """
     equivalent_distance: Estimate | None
-    """Kolmogorov-Smirnov distance to the Gaussian equivalent."""
+    """Largest difference of the distribution functions of draws and of their Gaussian equivalents."""
     law_w1: Estimate | None
-    """Wasserstein-1 distance to the law over the mean."""
+    """Wasserstein-1 distance between the spectrum of draws and the law, divided by the mean."""
     law_distance: Estimate | None
-    """Kolmogorov-Smirnov distance to the law."""
+    """Largest difference of the distribution functions of draws and of the law (Kolmogorov-Smirnov)."""
     mean: float | None
     """Mean of the squared singular values by the law."""
     edges: list[float] | None
-    """Ends of the law's intervals, low and high in turn."""
+    """Lower and upper end of each interval of squared singular values of the law, in increasing order."""
     atom_at_zero: float | None
-    """Share of values that are zero."""
+    """Share of singular values that are zero by the law."""
     spike: float | None
-    """Expected value beyond the edge if only 1/n is subtracted (not in the paper)."""
+    """Squared singular value expected beyond the edge if only 1/n is subtracted (not in the paper)."""
     spike_found: Estimate | None
-    """Largest value if only 1/n is subtracted."""
+    """Largest squared singular value of the draws if only 1/n is subtracted."""
     coefficient_error: float | None
-    """Error of a ridge readout of the output."""
+    """Squared error of the coefficients of a ridge readout of the output, by the law."""
     degrees_of_freedom: float | None
-    """Degrees of freedom of that readout, over n."""
+    """Degrees of freedom of the ridge readout, divided by the number of tokens."""
     arrival_time: float | None
     """Time at which gradient flow on a readout reaches the loss, in units of 1/mean."""
     law_densities: pl.DataFrame
@@ -636,39 +640,41 @@ class InitResult(Result):
     @property
     def record(self) -> InitialLaw: ...
     model_width: int | None
-    """None in the limit."""
+    """Width of the model; empty in the limit of infinite width."""
     rms: Estimate | None
-    """Of the stream's entries after the last layer."""
+    """Root mean square of the entries of the residual stream after the last layer."""
     cosine: Estimate | None
-    """Mean between tokens after the last layer."""
+    """Mean cosine between different tokens after the last layer; 1 means that all are parallel."""
     cosine_spread: float | None
-    """Its deviation over initialisations."""
+    """Standard deviation over initialisations of the mean cosine between tokens."""
     effective_rank: Estimate | None
-    """Of the tokens after the last layer."""
+    """Effective number of directions that the tokens span after the last layer."""
     score_sd: Estimate | None
-    """Deviation of scores in the first layer."""
+    """Standard deviation of the attention scores in the first layer."""
     entropy: Estimate | None
-    """Of attention over uniform in the first layer."""
+    """Mean entropy of attention divided by the mean entropy of uniform attention, in the first layer."""
     logit_sd: Estimate | None
-    """Deviation of the logit of an id not among the tokens."""
+    """Standard deviation of the logit of an id that is not among the tokens."""
     loss: Estimate | None
-    """Next token (BERT: the token itself); beyond 4096 ids their sum is taken as normal."""
+    """Mean initial loss in nats, of the next token (BERT: of the token itself); for a vocabulary beyond
+    4096 ids, the sum over other ids is taken as normal.
+    """
     loss_spread: float | None
-    """Its deviation over initialisations."""
+    """Standard deviation of the initial loss over initialisations, in nats."""
     uniform_loss: float | None
-    """Ln of the vocabulary."""
+    """Loss of a uniform guess in nats: the logarithm of the vocabulary size."""
     own_probability: Estimate | None
-    """Of the id that stands at the place."""
+    """Mean probability that the model gives to the id at the same place."""
     own_cosine: Estimate | None
-    """Of the last tokens with their own embeddings (tied head)."""
+    """Mean cosine of the last tokens with the embeddings of the same ids, for a tied head."""
     angle_exponent: Estimate | None
-    """Slope of log(1 - cosine) by layer."""
+    """Slope of log(1 - cosine) from layer to layer; negative if tokens become alike."""
     gradient_norm: Estimate | None
-    """Of the weight matrices of all layers."""
+    """Norm of the gradient of the loss with respect to the weight matrices of all layers."""
     gradient_exponent: Estimate | None
-    """Slope of the log norm by layer."""
+    """Slope of the logarithm of the gradient norm from layer to layer."""
     initialiser: str | None
-    """Where it was read from."""
+    """Library whose rule draws the weights, with the version it was read from."""
     layers: pl.DataFrame
     """A table with the columns layer, rms, rms_spread, rms_low, rms_high, cosine, cosine_spread,
     cosine_low, cosine_high, effective_rank, effective_rank_spread, effective_rank_low,
@@ -1206,37 +1212,39 @@ def limit(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> LimitResult:
-    """Compute the law of an attention layer's output at initialisation, and its distance to the limit.
+    """Check whether an attention layer of some width already behaves like its infinite-width limit.
 
-    The limit is infinite width. The law describes one coordinate of y_i, the output of token i (arXiv
-    2506.00846). Errors are standard errors. Var p is the variance of the score p_ii, including the
-    randomness of the inputs.
+    All weights are random, as before training (arXiv 2506.00846). attnlaw computes how one coordinate of the
+    output of one token is distributed over random weights, at each width and in the limit, and compares the
+    two. As the width grows with the number of heads fixed, the output does not become Gaussian. Numbers in
+    parentheses are standard errors.
 
     If an option takes an iterable, each value of a list, a range or an array makes a case.
     For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
 
     Args:
-        tokens: Random tokens.
-        activation: psi in the random tokens psi(W h). One of identity, relu, gelu, gelu_new, silu,
-            clip:C.
-        embeddings: Tokens from a checkpoint's embedding.
-        ids: Their token ids.
-        gram: The tokens' Gram matrix X X^T / n: .npy, or text with one row a line.
-        token: The token whose output is read, from 1.
-        heads: Heads.
-        width: Width; inf is the limit.
-        head_width: Width of a head, else the layer's.
+        tokens: Number of random tokens.
+        activation: Function psi that makes the random tokens psi(W h), with h and W normal. One of
+            identity, relu, gelu, gelu_new, silu, clip:C.
+        embeddings: Checkpoint whose embeddings are the tokens, instead of random tokens.
+        ids: Ids of the tokens to take from that checkpoint.
+        gram: File with the Gram matrix X X^T / n of the tokens: .npy, or text with one row in each
+            line.
+        token: Number of the token whose output is read, counted from 1.
+        heads: Number of attention heads.
+        width: Width of the layer; inf is the infinite-width limit.
+        head_width: Width of a head; by default that of the layer.
         score: Function that turns scores into attention weights. Only softmax makes them add up to 1.
-        mask: Which tokens a token sees. One of none, causal, band:K.
-        scaling: Of the scores.
-        depth: Layers; the law is that of the last one's output.
-        residual: Add each layer's input to its output.
-        normalise: RMSNorm before each layer.
-        draws: Draws for each width.
-        other_scaling: Also the distance to the limit of this scaling.
-        gaussian: Also the distance to the Gaussian of the same mean and variance.
-        kernel: Also the paper's distance: kernel estimates from a draw for each variance.
-        seed: Seed; equal seeds repeat the table.
+        mask: Rule for which tokens a token sees. One of none, causal, band:K.
+        scaling: Scaling of the scores; with 1/n they vanish in the limit.
+        depth: Number of layers; the output is that of the last layer.
+        residual: Add the input of each layer to its output.
+        normalise: Apply RMSNorm before each layer.
+        draws: Number of random draws for each width. More draws give smaller errors.
+        other_scaling: Also compute the KL divergence to the limit of this scaling.
+        gaussian: Also compute the KL divergence to the Gaussian of equal mean and variance.
+        kernel: Also compute the KL divergence as the paper does, by kernel density estimates.
+        seed: Seed of the draws. Equal seeds give equal numbers.
         progress: Called with the number of finished parts and the number of all parts.
 
     Returns:
@@ -1273,33 +1281,34 @@ def attention(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> AttentionResult:
-    """Compute the singular spectrum of softmax attention at initialisation: random layers and their law.
+    """Check whether the singular values of random softmax attention follow the law that theory predicts.
 
-    The law is that of arXiv 2610.10033. It assumes orthogonal tokens and random Gaussian weights. The
-    spectrum has all n squared singular values of the chosen matrix, including zeros, after the mean of
-    attention is subtracted.
+    attnlaw draws random layers of a shape and compares their singular values with the law of arXiv
+    2610.10033, which assumes orthogonal tokens and random Gaussian weights. The spectrum has one value for
+    each token, including zeros, after the mean of attention is subtracted.
 
     If an option takes an iterable, each value of a list, a range or an array makes a case.
     For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
 
     Args:
         name: Name of the layer in tables and charts.
-        beta: Sharpness: the standard deviation of a row's logits.
-        tokens: Tokens, which are orthogonal.
-        heads: Heads.
-        head_size: Size of a head's keys.
-        value_size: Size of a head's values. By default, that of its keys.
-        output_size: Size of the output. By default, that of all values together.
-        sharing: What heads share: nothing, one key and value for all (across), or the key of a head is
-            its value (tied).
-        matrix: The attention matrices of all heads side by side, their mean, the attended values, or
-            the output of the layer.
-        centring: What is subtracted from attention: its column means, or 1/n.
-        second_order: Correct the law for narrow heads by its second Hermite term (not in the paper).
-        draws: Random layers to draw; 0 computes the law alone.
-        ridge: Penalty of a readout of the output, in units of the mean.
-        noise_variance: Variance of the noise in the readout's targets, times n/(d_O mean).
-        loss: Training loss that the readout shall reach.
+        beta: Sharpness: standard deviation of the logits in a row of attention.
+        tokens: Number of tokens, which are orthogonal.
+        heads: Number of heads.
+        head_size: Number of entries of a key of a head.
+        value_size: Number of entries of a value of a head; by default that of its keys.
+        output_size: Number of entries of the output; by default that of all values together.
+        sharing: Sharing between heads: none, one key and value for all heads (across), or keys that are
+            also the values (tied).
+        matrix: Matrix to analyse: the attention of all heads side by side, the mean over heads,
+            attention times values, or the output of the layer.
+        centring: Mean to subtract from attention: its column means, or 1/n (mean).
+        second_order: Correct the law for narrow heads (by a second Hermite term, which is not in the
+            paper).
+        draws: Number of random layers to draw; 0 computes the law alone.
+        ridge: Ridge penalty of a linear readout of the output, in units of the mean.
+        noise_variance: Noise variance of the targets of the readout, times n/(d_O mean).
+        loss: Training loss for which the time of the readout is computed.
         seed: Seed of the draws.
         progress: Called with the number of finished parts and the number of all parts.
 
@@ -1333,32 +1342,34 @@ def init(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> InitResult:
-    """Compute how an untrained Transformer treats signals, attention and logits, from its config alone.
+    """Check how a Transformer starts before training: signals, tokens, attention and loss, from its config.
 
-    The numbers are for each layer, over initialisations. They are exact at the model's own width for given
-    tokens, and no weight matrix is drawn. attnlaw reads only config.json. The weights are those that the
-    library of the model's family would draw, which need not be what its authors drew. The limits of infinite
-    width, and everything in them except the attention of one layer, are extensions of arXiv 2506.00846.
+    attnlaw reads only config.json and draws no weight matrix. The numbers are means over random
+    initialisations, exact at the width of the model for the given tokens. Weights are distributed as the
+    transformers library draws them; the authors of the model may have used other values. The limits of
+    infinite width extend arXiv 2506.00846, which covers the attention of one layer.
 
     If an option takes an iterable, each value of a list, a range or an array makes a case.
     For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
 
     Args:
-        model: A config.json, its folder, a hub id, or gpt2, bert, llama-7b.
+        model: Model: a config.json, its folder, a hub id, or one of gpt2, bert and llama-7b.
         more: Further values of model.
-        std: Deviation of the weights, else the config's.
-        depth: Layers, else the config's.
-        width: own, inf (the limit), or a width to scale the model to: gains are kept.
-        keep: What stays as the width changes.
-        scaling: Of the scores; 1/d is muP's.
-        tokens: Tokens, all different.
-        ids: Their ids; only which are equal counts.
-        padding: How many of them, at the end, are padding.
-        draws: Initialisations.
-        units: Hidden units that stand for all of an MLP: mean and covariance stay exact. 0 draws all.
-        gradients: Also norms of gradients, over so many initialisations, at the own width. Needs the
-            extra lens.
-        seed: Seed; equal seeds repeat the table.
+        std: Standard deviation of the weights; by default that of the config.
+        depth: Number of layers; by default that of the config.
+        width: Width: that of the model (own), the limit (inf), or a number, to which the model is
+            scaled.
+        keep: What stays fixed if the width changes: the number of heads, or their width.
+        scaling: Scaling of the attention scores with the head width d; 1/d is that of muP.
+        tokens: Number of tokens, all different.
+        ids: Ids of the tokens. Only which of them are equal matters.
+        padding: Number of tokens at the end that are padding.
+        draws: Number of random initialisations.
+        units: Number of hidden units to draw in place of all units of an MLP, which is faster: only
+            means and covariances stay exact. 0 draws all.
+        gradients: Also compute gradient norms over this many initialisations, at the width of the
+            model. Needs attnlaw[lens].
+        seed: Seed of the draws. Equal seeds give equal numbers.
         progress: Called with the number of finished parts and the number of all parts.
 
     Returns:

@@ -21,8 +21,7 @@ from attnlaw.render.terminal.screen import (
     print_title,
 )
 from attnlaw.theory.laws.attention_shape import CENTRINGS, MATRICES
-from attnlaw.theory.laws.finite_size import few_rows_beta
-from attnlaw.verbs.attention.answer import answer, layer_line
+from attnlaw.verbs.attention.answer import answer, layer_line, limits
 from attnlaw.verbs.attention.verdict import head_line
 
 if TYPE_CHECKING:
@@ -60,13 +59,7 @@ def show_summary(result: AttentionResult, console: Console, details: bool = Fals
         _show_rows(result, console)
     if details:
         _show_quantities(result, console)
-    largest = few_rows_beta(int(result.rows["tokens"].max()))  # type: ignore[arg-type]
-    limits = (
-        "The law is for random weights and orthogonal tokens. Tokens of real text are not orthogonal, and "
-        "causal masks and rotary positions are not covered. Do not rely on it for narrow heads (attnlaw "
-        f"warns if h d_K²/2n is below 5) or for a sharpness β above {largest:.3g}."
-    )
-    print_hanging(console, Text(""), limits, style="dim")
+    print_hanging(console, Text(""), limits(result), style="dim")
     console.print()
     print_next(console, answer(result).next_commands)
 
