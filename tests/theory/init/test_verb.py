@@ -7,6 +7,7 @@ import logging
 import math
 import shlex
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
