@@ -84,10 +84,11 @@ def format_with_error(value: float, error: float | None) -> str:
 def format_percent(share: Estimate) -> str:
     """Return a share in percent, with its error in units of the last digit.
 
-    >>> format_percent(Estimate(0.0204, 0.0003)), format_percent(Estimate(3e-4, 5e-5))
-    ('2.04(3)%', '0.030(5)%')
+    >>> format_percent(Estimate(0.0204, 0.0003)), format_percent(Estimate(0.188023))
+    ('2.04(3)%', '18.8%')
     """
-    return f"{format_with_error(100 * share.value, None if share.error is None else 100 * share.error)}%"
+    percent = 100 * share.value
+    return f"{format_with_error(percent, 100 * share.error) if share.error else f'{percent:.3g}'}%"
 
 
 def format_value(value: Any) -> str:
