@@ -622,27 +622,29 @@ class AttentionResult(Result):
     @property
     def record(self) -> AttentionSpectrum: ...
     equivalent_w1: Estimate | None
-    """Wasserstein-1 distance to the Gaussian equivalent over the mean."""
+    """Wasserstein-1 distance between the spectra of draws and of their Gaussian equivalents, divided by
+    the mean.
+    """
     equivalent_distance: Estimate | None
-    """Kolmogorov-Smirnov distance to the Gaussian equivalent."""
+    """Largest difference of the distribution functions of draws and of their Gaussian equivalents."""
     law_w1: Estimate | None
-    """Wasserstein-1 distance to the law over the mean."""
+    """Wasserstein-1 distance between the spectrum of draws and the law, divided by the mean."""
     law_distance: Estimate | None
-    """Kolmogorov-Smirnov distance to the law."""
+    """Largest difference of the distribution functions of draws and of the law (Kolmogorov-Smirnov)."""
     mean: float | None
     """Mean of the squared singular values by the law."""
     edges: list[float] | None
-    """Ends of the law's intervals, low and high in turn."""
+    """Lower and upper end of each interval of squared singular values of the law, in increasing order."""
     atom_at_zero: float | None
-    """Share of values that are zero."""
+    """Share of singular values that are zero by the law."""
     spike: float | None
-    """Expected value beyond the edge if only 1/n is subtracted (not in the paper)."""
+    """Squared singular value expected beyond the edge if only 1/n is subtracted (not in the paper)."""
     spike_found: Estimate | None
-    """Largest value if only 1/n is subtracted."""
+    """Largest squared singular value of the draws if only 1/n is subtracted."""
     coefficient_error: float | None
-    """Error of a ridge readout of the output."""
+    """Squared error of the coefficients of a ridge readout of the output, by the law."""
     degrees_of_freedom: float | None
-    """Degrees of freedom of that readout, over n."""
+    """Degrees of freedom of the ridge readout, divided by the number of tokens."""
     arrival_time: float | None
     """Time at which gradient flow on a readout reaches the loss, in units of 1/mean."""
     law_densities: pl.DataFrame
@@ -1537,38 +1539,41 @@ def attention(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> AttentionResult:
-    """Compute the singular spectrum of softmax attention at initialisation: random layers and their law.
+    """Check whether the singular values of random softmax attention follow the law that theory predicts.
 
-    The law is that of arXiv 2610.10033. It assumes orthogonal tokens and random Gaussian weights. The
-    spectrum has all n squared singular values of the chosen matrix, including zeros, after the mean of
-    attention is subtracted.
+    attnlaw draws random layers of a shape and compares their singular values with the law of arXiv
+    2610.10033, which assumes orthogonal tokens and random Gaussian weights. The spectrum has one value for
+    each token, including zeros, after the mean of attention is subtracted.
 
     An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
     For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works, too.
 
     Args:
         name (str; optional): Name of the layer in tables and charts.
-        beta (float, or several; default 1.0): Sharpness: the standard deviation of a row's logits.
-        tokens (int, or several; default 256): Tokens, which are orthogonal.
-        heads (int, or several; default 8): Heads.
-        head_size (int, or several; default 32): Size of a head's keys.
-        value_size (int, or several; optional): Size of a head's values. By default, that of its keys.
-        output_size (int, or several; optional): Size of the output. By default, that of all values
-            together.
-        sharing ("none", "across" or "tied", or several; default "none"): What heads share: nothing, one
-            key and value for all (across), or the key of a head is its value (tied).
-        matrix ("attention", "mean", "values" or "output", or several; default "attention"): The
-            attention matrices of all heads side by side, their mean, the attended values, or the output
-            of the layer.
-        centring ("columns" or "mean"; default "columns"): What is subtracted from attention: its column
-            means, or 1/n.
-        second_order (bool; default False): Correct the law for narrow heads by its second Hermite term
-            (not in the paper).
-        draws (int; default 4): Random layers to draw; 0 computes the law alone.
-        ridge (float; default 0.0001): Penalty of a readout of the output, in units of the mean.
-        noise_variance (float; default 0.1): Variance of the noise in the readout's targets, times
-            n/(d_O mean).
-        loss (float; default 0.1): Training loss that the readout shall reach.
+        beta (float, or several; default 1.0): Sharpness: standard deviation of the logits in a row of
+            attention.
+        tokens (int, or several; default 256): Number of tokens, which are orthogonal.
+        heads (int, or several; default 8): Number of heads.
+        head_size (int, or several; default 32): Number of entries of a key of a head.
+        value_size (int, or several; optional): Number of entries of a value of a head; by default that
+            of its keys.
+        output_size (int, or several; optional): Number of entries of the output; by default that of all
+            values together.
+        sharing ("none", "across" or "tied", or several; default "none"): Sharing between heads: none,
+            one key and value for all heads (across), or keys that are also the values (tied).
+        matrix ("attention", "mean", "values" or "output", or several; default "attention"): Matrix to
+            analyse: the attention of all heads side by side, the mean over heads, attention times
+            values, or the output of the layer.
+        centring ("columns" or "mean"; default "columns"): Mean to subtract from attention: its column
+            means, or 1/n (mean).
+        second_order (bool; default False): Correct the law for narrow heads (by a second Hermite term,
+            which is not in the paper).
+        draws (int; default 4): Number of random layers to draw; 0 computes the law alone.
+        ridge (float; default 0.0001): Ridge penalty of a linear readout of the output, in units of the
+            mean.
+        noise_variance (float; default 0.1): Noise variance of the targets of the readout, times n/(d_O
+            mean).
+        loss (float; default 0.1): Training loss for which the time of the readout is computed.
         seed (int; default 0): Seed of the draws.
         progress (Callable[[int, int], None]; optional): Function that is called with the number of
             finished parts and the number of all parts.
@@ -1577,17 +1582,25 @@ def attention(
         A result with one row for each case, in the polars table `rows`. If there is one case, its
         quantities are attributes:
 
-        - `equivalent_w1` (Estimate): Wasserstein-1 distance to the Gaussian equivalent over the mean.
-        - `equivalent_distance` (Estimate): Kolmogorov-Smirnov distance to the Gaussian equivalent.
-        - `law_w1` (Estimate): Wasserstein-1 distance to the law over the mean.
-        - `law_distance` (Estimate): Kolmogorov-Smirnov distance to the law.
+        - `equivalent_w1` (Estimate): Wasserstein-1 distance between the spectra of draws and of their
+          Gaussian equivalents, divided by the mean.
+        - `equivalent_distance` (Estimate): largest difference of the distribution functions of draws and of
+          their Gaussian equivalents.
+        - `law_w1` (Estimate): Wasserstein-1 distance between the spectrum of draws and the law, divided by
+          the mean.
+        - `law_distance` (Estimate): largest difference of the distribution functions of draws and of the
+          law (Kolmogorov-Smirnov).
         - `mean` (float): mean of the squared singular values by the law.
-        - `edges` (list[float]): ends of the law's intervals, low and high in turn.
-        - `atom_at_zero` (float): share of values that are zero.
-        - `spike` (float): expected value beyond the edge if only 1/n is subtracted (not in the paper).
-        - `spike_found` (Estimate): largest value if only 1/n is subtracted.
-        - `coefficient_error` (float): error of a ridge readout of the output.
-        - `degrees_of_freedom` (float): degrees of freedom of that readout, over n.
+        - `edges` (list[float]): lower and upper end of each interval of squared singular values of the law,
+          in increasing order.
+        - `atom_at_zero` (float): share of singular values that are zero by the law.
+        - `spike` (float): squared singular value expected beyond the edge if only 1/n is subtracted (not in
+          the paper).
+        - `spike_found` (Estimate): largest squared singular value of the draws if only 1/n is subtracted.
+        - `coefficient_error` (float): squared error of the coefficients of a ridge readout of the output,
+          by the law.
+        - `degrees_of_freedom` (float): degrees of freedom of the ridge readout, divided by the number of
+          tokens.
         - `arrival_time` (float): time at which gradient flow on a readout reaches the loss, in units of
           1/mean.
 

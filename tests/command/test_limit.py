@@ -14,13 +14,12 @@ from command.in_process import Ended, invoke
 from safetensors.numpy import load_file, save_file
 
 from attnlaw.checkpoints.open import open_model
-from attnlaw.core.estimate import Estimate
+from attnlaw.core.estimate import Estimate, format_percent
 from attnlaw.theory.limit.depth import Depth
 from attnlaw.theory.limit.inputs import GivenInputs, RandomInputs
 from attnlaw.theory.limit.kernels import ACTIVATIONS
 from attnlaw.theory.limit.layer import MASKS, AttentionLayer
 from attnlaw.theory.limit.limit import compare_widths
-from attnlaw.verbs.limit.answer import percent
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 TITLES = {
@@ -111,7 +110,7 @@ def test_a_narrow_screen_cuts_no_number(columns: int) -> None:
     for case, line in zip(cases, lines[start + 1 :], strict=False):
         values = [case["quantities"][name] for name in there]
         cells = [
-            percent(Estimate(**value)) if name == "ks_to_limit" else str(Estimate(**value))
+            format_percent(Estimate(**value)) if name == "ks_to_limit" else str(Estimate(**value))
             for name, value in zip(there, values, strict=True)
             if value is not None
         ]

@@ -95,7 +95,7 @@ def test_studies_and_training_runs_share_a_page(tmp_path):
     assert data["infinite"] == {"width": [2]}
     assert '<h2 id="rows-title">All rows</h2>' in source
     lead, *sections = re.findall(r'<p class="lead">([^<]*)', source)
-    named = "study (The law of attention layers), run (Training run)"
+    named = "study (Compare an attention layer with its infinite-width limit), run (Training run)"
     assert lead == f"5 rows of {named}, and the figures that they allow."
     assert sections[0] == "Drawn from the 3 rows in study. The same in all rows: verb limit, heads 2."
 
@@ -106,7 +106,9 @@ def test_a_study_beside_an_audit_keeps_its_settings_and_the_table_its_name(audit
     source = write_report([audited, study], tmp_path / "out").read_text(encoding="utf-8")
     assert "All matrices</h2>" in source
     lead = re.search(r'<p class="lead">([^<]*)', source)[1]
-    assert lead.endswith("matrices of same. Also on this page: widths (The law of attention layers).")
+    assert lead.endswith(
+        "matrices of same. Also on this page: widths (Compare an attention layer with its infinite-width limit)."
+    )
     assert "Drawn from the 3 rows in widths. The same in all rows: verb limit, heads 2." in source
 
 

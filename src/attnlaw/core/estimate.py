@@ -81,6 +81,16 @@ def format_with_error(value: float, error: float | None) -> str:
     return f"{value / 10.0**exponent:z.{exponent - place}f}({unit})e{exponent:+03d}"
 
 
+def format_percent(share: Estimate) -> str:
+    """Return a share in percent, with its error in units of the last digit.
+
+    >>> format_percent(Estimate(0.0204, 0.0003)), format_percent(Estimate(0.188023))
+    ('2.04(3)%', '18.8%')
+    """
+    percent = 100 * share.value
+    return f"{format_with_error(percent, 100 * share.error) if share.error else f'{percent:.3g}'}%"
+
+
 def format_value(value: Any) -> str:
     """Return the text of a table cell. A missing value gives an empty text, and a long list is cut.
 

@@ -125,7 +125,7 @@ REFUSED = {
     "deepseek": ({"model_type": "deepseek_v3"}, "latent attention"),
     "unknown": (
         {"model_type": "coin"},
-        f"its initialiser is not known; known: {', '.join(known_types())}",
+        f"attnlaw does not know how its weights are initialised; it knows: {', '.join(known_types())}",
     ),
     "no type": ({"hidden_size": 4}, "no model_type"),
     "narrow": ({"model_type": "opt", "word_embed_proj_dim": 512}, "word_embed_proj_dim 512"),

@@ -20,7 +20,8 @@ from attnlaw.theory.laws.multi_head import MultiHeadLaw
 from attnlaw.theory.laws.multi_head_sample import draw_bytes, multi_head_sample
 from attnlaw.verbs import find_verb
 from attnlaw.verbs.attention import AttentionSettings
-from attnlaw.verbs.attention.verdict import head_line, verdict_lines
+from attnlaw.verbs.attention.answer import answer
+from attnlaw.verbs.attention.verdict import head_line, verdict_of
 from attnlaw.verbs.views import figures_of
 
 VERB = find_verb("attention")
@@ -80,7 +81,7 @@ def test_one_seed_one_result(small_result: attnlaw.Result) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"sharing": "tied", "value_size": 9}, r"value_size.*expected the .*head_size"),
+        ({"sharing": "tied", "value_size": 9}, r"value_size.*expected 32, the .*head_size"),
         ({"sharing": "tied", "second_order": True, "matrix": "output"}, "no second-order law for K = V"),
         ({"beta": 6.0}, "beta"),
         ({"ridge": 0.1}, "ridge needs matrix output"),
@@ -124,10 +125,10 @@ def test_a_study_draws_a_panel_a_layer(tmp_path: Path) -> None:
     result = attnlaw.load(tmp_path / "out")
     (figure,) = figures_of(result)
     assert figure.name == "spectra"
-    assert "Zeros are written" in figure.caption
+    assert "The share of zeros is in the title" in figure.caption
     panels = figure.draw().to_dict()["concat"]
     titles = [panel["title"]["text"].strip() for panel in panels]
-    assert titles == ["zeros (zeros 0.600)", "tokens 60, heads 16"]
+    assert titles == ["zeros (60.0% zeros)", "tokens 60, heads 16"]
     for panel, count in zip(panels, (32, 60), strict=True):
         bars, line = (json.loads(layer["data"]["values"]) for layer in panel["layer"][:2])
         # A histogram of what is not zero, and the law's density of the root: areas are the same.
@@ -213,8 +214,8 @@ def test_the_first_screen_answers_and_says_where_not_to_trust_it() -> None:
         "attention", "--tokens", "200", "--heads", "4", "--head-size", "100", "--beta", "0.5"
     ).stdout
     first, second, *_ = screen.splitlines()
-    assert first == "200 tokens, 4 heads of size 100, sharpness β = 0.5"
-    assert second.startswith("4 random layers follow the law: the distribution functions differ by up to 0.0")
+    assert first.startswith("200 tokens, 4 heads of size 100, sharpness β = 0.5 ")
+    assert second.startswith("OK       4 random layers follow the law: the distribution functions differ")
     words = " ".join(screen.split())
     assert "orthogonal tokens" in words
     assert "narrow heads" in words
@@ -224,7 +225,7 @@ def test_the_first_screen_answers_and_says_where_not_to_trust_it() -> None:
             "attention", "--tokens", "200", "--heads", "1", "--head-size", "4", "--beta", "2"
         ).stdout.split()
     )
-    assert "4 random layers do not follow the law" in narrow
+    assert "WARNING 4 random layers do not follow the law" in narrow
     assert "Do not rely on the law here: beta 2 is too sharp for 200 tokens" in narrow
     assert "heads of size 4 are narrow for 200 tokens" in narrow
 
@@ -234,12 +235,12 @@ def test_zeros_do_not_make_draws_follow_the_law(tmp_path: Path) -> None:
     sizes = ["--tokens", "256", "--heads", "4", "--head-size", "64", "--draws", "2", "--matrix", "output"]
     words = [*sizes, "--output-size", "4", "--beta", ".5,3", "--out", tmp_path]
     screen = " ".join(invoke("attention", *words).stdout.split())
-    few, sharp = screen.split("sharpness β = 3")
+    few, _, sharp = screen.partition("sharpness β = 3 random attention")
     assert "too few values to say whether the law holds" in few
     # Every value is beyond the edge of the law: the distance is 4 of 256 values, or all that are not zero.
     assert sharp.startswith(
-        " 2 random layers do not follow the law: the distribution functions differ by up to 1 among the 4 "
-        "values that are not zero. Do not rely on the law here: beta 3"
+        " WARNING 2 random layers do not follow the law: the distribution functions differ by up to 100% "
+        "among the 4 values that are not zero. Do not rely on the law here: beta 3"
     )
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "2 random layers do not follow the law" in page
@@ -258,15 +259,34 @@ def test_a_warning_beside_draws_that_follow_does_not_take_it_back() -> None:
         "attnlaw: --second-order: there is no second-order law for K = V"
     )
     row = VERB(tokens=120, head_size=16, heads=1, draws=1, beta=0.5).row() | {"law_distance": 0.01}
-    sentence, warning = verdict_lines(row)
-    assert "follows the law:" in sentence
-    assert (warning or "").startswith("Warning: heads of size 16 are narrow")
+    verdict = verdict_of(row)
+    assert "follows the law:" in verdict.sentence
+    assert (verdict.warning or "").startswith("At this size the law may be off: heads of size 16 are narrow")
+    assert verdict.status == "WARNING"
 
 
 def test_a_screen_of_several_layers_has_a_row_for_each() -> None:
     screen = invoke("attention", "--tokens", "40", "--beta", "0.2,0.4", "--draws", "1").stdout
     assert screen.count("40 tokens, 8 heads of size 32") == 2
-    assert [line.split()[0] for line in screen.splitlines() if line.startswith("   0.")] == ["0.2", "0.4"]
+    assert [line.split()[0] for line in screen.splitlines() if line.startswith(" 0.")] == ["0.2", "0.4"]
+
+
+def test_many_layers_are_counted_by_verdict() -> None:
+    line, limits = answer(VERB(tokens=40, draws=1, beta=[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 3.0])).lines
+    assert "Do not rely on it for narrow heads" in limits.text
+    assert line.text.startswith("Of 7 layers, ")
+    assert "do not follow the law" in line.text
+
+
+def test_details_shows_every_number_and_a_loaded_result_the_same_answer(tmp_path: Path) -> None:
+    words = ("attention", "--tokens", "60", "--matrix", "output", "--draws", "1")
+    short, long = invoke(*words).stdout, invoke(*words, "--details").stdout
+    for title in ("edges of the law", "degrees of freedom", "W1 to the law"):
+        assert title in long
+        assert title not in short
+    result = VERB(tokens=60, draws=1)
+    assert answer(attnlaw.load(result.save(tmp_path))) == answer(result)
+    assert answer(result).lines[0].text in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 def test_the_spectrum_of_one_matrix_is_that_of_numpy() -> None:

@@ -180,12 +180,12 @@ def test_bad_shapes_are_refused(make: object, message: str) -> None:
 def test_warnings_know_the_size() -> None:
     assert finite_size_warnings(1000, 1000, 1.2) == ()
     (sharp,) = finite_size_warnings(1000, 1000, 1.5)
-    assert sharp.startswith("beta 1.5 is too sharp for 1000 tokens: the mean is off by about -16%; draw")
+    assert sharp.startswith("beta 1.5 is too sharp for 1000 tokens: the mean is off by about -16%; compare")
     assert finite_size_warnings(100_000, 1000, 1.5) == ()
     (lost,) = finite_size_warnings(512, 512, 1.8)
-    assert "above 1.77 a few rows rule" in lost
+    assert "above 1.77 a few rows dominate" in lost
     # Here the two terms of the shift cancel, and the law is lost all the same.
-    assert "above 1.77 a few rows rule" in finite_size_warnings(512, 4, 1.82)[0]
+    assert "above 1.77 a few rows dominate" in finite_size_warnings(512, 4, 1.82)[0]
     (narrow,) = finite_size_warnings(1000, 64, 0.5)
     assert "heads of size 64 are narrow for 1000 tokens" in narrow
     assert finite_size_warnings(1000, 64, 0.5, second_order=True) == ()

@@ -170,7 +170,8 @@ def _require_initialiser(config: Config) -> tuple[str, Family, Initialiser]:
     named = f"{config.source}: model_type {kinds[0]!r:.80}" if kinds else f"{config.source}: no model_type"
     if reason := _unsupported_part(config, near):
         _refuse(named, reason)
-    raise InputError(f"{named}: its initialiser is not known; known: {', '.join(known_types())}")
+    known = ", ".join(known_types())
+    raise InputError(f"{named}: attnlaw does not know how its weights are initialised; it knows: {known}")
 
 
 def _unsupported_part(config: Config, family: Family | None) -> str | None:
@@ -213,8 +214,8 @@ def _refuse_parts(config: Config, family: Family) -> None:
 
 
 def _refuse(where: str, part: str, known: Iterable[str] = ()) -> NoReturn:
-    remedy = f"known: {', '.join(known)}" if known else "choose another model"
-    raise InputError(f"{where}: {part} is not in the law of `init` yet; {remedy}")
+    remedy = f"init covers: {', '.join(known)}" if known else "choose another model"
+    raise InputError(f"{where}: init does not cover {part} yet; {remedy}")
 
 
 def _require_value(value: T | None, config: Config, key: str, remedy: str) -> T:

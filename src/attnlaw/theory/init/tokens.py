@@ -78,9 +78,9 @@ def random_tokens(architecture: Architecture, count: int, padded: int, seed: int
 def check_tokens(architecture: Architecture, tokens: Tokens) -> None:
     """Raise a `BadSetting` if there are more tokens than the law covers, or ids outside of the vocabulary."""
     if architecture.longest is not None and len(tokens) > architecture.longest:
-        what = "positions" if architecture.positions else "tokens in its sliding window; more are not covered"
-        known = f"{architecture.longest}: {architecture.name} has so many {what}"
-        raise BadSetting("tokens", f"expected at most {known}", len(tokens))
+        what = "positions" if architecture.positions else "tokens in the sliding window"
+        message = f"expected at most {architecture.longest}, the number of {what} of {architecture.name}"
+        raise BadSetting("tokens", message, len(tokens))
     for token in tokens.ids:
         if token >= architecture.vocabulary:
             raise BadSetting("ids", f"expected ids below the vocabulary, {architecture.vocabulary}", token)

@@ -186,7 +186,7 @@ class RandomLayer:
         lines = finite_size_warnings(shape.tokens, shape.head_size, self.beta, shape.heads, self.second_order)
         if spike is not None and not CENTRINGS[self.centring].by_columns:
             lines += (
-                f"keys of unequal length: one singular value near {spike**0.5:.4g}, beyond the edge, is "
-                "expected and is no signal; centre by column means",
+                f"keys of unequal length put one singular value near {spike**0.5:.4g}, beyond the edge of "
+                "the law, which means nothing; centre by column means to remove it",
             )
         return lines

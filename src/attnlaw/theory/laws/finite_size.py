@@ -68,7 +68,7 @@ def frobenius_shift(tokens: int, head_size: int, beta: float) -> float:
 LARGEST_SHIFT = 0.05
 # At n = 1000 and one head, the distribution function is off by about 0.2/g_2: 0.09 at g_2 = 2, 0.03 at 8.
 LEAST_WIDTH = 5.0
-REMEDY = "draw finite matrices of this shape as the null"
+REMEDY = "compare with random matrices of this shape instead"
 
 
 def finite_size_warnings(
@@ -88,13 +88,17 @@ def finite_size_warnings(
     shift = frobenius_shift(tokens, head_size, beta)
     lost = few_rows_beta(tokens)
     if abs(shift) > LARGEST_SHIFT or beta > lost:
-        how = f"above {lost:.3g} a few rows rule" if beta > lost else f"the mean is off by about {shift:.0%}"
+        how = (
+            f"above {lost:.3g} a few rows dominate"
+            if beta > lost
+            else f"the mean is off by about {shift:.0%}"
+        )
         lines.append(f"beta {beta:g} is too sharp for {tokens} tokens: {how}; {REMEDY}")
     width = heads * head_size * (head_size + 1) / (2 * tokens)
     if width < LEAST_WIDTH and not second_order:
         lines.append(
             f"heads of size {head_size} are narrow for {tokens} tokens: h d_K^2/(2n) is {width:.2g}, below "
-            f"{LEAST_WIDTH:g}, and their noise is not white; keep the second Hermite term (--second-order), "
+            f"{LEAST_WIDTH:g}, so the law is off; correct it (--second-order), "
             f"or {REMEDY}"
         )
     return tuple(lines)

@@ -21,7 +21,7 @@ has the law of one head with the same gK (Prop. C.6), or with `gK / h` if all he
 | c_j, g_j | `beta^(2j) / (j! theta)`, `h C(d_K + j - 1, j)/n`: share and ratio of the j-th Hermite term |
 | rho_j, rest | `c_j / g_j`, `1 - sum c_j` |
 | z | `x / mean` |
-| y | the transform of the heads' own law at the subordinated point; `y ~ 1/z` far away |
+| y | the transform of the law of the heads at the subordinated point; `y ~ 1/z` far away |
 | u | `z g(z) - 1` |
 
 One rational function replaces the paper's system (C.29):

@@ -1,4 +1,4 @@
-"""`attention`: the singular spectrum of a random attention matrix or layer, compared with its law."""
+"""`attention`: the singular values of a random attention layer, compared with the law that predicts them."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ MOST_TOKENS = 32_768
 
 @settings_dataclass
 class AttentionSettings(Settings):
-    """Compute the singular spectrum of softmax attention at initialisation: random layers and their law.
+    """Check whether the singular values of random softmax attention follow the law that theory predicts.
 
-    The law is that of arXiv 2610.10033. It assumes orthogonal tokens and random Gaussian weights. The
-    spectrum has all n squared singular values of the chosen matrix, including zeros, after the mean of
-    attention is subtracted.
+    attnlaw draws random layers of a shape and compares their singular values with the law of arXiv
+    2610.10033, which assumes orthogonal tokens and random Gaussian weights. The spectrum has one value for
+    each token, including zeros, after the mean of attention is subtracted.
     """
 
     name: str | None = setting(None, "Name of the layer in tables and charts.", panel=LAYER)
     beta: float = layer_setting(
         1.0,
-        "Sharpness: the standard deviation of a row's logits.",
+        "Sharpness: standard deviation of the logits in a row of attention.",
         symbol="β",
         greater_than=0,
         maximum=MOST_BETA,
@@ -49,19 +49,26 @@ class AttentionSettings(Settings):
     )
     tokens: int = layer_setting(
         256,
-        "Tokens, which are orthogonal.",
+        "Number of tokens, which are orthogonal.",
         symbol="n",
         minimum=2,
         maximum=MOST_TOKENS,
         slider_range=(32, 1024),
     )
-    heads: int = layer_setting(8, "Heads.", symbol="h", minimum=1, maximum=10_000, slider_range=(1, 64))
+    heads: int = layer_setting(
+        8, "Number of heads.", symbol="h", minimum=1, maximum=10_000, slider_range=(1, 64)
+    )
     head_size: int = layer_setting(
-        32, "Size of a head's keys.", symbol="d_K", minimum=1, maximum=10_000, slider_range=(4, 256)
+        32,
+        "Number of entries of a key of a head.",
+        symbol="d_K",
+        minimum=1,
+        maximum=10_000,
+        slider_range=(4, 256),
     )
     value_size: int | None = layer_setting(
         None,
-        "Size of a head's values. By default, that of its keys.",
+        "Number of entries of a value of a head; by default that of its keys.",
         symbol="d_V",
         minimum=1,
         maximum=10_000,
@@ -70,7 +77,7 @@ class AttentionSettings(Settings):
     )
     output_size: int | None = layer_setting(
         None,
-        "Size of the output. By default, that of all values together.",
+        "Number of entries of the output; by default that of all values together.",
         symbol="d_O",
         minimum=1,
         maximum=1_000_000,
@@ -79,39 +86,42 @@ class AttentionSettings(Settings):
     )
     sharing: str = layer_setting(
         "none",
-        "What heads share: nothing, one key and value for all (across), or the key of a head is its value "
-        "(tied).",
+        "Sharing between heads: none, one key and value for all heads (across), or keys that are also the "
+        "values (tied).",
         choices=SHARINGS,
     )
     matrix: str = law_setting(
         "attention",
-        "The attention matrices of all heads side by side, their mean, the attended values, or the output "
-        "of the layer.",
+        "Matrix to analyse: the attention of all heads side by side, the mean over heads, attention times "
+        "values, or the output of the layer.",
         choices=MATRICES,
         sweepable=True,
     )
     centring: str = law_setting(
-        "columns", "What is subtracted from attention: its column means, or 1/n.", choices=CENTRINGS
+        "columns", "Mean to subtract from attention: its column means, or 1/n (mean).", choices=CENTRINGS
     )
     second_order: bool = law_setting(
-        False, "Correct the law for narrow heads by its second Hermite term (not in the paper)."
+        False, "Correct the law for narrow heads (by a second Hermite term, which is not in the paper)."
     )
     draws: int = law_setting(
         4,
-        "Random layers to draw; 0 computes the law alone.",
+        "Number of random layers to draw; 0 computes the law alone.",
         minimum=0,
         maximum=10_000,
         slider_range=(0, 16),
         lab_default=1,
     )
     ridge: float = readout_setting(
-        1e-4, "Penalty of a readout of the output, in units of the mean.", symbol="λ", greater_than=0
+        1e-4,
+        "Ridge penalty of a linear readout of the output, in units of the mean.",
+        symbol="λ",
+        greater_than=0,
     )
     noise_variance: float = readout_setting(
-        0.1, "Variance of the noise in the readout's targets, times n/(d_O mean).", symbol="s²", minimum=0
+        0.1, "Noise variance of the targets of the readout, times n/(d_O mean).", symbol="s²", minimum=0
     )
     loss: float = readout_setting(
-        0.1, "Training loss that the readout shall reach.", greater_than=0, maximum=1
+        0.1, "Training loss for which the time of the readout is computed.", greater_than=0, maximum=1
     )
     seed: int = law_setting(0, "Seed of the draws.", minimum=0)
 
@@ -119,10 +129,10 @@ class AttentionSettings(Settings):
         tied = SHARINGS[self.sharing].tied
         if tied and self.value_size not in (None, self.head_size):
             raise BadSetting(
-                "value_size", f"expected the {{head_size}}, {self.head_size}, where K = V", self.value_size
+                "value_size", f"expected {self.head_size}, the {{head_size}}, if K = V", self.value_size
             )
         if tied and self.second_order and MATRICES[self.matrix].values:
-            raise BadSetting("second_order", "there is no second-order law for K = V; leave it out", True)
+            raise BadSetting("second_order", "there is no second-order law for K = V; leave this out", True)
         need = draw_bytes(self.shape, self.matrix) if self.draws else 0
         if need > MOST_MEMORY:
             raise BadSetting(
@@ -165,22 +175,72 @@ class AttentionSpectrum:
 
 distance = partial(Quantity, error=True, in_summary=True, log=True)
 QUANTITIES = (
-    distance("equivalent_w1", "Wasserstein-1 distance to the Gaussian equivalent over the mean", "W1"),
-    distance("equivalent_distance", "Kolmogorov-Smirnov distance to the Gaussian equivalent", "KS"),
-    distance("law_w1", "Wasserstein-1 distance to the law over the mean", "W1, law"),
-    distance("law_distance", "Kolmogorov-Smirnov distance to the law", "KS, law"),
-    Quantity("mean", "mean of the squared singular values by the law"),
-    Quantity("edges", "ends of the law's intervals, low and high in turn", kind="floats"),
-    Quantity("atom_at_zero", "share of values that are zero"),
-    Quantity("spike", "expected value beyond the edge if only 1/n is subtracted (not in the paper)"),
-    Quantity("spike_found", "largest value if only 1/n is subtracted", error=True),
-    Quantity("coefficient_error", "error of a ridge readout of the output", in_summary=True),
-    Quantity("degrees_of_freedom", "degrees of freedom of that readout, over n"),
+    distance(
+        "equivalent_w1",
+        "Wasserstein-1 distance between the spectra of draws and of their Gaussian equivalents, divided by "
+        "the mean",
+        "W1",
+        display_name="W1 to the Gaussian equivalent",
+    ),
+    distance(
+        "equivalent_distance",
+        "largest difference of the distribution functions of draws and of their Gaussian equivalents",
+        "KS",
+        display_name="difference to the Gaussian equivalent",
+    ),
+    distance(
+        "law_w1",
+        "Wasserstein-1 distance between the spectrum of draws and the law, divided by the mean",
+        "W1, law",
+        display_name="W1 to the law",
+    ),
+    distance(
+        "law_distance",
+        "largest difference of the distribution functions of draws and of the law (Kolmogorov-Smirnov)",
+        "KS, law",
+        display_name="difference to the law",
+    ),
+    Quantity(
+        "mean",
+        "mean of the squared singular values by the law",
+        display_name="mean squared singular value",
+    ),
+    Quantity(
+        "edges",
+        "lower and upper end of each interval of squared singular values of the law, in increasing order",
+        kind="floats",
+        display_name="edges of the law",
+    ),
+    Quantity(
+        "atom_at_zero", "share of singular values that are zero by the law", display_name="share of zeros"
+    ),
+    Quantity(
+        "spike",
+        "squared singular value expected beyond the edge if only 1/n is subtracted (not in the paper)",
+        display_name="expected value beyond the edge",
+    ),
+    Quantity(
+        "spike_found",
+        "largest squared singular value of the draws if only 1/n is subtracted",
+        error=True,
+        display_name="largest value of the draws",
+    ),
+    Quantity(
+        "coefficient_error",
+        "squared error of the coefficients of a ridge readout of the output, by the law",
+        in_summary=True,
+        display_name="error of the readout",
+    ),
+    Quantity(
+        "degrees_of_freedom", "degrees of freedom of the ridge readout, divided by the number of tokens"
+    ),
     Quantity(
         "arrival_time",
         "time at which gradient flow on a readout reaches the loss, in units of 1/mean",
         in_summary=True,
         log=True,
+        display_name="time to reach the loss",
+        axis="time to reach the loss (1/mean)",
     ),
 )
 
@@ -196,15 +256,15 @@ def run(case: AttentionSettings, progress: Progress) -> AttentionSpectrum:
 
 
 DENSITY = (
-    Quantity("x", display_name="squared singular value"),
-    Quantity("density", "density of the law there"),
-    Quantity("interval", "number of the law's interval, from 0", kind="int"),
+    Quantity("x", "squared singular value", display_name="squared singular value"),
+    Quantity("density", "density of the law at the squared singular value x"),
+    Quantity("interval", "number of the interval of the law, from 0", kind="int"),
 )
 POINTS = 200
 QUANTILES = (
     Quantity("level", "share of the singular values that are at most this large"),
-    Quantity("law", "singular value by the law"),
-    Quantity("drawn", "mean over the drawn layers", error=True),
+    Quantity("law", "singular value at this level by the law"),
+    Quantity("drawn", "singular value at this level, as a mean over the drawn layers", error=True),
 )
 
 
@@ -235,7 +295,7 @@ def _quantiles(spectrum: AttentionSpectrum) -> list[dict[str, Any]]:
 
 VERB = Verb(
     "attention",
-    "The spectrum of random attention",
+    "Compare random attention with its spectral law",
     AttentionSettings,
     QUANTITIES,
     run_each_case(run),

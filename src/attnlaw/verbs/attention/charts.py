@@ -15,12 +15,15 @@ from attnlaw.render.charts.style import PALETTE
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart, has_values
 from attnlaw.render.describe_rows import varying_settings
 
-SPIKE_NOTE = "The triangle is where keys of unequal length are expected to put one value (an extension)."
-X_TITLE = "singular value / root of the mean square"
-ATOM_NOTE = "Zeros are written, not drawn."
+SPIKE_NOTE = "Triangle: where keys of unequal length put one value (not in the paper)."
+X_TITLE = "singular value / root mean square"
+ATOM_NOTE = "The share of zeros is in the title and not drawn."
 
 
-@chart("Spectra of random attention", "Bars: the singular values of one draw. Line: the law.")
+@chart(
+    "Singular values of random attention",
+    "Bars: the singular values of one random layer. Line: the law. Good: the line follows the bars.",
+)
 def spectra(view: ChartView) -> Drawings:
     """Draw one figure, with a panel for each layer that has a draw."""
     laws, values = view.frame("law_densities"), view.frame("drawn_values")
@@ -40,8 +43,8 @@ def spectra(view: ChartView) -> Drawings:
 
 @chart(
     "Error of a readout",
-    "Of ridge regression on the output of a random layer, by theory: where lines cross, another shape "
-    "becomes the better one.",
+    "Error of ridge regression on the output of a random layer against the sharpness of attention, by "
+    "theory. Lower is better; at a crossing another shape becomes the better one.",
 )
 def readout(view: ChartView) -> Drawings:
     return _error_lines(view)
@@ -49,7 +52,8 @@ def readout(view: ChartView) -> Drawings:
 
 @chart(
     "Time of a readout",
-    "At which gradient flow on a readout of a random layer has come down to the loss, by theory.",
+    "Time that gradient flow needs to train a linear readout of a random layer to the chosen loss, by "
+    "theory. Lower is better.",
 )
 def arrival(view: ChartView) -> Drawings:
     """Draw the time that a readout needs to learn, unless the error of the readout has a chart."""
@@ -84,7 +88,7 @@ def _panel_data(
     ]
     title = row["name"] or view.value_labels.describe({name: row[name] for name in settings})
     return {
-        "title": title + (f" (zeros {atom:.3f})" if atom > 0 else ""),
+        "title": title + (f" ({atom:.1%} zeros)" if atom > 0 else ""),
         "bars": histogram(kept, law["x"].to_numpy(), every.size, "drawn"),
         "line": sorted([*law.to_dicts(), *ends], key=lambda point: point["x"]),
         "spike": (row["spike"] / mean) ** 0.5 if row["spike"] and row["centring"] == "mean" else None,

@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from rich.console import Console
 from rich.text import Text
 
-from attnlaw.core.estimate import format_with_error
+from attnlaw.core.estimate import format_value, format_with_error
+from attnlaw.core.settings import setting_fields
+from attnlaw.render.describe_rows import ValueLabels, varying_settings
 from attnlaw.render.terminal.console import Column, print_table, sparkline
-from attnlaw.render.terminal.view import show
+from attnlaw.render.terminal.screen import (
+    print_definitions,
+    print_hanging,
+    print_lines,
+    print_next,
+    print_title,
+)
 from attnlaw.theory.laws.attention_shape import CENTRINGS, MATRICES
-from attnlaw.theory.laws.finite_size import few_rows_beta
-from attnlaw.verbs.attention.verdict import head_line, verdict_lines
+from attnlaw.verbs.attention.answer import answer, layer_line, limits
+from attnlaw.verbs.attention.verdict import head_line
 
 if TYPE_CHECKING:
     from attnlaw import AttentionResult
 
 PLACES = 40  # characters of the picture of a density
 LEVEL_NAMES = {0.5: "median", 1.0: "largest"}
+ROW_COLUMNS = {
+    "law_distance": ("difference", "largest difference of the distribution functions of draws and law (KS)"),
+    "law_w1": ("W1", "mean distance between draws and law, divided by the mean of the law (Wasserstein-1)"),
+    "equivalent_distance": ("to Gaussian", "largest difference to the Gaussian equivalent of the same draws"),
+    "coefficient_error": ("readout", "error of a ridge readout of the output, by the law"),
+    "arrival_time": ("time", "time at which gradient flow on a readout reaches the loss"),
+}
 MATRIX_NAMES = {
     "attention": "the attention matrices of all heads, side by side",
     "mean": "the mean of the heads' attention matrices",
@@ -32,30 +46,63 @@ MATRIX_NAMES = {
 
 def show_case(result: AttentionResult, console: Console, details: bool = False) -> None:
     """Print the sizes of one layer, and whether its random draws follow the law."""
-    row = result.row()
-    sentence, warning = verdict_lines(row)
-    console.print(Text(head_line(row), style="bold"), soft_wrap=True)
-    console.print(Text(sentence), soft_wrap=True)
-    if warning:
-        console.print(Text(warning, style="yellow"))
+    print_title(console, head_line(result.row()), "random attention")
+    print_lines(console, (layer_line(result.row()),))
 
 
 def show_summary(result: AttentionResult, console: Console, details: bool = False) -> None:
-    """Print the spectrum of one layer, or a row for each of several. Limits and the next command follow."""
+    """Print the spectrum of one layer, or a row for each of several. Limits and the next commands follow."""
     console.print()
     if len(result) == 1:
         _show_spectrum(result, console)
     else:
-        # The remarks are above.
-        show(replace(result, rows=result.rows.with_columns(remark=pl.lit(None, pl.String))), console)
-    largest = few_rows_beta(int(result.rows["tokens"].max()))  # type: ignore[arg-type]
-    limits = (
-        "The law is for random weights and orthogonal tokens. Tokens of real text are not orthogonal, and "
-        "causal masks and rotary positions are not covered. Do not rely on it for narrow heads (attnlaw "
-        f"warns when h d_K²/2n is below 5) or for a sharpness β above {largest:.3g}."
-    )
-    console.print(Text(limits, style="dim"))
-    console.print(Text("Next: --figure spectrum.pdf draws it, attnlaw lab attention has sliders."))
+        _show_rows(result, console)
+    if details:
+        _show_quantities(result, console)
+    print_hanging(console, Text(""), limits(result), style="dim")
+    console.print()
+    print_next(console, answer(result).next_commands)
+
+
+def _show_rows(result: AttentionResult, console: Console) -> None:
+    """Print a line for each of several layers."""
+    rows, labels = result.rows, ValueLabels(result.verb, result.rows)
+    columns = [
+        Column(
+            name.replace("_", " "),
+            ["" if value is None else labels.label_of(name, value) for value in rows[name]],
+            is_text=rows[name].dtype == pl.String,
+        )
+        for name in varying_settings(rows, setting_fields(result.verb.settings))
+    ]
+    values, meanings = [result.values(case) for case in range(len(result))], {}
+    for name, (title, meaning) in ROW_COLUMNS.items():
+        cells = [format_value(known[name]) for known in values]
+        if any(cells):
+            columns.append(Column(title, cells))
+            meanings[title] = meaning
+    print_table(console, columns, [column.title for column in columns[:0:-1]])
+    console.print()
+    print_definitions(console, meanings)
+    console.print()
+
+
+def _show_quantities(result: AttentionResult, console: Console) -> None:
+    """Print every number of every layer, with its meaning."""
+    values = [result.values(case) for case in range(len(result))]
+    known = [
+        quantity
+        for quantity in result.verb.quantities
+        if any(numbers[quantity.name] is not None for numbers in values)
+    ]
+    columns = [Column("quantity", [quantity.label for quantity in known], is_text=True)]
+    columns += [
+        Column(f"case {case}" if len(values) > 1 else "", [format_value(numbers[q.name]) for q in known])
+        for case, numbers in enumerate(values, start=1)
+    ]
+    meanings = [quantity.description for quantity in known]
+    print_table(console, [*columns, Column("", meanings, is_text=True, wraps=True)])
+    console.print()
 
 
 def _show_spectrum(result: AttentionResult, console: Console) -> None:
@@ -63,10 +110,8 @@ def _show_spectrum(result: AttentionResult, console: Console) -> None:
     row = result.row()
     matrix = MATRICES[row["matrix"]]
     taken = CENTRINGS[row["centring"]].label
-    console.print(
-        Text(f"Singular values of {MATRIX_NAMES[matrix.name]}: {matrix.label}, minus {taken}"),
-        soft_wrap=True,
-    )
+    words = f"Singular values of {MATRIX_NAMES[matrix.name]}, minus {taken}: {matrix.label}"
+    print_hanging(console, Text(""), words)
     lines = result.quantiles.rows(named=True)
     names = [LEVEL_NAMES.get(line["level"], f"{line['level']:.0%} are below") for line in lines]
     columns = [Column("", names, is_text=True), Column("law", [f"{line['law']:.3f}" for line in lines])]
@@ -74,11 +119,20 @@ def _show_spectrum(result: AttentionResult, console: Console) -> None:
         columns.append(Column("drawn", [_drawn(line) for line in lines]))
     print_table(console, columns)
     if row["atom_at_zero"] > 0:
-        console.print(Text(f"{row['atom_at_zero']:.1%} of the values are exactly zero, not drawn below."))
+        console.print(Text(f"{row['atom_at_zero']:.1%} of the values are exactly zero and not shown below."))
     for name, picture in _pictures(result):
         console.print(Text(f"{name:<6} {picture}"), soft_wrap=True)
     top = f"{row['edges'][-1] ** 0.5:.3g}"
     console.print(Text(f"       0{top:>{PLACES - 1}}   singular value", style="dim"))
+    console.print()
+    layers = "one random layer" if row["draws"] == 1 else f"{row['draws']} random layers"
+    meanings = {
+        "β": "standard deviation of the logits in a row of attention",
+        "law": "singular value by theory",
+    }
+    if row["draws"]:
+        meanings["drawn"] = f"mean over {layers}; 0.25(1) means a standard error of 0.01"
+    print_definitions(console, meanings)
     console.print()
 
 

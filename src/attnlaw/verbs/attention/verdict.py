@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from attnlaw.core.estimate import Estimate
+from attnlaw.core.answer import AnswerStatus
+from attnlaw.core.estimate import Estimate, format_percent
 from attnlaw.theory.laws.attention_shape import AttentionShape
 from attnlaw.theory.laws.finite_size import finite_size_warnings
 
 # Largest Kolmogorov-Smirnov distance of each verdict. A histogram of a few hundred values shows 0.1 but not
 # 0.05.
 VERDICTS = {0.05: "follow the law", 0.15: "follow the law only roughly", 1.0: "do not follow the law"}
-WORST = VERDICTS[1.0]
+CLOSE, WORST = VERDICTS[0.05], VERDICTS[1.0]
 SINGULAR = {
     verdict: verdict.replace("do not", "does not")
     if "not" in verdict
@@ -34,27 +36,46 @@ def head_line(row: Mapping[str, Any]) -> str:
     return sizes if row["name"] is None else f"{row['name']}: {sizes}"
 
 
-def verdict_lines(row: Mapping[str, Any]) -> tuple[str, str | None]:
+@dataclass(frozen=True)
+class LayerVerdict:
+    """Whether the draws of one layer follow the law.
+
+    Args:
+        sentence: the verdict with its number, in words.
+        words: the verdict alone, one of `VERDICTS`. It is empty without draws, or with too few values.
+        warning: why the law should not be relied on, or what else to know.
+    """
+
+    sentence: str
+    words: str
+    status: AnswerStatus | None
+    warning: str | None = None
+
+
+def verdict_of(row: Mapping[str, Any]) -> LayerVerdict:
     """Return whether the draws of one layer follow the law, and a warning if there is a reason for one.
 
     The distance is judged among the values that are not zero: zeros follow from the sizes alone.
     """
-    sentence, is_close = _verdict(row)
+    sentence, words = _verdict(row)
+    status = {CLOSE: AnswerStatus.OK, WORST: AnswerStatus.WARNING}.get(words)
     if not row["remark"]:
-        return sentence, None
+        return LayerVerdict(sentence, words, status)
     sizes = row["tokens"], row["head_size"], row["beta"], row["heads"], row["second_order"]
     if not finite_size_warnings(*sizes):
         lead = "Note"  # a value beyond the edge does not speak against the law of the others
     else:
-        lead = "Warning" if is_close else "Do not rely on the law here"
-    return sentence, f"{lead}: {row['remark']}."
+        is_near = words in VERDICTS.values() and words != WORST
+        lead = "At this size the law may be off" if is_near else "Do not rely on the law here"
+        status = AnswerStatus.WARNING
+    return LayerVerdict(sentence, words, status, f"{lead}: {row['remark']}.")
 
 
-def _verdict(row: Mapping[str, Any]) -> tuple[str, bool]:
-    """Return the sentence, and whether the draws are near the law."""
+def _verdict(row: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the sentence, and the verdict if there is one."""
     draws = row["draws"]
     if row["law_distance"] is None:
-        return "The law alone; --draws 4 compares it with random layers.", False
+        return "This is the law alone, not compared with random layers.", ""
     sizes = [row[name] for name in ("tokens", "heads", "head_size", "value_size", "output_size", "sharing")]
     count = AttentionShape(*sizes).rank(row["matrix"])
     share = count / row["tokens"]
@@ -62,9 +83,9 @@ def _verdict(row: Mapping[str, Any]) -> tuple[str, bool]:
     distance = Estimate(min(row["law_distance"] / share, 1.0), None if error is None else error / share)
     values = "value that is" if count == 1 else "values that are"
     among = "" if count == row["tokens"] else f" among the {count} {values} not zero"
-    by = f"the distribution functions differ by up to {distance}{among}"
+    by = f"the distribution functions differ by up to {format_percent(distance)}{among}"
     verdict = next(words for largest, words in VERDICTS.items() if distance.value <= largest)
     if count < LEAST_VALUES and distance.value <= FAR / math.sqrt(count):
-        return f"There are too few values to say whether the law holds: {by}.", False
+        return f"There are too few values to say whether the law holds: {by}.", ""
     layers = f"One random layer {SINGULAR[verdict]}" if draws == 1 else f"{draws} random layers {verdict}"
-    return f"{layers}: {by}.", verdict != WORST
+    return f"{layers}: {by}.", verdict

@@ -86,7 +86,8 @@ def _next_commands(result: Result, remarks: Sequence[Sequence[StartRemark]]) -> 
         if row["std"] is None or std < row["std"]:
             commands[command(result, std=std)] = "weights with which logits have standard deviation 1"
     if single and any(remark.unusual and "rank collapse" in remark.text for remark in remarks[0]):
-        depths = [depth for depth in (1, 2, 4, 8, 16, 32) if depth <= result.tables["layers"]["layer"].max()]
+        deepest = max(result.tables["layers"]["layer"])
+        depths = [depth for depth in (1, 2, 4, 8, 16, 32) if depth <= deepest]
         commands[command(result, depth=depths)] = "at which depth tokens become alike"
     if set(result.rows["width"]) == {OWN_WIDTH} and len(result) <= 2:
         commands[command(result, width=[OWN_WIDTH, LIMIT_WIDTH], gradients=None)] = (

@@ -14,7 +14,7 @@ import polars as pl
 
 from attnlaw.core.answer import Answer, AnswerStatus, Line
 from attnlaw.core.command_line import command
-from attnlaw.core.estimate import Estimate, format_with_error
+from attnlaw.core.estimate import Estimate, format_percent, format_with_error
 from attnlaw.core.result import Result
 from attnlaw.render.describe_rows import ValueLabels, format_setting, varying_settings
 from attnlaw.theory.limit.layer import SCALINGS
@@ -36,6 +36,8 @@ class Layer:
     row: Mapping[str, Any]  # settings, and lists by depth, of the limit or else of the largest width
 
 
+# Settings that vary within a layer, or say what is computed about it.
+NOT_THE_LAYER = ("width", "draws", "other_scaling", "gaussian", "kernel", "seed")
 NUMBERS = ("ks_to_limit", "kl_to_limit", "kl_to_other_limit", "kurtosis")
 
 
@@ -48,18 +50,18 @@ def answer(result: Result) -> Answer:
 
 def _layers(result: Result) -> list[Layer]:
     rows, labels = result.finished_rows, ValueLabels(result.verb, result.finished_rows)
-    settings = [name for name in result.verb.setting_columns.values() if name not in ("width", "seed")]
-    by = varying_settings(rows, settings)
+    names = result.verb.setting_columns.values()
+    by = varying_settings(rows, [name for name in names if name not in NOT_THE_LAYER])
     groups = rows.group_by(by, maintain_order=True) if by else [((), rows)]
     layers = []
     for key, group in groups:
         numbers = {
-            width: {name: _mean(same, name) for name in NUMBERS}
-            for (width,), same in sorted(group.group_by("width"), key=lambda pair: pair[0][0])  # type: ignore[arg-type,return-value]
+            width: {name: _mean(group.filter(pl.col("width") == width), name) for name in NUMBERS}
+            for width in group["width"].unique().sort().to_list()
         }
         layer = Layer(
             labels.describe(dict(zip(by, key, strict=True))),
-            {float(width): known for width, known in numbers.items() if width != math.inf},  # type: ignore[arg-type]
+            {width: known for width, known in numbers.items() if width != math.inf},
             numbers.get(math.inf),
             group.sort("width").row(-1, named=True),
         )
@@ -73,15 +75,6 @@ def _mean(rows: pl.DataFrame, name: str) -> Estimate | None:
         return None
     total = math.sqrt(sum(error**2 for error in known[f"{name}_error"].fill_null(0.0)))
     return Estimate(float(known[name].mean()), total / known.height)  # type: ignore[arg-type]
-
-
-def percent(difference: Estimate) -> str:
-    """Return a difference of probabilities in percent, with its error.
-
-    >>> percent(Estimate(0.0204, 0.0003)), percent(Estimate(3e-4, 5e-5))
-    ('2.04(3)%', '0.030(5)%')
-    """
-    return f"{format_with_error(100 * difference.value, 100 * (difference.error or 0.0))}%"
 
 
 def _closeness(layers: list[Layer]) -> Iterator[Line]:
@@ -108,26 +101,26 @@ def _closeness_line(layer: Layer) -> Line:
         lead = "A layer" if len(known) == 1 else "Even a layer"
         return Line(
             f"{lead} of width {widest:g} {most} differs from its infinite-width limit: the distribution "
-            f"functions of their outputs differ by up to {percent(at)}."
+            f"functions of their outputs differ by up to {format_percent(at)}."
         )
     at = known[first]
     if at.error and at.value <= SEEN * at.error:
-        size = f"no difference is seen beyond the noise of the draws ({percent(at)})"
+        size = f"no difference is seen beyond the noise of the draws ({format_percent(at)})"
     else:
-        size = f"the distribution functions of their outputs differ by at most {percent(at)}"
+        size = f"the distribution functions of their outputs differ by at most {format_percent(at)}"
     lead = f"A layer of width {first:g} is" if len(known) == 1 else f"From width {first:g} on, the layer is"
     text = f"{lead} within {CLOSE:.0%} of its infinite-width limit: {size}"
     before = [width for width in known if width < first]
     if before:
-        text += f" there, and by up to {percent(known[max(before)])} at width {max(before):g}"
+        text += f" there, and by up to {format_percent(known[max(before)])} at width {max(before):g}"
     return Line(f"{text}.{_tails(layer, first)}", AnswerStatus.OK)
 
 
 def _first_close(layer: Layer) -> float | None:
     """Return the smallest width from which on the layer is close to its limit at all computed widths."""
     first = None
-    for width, row in reversed(layer.finite.items()):
-        difference = row["ks_to_limit"]
+    for width in sorted(layer.finite, reverse=True):
+        difference = layer.finite[width]["ks_to_limit"]
         if difference is None or difference.value >= CLOSE:
             break
         first = width
@@ -148,7 +141,8 @@ def _tails(layer: Layer, width: float) -> str:
 
 def _limit_lines(layers: list[Layer]) -> Iterator[Line]:
     """Yield sentences that say what the limit is like."""
-    known = [(layer, layer.limit["kurtosis"]) for layer in layers if layer.limit and layer.limit["kurtosis"]]
+    limits = [(layer, layer.limit["kurtosis"]) for layer in layers if layer.limit is not None]
+    known = [(layer, kurtosis) for layer, kurtosis in limits if kurtosis is not None]
     uniform = [layer for layer in layers if SCALINGS[layer.row["scaling"]].vanishing]
     if len(uniform) == len(layers):
         yield Line("In the limit of the scaling 1/n all scores are zero, so attention is uniform.")
@@ -158,7 +152,7 @@ def _limit_lines(layers: list[Layer]) -> Iterator[Line]:
         values = ", ".join(f"{kurtosis} ({layer.name})" for layer, kurtosis in known)
         yield Line(f"Kurtosis of the limit: {values}. A Gaussian has 3.")
     elif known:
-        ends = [pick(known, key=lambda pair: pair[1].value) for pick in (min, max)]  # type: ignore[union-attr]
+        ends = [pick(known, key=lambda pair: pair[1].value) for pick in (min, max)]
         low, high = (f"{kurtosis} ({layer.name})" for layer, kurtosis in ends)
         yield Line(f"The kurtosis of the limit is between {low} and {high}. A Gaussian has 3.")
 
@@ -172,8 +166,7 @@ def looks_gaussian(kurtosis: Estimate) -> bool:
     return abs(kurtosis.value - 3) <= max(SEEN * (kurtosis.error or 0.0), 1e-9)
 
 
-def _kurtosis_sentence(kurtosis: Estimate | None) -> str:
-    assert kurtosis is not None
+def _kurtosis_sentence(kurtosis: Estimate) -> str:
     if is_gaussian(kurtosis):
         return "The limit is Gaussian: its kurtosis is exactly 3."
     if looks_gaussian(kurtosis):
@@ -234,11 +227,11 @@ def _next_commands(result: Result, layers: list[Layer]) -> dict[str, str]:
         commands[command(result, width=[wider, math.inf])] = f"a width that may be within {CLOSE:.0%}"
     elif all(layer.limit is None for layer in layers):
         widths = [*result.rows["width"].unique(maintain_order=True), math.inf]
-        more = command(result, width=math.inf if narrow else widths, head_width=None)
-        commands[more] = "the limit itself: is it Gaussian?"
+        alone = command(result, width=math.inf if narrow else widths, head_width=None)
+        commands[alone] = "the limit itself: is it Gaussian?"
     if kurtosis is not None and not looks_gaussian(kurtosis) and result.rows["heads"].n_unique() == 1:
-        more = {"width": math.inf, "heads": [1, 2, 4, 8, 16], "gaussian": True, "other_scaling": None}
-        commands[command(result, **more)] = "how many heads make the limit Gaussian"
+        more: dict[str, Any] = {"width": math.inf, "heads": [1, 2, 4, 8, 16], "gaussian": True}
+        commands[command(result, **more, other_scaling=None)] = "how many heads make the limit Gaussian"
     commands[command(result, "--out", "results")] = "a page with densities and distances"
     return commands
 

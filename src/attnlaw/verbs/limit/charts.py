@@ -85,7 +85,7 @@ def _draw_densities(
             axis("y"),
             colours | ({GAUSSIAN: GREY} if with_gaussian else {}),
             axis("width"),
-            axis("ratio") if with_ratio else None,
+            axis("ratio") if with_ratio and has_values(filled, "ratio") else None,
             "1 head" if heads == 1 else f"{format_setting(heads)} heads",
         )
         panels.append(panel)
@@ -210,8 +210,8 @@ def _falls(series: str) -> bool:
 
 
 def _points_note(rows: pl.DataFrame, points: list[str]) -> str:
-    counts = rows.group_by(points).len()["len"]
-    fewest, most = counts.min(), counts.max()
+    counts = rows.group_by(points).len()["len"].to_list()
+    fewest, most = min(counts), max(counts)
     seeds = str(most) if fewest == most else f"{fewest} to {most}"
     return f"Points{'' if most == 1 else f': means over {seeds} seeds,'} with bars of one standard error."
 

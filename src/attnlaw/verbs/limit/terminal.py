@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
-from attnlaw.core.estimate import Estimate, format_value
+from attnlaw.core.estimate import Estimate, format_percent, format_value
 from attnlaw.core.settings import setting_fields
 from attnlaw.render.describe_rows import varying_settings
 from attnlaw.render.terminal.console import Column, print_table
 from attnlaw.render.terminal.screen import print_answer, print_definitions, print_next, print_title
-from attnlaw.verbs.limit.answer import answer, percent
+from attnlaw.verbs.limit.answer import answer
 
 if TYPE_CHECKING:
     from attnlaw import LimitResult
@@ -107,7 +107,7 @@ def _print_rows(result: LimitResult, console: Console, details: bool) -> dict[st
 
 def _cell(name: str, value: Any) -> str:
     if name == "ks_to_limit" and isinstance(value, Estimate):
-        return percent(value)
+        return format_percent(value)
     return format_value(value)
 
 
