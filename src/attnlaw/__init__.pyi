@@ -231,29 +231,29 @@ class FitResult(Result):
     @property
     def record(self) -> Fits: ...
     matrix_count: int | None
-    """Matrices measured."""
+    """Number of matrices measured."""
     random_count: int | None
-    """Matrices that are random: not to be told apart from Gaussian entries of this shape (a head: two such
-    factors).
+    """Number of matrices with the law random: looks like random numbers of this shape, as at
+    initialisation.
     """
     learned_count: int | None
-    """Matrices that are learned: the law of trained attention (arXiv 2509.24914), on real heads an
-    extension.
+    """Number of matrices with the law learned: some learned directions, the rest cut off, as theory
+    predicts for trained attention.
     """
     heavy_tailed_count: int | None
-    """Matrices that are heavy-tailed: high-temperature Marchenko-Pastur (arXiv 2506.03470), with more tail
-    than the null.
+    """Number of matrices with the law heavy-tailed: sizes of directions spread smoothly, and further than
+    random entries allow.
     """
     power_law_tail_count: int | None
-    """Matrices that are power-law tail: the bulk follows none of these, the tail a power of exponent
-    alpha.
+    """Number of matrices with the law power-law tail: no law fits the whole; the largest values (at most
+    half) follow a power law.
     """
     power_law_spectrum_count: int | None
-    """Matrices that are power-law spectrum: more than half of its values, hence no tail, follow a power of
-    exponent alpha.
+    """Number of matrices with the law power-law spectrum: no law fits the whole; a power law covers more
+    than half of the values.
     """
     neither_count: int | None
-    """Matrices that are neither: none of these fits."""
+    """Number of matrices with the law neither: unlike random numbers, and none of the other laws fits."""
     not_random_tested: int | None
     """Matrices compared with noise."""
     not_random_rejected: int | None
@@ -406,27 +406,27 @@ class CheckResult(Result):
     @property
     def record(self) -> CheckVerdicts: ...
     headline: str | None
-    """The answer in one sentence."""
+    """Result of the gate in one sentence."""
     not_checked: str | None
-    """What cannot be checked from weights alone."""
+    """Properties that weights alone do not show."""
     passed: bool | None
-    """Whether the gate let the model through."""
+    """Whether the model passed the gate."""
     exit_status: int | None
-    """0 passed, 3 failed."""
+    """Exit status of the command: 0 if the model passed, 3 if it failed."""
     fail_on: str | None
-    """The least level that the gate fails at."""
+    """Lowest level that fails the gate: warning or error."""
     rule_count: int | None
-    """Rules that were judged."""
+    """Number of rules that were applied."""
     failed_rules: int | None
-    """Rules that do not hold, of whatever level."""
+    """Number of rules that failed, at any level."""
     errors: int | None
-    """Findings of level error that were not known."""
+    """Number of new findings of level error."""
     warnings: int | None
-    """Findings of level warning that were not known."""
+    """Number of new findings of level warning."""
     notes: int | None
-    """Findings of level note that were not known."""
+    """Number of new findings of level note."""
     known_findings: int | None
-    """Findings that the baseline has, too."""
+    """Number of findings that the baseline has, too."""
     verdicts: pl.DataFrame
     """A table with the columns model, rule, of, asked, level, outcome, selected, held, value, failures,
     remark, attnlaw_version.
@@ -916,14 +916,16 @@ def fit(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> FitResult:
-    """Find the law of each matrix: noise, what attention learns in theory, heavy tails, or none.
+    """Find out which law the singular values of each matrix follow.
 
-    random: not to be told apart from Gaussian entries of this shape (a head: two such factors)
-    learned: the law of trained attention (arXiv 2509.24914), on real heads an extension
-    heavy-tailed: high-temperature Marchenko-Pastur (arXiv 2506.03470), with more tail than the null
-    power-law tail: the bulk follows none of these, the tail a power of exponent alpha
-    power-law spectrum: more than half of its values, hence no tail, follow a power of exponent alpha
-    neither: none of these fits
+    A matrix may look random, follow the theory of trained attention, have heavy tails, or none of these.
+
+    random: looks like random numbers of this shape, as at initialisation
+    learned: some learned directions, the rest cut off, as theory predicts for trained attention
+    heavy-tailed: sizes of directions spread smoothly, and further than random entries allow
+    power-law tail: no law fits the whole; the largest values (at most half) follow a power law
+    power-law spectrum: no law fits the whole; a power law covers more than half of the values
+    neither: unlike random numbers, and none of the other laws fits
 
     If an option takes an iterable, each value of a list, a range or an array makes a case.
     For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
@@ -940,7 +942,7 @@ def fit(
         unscaled: Read float8 weights that really have no scale as they are stored.
         name: What rows call the model; its path unless given.
         jobs: Threads; all cores unless given.
-        seed: Seed of the nulls and of the bootstrap.
+        seed: Seed of the random matrices and of the bootstrap.
         progress: Called with the number of finished parts and the number of all parts.
 
     Returns:
@@ -1037,9 +1039,11 @@ def check(
     approximate: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> CheckResult:
-    """Judge a checkpoint by its findings, and by rules over the numbers of its audit and its diff.
+    """Decide whether a checkpoint may pass: look for damage, and apply your rules to its numbers.
 
-    Exit status 0: passed; 1: something could not be read; 2: bad usage or rule file; 3: the gate failed.
+    Without rules, the gate fails if attnlaw finds a problem of level error. Rules compare numbers of an
+    audit, a fit or a diff with limits. The exit status is 0 if the model passed, 3 if it failed, 1 if
+    something could not be read, and 2 if the command or the rule file is wrong.
 
     If an option takes an iterable, each value of a list, a range or an array makes a case.
     For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
@@ -1056,11 +1060,15 @@ def check(
         unscaled: Read float8 weights that really have no scale as they are stored.
         name: What rows call the model; its path unless given.
         jobs: Threads; all cores unless given.
-        rules: Rule file, or the name of one that comes with attnlaw; findings alone unless given.
-        base: Checkpoint that rules of diff compare with; that of the rule file unless given.
-        baseline: Directory of audit --out or diff --out: its findings are known, its rows are old.
-        fail_on: Least level that fails the gate; that of the rule file, or error, unless given.
-        approximate: Estimate matrices of shorter side 8192 and more, with errors.
+        rules: Rule file, or one that comes with attnlaw: export, fine-tune or release. By default there
+            are no rules.
+        base: Checkpoint that rules about a diff compare the model with. By default, the base in the
+            rule file.
+        baseline: Earlier result (directory of audit --out or diff --out). Its findings do not count
+            again, and rules can limit changes since then.
+        fail_on: Lowest level that fails the gate. By default, the level in the rule file, or error.
+        approximate: Estimate the spectra of very large matrices (8192 or more on both sides), with
+            errors.
         progress: Called with the number of finished parts and the number of all parts.
 
     Returns:
