@@ -47,9 +47,8 @@ def test_findings_have_their_level_place_value_and_meaning(audit: Result) -> Non
     hostile = "<script>alert(1)</script>"
     rows = [finding(), finding(rule="zero-rows", level="warning", tensor=hostile, value=4.0, threshold=0.0)]
     page = page_html(with_findings(audit, *rows))
-    assert (
-        'data-level="error"><b>error</b> unbalanced: layer 2, qk<span>10 (threshold 3): a wrong scale' in page
-    )
+    place = 'data-level="error"><b>error</b> unbalanced: layer 2, QK<span>'
+    assert f"{place}Off by a factor of 10 (limit 3). A wrong scale." in page
     assert hostile not in page
     assert "&lt;script&gt;alert(1)" in page
 

@@ -88,6 +88,7 @@ def test_a_failed_rule_says_what_was_expected_and_where_it_fails(damaged: Path, 
     assert "of 16 rows hold, expected stable_rank > 1.9" in line.text
     assert line.details[0].startswith("Worst: layer 0, QK, head ")
     shown = screen(result)
+    assert shown.count("Fix:") == 1
     assert "stable_rank  " in shown  # the column is defined
     assert "Rules: none given" not in shown
 

@@ -42,7 +42,10 @@ def test_a_job_of_the_workflow(tmp_path, monkeypatch, size, status):
     ended = invoke(*words, status=status)
     titles = re.findall("^::error file=gate.toml,title=attnlaw%3A (.*?)::", ended.stdout, re.MULTILINE)
     assert titles == ([] if status == 0 else ["near the base", "no intruders"])
-    assert ("### ✅ Passed" if status == 0 else "### ❌ Failed") in (tmp_path / "summary.md").read_text()
+    mark = "### ✅ Gate passed" if status == 0 else "### ❌ Gate failed"
+    assert mark in (tmp_path / "summary.md").read_text()
+        tmp_path / "summary.md"
+    ).read_text()
     taken = [steps[use]["with"][key] for use, key in USED]
     assert all((tmp_path / name).stat().st_size for name in taken)
     assert '"uri": "gate.toml"' in (tmp_path / taken[0]).read_text() or status == 0

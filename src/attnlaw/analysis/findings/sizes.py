@@ -50,10 +50,11 @@ def norms_as_applied(rows: pl.DataFrame, name: str) -> pl.Series:
 def dead_map(subject: Subject, threshold: float) -> Iterator[Hit]:
     for (kind,), rows in layer_matrices(subject).group_by("kind", maintain_order=True):
         sizes = norms_as_applied(rows, "frobenius_norm")
-        usual = sizes.median()
+        middle = sizes.median()
+        usual = middle if isinstance(middle, float) else 0.0
         for row, size in zip(rows.iter_rows(named=True), sizes, strict=True):
             # If most heads are pruned, the median is 0.
-            if size == 0 or (isinstance(usual, float) and size < threshold * usual):
+            if size == 0 or size < threshold * usual:
                 median_of = f"median of all {KINDS[str(kind)].label} matrices is {usual:.3g}"
                 detail = f"its Frobenius norm is {size:.3g}; the {median_of}" if size else "every entry is 0"
                 yield Hit(location_of(row), size / usual if size else 0.0, detail)

@@ -28,8 +28,8 @@ from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError
 
 EXTENSION = (
-    "effective beta: token embeddings, normalised row by row without the norm's weights, biases or "
-    "positions, stand for the inputs of every layer; norms of queries and keys are left out"
+    "effective beta takes the token embeddings, normalised row by row without the norm's weights, biases or "
+    "positions, as the inputs of every layer, and leaves out norms of queries and keys"
 )
 
 
@@ -62,7 +62,7 @@ def effective_beta(model: Model, layer: int, head: int) -> EffectiveBeta:
     places = {part.index: part.attention.heads for part in model.layers}
     if not 0 <= head < places.get(layer, 0):
         raise InputError(
-            f"{model.name}: found no head {head} of layer {layer}; the model has layers {min(places)} to "
+            f"{model.name}: there is no head {head} in layer {layer}; the model has layers {min(places)} to "
             f"{max(places)} with heads from 0 to {model.layers[0].attention.heads - 1}"
         )
     X = _inputs(model)

@@ -63,11 +63,11 @@ def law_line(rows: pl.DataFrame) -> Line:
     """
     counts = law_counts(rows)
     most, count = _most_common(counts)
-    several, one = MEANINGS[most]
+    several, single = MEANINGS[most]
     if list(counts) == [UNFITTED]:
         return Line("No law could be fitted.")
     if rows.height == 1:
-        return Line(f"The matrix {one}.")
+        return Line(f"The matrix {single}.")
     whole = f"All {count} matrices" if len(counts) == 1 else f"{count} of {rows.height} matrices"
     text = f"{whole} {several}." if count > 1 else "Each matrix follows another law."
     kinds = []

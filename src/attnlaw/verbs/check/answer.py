@@ -70,8 +70,8 @@ def case_lines(case: Result, details: bool = False) -> Iterator[Line]:
         places = rule["failures"] if rule["selected"] > 1 or not rule["selected"] else []
         more = len(places) - MOST_LOCATIONS
         worst = "; ".join(map(shorten, places[:MOST_LOCATIONS]))
-        details = [f"Worst: {worst}{f'; and {more} more' if more > 0 else ''}."] if places else []
-        yield Line(f"{level}{rule['rule']}: {rule_text(rule)}", status, tuple(details))
+        shown = (f"Worst: {worst}{f'; and {more} more' if more > 0 else ''}.",) if places else ()
+        yield Line(f"{level}{rule['rule']}: {rule_text(rule)}", status, shown)
     for group in groups:
         brief = len(groups) > MOST_EXPLAINED and not is_at_least(group.level, row["fail_on"])
         yield replace(group.line, details=(group.reason,)) if brief and not details else group.line
@@ -108,20 +108,22 @@ def next_commands(cases: Sequence[Result]) -> dict[str, str]:
     case = next((case for case in cases if not case.row()["passed"]), cases[0])
     row, rules, groups = case.row(), failed_rules(case), finding_groups(case)
     named = [group.rule for group in groups if group.rule in DETECTORS]
-    commands = {}
+    command, audit = typed_command(case), typed_command(case, "audit")
+    commands: dict[str, str] = {}
     if named:
         commands[f"attnlaw check --explain {named[0]}"] = f"when {named[0]} is reported, and what to do"
     if row["base"] is not None and any(rule["of"] in DIFF_TABLES for rule in rules):
-        diff = typed_command(case, "diff", without=("base",)).removeprefix("attnlaw diff ")
-        commands[f"attnlaw diff {shlex.quote(row['base'])} {diff}"] = "what changed, tensor by tensor"
-    elif (rules or named) and "non-finite" not in named:  # an audit does not accept NaN
-        audit = typed_command(case, "audit")
+        base = shlex.quote(row["base"])
+        diff = (typed_command(case, "diff") or "").replace(f" --base {base}", "")
+        if diff:
+            commands[diff.replace("diff", f"diff {base}", 1)] = "what changed, tensor by tensor"
+    elif (rules or named) and "non-finite" not in named and audit:  # an audit does not accept NaN
         commands[f"{audit} --out results"] = "interactive report of all matrices"
     hidden = len(groups) > MOST_EXPLAINED or any(group.count > 1 for group in groups)
-    if len(cases) == 1 and (hidden or any(len(rule["failures"]) > MOST_LOCATIONS for rule in rules)):
-        commands[f"{typed_command(case)} --details"] = "every place and remedy"
-    if row["passed"] and row["rules"] is None:
-        command = typed_command(case)
+    hidden = hidden or any(len(rule["failures"]) > MOST_LOCATIONS for rule in rules)
+    if len(cases) == 1 and hidden and command:
+        commands[f"{command} --details"] = "every place and remedy"
+    if row["passed"] and row["rules"] is None and command:
         commands[f"{command} --rules release"] = "let warnings fail the gate, too"
         commands[f"{command} --junit gate.xml"] = "a report that CI systems show"
     return commands

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from attnlaw import CheckResult
 
 EXPLAINED = ("name", "level", "threshold", "when", "meaning", "remedy")
+DETAILS = "--details"
+FOUND = {"found": "value of the worst row, or the one number of all rows"}
 COUNTS = {"errors": "errors", "warnings": "warnings", "notes": "notes", "failed_rules": "failed rules"}
 
 
@@ -55,8 +57,7 @@ def show_summary(result: CheckResult, console: Console, details: bool = False) -
     """Print a line for each of several models, the meanings of columns, and the commands to try next."""
     console.print()
     if result.verdicts.height:
-        found = {"found": "value of the worst row, or the one number of all rows"}
-        print_definitions(console, found | column_meanings(result.verdicts.rows(named=True)))
+        print_definitions(console, FOUND | column_meanings(result.verdicts.rows(named=True)))
         console.print()
     if len(result) > 1:
         rows = list(result.rows.iter_rows(named=True))
@@ -72,7 +73,10 @@ def show_summary(result: CheckResult, console: Console, details: bool = False) -
         console.print()
     print_lines(console, tuple(general_lines(list(result))))
     console.print()
-    print_next(console, answer(result).next_commands)
+    commands = answer(result).next_commands
+    print_next(
+        console, {command: commands[command] for command in commands if not (details and DETAILS in command)}
+    )
 
 
 def print_explanation(name: str, as_json: bool) -> None:

@@ -33,9 +33,11 @@ def case_lines(case: Result) -> list[Line]:
 
 def next_commands(result: Result) -> dict[str, str]:
     """Return commands that show more of the same models."""
-    command = typed_command(result)
+    command, audit = typed_command(result), typed_command(result, "audit")
+    if command is None or audit is None:
+        return {}
     return {
         f"{command} --out results": "map of all heads in results/report.html",
         f"{command} --details": "map of heads, and fitted numbers by kind",
-        typed_command(result, "audit"): "norms and ranks, and a search for problems",
+        audit: "norms and ranks, and a search for problems",
     }

@@ -9,7 +9,7 @@ from attnlaw.verbs.audit.charts import law_maps
 CAPTION = (
     "Each cell is a matrix, with a line for each layer and a column for each head. Its colour "
     "shows the law that its "
-    "singular values follow. Gray cells look like random numbers, so training hardly changed "
+    "singular values follow. Grey cells look like random numbers, so training hardly changed "
     "them. No other colour is "
     "better than another."
 )
