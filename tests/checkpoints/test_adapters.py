@@ -210,13 +210,13 @@ def test_a_base_saved_without_its_prefix(tmp_path: Path) -> None:
 
 BAD: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "not lora": ({"peft_type": "IA3"}, ("peft_type is IA3", "expected LORA")),
-    "dora": ({"use_dora": True}, ("use_dora", "changes its base", "merge")),
+    "dora": ({"use_dora": True}, ("use_dora", "changes the base model", "merge")),
     "pissa": ({"init_lora_weights": "pissa_niter_16"}, ("init_lora_weights is 'pissa_niter_16'", "merge")),
-    "olora": ({"init_lora_weights": "olora"}, ("changes its base",)),
-    "corda": ({"init_lora_weights": "corda"}, ("changes its base",)),
-    "loftq": ({"init_lora_weights": "loftq"}, ("changes its base",)),
-    "qalora": ({"use_qalora": True}, ("use_qalora", "changes its base")),
-    "replication": ({"layer_replication": [[0, 1], [0, 1]]}, ("layer_replication", "changes its base")),
+    "olora": ({"init_lora_weights": "olora"}, ("changes the base model",)),
+    "corda": ({"init_lora_weights": "corda"}, ("changes the base model",)),
+    "loftq": ({"init_lora_weights": "loftq"}, ("changes the base model",)),
+    "qalora": ({"use_qalora": True}, ("use_qalora", "changes the base model")),
+    "replication": ({"layer_replication": [[0, 1], [0, 1]]}, ("layer_replication", "changes the base model")),
     "rslora in words": ({"use_rslora": "false"}, ("use_rslora is 'false'", "expected true or false")),
     "fan in words": ({"fan_in_fan_out": 1}, ("fan_in_fan_out is 1", "expected true or false")),
     "alpha": ({"lora_alpha": "many"}, ("lora_alpha is 'many'",)),
@@ -242,7 +242,7 @@ SPOILED: dict[str, tuple[dict[str, torch.Tensor | None], str]] = {
     "ranks differ": ({"model.layers.0.self_attn.q_proj.lora_B.weight": torch.ones(16, 4)}, "expected r x in"),
     "another kind": (
         {"model.embed_tokens.lora_embedding_A": torch.ones(3, 30)},
-        "no lora_A or lora_B matrix",
+        "not a lora_A or lora_B matrix",
     ),
     "nan": ({"model.layers.0.self_attn.q_proj.lora_B.weight": torch.full((16, 3), torch.nan)}, "NaN"),
 }
@@ -413,13 +413,13 @@ def test_norms_biases_and_embeddings_of_an_adapter_take_the_place_of_the_bases(
     )
     assert after > 1000 * before
     (warning,) = (text for text in ours.summary["warnings"] if "adapter" in text)
-    assert warning == "the adapter adds tensors that its base model does not have: 1 such as lm_head.weight"
+    assert warning == "the adapter adds 1 tensor that its base model does not have, such as lm_head.weight"
 
 
 def test_a_classifier_that_the_base_does_not_have_is_named(llama: Path, tmp_path: Path) -> None:
     with_tensors(tmp_path / "adapter", score__weight=torch.ones(3, 16))
     model = open_model(llama, adapter=tmp_path / "adapter")
-    assert any("does not have: 1 such as score.weight" in text for text in model.warnings)
+    assert any("does not have, such as score.weight" in text for text in model.warnings)
 
 
 def test_an_adapter_by_itself_says_what_it_replaces(tmp_path: Path) -> None:
@@ -438,7 +438,7 @@ MISFITS: dict[str, tuple[dict[str, torch.Tensor], str]] = {
     ),
     "twice by a wrapper": (
         {"model__norm__weight": torch.ones(16), "model__norm__base_layer__weight": torch.ones(16)},
-        "are one tensor",
+        "are the same tensor",
     ),
     "a bias for none": (
         {"model__layers__0__self_attn__q_proj__lora_B__bias": torch.ones(16)},

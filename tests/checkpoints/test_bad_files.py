@@ -66,7 +66,7 @@ def test_a_pytorch_with_known_holes_reads_no_pickle(
     torch.save(bert_state(), file)
     monkeypatch.setattr(torch, "__version__", TorchVersion(version))
     monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("the pickle was read"))
-    refusal(file, str(file), f"2.10 or newer, and this is {version}", "pip install --upgrade", heads=2)
+    refusal(file, str(file), "2.10 or newer", f"this is {version}", "pip install --upgrade", heads=2)
 
 
 @pytest.mark.parametrize("zipped", [True, False])

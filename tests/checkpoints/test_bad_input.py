@@ -49,7 +49,7 @@ def test_large_but_finite_weights_are_no_error(folder: Path) -> None:
 def test_integers_in_place_of_weights() -> None:
     state = bert_state()
     state[QUERY] = torch.ones(8, 8, dtype=torch.int8)
-    refusal(state, QUERY, "integers (int8) in the place of a weight", "original weights", heads=2)
+    refusal(state, QUERY, "integers (int8) instead of a weight", "original weights", heads=2)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_integers_in_place_of_weights() -> None:
     ids=["sparse", "meta"],
 )
 def test_tensors_that_are_not_plain_arrays(tensor: torch.Tensor) -> None:
-    refusal(bert_state() | {QUERY: tensor}, QUERY, "not a plain dense array", heads=2, read=True)
+    refusal(bert_state() | {QUERY: tensor}, QUERY, "not a plain array", heads=2, read=True)
 
 
 @pytest.mark.parametrize(
@@ -222,15 +222,15 @@ def test_an_unknown_architecture(folder: Path) -> None:
         folder,
         "unknown architecture (model_type mamba)",
         "mixer.in_proj",
-        "known families; describe them with --map",
+        "known families; describe them in a file, and pass --map",
     )
 
 
 def test_a_stranger_with_known_names_is_announced(folder: Path) -> None:
     config_with(folder, model_type="newbert")
     assert open_model(folder).warnings == (
-        "model type newbert is not in the table: read as bert by its names",
-        "activation not stated: gelu assumed",
+        "attnlaw does not know model type newbert; it reads the model as bert, because the tensor names fit",
+        "the config does not state the activation; attnlaw assumes gelu",
     )
 
 
@@ -238,8 +238,8 @@ def test_matrices_that_are_left_out_are_announced() -> None:
     expert = "encoder.layer.1.experts.gate_up_proj"
     model = open_model(bert_state() | {expert: torch.ones(2, 8, 8)}, heads=2)
     assert model.warnings == (
-        "activation not stated: gelu assumed",
-        f"matrices inside the layers were left out: 1 such as {expert}",
+        "the config does not state the activation; attnlaw assumes gelu",
+        f"attnlaw leaves out 1 matrix inside the layers, such as {expert}",
     )
 
 

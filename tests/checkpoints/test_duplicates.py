@@ -49,7 +49,7 @@ def test_two_shards_with_one_name(tmp_path: Path) -> None:
     negative[0, 0] += 1e-7
     for other in (negative, query.double(), query[:4]):
         shards(tmp_path, **{QUERY: other})
-        refusal(tmp_path, QUERY, "b.safetensors", "a.safetensors", "not the same")
+        refusal(tmp_path, QUERY, "b.safetensors", "a.safetensors", "differs from")
 
 
 def test_a_tensor_that_an_index_leaves_out_counts(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_parts_of_a_model_whose_norms_differ(tmp_path: Path) -> None:
     part = torch.load(files[1], weights_only=True)
     torch.save(part | {str(norm.gain): 2 * part[str(norm.gain)]}, files[1])
     model = open_model(tmp_path)
-    with pytest.raises(ValueError, match=r"consolidated\.01\.pth: tensor .* is not the same as in"):
+    with pytest.raises(ValueError, match=r"consolidated\.01\.pth: tensor .* differs from the one in"):
         model.gain(norm)
 
 
@@ -89,4 +89,4 @@ def test_graphs_with_one_name_for_two_weights(tmp_path: Path) -> None:
     assert set(OnnxFile(path).shapes) == {"a", "b", "out.weight"}
     weights[1].name = "a"
     onnx.save(helper.make_model(helper.make_graph(nodes, "g", [], [], weights)), path)
-    refusal(path, "two tensors have one name", "a occurs twice")
+    refusal(path, "two tensors have the same name", "a occurs twice")

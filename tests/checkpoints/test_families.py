@@ -188,7 +188,7 @@ def test_names_alone_tell_the_family(class_name: str) -> None:
     latent = class_name == "DeepseekV3ForCausalLM"  # where the number of heads must be the model's own
     model = open_model(module.state_dict(), heads=module.config.num_attention_heads if latent else 8)
     assert model.family == NAMED[class_name]
-    left_out = [text for text in model.warnings if "left out" in text]
+    left_out = [text for text in model.warnings if "leaves out" in text]
     assert not left_out
 
 
@@ -202,7 +202,7 @@ def test_the_language_model_of_a_multimodal_checkpoint(
         module(**tokens())
     model = open_model(module)
     check(model, run)
-    assert any("vision tower was left out" in text for text in model.warnings)
+    assert any("leaves out the vision tower" in text for text in model.warnings)
 
     module.save_pretrained(tmp_path)
     saved = open_model(tmp_path)
@@ -212,13 +212,13 @@ def test_the_language_model_of_a_multimodal_checkpoint(
 
 def test_softcapped_scores_are_announced() -> None:
     model = open_model(make("Gemma2Model", **GEMMA | {"attn_logit_softcapping": 50.0}))
-    assert any("soft-capped" in text for text in model.warnings)
+    assert any("scores are capped" in text for text in model.warnings)
 
 
 def test_clipped_queries_are_announced() -> None:
     model = open_model(make("OlmoForCausalLM", **GROUPED, clip_qkv=8.0))
     assert model.warnings == (
-        "queries, keys and values are clipped at 8 (clip_qkv), which is no part of the maps",
+        "queries, keys and values are clipped at 8 (clip_qkv); QK and VO leave this out",
     )
 
 

@@ -62,7 +62,9 @@ def test_it_is_matched_by_its_names_alone_and_counted_among_the_known(folder: Pa
     known = len({family.name for family in families_in(SHIPPED)})
     (folder / "toy.toml").write_text(TOY)
     assert open_model(tensors(), heads=2).family == "toy"
-    with pytest.raises(InputError, match=f"any of the {known + 1} known families; describe them with --map"):
+    with pytest.raises(
+        InputError, match=f"any of the {known + 1} known families; describe them in a file, and pass --map"
+    ):
         open_model({"unknown": np.eye(2)})
 
 

@@ -246,7 +246,9 @@ def test_an_architecture_that_is_known_by_other_names(tmp_path: Path, architectu
     path = write_gguf(tmp_path / "m.gguf", tiny(np.random.default_rng(0)), SIZES, architecture)
     model = open_model(path)
     assert model.family == architecture
-    assert f"model type {architecture} is not in the table: read as llama.cpp by its names" in model.warnings
+    assert f"attnlaw does not know model type {architecture}; it reads the model as llama.cpp" in str(
+        model.warnings
+    )
     assert {layer.attention.norm for layer in model.layers} == {None}
 
 
@@ -259,7 +261,7 @@ SPOILED: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "empty": (lambda _whole: b"", "empty"),
     "text": (lambda _whole: b"hello, this is no model at all", "does not begin with GGUF"),
     "cut header": (lambda whole: whole[:300], "not a complete GGUF file"),
-    "cut data": (lambda whole: whole[:-100], "lies past the end"),
+    "cut data": (lambda whole: whole[:-100], "past the end"),
     "version": (lambda whole: whole[:4] + struct.pack("<I", 77) + whole[8:], "version 77"),
     "count": (lambda whole: whole[:16] + struct.pack("<Q", 2**60) + whole[24:], "not a complete GGUF file"),
 }

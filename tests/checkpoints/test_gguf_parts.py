@@ -81,7 +81,7 @@ def test_parts_of_two_models(tmp_path: Path) -> None:
     small_part(second, 1, 2, 2, ["a"])
     refusal(tmp_path, first.name, second.name, "both have the tensor a")
     small_part(second, 1, 2, 2, ["b"], layers=2)
-    refusal(tmp_path, second.name, "num_hidden_layers is 2, and 1")
+    refusal(tmp_path, second.name, "num_hidden_layers is 2, but 1")
 
 
 def test_a_part_under_another_name(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_what_a_cache_says_leads_nowhere_else(said: str, tmp_path: Path) -> None
 def test_a_cache_without_snapshots(tmp_path: Path) -> None:
     cache = write_cache(tmp_path)
     (cache / "snapshots").mkdir()
-    refusal(cache, "a hub's cache without a snapshot", "download the model again")
+    refusal(cache, "the cache of a hub without a snapshot", "download the model again")
 
 
 def test_an_adapter_in_a_cache(tmp_path: Path) -> None:
@@ -146,8 +146,8 @@ def test_a_base_against_a_series(trained: Path) -> None:
 
 def test_one_line_where_one_model_is_expected(trained: Path) -> None:
     last = steps(trained)[-1]
-    line = refusal(trained, f"{trained}: 5 checkpoints of a training run", "one model is expected")
-    assert line.endswith(f"such as the last, {last}")
+    line = refusal(trained, f"{trained}: 5 checkpoints of a training run", "expected one model")
+    assert line.endswith(f"such as the last: {last}")
     with pytest.raises(InputError) as from_diff:
         attnlaw.diff(trained, last)
     with pytest.raises(InputError) as from_lens:

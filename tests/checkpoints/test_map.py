@@ -111,7 +111,7 @@ WRONG: dict[str, tuple[str, tuple[str, ...]]] = {
     "no toml": ("name = ", ("not valid TOML",)),
     "no name": (MINE.replace('name = "mine"', ""), ("name: missing", "text")),
     "no stacks": ('name = "a"', ("stacks: missing",)),
-    "empty stacks": ('name = "a"\nstacks = []', ("stacks: none given",)),
+    "empty stacks": ('name = "a"\nstacks = []', ("stacks: missing",)),
     "unknown key": ("colour = 3\n" + MINE, ("colour: unknown key", "known: name, stacks")),
     "unknown key in a stack": (MINE + "colour = 3", ("stacks[0]: colour: unknown key",)),
     "wrong type": (MINE.replace("= false", '= "no"'), ("stored_out_in: found 'no'", "true or false")),
@@ -162,7 +162,9 @@ def test_a_map_that_is_not_there(tmp_path: Path) -> None:
         open_model(tensors(), heads=2, map=tmp_path / "absent.toml")
 
 
-NAMED = "{path}: no tensor of weights is called {name} (its first: net.tower.0.mix.qkv); correct the name"
+NAMED = (
+    "{path}: no tensor of weights is called {name} (its first tensor: net.tower.0.mix.qkv); correct the name"
+)
 MISFITS: dict[str, tuple[str, str, str]] = {
     "layer": ("tower", "spire", NAMED.replace("{name}", "spire.{layer}.mix.qkv")),
     "query": ("mix.qkv", "mix.qqkv", NAMED.replace("{name}", "tower.{layer}.mix.qqkv")),
@@ -176,8 +178,8 @@ MISFITS: dict[str, tuple[str, str, str]] = {
     "orientation": (
         "stored_out_in = false",
         "stored_out_in = true",
-        "weights: tensor net.tower.0.mix.qkv has 8 outputs, which hold no key heads for 2 query heads of "
-        "size 4; check stored_out_in and the order of the parts in {path}",
+        "weights: tensor net.tower.0.mix.qkv has 8 outputs, which do not make whole key heads for 2 query "
+        "heads of size 4; check stored_out_in and the order of the parts in {path}",
     ),
 }
 
@@ -198,7 +200,10 @@ def test_a_map_whose_parts_are_in_no_layer_together(tmp_path: Path) -> None:
     path = written(tmp_path, MINE)
     with pytest.raises(InputError) as caught:
         open_model(state, heads=2, map=path, name="weights")
-    assert str(caught.value) == f"weights: no layer has all attention tensors of {path}; save it whole"
+    assert (
+        str(caught.value)
+        == f"weights: no layer has all attention tensors of {path}; save the whole checkpoint"
+    )
 
 
 CROSSED = """

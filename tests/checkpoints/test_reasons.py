@@ -48,7 +48,7 @@ def test_an_unsupported_layout_is_called_so(tmp_path: Path) -> None:
     """Layers of a kind that no table names stand between those that have the names of LLaMA."""
     sizes = {"shared_intermediate_size": 36, "mamba_n_heads": 6, "mamba_d_head": 8, "mamba_n_groups": 1}
     saved(tmp_path, "GraniteMoeHybridForCausalLM", layer_types=["mamba", "attention"], **sizes)
-    message = refusal(tmp_path, "unsupported layout: model type granitemoehybrid is in no table")
+    message = refusal(tmp_path, "unsupported layout: attnlaw does not know the model type granitemoehybrid")
     assert not any(word in message for word in UNTRUE)
 
 
@@ -61,7 +61,10 @@ def test_a_stranger_that_is_stored_otherwise_is_not_called_incomplete(tmp_path: 
     renamed = {name.replace("mlp.gate_up_proj", "mlp.gate_proj"): value for name, value in state.items()}
     save_file(renamed, tmp_path / "model.safetensors")
     message = refusal(
-        tmp_path, "unsupported layout: model type newcomer is in no table", "as llama is", "with --map"
+        tmp_path,
+        "unsupported layout: attnlaw does not know the model type newcomer",
+        "do not fit llama",
+        "--map",
     )
     assert not any(word in message for word in UNTRUE)
 
@@ -78,7 +81,7 @@ def test_a_missing_tensor_of_a_known_type_is_an_incomplete_checkpoint(tmp_path: 
     state = bert_state()
     del state["encoder.layer.1.attention.self.value.weight"]
     save_file(state, tmp_path / "model.safetensors")
-    message = refusal(tmp_path, "the checkpoint is incomplete, save or download it again")
+    message = refusal(tmp_path, "the checkpoint is incomplete: save or download it again")
     assert "unsupported" not in message
 
 
@@ -91,7 +94,7 @@ def test_a_missing_config_is_called_missing(tmp_path: Path) -> None:
         "put the model's config.json there, or pass --heads H",
     )
     assert not any(word in message for word in UNTRUE)
-    refusal(bert_state(), "There is no config.json beside a state dict", "pass --heads H")
+    refusal(bert_state(), "There is no config.json for this state dict", "pass --heads H")
 
 
 def test_a_config_without_the_heads_is_said_to_have_none(tmp_path: Path) -> None:

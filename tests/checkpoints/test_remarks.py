@@ -32,4 +32,4 @@ def test_layers_whose_numbers_begin_alike_are_told_apart() -> None:
     }
     extra = {name: np.eye(4, dtype=np.float32) for name in ("layers.11.x", "layers.1x", "layers.12x.x", "x")}
     warnings = open_model(state | extra, heads=2).warnings
-    assert "matrices inside the layers were left out: 1 such as layers.11.x" in warnings
+    assert "attnlaw leaves out 1 matrix inside the layers, such as layers.11.x" in warnings

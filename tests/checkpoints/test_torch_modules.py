@@ -139,7 +139,7 @@ def test_towers_of_different_width_have_no_proxies() -> None:
 
 
 def test_towers_in_a_row_are_announced() -> None:
-    said = "read as one network in the order of these names: {}; if they are not one, save each in a file"
+    said = "attnlaw reads one network in this order: {}; if these are several networks, save each in a"
     for first, second in (("text", "image"), ("a", "b")):
         summary = audit(towers(**{first: 32, second: 32}), heads=4, jobs=1).summary
         assert summary["proxies"] is not None

@@ -59,19 +59,19 @@ CASES: dict[str, tuple[str, dict[str, Any], str | None, set[str]]] = {
         GEMMA4
         | {"num_hidden_layers": 5, "layer_types": [SLIDING, FULL, SLIDING, SLIDING, FULL]}
         | {"num_kv_shared_layers": 2, "use_double_wide_mlp": True},
-        "layers read keys and values of the layers 1-2",
+        "some layers read keys and values of the layers 1-2",
         set(),
     ),
     "experts beside": (
         "Gemma4ForCausalLM",
         GEMMA4 | ROUTED | {"enable_moe_block": True, "top_k_experts": 2},
-        "layers have blocks that no formula here knows (tensor router.per_expert_scale)",
+        "layers have blocks that the formulas do not cover (tensor router.per_expert_scale)",
         {"mixture of experts"},
     ),
     "inputs of layers": (
         "Gemma4ForCausalLM",
         GEMMA4 | {"hidden_size_per_layer_input": 6},
-        "layers have blocks that no formula here knows (tensor per_layer_input_gate.weight)",
+        "layers have blocks that the formulas do not cover (tensor per_layer_input_gate.weight)",
         set(),
     ),
     "scaled experts": (
@@ -86,7 +86,7 @@ CASES: dict[str, tuple[str, dict[str, Any], str | None, set[str]]] = {
         QWEN
         | ROUTED
         | {"shared_expert_intermediate_size": 28, "layer_types": [FULL] * 4, "mlp_only_layers": [0]},
-        "gates multiply what heads mix, which no formula here knows",
+        "gates multiply the output of heads, which the formulas do not cover",
         {"gated attention"},
     ),
     "linear": (
@@ -147,9 +147,9 @@ def test_what_stands_between_the_maps_of_heads_is_told_and_needed(
     run = run_of(module, monkeypatch)
     check(model, run)
     words = {
-        "gate": "by a gate",
+        "gate": "a gate (a sigmoid",
         "value_norm": "values are normalised",
-        "output_norm": "a norm stands between",
+        "output_norm": "a norm comes between",
     }
     assert any(words[field] in text for text in model.warnings)
     with pytest.raises(AssertionError):
@@ -160,7 +160,7 @@ def test_sinks_and_alternating_experts_are_needed(tmp_path: Path, monkeypatch: p
     module, model = opened(tmp_path, "GptOssForCausalLM", OSS)
     run = run_of(module, monkeypatch)
     check(model, run)
-    assert any("(sinks)" in text for text in model.warnings)
+    assert any("(a sink)" in text for text in model.warnings)
     assert not any("left out" in text for text in model.warnings)
     first = model.layers[0]
     scores = dataclasses.replace(first.attention.scores, sinks=None)
@@ -233,7 +233,9 @@ def test_a_whole_layer_that_predicts_further_tokens_is_left_out(tmp_path: Path) 
     save_file(state | extra, tmp_path / "model.safetensors")
     model = open_model(tmp_path)
     assert model.layers == whole.layers
-    assert {*model.warnings} - {*whole.warnings} == {"layers left unread: mtp.layers, matrices: 7"}
+    assert {*model.warnings} - {*whole.warnings} == {
+        "attnlaw did not read the layers mtp.layers (7 matrices)"
+    }
 
 
 def test_sizes_of_some_layers_under_their_older_names(tmp_path: Path) -> None:

@@ -112,8 +112,8 @@ def test_experts_and_fused_weights_without_a_module() -> None:
     """Weights that are bare parameters share a module: only what looks like their parts is refused."""
     torch.manual_seed(2)
     state = nn.MultiheadAttention(8, 2, add_bias_kv=True).state_dict() | {"temperature": torch.ones(2, 1)}
-    (warning,) = (text for text in open_model(state, heads=2).warnings if "left out" in text)
-    assert "matrices inside the layers were left out: 3 such as bias_k" in warning
+    (warning,) = (text for text in open_model(state, heads=2).warnings if "leaves out" in text)
+    assert "attnlaw leaves out 3 matrices inside the layers, such as bias_k" in warning
     for part in ("in_proj_weight_scale", "in_proj_weight_orig", "in_proj_scale", "scales"):
         refusal({**state, part: torch.ones(())}, part, "in_proj_weight", heads=2)
 

@@ -28,7 +28,7 @@ def test_led_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     check(model, run)
     assert [layer.stack for layer in model.layers] == ["encoder"] * 2 + ["decoder"] * 3
     (said,) = model.warnings
-    assert said.startswith("matrices inside the layers were left out: 6 such as ")
+    assert said.startswith("attnlaw leaves out 6 matrices inside the layers, such as ")
     assert said.endswith("_global.weight")
     assert model.network.unread is None
 
@@ -49,7 +49,10 @@ def test_a_stack_that_no_table_names_is_counted_and_there_are_no_proxies(tmp_pat
     assert whole["proxies"]
     assert whole["warnings"] == []
     # Four maps of attention and two of feed-forward in each of two layers.
-    assert "layers left unread: model.encoder.storeys, matrices: 12" in audit_result.summary["warnings"]
+    assert (
+        "attnlaw did not read the layers model.encoder.storeys (12 matrices)"
+        in audit_result.summary["warnings"]
+    )
     assert audit_result.summary["proxies"] is None
     assert "could not be read" in audit_result.remark
 
@@ -64,14 +67,14 @@ def test_layers_that_predict_further_tokens_are_no_part_of_the_network(tmp_path:
         tmp_path / "model.safetensors",
     )
     model = open_model(tmp_path)
-    assert model.warnings == ("layers left unread: mtp.layers, matrices: 1",)
+    assert model.warnings == ("attnlaw did not read the layers mtp.layers (1 matrix)",)
     assert model.network.unread is None
 
 
 def test_part_of_a_model_says_so(tmp_path: Path) -> None:
     make("T5EncoderModel", **T5).save_pretrained(tmp_path)
     model = open_model(tmp_path)
-    assert model.warnings == ("the checkpoint holds no decoder: the rest is read as the model",)
+    assert model.warnings == ("the checkpoint has no decoder; attnlaw reads the rest as the model",)
     assert model.network.unread is None
 
 
@@ -81,10 +84,10 @@ def test_the_tower_beside_a_language_model_is_counted_and_its_proxies_stay(tmp_p
     sizes = GEMMA | {"attn_logit_softcapping": None}
     make("Gemma3ForConditionalGeneration", text_config=sizes, vision_config=vision).save_pretrained(tmp_path)
     model = open_model(tmp_path)
-    assert any("the vision tower was left out" in text for text in model.warnings)
-    (unread,) = (text for text in model.warnings if text.startswith("layers left unread"))
+    assert any("leaves out the vision tower" in text for text in model.warnings)
+    (unread,) = (text for text in model.warnings if text.startswith("attnlaw did not read the layers"))
     unread = unread.replace("vision_tower.vision_model.", "vision_tower.")  # transformers 5.6 calls it so
-    assert unread.endswith("vision_tower.encoder.layers, matrices: 6")
+    assert unread.endswith("vision_tower.encoder.layers (6 matrices)")
     assert model.network.unread is None
 
 
@@ -136,7 +139,7 @@ def test_names_that_are_hardly_names() -> None:
     state |= {name: torch.ones(4) for name in names}
     state |= {f"other{number}.0.attn.weight": torch.ones(4, 4) for number in range(100)}
     model = open_model(state, heads=2)
-    assert sum(text.startswith("layers left unread") for text in model.warnings) == 8
+    assert sum(text.startswith("attnlaw did not read the layers") for text in model.warnings) == 8
     assert model.network.unread is not None
 
 
@@ -145,4 +148,4 @@ def test_norms_that_no_table_names_are_counted(tmp_path: Path) -> None:
     sizes |= {"intermediate_size": 36, "num_key_value_heads": 2, "qk_layernorm": True}
     make("StableLmForCausalLM", **sizes).save_pretrained(tmp_path)
     (said,) = open_model(tmp_path).warnings
-    assert said.startswith("norms inside the layers were left out: 12 such as ")  # 4 + 2 heads, 2 layers
+    assert said.startswith("attnlaw leaves out 12 norms inside the layers, such as ")  # 4 + 2 heads, 2 layers

@@ -176,8 +176,8 @@ def test_a_name_without_a_slash_is_told_how_ids_are_written(tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     done = audit("gpt2", status=1)
     assert "gpt2: no such file or directory" in done.stderr
-    assert "an id on a model hub is written owner/name" in done.stderr
-    assert "owner/name" not in audit(tmp_path / "gpt2", status=1).stderr
+    assert "write its id with the owner, such as openai-community/gpt2" in done.stderr
+    assert "openai-community" not in audit(tmp_path / "gpt2", status=1).stderr
 
 
 def test_figures_without_a_directory_say_what_they_need(tmp_path):

@@ -442,7 +442,7 @@ def loop(folder: Path) -> Path:
 
 FOREIGN = "only plain tensors are loaded"
 DAMAGED = "not a complete PyTorch checkpoint"
-FOLDER = "do not lie in one folder"
+FOLDER = "are not in one folder"
 BYTES = "bytes before, between or after"
 PICKLES = (
     *in_every_container("system", system, FOREIGN),
@@ -470,17 +470,17 @@ PICKLES = (
     *in_every_container("own-storage", unfilled_storage, "TypedStorage without saying"),
     *in_every_container("new-tensor", new_object, "torch.FloatTensor without saying"),
     Attack("computed-size", computed_size, "a storage is not written out"),
-    Attack("no-keys", numbers_left_out(beside=False), "do not follow"),
-    Attack("keys-beside-a-list", numbers_left_out(beside=True), "do not follow"),
-    Attack("attributes", with_attributes(torch.clone), "attributes or a class of its own"),
+    Attack("no-keys", numbers_left_out(beside=False), "are missing after it"),
+    Attack("keys-beside-a-list", numbers_left_out(beside=True), "are missing after it"),
+    Attack("attributes", with_attributes(torch.clone), "further attributes or another class"),
     Attack(
-        "attributes-of-parameters", with_attributes(torch.nn.Parameter), "attributes or a class of its own"
+        "attributes-of-parameters", with_attributes(torch.nn.Parameter), "further attributes or another class"
     ),
     Attack("zip-bomb", bomb, "the records of its archive are compressed"),
     Attack("zip-compressed", compressed, "the records of its archive are compressed"),
     Attack("zip-upper-case-laughs", in_other_case(laughs), "unfolds to more than"),
     Attack("zip-upper-case-deep", in_other_case(deep), "deep"),
-    Attack("zip-both-cases", in_both_cases, "two records of its archive have one name"),
+    Attack("zip-both-cases", in_both_cases, "two records of its archive have the same name"),
     Attack("zip-renamed-inside", renamed_inside, DAMAGED),
     Attack("zip-renamed", renamed_in_directory(b"archive/data.pk_"), DAMAGED),
     Attack("zip-null", renamed_in_directory(b"archive/data\0pkl"), FOLDER),

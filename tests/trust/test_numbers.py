@@ -204,7 +204,9 @@ def test_latent_factors_too_small_for_float64_are_refused() -> None:
     for name, weight in module.named_parameters():
         if "kv_a_proj" in name or "kv_b_proj" in name:
             weight.data *= 1e-200
-    with pytest.raises(InputError, match=r"the product of .*kv_a_proj.* and .*kv_b_proj.* is below 4.9e-312"):
+    with pytest.raises(
+        InputError, match=r"the product of .*kv_a_proj.* and .*kv_b_proj.* is smaller than 4.9e-312"
+    ):
         attnlaw.audit(module, only="qk", jobs=1)
 
 

@@ -44,13 +44,14 @@ class AdaptedTensors(Tensors):
             other = self._updates.setdefault(target, update)
             if other is not update:
                 raise InputError(
-                    f"{adapter.source}: its updates of {other.module} and {update.module} are both of "
+                    f"{adapter.source}: its updates of {other.module} and {update.module} both change "
                     f"{target} in {base.source}; keep one of them"
                 )
             if update.bias is not None:
                 self._biases[self._bias_of(update, target)] = update
         added = sorted(self._replaced.keys() - base.shapes.keys())
-        text = f"the adapter adds tensors that its base model does not have: {len(added)} such as "
+        noun = "tensor" if len(added) == 1 else "tensors"
+        text = f"the adapter adds {len(added)} {noun} that its base model does not have, such as "
         self.warnings = (printable(text + added[0]),) if added else ()
 
     def dtype(self, name: str) -> str:
@@ -119,7 +120,7 @@ class AdaptedTensors(Tensors):
         if before != shape:
             there = "is missing" if before is None else f"has {list(before)}"
             raise InputError(
-                f"{self._adapter.source}: tensor {update.bias} has shape {list(shape)}, and {name} in "
+                f"{self._adapter.source}: tensor {update.bias} has shape {list(shape)}, but {name} in "
                 f"{self._base.source} {there}; merge the adapter into its base model first "
                 "(merge_and_unload in peft)"
             )

@@ -145,8 +145,8 @@ def adapter_model(adapter: Adapter, name: str) -> Model:
     if not adapter.replaced:
         return model
     warning = (
-        f"the adapter also replaces tensors of its base model, such as {printable(min(adapter.replaced))}: "
-        f"{len(adapter.replaced)}, which are no rows here; audit the base model with --adapter"
+        f"the adapter also replaces tensors of its base model ({len(adapter.replaced)}, such as "
+        f"{printable(min(adapter.replaced))}), which are left out here; give the base model with --adapter"
     )
     return replace(model, warnings=(warning,))
 
@@ -176,18 +176,18 @@ def open_adapter(path: Path, open_file: Callable[[Path], Tensors]) -> Adapter:
             table, key = pairs.setdefault(hit[1], {}), BIAS
         elif OTHER_METHOD.search(name):
             raise InputError(
-                f"{file}: tensor {name} is no lora_A or lora_B matrix; merge the adapter into its base model "
-                "(merge_and_unload in peft) and audit the result"
+                f"{file}: tensor {name} is not a lora_A or lora_B matrix; merge the adapter into its base "
+                "model (merge_and_unload in peft), and give the result"
             )
         elif ORIGINAL in name:
             continue
         else:
             table, key = replaced, WRAPPER.sub("", name)
         if (other := table.setdefault(key, name)) != name:
-            raise InputError(f"{file}: {other} and {name} are one tensor; keep one adapter in a file")
+            raise InputError(f"{file}: {other} and {name} are the same tensor; keep one adapter in a file")
     updates = tuple(_update(module, pair, tensors, config) for module, pair in pairs.items())
     if not updates:
-        raise InputError(f"{file}: holds no lora_A and lora_B; give a LoRA adapter")
+        raise InputError(f"{file}: holds no lora_A and lora_B matrices; give a LoRA adapter")
     return Adapter(str(path), tensors, updates, bool(config.get("fan_in_fan_out")), replaced)
 
 
@@ -196,7 +196,9 @@ def _config(path: Path) -> Mapping[str, Any]:
     config = parse_json(data, path, "copy or download the adapter again")
     kind = config.get("peft_type", "LORA") if isinstance(config, Mapping) else type(config).__name__
     if not isinstance(config, Mapping) or str(kind) != "LORA":
-        raise InputError(f"{path}: peft_type is {kind}, expected LORA; merge it into its base model first")
+        raise InputError(
+            f"{path}: peft_type is {kind}, expected LORA; merge the adapter into its base model first"
+        )
     for key in SWITCHES:
         value = config.get(key)
         require_value(str(path), key, value, isinstance(value, bool | None), "true or false")
@@ -204,8 +206,8 @@ def _config(path: Path) -> Mapping[str, Any]:
         value = config.get(key)
         if value and not (key == "init_lora_weights" and (value is True or value in KEEP_BASE)):
             raise InputError(
-                f"{path}: {key} is {value!r:.80}: such an adapter changes its base; merge it into its base "
-                "model first (merge_and_unload in peft)"
+                f"{path}: {key} is {value!r:.80}, which changes the base model itself; merge the adapter "
+                "into its base model first (merge_and_unload in peft)"
             )
     patterns = config.get("alpha_pattern") or {}
     require_value(str(path), "alpha_pattern", patterns, isinstance(patterns, Mapping), "a table")

@@ -38,7 +38,7 @@ def fetch(model: str, config_only: bool = False) -> Path:
     """
     hub = _import_hub(model)
     hit = HUB_ID.fullmatch(model)
-    assert hit is not None, f"{model} is no id on a hub"
+    assert hit is not None, f"{model} is not an id of a hub"
     repository, revision = hit.groups()
     try:
         info = hub.HfApi().model_info(repository, revision=revision)
@@ -57,7 +57,7 @@ def fetch(model: str, config_only: bool = False) -> Path:
         ) from error
     except hub.errors.HFValidationError as error:
         raise InputError(
-            f"{model}: no such file or directory, and no id that a hub takes; check the path or the id"
+            f"{model}: no such file or directory, and not a valid id of a hub; check the path or the id"
         ) from error
     except hub.errors.RevisionNotFoundError as error:
         raise InputError(
@@ -76,8 +76,8 @@ def _cached(hub: Any, repository: str, revision: str | None, reason: Exception) 
         lines = str(reason).strip().splitlines() or [type(reason).__name__]
         model = repository if revision is None else f"{repository}@{revision}"
         raise InputError(
-            f"{model}: no such file or directory; {hub.constants.ENDPOINT} cannot be reached "
-            f"({lines[0]}) and the cache has no such model; check the path, or go online"
+            f"{model}: no such file or directory, and no such model in the cache of the hub; "
+            f"{hub.constants.ENDPOINT} cannot be reached ({lines[0]}); check the path, or go online"
         ) from error
 
 
@@ -85,19 +85,20 @@ def _files_to_fetch(repository: str, names: list[str], config_only: bool) -> lis
     """Return the names of the config and of the weights in the best format that the repository has."""
     if config_only:
         if "config.json" not in names:
-            raise InputError(f"{repository}: holds no config.json; choose a repository of a Transformer")
+            raise InputError(f"{repository}: holds no config.json; give the id of a Transformer")
         return ["config.json"]
     for patterns in (patterns for kind in FORMATS for patterns in kind.on_hub):
         weights = [name for name in names if "/" not in name and any(fnmatch(name, p) for p in patterns)]
         if weights:
             return [*weights, *(name for name in names if name in CONFIGS)]
     raise InputError(
-        f"{repository}: holds no safetensors and no pytorch_model.bin; download a file it has and name that"
+        f"{repository}: holds no safetensors and no pytorch_model.bin; download one of its files, and give "
+        "the file"
     )
 
 
 def _import_hub(repository: str) -> Any:
-    remedy = "if it is an id on a model hub, install its client with: pip install 'attnlaw[hub]'"
+    remedy = "for a model of the Hugging Face hub, install its client: pip install 'attnlaw[hub]'"
     with as_input_error(f"{repository}: no such file or directory", remedy, ImportError, with_reason=False):
         import huggingface_hub
     return huggingface_hub

@@ -38,6 +38,19 @@ NOT_WEIGHTS = ("optimizer", "scheduler", "training_args", "rng_state", "scaler",
 STEP = re.compile(r"checkpoint-([0-9]{1,18})")
 MOST_NAMED = 4  # the largest number of names in a message
 SHARD = re.compile(r"-[0-9]{5}-of-([0-9]{5})\.(safetensors|bin)$")  # one file of several with an index
+HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")  # the name of a model on a hub, without its owner
+# Models that were once on the hub without an owner, and are known by this name.
+HUB_EXAMPLES = {
+    **{name: f"openai-community/{name}" for name in ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl")},
+    **{
+        name: f"google-bert/{name}"
+        for name in ("bert-base-uncased", "bert-base-cased", "bert-large-uncased", "bert-large-cased")
+    },
+    **{name: f"google-t5/{name}" for name in ("t5-small", "t5-base", "t5-large")},
+    **{name: f"FacebookAI/{name}" for name in ("roberta-base", "roberta-large", "xlm-roberta-base")},
+    "distilbert-base-uncased": "distilbert/distilbert-base-uncased",
+    "distilgpt2": "distilbert/distilgpt2",
+}
 POINTER = b"version https://git-lfs"
 
 ModelSource = str | os.PathLike[str] | Mapping[str, Any] | Any
@@ -61,7 +74,7 @@ def open_model(
         source: a path, an id on a model hub, a mapping of names to tensors, an `nn.Module`, or an open model.
         heads: the number of attention heads, needed only if neither a config nor the shapes determine it.
         name: the name of the model in rows; its path unless given.
-        map: a TOML file that describes your own architecture.
+        map: a TOML file that describes another architecture.
         adapter: a LoRA adapter to add to the weights.
         sizes_from: another checkpoint of the same architecture. Its config counts if `source` has none.
         unscaled: whether to read float8 weights that have no scale as they are stored.
@@ -104,7 +117,7 @@ def _open_source(source: ModelSource, name: str | None) -> tuple[str, Tensors, C
         return name or str(source), tensors, config, None
     if isinstance(source, Mapping):
         label = name or "state dict"
-        return label, InMemoryTensors(source, label), Config(source="config.json beside a state dict"), None
+        return label, InMemoryTensors(source, label), Config(source="config.json for this state dict"), None
     if hasattr(source, "state_dict"):
         label = name or type(source).__name__
         return label, *open_module(source, label)
@@ -149,7 +162,25 @@ def _open_path(path: Path) -> tuple[Tensors, Config]:
             if file.name.startswith("consolidated."):  # saved by Meta or Mistral
                 return tensors, read_params(file.with_name(PARAMS))
             return tensors, with_side_files(read_config(file.with_name("config.json")), file.parent)
-    raise InputError(f"{path}: no such file or directory; give a checkpoint file or its directory")
+    raise missing_model(path)
+
+
+def missing_model(source: str | os.PathLike[str]) -> InputError:
+    """Return the error for a model that does not exist. If the name may be that of a hub, it shows an id.
+
+    >>> str(missing_model("./gpt2"))
+    './gpt2: no such file or directory; give a checkpoint file or its directory'
+    >>> str(missing_model("gpt2")).endswith("write its id with the owner, such as openai-community/gpt2")
+    True
+    """
+    name = os.fspath(source)
+    if HUB_NAME.fullmatch(name) and Path(name).suffix not in {".json", *_endings()}:
+        return InputError(
+            f"{name}: no such file or directory; give a checkpoint file or its directory. For a model of the "
+            "Hugging Face hub, write its id with the owner, such as "
+            f"{HUB_EXAMPLES.get(name.lower(), f'OWNER/{name}')}"
+        )
+    return InputError(f"{name}: no such file or directory; give a checkpoint file or its directory")
 
 
 def _refuse_shard(path: Path) -> None:
@@ -157,7 +188,9 @@ def _refuse_shard(path: Path) -> None:
     hit = SHARD.search(path.name)
     if hit is None or int(hit[1]) < 2:
         return
-    remedy = "download the others and their index (*.index.json) beside it, and give the directory"
+    remedy = (
+        "download the others and their index (*.index.json) into the same directory, and give the directory"
+    )
     if index := min(path.parent.glob("*.index.json"), default=None):
         remedy = f"give {index}, or its directory"
     raise InputError(f"{path}: one of {int(hit[1])} shards, not a whole model; {remedy}")
@@ -188,8 +221,8 @@ def _by_ending(path: Path) -> Tensors:
     if kind is not None:
         return kind.open(path)
     raise InputError(
-        f"{path}: unknown format {path.suffix or '(no ending)'}; known: {', '.join(_endings())}, "
-        "a directory, an index"
+        f"{path}: unknown format {path.suffix or '(no ending)'}; attnlaw reads {', '.join(_endings())}, "
+        "a directory with such files, and an index of shards"
     )
 
 
@@ -220,8 +253,8 @@ def single_model_path(path: Path) -> Path:
     steps = _steps(path)
     if len(steps) > 1:
         raise InputError(
-            f"{path}: {len(steps)} checkpoints of a training run, where one model is expected; "
-            f"give one of them, such as the last, {steps[-1]}"
+            f"{path}: {len(steps)} checkpoints of a training run, expected one model; "
+            f"give one of them, such as the last: {steps[-1]}"
         )
     with as_input_error(f"{path}: cannot be read", "check its permissions"):
         return steps[0] if steps else _snapshot(path) if _is_cache(path) else path
@@ -258,10 +291,10 @@ def _snapshot(cache: Path) -> Path:
     if len(folders) == 1:
         return next(iter(folders.values()))
     if not folders:
-        raise InputError(f"{cache}: a hub's cache without a snapshot; download the model again")
+        raise InputError(f"{cache}: the cache of a hub without a snapshot; download the model again")
     raise InputError(
-        f"{cache}: {len(folders)} snapshots ({_format_names(folders)}) and no "
-        f"refs/main that names one of them; give one, such as {next(iter(folders.values()))}"
+        f"{cache}: {len(folders)} snapshots ({_format_names(folders)}), and "
+        f"refs/main names none of them; give one, such as {next(iter(folders.values()))}"
     )
 
 
@@ -273,15 +306,15 @@ def find_checkpoint(folder: Path) -> Path:
     if hits:
         raise InputError(
             f"{folder}: several checkpoints without an index ({_format_names(file.name for file in hits)}); "
-            "name one of the files"
+            "give one of these files"
         )
     if any(folder.glob("adapter_*")):
         raise InputError(
-            f"{folder}: a LoRA adapter, not a whole model; audit it by itself, or its base model with "
-            "--adapter"
+            f"{folder}: a LoRA adapter, not a whole model; give the adapter alone, or its base model "
+            "with --adapter DIR"
         )
     raise InputError(
-        f"{folder}: holds no checkpoint (looked for {', '.join(_patterns())}); name the file itself"
+        f"{folder}: holds no checkpoint (looked for {', '.join(_patterns())}); give the path of the file"
     )
 
 

@@ -13,8 +13,8 @@ from attnlaw.checkpoints.adapters import adapter_model, is_adapter, open_adapter
 from attnlaw.checkpoints.hub import is_hub_id
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import GROUPS
-from attnlaw.checkpoints.open import expand_run, local_model_path, open_file, open_model
-from attnlaw.core.errors import BadSetting, InputError
+from attnlaw.checkpoints.open import expand_run, local_model_path, missing_model, open_file, open_model
+from attnlaw.core.errors import BadSetting
 from attnlaw.core.files import require_valid_path
 from attnlaw.core.settings import OptionPanel, Settings, coerce, setting, settings_dataclass
 
@@ -177,8 +177,7 @@ def require_model_exists(settings: ModelSettings) -> None:
     """Raise an `InputError` if the model is neither an existing path nor an id on a hub. Nothing is read."""
     model = settings.model
     if isinstance(model, str) and not require_valid_path(Path(model)).exists() and not is_hub_id(model):
-        hint = "" if "/" in model else "; an id on a model hub is written owner/name"
-        raise InputError(f"{model}: no such file or directory; give a checkpoint file or its directory{hint}")
+        raise missing_model(model)
 
 
 def layer_range(layers: str | int, depth: int) -> Sequence[int]:

@@ -96,7 +96,7 @@ def require_real(array: NDArray[Any], source: str, name: str) -> NDArray[Any]:
         return array
     raise InputError(
         f"{source}: tensor {name} holds {array.dtype.name}, expected floating-point weights; "
-        "a quantised checkpoint must be dequantised first"
+        "dequantise the checkpoint first"
     )
 
 
@@ -127,8 +127,8 @@ def as_numpy(tensor: Any, source: str, name: str) -> NDArray[Any]:
         return np.asarray(tensor)
     dtype = str(tensor.dtype).removeprefix("torch.")
     kind = f"{dtype}, {tensor.layout}, on {tensor.device}"
-    what = f"{source}: tensor {name} ({kind}) is not a plain dense array of weights"
-    remedy = "dequantise or materialise it first"
+    what = f"{source}: tensor {name} ({kind}) is not a plain array of weights"
+    remedy = "dequantise it, or load it from its device, first"
     with as_input_error(what, remedy, TypeError, RuntimeError, with_reason=False):
         tensor = tensor.detach().cpu()
         if dtype in NARROW:
@@ -178,8 +178,8 @@ def without_wrappers(tensors: Tensors) -> Tensors:
         name = WRAPPERS.sub("", stored)
         if (other := names.setdefault(name, stored)) != stored:
             raise InputError(
-                f"{tensors.source}: tensors {other} and {stored} are one without the names of wrappers; "
-                "keep one of them"
+                f"{tensors.source}: tensors {other} and {stored} have one name without the names of "
+                "wrappers, such as module; keep one of them"
             )
     return RenamedTensors(tensors, names) if any(map(WRAPPERS.search, tensors.shapes)) else tensors
 
@@ -205,13 +205,16 @@ class UnchangedFile:
             data = np.fromfile(file, dtype=np.uint8, count=count)
             state = _state(os.fstat(file.fileno()))  # after the bytes, which may change until then
         if state != self._state or data.size != count:
-            raise InputError(f"{self._path}: changed while it was read; run again on a file that stays")
+            raise InputError(
+                f"{self._path}: changed while attnlaw read it; run the command again when the file is "
+                "complete"
+            )
         return data
 
     def require_inside(self, offset: int, count: int, name: str) -> None:
         if offset + count > self.size:
             raise InputError(
-                f"{self._path}: tensor {name} lies past the end of the file; copy or download it again"
+                f"{self._path}: tensor {name} reaches past the end of the file; copy or download it again"
             )
 
     def prefetch(self, offset: int, count: int) -> None:
@@ -221,7 +224,7 @@ class UnchangedFile:
                 os.posix_fadvise(file.fileno(), offset, count, os.POSIX_FADV_WILLNEED)
 
     def _reading(self) -> AbstractContextManager[None]:
-        return as_input_error(f"{self._path}: cannot be read", "keep it in place while it is read")
+        return as_input_error(f"{self._path}: cannot be read", "do not move it while attnlaw reads it")
 
 
 def _state(status: os.stat_result) -> tuple[int, int, int, int]:

@@ -175,7 +175,7 @@ def test_a_feed_forward_that_is_not_read_leaves_no_proxies():
 
 def test_an_assumed_activation_is_said(tmp_path):
     audit = attnlaw.audit({f"layers.0.{name}": tensor for name, tensor in _gated_layer().items()}, heads=2)
-    assert "activation not stated: silu assumed" in audit.summary["warnings"]
+    assert "the config does not state the activation; attnlaw assumes silu" in audit.summary["warnings"]
 
 
 def test_zero_matrices_are_drawn_or_left_out(tmp_path):

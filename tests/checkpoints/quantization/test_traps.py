@@ -89,7 +89,7 @@ def test_the_wrong_format_shows_in_the_mean_of_the_codes(form: str) -> None:
     coded = stated(coded, checkpoint_format=form)
     reads_right(coded)
     other = "gptq_v2" if form == "gptq" else "gptq"
-    refused(stated(coded, checkpoint_format=other), "qzeros", f"may be {form}")
+    refused(stated(coded, checkpoint_format=other), "qzeros", f"if the file is {form}")
 
 
 def test_an_unknown_format_is_an_error() -> None:
@@ -300,7 +300,7 @@ def test_shapes_win_and_the_screen_says_so(encode: Any) -> None:
     other = stated(coded, group_size=2 * size)
     reads_right(other)
     assert f"group_size {2 * size}" in remark_of(other)
-    assert f"{size}: the shapes decide" in remark_of(other)
+    assert f"{size}; attnlaw uses what the shapes show" in remark_of(other)
 
 
 @pytest.mark.parametrize(

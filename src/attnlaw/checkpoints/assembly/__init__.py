@@ -8,6 +8,6 @@
 | `norms` | finds the norm that each block reads |
 | `scores` | finds how scores are scaled and positions applied |
 | `shapes` | compares shapes with the config and with each other |
-| `unread` | refuses tensors that belong to a weight and that nothing reads |
+| `unread` | rejects tensors that belong to a weight and that nothing reads |
 | `remarks` | lists extensions and warnings |
 """

@@ -167,7 +167,8 @@ def _head_count(shapes: Shapes, output: str, width: int, key: str, given: int | 
         why = f"{config.source} has no {key}" if config.values else f"There is no {config.source}"
         remedy = "" if config.values else "put the model's config.json there, or "
         raise InputError(
-            f"{shapes.tensors.source}: how many attention heads? {why}, and shapes cannot say ({output} has "
+            f"{shapes.tensors.source}: how many attention heads? {why}, and the shapes do not show it "
+            f"({output} has "
             f"{width} inputs for all heads); {remedy}pass --heads H"
         )
     if width % heads:
@@ -186,8 +187,8 @@ def _key_value_heads(shapes: Shapes, prefix: str, roles: Roles, heads: int, size
     kv_heads = width // size
     if kv_heads < 1 or kv_heads * size != width or heads % kv_heads:
         raise InputError(
-            f"{shapes.tensors.source}: tensor {prefix + name} has {outputs} outputs, which hold no "
-            f"key heads for {heads} query heads of size {size}; {shapes.remedy}"
+            f"{shapes.tensors.source}: tensor {prefix + name} has {outputs} outputs, which do not "
+            f"make whole key heads for {heads} query heads of size {size}; {shapes.remedy}"
         )
     return kv_heads
 

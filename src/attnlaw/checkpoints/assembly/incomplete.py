@@ -16,7 +16,7 @@ from attnlaw.checkpoints.families import LayerTable
 from attnlaw.checkpoints.model import MissingTensor
 from attnlaw.checkpoints.tensors import Tensors
 
-OF_OTHERS, OF_BIAS = "other layers of its stack have it", "the bias of its norm is there"
+OF_OTHERS, OF_BIAS = "other layers of its stack have it", "the bias of the same norm exists"
 HALVES = ((".weight", ".bias"), (".gamma", ".beta"))  # gain and bias of a norm
 
 
@@ -34,7 +34,7 @@ def missing_tensors(
     ]
     tied = unembedding is not None and config.values.get("tie_word_embeddings") is not False
     if embedding is None and not tied and match.family.embedding and config.size("vocab_size"):
-        reason = "config.json states a vocabulary, and no table of word embeddings has a known name"
+        reason = "config.json states a vocabulary, but no table of word embeddings has a known name"
         missing.append(MissingTensor(match.family.embedding[0], reason, grave=False))
     return tuple(missing)
 

@@ -129,8 +129,8 @@ def _unknown_message(tensors: Tensors, named: str | None, families: Sequence[Fam
     kind = f" (model_type {named})" if named else ""
     example = next(iter(tensors.shapes), "none")
     return (
-        f"{tensors.source}: unknown architecture{kind}: its tensor names (first: {example}) do not fit "
-        f"{known}; describe them with --map"
+        f"{tensors.source}: unknown architecture{kind}: its tensor names (such as {example}) do not fit "
+        f"{known}; describe them in a file, and pass --map FILE.toml"
     )
 
 
@@ -141,9 +141,9 @@ def _misnamed_message(tensors: Tensors, family: Family, described: str) -> str:
             if not any(map(_pattern(stack, [name]).fullmatch, tensors.shapes)):
                 return (
                     f"{described}: no tensor of {tensors.source} is called {stack.layer}{name} "
-                    f"(its first: {next(iter(tensors.shapes), 'none')}); correct the name"
+                    f"(its first tensor: {next(iter(tensors.shapes), 'none')}); correct the name"
                 )
-    return f"{tensors.source}: no layer has all attention tensors of {described}; save it whole"
+    return f"{tensors.source}: no layer has all attention tensors of {described}; save the whole checkpoint"
 
 
 def model_type_of(family: Family, config: Config) -> str:
@@ -167,8 +167,8 @@ def foreign_model_type(family: Family, config: Config, families: Sequence[Family
 def _refuse_adapter(tensors: Tensors) -> None:
     if any(ADAPTER.search(name) for name in tensors.shapes):
         raise InputError(
-            f"{tensors.source}: a LoRA adapter, not a whole model; audit its directory by itself, or its "
-            "base model with --adapter"
+            f"{tensors.source}: a LoRA adapter, not a whole model; give its directory to read the "
+            "adapter alone, or give its base model with --adapter DIR"
         )
 
 
@@ -187,7 +187,9 @@ def _find_stacks(stack: LayerTable, tensors: Tensors, whole: bool) -> list[Match
             at = name.removesuffix(tensor)
             other = layers_by_prefix.setdefault(prefix, {}).setdefault(tuple(map(int, position)), at)
             if other != at:
-                raise InputError(f"{tensors.source}: {other} and {at} are one layer; keep one of them")
+                raise InputError(
+                    f"{tensors.source}: tensors {other}* and {at}* are the same layer; keep one of them"
+                )
     linear = _linear_positions(stack, tensors)
     stacks = []
     for prefix, layers in layers_by_prefix.items():
@@ -244,6 +246,6 @@ def _order_stacks(family: Family, stacks: Sequence[MatchedStack], tensors: Tenso
     if len(prefixes) > 1:
         raise InputError(
             f"{tensors.source}: holds several models (tensor prefixes {', '.join(map(repr, prefixes))}); "
-            "save the one to audit in a file of its own"
+            "save the one that you need in a separate file"
         )
     return stacks

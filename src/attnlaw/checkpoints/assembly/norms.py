@@ -22,7 +22,7 @@ from attnlaw.checkpoints.families import Family, Roles
 
 BlockNorms = dict[str, Norm | None]  # the norm that feeds each block of a layer, by the block's name
 BLOCK_ORDER = ("attention", "cross", "feed_forward")
-BLOCKS = (*BLOCK_ORDER, "experts")  # without a norm of their own, experts read that of the feed-forward block
+BLOCKS = (*BLOCK_ORDER, "experts")  # experts without a norm read that of the feed-forward block
 
 
 def is_pre_norm(family: Family, config: Config) -> bool:

@@ -74,7 +74,7 @@ def missing_from_network(
     left_out: Sequence[str],
     unread: Sequence[UnreadLayers],
 ) -> str | None:
-    """Return why formulas about whole networks do not hold for the model, or None if they do."""
+    """Return why formulas for whole networks do not hold for the model, or None if they do."""
     if others:
         return _linear_warning(others)
     # A layer with unread matrices and no feed-forward block has one of an unknown kind.
@@ -82,11 +82,14 @@ def missing_from_network(
     if not whole or any(part.of_network for part in unread):
         return "layers, or feed-forward matrices of layers, could not be read"
     if any(layer.attention.gate for layer in layers):
-        return "gates multiply what heads mix, which no formula here knows"
+        return "gates multiply the output of heads, which the formulas do not cover"
     if earlier := sorted({layer.attention.source for layer in layers if layer.attention.source is not None}):
-        return f"layers read keys and values of the layers {format_ranges([(number,) for number in earlier])}"
+        numbers = format_ranges([(number,) for number in earlier])
+        return f"some layers read keys and values of the layers {numbers}"
     names = (name for at in match.stacks for name in at.stack.unread if at.layers[0] + name in tensors.shapes)
-    return next((f"layers have blocks that no formula here knows (tensor {name})" for name in names), None)
+    return next(
+        (f"layers have blocks that the formulas do not cover (tensor {name})" for name in names), None
+    )
 
 
 def _linear_warning(others: Sequence[int]) -> str:
@@ -94,6 +97,15 @@ def _linear_warning(others: Sequence[int]) -> str:
         return f"layer {others[0]} uses linear attention and is not audited"
     numbers = format_ranges([(number,) for number in others])
     return f"layers {numbers} use linear attention and are not audited"
+
+
+def _count(number: int, one: str, many: str) -> str:
+    """Return a number with its noun.
+
+    >>> _count(1, "matrix", "matrices"), _count(2, "matrix", "matrices")
+    ('1 matrix', '2 matrices')
+    """
+    return f"{number} {one if number == 1 else many}"
 
 
 def unread_layers(
@@ -133,52 +145,64 @@ def model_warnings(
     note = messages.append
     if any(layer.attention.scores.query_norm for layer in layers):
         note(
-            "queries and keys are normalised before their product: QK is the map of the weights, "
-            "not the scores of the model"
+            "queries and keys are normalised before their product; QK leaves this out, so it does not give "
+            "the scores of the model"
         )
     if clip := clip_of(config):
-        note(f"queries, keys and values are clipped at {clip:g} (clip_qkv), which is no part of the maps")
+        note(f"queries, keys and values are clipped at {clip:g} (clip_qkv); QK and VO leave this out")
     if any(layer.attention.scores.cap for layer in layers):
-        note("scores are soft-capped after QK (attn_logit_softcapping)")
+        note("scores are capped after QK (attn_logit_softcapping); QK leaves this out")
     if match.family.shared_layers and "num_hidden_layers" not in config:
-        note(f"{config.source} does not say how often the shared layers are applied: each is counted once")
+        note(f"{config.source} does not say how often the shared layers are applied, so each is counted once")
     if foreign_type:
-        note(f"model type {foreign_type} is not in the table: read as {match.family.name} by its names")
+        note(
+            f"attnlaw does not know model type {foreign_type}; it reads the model as {match.family.name}, "
+            "because the tensor names fit"
+        )
     for tower in TOWERS:
         if f"{tower}_config" in config and not match.family.towers:
-            note(f"only the language model was read: the {tower} tower was left out")
+            note(f"attnlaw reads only the language model and leaves out the {tower} tower")
     for part in unread[:MOST_NAMES]:
-        note(f"layers left unread: {part.name}, matrices: {part.matrices}")
+        note(f"attnlaw did not read the layers {part.name} ({_count(part.matrices, 'matrix', 'matrices')})")
     if names := _unread_norms(match, tensors) if not foreign_type else []:
-        note(f"norms inside the layers were left out: {len(names)} such as {names[0]}")
+        note(
+            f"attnlaw leaves out {_count(len(names), 'norm', 'norms')} inside the layers, such as {names[0]}"
+        )
     matched = [stack.stack for stack in match.stacks]
     missing = [stack.name for stack in match.family.stacks if stack.name and stack not in matched]
     if missing and not unread and not foreign_type and config.model_types:
-        note(f"the checkpoint holds no {' and no '.join(missing)}: the rest is read as the model")
+        note(f"the checkpoint has no {' and no '.join(missing)}; attnlaw reads the rest as the model")
     unstated = match.family.activation and config.text(*match.family.activation) is None
     if unstated and any(layer.feed_forwards for layer in layers):
-        note(f"activation not stated: {match.family.default_activation} assumed")
+        note(f"the config does not state the activation; attnlaw assumes {match.family.default_activation}")
     codes = {tensors.dtype(name) for layer in layers for view in layer.views for name in view.tensors}
     if narrow := sorted(code for code in codes if not code.startswith(WIDE)):
         note(
-            f"weights are stored in few bits ({'; '.join(narrow)}): rounding fills the low end of every "
-            "spectrum, so small singular values and ranks are the code's, not the model's"
+            f"weights are stored in few bits ({'; '.join(narrow)}), so small singular values, and ranks, "
+            "come "
+            "from rounding and not from the model"
         )
     if any(code.startswith("float8_") for code in codes):
-        note("float8 weights without scales: read as they are stored, because of --unscaled")
+        note("float8 weights without scales are read as they are stored, because of --unscaled")
     for remark in tensors.remarks:
         note(remark)
     if order := _order_by_name(match, tensors):
         note(
-            f"read as one network in the order of these names: {', '.join(order)}; if they are not one, "
-            "save each in a file of its own"
+            f"attnlaw reads one network in this order: {', '.join(order)}; if these are several networks, "
+            "save each in a separate file"
         )
     if extra := sum(stack.predicting for stack in match.stacks):
-        note(f"layers that only predict further tokens were left out: {extra}")
+        note(f"attnlaw leaves out layers that only predict further tokens: {extra}")
     if unused:
-        note(f"tensors that do not change the weights were left out: {len(unused)} such as {unused[0]}")
+        note(
+            f"attnlaw leaves out {_count(len(unused), 'tensor', 'tensors')} that do not change the weights, "
+            f"such as {unused[0]}"
+        )
     if left_out:
-        note(f"matrices inside the layers were left out: {len(left_out)} such as {left_out[0]}")
+        note(
+            f"attnlaw leaves out {_count(len(left_out), 'matrix', 'matrices')} inside the layers, such as "
+            f"{left_out[0]}"
+        )
     return tuple(printable(text) for text in messages)
 
 
@@ -187,18 +211,22 @@ def _attention_warnings(layers: Sequence[StoredLayer]) -> list[str]:
     blocks = [layer.attention for layer in layers]
     sources = [(block.source,) for block in blocks if block.source is not None]
     sentences = {
-        "softmax has one more score in every head that no token has (sinks): the weights of tokens add up to "
-        "less than one, QK and VO are without it": any(block.scores.sinks for block in blocks),
-        "what heads mix is multiplied by a gate, a sigmoid of the stream, before the output map: VO is the "
-        "map of an open gate": any(block.gate for block in blocks),
-        "values are normalised before heads mix them: VO is the map of the weights, not what a head "
+        "every head has one more score, which belongs to no token (a sink), so the weights of tokens add up "
+        "to "
+        "less than one; QK and VO leave it out": any(block.scores.sinks for block in blocks),
+        "a gate (a sigmoid of the stream) multiplies the output of heads; VO is computed for an open "
+        "gate": any(block.gate for block in blocks),
+        "values are normalised before heads mix them; VO leaves this out, so it does not give what a head "
         "adds": any(block.value_norm for block in blocks),
-        "a norm stands between the heads and their output map: VO is the map of the weights, without its "
-        "gain": any(block.output_norm for block in blocks),
-        f"layers read keys and values of earlier layers ({format_ranges(sorted({*sources}))}): QK and VO are "
-        "maps between two streams": bool(sources),
-        "scores grow with the position in layers without rotary positions (attn_temperature_tuning), which "
-        "is no part of QK": any(block.scores.growing for block in blocks),
+        "a norm comes between the heads and their output matrix; VO leaves out the norm and its gain": any(
+            block.output_norm for block in blocks
+        ),
+        f"some layers read keys and values of earlier layers ({format_ranges(sorted({*sources}))}); their "
+        "QK and "
+        "VO connect two layers": bool(sources),
+        "in layers without rotary positions, scores grow with the position (attn_temperature_tuning); QK "
+        "leaves "
+        "this out": any(block.scores.growing for block in blocks),
     }
     return [text for text, is_true in sentences.items() if is_true]
 

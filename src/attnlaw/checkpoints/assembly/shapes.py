@@ -64,7 +64,7 @@ class Shapes:
             raise InputError(f"{self.tensors.source}: tensor {name} is missing; {self.missing_remedy}")
         if len(shape) != 2 + stacked or 0 in shape:
             wanted = "a stack of matrices" if stacked else "a matrix"
-            self._refuse(name, f"shape {list(shape)}", wanted, "save the unsharded, unflattened weights")
+            self._refuse(name, f"shape {list(shape)}", wanted, "save the weights unsharded and unflattened")
         return (shape[-1], shape[-2]) if self.stored_out_in(name) else (shape[-2], shape[-1])
 
     def _refuse_reparametrised(self, name: str) -> None:
@@ -198,8 +198,8 @@ class Shapes:
     def missing_remedy(self) -> str:
         """The advice for a missing tensor."""
         if self.map_file is not None:
-            return f"correct its name in {self.map_file}, or save the checkpoint whole"
-        return self.foreign_remedy or "the checkpoint is incomplete, save or download it again"
+            return f"correct its name in {self.map_file}, or save the whole checkpoint"
+        return self.foreign_remedy or "the checkpoint is incomplete: save or download it again"
 
     @property
     def foreign_remedy(self) -> str | None:
@@ -207,8 +207,9 @@ class Shapes:
         if self.foreign_type is None:
             return None
         return (
-            f"unsupported layout: model type {self.foreign_type} is in no table and is not stored as "
-            f"{self.family.name} is; describe it with --map"
+            f"unsupported layout: attnlaw does not know the model type {self.foreign_type}, and its tensors "
+            "do "
+            f"not fit {self.family.name}; describe it in a file, and pass --map FILE.toml"
         )
 
 

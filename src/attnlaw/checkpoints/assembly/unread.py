@@ -1,8 +1,8 @@
-"""Refuse tensors that belong to a weight and are not read, because the weight alone is another matrix.
+"""Reject tensors that belong to a weight and are not read, because the weight alone is another matrix.
 
 Many programs store a weight in two tensors, such as codes and their scales. Each has its own names for the
 second one. So attnlaw has no list of these names: a tensor inside the module of a weight that attnlaw uses is
-read, known to leave the weight as it is, or refused. Tensors elsewhere in a layer are not concerned.
+read, known to leave the weight as it is, or rejected. Tensors elsewhere in a layer are not concerned.
 
 | the weight | a tensor belongs to it if its name is |
 |---|---|
@@ -25,7 +25,7 @@ from attnlaw.core.errors import InputError
 
 RECORDS = (tuple, StoredLayer, Attention, FeedForward, Scores, Norm, View)
 WEIGHT = re.compile(r"\.(weight|gamma)$")
-# Biases are no part of a matrix.
+# A bias is not part of a matrix.
 BIAS = re.compile(r"bias|beta")
 # Ranges of activations and states of a library: the weight is the same without them.
 HARMLESS = re.compile(
@@ -70,8 +70,8 @@ def unused_parts(
             harmless.append(name)
             continue
         raise InputError(
-            f"{tensors.source}: tensor {name} belongs to {weight}, and attnlaw does not know what both mean "
-            "together; use the original weights, or dequantise or merge them with the program that saved them"
+            f"{tensors.source}: tensor {name} belongs to {weight}, but attnlaw does not know how to combine "
+            "them; use the original weights, or dequantise or merge them with the program that saved them"
         )
     return harmless
 

@@ -8,7 +8,7 @@ roles fused in one tensor, in their order along its output axis.
 
 | table | roles |
 |---|---|
-| `attention`, `cross` | `query`, `key`, `value`, `output`; `gate`, whose sigmoid multiplies what heads mix |
+| `attention`, `cross` | `query`, `key`, `value`, `output`; `gate`, a gate of the heads' output (sigmoid) |
 | latent attention, too | `query_latent` before `query`, `latent` before `key` and `value`, `shared_key` |
 | `feed_forward`, `experts` | `in`, `out`, and `gate` if there is one |
 | `norms` | `attention`, `cross`, `feed_forward`, `experts`: before each block; `after_...`: after it |

@@ -132,7 +132,7 @@ def read_family(path: str | os.PathLike[str]) -> Family:
     data = read_bounded(file, megabytes=1, remedy="give a TOML file")
     family = _record(Family, _merge_base_file(parse_toml(data, str(file)), str(file)), str(file))
     if not family.stacks:
-        raise InputError(f"{file}: stacks: none given; describe the layers in [[stacks]]")
+        raise InputError(f"{file}: stacks: missing; describe the layers in [[stacks]]")
     _expect(family.norm in (LAYER, RMS), f"{file}: norm", family.norm, f"{LAYER} or {RMS}")
     return family
 
@@ -200,7 +200,9 @@ def _initialiser(name: str, tables: Mapping[str, Any], place: str) -> Initialise
     _expect(is_other, f"{place}.{name}: like", like, f"another of {', '.join(tables)}")
     base = dict(tables[like]) if like is not None else {}
     if "like" in base:
-        raise InputError(f"{place}.{name}: like: {like} is like another itself; name that one")
+        raise InputError(
+            f"{place}.{name}: like: {like} itself has a key like; name the table that it refers to"
+        )
     merged = base | table | {"defaults": {**base.get("defaults", {}), **table.get("defaults", {})}}
     return _record(Initialiser, merged, f"{place}.{name}")
 

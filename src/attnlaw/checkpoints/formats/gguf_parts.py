@@ -75,7 +75,7 @@ class GgufParts(Tensors):
             if (stated := part.split.get("tensors.count")) not in (None, len(self._part_of)):
                 raise InputError(
                     f"{part.source}: its header (split.tensors.count) states {stated!r:.20} tensors in all "
-                    f"parts, and they have {len(self._part_of)}; {REMEDY}"
+                    f"parts, but they have {len(self._part_of)}; {REMEDY}"
                 )
 
 
@@ -84,8 +84,8 @@ def _name_and_count(path: Path, split: Mapping[str, Any]) -> tuple[str, int]:
     hit = PART.fullmatch(path.name)
     if hit is None or int(hit[3]) != split["count"]:
         raise InputError(
-            f"{path}: one of {split['count']!r:.20} parts of a model, and its name does not say so; name the "
-            "parts NAME-00001-of-0000N.gguf as they were published, or join them (llama-gguf-split --merge)"
+            f"{path}: one of {split['count']!r:.20} parts of a model, but its name does not say which; name "
+            "the parts NAME-00001-of-0000N.gguf, as published, or join them with llama-gguf-split --merge"
         )
     return hit[1], int(hit[3])
 
@@ -112,6 +112,6 @@ def _require_member(part: GgufFile, number: int, count: int, first: Mapping[str,
     for key in part.metadata.keys() & first.keys():
         if part.metadata[key] != first[key]:
             raise InputError(
-                f"{part.source}: {key} is {part.metadata[key]!r:.40}, and {first[key]!r:.40} in the first "
+                f"{part.source}: {key} is {part.metadata[key]!r:.40}, but {first[key]!r:.40} in the first "
                 f"part; {REMEDY}"
             )

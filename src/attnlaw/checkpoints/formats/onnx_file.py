@@ -32,7 +32,7 @@ class OnnxFile(Tensors):
         self.metadata = {}
         self._onnx, graph = _load(path)
         initializers = [(_text(tensor.name), tensor) for tensor in graph.initializer]
-        with as_input_error(f"{path}: two tensors have one name", "export it again", ValueError):
+        with as_input_error(f"{path}: two tensors have the same name", "export it again", ValueError):
             self._stored = _constants(graph) | distinct_keys(initializers)
         # name -> (initialiser, whether it is stored transposed)
         self._names = {name: (name, False) for name in self._stored} | _copies(graph, self._stored)
@@ -44,8 +44,8 @@ class OnnxFile(Tensors):
         self.shapes = {name: self._shape(name) for name in self._names}
         if branch := _branch(graph):
             raise InputError(
-                f"{path}: keeps weights in the branches of a node {branch}; export one model without "
-                "branches (of a decoder, the one without past keys and values)"
+                f"{path}: keeps weights in the branches of a node {branch}; export the model without "
+                "branches (for a decoder: without past keys and values)"
             )
         if not self._stored:
             raise InputError(f"{path}: an ONNX graph without weights; export the model with its parameters")
@@ -73,7 +73,7 @@ class OnnxFile(Tensors):
     def _from_graph(self, stored: str) -> NDArray[Any]:
         self._type(stored)
         shape = list(self._stored[stored].dims)
-        what = f"{self.source}: tensor {stored} does not hold the numbers that its shape {shape} announces"
+        what = f"{self.source}: tensor {stored} does not hold as many numbers as its shape {shape} needs"
         with as_input_error(what, "export it again", ValueError, TypeError, with_reason=False):
             array: NDArray[Any] = self._onnx.numpy_helper.to_array(self._stored[stored])
         return array
@@ -92,7 +92,7 @@ def _load(path: Path) -> tuple[Any, Any]:
 
     if path.stat().st_size > MOST:
         raise InputError(
-            f"{path}: larger than 2 GB, which no ONNX graph is; keep its weights in files beside it"
+            f"{path}: larger than 2 GB, the limit of an ONNX graph; export the weights into files next to it"
         )
     what, remedy = f"{path}: not a complete ONNX file", "copy, download or export it again"
     with as_input_error(what, remedy, DecodeError, ValueError, with_reason=False):
@@ -175,8 +175,8 @@ def _external(path: Path, tensor: Any) -> tuple[Path, int]:
     inside = location and not relative.is_absolute() and not {"..", ":", "\0"} & {*relative.parts, *location}
     if not inside or links_outside(file, path.parent):
         raise InputError(
-            f"{path}: tensor {tensor.name} is kept in {location!r}, which lies outside its directory; "
-            "only files beside the graph are read"
+            f"{path}: tensor {tensor.name} is kept in {location!r}, outside its directory; "
+            "attnlaw reads only files next to the graph"
         )
     offset = entries.get("offset", "0")
     if not offset.isascii() or not offset.isdecimal() or len(offset) > MOST_DIGITS:

@@ -112,7 +112,7 @@ def screen_file(path: Path) -> bool:
     for storage in (storage for contents in pickles for storage in contents.storages):
         *_, key, _, _, part = _described(storage, STORAGE_PARTS[1])
         if part is not NOTHING or key not in keys.texts or not is_list:
-            raise SuspiciousPickle(f"the numbers of storage {key} do not follow")
+            raise SuspiciousPickle(f"the numbers of storage {key} are missing after it")
     return False
 
 
@@ -143,9 +143,9 @@ def _require_torch_layout(path: Path, entries: list[zipfile.ZipInfo]) -> None:
     if not _is_only_directory(path, size, len(entries)):
         raise SuspiciousPickle("its archive has bytes before, between or after its parts")
     if len(set(names)) != len(names):
-        raise SuspiciousPickle("two records of its archive have one name")
+        raise SuspiciousPickle("two records of its archive have the same name")
     if not _in_one_folder(names):
-        raise SuspiciousPickle("the records of its archive do not lie in one folder")
+        raise SuspiciousPickle("the records of its archive are not in one folder")
     if any(name.endswith("/constants.pkl") for name in names):
         raise ValueError("TorchScript")
     if any(entry.compress_type or entry.compress_size != entry.file_size for entry in entries):
@@ -153,7 +153,7 @@ def _require_torch_layout(path: Path, entries: list[zipfile.ZipInfo]) -> None:
     if any(len(entry.extra) not in (0, _field(entry.extra)) for entry in entries):
         raise SuspiciousPickle("a record of its archive has more than one size")
     if total > size:
-        raise SuspiciousPickle(f"the records of its archive claim {total} bytes, the file has {size}")
+        raise SuspiciousPickle(f"the records of its archive claim {total} bytes, but the file has {size}")
 
 
 def _is_only_directory(path: Path, size: int, count: int) -> bool:
@@ -265,7 +265,7 @@ def _require_filled(call: Any) -> None:
     if isinstance(call, Global) and UNFILLED.fullmatch(call):
         raise SuspiciousPickle(f"it makes a {call.replace(' ', '.')} without saying what it contains")
     if isinstance(call, Global) and call in WITH_ATTRIBUTES:
-        raise SuspiciousPickle("a tensor has attributes or a class of its own")
+        raise SuspiciousPickle("a tensor has further attributes or another class")
 
 
 def _described(storage: Any, parts: int) -> tuple[Any, ...]:

@@ -70,8 +70,8 @@ def _require_equal(name: str, first: Tensors, second: Tensors) -> None:
     same = first.shapes[name] == second.shapes[name] and first.dtype(name) == second.dtype(name)
     if not same or not np.array_equal(_bits(first.read(name)), _bits(second.read(name))):
         raise InputError(
-            f"{second.source}: tensor {name} is not the same as in {first.source}, and only one of both can "
-            "belong to the model; download the files of one model again"
+            f"{second.source}: tensor {name} differs from the one in {first.source}, so one of the files "
+            "belongs to another model; download the files of one model again"
         )
 
 
@@ -96,8 +96,8 @@ def _inside(index: Path, file: str) -> Path:
     shard = index.parent / file
     if Path(file).name != file or file in ("", ".", ".."):
         raise InputError(
-            f"{index}: names the shard {file!r}, which lies outside its directory; "
-            "only file names beside the index are read"
+            f"{index}: names the shard {file!r}, outside its directory; "
+            "attnlaw reads only files next to the index"
         )
     if file.endswith(".index.json"):
         raise InputError(f"{index}: names another index, {file!r}, as a shard; download it again")
@@ -106,7 +106,7 @@ def _inside(index: Path, file: str) -> Path:
     if links_outside(shard, index.parent):
         raise InputError(
             f"{index}: the shard {file!r} is a link to {os.path.realpath(shard)}, outside its directory; "
-            "copy the file, or name it directly"
+            "copy the file into it, or give the file itself"
         )
     return shard
 
@@ -123,8 +123,8 @@ class ConsolidatedTensors(Tensors):
         for other in self._parts[1:]:
             if odd := set(first.shapes) ^ set(other.shapes):
                 raise InputError(
-                    f"{other.source}: it and {first.source} differ in the tensor {min(odd)}, expected every "
-                    "tensor in every part; download the parts of one model again"
+                    f"{other.source}: only one of it and {first.source} has the tensor {min(odd)}, expected "
+                    "every tensor in every part; download the parts of one model again"
                 )
         self._require_all(folder)
         self.shapes = {name: self._shape(name) for name in first.shapes}
@@ -148,8 +148,8 @@ class ConsolidatedTensors(Tensors):
             return None
         if module not in AXES:
             raise InputError(
-                f"{self.source}: no known way to join the parts of tensor {name}; expected Meta's names "
-                f"({', '.join(AXES)}), join them with the model's own program"
+                f"{self.source}: attnlaw does not know how to join the parts of tensor {name}, expected one "
+                f"of Meta's names ({', '.join(AXES)}); join the parts with the program of the model"
             )
         by_rows = module == WORDS and self._parts[0].shapes.get("norm.weight") == shape[1:]
         return 0 if by_rows else AXES[module]
@@ -161,7 +161,8 @@ class ConsolidatedTensors(Tensors):
         if len({(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}) > 1:
             raise InputError(
                 f"{self.source}: the parts of tensor {name} have the shapes "
-                f"{', '.join(str(list(shape)) for shape in shapes)}; download the parts of one model again"
+                f"{', '.join(str(list(shape)) for shape in shapes)}, which do not fit together; download "
+                "the parts of one model again"
             )
         joined = list(shapes[0])
         joined[axis] = sum(shape[axis] for shape in shapes)
@@ -179,7 +180,7 @@ class ConsolidatedTensors(Tensors):
         whole = heads * size if heads and size else outputs
         if whole != inputs * len(self._parts):
             raise InputError(
-                f"{self.source}: tensor {name} of a part has {inputs} inputs of {whole}, so there are "
+                f"{self.source}: tensor {name} of a part has {inputs} of {whole} inputs, so there must be "
                 f"{whole // inputs} parts, found {len(self._parts)}; download all of them, and {PARAMS}"
             )
 
@@ -190,7 +191,7 @@ def _files(folder: Path) -> list[Path]:
     missing = set(range(max(files) + 1)) - set(files)
     if missing:
         raise InputError(
-            f"{folder}: consolidated.{min(missing):02d}.pth is missing beside the other parts; "
+            f"{folder}: consolidated.{min(missing):02d}.pth is missing next to the other parts; "
             "download it into the same directory"
         )
     return [files[number] for number in sorted(files)]

@@ -61,11 +61,11 @@ class TorchFile(InMemoryTensors):
         _require_closed_holes(torch, str(path))
         tensors, metadata = _weights(_load(path, torch), torch.Tensor, str(path))
         for name, tensor in tensors.items():
-            # The screen refuses what can set these, so this is a second lock.
+            # The screen rejects what can set these, so this is a second lock.
             if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or vars(tensor) or tensor.is_nested:
                 raise InputError(
-                    f"{path}: tensor {name} is a {type(tensor).__name__} that is not plain; save it with "
-                    ".detach().clone()"
+                    f"{path}: tensor {name} is a {type(tensor).__name__}, expected a plain tensor; save "
+                    "it with .detach().clone()"
                 )
         super().__init__(tensors, str(path))
         self.metadata = metadata
@@ -81,7 +81,7 @@ class TorchFile(InMemoryTensors):
         memory.
         """
         if str(getattr(tensor, "layout", "")) != "torch.strided" or tensor.device.type == "meta":
-            return  # `as_numpy` refuses it
+            return  # `as_numpy` rejects it
         if tensor.numel() * tensor.itemsize > tensor.untyped_storage().nbytes():
             raise InputError(
                 f"{self.source}: tensor {name} of shape {list(tensor.shape)} repeats the same few numbers; "
@@ -100,8 +100,8 @@ def _require_closed_holes(torch: Any, source: str) -> None:
     """Raise an `InputError` if this PyTorch can run code from a pickle despite `weights_only=True`."""
     if torch.__version__ < OLDEST_SAFE:  # `TorchVersion` compares versions, not text
         raise InputError(
-            f"{source}: a pickled checkpoint is read with PyTorch {OLDEST_SAFE} or newer, and this is "
-            f"{torch.__version__}, in which a pickle can run code; pip install --upgrade 'attnlaw[torch]', "
+            f"{source}: a pickled checkpoint needs PyTorch {OLDEST_SAFE} or newer, because a pickle can run "
+            f"code in older versions (this is {torch.__version__}); pip install --upgrade 'attnlaw[torch]', "
             "or save the weights as safetensors"
         )
 
@@ -130,11 +130,11 @@ def _reason(error: BaseException) -> str:
     foreign = re.search(r"GLOBAL (\S+)", text)
     if foreign:
         return (
-            f"holds the Python object {foreign.group(1)}, and only plain tensors are loaded from a pickle; "
-            "save the model's state_dict (or safetensors) and read that"
+            f"holds the Python object {foreign.group(1)}, but only plain tensors are loaded from a pickle; "
+            "save the model's state_dict, or safetensors"
         )
     if "TorchScript" in text:
-        return "a TorchScript archive, not weights; save the model's state_dict (or safetensors)"
+        return "a TorchScript archive, not weights; save the model's state_dict, or safetensors"
     detail = f" ({text})" if isinstance(error, SuspiciousPickle) else ""
     return f"not a complete PyTorch checkpoint of plain tensors{detail}; copy, download or save it again"
 

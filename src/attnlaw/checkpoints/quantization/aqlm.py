@@ -54,7 +54,7 @@ def _coded(tensors: Tensors, config: Config, name: str, base: str) -> CodedWeigh
         if (stated := whole_number(config, key)) not in (None, seen):
             raise InputError(
                 f"{tensors.source}: tensor {base}codebooks has shape {list(books)}, so {key} is {seen}, "
-                f"and {config.source} states {stated}; restore the config of the model"
+                f"but {config.source} states {stated}; restore the config of the model"
             )
     bits_per_weight = count * bits / (height * width)
     return CodedWeight(

@@ -58,7 +58,7 @@ def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
         if method_of(config) == "gptq":
             raise InputError(
                 f"{tensors.source}: tensor {base}qweight of shape {list(tensors.shapes[f'{base}qweight'])} "
-                f"is AWQ's, but quant_method in {config.source} is gptq; correct quant_method"
+                f"is that of AWQ, but quant_method in {config.source} is gptq; correct quant_method"
             )
         yield LAYOUTS[layout](tensors, config, base)
 
@@ -169,7 +169,7 @@ def _without_padding(parts: Parts, base: str, scales: Weights, groups: int) -> W
     used = np.any(scales, axis=0)
     if used[groups:].any() or not used[:groups].all():
         raise InputError(
-            f"{parts.tensors.source}: tensor {base}scales has scales for {int(used.sum())} groups, and the "
+            f"{parts.tensors.source}: tensor {base}scales has scales for {int(used.sum())} groups, but the "
             f"group_size of config.json gives {groups}; correct group_size, or {DAMAGED}"
         )
     return scales[:, :groups]

@@ -61,7 +61,9 @@ def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
 def _decode(name: str, shape: tuple[int, int], divides: bool, parts: Parts) -> Weights:
     scale = parts.numbers(f"{name}_scale")[0]
     if divides and scale == 0:
-        raise InputError(f"{parts.tensors.source}: tensor {name}_scale is 0, and it divides; {DAMAGED}")
+        raise InputError(
+            f"{parts.tensors.source}: tensor {name}_scale is 0, but weights are divided by it; {DAMAGED}"
+        )
 
     def decode(rows: slice, codes: Codes, out: Weights) -> None:
         if (codes == 3).any():

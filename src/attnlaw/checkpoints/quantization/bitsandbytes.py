@@ -39,7 +39,7 @@ from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.errors import InputError
 
 STATE = ".quant_state.bitsandbytes__"
-MOST_OFFSET = 1e30  # also refuses what is not a number
+MOST_OFFSET = 1e30  # also rejects NaN
 MOST_STATE, MOST_BLOCK, MOST_NESTED = 4096, 4096, 2**20  # bytes, weights and blocks; larger ones do not exist
 BYTES = {"64": 8, "32": 4, "16": 2, "8": 1}
 
@@ -170,7 +170,7 @@ def _coded_int8(tensors: Tensors, scales: str, base: str) -> CodedWeight:
         require_part(tensors, order, (), "uint8", "int")
         if number := int(tensors.read(order)):
             raise InputError(
-                f"{tensors.source}: tensor {order} is {number}, the order of a GPU's tensor cores, expected "
+                f"{tensors.source}: tensor {order} is {number} (the order of a GPU's tensor cores), expected "
                 "0; save the model again with a newer bitsandbytes, or use the original weights"
             )
         parts.append(order)

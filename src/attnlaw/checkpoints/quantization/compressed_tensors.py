@@ -140,7 +140,7 @@ def _stored_shape(tensors: Tensors, name: str, outputs: tuple[int, ...]) -> int:
     stated = [int(size) for size in tensors.read(f"{name}_shape")]
     if tuple(stated[:-1]) != outputs or stated[-1] < 1:
         raise InputError(
-            f"{tensors.source}: tensor {name}_shape says {stated}, and {name}_packed has "
+            f"{tensors.source}: tensor {name}_shape says {stated}, but {name}_packed has "
             f"{list(tensors.shapes[f'{name}_packed'])}, expected {list(outputs)} and the inputs; {DAMAGED}"
         )
     return stated[-1]
@@ -193,7 +193,8 @@ def _scheme(
     problem = "which fit equally" if fitting else "which do not fit"
     raise InputError(
         f"{tensors.source}: tensor {name}_packed has {row_words} words in a row of {inputs} weights, and "
-        f"{name}_scale {groups} groups; {config.source} states {listed} in config_groups, {problem}; restore "
+        f"{name}_scale has {groups} groups; {config.source} states {listed} in config_groups, {problem}; "
+        "restore "
         "the model's config.json"
     )
 

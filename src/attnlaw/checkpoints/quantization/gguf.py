@@ -30,8 +30,8 @@ def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
     for name, kind in kinds.items():
         if needed and kind == TWO_SCALES and name not in scales:
             raise InputError(
-                f"{tensors.source}: found no scale of tensor {name}, expected one as {min(scales)} has; "
-                f"{DAMAGED}"
+                f"{tensors.source}: tensor {name} has no scale, but another tensor has one, "
+                f"{min(scales)}; {DAMAGED}"
             )
         shape, scale = tensors.shapes[name], scales.get(name)
         if scale is None:

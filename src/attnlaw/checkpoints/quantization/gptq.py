@@ -91,7 +91,7 @@ def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
         if method_of(config) == "awq":
             raise InputError(
                 f"{tensors.source}: tensor {name} of shape {list(shape)} and scales of shape {list(scales)} "
-                f"are GPTQ's, but quant_method in {config.source} is awq; correct quant_method"
+                f"are those of GPTQ, but quant_method in {config.source} is awq; correct quant_method"
             )
         weight = _coded(tensors, config, base)
         if not judged:  # one matrix is enough for a remark
@@ -226,8 +226,9 @@ def _zeros(layout: GptqLayout, parts: Parts) -> tuple[NDArray[np.uint8] | int, b
     if layout.symmetric or layout.format is None:
         reason = "sym is true" if layout.symmetric else "no config.json names the GPTQ format"
         raise InputError(
-            f"{parts.tensors.source}: tensor {name} has zero points other than {middle - 1} (gptq) and "
-            f"{middle} (gptq_v2), expected only one of them because {reason}; restore the quantization_config"
+            f"{parts.tensors.source}: tensor {name} has zero points that are neither all {middle - 1} "
+            f"(gptq) nor all {middle} (gptq_v2), as expected because {reason}; restore the "
+            "quantization_config"
         )
     if layout.format == V1:
         mask = np.uint8(2**bits - 1)
@@ -253,7 +254,7 @@ def _require_centred(
     if abs(mean) > MOST_MEAN:
         name, other = f"{layout.base}qzeros", V2 if layout.format == V1 else V1
         raise InputError(
-            f"{parts.tensors.source}: the codes are {mean:.2g} away from the zero points in {name} if read "
-            f"as {layout.format}, expected about 0; the file may be {other}: correct checkpoint_format in "
-            "config.json"
+            f"{parts.tensors.source}: read as {layout.format}, the codes in {name} are {mean:.2g} away "
+            f"from their zero points, expected about 0; if the file is {other}, correct checkpoint_format "
+            "in config.json"
         )

@@ -1,4 +1,4 @@
-"""Refuse what would be read wrongly: tensors of a code that no code consumed, and codes without scales.
+"""Reject what attnlaw would read wrongly: tensors of a code that it does not know, and codes without scales.
 
 A scale that nothing multiplies, or integers in the place of a weight, would give wrong numbers without a
 sign of it. So a checkpoint with such tensors is not opened, and the message names the first of them.
@@ -28,12 +28,12 @@ CODE_WORDS = re.compile(
 GPU_ORDER = "stores weights in the order of a GPU's tensor cores"
 # Codes that attnlaw knows and does not read: by `quant_method`, or by the last word of a tensor.
 REASONS: Mapping[str, str] = {
-    "exl2": "its codes have different widths inside a matrix, in the order of a GPU",
+    "exl2": "its codes have different widths inside a matrix and are in the order of a GPU",
     "exl3": "its weights are paths through a trellis, in a rotated basis",
     "quip": "its weights are points of a lattice, in a rotated basis",
     "quip_sharp": "its weights are points of a lattice, in a rotated basis",
-    "vptq": "its codes name vectors of several codebooks, with outliers apart",
-    "spqr": "it stores outliers as a sparse matrix apart",
+    "vptq": "its codes name vectors of several codebooks, and it stores outliers separately",
+    "spqr": "it stores outliers in a separate sparse matrix",
     "higgs": "its weights are in a rotated basis",
     "fp_quant": "its weights are in a rotated basis",
     "sinq": "it has scales for rows and for columns",
@@ -96,8 +96,9 @@ def refuse_unknown(
     method, left = method_of(config), next(_code_tensors(tensors), None)
     if left and method in methods:
         raise InputError(
-            f"{tensors.source}: tensor {left} is part of a code, but it does not form one that attnlaw reads "
-            f"({readable}) with the tensors next to it; download the file again, or use the original weights"
+            f"{tensors.source}: tensor {left} is a part of a quantised weight, but the tensors next to it do "
+            f"not complete a code that attnlaw reads ({readable}); download the file again, or use the "
+            "original weights"
         )
     if left or (quantization_config(config) and method not in methods and not has_codes):
         place = f"tensor {left}" if left else f"quantization_config in {config.source}"
@@ -135,9 +136,8 @@ def refuse_unscaled(tensors: Tensors, coded: Collection[str], unscaled: bool) ->
         base, _, word = name.rpartition(".")
         if not word.endswith("bias") and (owner := _owner(tensors, coded, name, base, "scale" in word)):
             raise InputError(
-                f"{tensors.source}: tensor {name} belongs to the weight {owner}, and nothing that attnlaw "
-                "knows reads it, expected a scale by a known name; use the original weights, and report the "
-                "file"
+                f"{tensors.source}: tensor {name} belongs to the weight {owner}, but attnlaw does not know "
+                "what it means; use the original weights, and report the file in an issue"
             )
     for name, shape in tensors.shapes.items():
         base, _, word = name.rpartition(".")
@@ -149,8 +149,9 @@ def refuse_unscaled(tensors: Tensors, coded: Collection[str], unscaled: bool) ->
             )
         if word == "weight" and len(shape) > 1 and dtype.startswith(INTEGERS):
             raise InputError(
-                f"{tensors.source}: tensor {name} has integers ({dtype}) in the place of a weight, expected "
-                "the scales of a code that attnlaw reads; use the original weights"
+                f"{tensors.source}: tensor {name} holds integers ({dtype}) instead of a weight, and no "
+                "scales "
+                "that attnlaw knows; use the original weights"
             )
 
 

@@ -90,7 +90,8 @@ def _coded(tensors: Tensors, config: Config, base: str) -> CodedWeight:
         require_part(tensors, biases, (*rows, groups))
     elif biases in tensors.shapes:
         raise InputError(
-            f"{tensors.source}: tensor {biases} has no place in the mode {layout.mode} that {config.source} "
+            f"{tensors.source}: tensor {biases} does not belong to the mode {layout.mode} that "
+            f"{config.source} "
             "states; restore the config of the model"
         )
     code = f"MLX {layout.bits}-bit" if affine else f"MLX {layout.mode.upper()}"
@@ -109,8 +110,8 @@ def _layout(tensors: Tensors, config: Config, base: str) -> MlxLayout:
     stated = table.get(base, table) if isinstance(table, Mapping) else None
     if not isinstance(stated, Mapping) or stated.keys().isdisjoint(("bits", "group_size", "mode")):
         raise InputError(
-            f"{tensors.source}: tensor {base}.weight is coded by MLX, and {config.source} has no table "
-            "quantization with its bits and group_size; restore the config.json of the model"
+            f"{tensors.source}: tensor {base}.weight is quantised by MLX, but {config.source} has no table "
+            "quantization with bits and group_size; restore the config.json of the model"
         )
     place = f"{config.source}: quantization"
     return _stated_layout(stated, place if stated is table else f"{place} of {base}")

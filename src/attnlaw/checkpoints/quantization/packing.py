@@ -186,7 +186,7 @@ def by_planes(
 def cut_groups(rows: Weights, size: int) -> Iterator[tuple[Weights, slice]]:
     """Yield views (rows, groups, size) of the rows, and the slice of these groups.
 
-    The last group may be cut. It then has a view of its own.
+    The last group may be cut. It then has a separate view.
     """
     height, width = rows.shape
     whole = width // size

@@ -122,7 +122,7 @@ def _require_stated(tensors: Tensors, config: Config, name: str, bits: int) -> N
     stated = entry.get("weights") if isinstance(entry, Mapping) else None
     if stated not in (None, f"qint{bits}"):
         raise InputError(
-            f"{tensors.source}: tensor {name}._data._data has the shape of {bits}-bit codes, and "
+            f"{tensors.source}: tensor {name}._data._data has the shape of {bits}-bit codes, but "
             f"quanto_qmap.json calls them {stated!r:.40}; {DAMAGED}"
         )
 
@@ -150,8 +150,8 @@ def _weight_shape(tensors: Tensors, config: Config, name: str, count: int) -> tu
     fitting = {shape for shape in _shapes(config).get(module, ()) if prod(shape) == count}
     if len(fitting) != 1:
         raise InputError(
-            f"{tensors.source}: the shape of {name}, which has {count} entries, does not follow from the "
-            f"sizes in {config.source}; add the config.json of the model, or use the original weights"
+            f"{tensors.source}: tensor {name} has {count} entries, and the sizes in {config.source} do not "
+            f"show which shape; add the config.json of the model, or use the original weights"
         )
     return fitting.pop()
 

@@ -72,7 +72,7 @@ def _coded(tensors: Tensors, config: Config, name: str) -> CodedWeight:
         parts=(name, f"{name}_scale", *([zeros] if zeros in tensors.shapes else [])),
         label=f"Quark 4-bit, groups of {size} ({kind}, {method})",
         decode=partial(_decode, name, (outputs, inputs), size, ORDERS[method], SIGNED[kind]),
-        remark=f"{config.source} states group_size {stated}, the shapes show {size}: the shapes decide"
+        remark=f"{config.source} states group_size {stated}, but the shapes show {size}; attnlaw uses {size}"
         if grouped
         else "",
     )

@@ -185,7 +185,7 @@ def group_size(
 ) -> tuple[int, str]:
     """Return the number of inputs in a group by the shapes, and a remark if the config states other sizes.
 
-    Only if the inputs are no multiple of the groups, the last group may be cut, and the config's size counts.
+    The last group may be cut only if the inputs are not a multiple of the groups. Then the config counts.
     """
     stated = stated_group_size(config)
     if groups and inputs % groups == 0:
@@ -203,11 +203,14 @@ def group_size(
         return size, ""  # some modules have other sizes
     pairs = {"bits": (whole_number(config, "bits", "w_bit"), bits), "group_size": (stated, size)}
     wrong = [
-        f"{key} {said}, the shapes show {seen}"
+        f"{key} {said}, but the shapes show {seen}"
         for key, (said, seen) in pairs.items()
         if said not in (None, seen)
     ]
-    return size, f"{config.source} states {' and '.join(wrong)}: the shapes decide" if wrong else ""
+    return (
+        size,
+        f"{config.source} states {' and '.join(wrong)}; attnlaw uses what the shapes show" if wrong else "",
+    )
 
 
 def gives_groups(inputs: int, size: int, groups: int) -> bool:

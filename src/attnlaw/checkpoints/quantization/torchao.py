@@ -94,7 +94,7 @@ def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
     """Yield the weights of a checkpoint that torchao coded and flattened."""
     if "tensor_names" not in tensors.texts:
         return
-    what = f"{tensors.source}: the header has no valid JSON about the tensors of torchao"
+    what = f"{tensors.source}: the header does not have valid JSON about the tensors of torchao"
     for name, text in tensors.texts.items():
         if "_tensor_data_names" in text:
             with as_input_error(what, DAMAGED, ValueError, RecursionError, with_reason=False):
