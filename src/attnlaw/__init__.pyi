@@ -446,37 +446,39 @@ class LensResult(Result):
     @property
     def record(self) -> Lens: ...
     median_rank_within: int | None
-    """The rank that keeps every attention weight within 0.01 in half of the heads."""
+    """Rank that keeps every attention weight within 0.01 in half of the heads."""
     largest_rank_within: int | None
-    """The rank that does so in all of them."""
+    """Rank that keeps every attention weight within 0.01 in all heads."""
     family: str | None
-    """Type of the model."""
+    """Type of the model in its config.json."""
     layers: int | None
-    """Attention blocks."""
+    """Number of attention blocks."""
     tokens: int | None
-    """Of the input."""
+    """Number of tokens in the input."""
     hidden_size: int | None
-    """Coordinates of a token."""
+    """Number of coordinates of a token."""
     head_count: int | None
-    """Heads that were looked at."""
+    """Number of heads that were measured."""
     median_beta: float | None
-    """Over the heads."""
+    """Median over heads of sharpness: the spread of a position's logits."""
     heads_below_beta_2: int | None
-    """Heads so soft that the law of random heads could hold."""
+    """Number of heads with sharpness below β₂ = √(ln n / 2), where laws of random attention can hold."""
     heads_above_beta_c: int | None
-    """Heads so sharp that Gaussian logits would attend a few tokens."""
+    """Number of heads with sharpness above β_c = √(2 ln n), where random logits would make a position
+    attend to only a few tokens.
+    """
     score_error: float | None
-    """Largest difference of attention: rebuilt from scores, and the network's."""
+    """Largest difference between the network's attention weights and attnlaw's."""
     reconstruction_error: float | None
-    """|T X + c − F(X)| / |F(X)|, F from the network itself."""
+    """Relative difference between the network's output F(X) and the affine map, |T X + c − F(X)| / |F(X)|."""
     offset_share: float | None
-    """|c| / |F(X)|, what the biases give."""
+    """Part of the output that comes from biases, |c| / |F(X)|; above 1 if it partly cancels."""
     singular_values: list[float] | None
-    """The largest ones of T."""
+    """Largest singular values of the affine map T."""
     singular_values_residual: float | None
-    """Max |Tᵀu − σv| / σ₁."""
+    """Residual of the singular values, max |Tᵀu − σv| / σ₁."""
     probes: int | None
-    """Random probes per token behind the norms; none where these are exact."""
+    """Number of random probes for each token that estimate the map of tokens; none if it is exact."""
     entrywise: pl.DataFrame
     """A table with the columns layer, head, rank, largest, tail, rms, coherence, rank_within."""
     heads: pl.DataFrame
@@ -493,6 +495,8 @@ class LensResult(Result):
     """A table with the columns output, output_id, output_token, input, input_id, input_token, norm, share,
     rollout.
     """
+    head_attention: pl.DataFrame
+    """A table with the columns layer, head, output, output_token, input, input_token, weight."""
     status: str | None
     remark: str | None
 
@@ -502,39 +506,39 @@ class MarginsResult(Result):
     @property
     def record(self) -> MarginMeasurement: ...
     geometric_mean: Estimate | None
-    """Exp of the mean log D: ranks models of one task, trained to a similar loss, on the same inputs; not
-    an error rate.
-    """
+    """Geometric mean over inputs of the relative margin; larger if predictions are further from flipping."""
     mean_log: Estimate | None
-    """Mean of log D."""
+    """Mean over inputs of log D."""
     median: Range | None
-    """Of D, with an interval of ranks."""
+    """Median over inputs of D, with a confidence interval from ranks."""
     mean: float | None
-    """Of D, which saturated inputs rule."""
+    """Arithmetic mean over inputs of D; a few saturated inputs dominate it."""
     spread: float | None
-    """Pooled standard deviation of a token at its position."""
+    """Spread of the inputs: pooled standard deviation of a token at its position."""
     inputs: int | None
-    """That were used."""
+    """Number of inputs that were used."""
     ties: int | None
-    """Inputs of margin 0, in no mean."""
+    """Number of inputs with margin 0, which no mean includes."""
     flat: int | None
-    """Inputs of gradient 0, in no mean."""
+    """Number of inputs with gradient 0, which no mean includes."""
     confidence: float | None
-    """Mean of the largest probability: it ranks worse than D."""
+    """Mean over inputs of the largest predicted probability; ranks models worse than D."""
     extension: bool | None
-    """A causal language model, where nothing is established."""
+    """Whether the model is a causal language model, for which D has not been validated."""
     total_kappa: float | None
-    """Median over inputs of the condition, summed over maps."""
+    """Condition: median over inputs of κ summed over linear maps; a relative change of the weights by 1/κ
+    could flip an input, to first order.
+    """
     kappa_layer: int | None
-    """The layer that has most of it; maps outside of layers may have more."""
+    """Layer with the largest κ; maps outside of layers may have more."""
     compared_with: str | None
-    """The first model."""
+    """First model, which this one is compared with."""
     log_ratio: Estimate | None
-    """Mean difference of log D from the first model, in pairs."""
+    """Mean over inputs of log D of this model minus log D of the first model."""
     comparison: str | None
-    """What the pairs say."""
+    """Comparison with the first model in words."""
     inputs_sha256: str | None
-    """Of the token ids."""
+    """SHA-256 hash of all token ids."""
     margins: pl.DataFrame
     """A table with the columns model, input, tokens, position, predicted, margin, gradient, distance,
     confidence, status.
@@ -1086,31 +1090,31 @@ def lens(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> LensResult:
-    """Show what the heads of a model do on one input, and the forward pass as one exact affine map.
+    """Show what the heads of a model do on one input, and which input tokens shape its output.
 
-    For each head: how sharp it is, compared with the thresholds at which Gaussian logits condense, where it
-    looks, how many directions its attention has compared with two random references, and its logits with
-    their bound. For the pass, from the embeddings to the last hidden state in float64, vec F(X) = T(X) vec X
-    + c(X) (TensorLens, arXiv 2601.17958): how well T and c rebuild the network's output, the largest singular
-    values of T, and how much each input token moves each output token, next to attention rollout. The map of
-    tokens takes long for a long input; --only heads leaves it out. With --entrywise: which rank would keep
-    every attention weight of a head, and what lower ranks cost. This command needs the optional packages of
-    attnlaw[lens].
+    For each head, attnlaw reports how sharply it attends, where it looks, how many directions its attention
+    has, and how large its logits get. It also computes the forward pass as one exact affine map in float64
+    (TensorLens, arXiv 2601.17958), and from it how much each input token moves each output token. The map of
+    tokens takes long for a long input; --only heads leaves it out. With --entrywise, attnlaw reports which
+    rank keeps every attention weight of a head, and the errors of lower ranks. This command needs the
+    optional packages of attnlaw[lens].
 
     If an option takes an iterable, each value of a list, a range or an array makes a case.
     For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
 
     Args:
-        model: A local directory with config.json and weights.
+        model: Directory of a Hugging Face model, with config.json and weights.
         more: Further values of model.
-        text: An input, as text: by tokenizer.json beside the model, or as bytes. Repeat it for several
-            (lens takes one).
-        file: Inputs, one a line: texts (.txt), or objects with text or ids (.jsonl).
-        ids: An input, as token ids; @FILE: one list a line.
-        entrywise: Ranks at which the attention of every head is cut off, to see its worst entry.
-        only: One part alone.
-        top: Singular values to compute.
-        seed: Seed of the nulls, and of the probes that estimate the map of a large operator.
+        text: Text to give to the model. attnlaw reads it with the tokenizer.json next to the model; a
+            model of 256 ids reads bytes. Repeat the option for several texts (lens takes one).
+        file: File with one input on each line: texts (.txt), or objects with text or ids (.jsonl).
+        ids: Token ids to give to the model. @FILE reads one list from each line.
+        entrywise: Ranks at which the attention matrix of every head is cut off, to measure its largest
+            error.
+        only: Compute this part alone.
+        top: Number of singular values of the affine map to compute.
+        seed: Seed of the random references of heads, and of the random probes that estimate a large
+            map.
         progress: Called with the number of finished parts and the number of all parts.
 
     Returns:
@@ -1118,7 +1122,7 @@ def lens(
         largest_rank_within, family, layers, tokens, hidden_size, head_count, median_beta,
         heads_below_beta_2, heads_above_beta_c, score_error, reconstruction_error, offset_share,
         singular_values, singular_values_residual, probes. So are its tables: entrywise, heads,
-        head_findings, input_tokens, token_map.
+        head_findings, input_tokens, token_map, head_attention.
 
     Example:
         >>> import attnlaw
@@ -1141,30 +1145,32 @@ def margins(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> MarginsResult:
-    """Show which of several trained models generalises better, from inputs without labels.
+    """Compare trained models of one task on inputs without labels.
 
-    D is the margin of the model's own prediction, divided by its gradient and the spread of the inputs. It
-    ranks models of one task, trained to a similar loss, on the same inputs; it is not an error rate. Give
-    inputs that training did not see: 12 are needed, 32 nearly suffice, 200 are plenty. Two or more models are
-    compared in pairs. D has not been validated for causal language models. This command needs the
-    optional packages of attnlaw[lens].
+    D is the relative margin: the margin of the model's own prediction, divided by its gradient and by the
+    spread of the inputs. The larger D, the further predictions are from flipping, and the smaller the gap to
+    expect between training and test error. D compares models of one task, trained to a similar loss, on the
+    same inputs. It is not an error rate, and it has not been validated for causal language models. Give
+    inputs that training did not see: at least 12, better 32, ideally 200. Each further model is compared with
+    the first. This command needs the optional packages of attnlaw[lens].
 
     If an option takes an iterable, each value of a list, a range or an array makes a case.
     For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
 
     Args:
-        model: A local directory with config.json and weights.
+        model: Directory of a Hugging Face model, with config.json and weights.
         more: Further values of model.
-        text: An input, as text: by tokenizer.json beside the model, or as bytes. Repeat it for several
-            (lens takes one).
-        file: Inputs, one a line: texts (.txt), or objects with text or ids (.jsonl).
-        ids: An input, as token ids; @FILE: one list a line.
-        limit: Inputs to use, the first ones.
-        positions: The token of a causal model that is read.
-        at: Block whose input is moved and spread.
-        kappa: Where a margin could be lost: the condition of every linear map.
-        amplification: What is measured beside the worst case: amplification by layer, scale and
-            directions by matrix.
+        text: Text to give to the model. attnlaw reads it with the tokenizer.json next to the model; a
+            model of 256 ids reads bytes. Repeat the option for several texts (lens takes one).
+        file: File with one input on each line: texts (.txt), or objects with text or ids (.jsonl).
+        ids: Token ids to give to the model. @FILE reads one list from each line.
+        limit: Number of inputs to use, from the first.
+        positions: Token of each input at which a causal language model is read.
+        at: Block whose input is moved to find the nearest flip.
+        kappa: Also show where the margin depends on the weights most: the condition of every linear
+            map.
+        amplification: Also measure how much each layer amplifies small changes, and how many directions
+            of each matrix matter, next to the worst case from the weights alone.
         seed: Seed of sampled positions and of power iteration.
         progress: Called with the number of finished parts and the number of all parts.
 
