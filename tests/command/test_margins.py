@@ -99,7 +99,11 @@ def test_two_models_in_pairs_and_files(tmp_path: Path) -> None:
     assert lead == f"a, b on 40 inputs without labels. {RANKS}"
     first = page.split('class="answer-line">', 1)[1].split("</p>", 1)[0]
     assert first == "D of b, compared with a: the same to within 0.1%."
-    titles = ("D of every input", "Where a margin could be lost", "Amplification, measured and worst case")
+    titles = (
+        "D of every input",
+        "Where the margin depends on the weights",
+        "Amplification, measured and worst case",
+    )
     assert [page.count(f"<h3>{title}</h3>") for title in titles] == [1, 1, 1]
     assert page.count("<h3>Effective directions of heads: model ") == 2
 

@@ -39,7 +39,7 @@ def test_the_first_screen_says_what_was_found(audit: Result) -> None:
     head = page[page.index('id="summary"') : page.index('id="heads"')]
     assert "40 of 40 matrices differ from noise; 0.4 expected of a fresh model" in head
     assert f"nothing found by {len(DETECTORS)} rules" in head
-    assert "log10 proxy" not in head  # proxies stand below
+    assert "proxy (log₁₀)" not in head  # proxies stand below
     assert page.index('id="proxies"') > page.index('id="heads"')
 
 
@@ -89,7 +89,7 @@ def test_what_moves_heads_a_training_run() -> None:
         for step in range(5)
     ]
     (figure,) = named(result_of(find_verb("monitor"), [{"model": "m"}], {"steps": steps})).values()
-    assert figure.caption.startswith("What moved most: stable rank, median, qk, from 12 to 3.")
-    assert "Constant, so not drawn: log10 proxy." in figure.caption
+    assert figure.caption.startswith("Largest change: median stable rank (qk), from 12 to 3.")
+    assert "Not drawn, because they stay the same: proxy (log₁₀)." in figure.caption
     titles = [panel["title"] for panel in figure.draw().to_dict()["concat"]]
-    assert titles == ["stable rank, median", "outliers, total"]
+    assert titles == ["median stable rank", "directions beyond random weights, total"]

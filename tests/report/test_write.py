@@ -86,7 +86,7 @@ def test_studies_and_training_runs_share_a_page(tmp_path):
     pl.DataFrame(steps | {"case": [0, 0]}).write_parquet(run / "steps.parquet")
     page = write_report([study, run], tmp_path / "out")
     source = page.read_text(encoding="utf-8")
-    for text in ("Densities", "KL divergence to the limit", "Against the step", "stable rank, median"):
+    for text in ("Densities", "KL divergence to the limit", "Spectra during training", "median stable rank"):
         assert text in source
     data = data_of(page)
     assert data["columns"]["stable_rank_qk"][-2:] == [3.0, 2.0]

@@ -443,7 +443,7 @@ def test_an_interrupted_write_loses_nothing(tmp_path, monkeypatch):
 
         with monkeypatch.context() as patched:
             patched.setattr(owner, method, full)
-            with pytest.warns(UserWarning, match=f"{message}.*kept until the next"):
+            with pytest.warns(UserWarning, match=f"{message}.*keeps these rows in memory"):
                 monitor.step(8)
         assert stored(tmp_path).equals(whole)
         assert sorted(path.name for path in tmp_path.iterdir()) == FILES
@@ -551,7 +551,7 @@ def test_options_are_given_by_name(tmp_path):
 
 
 def test_bad_models_and_directories_are_told_before_training(tmp_path):
-    with pytest.raises(InputError, match="cannot monitor a dict"):
+    with pytest.raises(InputError, match="found a dict, expected a torch"):
         SpectralMonitor({}, tmp_path)
     with pytest.raises(InputError, match="Linear"):
         SpectralMonitor(torch.nn.Linear(4, 4), tmp_path)
@@ -560,7 +560,7 @@ def test_bad_models_and_directories_are_told_before_training(tmp_path):
     with pytest.raises(InputError, match="split over processes"):
         SpectralMonitor(split, tmp_path)
     pl.DataFrame({"model": ["a"]}).write_parquet(tmp_path / "steps.parquet")
-    with pytest.raises(InputError, match=r"holds steps of attnlaw 0\.2 or earlier; monitor into another"):
+    with pytest.raises(InputError, match=r"has steps of attnlaw 0\.2 or earlier; give the monitor another"):
         SpectralMonitor(TimedEncoder(), tmp_path)
     SpectralMonitor(TimedEncoder(), tmp_path / "run").step(0)
     pl.DataFrame({"model": ["a"]}).write_parquet(tmp_path / "run" / "steps.parquet")
@@ -570,7 +570,9 @@ def test_bad_models_and_directories_are_told_before_training(tmp_path):
     with pytest.raises(InputError, match=r"steps\.parquet: cannot be read"):
         SpectralMonitor(TimedEncoder(), tmp_path / "run")
     (tmp_path / "run" / "attnlaw.json").write_text('{"verb": "audit"}')
-    with pytest.raises(InputError, match="holds what no monitor wrote; monitor into another directory"):
+    with pytest.raises(
+        InputError, match="has files that no monitor wrote; give the monitor another directory"
+    ):
         SpectralMonitor(TimedEncoder(), tmp_path / "run")
 
 
@@ -587,7 +589,7 @@ def test_a_run_is_a_result_with_a_case_for_each_model(tmp_path):
     assert result[1].steps["step"].to_list() == [0, 8, 16]
     assert set(result[0].step_matrices["model"]) == {"student"}
     assert result.steps["case"].to_list() == [0, 0, 1, 1, 1]
-    assert "stable rank, median" in str(result.plot().to_dict())
+    assert "median stable rank" in str(result.plot().to_dict())
     run(watch(TimedEncoder(), tmp_path, name="student", max_overhead=1e9), TimedEncoder(), range(24, 25))
     again = attnlaw.load(tmp_path)
     assert again.rows["measured_steps"].to_list() == [3, 3]
@@ -600,7 +602,7 @@ def test_the_report_draws_the_run(tmp_path):
     model = TimedEncoder()
     run(watch(model, tmp_path, quantities=["proxies", "alpha"], max_overhead=1e9), model, range(17))
     page = write_report([tmp_path]).read_text(encoding="utf-8")
-    assert {title for title in PANELS if title in page} == {"log10 proxy", "exponent α, median"}
+    assert {title for title in PANELS if title in page} == {"proxy (log₁₀)", "median tail exponent (α)"}
     named = [name for panel in PANELS.values() for name in panel]
     assert [name for name in column_kinds(STEPS) if name in named] == named
 

@@ -149,7 +149,7 @@ def test_tensors_are_taken_as_they_are():
     total = penalty([attention.in_proj_weight, attention.out_proj])
     expected = stable_rank(attention.in_proj_weight) + stable_rank(attention.out_proj.weight)
     assert total.item() == pytest.approx(expected.item(), rel=1e-6)
-    with pytest.raises(InputError, match=r"^found a MultiheadAttention, which has no weight .* or tensors"):
+    with pytest.raises(InputError, match=r"^found a MultiheadAttention, which has no weight; .* or tensors"):
         penalty([attention])
 
 
@@ -187,7 +187,7 @@ def test_descent_on_a_penalty_lowers_it(measure):
     [
         (torch.zeros(3, 3), "is zero"),
         (torch.full((3, 3), math.nan), "NaN or infinite"),
-        (torch.ones(3), "no matrix"),
+        (torch.ones(3), "is not a matrix"),
     ],
 )
 def test_weights_without_a_spectrum_are_refused(measure, weight, message):
@@ -197,7 +197,7 @@ def test_weights_without_a_spectrum_are_refused(measure, weight, message):
 
 
 @pytest.mark.parametrize(
-    ("weight", "message"), [(torch.ones(3, 3), "rank below 2"), (torch.eye(4), "all equal")]
+    ("weight", "message"), [(torch.ones(3, 3), "a rank below 2"), (torch.eye(4), "all equal")]
 )
 def test_weights_without_a_tail_are_refused(weight, message):
     with pytest.raises(InputError, match=message):

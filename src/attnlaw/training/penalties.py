@@ -42,11 +42,11 @@ def tail_exponent(weight: Tensor) -> Tensor:
     smallest = values[0].item() * (max(_as_matrix(weight).shape) * epsilon) ** 2
     k = int((values > smallest).sum()) // 2
     if k < 1:
-        why = "has rank below 2, and a tail needs 2 singular values; leave it out of the penalty"
+        why = "has a rank below 2, but a tail needs two singular values; leave it out of the penalty"
         raise _weight_error(weight, why)
     spread = (values[:k] / values[k]).log().sum()
     if spread.item() <= 0:
-        why = "has upper singular values that are all equal, without a tail; start from random weights"
+        why = "has no tail, because its upper singular values are all equal; start from random weights"
         raise _weight_error(weight, why)
     return 1 + k / spread
 
@@ -129,7 +129,7 @@ class Penalty:
 
         measured = [self.measure(_weight_of(module)) for module in modules]
         if not measured:
-            raise InputError("no modules were given to the penalty; pass those whose weights it shall shape")
+            raise InputError("the penalty got no modules; pass the modules whose weights it should shape")
         active = [value for value in measured if value.item() >= self.floor]
         total = torch.stack(active).sum() if active else torch.zeros_like(measured[0])
         return self.strength_at(epoch) * total
@@ -141,15 +141,15 @@ def _weight_of(module: Any) -> Tensor:
     weight = module if isinstance(module, torch.Tensor) else getattr(module, "weight", None)
     if weight is None:
         raise InputError(
-            f"found a {type(module).__name__}, which has no weight of its own; pass modules that have one "
-            "(Linear, Conv, ...) or tensors, such as the in_proj_weight of a MultiheadAttention"
+            f"found a {type(module).__name__}, which has no weight; pass modules that have one (Linear, "
+            "Conv, ...) or tensors, such as the in_proj_weight of a MultiheadAttention"
         )
     return weight
 
 
 def _as_matrix(weight: Tensor) -> Tensor:
     if weight.ndim < 2:
-        raise _weight_error(weight, "is no matrix; pass the modules with weight matrices (Linear, Conv, ...)")
+        raise _weight_error(weight, "is not a matrix; pass modules with weight matrices (Linear, Conv, ...)")
     return weight.flatten(start_dim=1)
 
 
@@ -165,7 +165,7 @@ def _squared_singular_values(weight: Tensor) -> Tensor:
         raise _weight_error(weight, "has NaN or infinite entries; training has diverged")
     values = torch.linalg.svdvals(matrix.to(torch.promote_types(matrix.dtype, torch.float32))) ** 2
     if values[0].item() == 0:
-        raise _weight_error(weight, "is zero; start from other weights or leave it out of the penalty")
+        raise _weight_error(weight, "is zero; start from other weights, or leave it out of the penalty")
     return values
 
 

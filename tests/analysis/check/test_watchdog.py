@@ -66,7 +66,7 @@ def test_a_rule_that_does_not_hold_warns_at_every_measured_step(tmp_path):
     monitor.step(0)
     collapse(model)
     for step in (2, 4):
-        message = rf"step {step}: grown: step {step}: -0\.\d+, expected"
+        message = rf"step {step}: rule grown failed: -0\.\d+, "
         with pytest.warns(UserWarning, match=message):
             taken = monitor.step(step)
         assert taken.verdicts.status == 3
@@ -78,7 +78,7 @@ def test_the_end_of_a_run_comes_after_its_row(tmp_path):
     monitor = watch(model, tmp_path, on_fail="stop")
     monitor.step(0)
     collapse(model)
-    with pytest.raises(GateFailed, match="step 2: grown: ") as stopped:
+    with pytest.raises(GateFailed, match="step 2: rule grown failed: ") as stopped:
         monitor.step(2)
     assert steps(tmp_path) == [0, 2]
     assert stopped.value.verdicts.status == 3
@@ -118,7 +118,7 @@ def test_a_number_over_all_rows(tmp_path):
     monitor = watch(model, tmp_path, text + counting.removeprefix("version = 1\n"), on_fail="stop")
     monitor.step(0)
     monitor.step(2)
-    with pytest.raises(GateFailed, match="many: found 3, expected count of stable_rank_ffn < 3"):
+    with pytest.raises(GateFailed, match="many failed: found 3, asked for count of stable_rank_ffn < 3"):
         monitor.step(4)
 
 
@@ -128,7 +128,7 @@ def test_weights_that_diverge_fail_every_rule(tmp_path):
     monitor.step(0)
     with torch.no_grad():
         model.linear1.weight[0, 0] = torch.nan
-    with pytest.raises(GateFailed, match="step 2: no value"):
+    with pytest.raises(GateFailed, match="failed: missing"):
         monitor.step(2)
     assert steps(tmp_path) == [0, 2]
 
@@ -136,10 +136,10 @@ def test_weights_that_diverge_fail_every_rule(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("version = 1\n", 'found no rule of "steps"'),
+        ("version = 1\n", 'has no rule about steps; add one with of = "steps"'),
         (
             'version = 1\nbase = "a/b"\n' + RULES.partition("\n")[2],
-            "base is for attnlaw check; a run has none",
+            "base works only in attnlaw check",
         ),
         ('version = 1\n[findings]\nignore = ["x"]\n', r"\[findings\] works only in attnlaw check"),
         (RULES.replace("steps", "matrices"), "but this table is not available here; expected one of steps"),
@@ -222,7 +222,7 @@ def test_the_watchdog_by_its_numbers(tmp_path):
             verdicts = {rule.rule: rule for rule in monitor.step(step).verdicts.rules}
             assert verdicts["scores"].value == pytest.approx(18.9, rel=1e-6)
         else:
-            with pytest.raises(GateFailed, match=r"scores: step 2: 19\.1"):
+            with pytest.raises(GateFailed, match=r"step 2: rule scores failed: 19\.1"):
                 monitor.step(step)
 
 

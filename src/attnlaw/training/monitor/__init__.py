@@ -33,20 +33,27 @@ WARN, STOP = "warn", "stop"
 class MonitorSettings(ModelSettings):
     """The settings of a monitor: when to measure a module during training, and which quantities."""
 
-    every: int = setting(100, "Steps from one measurement to the next.", minimum=1)
-    quantities: tuple[str, ...] = setting(QUANTITIES, f"Some of {', '.join(QUANTITIES)}.")
+    every: int = setting(100, "Number of steps from one measurement to the next.", minimum=1)
+    quantities: tuple[str, ...] = setting(
+        QUANTITIES, f"Quantities to measure: some of {', '.join(QUANTITIES)}."
+    )
     max_overhead: float = setting(
-        0.02, "The share of the training's CPU time that measuring may take.", greater_than=0
+        0.02, "Largest share of the training's CPU time that measuring may take.", greater_than=0
     )
     margins: Any = setting(
         None,
-        "Inputs without labels, and the steps from one measurement of D to the next.",
+        "Pair (inputs, every): inputs without labels, and the steps between measurements of D on them.",
         machine_only=True,  # rows cannot contain inputs
     )
-    approximate: bool = setting(False, "Estimate matrices of shorter side 8192 and more.")
-    rules: str | None = setting(None, "Rule file about steps, or the name of an example.", is_path=True)
+    approximate: bool = setting(False, "Estimate the spectra of matrices whose shorter side is 8192 or more.")
+    rules: str | None = setting(
+        None, "Rule file with rules about steps, or the name of a shipped example.", is_path=True
+    )
     on_fail: str = setting(
-        WARN, "What a rule that does not hold does.", choices=dict.fromkeys((WARN, STOP)), requires="rules"
+        WARN,
+        "Reaction to a rule that does not hold: warn, or stop the training.",
+        choices=dict.fromkeys((WARN, STOP)),
+        requires="rules",
     )
 
     def check(self) -> None:
@@ -85,7 +92,9 @@ class MonitoredRun:
 
 
 def run(case: MonitorSettings, progress: Progress) -> MonitoredRun:
-    raise InputError("a run is monitored while it trains; use attnlaw.training.SpectralMonitor in its loop")
+    raise InputError(
+        "a training run is monitored while it trains; use attnlaw.training.SpectralMonitor in its loop"
+    )
 
 
 VERB = Verb(
@@ -93,11 +102,13 @@ VERB = Verb(
     "Training run",
     MonitorSettings,
     (
-        Quantity("measured_steps", "steps that were measured", kind="int", in_summary=True),
-        Quantity("failed_steps", "steps whose weights could not be measured", kind="int", in_summary=True),
-        Quantity("last_step", "the largest step that was measured", kind="int", in_summary=True),
-        Quantity("seconds", "CPU seconds that all measurements took"),
-        Quantity("overhead", "CPU time of measuring over that of training, at the last measurement"),
+        Quantity("measured_steps", "number of steps that were measured", kind="int", in_summary=True),
+        Quantity(
+            "failed_steps", "number of steps whose weights could not be measured", kind="int", in_summary=True
+        ),
+        Quantity("last_step", "last step that was measured", kind="int", in_summary=True),
+        Quantity("seconds", "CPU seconds that all measurements took together"),
+        Quantity("overhead", "CPU time of all measurements, divided by that of the training"),
     ),
     run_each_case(run),
     tables=(

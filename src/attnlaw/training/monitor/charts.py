@@ -17,8 +17,9 @@ from attnlaw.render.charts.style import palette
 from attnlaw.training.monitor.columns import PANELS
 
 CAPTION = (
-    "Each quantity during training, by step. A stable rank that falls and outliers that appear mean that few "
-    "directions take over; proxies that grow without end mean norms that do."
+    "Each panel is a quantity against the training step. If the stable rank falls and directions beyond "
+    "random weights appear, a few directions take over. If the proxies keep growing, so do the norms of the "
+    "weights."
 )
 STILL_TOLERANCE = 1e-3  # smaller relative changes count as constant
 
@@ -42,20 +43,26 @@ def steps(result: Result) -> Figure | None:
     The quantity that changes most comes first. In a run of several steps, constant quantities are left out.
     """
     rows = nan_to_null(result.tables["steps"])
+    known, order = panel_order(rows)
+    if not known:
+        return None
+    still = [title for title, lines in known.items() if all(_is_still(rows, name) for name in lines)]
+    panels = {title: known[title] for title in order if title not in still} or known
+    constant = f"Not drawn, because they stay the same: {'; '.join(still)}." if still else ""
+    caption = f"{largest_change_sentence(rows, known[order[0]], order[0])} {constant} {CAPTION}"
+    drawing = partial(step_charts, rows, panels)
+    return Figure("steps", "Spectra during training", " ".join(caption.split()), drawing)
+
+
+def panel_order(rows: pl.DataFrame) -> tuple[dict[str, dict[str, str]], list[str]]:
+    """Return the panels that have values, and their titles. The one that changes most comes first."""
     panel_lines = {
         title: {name: label for name, label in lines.items() if name in rows.columns and rows[name].count()}
         for title, lines in PANELS.items()
     }
-    there = {title: lines for title, lines in panel_lines.items() if lines}
-    sizes = {title: max(_largest_change(rows, name).size for name in there[title]) for title in there}
-    still = [title for title, lines in there.items() if all(_is_still(rows, name) for name in lines)]
-    order = sorted(there, key=lambda title: -sizes[title])
-    panels = {title: there[title] for title in order if title not in still} or there
-    if not there:
-        return None
-    constant = f"Constant, so not drawn: {'; '.join(still)}." if still else ""
-    caption = f"{_headline(rows, there[order[0]], order[0])} {constant} {CAPTION}"
-    return Figure("steps", "Against the step", " ".join(caption.split()), partial(step_charts, rows, panels))
+    known = {title: lines for title, lines in panel_lines.items() if lines}
+    sizes = {title: max(_largest_change(rows, name).size for name in known[title]) for title in known}
+    return known, sorted(known, key=lambda title: -sizes[title])
 
 
 def _largest_change(rows: pl.DataFrame, name: str) -> ColumnChange:
@@ -78,13 +85,13 @@ def _is_still(rows: pl.DataFrame, name: str) -> bool:
     )
 
 
-def _headline(rows: pl.DataFrame, lines: dict[str, str], title: str) -> str:
+def largest_change_sentence(rows: pl.DataFrame, lines: dict[str, str], title: str) -> str:
     """Return a sentence about the quantity that changed most, or an empty text if none changed."""
     name = max(lines, key=lambda column: _largest_change(rows, column).size)
     move = _largest_change(rows, name)
     if move.size <= STILL_TOLERANCE:
         return ""
-    return f"What moved most: {title}, {lines[name]}, from {move.first:.4g} to {move.last:.4g}."
+    return f"Largest change: {title} ({lines[name]}), from {move.first:.3g} to {move.last:.3g}."
 
 
 def step_charts(rows: pl.DataFrame, panels: dict[str, dict[str, str]]) -> Any:

@@ -156,14 +156,14 @@ def require_unsharded(model: Any) -> None:
     what = f"{type(model).__name__}: its weights are split over processes"
     if any(hasattr(weight, "device_mesh") for weight in model.parameters()):
         error = InputError(
-            f"{what} (FSDP2), expected whole ones; in every process, gather one matrix at a time with "
-            "full_tensor(), and audit them in the first one (three lines: docs/how-to/watch-training.md#sharded-models)"
+            f"{what} (FSDP2), expected whole matrices; in every process, gather one matrix at a time with "
+            "full_tensor(), and audit them in the first one (docs/how-to/watch-training.md#sharded-models)"
         )
         error.add_note(f"In every process:\n{GATHER}")
         raise error
     wrapped = any(type(part).__name__ == "FullyShardedDataParallel" for part in model.modules())
     if wrapped or any(hasattr(weight, "ds_id") for weight in model.parameters()):
-        raise InputError(f"{what} (FSDP or ZeRO-3), expected whole ones; audit saved checkpoints instead")
+        raise InputError(f"{what} (FSDP or ZeRO-3), expected whole matrices; audit saved checkpoints instead")
 
 
 def _contributions(bounds: Proxies | None, count: int) -> list[float | None]:

@@ -222,7 +222,10 @@ class SpectralMonitor:
                 self._append()
         except (InputError, OSError, pl.exceptions.PolarsError) as error:
             reason = str(error).splitlines()[0]
-            warnings.warn(f"{reason}; the rows are kept until the next measurement", stacklevel=3)
+            warnings.warn(
+                f"{reason}; the monitor keeps these rows in memory and writes them with the next measurement",
+                stacklevel=3,
+            )
         else:
             self._unwritten, self._resumed = [], True
 
@@ -254,14 +257,14 @@ class SpectralMonitor:
 
     def _split_cases(self) -> tuple[list[Result], Result | None, list[Result]]:
         """Return the results stored before this model's, this model's result (or None), and the rest."""
-        manifest, remedy = self.directory / MANIFEST, "monitor into another directory"
+        manifest, remedy = self.directory / MANIFEST, "give the monitor another directory"
         if not manifest.exists():
             if (self.directory / "steps.parquet").exists():
-                raise InputError(f"{self.directory}: holds steps of attnlaw 0.2 or earlier; {remedy}")
+                raise InputError(f"{self.directory}: has steps of attnlaw 0.2 or earlier; {remedy}")
             return [], None, []
         written = read_json(manifest, remedy)
         if not isinstance(written, dict) or written.get("verb") != VERB.name:
-            raise InputError(f"{self.directory}: holds what no monitor wrote; {remedy}")
+            raise InputError(f"{self.directory}: has files that no monitor wrote; {remedy}")
         cases = list(Result.open(self.directory, VERB, remedy))
         names = [case.row()["model"] for case in cases]
         if self.name not in names:
@@ -291,7 +294,9 @@ def unwrap_module(model: Any) -> Any:
     """Return the module without the wrappers of `torch.compile` and of data parallelism."""
     nn = import_torch("monitoring").nn
     if not isinstance(model, nn.Module):
-        raise InputError(f"cannot monitor a {type(model).__name__}; pass the nn.Module that is trained")
+        raise InputError(
+            f"found a {type(model).__name__}, expected a torch.nn.Module; pass the model that you train"
+        )
     wrappers = nn.DataParallel | nn.parallel.DistributedDataParallel
     while hasattr(model, "_orig_mod") or isinstance(model, wrappers):
         model = model._orig_mod if hasattr(model, "_orig_mod") else model.module
@@ -302,7 +307,7 @@ def unwrap_module(model: Any) -> Any:
 def _directory_lock(directory: Path) -> Iterator[None]:
     """Hold the lock of the directory, after waiting until no other monitor has it."""
     path = directory / "steps.lock"
-    with as_input_error(f"{path}: cannot be locked", "monitor into another directory"):
+    with as_input_error(f"{path}: cannot be locked", "give the monitor another directory"):
         file = path.open("a")
         fcntl.flock(file, fcntl.LOCK_EX)
     with file:

@@ -32,7 +32,9 @@ class GateFailed(RuntimeError):
 
 def failure_text(step: int, verdicts: Verdicts) -> str:
     """Return one line about the rules that failed at a step."""
-    each = "; ".join(f"{rule.rule}: {rule}" for rule in verdicts.failed_rules)
+    # The message names the step once, so it is left out of each rule.
+    texts = ((rule.rule, str(rule).removeprefix(f"step {step}: ")) for rule in verdicts.failed_rules)
+    each = "; ".join(f"rule {name} failed: {text}" for name, text in texts)
     return f"{verdicts.model}, step {step}: {each}"
 
 
@@ -48,9 +50,11 @@ class Watchdog:
         self.model = model
         self.rule_file = read_rules(path, {"steps": STEPS}, {})
         if self.rule_file.base is not None:
-            raise BadUsage(f"{path}: base is for attnlaw check; a run has none")
+            raise BadUsage(f"{path}: base works only in attnlaw check; remove it from the rules of a monitor")
         if all(rule.level == OFF for rule in self.rule_file.rules):
-            raise BadUsage(f'{path}: found no rule of "steps"; write one, or monitor without rules')
+            raise BadUsage(
+                f'{path}: has no rule about steps; add one with of = "steps", or monitor without rules'
+            )
         self._rows = pl.DataFrame() if earlier is None else earlier.filter(pl.col("model") == model)
 
     def judge(self, row: pl.DataFrame) -> Verdicts:

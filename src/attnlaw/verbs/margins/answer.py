@@ -7,6 +7,7 @@ from math import exp
 from typing import Any
 
 from attnlaw.analysis.forward.inputs import input_words
+from attnlaw.analysis.forward.margins import CLEAR, SAME
 from attnlaw.core.answer import Answer, AnswerStatus, Line
 from attnlaw.core.result import Result
 from attnlaw.core.tables import unique_short_names
@@ -22,10 +23,8 @@ def answer(result: Result) -> Answer:
     measured = list(zip(names, rows.iter_rows(named=True), strict=True))
     lines = [_comparison(name, names[0], row) for name, row in measured[1:] if row["comparison"]]
     if len(measured) == 1:
-        lines.append(_single_line(measured[0][1]))
-    for name, row in measured:
-        prefix = f"{name}: " if len(measured) > 1 else ""
-        lines += _place_line(result, prefix, row) + _amplification_line(result, prefix, row)
+        row = measured[0][1]
+        lines += [_single_line(row), *_place_line(result, row), *_amplification_line(result, row)]
     return Answer((*lines, *_warnings(measured)), next_commands(measured[0][1], names))
 
 
@@ -39,6 +38,14 @@ def next_commands(row: dict[str, Any], names: list[str]) -> dict[str, str]:
         **({} if row["kappa"] else {f"{start}--kappa": "which layers the margin depends on"}),
         f"{start}--out results": "D of every input, in results/report.html",
     }
+
+
+def page_commands(models: list[str]) -> dict[str, str]:
+    """Return what to do after reading the page."""
+    commands = {shlex.join(["attnlaw", "audit", models[0]]): "check the weights of the model"}
+    if len(models) > 1:
+        commands = {shlex.join(["attnlaw", "diff", *models[:2]]): "see which matrices differ"} | commands
+    return commands
 
 
 def distance_text(row: dict[str, Any]) -> str:
@@ -58,35 +65,36 @@ def _single_line(row: dict[str, Any]) -> Line:
 def _comparison(name: str, first: str, row: dict[str, Any]) -> Line:
     if row["log_ratio"] is None:
         return Line(f"{name} cannot be compared with {first}: {row['comparison']}.", AnswerStatus.WARNING)
-    return Line(f"D of {name}, compared with {first}: {row['comparison']}.")
+    text = f"D of {name}, compared with {first}: {row['comparison']}."
+    if not row["extension"] and abs(row["log_ratio"]) >= max(SAME, CLEAR * (row["log_ratio_error"] or 0.0)):
+        text += f" This suggests that {name if row['log_ratio'] > 0 else first} generalises better."
+    return Line(text)
 
 
-def _place_line(result: Result, name: str, row: dict[str, Any]) -> list[Line]:
-    """Return where the margin depends on the weights most, if that was measured."""
-    if row["total_kappa"] is None:
-        return []
+def most_sensitive_place(result: Result, row: dict[str, Any]) -> str:
+    """Return the layer, or the map outside of layers, with the largest condition."""
     places = result.finished_table("kappa_layers").filter(case=row["case"])
     worst = places.sort("kappa", descending=True, maintain_order=True).row(0, named=True)
-    place = worst["place"] if worst["layer"] is None else f"layer {worst['place']}"
-    return [
-        Line(
-            f"{name}{'a' if name else 'A'} relative change of the weights by {1 / row['total_kappa']:.2g} (1/κ) could flip a "
-            f"typical prediction, to first order. The margin depends most on {place}."
-        )
-    ]
+    return str(worst["place"]) if worst["layer"] is None else f"layer {worst['place']}"
 
 
-def _amplification_line(result: Result, name: str, row: dict[str, Any]) -> list[Line]:
-    """Return which layer amplifies a small change most, if that was measured."""
+def _place_line(result: Result, row: dict[str, Any]) -> list[Line]:
+    if row["total_kappa"] is None:
+        return []
+    text = f"A relative change of the weights by {1 / row['total_kappa']:.2g} (1/κ) could flip a typical"
+    place = most_sensitive_place(result, row)
+    return [Line(f"{text} prediction, to first order. The margin depends most on {place}.")]
+
+
+def _amplification_line(result: Result, row: dict[str, Any]) -> list[Line]:
     layers = result.finished_table("amplification").filter(case=row["case"])
     if not layers.height:
         return []
     most = layers.sort("median", descending=True, maintain_order=True).row(0, named=True)
+    text = f"A small change of the input of layer {most['layer']} moves the logits most: {most['median']:.3g}"
     worst = most["log10_worst_case"]
     bound = "" if worst is None else f" The weights alone would allow 10^{worst:.1f}."
-    change = f"a small change of the input of layer {most['layer']} moves the logits most"
-    name = name or "On these inputs, "
-    return [Line(f"{name}{change}: {most['median']:.3g} times as much.{bound}")]
+    return [Line(f"{text} times as much.{bound}")]
 
 
 def _warnings(measured: list[tuple[str, dict[str, Any]]]) -> list[Line]:

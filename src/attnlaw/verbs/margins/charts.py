@@ -33,8 +33,9 @@ Label = Callable[[str], str]
 
 @chart(
     "D of every input",
-    "Inputs sorted by D: a small change flips the first. Dashed: the geometric mean, the number that ranks "
-    "models of one task, trained to a similar loss, on the same inputs.",
+    "Inputs sorted by relative margin (D). Those at the left are closest to flipping. Dashed: the "
+    "geometric mean of a model, which compares models of one task, trained to a similar loss, on the same "
+    "inputs. Higher is better.",
 )
 def margins_distances(view: ChartView) -> Drawings:
     """Draw D of every input in increasing order, and the geometric mean of D, for each model."""
@@ -57,7 +58,7 @@ def sorted_dots(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) ->
     ticks = alt.Axis(format="~g", tickCount=6)
     dots = alt.Chart(inline_data(points)).mark_circle(size=22, opacity=0.85)
     dots = dots.encode(
-        x=alt.X("share:Q", title="share of inputs below", axis=alt.Axis(format="%", tickCount=5)),
+        x=alt.X("share:Q", title="share of inputs with smaller D", axis=alt.Axis(format="%", tickCount=5)),
         y=alt.Y("distance:Q", title=label("distance"), scale=up, axis=ticks),
         color=hue,
     )
@@ -67,9 +68,10 @@ def sorted_dots(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) ->
 
 
 @chart(
-    "Where a margin could be lost",
-    "κ of a layer's maps, and of each map outside of layers, the median over inputs: 1/κ is the relative "
-    "error of the weights that could flip an input, to first order. It tells where; D ranks.",
+    "Where the margin depends on the weights",
+    "Condition (κ) of each layer and of each map outside of layers, median over inputs. A relative change "
+    "of the weights by 1/κ could flip an input, to first order. High bars are sensitive places; use D, "
+    "not κ, to compare models.",
 )
 def margins_kappa(view: ChartView) -> Drawings:
     """Draw bars of kappa for each layer and each linear map outside of layers."""
@@ -106,8 +108,9 @@ def bars_by_place(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) 
 
 @chart(
     "Amplification, measured and worst case",
-    "How much a small change of what a layer reads can move the logits: median over inputs, and the worst "
-    "case by the weights alone (in another norm).",
+    "How much a small change of a layer's input moves the logits, as log10. Solid: median over these "
+    "inputs. Dashed: what the weights alone would allow, in another norm. A large gap means that the "
+    "worst case says little here.",
 )
 def margins_amplification(view: ChartView) -> Drawings:
     """Draw log10 of the measured and the worst-case amplification against the layer."""
@@ -126,7 +129,7 @@ def two_lines(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) -> a
     ticks = integer_axis(rows["layer"])
     base = alt.Chart(inline_data(points)).encode(
         x=alt.X("layer:Q", title=label("layer"), scale=alt.Scale(nice=False), axis=ticks),
-        y=alt.Y("value:Q", title="log₁₀ of amplification"),
+        y=alt.Y("value:Q", title="amplification (log₁₀)"),
         color=colour_encoding(colours),
     )
     dash = dash_encoding("line", dashes, symbolType="stroke", symbolSize=250)
@@ -136,8 +139,8 @@ def two_lines(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) -> a
 
 @chart(
     "Effective directions of heads",
-    "The share of a head's singular values that count at the scale measured on these inputs; the rest move "
-    "margins too little to be worth their rank. It describes; it does not rank models.",
+    "Share of a head's singular values that matter on these inputs; the others hardly move the margins. "
+    "It describes a model and does not rank models.",
 )
 def margins_directions(view: ChartView) -> Drawings:
     rows, share = view.frame("directions"), "directions_share"

@@ -13,7 +13,7 @@ from attnlaw.render.charts.figure import Figure
 from attnlaw.render.pages.html import macros
 from attnlaw.render.pages.page import Section, headline_numbers, verb_page
 from attnlaw.verbs.margins import D_MEANING
-from attnlaw.verbs.margins.answer import answer, distance_text
+from attnlaw.verbs.margins.answer import answer, distance_text, page_commands
 
 # Numbers on the card of a model, after D and its median.
 CARD_QUANTITIES = ("inputs", "ties", "flat", "confidence", "total_kappa")
@@ -30,7 +30,8 @@ def page(result: Result, figures: Sequence[Figure]) -> str:
     counts = " or ".join(str(count) for count in rows["inputs"].unique(maintain_order=True))
     lead = [f"{', '.join(short.values())} on {counts} inputs without labels.", D_MEANING]
     sections = [_cards_section(result, rows)]
-    return verb_page(result, figures, lead, sections, listed, answer(result))
+    said = replace(answer(result), next_commands=page_commands([*short]))
+    return verb_page(result, figures, lead, sections, listed, said)
 
 
 def _cards_section(result: Result, rows: pl.DataFrame) -> Section:

@@ -20,7 +20,7 @@ from attnlaw.render.terminal.screen import (
     print_title,
 )
 from attnlaw.verbs.margins import D_MEANING
-from attnlaw.verbs.margins.answer import answer
+from attnlaw.verbs.margins.answer import answer, most_sensitive_place
 
 if TYPE_CHECKING:
     from attnlaw import MarginsResult
@@ -33,14 +33,14 @@ AMPLIFICATION = {
     "worst case": ("log10_worst_case", ".2f"),
 }
 MEANINGS = {
-    "D": "distance of a prediction from flipping, in units of the spread of the inputs (mean over inputs)",
+    "D": "how far a typical prediction is from flipping, relative to the spread of the inputs",
     "error": "factor of one standard error",
 }
-KAPPA_MEANING = "relative sensitivity of the margin to the weights there (condition), median over inputs"
+KAPPA_MEANING = "condition: a relative change of the weights by 1/κ could flip a typical prediction"
 AMPLIFICATION_MEANINGS = {
-    "amplification": "change of the logits per small change of what the layer reads, median over inputs",
+    "amplification": "change of the logits per small change of a layer's input",
     "worst case": "log10 of the same from the weights alone, for any input",
-    "effective": "singular values that matter on these inputs, of all",
+    "effective directions": "singular values that matter on these inputs, of all",
 }
 
 
@@ -70,13 +70,22 @@ def _model_columns(result: MarginsResult, names: list[str], details: bool) -> li
     rows = result.rows
     errors = [None if error is None else exp(error) for error in rows["mean_log_error"]]
     columns = [
-        Column("model", names, is_text=True, wraps=True),
+        Column("model", names, is_text=True),
         Column("D", [format_number(value, ".3g", missing="–") for value in rows["geometric_mean"]]),
         Column("error", ["–" if error is None else f"×/÷ {error:.2f}" for error in errors]),
         Column("inputs", [str(count) for count in rows["inputs"]]),
     ]
     if rows["log_ratio"].count():
         columns.append(Column(f"D vs {names[0]}", list(map(_change, rows.iter_rows(named=True)))))
+    if rows["total_kappa"].count() and len(names) > 1:
+        places = [
+            "–" if row["total_kappa"] is None else most_sensitive_place(result, row)
+            for row in result.finished_rows.iter_rows(named=True)
+        ]
+        columns.append(
+            Column("κ", [format_number(value, ".3g", missing="–") for value in rows["total_kappa"]])
+        )
+        columns.append(Column("most in", places, is_text=True))
     if details:
         middle = rows.select("median", "median_low", "median_high").iter_rows()
         columns.append(Column("median", [_interval(*values) for values in middle]))
