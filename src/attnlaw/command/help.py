@@ -24,7 +24,7 @@ METAVARS: dict[Any, str] = {float: "NUMBER", int: "N", str: "TEXT"}
 COMMAND_WIDTH = 12  # letters of a command's name in a list of commands
 WIDEST_LABEL = 26  # letters of an option's name and value that leave room for its meaning on the same line
 LONGEST_CHOICES = 44  # letters; longer lists of choices are in the help text
-PURPOSE = "Find out what the spectra of a Transformer say: what is broken, learned or changed."
+PURPOSE = "Find out what is broken, learned or changed in a Transformer, from its spectra."
 SWEEPS = (
     "Options marked with ,... take several values, joined by commas; each value is computed. Numbers can "
     "also be FROM:TO:COUNT: 0.1:1:10 means ten values from 0.1 to 1."

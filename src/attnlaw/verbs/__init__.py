@@ -18,17 +18,17 @@ from attnlaw.core.verb import Verb
 
 # Its name, the module that declares it as VERB, and what it does in one sentence.
 VERBS: dict[str, tuple[str, str]] = {
-    "audit": ("attnlaw.verbs.audit", "Spectra, null tests and proxies of a checkpoint."),
-    "fit": ("attnlaw.verbs.fit", "The law that each matrix of a checkpoint follows."),
-    "diff": ("attnlaw.verbs.diff", "What changed between checkpoints, tensor by tensor and head by head."),
-    "check": ("attnlaw.verbs.check", "Rules over a checkpoint's numbers, and an exit status."),
-    "lens": ("attnlaw.verbs.lens", "What heads do on one input, and the pass as one exact affine map."),
-    "margins": ("attnlaw.verbs.margins", "What ranks trained models of one task, on inputs without labels."),
-    "limit": ("attnlaw.verbs.limit", "The law of an attention layer at any width, against its limit."),
-    "attention": ("attnlaw.verbs.attention", "The singular spectrum of attention at initialisation."),
-    "init": ("attnlaw.verbs.init", "A whole Transformer before training, from its config.json."),
-    "learn": ("attnlaw.verbs.learn", "Predict what a single attention head learns from n samples."),
-    "dynamics": ("attnlaw.verbs.dynamics", "How a single attention head learns, step by step."),
+    "audit": ("attnlaw.verbs.audit", "Find out what is wrong, unusual or untrained in a checkpoint."),
+    "fit": ("attnlaw.verbs.fit", "Find the law that each matrix of a checkpoint follows."),
+    "diff": ("attnlaw.verbs.diff", "Find out what changed between checkpoints."),
+    "check": ("attnlaw.verbs.check", "Apply rules to a checkpoint, and fail a CI job if one is broken."),
+    "lens": ("attnlaw.verbs.lens", "Show what the heads of a model do on one input."),
+    "margins": ("attnlaw.verbs.margins", "Compare classifiers on inputs without labels."),
+    "limit": ("attnlaw.verbs.limit", "Compute the output of an attention layer at any width."),
+    "attention": ("attnlaw.verbs.attention", "Compute the singular values of attention at initialisation."),
+    "init": ("attnlaw.verbs.init", "Predict how a whole Transformer acts before training."),
+    "learn": ("attnlaw.verbs.learn", "Predict what an attention head learns from n samples."),
+    "dynamics": ("attnlaw.verbs.dynamics", "Predict how an attention head learns, step by step."),
 }
 # The kinds of question that commands answer, as `attnlaw --help` groups them.
 QUESTIONS: dict[str, tuple[str, ...]] = {
@@ -39,21 +39,30 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
 }
 # Verbs without a command: studies and reports know them, Python has the functions behind them.
 STUDY_VERBS: dict[str, tuple[str, str]] = {
-    "two_layer": ("attnlaw.verbs.two_layer", "The risk of a two-layer linear network that interpolates."),
-    "shift": ("attnlaw.verbs.shift", "The risk of weighted kernel ridge regression under covariate shift."),
-    "ensemble": ("attnlaw.verbs.ensemble", "The error of learners that are averaged or vote."),
+    "two_layer": (
+        "attnlaw.verbs.two_layer",
+        "Predict the risk of a two-layer network that interpolates.",
+    ),
+    "shift": ("attnlaw.verbs.shift", "Predict the risk of kernel ridge regression under covariate shift."),
+    "ensemble": (
+        "attnlaw.verbs.ensemble",
+        "Predict the error of learners that are averaged or vote.",
+    ),
     "early_stopping": (
         "attnlaw.verbs.early_stopping",
-        "The risk of factors that start small and stop early.",
+        "Predict the risk of factors that start small and stop early.",
     ),
-    "complete": ("attnlaw.verbs.complete", "What factors put where a matrix is not seen."),
-    "coordinates": ("attnlaw.verbs.coordinates", "The coordinate check of muP on lazy matrices."),
-    "growth": ("attnlaw.verbs.growth", "How proxies grow with depth and width over several models."),
-    "decoder": ("attnlaw.verbs.decoder", "A real training run beside the theory of dynamics."),
+    "complete": ("attnlaw.verbs.complete", "Predict how factors complete a matrix that is partly observed."),
+    "coordinates": (
+        "attnlaw.verbs.coordinates",
+        "Run the coordinate check of muP without drawing weights.",
+    ),
+    "growth": ("attnlaw.verbs.growth", "Show how proxies grow with depth and width over several models."),
+    "decoder": ("attnlaw.verbs.decoder", "Compare a real training run with the theory of dynamics."),
 }
 # What a program of its own writes: `attnlaw.load` and reports know it, no command and no study runs it.
 RECORDED_VERBS: dict[str, tuple[str, str]] = {
-    "monitor": ("attnlaw.training.monitor", "The spectra of a model while it trains."),
+    "monitor": ("attnlaw.training.monitor", "Record the spectra of a model while it trains."),
 }
 
 # `core.result` cannot import the views, which belong to a room above it. It asks for them to show a result.
