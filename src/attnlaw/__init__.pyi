@@ -83,99 +83,115 @@ class AuditResult(Result):
     @property
     def record(self) -> Audit: ...
     family: str | None
-    """Family of the model."""
+    """Family of the model, such as gpt2."""
     codes: str | None
-    """Codes in which matrices are stored; missing if none is."""
+    """Quantised formats of the matrices; missing if none is quantised."""
     depth: int | None
-    """Layers, each as often as it is applied."""
+    """Number of layers; a shared layer counts at each application."""
     distinct_layers: int | None
-    """Layers, shared ones once."""
+    """Number of layers; a shared layer counts once."""
     hidden_size: int | None
     """Width of the layers."""
     head_count: int | None
-    """Heads of the first layer."""
+    """Number of heads of the first layer."""
     matrix_count: int | None
-    """Matrices measured."""
+    """Number of matrices measured."""
     activation: str | None
-    """Of the feed-forward blocks."""
+    """Activation of the feed-forward blocks."""
     not_random_tested: int | None
-    """Matrices compared with noise."""
+    """Number of matrices in the null test."""
     not_random_rejected: int | None
-    """Matrices that differ from noise at level 0.01."""
+    """Number of matrices that differ from random ones (p-value at most 0.01)."""
     not_random_expected: float | None
-    """Of these, expected in a freshly initialised model."""
+    """Number of matrices that would differ from random ones by chance, if untrained."""
     not_random_p_value: float | None
-    """Chance of so many or more in a freshly initialised model."""
+    """Probability that so many matrices of an untrained model differ from random ones."""
     rejected_share: float | None
-    """Of the matrices that were tested: differ from noise."""
+    """Share of the tested weight matrices that differ from random ones."""
     median_outliers: float | None
-    """Median over matrices of the singular values beyond the edge of the random null."""
+    """Number of singular values above those of a random matrix (median matrix)."""
     median_effective_rank_qk: float | None
-    """Median over heads of the effective rank of QK."""
+    """Number of directions that a head's QK uses, weak ones included (median head)."""
     log10_amplification: float | None
-    """Amplification by all layers above the first, as applied where that is known."""
+    """Largest factor by which the layers above the first can enlarge an error, with gains of norm layers
+    if they are known (log10).
+    """
     findings_error: int | None
-    """Findings of level error."""
+    """Number of errors found."""
     findings_warning: int | None
-    """Findings of level warning."""
+    """Number of warnings found."""
     findings_note: int | None
-    """Findings of level note."""
+    """Number of notes found."""
     finding_rules: int | None
-    """Rules that looked for findings."""
+    """Number of checks that looked for findings."""
     logit_heads: int | None
-    """Heads of attention measured."""
+    """Number of attention heads measured."""
     logit_heads_bounded: int | None
-    """Heads whose logits are bounded for any input."""
+    """Number of heads whose logits have a bound for any input."""
     logit_heads_beyond_float8: int | None
-    """Heads whose bound is above 448 (float8 E4M3)."""
+    """Number of heads whose logit bound is above 448, the largest float8 E4M3 number."""
     logit_heads_beyond_float16: int | None
-    """Heads whose bound is above 65504 (float16)."""
+    """Number of heads whose logit bound is above 65504, the largest float16 number."""
     logit_unbounded: str | None
-    """Blocks without a bound, and why."""
+    """Blocks whose logits have no bound, with the reason."""
     log10_spectrum_adaptive: Estimate | None
-    """Log10 of the proxy: spectrum-adaptive (post hoc p per matrix)."""
+    """Generalization proxy: spectrum-adaptive (post hoc p per matrix) (log10)."""
     log10_spectrum_adaptive_continuous: Estimate | None
-    """Log10 of the proxy: spectrum-adaptive, continuous p (ours)."""
+    """Generalization proxy: spectrum-adaptive, continuous p (ours) (log10)."""
     log10_fixed_p_0: Estimate | None
-    """Log10 of the proxy: one index for all, p = 0."""
+    """Generalization proxy: one index for all, p = 0 (log10)."""
     log10_fixed_p_1: Estimate | None
-    """Log10 of the proxy: one index for all, p = 1."""
+    """Generalization proxy: one index for all, p = 1 (log10)."""
     log10_fixed_p_2: Estimate | None
-    """Log10 of the proxy: one index for all, p = 2."""
+    """Generalization proxy: one index for all, p = 2 (log10)."""
     log10_edelman: Estimate | None
-    """Log10 of the proxy: norm-based, Edelman (2,1)."""
+    """Generalization proxy: norm-based, Edelman (2,1) (log10)."""
     log10_trauger_tewari: Estimate | None
-    """Log10 of the proxy: norm-based, Trauger-Tewari (1,1)."""
+    """Generalization proxy: norm-based, Trauger-Tewari (1,1) (log10)."""
     per_application_log10_spectrum_adaptive: Estimate | None
-    """The same with shared layers counted at each application: spectrum-adaptive (post hoc p per matrix)."""
+    """Generalization proxy that counts a shared layer at each application: spectrum-adaptive (post hoc p
+    per matrix) (log10).
+    """
     per_application_log10_spectrum_adaptive_continuous: Estimate | None
-    """The same with shared layers counted at each application: spectrum-adaptive, continuous p (ours)."""
+    """Generalization proxy that counts a shared layer at each application: spectrum-adaptive, continuous p
+    (ours) (log10).
+    """
     per_application_log10_fixed_p_0: Estimate | None
-    """The same with shared layers counted at each application: one index for all, p = 0."""
+    """Generalization proxy that counts a shared layer at each application: one index for all, p = 0
+    (log10).
+    """
     per_application_log10_fixed_p_1: Estimate | None
-    """The same with shared layers counted at each application: one index for all, p = 1."""
+    """Generalization proxy that counts a shared layer at each application: one index for all, p = 1
+    (log10).
+    """
     per_application_log10_fixed_p_2: Estimate | None
-    """The same with shared layers counted at each application: one index for all, p = 2."""
+    """Generalization proxy that counts a shared layer at each application: one index for all, p = 2
+    (log10).
+    """
     per_application_log10_edelman: Estimate | None
-    """The same with shared layers counted at each application: norm-based, Edelman (2,1)."""
+    """Generalization proxy that counts a shared layer at each application: norm-based, Edelman (2,1)
+    (log10).
+    """
     per_application_log10_trauger_tewari: Estimate | None
-    """The same with shared layers counted at each application: norm-based, Trauger-Tewari (1,1)."""
+    """Generalization proxy that counts a shared layer at each application: norm-based, Trauger-Tewari
+    (1,1) (log10).
+    """
     proxy_over_sqrt_samples_log10: Estimate | None
-    """Log10 of the spectrum-adaptive proxy over sqrt(samples)."""
+    """Spectrum-adaptive proxy / sqrt(samples) (log10)."""
     value_of_adaptivity: Estimate | None
-    """What the best single p costs over the post hoc choice."""
+    """Factor by which the proxy grows if all matrices share the best single p."""
     rank_count: bool | None
-    """P = 0 won everywhere: the proxy only counts ranks."""
+    """Whether the proxy only counts ranks, because p = 0 is best for every matrix."""
     norms: str | None
-    """Which norms tables and maps show: applied or stored."""
+    """Norms that tables and maps show: applied (gains included) or stored."""
     norms_unknown: list[str] | None
-    """Kinds of matrix whose norm before is not known: shown as stored."""
+    """Kinds of matrix whose norm layer is not known, so that their norms are those of stored weights."""
     extensions: list[str] | None
-    """What goes beyond the setting that the bounds were stated for."""
+    """Features of the model that the paper does not cover."""
     warnings: list[str] | None
-    """What to know about the model."""
+    """Facts about the model that a reader of the numbers should know."""
     meaning: str | None
-    """What proxies are."""
+    """What the proxies say and what they do not say."""
     findings: pl.DataFrame
     """A table with the columns model, rule, level, layer, stack, head, expert, kind, tensor, value,
     threshold, meaning.
@@ -255,13 +271,13 @@ class FitResult(Result):
     neither_count: int | None
     """Matrices that are neither: none of these fits."""
     not_random_tested: int | None
-    """Matrices compared with noise."""
+    """Number of matrices in the null test."""
     not_random_rejected: int | None
-    """Matrices that differ from noise at level 0.01."""
+    """Number of matrices that differ from random ones (p-value at most 0.01)."""
     not_random_expected: float | None
-    """Of these, expected in a freshly initialised model."""
+    """Number of matrices that would differ from random ones by chance, if untrained."""
     not_random_p_value: float | None
-    """Chance of so many or more in a freshly initialised model."""
+    """Probability that so many matrices of an untrained model differ from random ones."""
     fits: pl.DataFrame
     """A table with the columns model, layer, stack, head, expert, kind, rows, cols, values, law,
     random_p_value, wasserstein, outliers, null_shape, null_draws, null_scale, null_edge, edge_scale,
@@ -849,10 +865,12 @@ def audit(
     no_laws: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> AuditResult:
-    """Audit a trained Transformer: what is wrong with it, what differs from noise, the spectra of its heads.
+    """Check a trained Transformer: look for problems, untrained weights, and unusual spectra.
 
-    Proxies need every matrix. If --layers or --only leave some out, there are no proxies. A LoRA adapter is
-    audited by itself, or added to its base model with --adapter.
+    An audit reads only the weights. It needs no data, no GPU, and no PyTorch for safetensors. It looks for
+    broken tensors, compares every weight matrix with random ones, and compares the model with other trained
+    models. A LoRA adapter is audited alone, or added to its base model with --adapter. Generalization proxies
+    need every matrix, so there are none with --layers, --only or --experts.
 
     If an option takes an iterable, each value of a list, a range or an array makes a case.
     For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works too.
@@ -869,15 +887,14 @@ def audit(
         unscaled: Read float8 weights that really have no scale as they are stored.
         name: What rows call the model; its path unless given.
         jobs: Threads; all cores unless given.
-        samples: Training samples n: show proxy / sqrt(n) too (not a bound by itself).
-        approximate: Estimate matrices of shorter side 8192 and more, with errors.
-        precision: Weights stored in 16 bits or less are factorised in float32 where storing took more
-            (storage), or all in float64 (double).
-        exact: (1,1) norms of large products from every entry, not from a sample of columns.
-        as_stored: Show norms as stored, without the gain of the norm before.
-        experts: Measure only this many experts of each layer, the first ones. There are no proxies
-            then.
-        no_laws: With --out: leave the fitted laws out.
+        samples: Number of training samples n: also show proxy / sqrt(n). It is not a bound.
+        approximate: Estimate matrices whose shorter side is at least 8192, and show the errors.
+        precision: Arithmetic: float32 for weights stored in 16 bits or less, if that is exact enough
+            (storage), or always float64 (double).
+        exact: Sum every entry for (1,1) norms of large products (default: a sample of columns).
+        as_stored: Show norms of the stored matrices, without the gain of the norm layer before them.
+        experts: Measure only the first N experts of each layer.
+        no_laws: With --out: do not fit laws to the spectra. It is faster.
         progress: Called with the number of finished parts and the number of all parts.
 
     Returns:

@@ -9,33 +9,37 @@ from typing import Any
 from attnlaw.core.errors import as_option
 from attnlaw.core.result import Result
 from attnlaw.core.settings import SettingField, setting_fields
+from attnlaw.verbs import find_verb
 
 
-def typed_command(result: Result, verb: str | None = None, without: tuple[str, ...] = ()) -> str:
+def typed_command(result: Result, verb: str | None = None) -> str | None:
     """Return the command that computes a result, with every setting that is not the default.
 
-    A model that was given as a Python object, or under another name, has no path here. The command then has
-    the placeholder MODEL. Settings that differ between cases are left out, except those without an option.
+    Rows do not have the path of a model that got another name. The command then has the placeholder MODEL.
+    Settings that differ between cases are left out, except the positional ones.
 
     Args:
         verb: the verb to call instead. It gets only the settings that it has.
-        without: names of settings to leave out.
-    """
-    from attnlaw.verbs import find_verb
 
+    Returns:
+        The command. None if a model is a Python object, which no command can name.
+    """
     known = setting_fields(result.verb.settings)
     wanted = known if verb is None else setting_fields(find_verb(verb).settings)
     places: list[str] = []
     options: list[str] = []
     cases = [result.settings(case) for case in range(len(result))]
     for name in result.verb.setting_columns:
-        if name not in wanted or name in without:
+        if name not in wanted:
             continue
         values = list(dict.fromkeys(str(case[name]) for case in cases if case[name] is not None))
         if known[name].rule.positional:
-            metavar = known[name].rule.metavar or name.upper()
-            named = any(case.get("name") for case in cases)
-            places += [metavar if named or _is_object(value) else shlex.quote(value) for value in values]
+            if not any(case.get("name") for case in cases):
+                if any(map(_is_object, values)):
+                    return None
+                places += map(shlex.quote, values)
+            else:
+                places.append(known[name].rule.metavar or name.upper())
         elif name != "name" and len(values) == 1:
             options += _option(known[name], cases[0][name])
     return " ".join(["attnlaw", verb or result.verb.name, *dict.fromkeys(places), *options])

@@ -38,7 +38,7 @@ def saved(tmp_path_factory):
 def test_the_verdict_heads_the_page_and_names_are_escaped(saved):
     folder, comparison = saved
     text = (folder / "report.html").read_text()
-    assert text.index("What happened") < text.index("Matrices of the network") < text.index("worst first")
+    assert text.index("What happened") < text.index("Heads and matrices") < text.index("worst first")
     assert str(escape(comparison.verdict)) in text
     assert "<img" not in text
     assert "&lt;img src=x" in text
