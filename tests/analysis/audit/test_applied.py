@@ -13,8 +13,8 @@ from safetensors.numpy import load_file
 from scipy.linalg import svdvals
 
 import attnlaw
-from attnlaw.analysis.audit.rows import layer_table, matrix_table
 from attnlaw.analysis.audit.remarks import norm_basis_sentence
+from attnlaw.analysis.audit.rows import layer_table, matrix_table
 from attnlaw.checkpoints.open import open_model
 from attnlaw.numerics.logs import LN10
 from attnlaw.spectra.measure import Selection, measure

@@ -14,8 +14,8 @@ import torch
 from safetensors.numpy import load_file
 
 import attnlaw
-from attnlaw.analysis.audit.rows import log10
 from attnlaw.analysis.audit.remarks import null_test_sentence
+from attnlaw.analysis.audit.rows import log10
 from attnlaw.core.tables import write_csv
 from attnlaw.render.model_names import model_names
 from attnlaw.theory.bounds import BOUNDS
