@@ -222,6 +222,6 @@ def test_a_decoder_beside_a_wider_encoder_has_no_proxies(tmp_path: Path, memory:
     save_file({f"dec.0.{name}": rng.standard_normal(shape) for name, shape in shapes.items()}, path)
     options = ["--heads", "2", "--map", str(written(tmp_path, CROSSED)), "--jobs", "1"]
     shown = invoke("audit", path, *options)
-    assert f"hidden size {8 if memory == 8 else 'varies'}," in shown.stdout
+    assert f"width {8 if memory == 8 else 'varies'} " in shown.stdout
     refused = "no proxies: they need one hidden size, the layers have 8, 12" in shown.stdout + shown.stderr
     assert refused == (memory == 12)

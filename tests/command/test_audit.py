@@ -59,7 +59,7 @@ def test_table_says_that_proxies_are_not_guarantees():
 
 def test_samples_without_a_proxy_are_told_of():
     result = audit(TINY, "--only", "embedding", "--samples", "100")
-    assert f"{TINY}: --samples 100 has no proxy to divide" in result.stderr
+    assert f"{TINY}: --samples 100 has no effect, because there are no proxies" in result.stderr
     assert "4 heads · width 128 · 1 matrix" in result.stdout
 
 
@@ -281,7 +281,7 @@ def test_several_models_stand_below_each_other_and_notes_stand_once():
     flat = " ".join(done.stdout.split())
     for note in ("Proxies are leading", "only counts ranks", "this is a proxy", "The paper does not cover"):
         assert flat.count(note) == 1
-    assert "one index for all" not in flat
+    assert "one p for all" not in flat
     audit_result = attnlaw.audit(TINY)
     rank = audit_result.matrices.filter(kind="qk")["effective_rank"].median()
     alpha = audit_result.layers["log10_alpha_applied"][0]

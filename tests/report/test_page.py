@@ -98,7 +98,7 @@ def test_numbers_on_the_page_are_those_of_the_rows(model):
     source = page_html(model)
     data = data_of(source)
     for name, label in (
-        ("spectrum_adaptive", "spectrum-adaptive (post hoc p per matrix)"),
+        ("spectrum_adaptive", "spectrum-adaptive (best p for each matrix)"),
         ("edelman", "norm-based, Edelman (2,1)"),
     ):
         log10 = model.summary["proxies"][name]["log10"]

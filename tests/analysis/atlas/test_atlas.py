@@ -337,7 +337,7 @@ def test_a_study_is_an_atlas_of_its_whole_audits(tmp_path: Path) -> None:
 
 def test_what_is_no_study_of_audits_is_told(tmp_path: Path) -> None:
     for given in (tmp_path, attnlaw.learn(alpha=1.0)):
-        with pytest.raises(attnlaw.InputError, match=r"give attnlaw\.load\(DIR\) of a study of audits"):
+        with pytest.raises(attnlaw.InputError, match=r"pass attnlaw\.load\(DIR\) of its directory"):
             load_atlas(given)
     file = tmp_path / "study.toml"
     file.write_text(f'verb = "audit"\n[fixed]\nmodel = "{TINY}"\nonly = ["qk"]\nlayers = "0"\n')

@@ -67,7 +67,7 @@ class Detail {
     const tallest = Math.max(...bars.map((bar) => bar[3]));
     const peaks = [...(noise.length ? [peak(drawable(noise, log))] : []), ...outlines.map(peak)];
     const most = 1.08 * Math.max(tallest, Math.min(Math.max(0, ...peaks), 6 * tallest));
-    const beyondAxes = peaks.some((height) => height > most) || outlines.some((line) => line.some(([x]) => x > top));
+    const beyondAxes = [...peaks, peak(drawable(law, log))].some((height) => height > most) || outlines.some((line) => line.some(([x]) => x > top));
     const cut = (points) => drawable(points, log).filter(([x]) => x >= bottom && x <= top);
     const own = this.data.several ? this.data.models[columns.model[row]].short : "singular values";
     const layers = [{ type: "bars", name: own, color: `color-mix(in srgb, ${seriesColor(columns.model[row])} 38%, var(--card))`, data: bars }];
