@@ -301,7 +301,7 @@ def test_the_first_screen_answers_before_it_lists_numbers():
             "UNUSUAL  4 of 10 numbers are outside the range of 8 trained models",
             "Unusual does not mean wrong; ranks depend on the head size (32 here).",
             "norm per head",
-            "stable rank: how many directions carry a head",
+            "stable rank: directions that carry a head",
             f"Next   attnlaw audit {TINY} --out results",
         )
     ]

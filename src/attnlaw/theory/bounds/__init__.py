@@ -45,7 +45,7 @@ BOUNDS = by_name(
     ),
     Bound(
         "spectrum_adaptive_continuous",
-        "spectrum-adaptive, any p in [0, 2] (not in the paper)",
+        "spectrum-adaptive, any p (not in the paper)",
         "spectrum-adaptive, any p",
     ),
     Bound("fixed_p_0", "one p for all matrices, p = 0", "p = 0 for all", index=0),

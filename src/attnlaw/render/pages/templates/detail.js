@@ -102,7 +102,7 @@ class Detail {
       x: { title: "rank of the singular value", short: "rank", domain: [1, Math.max(2, ...layers.map((layer) => layer.data.length))] },
       y: { title: "singular value (σ)", log: true, domain: domainOf(layers.flatMap((layer) => layer.data.map(([, value]) => value)), { log: true }) },
       caption: noise ? "Singular values of the update, divided by the largest of the base. The dashed line is noise of the same size. Values above it, at the left, are directions that noise does not have."
-        : "Singular values, largest first. A steep fall at the left means that a few directions carry the matrix; a flat line means that it uses all of them.",
+        : "Singular values, largest first, on a logarithmic axis. A steep fall at the left means that a few directions carry the matrix; a flat line means that it uses all of them.",
     };
   }
 
