@@ -135,37 +135,37 @@ class AuditResult(Result):
     logit_unbounded: str | None
     """Blocks whose logits have no bound, with the reason."""
     log10_spectrum_adaptive: Estimate | None
-    """Generalization proxy: spectrum-adaptive (post hoc p per matrix) (log10)."""
+    """Generalization proxy: spectrum-adaptive (best p for each matrix) (log10)."""
     log10_spectrum_adaptive_continuous: Estimate | None
-    """Generalization proxy: spectrum-adaptive, continuous p (ours) (log10)."""
+    """Generalization proxy: spectrum-adaptive, any p (not in the paper) (log10)."""
     log10_fixed_p_0: Estimate | None
-    """Generalization proxy: one index for all, p = 0 (log10)."""
+    """Generalization proxy: one p for all matrices, p = 0 (log10)."""
     log10_fixed_p_1: Estimate | None
-    """Generalization proxy: one index for all, p = 1 (log10)."""
+    """Generalization proxy: one p for all matrices, p = 1 (log10)."""
     log10_fixed_p_2: Estimate | None
-    """Generalization proxy: one index for all, p = 2 (log10)."""
+    """Generalization proxy: one p for all matrices, p = 2 (log10)."""
     log10_edelman: Estimate | None
     """Generalization proxy: norm-based, Edelman (2,1) (log10)."""
     log10_trauger_tewari: Estimate | None
     """Generalization proxy: norm-based, Trauger-Tewari (1,1) (log10)."""
     per_application_log10_spectrum_adaptive: Estimate | None
-    """Generalization proxy that counts a shared layer at each application: spectrum-adaptive (post hoc p
-    per matrix) (log10).
+    """Generalization proxy that counts a shared layer at each application: spectrum-adaptive (best p for
+    each matrix) (log10).
     """
     per_application_log10_spectrum_adaptive_continuous: Estimate | None
-    """Generalization proxy that counts a shared layer at each application: spectrum-adaptive, continuous p
-    (ours) (log10).
+    """Generalization proxy that counts a shared layer at each application: spectrum-adaptive, any p (not
+    in the paper) (log10).
     """
     per_application_log10_fixed_p_0: Estimate | None
-    """Generalization proxy that counts a shared layer at each application: one index for all, p = 0
+    """Generalization proxy that counts a shared layer at each application: one p for all matrices, p = 0
     (log10).
     """
     per_application_log10_fixed_p_1: Estimate | None
-    """Generalization proxy that counts a shared layer at each application: one index for all, p = 1
+    """Generalization proxy that counts a shared layer at each application: one p for all matrices, p = 1
     (log10).
     """
     per_application_log10_fixed_p_2: Estimate | None
-    """Generalization proxy that counts a shared layer at each application: one index for all, p = 2
+    """Generalization proxy that counts a shared layer at each application: one p for all matrices, p = 2
     (log10).
     """
     per_application_log10_edelman: Estimate | None
@@ -930,7 +930,7 @@ def audit(
         - `findings_error` (int): number of errors found.
         - `findings_warning` (int): number of warnings found.
         - `findings_note` (int): number of notes found.
-        - `log10_spectrum_adaptive` (Estimate): generalization proxy: spectrum-adaptive (post hoc p per
+        - `log10_spectrum_adaptive` (Estimate): generalization proxy: spectrum-adaptive (best p for each
           matrix) (log10).
         - `log10_edelman` (Estimate): generalization proxy: norm-based, Edelman (2,1) (log10).
 

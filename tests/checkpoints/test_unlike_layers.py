@@ -208,7 +208,7 @@ def test_numbers_of_layers_are_the_models_everywhere(tmp_path: Path) -> None:
         effective_beta(model, 0, 0)
     for chosen in (2, "-2", "1:3"):
         assert set(audit(tmp_path, layers=chosen, jobs=1).matrices["layer"]) == {2}
-    with pytest.raises(InputError, match=r"selects none with softmax attention"):
+    with pytest.raises(InputError, match=r"selects no layer with softmax attention"):
         audit(tmp_path, layers="0:2", jobs=1)
     with pytest.raises(InputError, match=r"none of the 4 layers \(0 to 3\)"):
         audit(tmp_path, layers=4, jobs=1)

@@ -98,7 +98,7 @@ def test_towers_have_the_proxies_that_each_has_alone(name: str, tmp_path: Path) 
     audit_result = audit(tmp_path, jobs=1)
     summary = audit_result.summary
     assert [summary[key] for key in ("layers", "hidden_size", "heads", "proxies")] == [None] * 4
-    assert "text and vision are networks of their own" in summary["warnings"][0]
+    assert "text and vision are separate networks" in summary["warnings"][0]
     state = load_file(tmp_path / "model.safetensors")
     config = json.loads((tmp_path / "config.json").read_text())
     for tower in summary["towers"]:

@@ -13,13 +13,14 @@ import polars as pl
 import pytest
 from command.in_process import invoke, terminal
 from rich.console import Console
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 import attnlaw
 from attnlaw.analysis.findings.detectors import DETECTORS
+from attnlaw.core.answer import AnswerStatus
 from attnlaw.render.terminal.console import sparkline
 from attnlaw.verbs.audit.terminal import show_summary
-from attnlaw.verbs.views import show
+from attnlaw.verbs.views import answer_of, show
 
 TINY = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 
@@ -43,11 +44,11 @@ def test_json_goes_alone_to_standard_output_and_keeps_the_contract():
 
 @pytest.mark.slow
 def test_table_says_that_proxies_are_not_guarantees():
-    done = audit(TINY, "--samples", "100")
+    done = audit(TINY, "--samples", "100", "--details")
     flat = " ".join(done.stdout.split())
     assert "not guarantees" in flat
-    assert "Extension beyond the paper's setting: pre-norm" in flat
-    pattern = r"at n = 100: 10\^(\d\.\d{4}) = ([\d.]+), above 1: vacuous \(still a proxy\)\."
+    assert "The paper does not cover pre-norm" in flat
+    pattern = r"at n = 100: 10\^(\d\.\d{4}) = ([\d.]+)\. A bound above 1 says nothing; this is a proxy"
     log, value = map(float, re.search(pattern, flat).groups())
     assert log == pytest.approx(
         json.loads(audit(TINY, "--json").stdout)["proxies"]["spectrum_adaptive"]["log10"] - 1,
@@ -58,8 +59,8 @@ def test_table_says_that_proxies_are_not_guarantees():
 
 def test_samples_without_a_proxy_are_told_of():
     result = audit(TINY, "--only", "embedding", "--samples", "100")
-    assert f"{TINY}: --samples 100 has no proxy to divide" in result.stderr
-    assert "4 heads, 1 matrix, activation" in result.stdout
+    assert f"{TINY}: --samples 100 has no effect, because there are no proxies" in result.stderr
+    assert "4 heads · width 128 · 1 matrix" in result.stdout
 
 
 def test_out_writes_rows_that_agree_with_the_summary(tmp_path):
@@ -227,7 +228,7 @@ def test_approximate_numbers_are_shown_with_their_errors(monkeypatch):
     shown = {}
     for approximate in (False, True):
         audit_result = attnlaw.audit(state, heads=8, approximate=approximate, samples=100)
-        shown[approximate] = drawn(audit_result, 100), audit_result.summary
+        shown[approximate] = drawn(audit_result, 100, details=True), audit_result.summary
     assert "(" not in re.search(r"p = 1 .*", shown[False][0])[0]
     text, summary = shown[True]
     for name, line in (("1", r"p = 1 +(\S+)"), ("0", r"p = 0 +(\S+)")):
@@ -239,13 +240,13 @@ def test_approximate_numbers_are_shown_with_their_errors(monkeypatch):
     assert re.search(r"10\^\(\d\.\d{4} ± \d", text)
 
 
-def drawn(audit_result, width):
+def drawn(audit_result, width, details=False):
     screen = io.StringIO()
-    show(audit_result, terminal(width, file=screen))
+    show(audit_result, terminal(width, file=screen), details)
     return screen.getvalue()
 
 
-@pytest.mark.parametrize(("width", "bars", "title"), [(60, 4, "norm by 2 heads"), (120, 8, "norm by head")])
+@pytest.mark.parametrize(("width", "bars", "title"), [(60, 4, "norm per 2 heads"), (120, 8, "norm per head")])
 def test_heads_that_share_a_bar_are_told_of(width, bars, title):
     """Eight heads of norms 1 to 8: a bar each, or one for the larger of two."""
     scale = np.repeat(np.arange(1.0, 9.0), 2)[:, None]
@@ -253,13 +254,13 @@ def test_heads_that_share_a_bar_are_told_of(width, bars, title):
     text = drawn(attnlaw.audit(block | {"out_proj.weight": np.eye(16)}, heads=8), width)
     assert text.count(title) == 2
     norms = np.arange(1, 9).reshape(bars, -1).max(axis=1)
-    assert f"{sparkline(norms.tolist(), top=8)} 8.00" in text
+    assert f"{sparkline(norms.tolist(), top=8)}  max 8.00" in text
 
 
 @pytest.mark.parametrize("width", [52, 60, 80, 120])
 def test_a_narrow_screen_shows_fewer_columns_and_whole_numbers(width):
     audit_result = attnlaw.audit(TINY)
-    text = drawn(audit_result, width)
+    text = drawn(audit_result, width, details=True)
     assert "…" not in text
     rows = [line for line in text.splitlines() if re.match(r"[0-3] ", line)]
     largest = (
@@ -270,36 +271,121 @@ def test_a_narrow_screen_shows_fewer_columns_and_whole_numbers(width):
     for line, (layer, norm) in zip(rows, largest.iter_rows(), strict=True):
         digits = 2 if norm >= 1 else 3  # three digits, zeros too
         assert f" {norm:.{digits}f} " in line, layer
-    assert "%" not in rows[0]  # every layer adds the same share
-    has_hint = "A wider screen also shows: log10 α as applied" in " ".join(text.split())
-    assert has_hint == (width < 80)
+    has_hint = "A wider screen also shows: log10 α with gains" in " ".join(text.split())
+    assert has_hint == (width < 120)
 
 
 @pytest.mark.slow
 def test_several_models_stand_below_each_other_and_notes_stand_once():
-    done = audit(TINY, TINY, "--samples", "100")
+    done = audit(TINY, TINY, "--samples", "100", "--details")
     flat = " ".join(done.stdout.split())
-    for note in ("Proxies are leading", "p = 0 won", "still a proxy", "Extension beyond"):
+    for note in ("Proxies are leading", "only counts ranks", "this is a proxy", "The paper does not cover"):
         assert flat.count(note) == 1
-    assert "one index for all" not in flat
+    assert "one p for all" not in flat
     audit_result = attnlaw.audit(TINY)
     rank = audit_result.matrices.filter(kind="qk")["effective_rank"].median()
     alpha = audit_result.layers["log10_alpha_applied"][0]
     rows = re.findall(
-        r"tiny-decoder(?: \(2\))? +100.0% +(\S+) +(\S+) +(\S+) +0 +0 +0$", done.stdout, re.MULTILINE
+        r"^tiny-decoder +0 +0 +0 +100.0% +(\S+) +(\S+) +4 of 10 +(\S+)", done.stdout, re.MULTILINE
     )
     assert rows == [(f"{audit_result.matrices['outliers'].median():.3g}", f"{rank:.1f}", f"{alpha:.2f}")] * 2
 
 
-def test_an_audit_begins_with_noise_and_findings():
-    sound = drawn(attnlaw.audit(TINY), 100)
-    nothing = sound.index(f"nothing found by {len(DETECTORS)} rules")
-    assert sound.index("40 of 40 matrices differ from noise; 0.4 expected") < nothing
-    assert nothing < sound.index("norm by head")
+def test_the_first_screen_answers_before_it_lists_numbers():
+    sound = drawn(attnlaw.audit(TINY), 80)
+    places = [
+        sound.index(words)
+        for words in (
+            f"OK       No problems found ({len(DETECTORS)} checks).",
+            "OK       Trained: 40 of 40 weight matrices differ from random ones",
+            "UNUSUAL  4 of 10 numbers are outside the range of 8 trained models",
+            "Unusual does not mean wrong; ranks depend on the head size (32 here).",
+            "norm per head",
+            "stable rank: directions that carry a head",
+            f"Next   attnlaw audit {TINY} --out results",
+        )
+    ]
+    assert places == sorted(places)
+    # Everything else waits for --details.
+    whole = drawn(attnlaw.audit(TINY), 80, details=True)
+    for words in ("log10 α per layer", "spectrum-adaptive", "overflow", "The paper does not cover"):
+        assert words not in sound
+        assert words in whole
+
+
+def test_the_first_screen_fits_eighty_columns_and_one_screen():
+    lines = invoke("audit", "examples/tiny-decoder", columns=80).stdout.strip().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(lines) <= 28
+
+
+def test_a_problem_has_its_place_its_size_and_what_to_do():
+    state = {name: np.array(tensor) for name, tensor in load_file(TINY / "model.safetensors").items()}
+    name = next(name for name in state if re.search(r"h\.2\.mlp\.c_fc\.weight", name))
+    state[name] = 10 * state[name]
+    text = " ".join(drawn(attnlaw.audit(state, heads=4), 100).split())
+    assert re.search(r"ERROR [^.]*layer 2", text)
+    assert "Fix: look for a scale that was applied twice" in text
+    assert "No problems found" not in text
+
+
+def test_deep_models_share_lines_on_the_first_screen_only():
+    rng = np.random.default_rng(0)
+    names = ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense")
+    names += ("intermediate.dense", "output.dense")
+    state = {
+        f"encoder.layer.{layer}.{name}.weight": rng.standard_normal((8, 8))
+        for layer in range(20)
+        for name in names
+    }
+    result = attnlaw.audit(state, heads=2, jobs=1)
+    first, whole = drawn(result, 100), drawn(result, 100, details=True)
+    assert "18-19" in first
+    assert len(re.findall(r"^\d+-\d+ ", first, re.MULTILINE)) == 10
+    assert len(re.findall(r"^\d+ ", whole, re.MULTILINE)) == 20
+    largest = result.matrices.filter(pl.col("layer").is_in([18, 19]), kind="qk")["spectral_norm"].max()
+    line = next(line for line in first.splitlines() if line.startswith("18-19"))
+    assert f"max {largest:.1f} " in line
+
+
+def test_an_untrained_model_is_called_untrained():
+    rng = np.random.default_rng(0)
+    block = {
+        "in_proj_weight": rng.standard_normal((192, 64)),
+        "out_proj.weight": rng.standard_normal((64, 64)),
+    }
+    answer = answer_of(attnlaw.audit(block, heads=2))
+    line = next(line for line in answer.lines if "untrained" in line.text and line.text.startswith("Looks"))
+    assert line.status == AnswerStatus.WARNING
+    assert "0 of 4 weight matrices differ from random ones" in line.text
+    # A Python object has no command: Python calls come next.
+    assert list(answer.next_commands) == ['result.save("results")', "result.show(details=True)"]
+
+
+def test_several_models_have_one_table_and_their_problems():
+    good = attnlaw.audit(TINY, name="good")
+    bad = attnlaw.audit({"in_proj_weight": np.eye(48, 16), "out_proj.weight": np.zeros((16, 16))}, heads=2)
+    both = good + bad
+    text = drawn(both, 100)
+    assert text.count("unlike") == text.count("unlike random") + 1  # one heading of a table, in two lines
+    lines = answer_of(both).lines
+    assert any(line.status == AnswerStatus.ERROR and "out_proj.weight" in line.text for line in lines)
+    assert any(line.text.startswith("No problems found in good") for line in lines)
+    assert attnlaw.audit(TINY, name="good").rows["name"][0] == "good"
+    assert next(iter(typed for typed in answer_of(good).next_commands)) == "attnlaw audit MODEL --out results"
+
+
+def test_a_next_command_has_every_option():
+    done = audit("examples/tiny-decoder", "--layers", "1:3", "--only", "qk,vo")
+    assert "attnlaw audit examples/tiny-decoder --layers 1:3 --only qk,vo --details" in done.stdout
+
+
+def test_an_audit_names_each_broken_tensor():
     block = {"in_proj_weight": np.eye(48, 16), "out_proj.weight": np.zeros((16, 16))}
     text = " ".join(drawn(attnlaw.audit(block, heads=2), 100).split())
-    assert "error: zero-tensor: out_proj.weight the tensor was never written, or was erased" in text
-    assert text.index("error: ") < text.index("warning: ")
+    assert "ERROR out_proj.weight: the tensor was never written, or was erased (zero-tensor)" in text
+    assert "Fix: " in text
+    assert text.index("ERROR ") < text.index("WARNING ")
 
 
 def test_notes_of_one_model_among_several_name_it():
@@ -307,7 +393,7 @@ def test_notes_of_one_model_among_several_name_it():
         attnlaw.audit(TINY, name=name, **more) for name, more in (("a", {"samples": 100}), ("b", {}))
     )
     screen = io.StringIO()
-    show_summary(first + other, Console(width=300, file=screen))
+    show_summary(first + other, Console(width=300, file=screen), details=True)
     lines = [line.strip() for line in screen.getvalue().splitlines()]
-    assert [line[:30] for line in lines if "still a proxy" in line] == ["a: spectrum-adaptive proxy / s"]
+    assert [line[:30] for line in lines if "sqrt(n) at n" in line] == ["a: Spectrum-adaptive proxy / s"]
     assert any(line.startswith("Proxies are leading") for line in lines)

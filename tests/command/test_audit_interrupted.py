@@ -85,7 +85,10 @@ def test_no_matrix_is_measured_twice(tmp_path: Path, measured: Measured) -> None
     assert 5 <= len(first) < MATRICES
     resumed = audit(TINY, "--out", out)
     assert resumed.stdout == shown
-    assert resumed.stderr.splitlines()[0] == f"{len(first)} of {MATRICES} matrices are kept from the last run"
+    assert (
+        resumed.stderr.splitlines()[0]
+        == f"{len(first)} of {MATRICES} matrices are known from the last run and not measured again"
+    )
     assert len(measured.matrices) == MATRICES
     assert set(measured.matrices.values()) == {1}  # the number of matrices measured twice is 0
     for name in FILES:
@@ -202,5 +205,5 @@ def test_a_link_in_place_of_kept_units_is_refused(tmp_path: Path, measured: Meas
 def test_two_audits_of_one_model_do_not_share_a_directory(tmp_path: Path) -> None:
     with keep_units(tmp_path, AuditSettings(model=str(TINY))):
         refused = audit(TINY, "--out", tmp_path, status=1)
-    assert f"{tmp_path}: another audit of this model is at work there" in refused.stderr
+    assert f"{tmp_path}: another audit of this model uses this directory" in refused.stderr
     assert refused.stderr.count("\n") == 1

@@ -164,8 +164,8 @@ def test_click_on_a_head_shows_its_spectrum(visit, pages):
     )
     assert f"{row['spectral_norm']:.4g}" in page.inner_text("#detail")
     text = page.inner_text("#spectrum")
-    assert "null: random entries" in text
-    assert "edge of the null" in text
+    assert "random matrices of this shape" in text
+    assert "largest value of a random matrix" in text
     page.click("text=By rank")
     assert "logarithmic axis" in page.inner_text("#spectrum")
 
@@ -211,7 +211,7 @@ def test_quantity_and_kind_change_the_map(visit):
     first = page.evaluate(colours)
     page.select_option("#quantity", "stable_rank")
     assert page.evaluate(colours) != first
-    assert "nearly rank one" in page.inner_text("#map-caption")
+    assert "a single direction carries the matrix" in page.inner_text("#map-caption")
     page.click("[data-kind=VO]")
     assert page.inner_text("#detail-title").strip().endswith("VO")
     page.click("[data-kind=FFN]")
@@ -234,7 +234,7 @@ def test_table_sorts_filters_and_chooses(visit, pages):
     page.locator("#table tbody tr").last.click()
     assert re.fullmatch(r"Layer 1 · head \d · VO", page.inner_text("#detail-title").strip())
     page.fill("#filter", "nothing-like-this")
-    assert page.inner_text("#count") == "no row fits this filter"
+    assert page.inner_text("#count") == "No rows match this filter"
 
 
 def test_rows_are_downloaded_whole(visit, pages, tmp_path):
@@ -308,7 +308,7 @@ def test_a_spectrum_keeps_its_own_bars_beside_far_larger_ones(look, log):
     areas = [y * width(left, right) for (left, y), (right, _) in zip(steps[::2], steps[1::2], strict=True)]
     assert sum(areas) == pytest.approx(1.0, rel=1e-6)
     assert (outline[-1][0] > spec["x"]["domain"][1]) == (not log)
-    assert ("go on where they leave" in spec["caption"]) == (not log)
+    assert ("continue outside of the chart" in spec["caption"]) == (not log)
 
 
 def test_lines_of_other_models_stay_inside_the_chart(visit):
@@ -331,7 +331,7 @@ def test_lines_of_other_models_stay_inside_the_chart(visit):
 
 def test_models_of_different_shapes_are_compared_with_a_remark(look):
     assert look().locator("#shapes").count() == 0
-    assert look("unlike").inner_text("#shapes").startswith("These models differ in hidden size, heads: ")
+    assert look("unlike").inner_text("#shapes").startswith("These models differ in hidden size, heads. ")
 
 
 def test_dark_and_light(visit, look):
@@ -348,7 +348,7 @@ def test_hostile_names_stay_text(look):
     page = look("hostile")
     assert page.title() == "Spectral audit · attnlaw"
     assert page.locator("img").count() == 0
-    assert HOSTILE in page.inner_text(".path")
+    assert HOSTILE in page.inner_text(".lead >> nth=0")
     assert HOSTILE in page.inner_text("#tensors")
     assert page.evaluate("document.scripts.length") == 2
     assert "log10, per application" in page.inner_text("#proxies")

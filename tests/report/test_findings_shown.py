@@ -36,10 +36,11 @@ def with_findings(audit: Result, *rows: dict[str, object]) -> Result:
 @pytest.mark.slow
 def test_the_first_screen_says_what_was_found(audit: Result) -> None:
     page = page_html(audit)
-    head = page[page.index('id="summary"') : page.index('id="heads"')]
-    assert "40 of 40 matrices differ from noise; 0.4 expected of a fresh model" in head
-    assert f"nothing found by {len(DETECTORS)} rules" in head
-    assert "proxy (log₁₀)" not in head  # proxies stand below
+    head = page[page.index("<h1>") : page.index('id="heads"')]
+    assert "40 of 40 weight matrices differ from random ones (chance alone: about 0.4)" in head
+    assert f"No problems found ({len(DETECTORS)} checks)." in head
+    assert head.index("No problems found") < head.index("What to do next") < head.index('id="summary"')
+    assert "log10 proxy" not in head  # proxies stand below
     assert page.index('id="proxies"') > page.index('id="heads"')
 
 
@@ -47,8 +48,10 @@ def test_findings_have_their_level_place_value_and_meaning(audit: Result) -> Non
     hostile = "<script>alert(1)</script>"
     rows = [finding(), finding(rule="zero-rows", level="warning", tensor=hostile, value=4.0, threshold=0.0)]
     page = page_html(with_findings(audit, *rows))
-    place = 'data-level="error"><b>error</b> unbalanced: layer 2, QK<span>'
-    assert f"{place}Off by a factor of 10 (limit 3). A wrong scale." in page
+    page = page[page.index("<main") :]
+    error = page[page.index('data-status="ERROR"') : page.index('data-status="WARNING"')]
+    for part in ("layer 2, qk", "10 (threshold 3)", "a wrong scale", "unbalanced", "Fix: look for a scale"):
+        assert part in error
     assert hostile not in page
     assert "&lt;script&gt;alert(1)" in page
 
@@ -66,13 +69,13 @@ def test_a_saved_level_that_is_none_is_refused(audit: Result, tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_constant_charts_are_told_and_not_drawn(audit: Result) -> None:
-    sentence = "Every layer&#39;s share of the proxy is made of the same parts, so they are not drawn: "
+    sentence = "Every layer&#39;s share of the proxy consists of the same parts, so no chart shows them: "
     page = page_html(audit)
     assert "shares" not in named(audit)
     # Every scale is alike where p = 0 wins: C(0) counts ranks.
     assert f"{sentence}QK " in page
     assert constant_quantities(audit.matrices) == ["p", "share"]
-    assert "Constant within each kind of matrix, so not to choose from: " in page
+    assert "Not listed, because identical for all matrices of a kind: " in page
     layers = audit.tables["layers"]
     moved = with_tables(audit, layers=layers.with_columns(share_qk=0.3 + 0.01 * pl.col("layer")))
     assert "shares" in named(moved)

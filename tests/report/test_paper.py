@@ -197,7 +197,7 @@ def test_a_figure_of_one_of_several_models_names_it(audit, tmp_path):
 def test_layers_without_a_line_are_told(most, has_note, audit, monkeypatch):
     monkeypatch.setattr("attnlaw.verbs.audit.charts.MOST_LINES", most)
     caption = named(audit)["contributions"].caption
-    assert ("Of the 2 layers 1 have a line; every matrix has a dot." in caption) == has_note
+    assert ("1 of 2 layers have a line; every matrix has a dot." in caption) == has_note
 
 
 def test_unknown_formats_are_refused(audit, tmp_path):

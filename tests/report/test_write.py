@@ -96,8 +96,8 @@ def test_studies_and_training_runs_share_a_page(tmp_path):
     assert '<h2 id="rows-title">All rows</h2>' in source
     lead, *sections = re.findall(r'<p class="lead">([^<]*)', source)
     named = "study (Compare an attention layer with its infinite-width limit), run (Training run)"
-    assert lead == f"5 rows of {named}, and the figures that they allow."
-    assert sections[0] == "Drawn from the 3 rows in study. The same in all rows: verb limit, heads 2."
+    assert lead == f"5 rows of {named}."
+    assert sections[0] == "Drawn from 3 rows in study. The same in all rows: verb limit, heads 2."
 
 
 @pytest.mark.slow
@@ -129,7 +129,7 @@ def test_a_study_that_failed_throughout_says_so(tmp_path):
     page = write_report([study_of(tmp_path, rows)])
     source = page.read_text(encoding="utf-8")
     assert f"{rows.height} of {rows.height} tasks failed: first line. " in source
-    assert "no figure can be drawn from them" in source
+    assert "They cannot be drawn as a figure." in source
     assert ["status", "status"] in data_of(page)["shown"]
 
 

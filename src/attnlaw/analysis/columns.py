@@ -64,7 +64,7 @@ ALPHA = Quantity(
     "log10_alpha",
     "largest factor by which later layers can enlarge an error made in this layer, by stored weights (log10)",
     display_name="log₁₀ α",
-    axis="amplification by later layers (log₁₀ α)",
+    axis="amplification (log₁₀ α)",
     error=True,
 )
 
@@ -242,7 +242,7 @@ ALPHA_APPLIED = Quantity(
     "largest factor by which later layers can enlarge an error, from norms that include gains; no proxy uses "
     "it (log10)",
     display_name="log₁₀ α, applied",
-    axis="amplification by later layers, gains included (log₁₀ α)",
+    axis="amplification, gains included (log₁₀ α)",
     error=True,
 )
 LAYERS = (

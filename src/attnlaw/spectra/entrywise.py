@@ -99,6 +99,6 @@ def _decompose(matrix: ArrayLike) -> tuple[Reals, Reals, Reals, Reals]:
     if A.ndim != 2 or not A.size or not np.isfinite(A).all():
         raise InputError(
             f"entrywise errors: found an array of shape {A.shape}, expected one matrix of finite numbers; "
-            "give the weights of one head at a time"
+            "pass the weights of one head at a time"
         )
     return A, *np.linalg.svd(A, full_matrices=False)

@@ -93,7 +93,9 @@ def power_scaled(matrix: Reals) -> tuple[Reals, float]:
     results, stay in the range of its type, float64 or float32.
     """
     if matrix.size == 0:
-        raise InputError(f"a matrix of shape {list(matrix.shape)}: expected at least one entry; leave it out")
+        raise InputError(
+            f"a matrix of shape {list(matrix.shape)}: expected at least one entry; leave the matrix out"
+        )
     peak = max(float(matrix.max()), -float(matrix.min()))
     if not np.isfinite(peak):
         raise InputError("a matrix with NaN or infinite entries; use weights from before training diverged")

@@ -61,14 +61,14 @@ def missing_sizes_reason(block: Attention) -> str | None:
     """
     how, rotary = block.scores, block.scores.rotary
     if block.norm is None or block.source_norm is None:
-        return "the norm before it is not known"
+        return "attnlaw does not know the norm layer before it"
     sides = ((block.norm, how.query_norm), (block.source_norm, how.key_norm), (block.source_norm, None))
     if any(qk_norm is None and norm.kind == NONE for norm, qk_norm in sides[: 3 if block.shared_key else 2]):
-        return "no norm stands before it"
+        return "it has no norm layer before it"
     if how.growing:
-        return "its scores grow with the position"
+        return "its logits grow with the position"
     if rotary is not None and rotary.scale is None and _turned_columns(block) is not None:
-        return "its type of rotary positions is not known"
+        return "attnlaw does not know its type of rotary positions"
     return None
 
 

@@ -295,12 +295,13 @@ def test_kinds_are_of_families_that_ship() -> None:
 def test_the_terminal_and_the_json_tell_the_same() -> None:
     entry = json.loads(invoke("audit", TINY, "--json").stdout)["atlas"]
     assert entry == tiny().summary["atlas"]
-    printed = [line.split() for line in invoke("audit", TINY, columns=100).stdout.splitlines()]
+    details = invoke("audit", TINY, "--details", columns=100).stdout
+    printed = [line.split() for line in details.splitlines()]
     for label, here, trained, below, fresh in range_lines(entry):
         assert [*label.split(), here, *trained.split(), *below.split(), *fresh.split()] in printed
     ranges = entry["columns"]["median_stable_rank_qk_applied"]
     low, high = (ranges["trained"][end] for end in ("low", "high"))
-    line = f"stable rank of QK {ranges['value']:.2f} {low:.2f} to {high:.1f} 0 of 8 11.1 to 32.5"
+    line = f"QK stable rank {ranges['value']:.2f} {low:.2f} to {high:.1f} 0 of 8 11.1 to 32.5"
     assert line.split() in printed
 
 
@@ -308,7 +309,7 @@ def test_the_terminal_and_the_json_tell_the_same() -> None:
 def test_the_page_shows_the_ranges(tmp_path: Path) -> None:
     page = (tiny().save(tmp_path / "one") / "report.html").read_text(encoding="utf-8")
     assert '<details class="atlas" open>' in page
-    assert "; without tiny-decoder, this one or near it" in page
+    assert "; tiny-decoder itself is excluded" in page
     two = (tiny() + tiny()).save(tmp_path / "two") / "report.html"
     assert two.read_text(encoding="utf-8").count('<details class="atlas">') == 2
 
@@ -318,7 +319,7 @@ def test_a_result_without_the_table_is_shown_without(tmp_path: Path) -> None:
     result = replace(tiny(), tables=tables, records=())
     assert result.summary["atlas"] is None
     page = result.save(tmp_path) / "report.html"
-    assert "Beside other models" not in page.read_text(encoding="utf-8")
+    assert "Compared with other models" not in page.read_text(encoding="utf-8")
 
 
 def test_a_study_is_an_atlas_of_its_whole_audits(tmp_path: Path) -> None:
@@ -336,7 +337,7 @@ def test_a_study_is_an_atlas_of_its_whole_audits(tmp_path: Path) -> None:
 
 def test_what_is_no_study_of_audits_is_told(tmp_path: Path) -> None:
     for given in (tmp_path, attnlaw.learn(alpha=1.0)):
-        with pytest.raises(attnlaw.InputError, match=r"give attnlaw\.load\(DIR\) of a study of audits"):
+        with pytest.raises(attnlaw.InputError, match=r"pass attnlaw\.load\(DIR\) of its directory"):
             load_atlas(given)
     file = tmp_path / "study.toml"
     file.write_text(f'verb = "audit"\n[fixed]\nmodel = "{TINY}"\nonly = ["qk"]\nlayers = "0"\n')

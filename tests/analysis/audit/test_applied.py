@@ -13,8 +13,8 @@ from safetensors.numpy import load_file
 from scipy.linalg import svdvals
 
 import attnlaw
+from attnlaw.analysis.audit.remarks import norm_basis_sentence
 from attnlaw.analysis.audit.rows import layer_table, matrix_table
-from attnlaw.analysis.audit.summary import norm_basis_sentence
 from attnlaw.checkpoints.open import open_model
 from attnlaw.numerics.logs import LN10
 from attnlaw.spectra.measure import Selection, measure
@@ -125,15 +125,15 @@ def test_where_the_norm_is_not_known_nothing_is_said_to_be_applied():
     assert audit.layers["log10_alpha_applied"].null_count() == audit.layers.height
     assert audit.summary["norms"] == "stored"
     assert audit.summary["norms_unknown"] == ["qk", "vo", "ffn_in", "ffn_gate"]
-    assert "not known of QK, VO, FFN in, FFN gate" in norm_basis_sentence(audit.summary)
+    assert "not known for QK, VO, FFN in, FFN gate" in norm_basis_sentence(audit.summary)
 
 
 def test_as_stored_changes_what_is_shown_and_no_number(tiny):
     stored = attnlaw.audit(TINY, as_stored=True)
     assert stored.matrices.equals(tiny.matrices)
     assert (tiny.summary["norms"], stored.summary["norms"]) == ("applied", "stored")
-    assert "gain of the norm before folded in" in norm_basis_sentence(tiny.summary)
-    assert "as stored, without the gain" in norm_basis_sentence(stored.summary)
+    assert "include the gain of the LayerNorm" in norm_basis_sentence(tiny.summary)
+    assert "those of the stored matrices, without the gain" in norm_basis_sentence(stored.summary)
     assert json.loads(json.dumps(stored.summary["settings"])) == tiny.summary["settings"]
 
 

@@ -14,8 +14,8 @@ import torch
 from safetensors.numpy import load_file
 
 import attnlaw
+from attnlaw.analysis.audit.remarks import null_test_sentence
 from attnlaw.analysis.audit.rows import log10
-from attnlaw.analysis.audit.summary import null_test_sentence
 from attnlaw.core.tables import write_csv
 from attnlaw.render.model_names import model_names
 from attnlaw.theory.bounds import BOUNDS
@@ -156,7 +156,9 @@ def test_layers_and_kinds_may_be_a_number_and_a_list(work, request):
 def test_what_comes_back_is_shown_in_a_line(tiny, request):
     path = request.config.rootpath / TINY
     assert repr(tiny.record) == f"<Audit {path}: gpt2, 40 matrices>"
-    assert repr(tiny).startswith("<audit: family gpt2, L 4, N 128, matrix count 40, ")
+    assert repr(tiny).startswith(
+        "<audit: OK No problems found (28 checks). OK Trained: 40 of 40 weight matrices"
+    )
     assert repr(tiny + tiny) == "<audit: 2 cases>"
     rng = np.random.default_rng(0)
     block = {"in_proj_weight": rng.standard_normal((96, 32)), "out_proj.weight": 1e200 * np.eye(32)}
@@ -320,7 +322,8 @@ def test_every_matrix_is_compared_with_noise(tiny):
     assert tiny.summary["not_random"] == counts
     quantities = tiny.summary["quantities"]
     assert (quantities["not_random_rejected"], quantities["not_random_tested"]) == (40, 40)
-    assert null_test_sentence(tiny.summary).startswith("40 of 40 matrices differ from noise; 0.4 expected")
+    expected = "40 of 40 weight matrices differ from random ones (chance alone: about 0.4)."
+    assert null_test_sentence(tiny.summary) == expected
 
 
 def test_what_cannot_be_compared_with_noise_is_null(monkeypatch):

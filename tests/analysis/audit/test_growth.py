@@ -172,21 +172,21 @@ def test_a_checkpoint_given_twice_counts_once_and_has_no_error() -> None:
     assert growth_table(twice).equals(growth_table(chosen))
     assert growth_words(twice) == growth_words(chosen)
     assert growth_words(chosen).startswith("Over 3 models")
-    assert "There is no error: 3 models fix 3 numbers." in growth_words(chosen)
+    assert "The exponents have no errors: 3 models only determine 3 numbers." in growth_words(chosen)
     # The same checkpoint with another adapter is another model.
     adapted = twice.with_columns(adapter=pl.Series([None, None, None, "lora"]))
     assert growth_words(adapted).startswith("Over 4 models")
     alike = chosen.with_columns(depth=pl.Series([2, 4, 8]), hidden_size=64)
-    assert "There is no error" not in growth_words(alike)
+    assert "have no errors" not in growth_words(alike)
 
 
 def test_other_families_and_zeros_are_named() -> None:
     rows = pl.read_parquet(FAMILY).with_columns(family=pl.lit("bert"))
     assert "families" not in growth_words(rows)
-    assert "degenerate" not in growth_words(rows)
+    assert "mean nothing" not in growth_words(rows)
     first = pl.col("model") == rows["model"][0]
     mixed = rows.with_columns(family=pl.when(first).then(pl.lit("t5")).otherwise("family"))
-    assert "The families differ: bert, t5." in growth_words(mixed)
+    assert "different families (bert, t5)" in growth_words(mixed)
     # At p = 0 a model without any rank has sqrt(L), and a layer of zeros makes the amplification zero.
     empty = pl.when(first).then(0.5 * pl.col("depth").log10()).otherwise("log10_fixed_p_0")
     for zeros in (

@@ -1,6 +1,6 @@
 """Remarks on proxies: what is read from a summary, also from one without some proxies."""
 
-from attnlaw.analysis.audit.summary import proxy_entries
+from attnlaw.analysis.audit.remarks import proxy_entries
 
 PROXIES = {
     "spectrum_adaptive": {"log10": 0.0},

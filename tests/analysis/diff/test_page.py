@@ -39,7 +39,7 @@ def test_the_verdict_heads_the_page_and_names_are_escaped(saved):
     folder, comparison = saved
     text = (folder / "report.html").read_text()
     first = str(escape(comparison.verdict.partition(". ")[0]))
-    places = [first, "Matrices of the network", "Which layers changed", "Stored tensors that changed most"]
+    places = [first, "Heads and matrices", "Which layers changed", "Stored tensors that changed most"]
     assert [text.index(part) for part in places] == sorted(text.index(part) for part in places)
     assert "<img" not in text
     assert "&lt;img src=x" in text

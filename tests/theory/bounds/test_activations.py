@@ -67,5 +67,7 @@ def test_the_slopes_that_the_module_quotes():
 
 
 def test_an_unknown_activation_is_named_in_one_line():
-    with pytest.raises(InputError, match=r"activation 'wobble' has no Lipschitz constant here; known: gelu,"):
+    with pytest.raises(
+        InputError, match=r"activation 'wobble' has no known Lipschitz constant; known: gelu,"
+    ):
         lipschitz("wobble")

@@ -41,7 +41,7 @@ FEW = (
 N = 200
 NORMS = ("input_layernorm", "post_attention_layernorm")
 FALLING = np.geomspace(1, 0.03, 8)
-UNKNOWN = {"no norm stands before it", APPLIED_AGAIN}
+UNKNOWN = {"it has no norm layer before it", APPLIED_AGAIN}
 YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 8.0, "original_max_position_embeddings": 16}
 LONG = {"rope_type": "longrope", "rope_theta": 1e4, "factor": 64.0, "original_max_position_embeddings": 8}
 LONG |= {"short_factor": [1.0] * 3, "long_factor": [2.0] * 3}
@@ -358,7 +358,7 @@ def test_what_exceeds_float64_has_no_bound() -> None:
     sizes, _ = sizes_of(np.random.default_rng(3), turned=False)
     head_logits = logits_of(sizes, Scores(1e308))
     assert (head_logits.bound, head_logits.typical, head_logits.probable) == (None, None, None)
-    assert head_logits.reason == "it exceeds float64"
+    assert head_logits.reason == "its queries or keys exceed float64"
 
 
 def dense(model: Model, layer: int, head: int) -> float:
@@ -434,7 +434,7 @@ def test_heads_of_odd_size_have_a_bound() -> None:
 
 def test_scores_that_grow_with_the_position_have_no_bound() -> None:
     small = TABLE.TYPES["llama4_text"]
-    for tuned, reason in ((True, "its scores grow with the position"), (False, None)):
+    for tuned, reason in ((True, "its logits grow with the position"), (False, None)):
         sizes = small.sizes | {"no_rope_layers": [1, 0], "attn_temperature_tuning": tuned}
         head_logits = logit_bounds(open_model(make(small.kind, **sizes)))
         assert {logits.reason for location, logits in head_logits.items() if location.layer == 0} == {None}
@@ -446,7 +446,7 @@ def test_a_block_without_a_norm_says_so(tmp_path: Path) -> None:
         torch.nn.TransformerEncoderLayer(16, 2, 32), 2, enable_nested_tensor=False
     )
     audit = attnlaw.audit(module)
-    assert audit.summary["logits"]["unbounded"] == "layer 0 qk (no norm stands before it)"
+    assert audit.summary["logits"]["unbounded"] == "layer 0 qk (it has no norm layer before it)"
     assert audit.matrices.filter(kind="qk")["logit_bound"].is_null().to_list() == [True, True, False, False]
 
 

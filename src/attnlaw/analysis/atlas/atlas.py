@@ -39,17 +39,17 @@ SHIPPED_COLUMNS = {
 }  # fmt: skip
 MODELS = (
     LOCATION[0],
-    Quantity("trained", "whether it was trained; else it was freshly initialised", kind="bool"),
-    Quantity("family", "family of the model", kind="text"),
-    Quantity("depth", "layers, each as often as it is applied", kind="int"),
+    Quantity("trained", "whether the model was trained; otherwise it was only initialised", kind="bool"),
+    Quantity("family", "family of the model, such as gpt2", kind="text"),
+    Quantity("depth", "number of layers; a shared layer counts at each application", kind="int"),
     Quantity("hidden_size", "width of the layers", kind="int"),
-    Quantity("head_count", "heads of the first layer", kind="int"),
-    Quantity("matrix_count", "matrices measured", kind="int"),
-    Quantity("source", "where it comes from, or of which config it is fresh", kind="text"),
-    Quantity("licence", "of the trained weights, as their package states it", kind="text"),
-    Quantity("sha256", "of the file of weights that was audited", kind="text"),
-    Quantity("seed", "of a fresh model", kind="int"),
-    Quantity("made_with", "what drew a fresh model", kind="text"),
+    Quantity("head_count", "number of heads of the first layer", kind="int"),
+    Quantity("matrix_count", "number of matrices measured", kind="int"),
+    Quantity("source", "origin of the weights, or of the config of an untrained model", kind="text"),
+    Quantity("licence", "licence of the trained weights, as stated in their package", kind="text"),
+    Quantity("sha256", "SHA-256 digest of the audited file of weights", kind="text"),
+    Quantity("seed", "random seed of an untrained model", kind="int"),
+    Quantity("made_with", "library that initialised an untrained model", kind="text"),
     VERSION,
 )
 
@@ -89,7 +89,7 @@ class Atlas:
 
     def __repr__(self) -> str:
         trained = self.models["trained"].sum()
-        return f"<Atlas of {trained} trained and {self.models.height - trained} fresh models>"
+        return f"<Atlas of {trained} trained and {self.models.height - trained} untrained models>"
 
 
 def load_atlas(audits: Result | None = None) -> Atlas:
@@ -100,7 +100,7 @@ def load_atlas(audits: Result | None = None) -> Atlas:
             for the atlas that ships.
 
     >>> load_atlas()
-    <Atlas of 9 trained and 7 fresh models>
+    <Atlas of 9 trained and 7 untrained models>
     """
     return _shipped_atlas() if audits is None else atlas_of_audits(audits, {})
 
@@ -122,12 +122,12 @@ def atlas_of_audits(audits: Result, provenance: Mapping[str, Mapping[str, Any]])
         InputError: if these are not audits, or if none measured a whole model.
     """
     if not isinstance(audits, Result) or audits.verb.name != "audit":
-        raise InputError("an atlas is made of audits; give attnlaw.load(DIR) of a study of audits")
+        raise InputError("expected the audits of a study; pass attnlaw.load(DIR) of its directory")
     whole = audits.rows.with_row_index("case").filter(
         pl.col("status") == str(Outcome.DONE), pl.col("layers").is_null(), pl.col("only").is_null()
     )
     if not whole.height:
-        raise InputError("found no audit of a whole model; leave layers and only out of the study")
+        raise InputError("found no audit of a whole model; remove layers and only from the study")
     names = dict(whole.select("case", "model").iter_rows())
     tables = []
     for table, shipped in SHIPPED_COLUMNS.items():

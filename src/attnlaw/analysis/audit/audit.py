@@ -143,7 +143,9 @@ def _log_kept(units: Sequence[Unit], keeper: Keeper) -> None:
     """Log how many matrices an earlier audit measured, if any."""
     kept, every = (sum(unit.members for unit in some) for some in (filter(keeper.__contains__, units), units))
     if kept:
-        logging.getLogger("attnlaw").info("%d of %d matrices are kept from the last run", kept, every)
+        logging.getLogger("attnlaw").info(
+            "%d of %d matrices are known from the last run and not measured again", kept, every
+        )
 
 
 def select_matrices(
@@ -157,7 +159,9 @@ def select_matrices(
     if options.experts is None:
         return selection
     if not network.experts:
-        raise BadSetting("experts", "expected a mixture of experts, and this model is none", options.experts)
+        raise BadSetting(
+            "experts", "expected a mixture of experts, but this model has no experts", options.experts
+        )
     return replace(selection, experts=options.experts if options.experts < network.experts else None)
 
 
@@ -192,7 +196,9 @@ def build_audit(
     tests = [null_test(spectrum) for _, spectrum in spectra.leaves() if spectrum is not None]
     bounds, per_application = _bounds(spectra)
     if samples is not None and bounds is None:
-        logging.getLogger("attnlaw").info("%s: --samples %d has no proxy to divide", model.name, samples)
+        logging.getLogger("attnlaw").info(
+            "%s: --samples %d has no effect, because there are no proxies", model.name, samples
+        )
     counted = Rejections.count((test.p_value, test.shape, test.draws) for test in tests if test is not None)
     reason, towers = why_no_proxies(spectra), tower_proxies(spectra)
     if towers:
@@ -325,10 +331,12 @@ def spectrum_at(source: Any, **location: Any) -> Spectrum:
     description = ", ".join(f"{name} {value}" for name, value in location.items())
     if rows.height != 1:
         raise InputError(
-            f"{description}: found {rows.height} matrices, expected one; say which by {', '.join(LOCATIONS)}"
+            f"{description}: found {rows.height} matrices, expected one; add some of {', '.join(LOCATIONS)}"
         )
     row = rows.row(0, named=True)
     values = spectra["singular_values"][row["_row"]]
     if values is None:
-        raise InputError(f"{description}: its spectrum was approximated and has no values; audit it exactly")
+        raise InputError(
+            f"{description}: its spectrum was approximated; audit the model without --approximate"
+        )
     return spectrum_from_row(row, values)

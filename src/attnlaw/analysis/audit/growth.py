@@ -90,14 +90,16 @@ def _warnings(rows: pl.DataFrame, table: pl.DataFrame) -> list[str]:
     lines = []
     exponents = [name for name in ("depth", "width") if table[name].count()]
     if table["residual"].null_count():
-        lines.append(f"There is no error: {rows.height} models fix {len(exponents) + 1} numbers.")
+        lines.append(
+            f"The exponents have no errors: {rows.height} models only determine {len(exponents) + 1} numbers."
+        )
     families = sorted(rows["family"].drop_nulls().unique()) if "family" in rows.columns else []
     if len(families) > 1:
         lines.append(
-            f"The families differ: {', '.join(families)}. The exponents also contain that difference."
+            f"The models have different families ({', '.join(families)}), which also changes the exponents."
         )
     lines += [
-        f"{row['model']} has matrices of zeros, so its proxies are degenerate. Leave it out."
+        f"{row['model']} has matrices of zeros, so its proxies mean nothing. Leave it out."
         for row in rows.iter_rows(named=True)
         if _is_degenerate(row)
     ]

@@ -1,4 +1,4 @@
-"""Add scales that were measured on inputs to an audit, whose own scales describe the worst case."""
+"""Add scales that were measured on inputs to an audit, which otherwise only has those of the worst case."""
 
 from __future__ import annotations
 

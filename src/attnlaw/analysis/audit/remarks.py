@@ -158,15 +158,20 @@ def note_lines(summary: Mapping[str, Any]) -> list[Line]:
 def remarks(summary: Mapping[str, Any]) -> list[str]:
     """Return the sentences about norms, logits, proxies and extensions that `--details` shows."""
     logits = logit_sentence(summary)
-    missing = [text for text in summary["warnings"] if text.startswith(NO_PROXIES)]
     return [
         norm_basis_sentence(summary),
         *([] if logits is None else [logits]),
         *([summary["meaning"]] if summary["proxies"] else []),
         *proxy_remarks(summary),
-        *(f"{text[:1].upper()}{text[1:]}." for text in missing),
+        *missing_proxies(summary),
         *extension_remarks(summary),
     ]
+
+
+def missing_proxies(summary: Mapping[str, Any]) -> list[str]:
+    """Return a sentence that says why there are no proxies, if there are none."""
+    reasons = [text for text in summary["warnings"] if text.startswith(NO_PROXIES)]
+    return [f"{reason[:1].upper()}{reason[1:]}." for reason in reasons]
 
 
 def proxy_entries(proxies: Mapping[str, Any]) -> list[tuple[str, float, float | None]]:

@@ -133,7 +133,9 @@ def keep_units(directory: str | os.PathLike[str], settings: ModelSettings) -> It
     key = hashlib.sha256(json.dumps([*paths, settings.heads]).encode()).hexdigest()[:32]
     path = writable_directory(directory) / FOLDER / f"{key}{UNITS}"
     if path.parent.is_symlink():
-        raise InputError(f"{path.parent}: a link to another directory; remove it, or choose another --out")
+        raise InputError(
+            f"{path.parent}: is a link to another directory; remove the link, or choose another --out"
+        )
     with suppress(OSError):
         path.with_suffix(WHOLE).rename(path)
     with _open_locked(path) as file:
@@ -181,8 +183,8 @@ def _open_locked(path: Path) -> Iterator[FileIO]:
         except BlockingIOError:
             where = path.parent.parent
             raise InputError(
-                f"{where}: another audit of this model is at work there; wait for its end, or choose another "
-                "directory"
+                f"{where}: another audit of this model uses this directory; wait until it ends, or choose "
+                "another directory"
             ) from None
         except OSError:  # a file system without locks
             pass

@@ -1,7 +1,7 @@
 """The table of all generalization proxies that attnlaw computes from the spectra of a trained network.
 
-A proxy is the leading factor of a generalization bound, without constants. `BOUNDS` lists all of them. Rows,
-JSON, tables, pages and the training monitor take their names from it.
+A proxy is the leading factor of a generalization bound, without constants. `BOUNDS` lists all proxies. Rows,
+JSON, tables, pages and the training monitor take their names from this table.
 """
 
 from __future__ import annotations
@@ -38,17 +38,19 @@ class Bound:
 BOUNDS = by_name(
     Bound(
         "spectrum_adaptive",
-        "spectrum-adaptive (post hoc p per matrix)",
+        "spectrum-adaptive (best p for each matrix)",
         "spectrum-adaptive",
         headline=True,
         monitored=True,
     ),
     Bound(
-        "spectrum_adaptive_continuous", "spectrum-adaptive, continuous p (ours)", "spectrum-adaptive, any p"
+        "spectrum_adaptive_continuous",
+        "spectrum-adaptive, any p (not in the paper)",
+        "spectrum-adaptive, any p",
     ),
-    Bound("fixed_p_0", "one index for all, p = 0", "p = 0 for all", index=0),
-    Bound("fixed_p_1", "one index for all, p = 1", "p = 1 for all", index=1),
-    Bound("fixed_p_2", "one index for all, p = 2", "p = 2 for all", index=2),
+    Bound("fixed_p_0", "one p for all matrices, p = 0", "p = 0 for all", index=0),
+    Bound("fixed_p_1", "one p for all matrices, p = 1", "p = 1 for all", index=1),
+    Bound("fixed_p_2", "one p for all matrices, p = 2", "p = 2 for all", index=2),
     Bound(
         "edelman",
         "norm-based, Edelman (2,1)",

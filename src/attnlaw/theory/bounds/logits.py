@@ -54,8 +54,8 @@ TOKENS, CHANCE = 512, 0.05
 SLACK = 1e-12
 # Largest finite numbers of the types that store logits.
 FLOAT8_E4M3, FLOAT16 = 448.0, 65504.0
-APPLIED_AGAIN = "the layer is applied several times, the first time not behind the norm that it reads later"
-PAST_FLOAT64 = "it exceeds float64"
+APPLIED_AGAIN = "the model applies the layer several times, first without the norm layer before it"
+PAST_FLOAT64 = "its queries or keys exceed float64"
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def why_no_proxies(network: Network[Spectrum | None]) -> str | None:
     if any(spectrum is None for layer in network.layers for _, spectrum in layer.leaves()):
         return "they need every matrix of every layer"
     if network.towers:
-        return f"{' and '.join(tower.name for tower in network.towers)} are networks of their own"
+        return f"{' and '.join(tower.name for tower in network.towers)} are separate networks"
     if network.unread is not None:
         return network.unread
     if network.hidden_size is None:

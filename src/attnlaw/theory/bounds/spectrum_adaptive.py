@@ -13,7 +13,7 @@ because {p : f(p) <= t (p + 2)} is convex for every t. At the minimum the increa
 f(p) changes sign. The continuous choice below is therefore the global minimiser.
 
 **Value of adaptivity**: the ratio min_p sum_i C_i(p) / sum_i min_p C_i(p) >= 1. A value of 1 means that the
-choice per matrix gained nothing over one index for all.
+choice for each matrix gained nothing over one index for all matrices.
 
 **Effective directions** are the number of directions of a matrix that matter at a given scale. They come from
 a lower bound of C (ours):

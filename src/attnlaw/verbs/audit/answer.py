@@ -27,7 +27,8 @@ from attnlaw.verbs.typed import typed_command
 if TYPE_CHECKING:
     from attnlaw import AuditResult
 
-OUT, DETAILS = "--out results", "--details"
+DETAILS = "details"
+REPORT, ALL_NUMBERS = "interactive report", "all other numbers"
 # The status of findings by level. A note is no news, so it belongs to the line that reports no problems.
 STATUSES = {"error": AnswerStatus.ERROR, "warning": AnswerStatus.WARNING}
 Summaries = dict[str, dict[str, Any]]
@@ -39,13 +40,13 @@ def answer(result: AuditResult) -> Answer:
     lines: list[Line] = []
     sound: list[str] = []  # models without problems and without notes
     for name, case in cases.items():
-        found = finding_lines(case, summaries[name])
+        problems = finding_lines(case, summaries[name])
         if len(cases) == 1:
-            lines += found
-        elif len(found) == 1 and found[0].status == AnswerStatus.OK and not found[0].details:
+            lines += problems
+        elif [(line.status, line.details) for line in problems] == [(AnswerStatus.OK, ())]:
             sound.append(name)
         else:
-            lines += [replace(line, text=f"{name}: {line.text}") for line in found]
+            lines += [replace(line, text=f"{name}: {line.text}") for line in problems]
     if sound:
         rules = summaries[sound[0]]["findings"]["rules"]
         lines.append(Line(f"No problems found in {', '.join(sound)} ({rules} checks).", AnswerStatus.OK))
@@ -146,25 +147,28 @@ def facts_of(result: AuditResult, summary: dict[str, Any]) -> str:
 
 def head_size(case: AuditResult) -> int | None:
     """Return the number of dimensions of a head, if all heads have the same."""
+    if "matrices" not in case.tables:
+        return None
     sizes = case.matrices.filter(pl.col("kind") == "qk")["inner"].drop_nulls().unique()
     return int(sizes[0]) if sizes.len() == 1 else None
 
 
 def next_commands(result: AuditResult) -> dict[str, str]:
-    """Return the commands that show more of the same models."""
+    """Return the commands that show more of the same models. For Python objects, these are calls."""
     command = typed_command(result)
-    return {
-        f"{command} {OUT}": "interactive report",
-        f"{command} {DETAILS}": "all other numbers",
-    }
+    if command is None:
+        return {'result.save("results")': REPORT, f"result.show({DETAILS}=True)": ALL_NUMBERS}
+    return {f"{command} --out results": REPORT, f"{command} --{DETAILS}": ALL_NUMBERS}
 
 
 def page_commands(result: AuditResult) -> dict[str, str]:
     """Return the commands to try after reading the report."""
-    return {
-        typed_command(result, "check"): "the same checks with an exit status, for scripts",
-        typed_command(result, "fit"): "which random-matrix law each spectrum follows",
+    purposes = {
+        "check": "the same checks with an exit status, for scripts",
+        "fit": "which random-matrix law each spectrum follows",
     }
+    commands = {typed_command(result, verb): purpose for verb, purpose in purposes.items()}
+    return {command: purpose for command, purpose in commands.items() if command is not None}
 
 
 def outside_range(summary: dict[str, Any]) -> str:

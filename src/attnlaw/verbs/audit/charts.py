@@ -49,6 +49,8 @@ HEAD_NORMS = {
 }
 LAWS = ("Fitted laws", "Each cell is a matrix. Its colour shows the law that describes its spectrum.")
 STORED_ALPHA = "Norms include gains of norm layers. The proxies use the stored matrices, whose α differs."
+# Both ends of viridis are hard to see, on a dark page or on a light one.
+SHADES = alt.SchemeParams(name="viridis", extent=[0.3, 0.88])
 MOST_NAMED = 10  # layers that a legend names one by one
 
 
@@ -230,7 +232,7 @@ def contribution_curves(matrices: pl.DataFrame) -> alt.ConcatChart:
     marked = layers.to_list() if few else sorted({layers[0], layers[layers.len() // 2], layers[-1]})
     look = {"type": "symbol", "symbolType": "square"} if few else {"type": "gradient", "gradientLength": 90}
     legend = alt.Legend(title="layer", format="d", values=marked, **look)
-    shade = alt.Color("layer:Q", scale=alt.Scale(scheme="viridis"), legend=legend)
+    shade = alt.Color("layer:Q", scale=alt.Scale(scheme=SHADES), legend=legend)
     x = alt.X("p:Q", title="Schatten index (p)", axis=alt.Axis(values=[0, 0.5, 1, 1.5, 2], format="~g"))
     axis = alt.Axis(minExtent=EXTENT)
     y = alt.Y("log10_C:Q", title="contribution (log₁₀ C)", scale=alt.Scale(zero=False), axis=axis)

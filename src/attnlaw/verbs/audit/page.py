@@ -13,6 +13,7 @@ from attnlaw.analysis.atlas.compare import range_lines, range_meanings, ranges_s
 from attnlaw.analysis.audit.remarks import (
     extension_remarks,
     logit_sentence,
+    missing_proxies,
     norm_basis_sentence,
     proxy_entries,
     proxy_remarks,
@@ -104,7 +105,7 @@ def page(
     lead = f"{len(names)} models, {matrices.height} weight matrices."
     if len(names) == 1:
         ((case, name),) = names.items()
-        lead = f"{name} · {facts_of(result[case], summaries[case])}"
+        lead = f"{name} · {facts_of(result[case], summaries[case])}."
     note = failure_sentence(result.rows) if note is None else note
     opening = Answer(answer(result).lines, page_commands(result))
     payload = audit_payload(result, names, applied)
@@ -151,6 +152,7 @@ def _summary_section(result: Result, summaries: dict[int, dict[str, Any]], appli
                 "remarks": [
                     norm_basis_sentence(shown),
                     *filter(None, [logit_sentence(summary)]),
+                    *missing_proxies(summary),
                     *extension_remarks(summary),
                 ],
             }

@@ -136,7 +136,8 @@ def _show_sizes(result: AuditResult, summary: dict[str, Any], console: Console, 
         meanings |= {"norm": _norm_meaning(summary), "stable rank": "how many directions carry the matrix"}
         meanings |= {"effective rank": "how many directions it uses, weak ones included"}
     if not details and is_comparable(summary):  # numbers of the answer that are not in a table of this screen
-        shown = unusual_numbers(summary["atlas"]).names[:MOST_UNUSUAL]
+        unusual = unusual_numbers(summary["atlas"])
+        shown = unusual.names[:MOST_UNUSUAL] if unusual.is_unusual else []
         meanings = range_meanings(name for name in shown if not name.startswith(IN_TABLE)) | meanings
     console.print()
     print_definitions(console, meanings)
@@ -145,7 +146,7 @@ def _show_sizes(result: AuditResult, summary: dict[str, Any], console: Console, 
 
 
 def _norm_meaning(summary: dict[str, Any]) -> str:
-    gains = ", including the gain of the norm layer before it" if summary["norms"] == "applied" else ""
+    gains = ", including the norm layer's gain" if summary["norms"] == "applied" else ""
     unknown = ", ".join(KINDS[kind].label for kind in summary["norms_unknown"])
     stored = f" (as stored for {unknown})" if gains and unknown else ""
     return f"largest singular value{gains}{stored}"
@@ -164,7 +165,7 @@ def _layer_meanings(
     if kinds_of(lines, HEADS):
         size = head_size(result)
         most = f"; at most {size}" if size else ""
-        meanings["rank"] = f"stable rank: how many directions carry a head (median head{most})"
+        meanings["rank"] = f"stable rank: directions that carry a head (median{most})"
     if details and summary["proxies"]:
         meanings["α"] = "largest factor by which later layers can enlarge an error made in a layer"
         if summary["log10_alpha_applied"]:

@@ -67,7 +67,7 @@ class Detail {
     const tallest = Math.max(...bars.map((bar) => bar[3]));
     const peaks = [...(noise.length ? [peak(drawable(noise, log))] : []), ...outlines.map(peak)];
     const most = 1.08 * Math.max(tallest, Math.min(Math.max(0, ...peaks), 6 * tallest));
-    const beyondAxes = peaks.some((height) => height > most) || outlines.some((line) => line.some(([x]) => x > top));
+    const beyondAxes = [...peaks, peak(drawable(law, log))].some((height) => height > most) || outlines.some((line) => line.some(([x]) => x > top));
     const cut = (points) => drawable(points, log).filter(([x]) => x >= bottom && x <= top);
     const own = this.data.several ? this.data.models[columns.model[row]].short : "singular values";
     const layers = [{ type: "bars", name: own, color: `color-mix(in srgb, ${seriesColor(columns.model[row])} 38%, var(--card))`, data: bars }];
@@ -102,7 +102,7 @@ class Detail {
       x: { title: "rank of the singular value", short: "rank", domain: [1, Math.max(2, ...layers.map((layer) => layer.data.length))] },
       y: { title: "singular value (σ)", log: true, domain: domainOf(layers.flatMap((layer) => layer.data.map(([, value]) => value)), { log: true }) },
       caption: noise ? "Singular values of the update, divided by the largest of the base. The dashed line is noise of the same size. Values above it, at the left, are directions that noise does not have."
-        : "Singular values, largest first. A steep fall at the left means that a few directions carry the matrix; a flat line means that it uses all of them.",
+        : "Singular values, largest first, on a logarithmic axis. A steep fall at the left means that a few directions carry the matrix; a flat line means that it uses all of them.",
     };
   }
 
