@@ -1,6 +1,6 @@
 """Audit of a 12 x 768 encoder, in float32 and in bfloat16, against WeightWatcher and dense SVDs.
 
-    python benchmarks/audit.py
+    python benchmarks/audit.py [SRC]
 
 Each side runs in a process of its own, on the same weights. The claims are CPU seconds without imports, with
 one BLAS thread on both sides. The sides take turns, and the least of three runs counts: other work on the
@@ -8,9 +8,15 @@ machine can only add to it. The wall clock, with the threads that each side take
 to them, and memory is the peak of a process. The dense side runs three of the twelve layers, which cost the
 same. Exits with status 1 when a claim does not hold.
 
-What an audit spends its CPU on is printed, in one thread: at this size half of it (null tests, findings,
-norms of entries, SVDs of 64 x 64, rows) does not depend on the type of the weights, so bfloat16 is hardly
-faster than float32 here, and three times where matrices are large (benchmarks/llama.py).
+`analyze()` fits a power law to each of its 72 matrices. So the side of attnlaw fits one to each of its 312
+matrices, which adds 0.02 s to the audit.
+
+What an audit spends its CPU on is printed, in one thread. "The floor" are Gram matrices and eigenvalues of
+the 24 maps: without anything else, the ratio would be the printed ceiling. It depends on the processor,
+because these are matrix products and the SVDs of the other sides are not.
+
+SRC is the folder `src` of another version, such as 0.2.0. Its audits then take turns with ours, and its CPU
+seconds and peak memory are claims, too.
 """
 
 from __future__ import annotations
@@ -133,6 +139,15 @@ def attnlaw(folder: str) -> object:
     return work
 
 
+def alone(folder: str) -> object:
+    """An audit in one thread with any version of attnlaw. A small one before it imports everything."""
+    from attnlaw import audit
+
+    block = {"in_proj_weight": np.tile(np.eye(4), (3, 1)), "out_proj.weight": np.eye(4)}
+    audit(block, heads=2, jobs=1)
+    return lambda: float(audit(folder, jobs=1).matrices.height)
+
+
 def findings(folder: str) -> object:
     """An audit that prints how much of its CPU time looking for findings took."""
     from attnlaw import audit
@@ -183,7 +198,7 @@ def parts(folder: str) -> object:
         spent["findings"] = subject.evidence.seconds
         spent["the rest"] = time.process_time() - began - sum(spent.values())
         print(", ".join(f"{part} {seconds:.2f}" for part, seconds in spent.items()), file=sys.stderr)
-        return 0.0
+        return spent["Gram matrices"] + spent["eigenvalues"]
 
     return work
 
@@ -252,6 +267,7 @@ def measure_side(made: Callable[[str], Callable[[], object]], folder: str) -> No
 
 
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
+BEFORE = "before: "  # begins the label of a side of another version
 
 
 def side(
@@ -265,13 +281,39 @@ def side(
 
 
 def least_cpu(
-    sides: dict[str, tuple[str, Path]], script: str = __file__, runs: int = 3
+    sides: dict[str, tuple[str, Path]], script: str = __file__, runs: int = 3, source: str | None = None
 ) -> dict[str, dict[str, float]]:
-    """The run of each side that takes the least CPU seconds in one thread. The sides take turns."""
-    rounds = [
-        {label: side(*where, script, ONE_THREAD) for label, where in sides.items()} for _ in range(runs)
-    ]
+    """The run of each side that takes the least CPU seconds in one thread. The sides take turns.
+
+    Sides whose label begins with `BEFORE` import attnlaw from the folder `source`.
+    """
+
+    def run(label: str) -> dict[str, float]:
+        other = {"PYTHONPATH": source} if source and label.startswith(BEFORE) else {}
+        return side(*sides[label], script, ONE_THREAD | other)
+
+    rounds = [{label: run(label) for label in sides} for _ in range(runs)]
     return {label: min((turn[label] for turn in rounds), key=lambda run: run["cpu"]) for label in sides}
+
+
+def compare_before(claims: Claims, figures: dict[str, dict[str, float]], what: str, label: str) -> None:
+    """Claim that an audit takes less CPU time than the other version, and not more memory."""
+    ours, theirs = figures[f"alone: {label}"], figures[f"{BEFORE}{label}"]
+    claims.add(
+        f"{what}, CPU seconds",
+        f"{ours['cpu']:.1f} s",
+        f"the version before: {theirs['cpu']:.1f} s",
+        theirs["cpu"] / ours["cpu"],
+        1.3,
+    )
+    claims.add(
+        f"{what}, peak memory over that of the version before",
+        f"{ours['peak']:.0f} MB",
+        f"the version before: {theirs['peak']:.0f} MB",
+        ours["peak"] / theirs["peak"],
+        1.02,  # a page more or less
+        least=False,
+    )
 
 
 def least(name: str, folder: Path, runs: int = 2) -> dict[str, float]:
@@ -289,6 +331,10 @@ def main() -> int:
         sides = {f"attnlaw {dtype}": ("attnlaw", folder) for dtype, folder in folders.items()}
         sides |= {"weightwatcher": ("weightwatcher", plain), "dense": ("dense", plain)}
         figures = least_cpu(sides)
+        source = sys.argv[1] if sys.argv[1:] else None
+        starts = "alone: ", BEFORE
+        both = {f"{start}{dtype}": ("alone", folders[dtype]) for dtype in TYPES for start in starts}
+        versions = least_cpu(both, source=source) if source else {}
         clock = {label: least(*where, runs=1) for label, where in sides.items()}
         for figure in (figures["dense"], clock["dense"]):
             figure |= {key: figure[key] * 12 / DENSE_LAYERS for key in ("cpu", "after", "with")}
@@ -300,13 +346,15 @@ def main() -> int:
             print(f"{figure['peak']:>9.0f}")
         for dtype, folder in folders.items():
             print(f"what an audit of {dtype} spends its CPU on: ", end="", flush=True, file=sys.stderr)
-            side("parts", folder)
+            floor = side("parts", folder, env=ONE_THREAD)["found"]
+            ceilings = (figures[peer]["cpu"] / floor for peer in ("weightwatcher", "dense"))
+            print(f"{dtype}: floor {floor:.2f} s, ceilings {next(ceilings):.1f} and {next(ceilings):.1f}")
         looked = min(
             (side("findings", plain, env=ONE_THREAD) for _ in range(2)),
             key=lambda run: run["found"] / run["cpu"],
         )
     watcher, dense = figures["weightwatcher"], figures["dense"]
-    for dtype, (first, second) in {FLOAT32: (3.0, 11.0), BFLOAT16: (3.6, 13.0)}.items():
+    for dtype, (first, second) in {FLOAT32: (2.8, 7.0), BFLOAT16: (3.4, 8.5)}.items():
         ours = figures[f"attnlaw {dtype}"]
         claims.add(
             f"audit of 12 x 768 in {dtype} with power-law fits, 288 heads and 24 maps, CPU seconds",
@@ -322,6 +370,8 @@ def main() -> int:
             dense["cpu"] / ours["cpu"],
             second,
         )
+    for dtype in TYPES if versions else ():
+        compare_before(claims, versions, f"audit of 12 x 768 in {dtype}", dtype)
     ours = figures[f"attnlaw {FLOAT32}"]
     claims.add(
         "peak memory of the audit in float32",

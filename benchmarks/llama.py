@@ -1,6 +1,6 @@
 """Four layers of LLaMA-7B's size in bfloat16: CPU seconds a layer, memory, and the route of 0.1.0 beside it.
 
-    python benchmarks/llama.py [LAYERS]
+    python benchmarks/llama.py [LAYERS [SRC]]
 
 Conditions are as real models have them: 10 to 25 of feed-forward maps, 10 to 100 of heads. Each side runs in
 a process of its own. 0.1.0 is measured on one layer, all of which cost the same: float64 throughout,
@@ -8,6 +8,10 @@ a process of its own. 0.1.0 is measured on one layer, all of which cost the same
 the cost of one, and what an audit spends once, on the null of each shape, which is drawn and timed before it.
 CPU seconds are those of one thread on both sides; then once more with a thread for each core, by the clock.
 Without a claim, on one layer: feed-forward maps at a condition of 100.
+
+Two claims are about single matrices of 4096 x 11008: the random reference over one Gram matrix in float32,
+and float32 weights over bfloat16 weights. SRC is the folder `src` of another version, such as 0.2.0: its
+audit of one layer then takes turns with ours.
 """
 
 from __future__ import annotations
@@ -17,10 +21,12 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+import audit
 import numpy as np
-from audit import STEEP, make_llama, measure_side, side
+from audit import BEFORE, STEEP, compare_before, least_cpu, make_llama, measure_side, side
 from claims import Claims
 
 LAYERS = 4
@@ -34,15 +40,15 @@ def in_one_thread(folder: str) -> object:
 def attnlaw(folder: str, jobs: int | None = None) -> object:
     """A whole audit: the share of feed-forward matrices that went the double way, and seconds spent once."""
     import attnlaw.analysis.audit.audit  # noqa: F401  (an audit would import it where it runs)
-    from attnlaw import audit
+    from attnlaw import audit as run_audit
     from attnlaw.analysis.fit.null import null_of_shape
 
     def work() -> dict[str, float]:
         began = time.process_time()
-        null_of_shape(WIDTH, INNER)
-        null_of_shape(WIDTH, WIDTH, HEAD_SIZE)
+        null_of_shape(WIDTH, INNER).compare(np.linspace(2.0, 1.0, WIDTH))
+        null_of_shape(WIDTH, WIDTH, HEAD_SIZE).compare(np.linspace(2.0, 1.0, HEAD_SIZE))
         once = time.process_time() - began
-        matrices = audit(folder, jobs=jobs).matrices
+        matrices = run_audit(folder, jobs=jobs).matrices
         maps = matrices.filter(matrices["kind"].str.starts_with("ffn"))
         return {"double": float((maps["precision"] == "float64").mean()), "once": once}
 
@@ -82,6 +88,32 @@ def route_of_0_1_0(folder: str) -> object:
     return work
 
 
+def one_matrix(folder: str) -> object:
+    """CPU seconds of one matrix: its Gram matrix, random reference, and spectra in both precisions."""
+    from attnlaw.analysis.fit.null import null_of_shape
+    from attnlaw.checkpoints.open import open_model
+    from attnlaw.spectra.exact import gram_matrix, matrix_spectrum
+    from attnlaw.spectra.precision import rounding
+
+    matrix = open_model(folder).read(open_model(folder).layers[0].feed_forward.inner)
+
+    def seconds(run: Callable[[], object]) -> float:
+        began = time.process_time()
+        run()
+        return time.process_time() - began
+
+    def work() -> dict[str, float]:
+        narrow = matrix.astype(np.float32)
+        null_of_shape(200, 300).compare(np.linspace(2.0, 1.0, 200))  # imports
+        gram = seconds(lambda: gram_matrix(narrow, narrow.dtype))
+        reference = seconds(lambda: null_of_shape(WIDTH, INNER).compare(np.linspace(2.0, 1.0, WIDTH)))
+        single = seconds(lambda: matrix_spectrum(narrow, None, rounding("bfloat16")))
+        double = seconds(lambda: matrix_spectrum(matrix))
+        return {"gram": gram, "reference": reference, "single": single, "double": double}
+
+    return work
+
+
 def main() -> int:
     layers = int(sys.argv[1]) if sys.argv[1:] else LAYERS
     claims = Claims()
@@ -102,6 +134,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         make_llama(Path(name), 1, STEEP)
         steep = side("in_one_thread", Path(name), __file__)
+    with tempfile.TemporaryDirectory() as name:
+        make_llama(Path(name), 1)
+        one = side("one_matrix", Path(name), __file__)
+        source = sys.argv[2] if sys.argv[2:] else None
+        both = {start: ("alone", Path(name)) for start in ("alone: a layer", f"{BEFORE}a layer")}
+        versions = least_cpu(both, runs=2, source=source, script=audit.__file__) if source else {}
     took = steep["cpu"] - steep["once"]
     print(f"feed-forward maps at 100: {took:.1f} s of CPU a layer, {steep['double']:.0%} the double way")
     claims.add(
@@ -111,6 +149,23 @@ def main() -> int:
         before["cpu"] / layer,
         3.0,
     )
+    claims.add(
+        "random reference of 4096 x 11008 over its Gram matrix in float32, CPU seconds",
+        f"{one['reference']:.2f} s",
+        f"the Gram matrix: {one['gram']:.2f} s",
+        one["reference"] / one["gram"],
+        1.0,
+        least=False,
+    )
+    claims.add(
+        "a map of 4096 x 11008 in bfloat16 over float32, CPU seconds",
+        f"{one['single']:.1f} s",
+        f"in float32: {one['double']:.1f} s",
+        one["double"] / one["single"],
+        1.5,
+    )
+    if versions:
+        compare_before(claims, versions, "a layer of LLaMA-7B's size with its random reference", "a layer")
     claims.add(
         f"peak memory at {layers} layers of LLaMA-7B's size, MB",
         f"{threads['peak']:.0f} MB",
