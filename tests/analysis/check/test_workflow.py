@@ -44,8 +44,6 @@ def test_a_job_of_the_workflow(tmp_path, monkeypatch, size, status):
     assert titles == ([] if status == 0 else ["near the base", "no intruders"])
     mark = "### ✅ Gate passed" if status == 0 else "### ❌ Gate failed"
     assert mark in (tmp_path / "summary.md").read_text()
-        tmp_path / "summary.md"
-    ).read_text()
     taken = [steps[use]["with"][key] for use, key in USED]
     assert all((tmp_path / name).stat().st_size for name in taken)
     assert '"uri": "gate.toml"' in (tmp_path / taken[0]).read_text() or status == 0

@@ -262,8 +262,7 @@ class Observer:
             for use in uses:
                 self._take(SizeNote(use.location, use.field, size))
                 if isinstance(use.block, Attention):
-                    matrix = matrix.astype(np.float32, copy=False)
-                    self._note_sketch(use, use.block, view, matrix)
+                    self._note_sketch(use, use.block, view, matrix.astype(np.float32, copy=False))
                 self._note_sides(use, matrix)
 
     def _note_sketch(self, use: TensorUse, attention: Attention, view: View, single: Float32Array) -> None:

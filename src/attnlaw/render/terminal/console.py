@@ -176,7 +176,7 @@ def progress_bar(description: str) -> tuple[RichProgress, Callable[..., float | 
 
 
 @contextmanager
-def progress(description: str) -> Iterator[Callable[..., object]]:
+def progress(description: str) -> Iterator[Callable[..., Any]]:
     """Yield a function `report(done, total, left=None)` that shows progress.
 
     A terminal shows a bar. Elsewhere, a line is printed now and then. `left` is the number of seconds left,

@@ -21,8 +21,8 @@ singular vectors. There the largest value continues the largest mode, and so on.
 left at different steps form a pair. It is concordant if the larger one left first. `tau = (concordant -
 discordant)/pairs`, over the pairs of all heads. The one-sided p-value is the share of random shuffles of the
 steps within each head that order as many pairs. In the theory of one head, a target's mode x is learned at
-time `ln(x/s)/(8 G x)` (docs/commands/dynamics.md), so stronger modes come first. For a real run this is an analogy:
-its target is unknown, and modes that left earlier had longer to grow.
+time `ln(x/s)/(8 G x)` (docs/commands/dynamics.md), so stronger modes come first. For a real run
+this is an analogy: its target is unknown, and modes that left earlier had longer to grow.
 """
 
 from __future__ import annotations

@@ -77,11 +77,11 @@ class SpectralMonitor:
             training waits for a device without using the CPU, `time.perf_counter` bounds the elapsed time.
         options: `MonitorSettings`: `every`, `quantities` (some of "proxies", "stable_rank", "outliers",
             "alpha", "factor_excess", "factor_imbalance", "scores", "means" and "modes"), `max_overhead`,
-            `margins=(inputs, every)` (docs/how-to/watch-training.md), and the options that choose matrices of a model
-            (`name`, `heads`, `map`, `layers`, `only`, `jobs`, `approximate`). `rules` is a rule file about
-            `steps` (docs/commands/check.md). If a rule does not hold at a measured step, the monitor warns. With
-            `on_fail="stop"` it writes the row and then raises `GateFailed`. If there are several processes,
-            only the first raises it, and the launcher ends the others.
+            `margins=(inputs, every)` (docs/how-to/watch-training.md), and the options that choose matrices of
+            a model (`name`, `heads`, `map`, `layers`, `only`, `jobs`, `approximate`). `rules` is a rule file
+            about `steps` (docs/commands/check.md). If a rule does not hold at a measured step, the monitor
+            warns. With `on_fail="stop"` it writes the row and then raises `GateFailed`. If there are several
+            processes, only the first raises it, and the launcher ends the others.
 
     >>> import tempfile, torch
     >>> block = torch.nn.TransformerEncoderLayer(16, 2, 32)

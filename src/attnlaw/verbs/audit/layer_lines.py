@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from attnlaw.analysis.audit.rows import fill_applied_sizes
 from attnlaw.analysis.fit.null import LEVEL
 from attnlaw.checkpoints.network import KINDS
-from attnlaw.core.result import Result
+
+if TYPE_CHECKING:
+    from attnlaw import AuditResult
 
 HEADS = ("qk", "vo")
 OTHERS = ("ffn_in", "ffn_gate", "ffn_out", "lora")
@@ -35,18 +37,18 @@ class LayerLine:
         return self.matrices.filter(pl.col("kind") == kind)
 
 
-def sizes(result: Result) -> tuple[str, str]:
+def sizes(result: AuditResult) -> tuple[str, str]:
     """Return the columns of norms and of stable ranks to show: as applied, or as stored."""
     applied = result.rows["norms"][0] == "applied"
     return ("spectral_norm_applied", "stable_rank_applied") if applied else ("spectral_norm", "stable_rank")
 
 
-def shown_matrices(result: Result) -> pl.DataFrame:
+def shown_matrices(result: AuditResult) -> pl.DataFrame:
     """Return the matrices of a model. Sizes that are not known as applied are those of the stored matrix."""
     return fill_applied_sizes(result.matrices, result.rows["norms"][0] == "applied")
 
 
-def layer_lines(result: Result, most: int | None = None) -> list[LayerLine]:
+def layer_lines(result: AuditResult, most: int | None = None) -> list[LayerLine]:
     """Return a line for each layer of a model, followed by one for its cross attention.
 
     If there are more than `most` layers, neighbouring layers of a stack share a line.
@@ -73,7 +75,7 @@ def kinds_of(lines: Sequence[LayerLine], kinds: Sequence[str]) -> list[str]:
     return [kind for kind in kinds if any(line.of_kind(kind).height for line in lines)]
 
 
-def layer_frame(result: Result) -> pl.DataFrame:
+def layer_frame(result: AuditResult) -> pl.DataFrame:
     """Return a table with the largest norms and median ranks of each layer, and its null test.
 
     >>> import attnlaw

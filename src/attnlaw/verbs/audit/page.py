@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import polars as pl
 from markupsafe import Markup
@@ -42,6 +42,9 @@ from attnlaw.verbs.audit.growth_chart import growth_section
 from attnlaw.verbs.audit.layer_lines import layer_frame
 from attnlaw.verbs.audit.page_data import audit_payload, constant_quantities
 
+if TYPE_CHECKING:
+    from attnlaw import AuditResult
+
 # A study with more audited models gets the generic page.
 MOST_MODELS = 12
 # Figures that have their place in other sections than that of figures.
@@ -63,7 +66,7 @@ CARD_NUMBERS = {
 BELOW = {"below": "how many of the trained models have a smaller number"}
 
 
-def has_page(result: Result) -> bool:
+def has_page(result: Result) -> TypeGuard[AuditResult]:
     """Return whether the page of audits can show a result.
 
     It needs finished audits with their tables. If they come from a study, there must be at most 12.
@@ -75,7 +78,7 @@ def has_page(result: Result) -> bool:
 
 
 def page(
-    result: Result, figures: Sequence[Figure], more: Sequence[Section] = (), note: str | None = None
+    result: AuditResult, figures: Sequence[Figure], more: Sequence[Section] = (), note: str | None = None
 ) -> str:
     """Return the HTML page of one or several audited models.
 
@@ -112,7 +115,7 @@ def page(
     return page_html("Spectral audit", [lead, note], sections, payload, opening)
 
 
-def _summaries(result: Result) -> dict[int, dict[str, Any]]:
+def _summaries(result: AuditResult) -> dict[int, dict[str, Any]]:
     """Return the summaries of the finished models, with unique names, by the number of the case."""
     pairs = enumerate(zip(result, model_names(result), strict=True))
     summaries = {case: part.summary | {"model": name} for case, (part, name) in pairs}
@@ -128,7 +131,7 @@ def _shares_sentence(layers: pl.DataFrame, figures: Sequence[Figure]) -> str:
     return f"Every layer's share of the proxy consists of the same parts, so no chart shows them: {parts}."
 
 
-def _summary_section(result: Result, summaries: dict[int, dict[str, Any]], applied: bool) -> Section:
+def _summary_section(result: AuditResult, summaries: dict[int, dict[str, Any]], applied: bool) -> Section:
     """Return the section with a card for each model: key numbers, other models, and remarks."""
     short = short_names(str(summary["model"]) for summary in summaries.values())
     meanings = {quantity.name: quantity.description for quantity in VERB.quantities}
@@ -208,7 +211,7 @@ def _format_proxy(log10: float | None, error: float | None) -> str:
     return f"{log10:.{digits}f} ± {error:.{digits}f}"
 
 
-def notebook_html(result: Result) -> Markup:
+def notebook_html(result: AuditResult) -> Markup:
     """Return the HTML that a notebook shows: the answer, and a table of layers for each model."""
     models = [
         (str(summary["model"]), facts_of(result[case], summary), frame_html(frame, frame.columns))

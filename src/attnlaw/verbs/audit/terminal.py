@@ -220,7 +220,7 @@ def _head_columns(
     return [Column(f"{title}\nnorm per {by}", bars, is_text=True), Column("\nrank", ranks)]
 
 
-def _proxy_columns_by_layer(layers: Sequence[dict[str, Any]], shares: Sequence[float]) -> list[Column]:
+def _proxy_columns_by_layer(layers: Sequence[dict[str, Any]], shares: Sequence[Any]) -> list[Column]:
     """Return the columns with the amplification and the share of the proxy of each layer."""
     stored, applied = (
         [format_number(layer.get(name), ".2f", layer.get(f"{name}_error")) for layer in layers]

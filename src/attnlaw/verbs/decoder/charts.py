@@ -21,9 +21,10 @@ LEAST, BINS = 0.1, 48  # the smallest strength drawn, and the number of bars
 
 @chart(
     "Spectra of a real run next to the theory's",
-    "Left: singular values of all heads of the decoder (QK) at five steps, divided by the edge of random "
-    "heads. The line shows random heads; values beyond 1 have left them. Right: eigenvalues of one student of "
-    "the theory, with the large eigenvalues of its target as triangles. This is an analogy, not a fit.",
+    "Left: singular values of all heads of the decoder (QK) at five steps, divided by the edge of "
+    "random heads. The line shows random heads; values beyond 1 have left them. Right: eigenvalues of one "
+    "student of the theory, with the large eigenvalues of its target as triangles. "
+    "This is an analogy, not a fit.",
 )
 def run(view: ChartView) -> Drawings:
     """Draw the spectra of the run at several steps, and those of the theory at several times."""
@@ -34,9 +35,9 @@ def run(view: ChartView) -> Drawings:
 
 @chart(
     "Which modes leave first",
-    "Singular values of heads that are outside the bulk at the end: their size against the step at which they "
-    "left it. Next to them, the large eigenvalues of the theory's target. If strong ones leave first, the "
-    "cloud falls from left to right. Values that left early also had more time to grow.",
+    "Singular values of heads that are outside the bulk at the end: their size against the step at which "
+    "they left it. Next to them, the large eigenvalues of the theory's target. If strong ones leave first, "
+    "the cloud falls from left to right. Values that left early also had more time to grow.",
 )
 def order(view: ChartView) -> Drawings:
     """Draw when each mode left the bulk against the strength of the mode, for the run and for the theory."""

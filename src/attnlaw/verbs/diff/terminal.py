@@ -156,7 +156,7 @@ def _size_columns(layers: Sequence[Sequence[dict[str, Any]]]) -> list[Column]:
 
 
 def _is_vector(row: dict[str, Any]) -> bool:
-    return sum(side > 1 for side in row["shape"]) < 2
+    return bool(sum(side > 1 for side in row["shape"]) < 2)
 
 
 def _order(place: tuple[str, int] | None) -> tuple[bool, str, int]:

@@ -20,8 +20,8 @@ DRAWN_THRESHOLDS = {"flow": (0.5, 1.0, 2.0), "soft": (1.0,)}
 @chart(
     "How much of a coefficient is learned",
     "True coefficients (across) and what small factors learn of them (up) if training stops at three times. "
-    "Small coefficients are not learned; large ones are learned completely. A soft threshold, which is weight "
-    "decay, always takes a part away. The dashed line is training to the end.",
+    "Small coefficients are not learned; large ones are learned completely. A soft threshold, which is "
+    "weight decay, always takes a part away. The dashed line is training to the end.",
     name="map",
 )
 def stopping_map(view: ChartView) -> Drawings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -12,8 +12,10 @@ from attnlaw.analysis.forward.inputs import input_words
 from attnlaw.analysis.forward.remarks import REMARK_KINDS
 from attnlaw.core.answer import Answer, AnswerStatus, Line
 from attnlaw.core.estimate import Outcome
-from attnlaw.core.result import Result
 from attnlaw.core.tables import unique_short_names
+
+if TYPE_CHECKING:
+    from attnlaw import LensResult
 
 MAX_CASES = 8  # cases with lines of their own
 LONGEST_COMMAND = 120  # letters; a longer command is not repeated
@@ -21,7 +23,7 @@ LONGEST_COMMAND = 120  # letters; a longer command is not repeated
 NOTABLE_IF_ABSENT = ("one-column", "one-offset", "sharp")
 
 
-def answer(result: Result) -> Answer:
+def answer(result: LensResult) -> Answer:
     """Return what stands out on this input, and the commands to try next."""
     cases = [case for case in result if case.row()["status"] != Outcome.FAILED]
     if len(cases) == 1:
@@ -37,7 +39,7 @@ def answer(result: Result) -> Answer:
     return Answer(tuple(lines), next_commands(cases[0].row()))
 
 
-def case_lines(result: Result) -> list[Line]:
+def case_lines(result: LensResult) -> list[Line]:
     """Return the lines about one case: whether the numbers hold, heads, tokens, and ranks."""
     row = result.row()
     lines = [] if row["remark"] is None else [Line(f"{_capital(row['remark'])}.", AnswerStatus.WARNING)]
@@ -122,7 +124,7 @@ def is_causal(tokens: pl.DataFrame) -> bool:
     return not tokens.filter(pl.col("input") > pl.col("output"), pl.col("norm") > 0).height
 
 
-def rank_sentence(result: Result) -> str:
+def rank_sentence(result: LensResult) -> str:
     """Return which rank keeps every attention weight within 0.01."""
     row, ranks = result.row(), result.entrywise
     worst = ranks.sort("rank_within", descending=True, maintain_order=True).row(0, named=True)

@@ -94,7 +94,8 @@ def head_attention(view: ChartView) -> Drawings:
 
 
 def _draw_attention(view: ChartView, rows: pl.DataFrame) -> alt.VConcatChart:
-    case, panels = rows["case"][0], []
+    case = rows["case"][0]
+    panels: list[alt.Chart] = []
     remarks = view.frame("head_findings").filter(pl.col("case") == case)
     labels = {kind.name: kind.label for kind in REMARK_KINDS}
     rules: dict[tuple[int, int], list[str]] = {}

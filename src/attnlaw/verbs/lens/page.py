@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import polars as pl
 
-from attnlaw.core.result import Result
 from attnlaw.core.tables import unique_short_names
 from attnlaw.render.charts.figure import Figure
 from attnlaw.render.describe_rows import failure_sentence
 from attnlaw.render.pages.html import macros
 from attnlaw.render.pages.page import Section, figure_section, headline_numbers, quantity_section, rows_page
 from attnlaw.verbs.lens.answer import answer, page_commands
+
+if TYPE_CHECKING:
+    from attnlaw import LensResult
 
 MAX_SENTENCES = 6  # for each kind of remark
 INPUT_NOTICE = "This page contains your input; share it with care."
@@ -31,7 +34,7 @@ CARD_QUANTITIES = (
 )
 
 
-def page(result: Result, figures: Sequence[Figure]) -> str:
+def page(result: LensResult, figures: Sequence[Figure]) -> str:
     """Return the HTML page of one input and one or several models."""
     rows = result.finished_rows
     names = rows.with_columns(short=pl.Series(unique_short_names(rows["model"]), dtype=pl.String))
@@ -53,7 +56,7 @@ def page(result: Result, figures: Sequence[Figure]) -> str:
     return rows_page(verb.title, lead, sections, listed, [verb], said)
 
 
-def _listed_rows(result: Result, rows: pl.DataFrame) -> pl.DataFrame:
+def _listed_rows(result: LensResult, rows: pl.DataFrame) -> pl.DataFrame:
     """Return the table to list: heads, token pairs or ranks, the first of them that was measured.
 
     If there are several models, the table has a column for the model.
@@ -66,7 +69,7 @@ def _listed_rows(result: Result, rows: pl.DataFrame) -> pl.DataFrame:
     return table.select(*first, pl.exclude(*first, "case"))
 
 
-def _heads_section(result: Result, rows: pl.DataFrame) -> Section:
+def _heads_section(result: LensResult, rows: pl.DataFrame) -> Section:
     findings, cards = result.finished_table("head_findings"), []
     for row in rows.iter_rows(named=True):
         rules = findings.filter(case=row["case"]).group_by("rule", maintain_order=True)
@@ -78,7 +81,7 @@ def _heads_section(result: Result, rows: pl.DataFrame) -> Section:
     return Section("findings", "Heads and numbers", body, "Heads")
 
 
-def _input_section(result: Result, rows: pl.DataFrame) -> Section:
+def _input_section(result: LensResult, rows: pl.DataFrame) -> Section:
     tokens = result.finished_table("input_tokens")
     inputs = [
         (name if rows.height > 1 else None, tokens.filter(pl.col("case") == case).rows(named=True))

@@ -17,8 +17,8 @@ def weights(view: ChartView) -> Drawings:
 
 @chart(
     "Risk under covariate shift",
-    "Risk on the target distribution against the ridge. Lower is better. Lines are the limit of large n and p; "
-    "at finite p the risk is a few percent higher.",
+    "Risk on the target distribution against the ridge. Lower is better. Lines are the limit "
+    "of large n and p. At finite p the risk is a few percent higher.",
 )
 def risk(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "ridge", "excess", ["weighting"], sizes="dimension", log_x=True)
