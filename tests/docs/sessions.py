@@ -21,6 +21,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -31,6 +32,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from attnlaw.command import main
@@ -38,7 +40,7 @@ from attnlaw.render.terminal import console
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-WIDTH = 100
+WIDTH = 80
 SECONDS = 300
 TERMINAL = {
     "COLUMNS": str(WIDTH),
@@ -53,8 +55,10 @@ TERMINAL = {
 FENCE = re.compile(r'^(?P<indent> *)```(?P<language>[\w+-]*)(?: +title="(?P<title>[^"]*)")?$')
 NO_RUN = re.compile(r"^ *<!-- no-run: (?P<reason>.+) -->$")
 PROMPT = re.compile(r"^\$ ")
-# Names of the README that stand for the reader's own checkpoints: a part of the model that ships here.
+# Names that stand for the reader's own checkpoints. The first group is a small part of the model that ships
+# here, and no page shows its numbers. The second group is the whole model, damaged or fine-tuned.
 STANDINS = ("path/to/checkpoint", "path/to/model", "A", "B")
+CHANGED = ("damaged", "tuned")
 MODEL = ROOT / "examples" / "tiny-decoder"
 
 
@@ -107,6 +111,8 @@ class Session:
             (self.folder / name).symlink_to(ROOT / name)
         for name in STANDINS:
             write_standin(self.folder / name)
+        for name in CHANGED:
+            write_changed(self.folder / name)
 
     def run(self) -> list[Exchange]:
         """Every block in order; a command that fails where the page shows no output raises."""
@@ -154,6 +160,20 @@ def write_standin(folder: Path) -> None:
     first = {name: w for name, w in weights.items() if ".h." not in name or ".h.0." in name}
     corners = {name: w[tuple(slice(side // 4) for side in w.shape)].copy() for name, w in first.items()}
     save_file(corners, folder / "model.safetensors")
+
+
+def write_changed(folder: Path) -> None:
+    """Write the whole model with one matrix scaled by ten, or with a rank-2 update of QK in layer 1."""
+    shutil.copytree(MODEL, folder)
+    file = folder / "model.safetensors"
+    weights = load_file(file)
+    if folder.name == "damaged":
+        weights["transformer.h.2.mlp.c_fc.weight"] *= 10
+    else:
+        matrix, random = weights["transformer.h.1.attn.c_attn.weight"], np.random.default_rng(0)
+        update = random.normal(size=(len(matrix), 2)) @ random.normal(size=(2, 256))
+        matrix[:, :256] += 0.3 * update / np.linalg.norm(update) * np.linalg.norm(matrix[:, :256])
+    save_file(weights, file)
 
 
 def blocks(text: str) -> list[Block]:
