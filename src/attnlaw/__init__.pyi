@@ -808,9 +808,9 @@ class DynamicsResult(Result):
     recovery_time_90: float | None
     """Time τ at which the alignment reaches 0.9."""
     recovery_samples: float | None
-    """Samples / d² at which the alignment reaches 0.5; null for a gradient flow."""
+    """Samples / d² until alignment 0.5; null for a gradient flow."""
     alignment: Estimate | None
-    """Correlation with the target: 0 is no knowledge, 1 is all except the scale."""
+    """Correlation with the target: 1 means equal except for the scale."""
     estimation_error: Estimate | None
     """|S − S*|²/d: distance of the student S from the target S*."""
     prediction_error: Estimate | None
@@ -1757,7 +1757,7 @@ def learn(
     For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works, too.
 
     Args:
-        alpha (float, or several; default 0.2): Samples over d²: α = n/d².
+        alpha (float, or several; default 0.2): Samples / d², for tokens of dimension d.
         tokens (int, or several; default 1): Tokens per sample.
         output ("linear", "softmax" or "hardmax", or several; default "linear"): What labels show of the
             scores: linear, softmax (of rows), or hardmax (bayes only).
@@ -1769,27 +1769,28 @@ def learn(
             drawn by them.
         attention ("tied" or "untied", or several; default "tied"): Whether queries and keys share their
             factor: S = WWᵀ/√(md), or W_Q W_Kᵀ/√(md).
-        pairs ("all", "distinct", "causal" or "cross", or several; default "cross"): Which pairs (query,
-            key) untied attention shows: cross (keys of another sequence), causal, distinct (both
+        pairs ("all", "distinct", "causal" or "cross", or several; default "cross"): Pairs (query, key)
+            that untied attention shows: cross (keys of another sequence), causal, distinct (both
             orders). Tied attention shows all.
-        target_rank (float, or several; default 0.5): Rank of the target over d: κ₀ = m₀/d.
+        target_rank (float, or several; default 0.5): Rank of the target / d.
         target_spike (float, or several; optional): One eigenvalue (untied: singular value) of the
             target outside its bulk.
         target_exponent (float, or several; optional): Instead of a rank: eigenvalues k^−γ, k = 1..d; up
             to γ = 1/2 their second moment diverges.
-        target_dimension (int, or several; default 1000000): The d of the target's exponent.
-        target_eigenvalues (str or path; optional): Instead of a rank: your own spectrum, a file (.npy,
-            or an eigenvalue a line, its weight behind it where it has one) or numbers with commas.
-        noise (float, or several; default 0.0): Label noise, a variance.
-        weight_decay (float, or several; default 0.1): Penalty: λ̃ = √κ λ on factors W of ratio κ
-            (factorized; untied 2√κ λ), λ on S (direct).
-        width (float, or several; optional): Width of the factors, κ = m/d, where it is less than the
-            rank that they would learn.
+        target_dimension (int, or several; default 1000000): Dimension d of a target with an exponent.
+        target_eigenvalues (str or path; optional): Instead of a rank: your own spectrum, as a file
+            (.npy, or lines with an eigenvalue and, if you like, its weight) or as numbers with commas.
+        noise (float, or several; default 0.0): Variance of the label noise.
+        weight_decay (float, or several; default 0.1): Weight decay λ. On factors of width κ it is √κ
+            times their penalty (untied: 2√κ times); for the direct student it is the penalty on S.
+        width (float, or several; optional): Width of the factors / d, if it is less than the rank that
+            they would learn.
         flow_time (float, or several; optional): Stop full-batch gradient flow on the fixed data set at
             this time, t = 2d·lr·steps (direct student; not one-pass SGD).
-        student ("factorized", "direct" or "bayes", or several; default "factorized"): Who learns.
-        thresholds (bool; default False): Also the sample ratios where learning changes (hardmax labels
-            never reveal the target: none).
+        student ("factorized", "direct" or "bayes", or several; default "factorized"): Who learns: two
+            factors (factorized), the matrix itself (direct), or the best possible student (bayes).
+        thresholds (bool; default False): Also how many samples recover the target (hardmax labels never
+            reveal it).
         spectrum (bool; default False): Also the density of the learned spectrum, as a table.
         progress (Callable[[int, int], None]; optional): Function that is called with the number of
             finished parts and the number of all parts.
@@ -1867,31 +1868,32 @@ def dynamics(
             the first.
         attention ("tied" or "untied", or several; default "tied"): Factors: tied, S = WWᵀ, or untied,
             UVᵀ (factorized only; all ordered pairs are seen).
-        student ("factorized" or "direct", or several; default "factorized"): Who learns.
-        width (float, or several; default 1.0): Width of the factors over d; inf is an orthogonal start.
+        student ("factorized" or "direct", or several; default "factorized"): Who learns: two factors
+            (factorized), the matrix itself (direct), or the best possible student (bayes).
+        width (float, or several; default 1.0): Width of the factors / d; inf is an orthogonal start.
         scale (float, or several; default 0.7): Scale of the start: Tr S₀/d; direct: √(Tr S₀²/d);
             untied: Tr U₀U₀ᵀ/d.
-        scale_key (float, or several; optional): Scale of V₀ where it is not that of U₀ (untied).
-        learning_rate (float, or several; default 0.0): η = lr·d/batch of one-pass SGD; 0 is the
-            gradient flow of the population loss, no SGD.
+        scale_key (float, or several; optional): Scale of V₀ if it differs from that of U₀ (untied).
+        learning_rate (float, or several; default 0.0): Learning rate of one-pass SGD, lr·d/batch; 0 is
+            the gradient flow of the population loss.
         decay (float, or several; default 0.0): Weight decay: γ/(2d)·‖W‖² is added to the loss.
         tokens (int, or several; default 1): Tokens per sample.
         output ("linear", "softmax", "hermite2" or "hermite3", or several; default "linear"): What
             labels show of the scores: linear, softmax (of rows), or a Hermite polynomial.
         beta (float, or several; default 1.0): Inverse temperature of the softmax.
-        target_rank (float, or several; default 0.5): Rank of the target over d: κ₀ = m₀/d.
+        target_rank (float, or several; default 0.5): Rank of the target / d.
         target_spike (float, or several; optional): One eigenvalue of the target outside its bulk
             (tied).
         target_exponent (float, or several; optional): Instead of a rank: eigenvalues k^−γ, k = 1..d; up
             to γ = 1/2 their second moment diverges.
-        target_dimension (int, or several; default 1000000): The d of the target's exponent.
-        target_eigenvalues (str or path; optional): Instead of a rank: your own spectrum, a file (.npy,
-            or an eigenvalue a line, its weight behind it where it has one) or numbers with commas.
-        noise (float, or several; default 0.0): Label noise, a variance.
-        spectrum (bool; default False): Also the spectrum at five of the times, and the track of a
-            spike.
-        statics (bool; default False): Also what as many samples allow: the minimiser at its best decay,
-            and Bayes-optimal learning.
+        target_dimension (int, or several; default 1000000): Dimension d of a target with an exponent.
+        target_eigenvalues (str or path; optional): Instead of a rank: your own spectrum, as a file
+            (.npy, or lines with an eigenvalue and, if you like, its weight) or as numbers with commas.
+        noise (float, or several; default 0.0): Variance of the label noise.
+        spectrum (bool; default False): Also the spectrum at five of the times, and when a spike becomes
+            visible.
+        statics (bool; default False): Also the errors of students that keep all samples: the minimiser
+            at its best weight decay, and the Bayes-optimal student.
         progress (Callable[[int, int], None]; optional): Function that is called with the number of
             finished parts and the number of all parts.
 
@@ -1901,9 +1903,8 @@ def dynamics(
 
         - `recovery_time` (float): time τ at which the alignment reaches 0.5.
         - `recovery_time_90` (float): time τ at which the alignment reaches 0.9.
-        - `recovery_samples` (float): samples / d² at which the alignment reaches 0.5; null for a gradient
-          flow.
-        - `alignment` (Estimate): correlation with the target: 0 is no knowledge, 1 is all except the scale.
+        - `recovery_samples` (float): samples / d² until alignment 0.5; null for a gradient flow.
+        - `alignment` (Estimate): correlation with the target: 1 means equal except for the scale.
         - `estimation_error` (Estimate): |S − S*|²/d: distance of the student S from the target S*.
         - `prediction_error` (Estimate): mean loss of a new sample with labels free of noise.
         - `overlap` (Estimate): Tr S S*/d, which is |S*|²/d for a perfect student.
