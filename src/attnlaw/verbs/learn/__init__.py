@@ -414,7 +414,7 @@ VERB = Verb(
             "predicted_spectra", DENSITY, lambda prediction: prediction.density, on_plot=density_rows
         ),
     ),
-    charts=("phases", "learning", "rank", "smallest", "scaling", "spectrum", "split"),
+    charts=("phases", "learning", "rank", "smallest", "scaling", "spectrum", "curve", "split"),
     simulation=SIMULATE,
     precheck=checked_problem,
     batch_key=_batch_key,
