@@ -107,13 +107,18 @@ def _more_samples(view: ChartView, rows: pl.DataFrame) -> pl.DataFrame:
         dense = _predicted(view, curve.row(0, named=True), sorted({*alphas, *even}))
         if dense is None:
             return rows
-        same = curve.join(dense, on="alpha", suffix="_again")
-        differs = (same["estimation_error"] - same["estimation_error_again"]).abs()
-        if (differs > 1e-6 * same["estimation_error"].abs() + 1e-12).any():
+        if _differs(curve, dense):
             return rows
         settings = curve.head(1).drop("alpha", "estimation_error", "estimation_error_error", strict=False)
         parts.append(settings.join(dense, how="cross"))
     return pl.concat(parts, how="diagonal_relaxed")
+
+
+def _differs(rows: pl.DataFrame, dense: pl.DataFrame) -> bool:
+    """Return whether a prediction of now is not that of the rows, which another version may have computed."""
+    same = rows.join(dense, on="alpha", suffix="_again")
+    change = (same["estimation_error"] - same["estimation_error_again"]).abs()
+    return bool((change > 1e-6 * same["estimation_error"].abs() + 1e-12).any())
 
 
 def _predicted(view: ChartView, row: Mapping[str, Any], alphas: list[float]) -> pl.DataFrame | None:
@@ -151,7 +156,7 @@ def curve(view: ChartView) -> Drawings:
     row = rows.row(0, named=True)
     samples = np.geomspace(row["alpha"] / 4, 4 * row["alpha"], CURVE_POINTS).tolist()
     dense = _predicted(view, row, sorted({row["alpha"], *samples}))
-    if dense is None or dense.height < 2:
+    if dense is None or dense.height < 2 or _differs(rows, dense):
         return
     lines, colours = view.mean_lines(dense.with_columns(student=pl.lit(row["student"])), *CURVE, ["student"])
     here = pl.DataFrame({"x": [row["alpha"]], "y": [row["estimation_error"]], "error": [None]})
