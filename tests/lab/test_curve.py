@@ -55,4 +55,6 @@ def test_the_current_value_is_marked():
     marks = {layer["mark"]["type"]: layer for layer in spec["layer"]}
     assert set(marks) == {"line", "rule", "point"}
     assert json.loads(marks["point"]["data"]["values"]) == [{"x": 0.3, "y": 0.25}]
-    assert {"line"} == {layer["mark"]["type"] for layer in curve_chart(SPEC, state_of(), None).to_dict()["layer"]}
+    assert {"line"} == {
+        layer["mark"]["type"] for layer in curve_chart(SPEC, state_of(), None).to_dict()["layer"]
+    }
