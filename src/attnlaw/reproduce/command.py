@@ -102,8 +102,8 @@ class Reproduce(Settings):
         for paper in dict.fromkeys(figure_run.paper for figure_run in runs):
             print_message(f"{paper.arxiv}: compared with {paper.compared}.")
         if not self.json:
-            folder = shlex.quote(self.out)
-            whole = {f"attnlaw reproduce {self.name} --out {folder}": "the same with all points and draws"}
+            out = shlex.quote(self.out)
+            whole = {f"attnlaw reproduce {self.name} --out {out}": "the same with all points and draws"}
             print_next(output, whole if self.quick else {"attnlaw reproduce list": "all papers and figures"})
         statuses = {figure_run.status for figure_run in runs}
         return 130 if STOPPED in statuses else 1 if Outcome.FAILED in statuses else 0
@@ -168,9 +168,10 @@ def _agreement(lines: Sequence[Mapping[str, Any]]) -> str:
         return f"{len(lines)} numbers to look at; none of them can be tested."
     largest = max((abs(line["difference"]) for line in known), default=0.0)
     numbers = "One number" if len(tested) == 1 else f"{len(tested)} numbers"
-    text = f"{numbers} compared: the largest difference is {_percent(largest).lstrip('+').replace('<', 'below ')}"
-    if largest <= ROUNDING:
-        text = f"{numbers} compared: no difference"
+    most = _percent(largest).lstrip("+").replace("<", "below ")
+    text = (
+        f"{numbers} compared: {'no difference' if most == 'equal' else f'the largest difference is {most}'}"
+    )
     if scores:
         text += f"; in units of the standard error (z), the largest is {max(scores):.1f}"
     return f"{text}."
