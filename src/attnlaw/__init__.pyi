@@ -716,83 +716,83 @@ class LearnResult(Result):
     @property
     def record(self) -> DetailedPrediction: ...
     estimation_error: Estimate | None
-    """|Ŝ − S*|²/d."""
+    """|Ŝ − S*|²/d for the learned matrix Ŝ and the target S*."""
     prediction_error: Estimate | None
-    """On fresh clean labels, per sample."""
+    """Mean loss of a new sample with labels free of noise."""
     training_loss: Estimate | None
-    """Per sample over all (a,b), without the penalty."""
+    """Mean loss of a training sample, without weight decay."""
     overlap: Estimate | None
-    """Tr ŜᵀS*/d."""
+    """Tr ŜᵀS*/d, which is |S*|²/d for a perfect student."""
     norm: Estimate | None
-    """|Ŝ|²/d."""
+    """|Ŝ|²/d: squared size of the learned matrix."""
     rank_fraction: Estimate | None
-    """Share of eigenvalues that are not zero."""
+    """Share of directions in use: rank of the learned matrix / d."""
     trace: Estimate | None
-    """Tr Ŝ/d."""
+    """Tr Ŝ/d: mean eigenvalue of the learned matrix."""
     nuclear_norm: Estimate | None
-    """|Ŝ|_*/d, the sum of singular values over d (untied)."""
+    """|Ŝ|_*/d: mean singular value of the learned matrix (untied)."""
     angle: Estimate | None
-    """Between Ŝ and S*, arccos(m/√(q Q*)) (cross-entropy, which sets no scale)."""
+    """Angle between Ŝ and S* in radians, arccos(m/√(q Q*)) with Q* = |S*|²/d (cross-entropy)."""
     wrong_keys: Estimate | None
-    """Share of fresh queries that attend most to the wrong key."""
+    """Share of new queries that attend most to the wrong key."""
     noise_level: Estimate | None
-    """Of the matrix the student effectively sees (softmax, Bayes: a)."""
+    """Noise on each entry of the matrix that the student sees in effect."""
     threshold: Estimate | None
-    """Below which eigenvalues are cut."""
+    """Value b below which training sets eigenvalues to zero."""
     cut: Estimate | None
-    """Below which the width of the factors cuts (t > b)."""
+    """Value t below which too narrow factors set eigenvalues to zero (t > b)."""
     smallest_value: float | None
-    """Smallest value that is kept: away from 0 width, not weight decay, cut the rank."""
+    """Smallest value that narrow factors keep; 0 if weight decay, not width, limits the rank."""
     stability: float | None
-    """Replicon value at d = 160 where width cuts (K/α_P) or a softmax bends: unstable above 1."""
+    """Replicon value K/α_P at d = 160: above 1 the solution of the theory is unstable."""
     shrinkage: float | None
-    """Of the eigenvalues that are left."""
+    """Factor by which training shrinks the eigenvalues that it keeps."""
     relative_error: Estimate | None
-    """E/Q*: 1 where nothing is learned."""
+    """Error / error of learning nothing: |Ŝ − S*|²/|S*|²."""
     approximation_error: float | None
-    """Part of E in modes that stand out (our split)."""
+    """Part of the error E that comes from outlier modes (our own split, not in the paper)."""
     underfitting_error: float | None
-    """Part of E that is missing along the target (our split)."""
+    """Part of the error E that is missing along the target (our own split, not in the paper)."""
     overfitting_error: float | None
-    """Part of E that was learned beside the target (our split)."""
+    """Part of the error E that was learned in other directions (our own split, not in the paper)."""
     adapter_noise: float | None
-    """Δ/2 + E: the noise a rank-one adapter trained afterwards sees (arXiv 2606.05899)."""
+    """Δ/2 + E: noise that a rank-one adapter sees if it is trained afterwards (arXiv 2606.05899)."""
     residual: float | None
-    """What the equations miss at the solution, over their size."""
+    """Error left in the equations at the solution, relative to their size."""
     atom_at_zero: float | None
-    """Share of eigenvalues that are zero."""
+    """Share of eigenvalues of the learned matrix that are zero."""
     edges: list[float] | None
-    """Ends of the intervals of the spectrum, low and high in turn."""
+    """Ends of the intervals of the learned spectrum: low, high, low, high, ..."""
     top_edge: float | None
-    """Upper end of the spectrum without outliers."""
+    """Upper end of the learned spectrum without outliers."""
     outlier_locations: list[float] | None
-    """Where eigenvalues stand out of the spectrum."""
+    """Eigenvalues outside the intervals of the spectrum (outliers)."""
     outlier_overlaps: list[float] | None
-    """Their squared overlaps with the target's."""
+    """Squared cosines between eigenvectors of outliers and the target's."""
     outlier_targets: list[float] | None
-    """The target's eigenvalues they belong to."""
+    """Eigenvalues of the target that the outliers come from."""
     outlier: float | None
-    """Where the target's spike is seen."""
+    """Eigenvalue of the learned matrix that shows the target's spike."""
     observations: float | None
-    """Of S over its dimension, for a power-law target."""
+    """Observed scores / d, for a target with an exponent."""
     leading_error: float | None
-    """E of the leading-order scaling law."""
+    """Error E by the leading-order scaling law."""
     predicted_exponent: float | None
-    """Of E in N/d."""
+    """Exponent with which E falls in N/d, by the leading-order law."""
     threshold_recovery: float | None
-    """Factorized recovery, clean labels."""
+    """Samples / d² for recovery by a factorized student (no noise)."""
     threshold_feasibility: float | None
-    """Beyond it only S* fits clean labels."""
+    """Samples / d² from which only the target fits (no noise)."""
     threshold_bayes: float | None
-    """Bayes recovery, clean labels."""
+    """Samples / d² for recovery by the Bayes student (no noise)."""
     threshold_direct: float | None
-    """Direct recovery, clean labels."""
+    """Samples / d² for recovery by a direct student (no noise)."""
     threshold_own_recovery: float | None
-    """Recovery of this student, clean labels."""
+    """Samples / d² for recovery by this student (no noise)."""
     threshold_interpolation: float | None
-    """Up to which this student fits noisy labels."""
+    """Samples / d² up to which this student fits noisy labels."""
     threshold_peak_error: float | None
-    """Its test error there, without a penalty."""
+    """Error E at the interpolation threshold, without weight decay."""
     predicted_spectra: pl.DataFrame
     """Table: the columns x, density, interval."""
     status: str | None
@@ -804,31 +804,31 @@ class DynamicsResult(Result):
     @property
     def record(self) -> TrajectoryRows: ...
     recovery_time: float | None
-    """When the alignment reaches 0.5."""
+    """Time τ at which the alignment reaches 0.5."""
     recovery_time_90: float | None
-    """When it reaches 0.9."""
+    """Time τ at which the alignment reaches 0.9."""
     recovery_samples: float | None
-    """Over d² when it reaches 0.5; null for a gradient flow."""
+    """Samples / d² at which the alignment reaches 0.5; null for a gradient flow."""
     alignment: Estimate | None
-    """0 knows nothing of the target, 1 all but its scale."""
+    """Correlation with the target: 0 is no knowledge, 1 is all except the scale."""
     estimation_error: Estimate | None
-    """|S − S*|²/d."""
+    """|S − S*|²/d: distance of the student S from the target S*."""
     prediction_error: Estimate | None
-    """On fresh clean labels, per sample."""
+    """Mean loss of a new sample with labels free of noise."""
     overlap: Estimate | None
-    """Tr S S*/d."""
+    """Tr S S*/d, which is |S*|²/d for a perfect student."""
     norm: Estimate | None
-    """Tr S²/d."""
+    """Tr S²/d: squared size of the student."""
     trace: Estimate | None
-    """Tr S/d."""
+    """Tr S/d: mean eigenvalue of the student."""
     samples: float | None
-    """Seen at the last time, over d²; null for a gradient flow."""
+    """Samples / d² seen at the last time; null for a gradient flow."""
     plateaus: list[float] | None
-    """Stretches of time without progress, begin and end in turn."""
+    """Times between which nothing is learned: begin, end, begin, end, ..."""
     largest_rate: float | None
-    """Η up to which the target stays put."""
+    """Largest learning rate η at which the target is stable."""
     plateau_error: float | None
-    """E at which SGD of this η ends."""
+    """Error E at which SGD with this learning rate ends."""
     trajectory: pl.DataFrame
     """Table: the columns time, samples, alignment, estimation_error, prediction_error, overlap, norm,
     trace.
@@ -1798,12 +1798,12 @@ def learn(
         A result with one row for each case, in the polars table `rows`. If there is one case, its
         quantities are attributes:
 
-        - `estimation_error` (Estimate): |Ŝ − S*|²/d.
-        - `training_loss` (Estimate): per sample over all (a,b), without the penalty.
-        - `rank_fraction` (Estimate): share of eigenvalues that are not zero.
-        - `trace` (Estimate): Tr Ŝ/d.
-        - `nuclear_norm` (Estimate): |Ŝ|_*/d, the sum of singular values over d (untied).
-        - `wrong_keys` (Estimate): share of fresh queries that attend most to the wrong key.
+        - `estimation_error` (Estimate): |Ŝ − S*|²/d for the learned matrix Ŝ and the target S*.
+        - `training_loss` (Estimate): mean loss of a training sample, without weight decay.
+        - `rank_fraction` (Estimate): share of directions in use: rank of the learned matrix / d.
+        - `trace` (Estimate): Tr Ŝ/d: mean eigenvalue of the learned matrix.
+        - `nuclear_norm` (Estimate): |Ŝ|_*/d: mean singular value of the learned matrix (untied).
+        - `wrong_keys` (Estimate): share of new queries that attend most to the wrong key.
 
         Further quantities: prediction_error, overlap, norm, angle, noise_level, threshold, cut,
         smallest_value, stability, shrinkage, relative_error, approximation_error, underfitting_error,
@@ -1899,19 +1899,20 @@ def dynamics(
         A result with one row for each case, in the polars table `rows`. If there is one case, its
         quantities are attributes:
 
-        - `recovery_time` (float): when the alignment reaches 0.5.
-        - `recovery_time_90` (float): when it reaches 0.9.
-        - `recovery_samples` (float): over d² when it reaches 0.5; null for a gradient flow.
-        - `alignment` (Estimate): 0 knows nothing of the target, 1 all but its scale.
-        - `estimation_error` (Estimate): |S − S*|²/d.
-        - `prediction_error` (Estimate): on fresh clean labels, per sample.
-        - `overlap` (Estimate): Tr S S*/d.
-        - `norm` (Estimate): Tr S²/d.
-        - `trace` (Estimate): Tr S/d.
-        - `samples` (float): seen at the last time, over d²; null for a gradient flow.
-        - `plateaus` (list[float]): stretches of time without progress, begin and end in turn.
-        - `largest_rate` (float): η up to which the target stays put.
-        - `plateau_error` (float): E at which SGD of this η ends.
+        - `recovery_time` (float): time τ at which the alignment reaches 0.5.
+        - `recovery_time_90` (float): time τ at which the alignment reaches 0.9.
+        - `recovery_samples` (float): samples / d² at which the alignment reaches 0.5; null for a gradient
+          flow.
+        - `alignment` (Estimate): correlation with the target: 0 is no knowledge, 1 is all except the scale.
+        - `estimation_error` (Estimate): |S − S*|²/d: distance of the student S from the target S*.
+        - `prediction_error` (Estimate): mean loss of a new sample with labels free of noise.
+        - `overlap` (Estimate): Tr S S*/d, which is |S*|²/d for a perfect student.
+        - `norm` (Estimate): Tr S²/d: squared size of the student.
+        - `trace` (Estimate): Tr S/d: mean eigenvalue of the student.
+        - `samples` (float): samples / d² seen at the last time; null for a gradient flow.
+        - `plateaus` (list[float]): times between which nothing is learned: begin, end, begin, end, ....
+        - `largest_rate` (float): largest learning rate η at which the target is stable.
+        - `plateau_error` (float): error E at which SGD with this learning rate ends.
 
         Its tables are attributes, too:
 
