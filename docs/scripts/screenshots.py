@@ -2,8 +2,8 @@
 
     python docs/scripts/screenshots.py [DIR]
 
-DIR is what `attnlaw audit ... --out DIR` wrote. Without it, the script audits examples/tiny-decoder, the model
-of the README and of the first pages. Needs chromium and the `test` extra.
+DIR is what `attnlaw audit ... --out DIR` wrote. Without it, the script audits examples/tiny-decoder, the
+model of the README and of the first pages. Needs chromium and the `test` extra.
 """
 
 from __future__ import annotations
