@@ -39,7 +39,7 @@ class Picture:
 
     @property
     def shown(self) -> str:
-        return f"attnlaw {self.command} --out DIR --figures png"
+        return f"attnlaw {self.command}"
 
 
 VERBS = (
@@ -52,7 +52,6 @@ VERBS = (
     ),
     Picture("fit", f"fit {MODEL}", "laws", "../commands/fit.md"),
     Picture("audit", f"audit {MODEL}", "contributions", "../theory/bounds.md"),
-    Picture("audit-balance", f"audit {MODEL}", "balance", "../theory/implicit-bias.md"),
     Picture("lens", f"lens {MODEL} {TEXT}", "lens_map", "../commands/lens.md"),
     Picture("lens-heads", f"lens {MODEL} {TEXT} --only heads", "head_betas", "../commands/lens.md"),
     Picture(
@@ -87,13 +86,9 @@ VERBS = (
 PAPER_FIGURES = {
     "bounds-growth": "",
     "limit-heads": "gaussian",
-    "limit-spectrum": "",
     "learn-curves": "",
     "learn-phase-diagram": "phases",
-    "learn-tokens": "",
     "dynamics-spectra": "spectra",
-    "regression-scale": "",
-    "regression-shift": "",
     "early-stopping": "stopping",
     "complete-connectivity": "",
     "regression-ensemble": "",
@@ -155,18 +150,16 @@ def entry(picture: Picture) -> str:
     width = int.from_bytes((PICTURES / f"{picture.name}.png").read_bytes()[16:20], "big") * 3 // 4
     return (
         f"### {title}\n\n![{title}](../gallery/{picture.name}.png){{ width={width} loading=lazy }}\n\n"
-        f"{caption} {paper}[More]({picture.page})\n\n"
-        f"<!-- no-run: docs/scripts/gallery.py runs it -->\n```console\n$ {picture.shown}\n```\n"
+        f"{caption} {paper}[More]({picture.page})\n\n`{picture.shown}`\n"
     )
 
 
 HEAD = """# Gallery
 
-For everyone who wants to see what attnlaw draws. Afterwards you can draw each picture yourself, because its
-command is below it.
+For everyone who wants to see what attnlaw draws. Afterwards you can draw each picture yourself.
 
-Each command writes all its figures to `DIR/figures`, and the page shows one of them. Figures of papers are
-quick versions: without `--quick`, `attnlaw reproduce` takes more draws and points.
+The command is below each picture. Add `--out DIR --figures png`, and attnlaw writes all its figures to
+`DIR/figures`. Figures of papers are quick versions: without `--quick`, attnlaw takes more draws and points.
 """
 
 
