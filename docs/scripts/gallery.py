@@ -13,6 +13,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from attnlaw.reproduce.papers import PAPERS
 ROOT = Path(__file__).resolve().parents[2]
 PAGE, PICTURES = ROOT / "docs" / "start" / "gallery.md", ROOT / "docs" / "gallery"
 PIXELS_PER_INCH = 130
+WIDTH = 118  # columns of the page's source
 COLOURS = 256  # of a picture: a third of its bytes
 MODEL = "examples/tiny-decoder"
 TEXT = "--text 'the cat sat on the mat and the cat slept'"
@@ -150,8 +152,12 @@ def entry(picture: Picture) -> str:
     width = int.from_bytes((PICTURES / f"{picture.name}.png").read_bytes()[16:20], "big") * 3 // 4
     return (
         f"### {title}\n\n![{title}](../gallery/{picture.name}.png){{ width={width} loading=lazy }}\n\n"
-        f"{caption} {paper}[More]({picture.page})\n\n`{picture.shown}`\n"
+        f"{wrap(f'{caption} {paper}[More]({picture.page})')}\n\n`{picture.shown}`\n"
     )
+
+
+def wrap(text: str) -> str:
+    return textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 HEAD = """# Gallery
