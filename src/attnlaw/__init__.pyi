@@ -297,11 +297,11 @@ class DiffResult(Result):
     verdict: str | None
     """What happened, in a few sentences."""
     compared: str | None
-    """Which tensors of both files were compared, and which were not."""
+    """Tensors of both files that were compared, and those that were not."""
     next_step: str | None
     """What the changes look like and what to do next."""
     verdicts: list[str] | None
-    """Verdicts on the model and on its tensors, each once."""
+    """All verdicts on the model and on its tensors, without repetition."""
     map_count: int | None
     """Number of heads (QK, VO) and feed-forward matrices that were compared."""
     tensor_count: int | None
@@ -309,71 +309,73 @@ class DiffResult(Result):
     not_compared: list[str] | None
     """Names of the tensors that were not compared."""
     tensors_non_finite: int | None
-    """Number of tensors that are non-finite: NaN or infinite entries in either model."""
+    """Number of tensors with the verdict non-finite: NaN or infinite entries in either model."""
     tensors_reshaped: int | None
-    """Number of tensors that are reshaped: another shape; its size compares the rows that both models
-    have.
+    """Number of tensors with the verdict reshaped: another shape; its size compares the rows that both
+    models have.
     """
     tensors_added: int | None
-    """Number of tensors that are added: only in the model."""
+    """Number of tensors with the verdict added: only in the model."""
     tensors_removed: int | None
-    """Number of tensors that are removed: only in the base."""
+    """Number of tensors with the verdict removed: only in the base."""
     tensors_identical: int | None
-    """Number of tensors that are identical: every entry is equal."""
+    """Number of tensors with the verdict identical: every entry is equal."""
     tensors_zeroed: int | None
-    """Number of tensors that are zeroed: every entry is 0 now."""
+    """Number of tensors with the verdict zeroed: every entry is 0 now."""
     tensors_coded: int | None
-    """Number of tensors that are coded: the base in a quantised code, which hides changes that are smaller
-    than its error.
+    """Number of tensors with the verdict coded: the base in a quantised code, which hides changes that are
+    smaller than its error.
     """
     tensors_rounded: int | None
-    """Number of tensors that are rounded: the base rounded to another format."""
+    """Number of tensors with the verdict rounded: the base rounded to another format."""
     tensors_rescaled: int | None
-    """Number of tensors that are rescaled: the base times a factor: one for the tensor, or one for each
-    row or column.
+    """Number of tensors with the verdict rescaled: the base times a factor: one for the tensor, or one for
+    each row or column.
     """
     tensors_below_floor: int | None
-    """Number of tensors that are below-floor: no change that is larger than the rounding of the model's
-    file.
+    """Number of tensors with the verdict below-floor: no change that is larger than the rounding of the
+    model's file.
     """
     tensors_sparse: int | None
-    """Number of tensors that are sparse: a few single entries changed."""
+    """Number of tensors with the verdict sparse: a few single entries changed."""
     tensors_low_rank: int | None
-    """Number of tensors that are low-rank: an update of a few directions (its rank), as an adapter makes,
-    and rounding.
+    """Number of tensors with the verdict low-rank: an update of a few directions (its rank), as an adapter
+    makes, and rounding.
     """
     tensors_partly_hidden: int | None
-    """Number of tensors that are partly-hidden: an update that the rounding of the file partly hides."""
+    """Number of tensors with the verdict partly-hidden: an update that the rounding of the file partly
+    hides.
+    """
     tensors_reinitialised: int | None
-    """Number of tensors that are reinitialised: random weights that do not resemble the base."""
+    """Number of tensors with the verdict reinitialised: random weights that do not resemble the base."""
     tensors_unrelated: int | None
-    """Number of tensors that are unrelated: other trained weights, which do not resemble the base."""
+    """Number of tensors with the verdict unrelated: other trained weights, which do not resemble the base."""
     tensors_noise: int | None
-    """Number of tensors that are noise: a random change: no direction is stronger than the others."""
+    """Number of tensors with the verdict noise: a random change: no direction is stronger than the others."""
     tensors_dense: int | None
-    """Number of tensors that are dense: an update of many directions, as training makes."""
+    """Number of tensors with the verdict dense: an update of many directions, as training makes."""
     tensors_changed: int | None
-    """Number of tensors that are changed: a vector or a small matrix with other values."""
+    """Number of tensors with the verdict changed: a vector or a small matrix with other values."""
     tensors_moved: int | None
-    """Number of tensors that are moved: the weights of another tensor of the base."""
+    """Number of tensors with the verdict moved: the weights of another tensor of the base."""
     tensors_transposed: int | None
-    """Number of tensors that are transposed: rows and columns of the base are exchanged."""
+    """Number of tensors with the verdict transposed: rows and columns of the base are exchanged."""
     tensors_permuted: int | None
-    """Number of tensors that are permuted: rows or columns of the base in another order."""
+    """Number of tensors with the verdict permuted: rows or columns of the base in another order."""
     size_qk: float | None
-    """Median size of the updates of QK, |M1 − M0| / |M0|."""
+    """Median size of the updates of QK, |model − base| / |base|."""
     size_vo: float | None
-    """Median size of the updates of VO, |M1 − M0| / |M0|."""
+    """Median size of the updates of VO, |model − base| / |base|."""
     size_cross_qk: float | None
-    """Median size of the updates of cross QK, |M1 − M0| / |M0|."""
+    """Median size of the updates of cross QK, |model − base| / |base|."""
     size_cross_vo: float | None
-    """Median size of the updates of cross VO, |M1 − M0| / |M0|."""
+    """Median size of the updates of cross VO, |model − base| / |base|."""
     size_ffn_in: float | None
-    """Median size of the updates of FFN in, |M1 − M0| / |M0|."""
+    """Median size of the updates of FFN in, |model − base| / |base|."""
     size_ffn_gate: float | None
-    """Median size of the updates of FFN gate, |M1 − M0| / |M0|."""
+    """Median size of the updates of FFN gate, |model − base| / |base|."""
     size_ffn_out: float | None
-    """Median size of the updates of FFN out, |M1 − M0| / |M0|."""
+    """Median size of the updates of FFN out, |model − base| / |base|."""
     scale_qk: float | None
     """Median factor by which QK grew; below 1 it shrank."""
     scale_vo: float | None
@@ -389,19 +391,19 @@ class DiffResult(Result):
     scale_ffn_out: float | None
     """Median factor by which FFN out grew; below 1 it shrank."""
     largest_size: float | None
-    """Largest size of the update of a head or matrix, |M1 − M0| / |M0|."""
+    """Largest size of the update of a head or matrix, |model − base| / |base|."""
     worst_map: str | None
     """Head or feed-forward matrix that changed most."""
     worst_tensor: str | None
     """Stored tensor that changed most."""
     worst_tensor_size: float | None
-    """Size of the largest change of a stored tensor, |W1 − W0| / |W0|."""
+    """Size of the largest change of a stored tensor, |model − base| / |base|."""
     least_sqnr_db: float | None
-    """Lowest signal to noise of a tensor, −20 log₁₀ of the size of its change, in dB."""
+    """Lowest signal-to-noise ratio of a tensor in dB: −20 log₁₀ of the size of its change."""
     intruders: int | None
-    """Number of leading directions with a cosine below 1/2 with each of the base."""
+    """Number of the model's leading directions that are near no direction of the base (cosine below 1/2)."""
     new: int | None
-    """Number of leading directions outside the span of base directions of similar size."""
+    """Number of the model's leading directions outside the span of the base's directions of similar size."""
     diff: pl.DataFrame
     """Table: the columns model, layer, stack, kind, head, expert, matched_head, rows, cols, inner, size,
     size_2, cosine, scale, stable_rank, effective_rank, rank, floor, k, share_left, z_left, share_right,
@@ -1110,9 +1112,10 @@ def diff(
         A result with one row for each case, in the polars table `rows`. If there is one case, its
         quantities are attributes:
 
-        - `largest_size` (float): largest size of the update of a head or matrix, |M1 − M0| / |M0|.
+        - `largest_size` (float): largest size of the update of a head or matrix, |model − base| / |base|.
         - `worst_map` (str): head or feed-forward matrix that changed most.
-        - `new` (int): number of leading directions outside the span of base directions of similar size.
+        - `new` (int): number of the model's leading directions outside the span of the base's directions of
+          similar size.
 
         Further quantities: verdict, compared, next_step, verdicts, map_count, tensor_count,
         not_compared, tensors_non_finite, tensors_reshaped, tensors_added, tensors_removed,
@@ -1262,7 +1265,8 @@ def lens(
             each line.
         entrywise (str or list of int; optional): Ranks at which the attention matrix of every head is
             cut off, to measure its largest error.
-        only ("heads", "operator" or "entrywise"; optional): Compute this part alone.
+        only ("heads", "operator" or "entrywise"; optional): Compute only one part: heads, operator (the
+            affine map), or entrywise (errors of low ranks).
         top (int; default 8): Number of singular values of the affine map to compute.
         seed (int; default 0): Seed of the random references of heads, and of the random probes that
             estimate a large map.
