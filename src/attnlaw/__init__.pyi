@@ -1460,8 +1460,7 @@ def limit(
             Before it they are Gaussian. One of identity, relu, gelu, gelu_new, silu, clip:C.
         embeddings (str or path; optional): Checkpoint whose embeddings are the tokens, instead of
             random tokens.
-        ids (str or list of int; optional): Ids of the tokens to take from the checkpoint of
-            `embeddings`.
+        ids (str or list of int; optional): Ids of the tokens to take from the embeddings.
         gram (str or path; optional): File with the Gram matrix X X^T / n of the tokens: .npy, or text
             with one row in each line.
         token (int; default 1): Token whose output is analysed, counted from 1.

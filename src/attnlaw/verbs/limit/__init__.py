@@ -79,7 +79,7 @@ class LimitSettings(Settings):
     )
     ids: tuple[int, ...] | None = token_setting(
         None,
-        "Ids of the tokens to take from the checkpoint of --embeddings.",
+        "Ids of the tokens to take from the embeddings.",
         minimum=0,
         requires="embeddings",
         metavar="1,2,3",
