@@ -1,4 +1,4 @@
-"""The learned law on heads of real checkpoints: the table of docs/commands/fit.md, row by row."""
+"""The learned law on heads of real checkpoints: the table of docs/theory/learning.md, row by row."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def benchmark() -> ModuleType:
 
 def rows() -> list[tuple[str, list[str]]]:
     """The table of the page: its first cell, and the four forms of the law."""
-    lines = (ROOT / "docs" / "commands" / "fit.md").read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / "docs" / "theory" / "learning.md").read_text(encoding="utf-8").splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("| rxnfp QK / VO, of "))
     cells = [
         [cell.strip() for cell in line.strip("|").split("|")] for line in lines[start:] if line[:1] == "|"
