@@ -29,12 +29,12 @@ from attnlaw.spectra.spectrum import Spectrum
 from attnlaw.verbs.audit import VERB
 from attnlaw.verbs.views import load
 
-MATRIX, LAWS_PANEL = "Matrix", "Laws over it"
+MATRIX, LAWS_PANEL = "Matrix", "Laws to fit"
 LOCATION_PARTS = ("model", "stack", "kind", "layer", "head", "expert")
 DEFAULT_LAWS = ("random", "heavy-tailed", "learned")
 CAPTION = (
-    "Bars: the singular values that are not zero, as a density. Lines: laws fitted to them; a law of tails "
-    "is drawn where the tail begins."
+    "Bars show how the singular values above zero are distributed. Lines are laws fitted to them; the closer "
+    "a line is to the bars, the better its law fits. A law of tails is drawn from where the tail begins."
 )
 SHOWN_COLUMNS = (
     "spectral_norm",
