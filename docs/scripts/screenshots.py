@@ -8,17 +8,18 @@ model of the README and of the first pages. Needs chromium and the `test` extra.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
 import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-MODEL = ROOT / "examples" / "tiny-decoder"
+MODEL = "examples/tiny-decoder"
 # Name: size of the window and theme.
 SHOTS = {
-    "report-light": ((1280, 1120), "light"),
-    "report-dark": ((1280, 1120), "dark"),
+    "report-light": ((1280, 1385), "light"),
+    "report-dark": ((1280, 1385), "dark"),
     "report-summary": ((1280, 860), "light"),
 }
 
@@ -27,7 +28,8 @@ def audit_model(folder: Path) -> Path:
     """Audit the small decoder and save the result."""
     import attnlaw
 
-    return attnlaw.audit(MODEL, name="examples/tiny-decoder").save(folder)
+    with contextlib.chdir(ROOT):
+        return attnlaw.audit(MODEL).save(folder)
 
 
 def take(page: Path, out: Path) -> None:
