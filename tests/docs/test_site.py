@@ -77,9 +77,9 @@ def test_every_public_name_has_an_entry(pages):
 
 
 def test_examples_of_docstrings_are_code(site):
-    text = (site / "python" / "index.html").read_text(encoding="utf-8")
-    assert "<blockquote>" not in text
-    assert text.count('<span class="gp">&gt;&gt;&gt; </span>') > 20
+    texts = [file.read_text(encoding="utf-8") for file in (site / "python").glob("*.html")]
+    assert all("<blockquote>" not in text for text in texts)
+    assert sum(text.count('<span class="gp">&gt;&gt;&gt; </span>') for text in texts) > 80
 
 
 needs_chromium = pytest.mark.skipif(

@@ -106,8 +106,9 @@ def test_a_study_beside_an_audit_keeps_its_settings_and_the_table_its_name(audit
     source = write_report([audited, study], tmp_path / "out").read_text(encoding="utf-8")
     assert "All matrices</h2>" in source
     lead = re.search(r'<p class="lead">([^<]*)', source)[1]
+    assert lead.startswith("same · ")
     assert lead.endswith(
-        "matrices of same. "
+        "matrices. "
         "Also on this page: widths (Compare an attention layer with its infinite-width limit)."
     )
     assert "Drawn from the 3 rows in widths. The same in all rows: verb limit, heads 2." in source

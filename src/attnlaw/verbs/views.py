@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -84,7 +85,7 @@ def show(result: Result, console: Console | None = None, details: bool = False) 
                 terminal.show_case(case, console, details)
                 shown += [case] if part is result else []
     if shown:
-        show_end(Result.concat(shown), console, details)
+        show_end(replace(Result.concat(shown), simulation=result.simulation), console, details)
 
 
 def show_end(result: Result, console: Console, details: bool = False) -> None:

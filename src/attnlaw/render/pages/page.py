@@ -22,7 +22,7 @@ from markupsafe import Markup
 
 from attnlaw import __version__
 from attnlaw.core.answer import Answer
-from attnlaw.core.errors import InputError
+from attnlaw.core.errors import InputError, printable
 from attnlaw.core.estimate import format_with_error
 from attnlaw.core.files import to_json
 from attnlaw.core.result import Result
@@ -273,9 +273,11 @@ def page_html(
     """Return the whole HTML document: the lead, the answer, and the sections. Its script reads `data`."""
     script = "\n".join(["'use strict';", *(read_asset(f"{name}.js") for name in SCRIPTS)])
     template = environment().get_template("page.html")
+    # A path in a command may contain control characters.
+    commands = {printable(command): why for command, why in answer.next_commands.items()} if answer else {}
     return template.render(
         title=title,
-        answer=macros("sections.html").answer(answer.lines, answer.next_commands) if answer else "",
+        answer=macros("sections.html").answer(answer.lines, commands) if answer else "",
         lead=lead if isinstance(lead, str) else " ".join(filter(None, lead)),
         version=__version__,
         style=Markup(read_asset("colours.css") + read_asset("page.css")),

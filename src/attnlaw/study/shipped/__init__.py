@@ -22,7 +22,7 @@ def study_description(file: Path) -> str:
     """Return the text of the comment at the head of a study file.
 
     >>> study_description(shipped_studies()["limit-relu"])
-    'The distance to the limit with ReLU tokens (arXiv 2506.00846), 100,000 draws for each seed.'
+    'How close random attention is to its limit against the width, with ReLU tokens (arXiv 2506.00846). Each seed has 100,000 draws.'
     """
     lines = file.read_text(encoding="utf-8").splitlines()
     return " ".join(line.lstrip("# ") for line in takewhile(lambda line: line.startswith("#"), lines))

@@ -44,8 +44,8 @@ def worst_update(view: ChartView) -> Drawings:
 
 @chart(
     "Which layers changed",
-    "Mean size of the changes in each layer, |M1 − M0| / |M0|, by kind of matrix. A layer at 0 did not "
-    "change. Lines at one height mean that every layer was trained. A peak means "
+    "Mean size of the changes in each layer, |model − base| / |base|, by kind of matrix. A layer at 0 did "
+    "not change. Lines at one height mean that every layer was trained. A peak means "
     "that one layer changed most.",
     prepare=name_models,
 )

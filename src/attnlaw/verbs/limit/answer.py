@@ -143,7 +143,9 @@ def _limit_lines(layers: list[Layer]) -> Iterator[Line]:
     """Yield sentences that say what the limit is like."""
     limits = [(layer, layer.limit["kurtosis"]) for layer in layers if layer.limit is not None]
     known = [(layer, kurtosis) for layer, kurtosis in limits if kurtosis is not None]
-    uniform = [layer for layer in layers if SCALINGS[layer.row["scaling"]].vanishing]
+    # A saved result may lack a setting, or have a value that this version does not know.
+    scalings = [SCALINGS.get(layer.row["scaling"]) for layer in layers]
+    uniform = [scaling for scaling in scalings if scaling is not None and scaling.vanishing]
     if len(uniform) == len(layers):
         yield Line("In the limit of the scaling 1/n all scores are zero, so attention is uniform.")
     if len(known) == 1:
