@@ -72,7 +72,9 @@ def curve_chart(spec: CurveSpec, state: State, value: float | None) -> alt.Layer
     if value is not None and math.isfinite(value):
         mark = alt.Chart(inline_data([{"x": here, "y": value}]))
         layers.append(mark.mark_rule(color=PALETTE[1], strokeDash=[3, 3]).encode(x=across))
-        layers.append(mark.mark_point(size=90, filled=True, color=PALETTE[1], opacity=1).encode(x=across, y=up))
+        layers.append(
+            mark.mark_point(size=90, filled=True, color=PALETTE[1], opacity=1).encode(x=across, y=up)
+        )
         title = f"now: α = {here:g}, E = {value:.3g}"
     return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT, title=title)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.analysis.audit import AuditOptions
+from attnlaw.analysis.audit.kept_units import has_kept_units, remove_kept_units
 from attnlaw.analysis.columns import APPLICATIONS, ATLAS, FINDINGS, LAYERS, MATRICES, SPECTRA, TOWERS
 from attnlaw.analysis.fit import CURVES, FITS
 from attnlaw.checkpoints.network import KINDS
@@ -231,18 +232,6 @@ def run_and_keep(case: AuditSettings, directory: Path, progress: Progress) -> Au
         return run(case, progress, keeper)
 
 
-def _has_kept_units(directory: Path) -> bool:
-    from attnlaw.analysis.audit.unfinished import has_kept_units
-
-    return has_kept_units(directory)
-
-
-def _remove_kept_units(directory: Path) -> None:
-    from attnlaw.analysis.audit.unfinished import remove_kept_units
-
-    remove_kept_units(directory)
-
-
 def _atlas_table(audit: Audit) -> pl.DataFrame | None:
     from attnlaw.analysis.atlas.atlas import load_atlas
     from attnlaw.analysis.atlas.compare import comparison_table
@@ -269,7 +258,7 @@ def _summary(result: Result) -> dict[str, Any]:
     return build_summary(result)
 
 
-KEEPER = PartKeeper(run_and_keep, _has_kept_units, _remove_kept_units)
+KEEPER = PartKeeper(run_and_keep, has_kept_units, remove_kept_units)
 VERB = Verb(
     "audit",
     "Spectral audit",
