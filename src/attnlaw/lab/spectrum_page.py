@@ -14,8 +14,8 @@ import polars as pl
 from attnlaw.analysis.columns import MATRICES
 from attnlaw.analysis.fit import LAWS
 from attnlaw.analysis.fit.fit import FITTERS, Fit, fit_law
-from attnlaw.analysis.fit.model_fits import spectrum_from_row
 from attnlaw.analysis.fit.null import positive_values
+from attnlaw.analysis.fit.saved_spectra import spectrum_from_row
 from attnlaw.checkpoints.network import KINDS
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Outcome, format_value, format_with_error

@@ -74,27 +74,51 @@ class DynamicsSimulationSettings(DynamicsSettings):
 
 estimate = partial(Quantity, error=True, in_summary=True)
 MEASURED = (
-    estimate("alignment", "0 knows nothing of the target, 1 all but its scale", "ρ"),
-    estimate("estimation_error", "|S − S*|²/d", "E", log=True),
-    estimate("prediction_error", "on fresh clean labels, per sample", "Φ", log=True),
-    Quantity("overlap", "Tr S S*/d", "m", error=True),
-    Quantity("norm", "Tr S²/d", "q", error=True),
-    Quantity("trace", "Tr S/d", error=True),
+    estimate(
+        "alignment",
+        "correlation with the target: 1 means equal except for the scale",
+        "ρ",
+        axis="alignment with the target (ρ)",
+    ),
+    estimate(
+        "estimation_error",
+        "|S − S*|²/d: distance of the student S from the target S*",
+        "E",
+        log=True,
+        axis="error |S − S*|²/d (E)",
+    ),
+    estimate(
+        "prediction_error",
+        "mean loss of a new sample with labels free of noise",
+        "Φ",
+        log=True,
+        axis="loss of new samples (Φ)",
+    ),
+    Quantity("overlap", "Tr S S*/d, which is |S*|²/d for a perfect student", "m", error=True),
+    Quantity("norm", "Tr S²/d: squared size of the student", "q", error=True),
+    Quantity("trace", "Tr S/d: mean eigenvalue of the student", error=True),
 )
+TIME = Quantity("time", "learning rate · steps / d", "τ", axis="time (τ = learning rate · steps / d)")
 TIMES = (
-    Quantity("time", "lr·steps/d", "τ"),
-    Quantity("samples", "seen, over d²; null for a gradient flow", "τ/η"),
+    TIME,
+    Quantity("samples", "samples seen / d²; null for a gradient flow", "τ/η", axis="samples seen / d² (τ/η)"),
     *MEASURED,
 )
 QUANTITIES = (
-    Quantity("recovery_time", "when the alignment reaches 0.5", "τ", in_summary=True, log=True),
-    Quantity("recovery_time_90", "when it reaches 0.9", "τ", in_summary=True, log=True),
-    Quantity("recovery_samples", "over d² when it reaches 0.5; null for a gradient flow", in_summary=True),
+    Quantity("recovery_time", "time τ at which the alignment reaches 0.5", "τ", in_summary=True, log=True),
+    Quantity("recovery_time_90", "time τ at which the alignment reaches 0.9", "τ", in_summary=True, log=True),
+    Quantity(
+        "recovery_samples",
+        "samples / d² until alignment 0.5; null for a gradient flow",
+        in_summary=True,
+    ),
     *MEASURED,
-    Quantity("samples", "seen at the last time, over d²; null for a gradient flow"),
-    Quantity("plateaus", "stretches of time without progress, begin and end in turn", kind="floats"),
-    Quantity("largest_rate", "η up to which the target stays put", hidden=True),
-    Quantity("plateau_error", "E at which SGD of this η ends", hidden=True),
+    Quantity("samples", "samples / d² seen at the last time; null for a gradient flow"),
+    Quantity(
+        "plateaus", "times between which nothing is learned: begin, end, begin, end, ...", kind="floats"
+    ),
+    Quantity("largest_rate", "largest learning rate η at which the target is stable", hidden=True),
+    Quantity("plateau_error", "error E at which SGD with this learning rate ends", hidden=True),
 )
 
 
@@ -127,22 +151,22 @@ def check_trainable(case: DynamicsSimulationSettings) -> None:
 
 
 SPECTRA = (
-    Quantity("time", "lr·steps/d", "τ"),
+    TIME,
     Quantity("x", display_name="eigenvalue of the student"),
-    Quantity("density", "of its spectrum there"),
+    Quantity("density", "density of the student's spectrum at this time"),
 )
 STATICS = (
-    Quantity("samples", "over d²", "n/d²"),
-    Quantity("minimiser_error", "E of the minimiser at its best weight decay"),
-    Quantity("bayes_error", "E of the Bayes-optimal student"),
+    Quantity("samples", "samples / d² that the student keeps", "n/d²"),
+    Quantity("minimiser_error", "error E of the minimiser at its best weight decay"),
+    Quantity("bayes_error", "error E of the Bayes-optimal student"),
 )
-EIGENVALUES = (Quantity("time", "lr·steps/d", "τ"), Quantity("eigenvalue", "of a student there"))
+EIGENVALUES = (TIME, Quantity("eigenvalue", "eigenvalue of a trained student at this time"))
 TRACKS = (
-    Quantity("time", "lr·steps/d", "τ"),
-    Quantity("target", "the spike of the target"),
-    Quantity("location", "where it stands out; null while it does not"),
-    Quantity("squared_overlap", "of its eigenvector with the target's"),
-    Quantity("edge", "upper end of the spectrum without it"),
+    TIME,
+    Quantity("target", "eigenvalue of the target outside its bulk (spike)"),
+    Quantity("location", "eigenvalue of the student that shows the spike; null before it is visible"),
+    Quantity("squared_overlap", "squared cosine between the eigenvectors of student and target"),
+    Quantity("edge", "upper end of the student's spectrum without the spike"),
 )
 SIMULATE = Verb(
     "dynamics.simulate",
@@ -150,8 +174,8 @@ SIMULATE = Verb(
     DynamicsSimulationSettings,
     (
         *MEASURED,
-        Quantity("samples", "seen at the last time, over d²"),
-        Quantity("steps", "of each student", kind="int"),
+        Quantity("samples", "samples / d² seen at the last time"),
+        Quantity("steps", "steps of SGD that each student took", kind="int"),
     ),
     run_each_case(train),
     tables=(TableSpec("runs", TIMES, lambda run: run.rows, json=True), TableSpec("eigenvalues", EIGENVALUES)),

@@ -39,22 +39,28 @@ STATIC_STUDENTS = {
 
 @chart(
     "How attention learns",
-    "Alignment with the target and loss on fresh clean labels against time. Lines: theory in the limit of "
-    "large dimension.",
+    "Left: alignment with the target against training time; 1 is perfect. Right: loss on fresh examples "
+    "without noise; lower is better. Lines: theory in the limit of large dimension.",
 )
 def learning(view: ChartView) -> Drawings:
     """Draw alignment and loss over time, with one line for each combination of settings."""
     return _trajectories(view, "time", {"alignment": False, "prediction_error": True})
 
 
-@chart("What one pass costs", "Error against samples seen once each, for several learning rates.")
+@chart(
+    "What one pass costs",
+    "Error against samples, each seen once, for several learning rates. Lower is better.",
+)
 def cost(view: ChartView) -> Drawings:
     """Draw the error over samples, if several learning rates were run."""
     if view.frame("trajectory")["learning_rate"].n_unique() > 1:
         yield from _trajectories(view, "samples", {"estimation_error": True})
 
 
-@chart("How trained students align")
+@chart(
+    "How trained students align",
+    "Alignment of trained students with the target against training time; 1 is perfect.",
+)
 def runs(view: ChartView) -> Drawings:
     """Draw the alignment of trained students, if there is no theory to compare them with."""
     return line_charts(view, view.frame("runs"), "time", "alignment")
@@ -183,8 +189,8 @@ def _points(
 
 @chart(
     "The spectrum on its way",
-    "Densities of the student's eigenvalues at five times, the latest on top; a triangle is where the "
-    "target's spike is seen.",
+    "Density of the student's eigenvalues at several times, the latest on top. A triangle marks the "
+    "eigenvalue that belongs to the strongest direction of the target.",
 )
 def spectra(view: ChartView) -> Drawings:
     """Draw the density of the spectrum at several times, one panel above the other.

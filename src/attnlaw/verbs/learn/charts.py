@@ -27,8 +27,9 @@ PARTS = ("approximation_error", "underfitting_error", "overfitting_error")
 
 @chart(
     "Phase diagram",
-    "Error over that of predicting nothing, by target rank and samples: dark is learned. White lines are "
-    "thresholds, where learning changes its nature.",
+    "Error of the learned matrix, relative to learning nothing (1), by rank of the target and number of "
+    "samples. Dark is good: the target is learned. White lines are thresholds, such as the first α with "
+    "exact recovery.",
 )
 def phases(view: ChartView) -> Drawings:
     return _phase_diagrams(view)
@@ -59,7 +60,10 @@ def _draw_phases(view: ChartView, rows: pl.DataFrame) -> alt.LayerChart:
     )
 
 
-@chart("Learning curves", "Lines: theory in the limit of large dimension.")
+@chart(
+    "Learning curves",
+    "Lines: theory in the limit of large dimension. Lower is better; at 0 the student has found the target.",
+)
 def learning(view: ChartView) -> Drawings:
     """Draw learning curves.
 
@@ -97,22 +101,26 @@ def _thresholds(view: ChartView, rows: pl.DataFrame) -> pl.DataFrame:
 
 @chart(
     "Rank against the width of the factors",
-    "Share of values that are not zero. Off the diagonal weight decay, not width, cuts the rank.",
+    "Share of eigenvalues that are not zero. On the diagonal the width limits the rank. Below it, weight "
+    "decay does.",
 )
 def rank(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "width", "rank_fraction", sizes="simulate")
 
 
-@chart("Smallest value that is kept", "Away from zero width, not weight decay, cut the rank.")
+@chart(
+    "Smallest value that is kept",
+    "Smallest eigenvalue that is not zero. Above 0 the width limits the rank. At 0 weight decay does.",
+)
 def smallest(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "width", "smallest_value")
 
 
 @chart(
     "Scaling laws",
-    "Error against the observations for targets whose eigenvalues fall as a power: full equations (lines), "
-    "leading-order law (dashed). Exponents are fitted to the lines, with an error where the digits show it; "
-    "predicted ones stand in brackets.",
+    "Error against observations, for targets whose eigenvalues fall as a power law. Solid lines: full "
+    "equations. Dashed lines: their leading order. The legend shows fitted exponents, and predicted ones in "
+    "brackets. They agree if the scaling law holds.",
 )
 def scaling(view: ChartView) -> Drawings:
     """Draw the error against N/d, with the fitted and the predicted exponent of every line."""
@@ -166,8 +174,8 @@ def _slope(x: pl.Series, y: pl.Series) -> tuple[float, float | None]:
 
 @chart(
     "What the error is made of",
-    "Parts of the error over the samples (a definition of ours): modes that were found but not exactly, what "
-    "is missing along the target, what was learned beside it.",
+    "Parts of the error against samples: modes that were found inexactly, parts of the target that are "
+    "missing, and noise that was learned. attnlaw defines this split; it is not in the paper.",
     on_page=False,
 )
 def split(view: ChartView) -> Drawings:
@@ -197,7 +205,7 @@ def draw_parts(rows: pl.DataFrame, x: str, y: str) -> alt.Chart:
     ).properties(width=WIDTH, height=HEIGHT)
 
 
-@chart("Spectrum of the learned matrix", "Line: the predicted density of the learned matrix's eigenvalues.")
+@chart("Spectrum of the learned matrix", "Line: predicted density of the eigenvalues of the learned matrix.")
 def spectrum(view: ChartView) -> Drawings:
     """Draw the predicted density of the learned spectrum, with bars for trained students of the same
     settings.
@@ -222,16 +230,18 @@ def _spectrum(view: ChartView, case: dict[str, Any], rows: pl.DataFrame, density
             kept = eigenvalues.filter(pl.col("case").is_in(students["case"].to_list()))
             values = kept["eigenvalue"].to_list()
             name = view.simulation.size_label("simulate", sorted(students["simulate"].unique()))
-            notes.append("Bars: measured ones, those at zero left out.")
+            notes.append(
+                "Bars: eigenvalues of trained students, without zeros. Good: the line follows the bars."
+            )
     atom, outliers = rows["atom_at_zero"][0] or 0.0, rows["outlier_locations"].to_list()[0] or []
-    notes += ["The triangle is where an outlier is predicted."] if outliers else []
+    notes += ["Triangle: predicted outlier."] if outliers else []
     draw = partial(
         draw_spectrum, density, view.verb.axis("x"), values, atom=atom, outliers=outliers, name=name
     )
     return Drawing(draw, case, " ".join(notes))
 
 
-@chart("Spectrum of trained matrices", "Eigenvalues of all students, those at zero left out.")
+@chart("Spectrum of trained matrices", "Bars: eigenvalues of all trained students, without zeros.")
 def eigenvalues(view: ChartView) -> Drawings:
     """Draw a histogram of the eigenvalues of trained students."""
     rows = view.frame("eigenvalues", "eigenvalue")
