@@ -76,7 +76,7 @@ estimate = partial(Quantity, error=True, in_summary=True)
 MEASURED = (
     estimate(
         "alignment",
-        "correlation with the target: 0 is no knowledge, 1 is all except the scale",
+        "correlation with the target: 1 means equal except for the scale",
         "ρ",
         axis="alignment with the target (ρ)",
     ),
@@ -109,7 +109,7 @@ QUANTITIES = (
     Quantity("recovery_time_90", "time τ at which the alignment reaches 0.9", "τ", in_summary=True, log=True),
     Quantity(
         "recovery_samples",
-        "samples / d² at which the alignment reaches 0.5; null for a gradient flow",
+        "samples / d² until alignment 0.5; null for a gradient flow",
         in_summary=True,
     ),
     *MEASURED,
