@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-MODEL = "examples/tiny-decoder"
+MODEL = ROOT / "examples" / "tiny-decoder"
 # Name: size of the window and theme.
 SHOTS = {
     "report-light": ((1280, 1385), "light"),
@@ -29,7 +29,7 @@ def audit_model(folder: Path) -> Path:
     import attnlaw
 
     with contextlib.chdir(ROOT):
-        return attnlaw.audit(MODEL).save(folder)
+        return attnlaw.audit(MODEL.relative_to(ROOT)).save(folder)
 
 
 def take(page: Path, out: Path) -> None:
