@@ -8,18 +8,19 @@ model of the README and of the first pages. Needs chromium and the `test` extra.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
 import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-MODEL = ROOT / "examples" / "tiny-decoder"
-# Name: size of the window, theme, section.
+MODEL = "examples/tiny-decoder"
+# Name: size of the window and theme.
 SHOTS = {
-    "report-light": ((1280, 800), "light", "heads"),
-    "report-dark": ((1280, 800), "dark", "heads"),
-    "report-summary": ((1280, 860), "light", ""),
+    "report-light": ((1280, 1385), "light"),
+    "report-dark": ((1280, 1385), "dark"),
+    "report-summary": ((1280, 860), "light"),
 }
 
 
@@ -27,17 +28,18 @@ def audit_model(folder: Path) -> Path:
     """Audit the small decoder and save the result."""
     import attnlaw
 
-    return attnlaw.audit(MODEL, name="examples/tiny-decoder").save(folder)
+    with contextlib.chdir(ROOT):
+        return attnlaw.audit(MODEL).save(folder)
 
 
 def take(page: Path, out: Path) -> None:
-    """Take one picture for each entry of SHOTS. Without a section, it shows the top of the page."""
+    """Take one picture of the top of the page for each entry of SHOTS."""
     from playwright.sync_api import sync_playwright
 
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        for name, ((width, height), theme, section) in SHOTS.items():
+        for name, ((width, height), theme) in SHOTS.items():
             tab = browser.new_page(
                 viewport={"width": width, "height": height},
                 color_scheme=theme,
@@ -46,8 +48,9 @@ def take(page: Path, out: Path) -> None:
             )
             tab.goto(page.as_uri())
             tab.wait_for_selector("html[data-ready]", state="attached")
-            if section:
-                tab.evaluate(f"document.getElementById('{section}').scrollIntoView()")
+            # The comparison with other models would hide the map of heads.
+            if name != "report-summary":
+                tab.evaluate("document.querySelectorAll('details').forEach(part => part.open = false)")
             tab.screenshot(path=out / f"{name}.png")
             print("wrote", out / f"{name}.png")
             tab.close()

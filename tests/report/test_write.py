@@ -108,10 +108,9 @@ def test_a_study_beside_an_audit_keeps_its_settings_and_the_table_its_name(audit
     lead = re.search(r'<p class="lead">([^<]*)', source)[1]
     assert lead.startswith("same · ")
     assert lead.endswith(
-        "matrices. "
-        "Also on this page: widths (Compare an attention layer with its infinite-width limit)."
+        "matrices. Also on this page: widths (Compare an attention layer with its infinite-width limit)."
     )
-    assert "Drawn from the 3 rows in widths. The same in all rows: verb limit, heads 2." in source
+    assert "Drawn from 3 rows in widths. The same in all rows: verb limit, heads 2." in source
 
 
 def test_failed_tasks_are_told_and_shown(tmp_path):

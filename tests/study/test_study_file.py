@@ -140,7 +140,7 @@ def test_a_setting_of_several_values_is_one_value_where_it_is_fixed(tmp_path: Pa
     ("text", "expected"),
     [
         ("verb = ", "not valid TOML"),
-        ("", "verb: found None, expected the name of a verb"),
+        ("", "verb is missing; begin the file with a line such as"),
         ('verb = "teach"', "verb: 'teach' is not a verb; expected one of square"),
         ('verb = "square"\n[girds]\nx = [1]', "unknown key girds"),
         ('verb = "cut"\n[grid]\nedeg = [0.1]', "[grid] edeg is not a setting of cut; did you mean edge?"),
@@ -168,7 +168,10 @@ def test_a_setting_of_several_values_is_one_value_where_it_is_fixed(tmp_path: Pa
         ('verb = "square"\ngrid = 3', "grid: found 3, expected a table [grid]"),
         ('verb = "square"\n[run]\nseeds = 0', "[run] seeds: found 0, expected a whole number of at least 1"),
         ('verb = "square"\n[run]\nseed = -1', "[run] seed: found -1"),
-        ('verb = "square"\n[run]\nspeed = 1', "[run] speed is not a setting of a run; did you mean seed?"),
+        (
+            'verb = "square"\n[run]\nspeed = 1',
+            "[run] speed is not a setting of this table; did you mean seed?",
+        ),
         ('verb = "square"\n[run]\ntime_limit = 0', "[run] time_limit: found 0, expected a number above 0"),
         ('verb = "square"\n[run]\ntime_limit = 1e300', "[run] time_limit: found 1e+300, expected a number"),
         (f'verb = "square"\n[run]\nseed = 0x{"f" * 5000}', "an integer of more than 64 bits"),

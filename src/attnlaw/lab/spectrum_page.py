@@ -14,8 +14,8 @@ import polars as pl
 from attnlaw.analysis.columns import MATRICES
 from attnlaw.analysis.fit import LAWS
 from attnlaw.analysis.fit.fit import FITTERS, Fit, fit_law
-from attnlaw.analysis.fit.model_fits import spectrum_from_row
 from attnlaw.analysis.fit.null import positive_values
+from attnlaw.analysis.fit.saved_spectra import spectrum_from_row
 from attnlaw.checkpoints.network import KINDS
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Outcome, format_value, format_with_error
@@ -29,12 +29,12 @@ from attnlaw.spectra.spectrum import Spectrum
 from attnlaw.verbs.audit import VERB
 from attnlaw.verbs.views import load
 
-MATRIX, LAWS_PANEL = "Matrix", "Laws over it"
+MATRIX, LAWS_PANEL = "Matrix", "Laws to fit"
 LOCATION_PARTS = ("model", "stack", "kind", "layer", "head", "expert")
 DEFAULT_LAWS = ("random", "heavy-tailed", "learned")
 CAPTION = (
-    "Bars: the singular values that are not zero, as a density. Lines: laws fitted to them; a law of tails "
-    "is drawn where the tail begins."
+    "Bars show how the singular values above zero are distributed. Lines are laws fitted to them; the closer "
+    "a line is to the bars, the better its law fits. A law of tails is drawn from where the tail begins."
 )
 SHOWN_COLUMNS = (
     "spectral_norm",

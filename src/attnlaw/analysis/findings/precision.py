@@ -147,11 +147,9 @@ def quantised(subject: Subject, threshold: float) -> Iterator[Hit]:
     for code, tensors in by_dtype.items():
         known = [tensor for tensor in tensors if tensor.decibels is not None]
         worst = min(known, key=lambda stored: stored.decibels or 0.0, default=tensors[0])
-        detail = "1 tensor is" if len(tensors) == 1 else f"{len(tensors)} tensors are"
-        detail = f"{detail} stored as {code}"
-        if known:
-            decibels = [stored.decibels or 0.0 for stored in known]
-            detail += (
-                f": the signal is {min(decibels):.1f} to {max(decibels):.1f} dB above the rounding error"
-            )
+        count = "1 tensor is" if len(tensors) == 1 else f"{len(tensors)} tensors are"
+        detail = f"{count} stored as {code}"
+        if worst.decibels is not None:
+            best = max(tensor.decibels or 0.0 for tensor in known)
+            detail += f": the signal is {worst.decibels:.1f} to {best:.1f} dB above the rounding error"
         yield Hit(worst.location, worst.decibels, detail)
