@@ -45,7 +45,7 @@ class LearnSettings(ProblemSettings):
     output: str = setting_like(ProblemSettings, "output", choices=STATIC_OUTPUTS)
     thresholds: bool = setting(
         False,
-        "Also the sample ratios where learning changes (hardmax labels never reveal the target: none).",
+        "Also how many samples recover the target (hardmax labels never reveal it).",
         active_if=("output", "identifies_target"),
         panel=RUN,
         lab_default=True,
@@ -82,8 +82,8 @@ class LearnSimulationSettings(LearnSettings):
     )
     sensing: str = setting(
         "tokens",
-        "What students see: tokens, signed (without skewness), or the theory's Gaussian matrices: goe, "
-        "untied ginibre.",
+        "What students see: tokens, signed (tokens with random signs), or Gaussian matrices as in theory "
+        "(goe, or ginibre if untied).",
         choices=SENSINGS,
         sweepable=True,
         panel=RUN,
