@@ -87,29 +87,29 @@ class AuditResult(Result):
     codes: str | None
     """Quantised formats of the matrices; missing if none is quantised."""
     depth: int | None
-    """Number of layers; a shared layer counts at each application."""
+    """Number of layers; a shared layer counts each time it is used."""
     distinct_layers: int | None
     """Number of layers; a shared layer counts once."""
     hidden_size: int | None
     """Width of the layers."""
     head_count: int | None
-    """Number of heads of the first layer."""
+    """Number of attention heads in the first layer."""
     matrix_count: int | None
     """Number of matrices measured."""
     activation: str | None
     """Activation of the feed-forward blocks."""
     not_random_tested: int | None
-    """Number of matrices in the null test."""
+    """Number of matrices that were compared with random ones."""
     not_random_rejected: int | None
     """Number of matrices that differ from random ones (p-value at most 0.01)."""
     not_random_expected: float | None
-    """Number of matrices that would differ from random ones by chance, if untrained."""
+    """Number of matrices that would differ from random ones by chance if the model were untrained."""
     not_random_p_value: float | None
-    """Probability that so many matrices of an untrained model differ from random ones."""
+    """Chance that at least as many matrices of an untrained model differ from random ones."""
     rejected_share: float | None
     """Share of the tested weight matrices that differ from random ones."""
     median_outliers: float | None
-    """Number of singular values above those of a random matrix (median matrix)."""
+    """Number of singular values above the edge of random matrices (median matrix)."""
     median_effective_rank_qk: float | None
     """Number of directions that a head's QK uses, weak ones included (median head)."""
     log10_amplification: float | None
@@ -123,7 +123,7 @@ class AuditResult(Result):
     findings_note: int | None
     """Number of notes found."""
     finding_rules: int | None
-    """Number of checks that looked for findings."""
+    """Number of checks that ran."""
     logit_heads: int | None
     """Number of attention heads measured."""
     logit_heads_bounded: int | None
@@ -133,7 +133,7 @@ class AuditResult(Result):
     logit_heads_beyond_float16: int | None
     """Number of heads whose logit bound is above 65504, the largest float16 number."""
     logit_unbounded: str | None
-    """Blocks whose logits have no bound, with the reason."""
+    """Blocks of heads without a bound of their logits, with the reason."""
     log10_spectrum_adaptive: Estimate | None
     """Generalization proxy: spectrum-adaptive (best p for each matrix) (log10)."""
     log10_spectrum_adaptive_continuous: Estimate | None
@@ -149,47 +149,47 @@ class AuditResult(Result):
     log10_trauger_tewari: Estimate | None
     """Generalization proxy: norm-based, Trauger-Tewari (1,1) (log10)."""
     per_application_log10_spectrum_adaptive: Estimate | None
-    """Generalization proxy that counts a shared layer at each application: spectrum-adaptive (best p for
+    """Generalization proxy that counts a shared layer each time it is used: spectrum-adaptive (best p for
     each matrix) (log10).
     """
     per_application_log10_spectrum_adaptive_continuous: Estimate | None
-    """Generalization proxy that counts a shared layer at each application: spectrum-adaptive, any p (not
+    """Generalization proxy that counts a shared layer each time it is used: spectrum-adaptive, any p (not
     in the paper) (log10).
     """
     per_application_log10_fixed_p_0: Estimate | None
-    """Generalization proxy that counts a shared layer at each application: one p for all matrices, p = 0
+    """Generalization proxy that counts a shared layer each time it is used: one p for all matrices, p = 0
     (log10).
     """
     per_application_log10_fixed_p_1: Estimate | None
-    """Generalization proxy that counts a shared layer at each application: one p for all matrices, p = 1
+    """Generalization proxy that counts a shared layer each time it is used: one p for all matrices, p = 1
     (log10).
     """
     per_application_log10_fixed_p_2: Estimate | None
-    """Generalization proxy that counts a shared layer at each application: one p for all matrices, p = 2
+    """Generalization proxy that counts a shared layer each time it is used: one p for all matrices, p = 2
     (log10).
     """
     per_application_log10_edelman: Estimate | None
-    """Generalization proxy that counts a shared layer at each application: norm-based, Edelman (2,1)
+    """Generalization proxy that counts a shared layer each time it is used: norm-based, Edelman (2,1)
     (log10).
     """
     per_application_log10_trauger_tewari: Estimate | None
-    """Generalization proxy that counts a shared layer at each application: norm-based, Trauger-Tewari
+    """Generalization proxy that counts a shared layer each time it is used: norm-based, Trauger-Tewari
     (1,1) (log10).
     """
     proxy_over_sqrt_samples_log10: Estimate | None
-    """Spectrum-adaptive proxy / sqrt(samples) (log10)."""
+    """Spectrum-adaptive proxy / square root of the number of samples (log10)."""
     value_of_adaptivity: Estimate | None
-    """Factor by which the proxy grows if all matrices share the best single p."""
+    """Factor by which the proxy grows if all matrices share one p."""
     rank_count: bool | None
-    """Whether the proxy only counts ranks, because p = 0 is best for every matrix."""
+    """Whether the proxy only counts ranks (p = 0 is best for every matrix)."""
     norms: str | None
-    """Norms that tables and maps show: applied (gains included) or stored."""
+    """Norms that screens and maps show: applied (gains included) or stored."""
     norms_unknown: list[str] | None
-    """Kinds of matrix whose norm layer is not known, so that their norms are those of stored weights."""
+    """Kinds of matrices without applied norms, because attnlaw does not know their norm layer."""
     extensions: list[str] | None
     """Features of the model that the paper does not cover."""
     warnings: list[str] | None
-    """Facts about the model that a reader of the numbers should know."""
+    """Warnings about the model and its file."""
     meaning: str | None
     """What the proxies say and what they do not say."""
     findings: pl.DataFrame
@@ -246,35 +246,35 @@ class FitResult(Result):
     matrix_count: int | None
     """Number of matrices measured."""
     random_count: int | None
-    """Number of matrices with the law random: looks like random numbers of this shape, as at
-    initialisation.
+    """Number of matrices with the law random (looks like random numbers of this shape, as at
+    initialisation).
     """
     learned_count: int | None
-    """Number of matrices with the law learned: some learned directions, the rest cut off, as theory
-    predicts for trained attention.
+    """Number of matrices with the law learned (some learned directions, the rest cut off, as theory
+    predicts for trained attention).
     """
     heavy_tailed_count: int | None
-    """Number of matrices with the law heavy-tailed: sizes of directions spread smoothly, and further than
-    random entries allow.
+    """Number of matrices with the law heavy-tailed (sizes of directions spread smoothly, and further than
+    random entries allow).
     """
     power_law_tail_count: int | None
-    """Number of matrices with the law power-law tail: no law fits the whole; the largest values (at most
-    half) follow a power law.
+    """Number of matrices with the law power-law tail (no law fits the whole; the largest values (at most
+    half) follow a power law).
     """
     power_law_spectrum_count: int | None
-    """Number of matrices with the law power-law spectrum: no law fits the whole; a power law covers more
-    than half of the values.
+    """Number of matrices with the law power-law spectrum (no law fits the whole; a power law covers more
+    than half of the values).
     """
     neither_count: int | None
-    """Number of matrices with the law neither: unlike random numbers, and none of the other laws fits."""
+    """Number of matrices with the law neither (unlike random numbers, and none of the other laws fits)."""
     not_random_tested: int | None
-    """Number of matrices in the null test."""
+    """Number of matrices that were compared with random ones."""
     not_random_rejected: int | None
     """Number of matrices that differ from random ones (p-value at most 0.01)."""
     not_random_expected: float | None
-    """Number of matrices that would differ from random ones by chance, if untrained."""
+    """Number of matrices that would differ from random ones by chance if the model were untrained."""
     not_random_p_value: float | None
-    """Probability that so many matrices of an untrained model differ from random ones."""
+    """Chance that at least as many matrices of an untrained model differ from random ones."""
     fits: pl.DataFrame
     """Table: the columns model, layer, stack, head, expert, kind, rows, cols, values, law, random_p_value,
     wasserstein, outliers, null_shape, null_draws, null_scale, null_edge, edge_scale, alpha,
@@ -867,6 +867,13 @@ def load(directory: str | os.PathLike[str]) -> LoadedResult:
 
     Returns:
         The same result, but without its records. Tables and quantities are attributes as before.
+
+    >>> import attnlaw
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = attnlaw.learn(alpha=0.3).save(folder)
+    ...     attnlaw.load(folder).rows["alpha"].to_list()
+    [0.3]
     """
 
 def audit(
@@ -934,7 +941,7 @@ def audit(
         quantities are attributes:
 
         - `family` (str): family of the model, such as gpt2.
-        - `depth` (int): number of layers; a shared layer counts at each application.
+        - `depth` (int): number of layers; a shared layer counts each time it is used.
         - `hidden_size` (int): width of the layers.
         - `matrix_count` (int): number of matrices measured.
         - `not_random_rejected` (int): number of matrices that differ from random ones (p-value at most
@@ -1034,25 +1041,25 @@ def fit(
         quantities are attributes:
 
         - `matrix_count` (int): number of matrices measured.
-        - `random_count` (int): number of matrices with the law random: looks like random numbers of this
-          shape, as at initialisation.
-        - `learned_count` (int): number of matrices with the law learned: some learned directions, the rest
-          cut off, as theory predicts for trained attention.
-        - `heavy_tailed_count` (int): number of matrices with the law heavy-tailed: sizes of directions
-          spread smoothly, and further than random entries allow.
-        - `power_law_tail_count` (int): number of matrices with the law power-law tail: no law fits the
-          whole; the largest values (at most half) follow a power law.
-        - `power_law_spectrum_count` (int): number of matrices with the law power-law spectrum: no law fits
-          the whole; a power law covers more than half of the values.
-        - `neither_count` (int): number of matrices with the law neither: unlike random numbers, and none of
-          the other laws fits.
-        - `not_random_tested` (int): number of matrices in the null test.
+        - `random_count` (int): number of matrices with the law random (looks like random numbers of this
+          shape, as at initialisation).
+        - `learned_count` (int): number of matrices with the law learned (some learned directions, the rest
+          cut off, as theory predicts for trained attention).
+        - `heavy_tailed_count` (int): number of matrices with the law heavy-tailed (sizes of directions
+          spread smoothly, and further than random entries allow).
+        - `power_law_tail_count` (int): number of matrices with the law power-law tail (no law fits the
+          whole; the largest values (at most half) follow a power law).
+        - `power_law_spectrum_count` (int): number of matrices with the law power-law spectrum (no law fits
+          the whole; a power law covers more than half of the values).
+        - `neither_count` (int): number of matrices with the law neither (unlike random numbers, and none of
+          the other laws fits).
+        - `not_random_tested` (int): number of matrices that were compared with random ones.
         - `not_random_rejected` (int): number of matrices that differ from random ones (p-value at most
           0.01).
-        - `not_random_expected` (float): number of matrices that would differ from random ones by chance, if
-          untrained.
-        - `not_random_p_value` (float): probability that so many matrices of an untrained model differ from
-          random ones.
+        - `not_random_expected` (float): number of matrices that would differ from random ones by chance if
+          the model were untrained.
+        - `not_random_p_value` (float): chance that at least as many matrices of an untrained model differ
+          from random ones.
 
         Its tables are attributes, too:
 
@@ -1774,7 +1781,7 @@ def learn(
     For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works, too.
 
     Args:
-        alpha (float, or several; default 0.2): Samples over d²: α = n/d².
+        alpha (float, or several; default 0.2): Samples / d², for tokens of dimension d.
         tokens (int, or several; default 1): Tokens per sample.
         output ("linear", "softmax" or "hardmax", or several; default "linear"): What labels show of the
             scores: linear, softmax (of rows), or hardmax (bayes only).
@@ -1786,27 +1793,28 @@ def learn(
             drawn by them.
         attention ("tied" or "untied", or several; default "tied"): Whether queries and keys share their
             factor: S = WWᵀ/√(md), or W_Q W_Kᵀ/√(md).
-        pairs ("all", "distinct", "causal" or "cross", or several; default "cross"): Which pairs (query,
-            key) untied attention shows: cross (keys of another sequence), causal, distinct (both
+        pairs ("all", "distinct", "causal" or "cross", or several; default "cross"): Pairs (query, key)
+            that untied attention shows: cross (keys of another sequence), causal, distinct (both
             orders). Tied attention shows all.
-        target_rank (float, or several; default 0.5): Rank of the target over d: κ₀ = m₀/d.
+        target_rank (float, or several; default 0.5): Rank of the target / d.
         target_spike (float, or several; optional): One eigenvalue (untied: singular value) of the
             target outside its bulk.
         target_exponent (float, or several; optional): Instead of a rank: eigenvalues k^−γ, k = 1..d; up
             to γ = 1/2 their second moment diverges.
-        target_dimension (int, or several; default 1000000): The d of the target's exponent.
-        target_eigenvalues (str or path; optional): Instead of a rank: your own spectrum, a file (.npy,
-            or an eigenvalue a line, its weight behind it where it has one) or numbers with commas.
-        noise (float, or several; default 0.0): Label noise, a variance.
-        weight_decay (float, or several; default 0.1): Penalty: λ̃ = √κ λ on factors W of ratio κ
-            (factorized; untied 2√κ λ), λ on S (direct).
-        width (float, or several; optional): Width of the factors, κ = m/d, where it is less than the
-            rank that they would learn.
+        target_dimension (int, or several; default 1000000): Dimension d of a target with an exponent.
+        target_eigenvalues (str or path; optional): Instead of a rank: your own spectrum, as a file
+            (.npy, or lines with an eigenvalue and, if you like, its weight) or as numbers with commas.
+        noise (float, or several; default 0.0): Variance of the label noise.
+        weight_decay (float, or several; default 0.1): Weight decay λ. On factors of width κ it is √κ
+            times their penalty (untied: 2√κ times); for the direct student it is the penalty on S.
+        width (float, or several; optional): Width of the factors / d, if it is less than the rank that
+            they would learn.
         flow_time (float, or several; optional): Stop full-batch gradient flow on the fixed data set at
             this time, t = 2d·lr·steps (direct student; not one-pass SGD).
-        student ("factorized", "direct" or "bayes", or several; default "factorized"): Who learns.
-        thresholds (bool; default False): Also the sample ratios where learning changes (hardmax labels
-            never reveal the target: none).
+        student ("factorized", "direct" or "bayes", or several; default "factorized"): Who learns: two
+            factors (factorized), the matrix itself (direct), or the best possible student (bayes).
+        thresholds (bool; default False): Also how many samples recover the target (hardmax labels never
+            reveal it).
         spectrum (bool; default False): Also the density of the learned spectrum, as a table.
         progress (Callable[[int, int], None]; optional): Function that is called with the number of
             finished parts and the number of all parts.
@@ -1884,31 +1892,32 @@ def dynamics(
             the first.
         attention ("tied" or "untied", or several; default "tied"): Factors: tied, S = WWᵀ, or untied,
             UVᵀ (factorized only; all ordered pairs are seen).
-        student ("factorized" or "direct", or several; default "factorized"): Who learns.
-        width (float, or several; default 1.0): Width of the factors over d; inf is an orthogonal start.
+        student ("factorized" or "direct", or several; default "factorized"): Who learns: two factors
+            (factorized), the matrix itself (direct), or the best possible student (bayes).
+        width (float, or several; default 1.0): Width of the factors / d; inf is an orthogonal start.
         scale (float, or several; default 0.7): Scale of the start: Tr S₀/d; direct: √(Tr S₀²/d);
             untied: Tr U₀U₀ᵀ/d.
-        scale_key (float, or several; optional): Scale of V₀ where it is not that of U₀ (untied).
-        learning_rate (float, or several; default 0.0): η = lr·d/batch of one-pass SGD; 0 is the
-            gradient flow of the population loss, no SGD.
+        scale_key (float, or several; optional): Scale of V₀ if it differs from that of U₀ (untied).
+        learning_rate (float, or several; default 0.0): Learning rate of one-pass SGD, lr·d/batch; 0 is
+            the gradient flow of the population loss.
         decay (float, or several; default 0.0): Weight decay: γ/(2d)·‖W‖² is added to the loss.
         tokens (int, or several; default 1): Tokens per sample.
         output ("linear", "softmax", "hermite2" or "hermite3", or several; default "linear"): What
             labels show of the scores: linear, softmax (of rows), or a Hermite polynomial.
         beta (float, or several; default 1.0): Inverse temperature of the softmax.
-        target_rank (float, or several; default 0.5): Rank of the target over d: κ₀ = m₀/d.
+        target_rank (float, or several; default 0.5): Rank of the target / d.
         target_spike (float, or several; optional): One eigenvalue of the target outside its bulk
             (tied).
         target_exponent (float, or several; optional): Instead of a rank: eigenvalues k^−γ, k = 1..d; up
             to γ = 1/2 their second moment diverges.
-        target_dimension (int, or several; default 1000000): The d of the target's exponent.
-        target_eigenvalues (str or path; optional): Instead of a rank: your own spectrum, a file (.npy,
-            or an eigenvalue a line, its weight behind it where it has one) or numbers with commas.
-        noise (float, or several; default 0.0): Label noise, a variance.
-        spectrum (bool; default False): Also the spectrum at five of the times, and the track of a
-            spike.
-        statics (bool; default False): Also what as many samples allow: the minimiser at its best decay,
-            and Bayes-optimal learning.
+        target_dimension (int, or several; default 1000000): Dimension d of a target with an exponent.
+        target_eigenvalues (str or path; optional): Instead of a rank: your own spectrum, as a file
+            (.npy, or lines with an eigenvalue and, if you like, its weight) or as numbers with commas.
+        noise (float, or several; default 0.0): Variance of the label noise.
+        spectrum (bool; default False): Also the spectrum at five of the times, and when a spike becomes
+            visible.
+        statics (bool; default False): Also the errors of students that keep all samples: the minimiser
+            at its best weight decay, and the Bayes-optimal student.
         progress (Callable[[int, int], None]; optional): Function that is called with the number of
             finished parts and the number of all parts.
 
