@@ -774,7 +774,7 @@ class LearnResult(Result):
     atom_at_zero: float | None
     """Share of eigenvalues of the learned matrix that are zero."""
     edges: list[float] | None
-    """Ends of the intervals of the learned spectrum: low, high, low, high, ..."""
+    """Ends of the intervals of the learned spectrum, low and high in turn."""
     top_edge: float | None
     """Upper end of the learned spectrum without outliers."""
     outlier_locations: list[float] | None
@@ -836,7 +836,7 @@ class DynamicsResult(Result):
     samples: float | None
     """Samples / d² seen at the last time; null for a gradient flow."""
     plateaus: list[float] | None
-    """Times between which nothing is learned: begin, end, begin, end, ..."""
+    """Times between which nothing is learned, begin and end in turn."""
     largest_rate: float | None
     """Largest learning rate η at which the target is stable."""
     plateau_error: float | None
@@ -1771,9 +1771,10 @@ def learn(
 ) -> LearnResult:
     """Predict what a single attention head learns from n samples, and train real heads to compare.
 
-    The tokens x_a are Gaussian vectors of dimension d. By default the target is S* = W₀W₀ᵀ/√(m₀d), where W₀
-    is a Gaussian d × m₀ matrix. The student sees noisy scores of the target, plain or through a row softmax.
-    The scores of a matrix S are h_ab = (x_aᵀ S x_b − δ_ab Tr S)/√d (arXiv 2509.24914, 2506.01582).
+    A head with the matrix S gives the tokens x_a, Gaussian vectors of dimension d, the scores h_ab =
+    (x_aᵀ S x_b − δ_ab Tr S)/√d. Labels are scores of a target S*, plain or through a row softmax, with noise
+    if you like. A student learns a matrix Ŝ from them. By default S* = W₀W₀ᵀ/√(m₀d), where W₀ is a Gaussian
+    d × m₀ matrix. Predictions are for large d (arXiv 2509.24914, 2506.01582).
 
     The same from Python: attnlaw.learn(alpha=..., tokens=...).
 
@@ -1781,7 +1782,7 @@ def learn(
     For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works, too.
 
     Args:
-        alpha (float, or several; default 0.2): Samples over d²: α = n/d².
+        alpha (float, or several; default 0.2): Samples / d², for tokens of dimension d.
         tokens (int, or several; default 1): Tokens per sample.
         output ("linear", "softmax" or "hardmax", or several; default "linear"): What labels show of the
             scores: linear, softmax (of rows), or hardmax (bayes only).
@@ -1793,27 +1794,28 @@ def learn(
             drawn by them.
         attention ("tied" or "untied", or several; default "tied"): Whether queries and keys share their
             factor: S = WWᵀ/√(md), or W_Q W_Kᵀ/√(md).
-        pairs ("all", "distinct", "causal" or "cross", or several; default "cross"): Which pairs (query,
-            key) untied attention shows: cross (keys of another sequence), causal, distinct (both
+        pairs ("all", "distinct", "causal" or "cross", or several; default "cross"): Pairs (query, key)
+            that untied attention shows: cross (keys of another sequence), causal, distinct (both
             orders). Tied attention shows all.
-        target_rank (float, or several; default 0.5): Rank of the target over d: κ₀ = m₀/d.
+        target_rank (float, or several; default 0.5): Rank of the target / d.
         target_spike (float, or several; optional): One eigenvalue (untied: singular value) of the
             target outside its bulk.
         target_exponent (float, or several; optional): Instead of a rank: eigenvalues k^−γ, k = 1..d; up
             to γ = 1/2 their second moment diverges.
-        target_dimension (int, or several; default 1000000): The d of the target's exponent.
-        target_eigenvalues (str or path; optional): Instead of a rank: your own spectrum, a file (.npy,
-            or an eigenvalue a line, its weight behind it where it has one) or numbers with commas.
-        noise (float, or several; default 0.0): Label noise, a variance.
-        weight_decay (float, or several; default 0.1): Penalty: λ̃ = √κ λ on factors W of ratio κ
-            (factorized; untied 2√κ λ), λ on S (direct).
-        width (float, or several; optional): Width of the factors, κ = m/d, where it is less than the
-            rank that they would learn.
+        target_dimension (int, or several; default 1000000): Dimension d of a target with an exponent.
+        target_eigenvalues (str or path; optional): Instead of a rank: your own spectrum, as a file
+            (.npy, or lines with an eigenvalue and, if you like, its weight) or as numbers with commas.
+        noise (float, or several; default 0.0): Variance of the label noise.
+        weight_decay (float, or several; default 0.1): Weight decay λ. On factors of width κ it is √κ
+            times their penalty (untied: 2√κ times); for the direct student it is the penalty on S.
+        width (float, or several; optional): Width of the factors / d, if it is less than the rank that
+            they would learn.
         flow_time (float, or several; optional): Stop full-batch gradient flow on the fixed data set at
             this time, t = 2d·lr·steps (direct student; not one-pass SGD).
-        student ("factorized", "direct" or "bayes", or several; default "factorized"): Who learns.
-        thresholds (bool; default False): Also the sample ratios where learning changes (hardmax labels
-            never reveal the target: none).
+        student ("factorized", "direct" or "bayes", or several; default "factorized"): Who learns: two
+            factors (factorized), the matrix itself (direct), or the best possible student (bayes).
+        thresholds (bool; default False): Also how many samples recover the target (hardmax labels never
+            reveal it).
         spectrum (bool; default False): Also the density of the learned spectrum, as a table.
         progress (Callable[[int, int], None]; optional): Function that is called with the number of
             finished parts and the number of all parts.
@@ -1878,8 +1880,9 @@ def dynamics(
 ) -> DynamicsResult:
     """Compute how a single attention head learns from samples that it sees once (arXiv 2609.03858).
 
-    Tokens are Gaussian. The target is S* = W₀W₀ᵀ/√(m₀d) (untied: a product of two factors), and the loss of
-    a sample is Σ_ab (y_ab − ŷ_ab)². One case is one trajectory, and its times are the rows of its table.
+    Tokens are Gaussian vectors of dimension d. The target is S* = W₀W₀ᵀ/√(m₀d) (untied: a product of two
+    factors). The student S starts at random and lowers the loss of new samples, Σ_ab (y_ab − ŷ_ab)². One
+    case is one trajectory, and its times are the rows of a table. Time is learning rate · steps / d.
 
     The same from Python: attnlaw.dynamics(times="0.001:1:60", ...).
 
@@ -1891,31 +1894,32 @@ def dynamics(
             the first.
         attention ("tied" or "untied", or several; default "tied"): Factors: tied, S = WWᵀ, or untied,
             UVᵀ (factorized only; all ordered pairs are seen).
-        student ("factorized" or "direct", or several; default "factorized"): Who learns.
-        width (float, or several; default 1.0): Width of the factors over d; inf is an orthogonal start.
+        student ("factorized" or "direct", or several; default "factorized"): Who learns: two factors
+            (factorized) or the matrix itself (direct).
+        width (float, or several; default 1.0): Width of the factors / d; inf is an orthogonal start.
         scale (float, or several; default 0.7): Scale of the start: Tr S₀/d; direct: √(Tr S₀²/d);
             untied: Tr U₀U₀ᵀ/d.
-        scale_key (float, or several; optional): Scale of V₀ where it is not that of U₀ (untied).
-        learning_rate (float, or several; default 0.0): η = lr·d/batch of one-pass SGD; 0 is the
-            gradient flow of the population loss, no SGD.
+        scale_key (float, or several; optional): Scale of V₀ if it differs from that of U₀ (untied).
+        learning_rate (float, or several; default 0.0): Learning rate of one-pass SGD, lr·d/batch; 0 is
+            the gradient flow of the population loss.
         decay (float, or several; default 0.0): Weight decay: γ/(2d)·‖W‖² is added to the loss.
         tokens (int, or several; default 1): Tokens per sample.
         output ("linear", "softmax", "hermite2" or "hermite3", or several; default "linear"): What
             labels show of the scores: linear, softmax (of rows), or a Hermite polynomial.
         beta (float, or several; default 1.0): Inverse temperature of the softmax.
-        target_rank (float, or several; default 0.5): Rank of the target over d: κ₀ = m₀/d.
+        target_rank (float, or several; default 0.5): Rank of the target / d.
         target_spike (float, or several; optional): One eigenvalue of the target outside its bulk
             (tied).
         target_exponent (float, or several; optional): Instead of a rank: eigenvalues k^−γ, k = 1..d; up
             to γ = 1/2 their second moment diverges.
-        target_dimension (int, or several; default 1000000): The d of the target's exponent.
-        target_eigenvalues (str or path; optional): Instead of a rank: your own spectrum, a file (.npy,
-            or an eigenvalue a line, its weight behind it where it has one) or numbers with commas.
-        noise (float, or several; default 0.0): Label noise, a variance.
-        spectrum (bool; default False): Also the spectrum at five of the times, and the track of a
-            spike.
-        statics (bool; default False): Also what as many samples allow: the minimiser at its best decay,
-            and Bayes-optimal learning.
+        target_dimension (int, or several; default 1000000): Dimension d of a target with an exponent.
+        target_eigenvalues (str or path; optional): Instead of a rank: your own spectrum, as a file
+            (.npy, or lines with an eigenvalue and, if you like, its weight) or as numbers with commas.
+        noise (float, or several; default 0.0): Variance of the label noise.
+        spectrum (bool; default False): Also the spectrum at five of the times, and when a spike becomes
+            visible.
+        statics (bool; default False): Also the errors of students that keep all samples: the minimiser
+            at its best weight decay, and the Bayes-optimal student.
         progress (Callable[[int, int], None]; optional): Function that is called with the number of
             finished parts and the number of all parts.
 
@@ -1933,7 +1937,7 @@ def dynamics(
         - `norm` (Estimate): Tr S²/d: squared size of the student.
         - `trace` (Estimate): Tr S/d: mean eigenvalue of the student.
         - `samples` (float): samples / d² seen at the last time; null for a gradient flow.
-        - `plateaus` (list[float]): times between which nothing is learned: begin, end, begin, end, ....
+        - `plateaus` (list[float]): times between which nothing is learned, begin and end in turn.
         - `largest_rate` (float): largest learning rate η at which the target is stable.
         - `plateau_error` (float): error E at which SGD with this learning rate ends.
 

@@ -162,7 +162,10 @@ def test_a_setting_of_several_values_is_one_value_where_it_is_fixed(tmp_path: Pa
         ),
         ('verb = "square"\n[fixed]\nx = [1, 2]', "[fixed] x: found [1, 2], expected one value; lists go"),
         ('verb = "square"\n[fixed]\nx = 1\n[grid]\nx = [1]', "[grid] x: already given above"),
-        ('verb = "draw"\n[fixed]\nx = 1\nseed = 3', "[fixed] seed: every task has its own; set it in [run]"),
+        (
+            'verb = "draw"\n[fixed]\nx = 1\nseed = 3',
+            "[fixed] seed: every task gets its own; set it under [run]",
+        ),
         ('verb = "draw"\n[fixed]\nx = 1\njobs = 3', "[fixed] jobs is not a setting of draw"),
         ('verb = "square"\nlist = 3', "list: found 3, expected tables [[list]]"),
         ('verb = "square"\ngrid = 3', "grid: found 3, expected a table [grid]"),

@@ -50,8 +50,8 @@ CURVES = {
         "Error against the number of samples",
         "samples / d² (α)",
         "estimation error (E)",
-        "Error of the learned matrix in theory, if only the number of samples changes. The dot is the current "
-        "setting. Lower is better: 0 means that the student has learned the target exactly.",
+        "Error of the learned matrix in theory, if only the number of samples changes. The dot is the "
+        "current setting. Lower is better: 0 means that the student has learned the target exactly.",
         ("thresholds", "spectrum"),
     )
 }

@@ -161,7 +161,10 @@ def _laws_table(fits: Mapping[str, Fit]) -> tuple[list[str], list[Row]]:
     rows = []
     for law, fit in fits.items():
         known = {name: value for name, value in fit.parameters.items() if value is not None}
-        texts = [f"{name} {format_with_error(value, fit.errors.get(name))}" for name, value in known.items()]
+        texts = [
+            f"{name.replace('_', ' ')} {format_with_error(value, fit.errors.get(name))}"
+            for name, value in known.items()
+        ]
         ending = "" if fit.outcome == Outcome.DONE else str(fit.outcome)
         remark = ": ".join(filter(None, [ending, fit.remark]))
         ks, p_value = format_value(fit.ks), format_value(fit.p_value)

@@ -235,7 +235,7 @@ class _Sweep:
             for key, value in table.items():
                 with _located(f"{label} "):
                     if key in SEED_SETTINGS and key in self.reserved_names:
-                        raise InputError(f"{key}: every task has its own; set it in [run]")
+                        raise InputError(f"{key}: every task gets its own; set it under [run]")
                     field = self.keys[require_known(key, self.keys, self.verb.name)]
                     if key in axes:
                         raise InputError(f"{key}: already given above; keep it in one place")

@@ -275,7 +275,7 @@ ASKED = {
     [
         (
             {"output": "linear", "tokens": 1},
-            "--loss cross-entropy: needs --output softmax, whose rows tell a key",
+            "--loss cross-entropy: needs --output softmax, whose rows choose a key",
         ),
         (
             {"attention": "tied"},

@@ -268,7 +268,7 @@ def test_what_is_unstable_says_so(reference: Prediction, monkeypatch: pytest.Mon
     assert prediction.outcome is Outcome.UNSTABLE
     assert (
         prediction.remark
-        == f"unstable: replicon value {prediction.stability:.3g}; training runs may end apart"
+        == f"unstable (stability {prediction.stability:.3g} is above 1): training runs may end apart"
     )
 
 

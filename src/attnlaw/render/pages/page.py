@@ -96,10 +96,10 @@ class Part:
 
     def figure_section(self, number: int, several: bool) -> Section | None:
         """Return the section of the figures. If the page has several parts, it names the directory."""
-        if not several:
-            return figure_section("part-1", "Figures", self.figures)
         rows, drawn = self.listed_rows, "Drawn from" if self.figures else "No figure can be drawn from"
         shared = shared_settings(rows, result_columns(result.verb for result in self.every))
+        if not several:
+            return figure_section("part-1", "Figures", self.figures, shared if self.figures else "")
         lead = f"{drawn} {_count_rows(rows.height)} in {self.name}. {shared}".strip()
         return figure_section(f"part-{number}", f"{self.name}: {self.title}", self.figures, lead, self.name)
 
@@ -122,7 +122,7 @@ def results_page(parts: Sequence[Part], note: str = "", answer: Answer | None = 
         f"{'' if drawn else ' They cannot be drawn as a figure.'}",
         note,
         failure_sentences(parts),
-        "" if several else shared_settings(rows, result_columns(verbs)),
+        "" if several or drawn else shared_settings(rows, result_columns(verbs)),
         " ".join(dict.fromkeys(filter(None, (verb.provenance for verb in verbs)))),
     ]
     sections = [

@@ -164,9 +164,7 @@ def agreement(prediction: Prediction, measurements: Sequence[Measurement]) -> Ag
     require_seeds(measurements)
     rounded = [m.rounding for m in measurements if m.rounding is not None]
     if rounded:
-        raise InputError(
-            f"agreement: {rounded[0]}, too far from the theory's; choose a larger size or that alpha"
-        )
+        raise InputError(f"agreement: {rounded[0]}; choose a larger dimension or that alpha")
     ordered = sorted(measurements, key=lambda m: m.size)
     if len({m.size for m in ordered}) < len(ordered):
         raise InputError("agreement: two measurements have the same size; join them into one with more seeds")

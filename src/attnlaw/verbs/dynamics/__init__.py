@@ -21,18 +21,20 @@ from attnlaw.verbs.learn import RUN, LearnSimulationSettings
 class DynamicsSettings(TrajectorySettings):
     """Compute how a single attention head learns from samples that it sees once (arXiv 2609.03858).
 
-    Tokens are Gaussian. The target is S* = W₀W₀ᵀ/√(m₀d) (untied: a product of two factors), and the loss of
-    a sample is Σ_ab (y_ab − ŷ_ab)². One case is one trajectory, and its times are the rows of its table.
+    Tokens are Gaussian vectors of dimension d. The target is S* = W₀W₀ᵀ/√(m₀d) (untied: a product of two
+    factors). The student S starts at random and lowers the loss of new samples, Σ_ab (y_ab − ŷ_ab)². One
+    case is one trajectory, and its times are the rows of a table. Time is learning rate · steps / d.
 
     The same from Python: attnlaw.dynamics(times="0.001:1:60", ...).
     """
 
     spectrum: bool = setting(
-        False, "Also the spectrum at five of the times, and the track of a spike.", panel=RUN
+        False, "Also the spectrum at five of the times, and when a spike becomes visible.", panel=RUN
     )
     statics: bool = setting(
         False,
-        "Also what as many samples allow: the minimiser at its best decay, and Bayes-optimal learning.",
+        "Also the errors of students that keep all samples: the minimiser at its best weight decay, and the "
+        "Bayes-optimal student.",
         panel=RUN,
     )
 
@@ -41,7 +43,9 @@ class DynamicsSettings(TrajectorySettings):
         if self.statics and (self.output != "linear" or self.attention != "tied"):
             raise BadSetting("statics", "needs {output} linear and {attention} tied")
         if self.statics and self.learning_rate == 0:
-            raise BadSetting("statics", "needs a {learning_rate} above 0: a gradient flow counts no samples")
+            raise BadSetting(
+                "statics", "needs a {learning_rate} above 0, because a gradient flow counts no samples"
+            )
 
 
 @settings_dataclass
@@ -55,13 +59,13 @@ class DynamicsSimulationSettings(DynamicsSettings):
     )
     sensing: str | None = setting(
         None,
-        "What students see: the theory's Gaussian matrices unless told (goe, untied ginibre), tokens, or "
-        "signed (without skewness).",
+        "What students see: Gaussian matrices as in theory (the default: goe, or ginibre if untied), tokens, "
+        "or signed (tokens with random signs).",
         choices=SENSINGS,
         sweepable=True,
         panel=RUN,
     )
-    batch: int = setting(8, "Samples of a step.", symbol="B", minimum=1, panel=RUN, metavar="B")
+    batch: int = setting(8, "Samples in a step.", symbol="B", minimum=1, panel=RUN, metavar="B")
     seeds: int = setting(
         4,
         "Students to train, each from its own start; the error is the standard error of their mean.",
@@ -114,9 +118,7 @@ QUANTITIES = (
     ),
     *MEASURED,
     Quantity("samples", "samples / d² seen at the last time; null for a gradient flow"),
-    Quantity(
-        "plateaus", "times between which nothing is learned: begin, end, begin, end, ...", kind="floats"
-    ),
+    Quantity("plateaus", "times between which nothing is learned, begin and end in turn", kind="floats"),
     Quantity("largest_rate", "largest learning rate η at which the target is stable", hidden=True),
     Quantity("plateau_error", "error E at which SGD with this learning rate ends", hidden=True),
 )
@@ -146,6 +148,11 @@ def train(case: DynamicsSimulationSettings, progress: Progress) -> SgdRows:
 
 def check_trainable(case: DynamicsSimulationSettings) -> None:
     """Raise an `InputError` if SGD cannot run for a case."""
+    if case.learning_rate == 0:
+        raise BadSetting(
+            "simulate",
+            f"needs a learning rate. Try: attnlaw dynamics --simulate {case.simulate} --learning-rate 0.05",
+        )
     with rename_settings(**SETTING_NAMES):
         check_sgd(case.problem, case.schedule, case.simulate, case.sensing, case.batch)
 

@@ -16,7 +16,7 @@ from attnlaw.core.result import Result
 from attnlaw.core.settings import parse_range
 from attnlaw.render.describe_rows import ValueLabels, independent_settings, varying_settings
 from attnlaw.theory.learn.agreement import DISAGREE, largest_chance_difference
-from attnlaw.verbs.learn.comparison import Trained, relative_error, trained_students
+from attnlaw.verbs.learn.comparison import TrainedStudents, relative_error, trained_students
 
 MOST_LINES = 4  # curves that get a sentence each
 LEAST = 1e-6  # relative error below which the target counts as recovered
@@ -208,7 +208,7 @@ def _curve(rows: pl.DataFrame, axis: str, measure: Measure, labels: ValueLabels,
     places = [in_words({axis: value}, labels) for value in rows[axis]]
     shown = [percent(Estimate(value)) for value in values]
     steps = [later - earlier for earlier, later in pairwise(values)]
-    subject = f"{lead}: the {measure.noun}" if lead else f"The {measure.noun}"
+    subject = f"{lead[:1].upper()}{lead[1:]}: the {measure.noun}" if lead else f"The {measure.noun}"
     if shown[0] == shown[-1] == max(shown) == min(shown):
         return Line(f"{subject} is {shown[0]}{measure.unit} in all {len(values)} cases.")
     if all(step <= 0 for step in steps) or all(step >= 0 for step in steps):
@@ -226,7 +226,9 @@ def _curve(rows: pl.DataFrame, axis: str, measure: Measure, labels: ValueLabels,
     return Line(text + more, AnswerStatus.UNUSUAL if inside else None)
 
 
-def _agreement(result: Result, students: Sequence[Trained | None], measure: Measure) -> Iterator[Line]:
+def _agreement(
+    result: Result, students: Sequence[TrainedStudents | None], measure: Measure
+) -> Iterator[Line]:
     """Yield whether the error of trained students agrees with theory."""
     rows = result.finished_rows.to_dicts()
     known = [(row, trained) for row, trained in zip(rows, students, strict=True) if trained is not None]
@@ -264,14 +266,14 @@ def _agreement(result: Result, students: Sequence[Trained | None], measure: Meas
         )
 
 
-def _students(trained: Trained) -> str:
+def _students(trained: TrainedStudents) -> str:
     sizes = " and ".join(map(str, trained.sizes))
     count = "1 student" if trained.students == 1 else f"{trained.students} students"
     each = " each" if len(trained.sizes) > 1 else ""
     return f"{count}{each} trained at d = {sizes}"
 
 
-def _no_errors(trained: Trained, cases: int) -> Line:
+def _no_errors(trained: TrainedStudents, cases: int) -> Line:
     error = trained.relative_error if cases == 1 else None
     known = "" if error is None else f" Its error is {percent(error)} of learning nothing."
     return Line(
@@ -316,8 +318,8 @@ def _endings(result: Result, rows: pl.DataFrame) -> Iterator[Line]:
             more = f" and {same.height - 1} more" if same.height > 1 else ""
             lead = f"{first}{more}: " if first else ""
             exact = status == Outcome.RECOVERED
-            text = f"{lead}{status}: {remark}." if status != Outcome.DONE else f"{lead}{remark}."
-            text = text.replace("unstable: unstable", "unstable")
+            said = status == Outcome.DONE or remark.startswith(status)
+            text = f"{lead}{remark}." if said else f"{lead}{status}: {remark}."
             yield Line(f"{text[:1].upper()}{text[1:]}", None if exact else AnswerStatus.WARNING)
 
 
@@ -344,7 +346,9 @@ def _only_trained(result: Result) -> Iterator[Line]:
     yield from _failures(result)
 
 
-def _next_commands(result: Result, rows: pl.DataFrame, students: Sequence[Trained | None]) -> dict[str, str]:
+def _next_commands(
+    result: Result, rows: pl.DataFrame, students: Sequence[TrainedStudents | None]
+) -> dict[str, str]:
     commands: dict[str, str] = {}
     row, trained = rows.row(0, named=True), next(filter(None, students), None)
     if rows.height == 1 and row["weight_decay"] != 0:  # without it, theory needs many samples

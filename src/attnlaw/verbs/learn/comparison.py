@@ -18,7 +18,7 @@ NOT_THE_PROBLEM = ("thresholds", "spectrum")  # settings that say what else is c
 
 
 @dataclass(frozen=True)
-class Difference:
+class TheoryGap:
     """How far trained students are from theory in one quantity."""
 
     theory: Estimate
@@ -27,7 +27,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedStudents:
     """The students of one case, as means over all that were trained at one size.
 
     Args:
@@ -52,7 +52,7 @@ class Trained:
         """The error divided by that of learning nothing, which has the same dimension."""
         return relative_error(self.values)
 
-    def difference(self, name: str, theory: Estimate) -> Difference | None:
+    def difference(self, name: str, theory: Estimate) -> TheoryGap | None:
         """Return the difference in one quantity; None if the students have no standard error.
 
         Several dimensions are extrapolated to infinite dimension, where theory holds.
@@ -66,7 +66,7 @@ class Trained:
             fit = extrapolate([*self.sizes], [value.value for value in measured], errors)
             trained = Estimate(fit.value, fit.standard_error)
         noise = math.hypot(trained.error or 0.0, theory.error or 0.0)
-        return Difference(theory, trained, (trained.value - theory.value) / noise)
+        return TheoryGap(theory, trained, (trained.value - theory.value) / noise)
 
 
 def relative_error(values: Mapping[str, Estimate]) -> Estimate | None:
@@ -77,7 +77,7 @@ def relative_error(values: Mapping[str, Estimate]) -> Estimate | None:
     return values["estimation_error"] / second_moment if second_moment > 0 else None
 
 
-def trained_students(result: Result) -> list[Trained | None]:
+def trained_students(result: Result) -> list[TrainedStudents | None]:
     """Return the students that were trained with the settings of each finished case, or None."""
     if result.simulation is None:
         return [None] * result.finished_rows.height
@@ -94,7 +94,7 @@ def trained_students(result: Result) -> list[Trained | None]:
             for size in same["simulate"].unique().sort()
         }
         last = same.filter(pl.col("simulate") == max(sizes)) if sizes else same
-        students.append(Trained(sizes, int(last["seeds"].sum())) if sizes else None)
+        students.append(TrainedStudents(sizes, int(last["seeds"].sum())) if sizes else None)
     return students
 
 

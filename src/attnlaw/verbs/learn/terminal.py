@@ -16,7 +16,7 @@ from attnlaw.render.describe_rows import ValueLabels
 from attnlaw.render.terminal.console import Column, print_table
 from attnlaw.render.terminal.screen import print_answer, print_definitions, print_next, print_title
 from attnlaw.verbs.learn.answer import answer, percent, varying_cases
-from attnlaw.verbs.learn.comparison import Trained, relative_error, trained_students
+from attnlaw.verbs.learn.comparison import TrainedStudents, relative_error, trained_students
 
 if TYPE_CHECKING:
     from attnlaw import LearnResult
@@ -37,6 +37,7 @@ MEANINGS = {
     RELATIVE: "squared distance from the target; 100% is learning nothing",
 }
 THRESHOLD = "threshold_"
+CASES_BESIDE = 3  # columns of a table of details, so that it fits the screen
 FLAGS = ("thresholds", "spectrum")
 
 
@@ -109,7 +110,7 @@ def _values(result: LearnResult, case: int) -> dict[str, Any]:
     return values
 
 
-def _trained(students: Trained | None, name: str) -> Estimate | None:
+def _trained(students: TrainedStudents | None, name: str) -> Estimate | None:
     if students is None:
         return None
     return students.relative_error if name == RELATIVE else students.values.get(name)
@@ -120,7 +121,7 @@ def _meaning(result: LearnResult, name: str) -> str:
     return MEANINGS.get(name) or descriptions[name]
 
 
-def _print_case(result: LearnResult, console: Console, students: Trained | None) -> dict[str, str]:
+def _print_case(result: LearnResult, console: Console, students: TrainedStudents | None) -> dict[str, str]:
     """Print a line for each number of the only case. Return their meanings."""
     case = int(result.finished_rows["case"][0])
     values, meanings, lines = _values(result, case), {}, []
@@ -145,7 +146,9 @@ def _print_case(result: LearnResult, console: Console, students: Trained | None)
     return meanings | _error_meaning([*(line[1] for line in lines), *(line[2] for line in lines)])
 
 
-def _print_rows(result: LearnResult, console: Console, students: list[Trained | None]) -> dict[str, str]:
+def _print_rows(
+    result: LearnResult, console: Console, students: list[TrainedStudents | None]
+) -> dict[str, str]:
     """Print a line for each case. Return the meanings of the columns."""
     rows, labels = result.finished_rows, ValueLabels(result.verb, result.rows)
     columns = []
@@ -191,13 +194,15 @@ def _print_details(result: LearnResult, console: Console) -> None:
         plain = [q for q in known if q.kind != "floats"]
         several = len(cases) > 1
         console.print(Text(part.verb.title, style="bold"))
-        columns = [Column("quantity", [q.label for q in plain], is_text=True)]
-        columns += [
+        labels = Column("quantity", [q.label for q in plain], is_text=True)
+        columns = [
             Column(f"case {i}" if several else "", [format_value(numbers[q.name]) for q in plain])
             for i, numbers in enumerate(values, start=1)
         ]
         meanings = Column("", [q.description for q in plain], is_text=True, wraps=True)
-        print_table(console, columns if several else [*columns, meanings])
+        for start in range(0, len(columns), CASES_BESIDE):
+            beside = columns[start : start + CASES_BESIDE]
+            print_table(console, [labels, *beside] if several else [labels, *beside, meanings])
         for i, numbers in enumerate(values, start=1):
             lead = f"case {i}, " if several else ""
             print_definitions(
