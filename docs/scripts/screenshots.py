@@ -1,4 +1,5 @@
-"""Pictures of a report, light and dark, as docs/screenshots/*.png.
+"""Pictures of a report, light and dark, and the attention map of a lens: docs/screenshots/*.png,
+docs/figures/lens-heads.png.
 
     python docs/scripts/screenshots.py [DIR]
 
@@ -15,7 +16,9 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-MODEL = "examples/tiny-decoder"
+MODEL = ROOT / "examples" / "tiny-decoder"
+TEXT = "the cat sat on the mat and the cat slept"
+PIXELS_PER_INCH = 130
 # Name: size of the window and theme.
 SHOTS = {
     "report-light": ((1280, 1385), "light"),
@@ -29,7 +32,21 @@ def audit_model(folder: Path) -> Path:
     import attnlaw
 
     with contextlib.chdir(ROOT):
-        return attnlaw.audit(MODEL).save(folder)
+        return attnlaw.audit(MODEL.relative_to(ROOT)).save(folder)
+
+
+def draw_attention(folder: Path, file: Path) -> None:
+    """Draw where the heads that stand out look, as the report of a lens shows it."""
+    from gallery import lean
+
+    import attnlaw
+    from attnlaw.render.charts import engine
+
+    attnlaw.lens(MODEL, text=TEXT, only="heads").save(folder, figures="svg")
+    drawing = (folder / "figures" / "head_attention.svg").read_text(encoding="utf-8")
+    crisp = drawing.replace("<svg ", '<svg shape-rendering="crispEdges" ', 1)  # no seams between cells
+    file.write_bytes(lean(engine.vl_convert.svg_to_png(crisp, ppi=PIXELS_PER_INCH)))
+    print("wrote", file)
 
 
 def take(page: Path, out: Path) -> None:
@@ -63,6 +80,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(sys.argv[1]).absolute() if len(sys.argv) > 1 else audit_model(Path(scratch))
         take(folder / "report.html", out)
+        draw_attention(Path(scratch) / "lens", ROOT / "docs" / "figures" / "lens-heads.png")
 
 
 if __name__ == "__main__":

@@ -774,7 +774,7 @@ class LearnResult(Result):
     atom_at_zero: float | None
     """Share of eigenvalues of the learned matrix that are zero."""
     edges: list[float] | None
-    """Ends of the intervals of the learned spectrum: low, high, low, high, ..."""
+    """Ends of the intervals of the learned spectrum, low and high in turn."""
     top_edge: float | None
     """Upper end of the learned spectrum without outliers."""
     outlier_locations: list[float] | None
@@ -836,7 +836,7 @@ class DynamicsResult(Result):
     samples: float | None
     """Samples / d² seen at the last time; null for a gradient flow."""
     plateaus: list[float] | None
-    """Times between which nothing is learned: begin, end, begin, end, ..."""
+    """Times between which nothing is learned, begin and end in turn."""
     largest_rate: float | None
     """Largest learning rate η at which the target is stable."""
     plateau_error: float | None
@@ -1771,9 +1771,10 @@ def learn(
 ) -> LearnResult:
     """Predict what a single attention head learns from n samples, and train real heads to compare.
 
-    The tokens x_a are Gaussian vectors of dimension d. By default the target is S* = W₀W₀ᵀ/√(m₀d), where W₀
-    is a Gaussian d × m₀ matrix. The student sees noisy scores of the target, plain or through a row softmax.
-    The scores of a matrix S are h_ab = (x_aᵀ S x_b − δ_ab Tr S)/√d (arXiv 2509.24914, 2506.01582).
+    A head with the matrix S gives the tokens x_a, Gaussian vectors of dimension d, the scores h_ab =
+    (x_aᵀ S x_b − δ_ab Tr S)/√d. Labels are scores of a target S*, plain or through a row softmax, with noise
+    if you like. A student learns a matrix Ŝ from them. By default S* = W₀W₀ᵀ/√(m₀d), where W₀ is a Gaussian
+    d × m₀ matrix. Predictions are for large d (arXiv 2509.24914, 2506.01582).
 
     The same from Python: attnlaw.learn(alpha=..., tokens=...).
 
@@ -1879,8 +1880,9 @@ def dynamics(
 ) -> DynamicsResult:
     """Compute how a single attention head learns from samples that it sees once (arXiv 2609.03858).
 
-    Tokens are Gaussian. The target is S* = W₀W₀ᵀ/√(m₀d) (untied: a product of two factors), and the loss of
-    a sample is Σ_ab (y_ab − ŷ_ab)². One case is one trajectory, and its times are the rows of its table.
+    Tokens are Gaussian vectors of dimension d. The target is S* = W₀W₀ᵀ/√(m₀d) (untied: a product of two
+    factors). The student S starts at random and lowers the loss of new samples, Σ_ab (y_ab − ŷ_ab)². One
+    case is one trajectory, and its times are the rows of a table. Time is learning rate · steps / d.
 
     The same from Python: attnlaw.dynamics(times="0.001:1:60", ...).
 
@@ -1893,7 +1895,7 @@ def dynamics(
         attention ("tied" or "untied", or several; default "tied"): Factors: tied, S = WWᵀ, or untied,
             UVᵀ (factorized only; all ordered pairs are seen).
         student ("factorized" or "direct", or several; default "factorized"): Who learns: two factors
-            (factorized), the matrix itself (direct), or the best possible student (bayes).
+            (factorized) or the matrix itself (direct).
         width (float, or several; default 1.0): Width of the factors / d; inf is an orthogonal start.
         scale (float, or several; default 0.7): Scale of the start: Tr S₀/d; direct: √(Tr S₀²/d);
             untied: Tr U₀U₀ᵀ/d.
@@ -1935,7 +1937,7 @@ def dynamics(
         - `norm` (Estimate): Tr S²/d: squared size of the student.
         - `trace` (Estimate): Tr S/d: mean eigenvalue of the student.
         - `samples` (float): samples / d² seen at the last time; null for a gradient flow.
-        - `plateaus` (list[float]): times between which nothing is learned: begin, end, begin, end, ....
+        - `plateaus` (list[float]): times between which nothing is learned, begin and end in turn.
         - `largest_rate` (float): largest learning rate η at which the target is stable.
         - `plateau_error` (float): error E at which SGD with this learning rate ends.
 

@@ -193,8 +193,11 @@ class ChartView:
         return ", ".join(words)
 
     def _setting_texts(self, rows: pl.DataFrame, left_out: Sequence[str] = ()) -> list[str]:
+        # Each repetition of a study trains this many students.
+        several = rows["seed"].n_unique() if "seed" in rows.columns else 1
+        repeated = {"seeds": f" in each of {several} repetitions"} if several > 1 else {}
         return [
-            f"{self.verb.label(name)} {self._describe_values(rows[name])}"
+            f"{self.verb.label(name)} {self._describe_values(rows[name])}{repeated.get(name, '')}"
             for name in self.settings
             if name not in left_out and rows[name].count() and not rows[name].dtype.is_nested()
         ]

@@ -39,7 +39,13 @@ class TrajectorySettings(Settings):
         help="Factors: tied, S = WWᵀ, or untied, UVᵀ (factorized only; all ordered pairs are seen).",
         panel=TRAINING,
     )
-    student: str = setting_like(ProblemSettings, "student", choices=MOVING, panel=TRAINING)
+    student: str = setting_like(
+        ProblemSettings,
+        "student",
+        choices=MOVING,
+        help="Who learns: two factors (factorized) or the matrix itself (direct).",
+        panel=TRAINING,
+    )
     width: float = training_setting(
         1.0,
         "Width of the factors / d; inf is an orthogonal start.",

@@ -21,8 +21,9 @@ from attnlaw.verbs.learn import RUN, LearnSimulationSettings
 class DynamicsSettings(TrajectorySettings):
     """Compute how a single attention head learns from samples that it sees once (arXiv 2609.03858).
 
-    Tokens are Gaussian. The target is S* = W₀W₀ᵀ/√(m₀d) (untied: a product of two factors), and the loss of
-    a sample is Σ_ab (y_ab − ŷ_ab)². One case is one trajectory, and its times are the rows of its table.
+    Tokens are Gaussian vectors of dimension d. The target is S* = W₀W₀ᵀ/√(m₀d) (untied: a product of two
+    factors). The student S starts at random and lowers the loss of new samples, Σ_ab (y_ab − ŷ_ab)². One
+    case is one trajectory, and its times are the rows of a table. Time is learning rate · steps / d.
 
     The same from Python: attnlaw.dynamics(times="0.001:1:60", ...).
     """
@@ -117,9 +118,7 @@ QUANTITIES = (
     ),
     *MEASURED,
     Quantity("samples", "samples / d² seen at the last time; null for a gradient flow"),
-    Quantity(
-        "plateaus", "times between which nothing is learned: begin, end, begin, end, ...", kind="floats"
-    ),
+    Quantity("plateaus", "times between which nothing is learned, begin and end in turn", kind="floats"),
     Quantity("largest_rate", "largest learning rate η at which the target is stable", hidden=True),
     Quantity("plateau_error", "error E at which SGD with this learning rate ends", hidden=True),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ MOST_LINES = 4  # trajectories that get a sentence each
 LEVELS = {0.5: "recovery_time", 0.9: "recovery_time_90"}
 NOT_THE_CASE = ("times", "spectrum", "statics", "simulate", "seeds", "seed", "sensing", "batch")
 MOST_COMMANDS = 3  # besides those for all quantities and for a page
+COARSE = 1.2  # ratio of successive times
 LEAST = 1e-9  # an error below which SGD is not limited by its learning rate
 LONGER = 10  # factor by which the next command extends a trajectory that does not arrive
 
@@ -122,7 +124,11 @@ def _arrival(row: Mapping[str, Any], times: pl.DataFrame) -> Line:
     places = {level: row[name] for level, name in LEVELS.items() if row[name] is not None}
     end = times["time"].to_list()[-1]
     if places:
-        parts = [f"{level} at time {time:.3g}{samples_at(row, time)}" for level, time in places.items()]
+        # Recovery times are interpolated between the times of the trajectory.
+        about = "about " if _is_coarse(times) else ""
+        parts = [
+            f"{level} at time {about}{time:.3g}{samples_at(row, time)}" for level, time in places.items()
+        ]
         text = f"The alignment with the target reaches {' and '.join(parts)}."
         if len(places) < len(LEVELS):
             text += f" It does not reach 0.9 by time {end:.3g}."
@@ -139,6 +145,12 @@ def _arrival(row: Mapping[str, Any], times: pl.DataFrame) -> Line:
         f"{row['alignment']:.3g}.",
         AnswerStatus.UNUSUAL,
     )
+
+
+def _is_coarse(times: pl.DataFrame) -> bool:
+    """Return whether times are too far apart to read a recovery time with three digits."""
+    positive = times.filter(pl.col("time") > 0)["time"].to_list()
+    return any(later > COARSE * earlier for earlier, later in pairwise(positive))
 
 
 def _end(row: Mapping[str, Any], times: pl.DataFrame) -> Iterator[Line]:

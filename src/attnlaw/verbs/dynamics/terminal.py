@@ -46,6 +46,7 @@ CASE_TITLES = {
     "alignment": "alignment",
     "prediction_error": "loss",
 }
+CASES_BESIDE = 3  # columns of a table of details, so that it fits the screen
 TRAINED = ("alignment", "estimation_error")  # shown for trained students too
 
 
@@ -175,18 +176,18 @@ def _print_details(result: DynamicsResult, console: Console) -> None:
         known = [q for q in part.verb.quantities if any(numbers[q.name] is not None for numbers in values)]
         several = len(cases) > 1
         console.print(Text(part.verb.title, style="bold"))
-        columns = [Column("quantity", [q.label for q in known], is_text=True)]
-        columns += [
+        labels = Column("quantity", [q.label for q in known], is_text=True)
+        columns = [
             Column(f"case {i}" if several else "", [format_value(numbers[q.name]) for q in known])
             for i, numbers in enumerate(values, start=1)
         ]
         meanings = {q.label: q.description for q in known}
         explained = Column("", list(meanings.values()), is_text=True, wraps=True)
+        for start in range(0, len(columns), CASES_BESIDE):
+            beside = columns[start : start + CASES_BESIDE]
+            print_table(console, [labels, *beside] if several else [labels, *beside, explained])
         if several:
-            print_table(console, columns)
             print_definitions(console, meanings)
-        else:
-            print_table(console, [*columns, explained])
     settings = {name: value for name, value in result.settings().items() if value is not None}
     words = ", ".join(f"{name.replace('_', ' ')} {_number(value)}" for name, value in settings.items())
     print_definitions(console, {"settings": words})

@@ -35,9 +35,10 @@ SETTING_NAMES = {"size": "simulate", "samples": "alpha"}  # arguments of `simula
 class LearnSettings(ProblemSettings):
     """Predict what a single attention head learns from n samples, and train real heads to compare.
 
-    The tokens x_a are Gaussian vectors of dimension d. By default the target is S* = W₀W₀ᵀ/√(m₀d), where W₀
-    is a Gaussian d × m₀ matrix. The student sees noisy scores of the target, plain or through a row softmax.
-    The scores of a matrix S are h_ab = (x_aᵀ S x_b − δ_ab Tr S)/√d (arXiv 2509.24914, 2506.01582).
+    A head with the matrix S gives the tokens x_a, Gaussian vectors of dimension d, the scores h_ab =
+    (x_aᵀ S x_b − δ_ab Tr S)/√d. Labels are scores of a target S*, plain or through a row softmax, with noise
+    if you like. A student learns a matrix Ŝ from them. By default S* = W₀W₀ᵀ/√(m₀d), where W₀ is a Gaussian
+    d × m₀ matrix. Predictions are for large d (arXiv 2509.24914, 2506.01582).
 
     The same from Python: attnlaw.learn(alpha=..., tokens=...).
     """
@@ -190,9 +191,7 @@ QUANTITIES = (
     ),
     RESIDUAL,
     Quantity("atom_at_zero", "share of eigenvalues of the learned matrix that are zero"),
-    Quantity(
-        "edges", "ends of the intervals of the learned spectrum: low, high, low, high, ...", kind="floats"
-    ),
+    Quantity("edges", "ends of the intervals of the learned spectrum, low and high in turn", kind="floats"),
     Quantity("top_edge", "upper end of the learned spectrum without outliers", hidden=True),
     Quantity(
         "outlier_locations", "eigenvalues outside the intervals of the spectrum (outliers)", kind="floats"
@@ -414,7 +413,7 @@ VERB = Verb(
             "predicted_spectra", DENSITY, lambda prediction: prediction.density, on_plot=density_rows
         ),
     ),
-    charts=("phases", "learning", "rank", "smallest", "scaling", "spectrum", "split"),
+    charts=("phases", "learning", "rank", "smallest", "scaling", "spectrum", "curve", "split"),
     simulation=SIMULATE,
     precheck=checked_problem,
     batch_key=_batch_key,

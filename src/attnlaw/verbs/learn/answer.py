@@ -208,7 +208,7 @@ def _curve(rows: pl.DataFrame, axis: str, measure: Measure, labels: ValueLabels,
     places = [in_words({axis: value}, labels) for value in rows[axis]]
     shown = [percent(Estimate(value)) for value in values]
     steps = [later - earlier for earlier, later in pairwise(values)]
-    subject = f"{lead}: the {measure.noun}" if lead else f"The {measure.noun}"
+    subject = f"{lead[:1].upper()}{lead[1:]}: the {measure.noun}" if lead else f"The {measure.noun}"
     if shown[0] == shown[-1] == max(shown) == min(shown):
         return Line(f"{subject} is {shown[0]}{measure.unit} in all {len(values)} cases.")
     if all(step <= 0 for step in steps) or all(step >= 0 for step in steps):

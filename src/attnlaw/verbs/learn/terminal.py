@@ -37,6 +37,7 @@ MEANINGS = {
     RELATIVE: "squared distance from the target; 100% is learning nothing",
 }
 THRESHOLD = "threshold_"
+CASES_BESIDE = 3  # columns of a table of details, so that it fits the screen
 FLAGS = ("thresholds", "spectrum")
 
 
@@ -193,13 +194,15 @@ def _print_details(result: LearnResult, console: Console) -> None:
         plain = [q for q in known if q.kind != "floats"]
         several = len(cases) > 1
         console.print(Text(part.verb.title, style="bold"))
-        columns = [Column("quantity", [q.label for q in plain], is_text=True)]
-        columns += [
+        labels = Column("quantity", [q.label for q in plain], is_text=True)
+        columns = [
             Column(f"case {i}" if several else "", [format_value(numbers[q.name]) for q in plain])
             for i, numbers in enumerate(values, start=1)
         ]
         meanings = Column("", [q.description for q in plain], is_text=True, wraps=True)
-        print_table(console, columns if several else [*columns, meanings])
+        for start in range(0, len(columns), CASES_BESIDE):
+            beside = columns[start : start + CASES_BESIDE]
+            print_table(console, [labels, *beside] if several else [labels, *beside, meanings])
         for i, numbers in enumerate(values, start=1):
             lead = f"case {i}, " if several else ""
             print_definitions(
