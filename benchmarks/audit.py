@@ -125,7 +125,8 @@ def attnlaw(folder: str) -> object:
     import polars as pl
     import scipy.linalg  # noqa: F401
 
-    import attnlaw.analysis.audit.audit  # noqa: F401  (an audit would import both where it runs)
+    import attnlaw.analysis.audit.audit
+    import attnlaw.verbs.views  # noqa: F401  (an audit would import all these where it runs)
     from attnlaw import audit
     from attnlaw.analysis.fit.tail import power_law_tails
 
@@ -296,7 +297,9 @@ def least_cpu(
     return {label: min((turn[label] for turn in rounds), key=lambda run: run["cpu"]) for label in sides}
 
 
-def compare_before(claims: Claims, figures: dict[str, dict[str, float]], what: str, label: str) -> None:
+def compare_before(
+    claims: Claims, figures: dict[str, dict[str, float]], what: str, label: str, goal: float
+) -> None:
     """Claim that an audit takes less CPU time than the other version, and not more memory."""
     ours, theirs = figures[f"alone: {label}"], figures[f"{BEFORE}{label}"]
     claims.add(
@@ -304,7 +307,7 @@ def compare_before(claims: Claims, figures: dict[str, dict[str, float]], what: s
         f"{ours['cpu']:.1f} s",
         f"the version before: {theirs['cpu']:.1f} s",
         theirs["cpu"] / ours["cpu"],
-        1.3,
+        goal,
     )
     claims.add(
         f"{what}, peak memory over that of the version before",
@@ -371,7 +374,7 @@ def main() -> int:
             second,
         )
     for dtype in TYPES if versions else ():
-        compare_before(claims, versions, f"audit of 12 x 768 in {dtype}", dtype)
+        compare_before(claims, versions, f"audit of 12 x 768 in {dtype}", dtype, 1.3)
     ours = figures[f"attnlaw {FLOAT32}"]
     claims.add(
         "peak memory of the audit in float32",

@@ -313,7 +313,7 @@ def test_findings_come_first_and_names_are_escaped(folder: Path) -> None:
     }
     findings = pl.DataFrame([row], schema=whole.tables["findings"].schema)
     page = str(replace(whole, tables={**whole.tables, "findings": findings})._repr_html_())
-    assert page.index("<b>ERROR</b> the model: dead (&lt;b&gt;)") < page.index("QK norm")
+    assert page.index("<b>ERROR</b> the model: Dead. (&lt;b&gt;)") < page.index("QK norm")
     assert "<b>OK</b> No problems found" in str(whole._repr_html_())
 
 

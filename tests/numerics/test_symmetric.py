@@ -53,8 +53,16 @@ def test_float32_is_off_by_a_few_eps_in_either_stage(large: int, monkeypatch: py
     assert np.array_equal(symmetric_eigenvalues(np.triu(matrix)), eigenvalues)
 
 
-def test_one_row_is_its_own_eigenvalue() -> None:
-    assert symmetric_eigenvalues(np.array([[3.0]], np.float32)).tolist() == [3.0]
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_one_row_is_its_own_eigenvalue(dtype: str) -> None:
+    assert symmetric_eigenvalues(np.array([[3.0]], dtype)).tolist() == [3.0]
+
+
+@pytest.mark.parametrize("n", [2, 257])
+def test_one_stage_finds_the_spectrum_that_was_put_in(n: int) -> None:
+    values = np.sort(np.random.default_rng(n).standard_normal(n) * 3)
+    bound = n * np.finfo(float).eps * np.abs(values).max()
+    assert np.abs(symmetric_eigenvalues(made(values)) - values).max() < 2 * bound
 
 
 def test_without_the_routines_the_plain_route_answers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,11 +89,11 @@ def symmetric_eigenvalues(matrix: NDArray[Any]) -> Reals:
     array([1., 3.])
     """
     library = openblas.library()
+    if library is None and matrix.dtype == np.float64:
+        return np.asarray(np.linalg.eigvalsh(matrix))
+    # NumPy would convert a float32 matrix to float64 first, and it copies matrices.
     if library is not None and len(matrix) >= LARGE:
         return _float64_eigenvalues(*_two_stages(library, matrix))
-    if matrix.dtype == np.float64:
-        return np.asarray(np.linalg.eigvalsh(matrix))
-    # NumPy would convert a float32 matrix to float64 first.
     return _float64_eigenvalues(*_one_stage(library, matrix))
 
 
@@ -106,7 +106,7 @@ def _float64_eigenvalues(diagonal: NDArray[Any], off_diagonal: NDArray[Any]) -> 
 
 def _one_stage(library: ctypes.CDLL | None, matrix: NDArray[Any]) -> Tridiagonal:
     transpose = np.asarray(matrix.T, order="F")
-    n = len(transpose)
+    n, letter = len(transpose), openblas.LETTERS[transpose.dtype.name]
     work = np.zeros(int(scipy.linalg.lapack.ssytrd_lwork(n, lower=1)[0]), transpose.dtype)
     diagonal, off_diagonal, tau = (np.zeros(n, transpose.dtype) for _ in range(3))
     if library is None:
@@ -114,7 +114,7 @@ def _one_stage(library: ctypes.CDLL | None, matrix: NDArray[Any]) -> Tridiagonal
         _, diagonal, off_diagonal, _, _ = result
     else:
         arrays = diagonal, off_diagonal, tau, work
-        openblas.lapack(library, "ssytrd", b"L", n, transpose, n, *arrays, work.size)
+        openblas.lapack(library, f"{letter}sytrd", b"L", n, transpose, n, *arrays, work.size)
     return diagonal, off_diagonal[: n - 1]
 
 

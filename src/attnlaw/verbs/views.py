@@ -234,6 +234,13 @@ def load(directory: str | os.PathLike[str]) -> Result:
 
     Returns:
         The same result, but without its records. Tables and quantities are attributes as before.
+
+    >>> import attnlaw
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = attnlaw.learn(alpha=0.3).save(folder)
+    ...     attnlaw.load(folder).rows["alpha"].to_list()
+    [0.3]
     """
     folder = Path(directory)
     with as_input_error(f"{folder}: cannot be read", "give a directory that attnlaw wrote"):

@@ -30,6 +30,7 @@ from attnlaw.analysis.findings.evidence import Evidence, Subject
 from attnlaw.analysis.findings.observer import EvidenceCollector, Note
 from attnlaw.analysis.findings.scan import damaged_locations
 from attnlaw.analysis.fit.null import NullPreparer, Rejections, null_test
+from attnlaw.analysis.fit.saved_spectra import LOCATIONS, spectrum_from_row
 from attnlaw.checkpoints.blocks import Product
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import Network
@@ -319,8 +320,6 @@ def spectrum_at(source: Any, **location: Any) -> Spectrum:
     >>> spectrum_at(found, layer=0, head=1, kind="qk").shape
     (32, 32)
     """
-    from attnlaw.analysis.fit.model_fits import LOCATIONS, spectrum_from_row
-
     for name in location:
         require_known(name, dict.fromkeys(LOCATIONS), "a matrix's place")
     if not isinstance(source, Result | Audit):

@@ -27,6 +27,7 @@ from threading import Lock
 from typing import Any
 
 from attnlaw import __version__
+from attnlaw.analysis.audit.kept_units import FOLDER, UNITS, WHOLE, remove_if_empty
 from attnlaw.analysis.audit.units import RECORDS, file_state, local_path, pack, unpack
 from attnlaw.analysis.findings.observer import Note, Observer, TensorIndex
 from attnlaw.checkpoints.model import Model
@@ -36,8 +37,6 @@ from attnlaw.core.files import as_write_error, writable_directory
 from attnlaw.spectra.measure import Unit, UnitMeasurer, unit_spectra
 from attnlaw.spectra.spectrum import Spectrum
 
-FOLDER = "unfinished"  # inside the directory of the results
-UNITS, WHOLE = ".units", ".whole"
 HEADER = struct.Struct(">Q32s")  # length and digest of an entry's content
 DIGEST = 32
 
@@ -147,28 +146,13 @@ def keep_units(directory: str | os.PathLike[str], settings: ModelSettings) -> It
             )
             if fails_again or os.fstat(file.fileno()).st_size == 0:
                 path.unlink(missing_ok=True)
-                _remove_if_empty(path.parent)
+                remove_if_empty(path.parent)
             raise
         if os.fstat(file.fileno()).st_size == 0:
             path.unlink(missing_ok=True)
-            _remove_if_empty(path.parent)
+            remove_if_empty(path.parent)
         with suppress(OSError):
             path.rename(path.with_suffix(WHOLE))
-
-
-def remove_kept_units(directory: str | os.PathLike[str]) -> None:
-    """Remove the units of all models that were measured as a whole."""
-    folder = Path(directory) / FOLDER
-    if folder.is_dir() and not folder.is_symlink():
-        for path in folder.glob(f"*{WHOLE}"):
-            path.unlink(missing_ok=True)
-        _remove_if_empty(folder)
-
-
-def has_kept_units(directory: str | os.PathLike[str]) -> bool:
-    """Return whether a directory has finished units of an audit that was interrupted."""
-    files = (Path(directory) / FOLDER).glob("*")
-    return any(path.suffix in (UNITS, WHOLE) and path.stat().st_size for path in files)
 
 
 @contextmanager
@@ -204,8 +188,3 @@ def _read_entries(file: FileIO) -> dict[bytes, tuple[int, int]]:
         end = start + length
     file.truncate(end)
     return entries
-
-
-def _remove_if_empty(folder: Path) -> None:
-    with suppress(OSError):
-        folder.rmdir()

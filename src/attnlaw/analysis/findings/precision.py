@@ -147,8 +147,9 @@ def quantised(subject: Subject, threshold: float) -> Iterator[Hit]:
     for code, tensors in by_dtype.items():
         known = [tensor for tensor in tensors if tensor.decibels is not None]
         worst = min(known, key=lambda stored: stored.decibels or 0.0, default=tensors[0])
-        best = max((stored.decibels or 0.0 for stored in known), default=None)
         count = "1 tensor is" if len(tensors) == 1 else f"{len(tensors)} tensors are"
-        signal = f": the signal is {worst.decibels:.1f} to {best:.1f} dB above the rounding error"
-        detail = f"{count} stored as {code}{signal if best is not None else ''}"
+        detail = f"{count} stored as {code}"
+        if worst.decibels is not None:
+            best = max(tensor.decibels or 0.0 for tensor in known)
+            detail += f": the signal is {worst.decibels:.1f} to {best:.1f} dB above the rounding error"
         yield Hit(worst.location, worst.decibels, detail)

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from attnlaw import __version__
-from attnlaw.analysis.columns import LOCATION, MATRICES, SPECTRA, location_row
+from attnlaw.analysis.columns import MATRICES, SPECTRA, location_row
 from attnlaw.analysis.fit import CURVES, FITS, LAWS
 from attnlaw.analysis.fit.describe import describe
 from attnlaw.analysis.fit.null import Null, Rejections, null_of_spectrum, obstacle
+from attnlaw.analysis.fit.saved_spectra import LOCATIONS, SPECTRUM_FACTS, spectrum_from_row
 from attnlaw.analysis.fit.summary import law_counts
 from attnlaw.checkpoints.network import Network
 from attnlaw.checkpoints.settings import ModelSettings
@@ -26,19 +26,6 @@ from attnlaw.spectra.measure import Selection, measure
 from attnlaw.spectra.spectrum import Spectrum
 
 Row = dict[str, Any]
-# Columns of the saved tables from which `spectrum_from_row` builds a spectrum again.
-SPECTRUM_FACTS = [
-    "rows",
-    "cols",
-    "inner",
-    "latent",
-    "norm_21",
-    "norm_11",
-    "norm_11_error",
-    "route",
-    "precision",
-]
-LOCATIONS = tuple(column_kinds(LOCATION))
 SPECTRUM_COLUMNS = {
     "matrices": {
         name: kind for name, kind in column_kinds(MATRICES).items() if name in (*LOCATIONS, *SPECTRUM_FACTS)
@@ -163,18 +150,3 @@ def _fit_matrices(placed: Sequence[tuple[Row, Spectrum]], seed: int, progress: P
 
 def _curve(x: Any, density: Any) -> Row:
     return {"x": x.tolist(), "density": density.tolist()}
-
-
-def spectrum_from_row(row: Row, values: pl.Series | None) -> Spectrum:
-    """Build a spectrum from a saved row of matrices and its singular values, None if it was approximated."""
-    return Spectrum(
-        np.zeros(1) if values is None else values.to_numpy(),
-        (row["rows"], row["cols"]),
-        row["norm_21"],
-        row["norm_11"],
-        row["route"],
-        inner=row["inner"],
-        precision=row["precision"],
-        norm_11_error=row["norm_11_error"],
-        latent=row["latent"],
-    )

@@ -27,7 +27,7 @@ COLLAPSED, LEAST_RISE = 0.99, 0.05  # mean cosine of tokens that count as one, a
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerNumbers:
     """One layer at all its widths, as means over repetitions."""
 
     name: str  # the settings that distinguish it, such as "heads 4"; empty for the only one
@@ -48,7 +48,7 @@ def answer(result: Result) -> Answer:
     return Answer((*lines, *_missing(result)), _next_commands(result, layers))
 
 
-def _layers(result: Result) -> list[Layer]:
+def _layers(result: Result) -> list[LayerNumbers]:
     rows, labels = result.finished_rows, ValueLabels(result.verb, result.finished_rows)
     names = result.verb.setting_columns.values()
     by = varying_settings(rows, [name for name in names if name not in NOT_THE_LAYER])
@@ -59,7 +59,7 @@ def _layers(result: Result) -> list[Layer]:
             width: {name: _mean(group.filter(pl.col("width") == width), name) for name in NUMBERS}
             for width in group["width"].unique().sort().to_list()
         }
-        layer = Layer(
+        layer = LayerNumbers(
             labels.describe(dict(zip(by, key, strict=True))),
             {width: known for width, known in numbers.items() if width != math.inf},
             numbers.get(math.inf),
@@ -77,7 +77,7 @@ def _mean(rows: pl.DataFrame, name: str) -> Estimate | None:
     return Estimate(float(known[name].mean()), total / known.height)  # type: ignore[arg-type]
 
 
-def _closeness(layers: list[Layer]) -> Iterator[Line]:
+def _closeness(layers: list[LayerNumbers]) -> Iterator[Line]:
     """Yield sentences that say from which width on a layer is like its limit."""
     compared = [layer for layer in layers if any(known["ks_to_limit"] for known in layer.finite.values())]
     if len(compared) <= MOST_LINES:
@@ -92,7 +92,7 @@ def _closeness(layers: list[Layer]) -> Iterator[Line]:
     )
 
 
-def _closeness_line(layer: Layer) -> Line:
+def _closeness_line(layer: LayerNumbers) -> Line:
     differences = {width: row["ks_to_limit"] for width, row in layer.finite.items()}
     known = {width: difference for width, difference in differences.items() if difference is not None}
     first, widest = _first_close(layer), max(known)
@@ -116,7 +116,7 @@ def _closeness_line(layer: Layer) -> Line:
     return Line(f"{text}.{_tails(layer, first)}", AnswerStatus.OK)
 
 
-def _first_close(layer: Layer) -> float | None:
+def _first_close(layer: LayerNumbers) -> float | None:
     """Return the smallest width from which on the layer is close to its limit at all computed widths."""
     first = None
     for width in sorted(layer.finite, reverse=True):
@@ -127,7 +127,7 @@ def _first_close(layer: Layer) -> float | None:
     return first
 
 
-def _tails(layer: Layer, width: float) -> str:
+def _tails(layer: LayerNumbers, width: float) -> str:
     """Return a sentence about the tails if they differ from those of the limit."""
     here = layer.finite[width]["kurtosis"]
     limit = None if layer.limit is None else layer.limit["kurtosis"]
@@ -139,11 +139,13 @@ def _tails(layer: Layer, width: float) -> str:
     return f" Its tails are heavier: kurtosis {here} at width {width:g}." if here.value > limit.value else ""
 
 
-def _limit_lines(layers: list[Layer]) -> Iterator[Line]:
+def _limit_lines(layers: list[LayerNumbers]) -> Iterator[Line]:
     """Yield sentences that say what the limit is like."""
     limits = [(layer, layer.limit["kurtosis"]) for layer in layers if layer.limit is not None]
     known = [(layer, kurtosis) for layer, kurtosis in limits if kurtosis is not None]
-    uniform = [layer for layer in layers if SCALINGS[layer.row["scaling"]].vanishing]
+    # A saved result may lack a setting, or have a value that this version does not know.
+    scalings = [SCALINGS.get(layer.row["scaling"]) for layer in layers]
+    uniform = [scaling for scaling in scalings if scaling is not None and scaling.vanishing]
     if len(uniform) == len(layers):
         yield Line("In the limit of the scaling 1/n all scores are zero, so attention is uniform.")
     if len(known) == 1:
@@ -174,7 +176,7 @@ def _kurtosis_sentence(kurtosis: Estimate) -> str:
     return f"The limit is not Gaussian, however wide the layer: kurtosis {kurtosis}, a Gaussian has 3."
 
 
-def _other_limit(layers: list[Layer]) -> Iterator[Line]:
+def _other_limit(layers: list[LayerNumbers]) -> Iterator[Line]:
     """Yield sentences about the distance to the limit of the other scaling."""
     for layer in layers[:MOST_LINES]:
         others = {width: row["kl_to_other_limit"] for width, row in layer.finite.items()}
@@ -189,7 +191,7 @@ def _other_limit(layers: list[Layer]) -> Iterator[Line]:
             )
 
 
-def _depth(layers: list[Layer]) -> Iterator[Line]:
+def _depth(layers: list[LayerNumbers]) -> Iterator[Line]:
     """Yield sentences about how alike tokens become along the depth."""
     for layer in layers[:MOST_LINES]:
         cosines, errors = layer.row["path_cosine"], layer.row["path_cosine_error"]
@@ -215,7 +217,7 @@ def _missing(result: Result) -> Iterator[Line]:
         yield Line(f"Width {widths}: {remark}.", AnswerStatus.WARNING)
 
 
-def _next_commands(result: Result, layers: list[Layer]) -> dict[str, str]:
+def _next_commands(result: Result, layers: list[LayerNumbers]) -> dict[str, str]:
     commands: dict[str, str] = {}
     finite = [layer for layer in layers if layer.finite]
     kurtosis = next((layer.limit["kurtosis"] for layer in layers if layer.limit is not None), None)
@@ -236,7 +238,7 @@ def _next_commands(result: Result, layers: list[Layer]) -> dict[str, str]:
     return commands
 
 
-def _enough(layer: Layer) -> int | None:
+def _enough(layer: LayerNumbers) -> int | None:
     """Return a power of two at which the difference may be below `CLOSE`, if it falls like 1/width."""
     width = max(layer.finite)
     difference = layer.finite[width]["ks_to_limit"]
