@@ -254,8 +254,8 @@ class FitResult(Result):
     predicts for trained attention).
     """
     heavy_tailed_count: int | None
-    """Number of matrices with the law heavy-tailed (sizes of directions spread smoothly, and further than
-    random entries allow).
+    """Number of matrices with the law heavy-tailed (singular values fall off smoothly, and spread further
+    than those of random matrices).
     """
     power_law_tail_count: int | None
     """Number of matrices with the law power-law tail (no law fits the whole; the largest values (at most
@@ -339,8 +339,8 @@ class DiffResult(Result):
     tensors_sparse: int | None
     """Number of tensors with the verdict sparse: a few single entries changed."""
     tensors_low_rank: int | None
-    """Number of tensors with the verdict low-rank: an update of a few directions (its rank), as an adapter
-    makes, and rounding.
+    """Number of tensors with the verdict low-rank: the change has only a few directions (its rank), like
+    that of an adapter; the rest is rounding.
     """
     tensors_partly_hidden: int | None
     """Number of tensors with the verdict partly-hidden: an update that the rounding of the file partly
@@ -1009,7 +1009,7 @@ def fit(
 
     random: looks like random numbers of this shape, as at initialisation
     learned: some learned directions, the rest cut off, as theory predicts for trained attention
-    heavy-tailed: sizes of directions spread smoothly, and further than random entries allow
+    heavy-tailed: singular values fall off smoothly, and spread further than those of random matrices
     power-law tail: no law fits the whole; the largest values (at most half) follow a power law
     power-law spectrum: no law fits the whole; a power law covers more than half of the values
     neither: unlike random numbers, and none of the other laws fits
@@ -1045,8 +1045,8 @@ def fit(
           shape, as at initialisation).
         - `learned_count` (int): number of matrices with the law learned (some learned directions, the rest
           cut off, as theory predicts for trained attention).
-        - `heavy_tailed_count` (int): number of matrices with the law heavy-tailed (sizes of directions
-          spread smoothly, and further than random entries allow).
+        - `heavy_tailed_count` (int): number of matrices with the law heavy-tailed (singular values fall off
+          smoothly, and spread further than those of random matrices).
         - `power_law_tail_count` (int): number of matrices with the law power-law tail (no law fits the
           whole; the largest values (at most half) follow a power law).
         - `power_law_spectrum_count` (int): number of matrices with the law power-law spectrum (no law fits

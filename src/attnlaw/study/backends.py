@@ -122,7 +122,7 @@ def slurm_jobs(text: str, jobs: int, folder: Path, stop: Stop) -> Iterator[Any]:
             cluster.scale(jobs)
             while not client.nthreads() and not stop.is_requested:  # as long as the queue takes
                 if cluster.job_cls.refusals:
-                    raise InputError(f"--slurm: sbatch refused the job: {cluster.job_cls.refusals[0]}")
+                    raise InputError(f"--slurm: sbatch did not accept the job: {cluster.job_cls.refusals[0]}")
                 time.sleep(0.2)
             yield client
     finally:

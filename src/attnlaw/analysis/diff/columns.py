@@ -58,7 +58,10 @@ TENSOR_VERDICTS = by_name(
     ),
     TensorVerdict("below-floor", "no change that is larger than the rounding of the model's file"),
     TensorVerdict("sparse", "a few single entries changed", formerly=("dense", "noise")),
-    TensorVerdict("low-rank", "an update of a few directions (its rank), as an adapter makes, and rounding"),
+    TensorVerdict(
+        "low-rank",
+        "the change has only a few directions (its rank), like that of an adapter; the rest is rounding",
+    ),
     TensorVerdict(
         "partly-hidden",
         "an update that the rounding of the file partly hides",

@@ -50,7 +50,7 @@ LAWS = by_name(
     ),
     LawLabel(
         *("heavy-tailed", "H", 1, "red"),
-        description="sizes of directions spread smoothly, and further than random entries allow",
+        description="singular values fall off smoothly, and spread further than those of random matrices",
     ),
     LawLabel(
         *("power-law tail", "P", 5, "yellow"),

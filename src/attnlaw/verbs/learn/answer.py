@@ -255,7 +255,10 @@ def _agreement(
         yield Line(f"{who} agrees with theory{every}, within {size:.2g} standard errors.", AnswerStatus.OK)
     elif size <= limit:
         where = " in one case" if count > 1 else ""
-        yield Line(f"{who} is {apart}{where}. More students (--seeds) would show whether that is chance.")
+        yield Line(
+            f"{who} is {apart}{where}. That is more than chance usually gives: train more "
+            "students (--seeds), or larger ones, because theory is for infinite d."
+        )
     else:
         far = sum(each[0] > limit for each in compared)
         where = f" in {far} of {count} cases, by up to" if count > 1 else ":"

@@ -101,14 +101,14 @@ def _closeness_line(layer: LayerNumbers) -> Line:
         lead = "A layer" if len(known) == 1 else "Even a layer"
         return Line(
             f"{lead} of width {widest:g} {most} differs from its infinite-width limit: the distribution "
-            f"functions of their outputs differ by up to {format_percent(at)}."
+            f"functions of the two outputs differ by up to {format_percent(at)}."
         )
     at = known[first]
     if at.error and at.value <= SEEN * at.error:
         size = f"no difference is seen beyond the noise of the draws ({format_percent(at)})"
     else:
-        size = f"the distribution functions of their outputs differ by at most {format_percent(at)}"
-    lead = f"A layer of width {first:g} is" if len(known) == 1 else f"From width {first:g} on, the layer is"
+        size = f"the distribution functions of the two outputs differ by at most {format_percent(at)}"
+    lead = f"A layer of width {first:g} is" if first == widest else f"From width {first:g} on, the layer is"
     text = f"{lead} within {CLOSE:.0%} of its infinite-width limit: {size}"
     before = [width for width in known if width < first]
     if before:
