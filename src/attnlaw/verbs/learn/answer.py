@@ -354,6 +354,8 @@ def _next_commands(
 ) -> dict[str, str]:
     commands: dict[str, str] = {}
     row, trained = rows.row(0, named=True), next(filter(None, students), None)
+    # A study trains the students of a case one by one.
+    kept = {} if trained is None else {"seeds": trained.students}
     if rows.height == 1 and row["weight_decay"] != 0:  # without it, theory needs many samples
         low, high = (float(f"{row['alpha'] * factor:.2g}") for factor in (0.25, 4))
         curve = parse_range("alpha", f"{low:g}:{high:g}:16")
@@ -366,12 +368,12 @@ def _next_commands(
         commands[command(result, seeds=4)] = "four students and a standard error"
     elif len(trained.sizes) == 1:
         sizes = [trained.largest, 2 * trained.largest]
-        commands[command(result, simulate=sizes)] = "does a difference vanish at a larger dimension?"
+        commands[command(result, simulate=sizes, **kept)] = "does a difference vanish at a larger dimension?"
     known = rows["threshold_own_recovery"].count() > 0
     if not known and row["output"] != "hardmax" and measure_of(rows) is ERROR:
-        commands[command(result, thresholds=True)] = "how many samples recover the target"
-    commands[command(result, "--details")] = "all numbers"
-    commands[command(result, "--out", "results")] = "a page with pictures"
+        commands[command(result, thresholds=True, **kept)] = "how many samples recover the target"
+    commands[command(result, "--details", **kept)] = "all numbers"
+    commands[command(result, "--out", "results", **kept)] = "a page with pictures"
     return commands
 
 
