@@ -178,7 +178,7 @@ def test_a_loaded_lens_shows_the_same_screen_and_page(tmp_path: Path) -> None:
     assert "keeps every attention weight within 0.01" in screens[0]
     page = (tmp_path / "out" / "report.html").read_text()
     assert page.index("is a previous-token head") < page.index("What to do next") < page.index("<figure")
-    assert "Where the heads that stand out look" in page
+    assert "Where the most notable heads look" in page
 
 
 def test_several_models_have_lines_of_their_own() -> None:

@@ -193,8 +193,10 @@ class ChartView:
         return ", ".join(words)
 
     def _setting_texts(self, rows: pl.DataFrame, left_out: Sequence[str] = ()) -> list[str]:
-        # Each repetition of a study trains this many students.
-        several = rows["seed"].n_unique() if "seed" in rows.columns else 1
+        # Each repetition of a study trains this many students. Repetitions differ only in their seed.
+        stated = [name for name in self.settings if name in rows.columns]
+        alike = rows.group_by(stated).len()["len"] if stated and "seed" in rows.columns else pl.Series([1])
+        several = max(alike.to_list(), default=1)
         repeated = {"seeds": f" in each of {several} repetitions"} if several > 1 else {}
         return [
             f"{self.verb.label(name)} {self._describe_values(rows[name])}{repeated.get(name, '')}"

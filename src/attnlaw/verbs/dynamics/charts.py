@@ -12,7 +12,9 @@ import polars as pl
 
 from attnlaw.core.errors import InputError
 from attnlaw.core.progress import no_progress
+from attnlaw.core.quantity import column_kinds
 from attnlaw.core.settings import setting_fields
+from attnlaw.core.tables import nan_to_null, to_frame, to_schema
 from attnlaw.render.charts.densities import ridge_panel
 from attnlaw.render.charts.lines import draw_beside, draw_lines, line_charts
 from attnlaw.render.charts.style import PALETTE
@@ -126,7 +128,7 @@ def _dense(view: ChartView, row: dict[str, Any], rows: pl.DataFrame) -> pl.DataF
         path = solve(case, no_progress).rows
     except (InputError, KeyError, ValueError):
         return rows
-    dense = pl.DataFrame(path, infer_schema_length=None).drop("case", strict=False)
+    dense = nan_to_null(to_frame(path, to_schema(column_kinds(TIMES))))
     step = (dense.height - 2) // (rows.height - 2)
     again = [0, *range(1, dense.height, step)]
     old, new = rows["alignment"].to_numpy(), dense["alignment"][again].to_numpy()

@@ -90,7 +90,8 @@ def learning(view: ChartView) -> Drawings:
         ["student", "attention", "pairs"],
         sizes="simulate",
         thresholds=partial(_thresholds, view),
-        smooth=partial(_more_samples, view),
+        # A case without a number is not filled in.
+        smooth=None if view.rows["estimation_error"].null_count() else partial(_more_samples, view),
     )
 
 
