@@ -159,7 +159,7 @@ def _rank_meanings(result: LensResult, details: bool) -> dict[str, str]:
 
 def _print_tokens(result: LensResult, console: Console, most: int) -> None:
     tokens = result.row()["tokens"]
-    print_table(console, _token_columns(result, most), ("exact", "rollout"))
+    print_table(console, _token_columns(result, most), ("rollout", "exact"))
     if tokens > most:
         kept = "last" if is_causal(result.token_map) and most == FEW_TOKENS else "first"
         more = "--out DIR draws all" if most == MAX_TOKENS else "--details shows more"
