@@ -2,10 +2,10 @@
 
     python benchmarks/paths.py [SRC]
 
-SRC is the folder `src` of another version, such as 0.2.0: three commands on the tiny decoder then take turns
-with ours, and `audit --out` must save the same fits. CPU seconds of one thread. Start-up is that of fresh processes, beside an empty one, with the modules that
-take longest to import. Spectra of heads are drawn at LLaMA-7B's shapes. Exits with status 1 when a claim does
-not hold.
+CPU seconds of one thread. Start-up is that of fresh processes, beside an empty one, with the modules that
+take longest to import. Spectra of heads are drawn at LLaMA-7B's shapes. SRC is the folder `src` of another
+version, such as 0.2.0: three commands on the tiny decoder then take turns with ours, and `audit --out` must
+save the same fits. Exits with status 1 when a claim does not hold.
 """
 
 from __future__ import annotations

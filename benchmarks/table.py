@@ -1,11 +1,14 @@
-"""Run benchmarks and renew their rows in the table of all claims, in docs/theory/benchmarks.md and README.md:
-README.md gets the first row with a peer of each benchmark in SHOWN.
+"""Run benchmarks and renew their rows in the table of all claims, in docs/theory/benchmarks.md.
 
-    python benchmarks/table.py [NAME...]      (default: all of SCRIPTS)
+README.md gets the three rows of SHOWN.
+
+    python benchmarks/table.py [NAME...] [--before SRC]      (default: all of SCRIPTS)
 
 Each benchmark runs its own side and its peer's in one go, on this machine, one after the other. Run it on a
 machine with nothing else to do; exits with status 1 when a claim does not hold. Rows are kept in
 benchmarks/measured.json with the day and the version that they are of: with names, only those are renewed.
+SRC is the folder `src` of another version, such as 0.2.0, which the benchmarks in COMPARED then compare with
+ours.
 """
 
 from __future__ import annotations
@@ -20,6 +23,9 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+import scipy.linalg  # noqa: F401  (loads OpenBLAS)
+from threadpoolctl import threadpool_info
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = (
@@ -40,11 +46,19 @@ SCRIPTS = (
     "paths",
     "logits",
     "lab",
+    "versions",
 )
-# The benchmarks that README.md shows, each by its first row with a peer, whether its claim holds or not.
-SHOWN = ("audit", "llama", "accuracy", "fit", "limit", "learn", "dynamics", "study", "paths")
+# The rows that README.md shows, whether their claims hold or not: the benchmark, how its row begins, and the
+# words for the task and for the other tool.
+SHOWN = (
+    ("audit", "audit of 12 x 768 in float32", "CPU time to audit a 12 x 768 encoder", "WeightWatcher"),
+    ("audit", "peak memory of the audit in float32", "memory that this audit needs", "WeightWatcher"),
+    ("fit", "power-law fits of 312", "time to fit power laws to the encoder's matrices", "powerlaw"),
+)
 # One BLAS thread, so that CPU seconds are those of work; here each side takes its own.
 ONE_THREAD, OWN_THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}, ("audit",)
+# Benchmarks that compare another version, and their arguments before its folder. `versions` needs one.
+COMPARED = {"audit": (), "llama": ("4",), "paths": (), "versions": ()}
 HEAD = "| task | attnlaw | against | measured | claimed |\n|---|---|---|---|---|\n"
 ALONE = "no peer"
 MEASURED = ROOT / "benchmarks" / "measured.json"
@@ -59,7 +73,9 @@ def machine() -> str:
         model = names[0].split(":", 1)[1].strip() if names else model
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     versions = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "torch", "attnlaw"))
-    return f"Machine: {model}, {cores} cores, Python {platform.python_version()}, {versions}."
+    kernels = {pool["architecture"] for pool in threadpool_info() if "architecture" in pool}
+    machine = f"{model}, {cores} cores, OpenBLAS kernels {', '.join(kernels)}"
+    return f"Machine: {machine}, Python {platform.python_version()}, {versions}."
 
 
 def number(value: float) -> str:
@@ -109,23 +125,25 @@ def write() -> None:
 
 
 def brief(measured: dict[str, dict[str, Any]]) -> str:
-    """The table of README.md: few rows, and how many claims of all hold."""
-    rows = [row for record in measured.values() for row in record["rows"]]
-    compared = [
-        [row for row in measured[name]["rows"] if row["peer"] != ALONE] for name in SHOWN if name in measured
-    ]
-    lines = [line(rows_of_script[0]) for rows_of_script in compared if rows_of_script]
-    held = sum(row["holds"] for row in rows)
-    return f"{HEAD}" + "\n".join(lines) + f"\n\n{held} of all {len(rows)} claims hold.\n"
+    """The table of README.md: what a user waits for, with units."""
+    lines = ["| | attnlaw | other tool |", "|---|---|---|"]
+    for name, start, task, tool in SHOWN:
+        row = next(row for row in measured[name]["rows"] if row["task"].startswith(start))
+        lines.append(f"| {task} | {row['ours']} | {tool}: {row['peer'].rsplit(': ', 1)[1]} |")
+    return "\n".join(lines) + "\n"
 
 
 def main() -> int:
-    status = 0
+    status, names, source = 0, sys.argv[1:], []
+    if "--before" in names:
+        at = names.index("--before")
+        names, source = names[:at], names[at + 1 :]
     with tempfile.TemporaryDirectory() as folder:
-        for name in sys.argv[1:] or SCRIPTS:
+        for name in names or [name for name in SCRIPTS if source or name != "versions"]:
             print(f"== {name}", flush=True)
             claims = Path(folder) / f"{name}.jsonl"
             script = [sys.executable, str(ROOT / "benchmarks" / f"{name}.py")]
+            script += [*COMPARED[name], *source] if source and name in COMPARED else []
             threads = {} if name in OWN_THREADS else ONE_THREAD
             environment = {**os.environ, **threads, "ATTNLAW_CLAIMS": str(claims)}
             status |= subprocess.run(script, env=environment).returncode

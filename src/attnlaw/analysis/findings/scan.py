@@ -202,23 +202,23 @@ def scan(array: NDArray[Any]) -> Scan:
     magnitude = word(~word(0)) >> word(1)
     largest = np.array(ml_dtypes.finfo(array.dtype).max, array.dtype).view(word)
     by_row = np.empty(rows.shape[0], bits.dtype)
-    by_column = np.zeros(rows.shape[1], bits.dtype)
+    zero_columns = np.flatnonzero(bits[0] & magnitude == 0)
     not_finite = 0
     step = max(1, BLOCK // max(1, rows.shape[1]))
     for start in range(0, rows.shape[0], step):
         block = bits[start : start + step] & magnitude
         by_row[start : start + step] = block.max(axis=1)
-        np.maximum(by_column, block.max(axis=0), out=by_column)
+        if zero_columns.size:
+            zero_columns = zero_columns[~block[:, zero_columns].any(axis=0)]
         if by_row[start : start + step].max() > largest:
             not_finite += int(np.count_nonzero(block > largest))
     top = by_row.max()
-    alike = bool((by_row == top).all() and (by_column == top).all())
     return Scan(
         not_finite,
         None if not_finite else float(np.array(top).view(array.dtype)),
-        alike and rows.size > 1 and bool((bits == bits[0, 0]).all()),
+        rows.size > 1 and bool((by_row == top).all() and (bits == bits[0, 0]).all()),
         int(np.count_nonzero(by_row == 0)),
-        int(np.count_nonzero(by_column == 0)),
+        zero_columns.size,
         int(np.count_nonzero(by_row[: int(np.flatnonzero(by_row)[-1])] == 0)) if top else 0,
         None if array.ndim < 2 else median_values(bits),
         None if array.ndim < 2 else median_significands(rows),
