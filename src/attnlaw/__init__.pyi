@@ -83,19 +83,19 @@ class AuditResult(Result):
     @property
     def record(self) -> Audit: ...
     family: str | None
-    """Family of the model, such as gpt2."""
+    """Model family, such as gpt2."""
     codes: str | None
     """Quantised formats of the matrices; missing if none is quantised."""
     depth: int | None
-    """Number of layers; a shared layer counts each time it is used."""
+    """Number of layers; a layer that is used several times counts each time."""
     distinct_layers: int | None
-    """Number of layers; a shared layer counts once."""
+    """Number of layers; a layer that is used several times counts once."""
     hidden_size: int | None
-    """Width of the layers."""
+    """Width of the layers (hidden size)."""
     head_count: int | None
     """Number of attention heads in the first layer."""
     matrix_count: int | None
-    """Number of matrices measured."""
+    """Number of weight matrices that were measured."""
     activation: str | None
     """Activation of the feed-forward blocks."""
     not_random_tested: int | None
@@ -107,33 +107,33 @@ class AuditResult(Result):
     not_random_p_value: float | None
     """Chance that at least as many matrices of an untrained model differ from random ones."""
     rejected_share: float | None
-    """Share of the tested weight matrices that differ from random ones."""
+    """Share of the tested weight matrices that differ from random matrices."""
     median_outliers: float | None
-    """Number of singular values above the edge of random matrices (median matrix)."""
+    """Number of singular values that are larger than those of random matrices (median over matrices)."""
     median_effective_rank_qk: float | None
-    """Number of directions that a head's QK uses, weak ones included (median head)."""
+    """Number of directions that a head's QK matrix uses, including weak ones (median over heads)."""
     log10_amplification: float | None
-    """Largest factor by which the layers above the first can enlarge an error, with gains of norm layers
-    if they are known (log10).
+    """Log10 of the largest factor by which the layers after the first can amplify an error, with norm
+    gains if known.
     """
     findings_error: int | None
-    """Number of errors found."""
+    """Number of findings with severity error."""
     findings_warning: int | None
-    """Number of warnings found."""
+    """Number of findings with severity warning."""
     findings_note: int | None
-    """Number of notes found."""
+    """Number of findings with severity note."""
     finding_rules: int | None
     """Number of checks that ran."""
     logit_heads: int | None
     """Number of attention heads measured."""
     logit_heads_bounded: int | None
-    """Number of heads whose logits have a bound for any input."""
+    """Number of heads whose attention logits have an upper bound for any input."""
     logit_heads_beyond_float8: int | None
     """Number of heads whose logit bound is above 448, the largest float8 E4M3 number."""
     logit_heads_beyond_float16: int | None
     """Number of heads whose logit bound is above 65504, the largest float16 number."""
     logit_unbounded: str | None
-    """Blocks of heads without a bound of their logits, with the reason."""
+    """Attention blocks whose logits have no known upper bound, with the reason."""
     log10_spectrum_adaptive: Estimate | None
     """Generalization proxy: spectrum-adaptive (best p for each matrix) (log10)."""
     log10_spectrum_adaptive_continuous: Estimate | None
@@ -179,19 +179,19 @@ class AuditResult(Result):
     proxy_over_sqrt_samples_log10: Estimate | None
     """Spectrum-adaptive proxy / square root of the number of samples (log10)."""
     value_of_adaptivity: Estimate | None
-    """Factor by which the proxy grows if all matrices share one p."""
+    """Factor by which the generalization proxy grows if all matrices share one exponent p."""
     rank_count: bool | None
     """Whether the proxy only counts ranks (p = 0 is best for every matrix)."""
     norms: str | None
-    """Norms that screens and maps show: applied (gains included) or stored."""
+    """Kind of norms in tables and charts: applied (norm gains included) or stored."""
     norms_unknown: list[str] | None
-    """Kinds of matrices without applied norms, because attnlaw does not know their norm layer."""
+    """Kinds of matrices whose norm gains are not included, because attnlaw does not know their norm layer."""
     extensions: list[str] | None
     """Features of the model that the paper does not cover."""
     warnings: list[str] | None
     """Warnings about the model and its file."""
     meaning: str | None
-    """What the proxies say and what they do not say."""
+    """Meaning and limits of the generalization proxies."""
     findings: pl.DataFrame
     """Table: the columns model, rule, level, layer, stack, head, expert, kind, tensor, value, threshold,
     meaning.
@@ -295,13 +295,13 @@ class DiffResult(Result):
     @property
     def record(self) -> Diff: ...
     verdict: str | None
-    """What happened, in a few sentences."""
+    """Summary of what changed between the checkpoints, in a few sentences."""
     compared: str | None
-    """Tensors of both files that were compared, and those that were not."""
+    """Sentence on how many tensors of both files were compared, and how many were not."""
     next_step: str | None
-    """What the changes look like and what to do next."""
+    """Interpretation of the changes, and what to do next."""
     verdicts: list[str] | None
-    """All verdicts on the model and on its tensors, without repetition."""
+    """List of the different verdicts on the model and on its tensors."""
     map_count: int | None
     """Number of heads (QK, VO) and feed-forward matrices that were compared."""
     tensor_count: int | None
@@ -391,17 +391,17 @@ class DiffResult(Result):
     scale_ffn_out: float | None
     """Median factor by which FFN out grew; below 1 it shrank."""
     largest_size: float | None
-    """Largest size of the update of a head or matrix, |model − base| / |base|."""
+    """Largest relative change of a head or feed-forward matrix, |model − base| / |base|."""
     worst_map: str | None
     """Head or feed-forward matrix that changed most."""
     worst_tensor: str | None
     """Stored tensor that changed most."""
     worst_tensor_size: float | None
-    """Size of the largest change of a stored tensor, |model − base| / |base|."""
+    """Largest relative change of a stored tensor, |model − base| / |base|."""
     least_sqnr_db: float | None
-    """Lowest signal-to-noise ratio of a tensor in dB: −20 log₁₀ of the size of its change."""
+    """Lowest signal-to-noise ratio of a tensor in dB: −20 log₁₀ of its relative change."""
     intruders: int | None
-    """Number of the model's leading directions that are near no direction of the base (cosine below 1/2)."""
+    """Number of the model's leading directions that resemble no direction of the base (cosine below 1/2)."""
     new: int | None
     """Number of the model's leading directions outside the span of the base's directions of similar size."""
     diff: pl.DataFrame
@@ -426,27 +426,27 @@ class CheckResult(Result):
     @property
     def record(self) -> CheckVerdicts: ...
     headline: str | None
-    """Result of the gate in one sentence."""
+    """Result of the check in one sentence."""
     not_checked: str | None
-    """Properties that weights alone do not show."""
+    """Properties of the model that its weights alone do not show."""
     passed: bool | None
-    """Whether the model passed the gate."""
+    """Whether the model passed the check."""
     exit_status: int | None
     """Exit status of the command: 0 if the model passed, 3 if it failed."""
     fail_on: str | None
-    """Lowest level that fails the gate: warning or error."""
+    """Lowest severity that fails the check: warning or error."""
     rule_count: int | None
     """Number of rules that were applied."""
     failed_rules: int | None
     """Number of rules that failed, at any level."""
     errors: int | None
-    """Number of new findings of level error."""
+    """Number of findings of severity error that the baseline does not have."""
     warnings: int | None
-    """Number of new findings of level warning."""
+    """Number of findings of severity warning that the baseline does not have."""
     notes: int | None
-    """Number of new findings of level note."""
+    """Number of findings of severity note that the baseline does not have."""
     known_findings: int | None
-    """Number of findings that the baseline has, too."""
+    """Number of findings that the baseline already had."""
     verdicts: pl.DataFrame
     """Table: the columns model, rule, of, asked, level, outcome, selected, held, value, failures, remark,
     attnlaw_version.
@@ -466,9 +466,11 @@ class LensResult(Result):
     @property
     def record(self) -> Lens: ...
     median_rank_within: int | None
-    """Rank that keeps every attention weight within 0.01 in half of the heads."""
+    """Rank at which a low-rank approximation keeps every attention weight within 0.01, in half of the
+    heads.
+    """
     largest_rank_within: int | None
-    """Rank that keeps every attention weight within 0.01 in all heads."""
+    """Rank at which a low-rank approximation keeps every attention weight within 0.01, in all heads."""
     family: str | None
     """Type of the model in its config.json."""
     layers: int | None
@@ -476,29 +478,31 @@ class LensResult(Result):
     tokens: int | None
     """Number of tokens in the input."""
     hidden_size: int | None
-    """Number of coordinates of a token."""
+    """Number of coordinates of a token (width of the model)."""
     head_count: int | None
     """Number of heads that were measured."""
     median_beta: float | None
-    """Median over heads of sharpness: the spread of a position's logits."""
+    """Median over heads of the sharpness: standard deviation of a position's attention logits."""
     heads_below_beta_2: int | None
-    """Number of heads with sharpness below β₂ = √(ln n / 2), where laws of random attention can hold."""
+    """Number of diffuse heads: sharpness below β₂ = √(ln n / 2), where theory of random attention can
+    hold.
+    """
     heads_above_beta_c: int | None
-    """Number of heads with sharpness above β_c = √(2 ln n), where random logits would make a position
-    attend to only a few tokens.
+    """Number of sharp heads: sharpness above β_c = √(2 ln n), where a position attends to only a few
+    tokens if logits are random.
     """
     score_error: float | None
-    """Largest difference between the network's attention weights and attnlaw's."""
+    """Largest difference between the attention weights of the network and those that attnlaw computes."""
     reconstruction_error: float | None
-    """Relative difference between the network's output F(X) and the affine map, |T X + c − F(X)| / |F(X)|."""
+    """Relative difference between the network's output and the affine map that attnlaw computes."""
     offset_share: float | None
-    """Part of the output that comes from biases, |c| / |F(X)|; above 1 if it partly cancels."""
+    """Size of the part of the output that comes from biases / size of the output; above 1 if parts cancel."""
     singular_values: list[float] | None
-    """Largest singular values of the affine map T."""
+    """Largest singular values of the matrix of the affine map from input to output."""
     singular_values_residual: float | None
-    """Residual of the singular values, max |Tᵀu − σv| / σ₁."""
+    """Relative residual of the computed singular values, max |Tᵀu − σv| / σ₁."""
     probes: int | None
-    """Number of random probes for each token that estimate the map of tokens; none if it is exact."""
+    """Number of random probes per token that estimate how tokens move each other; none if exact."""
     entrywise: pl.DataFrame
     """Table: the columns layer, head, rank, largest, tail, rms, coherence, rank_within."""
     heads: pl.DataFrame
@@ -528,37 +532,37 @@ class MarginsResult(Result):
     geometric_mean: Estimate | None
     """Geometric mean over inputs of the relative margin; larger if predictions are further from flipping."""
     mean_log: Estimate | None
-    """Mean over inputs of log D."""
+    """Mean over inputs of log D, where D is the relative margin."""
     median: Range | None
-    """Median over inputs of D, with a confidence interval from ranks."""
+    """Median over inputs of the relative margin (D), with a confidence interval from ranks."""
     mean: float | None
-    """Arithmetic mean over inputs of D; a few saturated inputs dominate it."""
+    """Arithmetic mean over inputs of the relative margin (D), which a few saturated inputs dominate."""
     spread: float | None
     """Spread of the inputs: pooled standard deviation of a token at its position."""
     inputs: int | None
     """Number of inputs that were used."""
     ties: int | None
-    """Number of inputs with margin 0, which no mean includes."""
+    """Number of inputs with margin 0, which are left out of all means."""
     flat: int | None
-    """Number of inputs with gradient 0, which no mean includes."""
+    """Number of inputs with gradient 0, which are left out of all means."""
     confidence: float | None
-    """Mean over inputs of the largest predicted probability; ranks models worse than D."""
+    """Mean over inputs of the largest predicted probability (a worse way to rank models than D)."""
     extension: bool | None
-    """Whether the model is a causal language model, for which D has not been validated."""
+    """Whether the model is a causal language model, for which the relative margin (D) is not validated."""
     total_kappa: float | None
-    """Condition: median over inputs of κ summed over linear maps; a relative change of the weights by 1/κ
-    could flip an input, to first order.
+    """Condition number κ (median over inputs): a relative change of the weights by 1/κ could flip a
+    prediction, to first order.
     """
     kappa_layer: int | None
-    """Layer with the largest κ; maps outside of layers may have more."""
+    """Layer with the largest condition number κ; matrices outside of layers may have more."""
     compared_with: str | None
-    """First model, which this one is compared with."""
+    """First model of the command, with which each further model is compared."""
     log_ratio: Estimate | None
-    """Mean over inputs of log D of this model minus log D of the first model."""
+    """Mean over inputs of the difference of log D between the model and the first model."""
     comparison: str | None
     """Comparison with the first model in words."""
     inputs_sha256: str | None
-    """SHA-256 hash of all token ids."""
+    """SHA-256 hash of all token ids of the inputs."""
     margins: pl.DataFrame
     """Table: the columns model, input, tokens, position, predicted, margin, gradient, distance,
     confidence, status.
@@ -592,7 +596,7 @@ class LimitResult(Result):
     output_variance: Estimate | None
     """Variance of one coordinate of the output of the chosen token."""
     kurtosis: Estimate | None
-    """Kurtosis of that output coordinate: 3 for a Gaussian, more for heavier tails."""
+    """Kurtosis of one coordinate of the output: 3 for a Gaussian, more for heavier tails."""
     kl_to_limit: Estimate | None
     """KL divergence of the output from the infinite-width limit, in nats."""
     w1_to_limit: Estimate | None
@@ -602,13 +606,13 @@ class LimitResult(Result):
     Smirnov distance).
     """
     residual_of_distances: float | None
-    """Error of the integral behind the KL divergence: how far the area below a density is from 1."""
+    """Numerical error of the densities: largest difference of the area below a density from 1."""
     kl_to_other_limit: Estimate | None
-    """KL divergence from the limit of the other scaling of the scores, in nats."""
+    """KL divergence of the output from the limit with the other scaling of the scores, in nats."""
     kl_to_gaussian: Estimate | None
-    """KL divergence from the Gaussian of equal mean and variance, in nats."""
+    """KL divergence of the output from the Gaussian of equal mean and variance, in nats."""
     kernel_kl_to_limit: float | None
-    """KL divergence to the limit by kernel density estimates, as in arXiv 2506.00846. It is too large."""
+    """KL divergence to the limit by kernel density estimates, as in arXiv 2506.00846 (too large)."""
     path_squared_length: list[Estimate | None] | None
     """Squared length of the chosen token divided by the width, after 0, 1, 2, ... layers."""
     path_cosine: list[Estimate | None] | None
@@ -640,25 +644,29 @@ class AttentionResult(Result):
     Smirnov).
     """
     mean: float | None
-    """Mean of the squared singular values according to the law."""
+    """Mean of the squared singular values that theory predicts."""
     edges: list[float] | None
-    """Ends of the intervals in which the squared singular values of the law lie, in increasing order."""
+    """Ends of the intervals that contain the predicted squared singular values, in increasing order."""
     atom_at_zero: float | None
-    """Share of singular values that are zero according to the law."""
+    """Share of singular values that theory predicts to be zero."""
     spike: float | None
-    """Squared singular value that is expected beyond the edge of the law if only 1/n is subtracted (not in
-    the paper).
+    """Squared singular value that theory expects above all others if only 1/n is subtracted (not in the
+    paper).
     """
     spike_found: Estimate | None
-    """Largest squared singular value of the random layers if only 1/n is subtracted."""
+    """Largest squared singular value of the random layers, if only the constant 1/n is subtracted."""
     coefficient_error: float | None
-    """Squared error of the coefficients of a ridge readout of the output; 1 if it learns nothing."""
+    """Squared error of the coefficients of a ridge regression on the layer's output; 1 if it learns
+    nothing.
+    """
     degrees_of_freedom: float | None
-    """Number of directions that the ridge readout uses (degrees of freedom), divided by the number of
+    """Number of directions that a ridge regression on the output uses (degrees of freedom) / number of
     tokens.
     """
     arrival_time: float | None
-    """Time after which a readout trained by gradient flow reaches the loss, in units of 1/mean."""
+    """Training time until a linear readout reaches the given loss by gradient flow (in units of 1 / mean
+    squared singular value).
+    """
     law_densities: pl.DataFrame
     """Table: the columns x, density, interval."""
     drawn_values: pl.DataFrame
@@ -680,7 +688,7 @@ class InitResult(Result):
     cosine: Estimate | None
     """Mean cosine between different tokens after the last layer; 1 means that all are parallel."""
     cosine_spread: float | None
-    """Standard deviation over initialisations of the mean cosine between tokens."""
+    """Standard deviation of the mean cosine between tokens, over random initialisations."""
     effective_rank: Estimate | None
     """Effective number of directions that the tokens span after the last layer."""
     score_sd: Estimate | None
@@ -694,7 +702,7 @@ class InitResult(Result):
     approximation if the vocabulary has more than 4096 ids.
     """
     loss_spread: float | None
-    """Standard deviation of the initial loss over initialisations, in nats."""
+    """Standard deviation of the initial loss over random initialisations, in nats."""
     uniform_loss: float | None
     """Loss of a uniform guess in nats: the logarithm of the vocabulary size."""
     own_probability: Estimate | None
@@ -702,13 +710,15 @@ class InitResult(Result):
     own_cosine: Estimate | None
     """Mean cosine between a token after the last layer and its own embedding, if the head is tied."""
     angle_exponent: Estimate | None
-    """Slope of log(1 - cosine) from layer to layer; negative if tokens become alike."""
+    """Slope per layer of log(1 - cosine), for the mean cosine between tokens; negative if tokens become
+    alike.
+    """
     gradient_norm: Estimate | None
     """Norm of the gradient of the loss with respect to the weight matrices of all layers."""
     gradient_exponent: Estimate | None
-    """Slope of log(gradient norm) from layer to layer."""
+    """Slope per layer of log(gradient norm), from the first to the last layer."""
     initialiser: str | None
-    """Library whose rule draws the weights, with the version it was read from."""
+    """Library (with version) whose rule for random initial weights is used."""
     layers: pl.DataFrame
     """Table: the columns layer, rms, rms_spread, rms_low, rms_high, cosine, cosine_spread, cosine_low,
     cosine_high, effective_rank, effective_rank_spread, effective_rank_low, effective_rank_high,
@@ -728,83 +738,83 @@ class LearnResult(Result):
     @property
     def record(self) -> DetailedPrediction: ...
     estimation_error: Estimate | None
-    """|Ŝ − S*|²/d for the learned matrix Ŝ and the target S*."""
+    """Squared distance |Ŝ − S*|²/d of the learned matrix Ŝ from the target S*."""
     prediction_error: Estimate | None
-    """Mean loss of a new sample with labels free of noise."""
+    """Mean loss of a new sample with noise-free labels."""
     training_loss: Estimate | None
     """Mean loss of a training sample, without weight decay."""
     overlap: Estimate | None
-    """Tr ŜᵀS*/d, which is |S*|²/d for a perfect student."""
+    """Overlap Tr ŜᵀS*/d of the learned matrix Ŝ and the target S*."""
     norm: Estimate | None
-    """|Ŝ|²/d: squared size of the learned matrix."""
+    """Squared size of the learned matrix (|Ŝ|²/d)."""
     rank_fraction: Estimate | None
-    """Share of directions in use: rank of the learned matrix / d."""
+    """Share of directions in use: rank of the learned matrix / dimension d."""
     trace: Estimate | None
-    """Tr Ŝ/d: mean eigenvalue of the learned matrix."""
+    """Mean eigenvalue of the learned matrix (Tr Ŝ/d)."""
     nuclear_norm: Estimate | None
-    """|Ŝ|_*/d: mean singular value of the learned matrix (untied)."""
+    """Mean singular value of the learned matrix (untied)."""
     angle: Estimate | None
-    """Angle between Ŝ and S* in radians, arccos(m/√(q Q*)) with Q* = |S*|²/d (cross-entropy)."""
+    """Angle between the learned and the target matrix, in radians (cross-entropy)."""
     wrong_keys: Estimate | None
     """Share of new queries that attend most to the wrong key."""
     noise_level: Estimate | None
-    """Noise on each entry of the matrix that the student sees in effect."""
+    """Effective noise on each entry of the target matrix, as the learner sees it."""
     threshold: Estimate | None
-    """Value b below which training sets eigenvalues to zero."""
+    """Value below which training sets eigenvalues to zero (b)."""
     cut: Estimate | None
-    """Value t below which too narrow factors set eigenvalues to zero (t > b)."""
+    """Value below which factors that are too narrow set eigenvalues to zero (t)."""
     smallest_value: float | None
-    """Smallest value that narrow factors keep; 0 if weight decay, not width, limits the rank."""
+    """Smallest singular value that narrow factors keep; 0 if weight decay, not width, limits the rank."""
     stability: float | None
-    """Replicon value K/α_P at d = 160: above 1 the solution of the theory is unstable."""
+    """Stability of the theory's solution (replicon value at d = 160): above 1 it is unstable."""
     shrinkage: float | None
     """Factor by which training shrinks the eigenvalues that it keeps."""
     relative_error: Estimate | None
-    """Error / error of learning nothing: |Ŝ − S*|²/|S*|²."""
+    """Error relative to learning nothing: |Ŝ − S*|²/|S*|² (learned Ŝ, target S*)."""
     approximation_error: float | None
-    """Part of the error E that comes from outlier modes (our own split, not in the paper)."""
+    """Part of the error from outlying eigenvalues (our split, not in the paper)."""
     underfitting_error: float | None
-    """Part of the error E that is missing along the target (our own split, not in the paper)."""
+    """Part of the error from what is not learned of the target (our split, not in the paper)."""
     overfitting_error: float | None
-    """Part of the error E that was learned in other directions (our own split, not in the paper)."""
+    """Part of the error from learning other directions than the target's (our split, not in the paper)."""
     adapter_noise: float | None
-    """Δ/2 + E: noise that a rank-one adapter sees if it is trained afterwards (arXiv 2606.05899)."""
+    """Effective noise for a rank-one adapter that is trained afterwards, Δ/2 + E (arXiv 2606.05899)."""
     residual: float | None
-    """Error left in the equations at the solution, relative to their size."""
+    """Relative error with which the equations of the theory are solved."""
     atom_at_zero: float | None
     """Share of eigenvalues of the learned matrix that are zero."""
     edges: list[float] | None
-    """Ends of the intervals of the learned spectrum, low and high in turn."""
+    """Ends of the intervals that contain the learned eigenvalues, low and high in turn."""
     top_edge: float | None
-    """Upper end of the learned spectrum without outliers."""
+    """Upper end of the spectrum of the learned matrix, without outliers."""
     outlier_locations: list[float] | None
-    """Eigenvalues outside the intervals of the spectrum (outliers)."""
+    """Outliers: eigenvalues of the learned matrix that are far from all others."""
     outlier_overlaps: list[float] | None
-    """Squared cosines between eigenvectors of outliers and the target's."""
+    """Squared cosines between eigenvectors of the learned matrix's outliers and of the target matrix."""
     outlier_targets: list[float] | None
-    """Eigenvalues of the target that the outliers come from."""
+    """Eigenvalues of the target matrix that cause outliers of the learned matrix."""
     outlier: float | None
-    """Eigenvalue of the learned matrix that shows the target's spike."""
+    """Eigenvalue of the learned matrix that shows the target's one large eigenvalue."""
     observations: float | None
-    """Observed scores / d, for a target with an exponent."""
+    """Number of observed scores / d, for a target with power-law eigenvalues."""
     leading_error: float | None
-    """Error E by the leading-order scaling law."""
+    """Error of the learned matrix by the leading-order scaling law (E)."""
     predicted_exponent: float | None
-    """Exponent with which E falls in N/d, by the leading-order law."""
+    """Exponent with which the error falls with the number of scores, by the leading-order law."""
     threshold_recovery: float | None
-    """Samples / d² for recovery by a factorized student (no noise)."""
+    """Samples / d² with which trained factors recover the target matrix (no noise)."""
     threshold_feasibility: float | None
-    """Samples / d² from which only the target fits (no noise)."""
+    """Samples / d² from which only the target matrix fits the labels (no noise)."""
     threshold_bayes: float | None
-    """Samples / d² for recovery by the Bayes student (no noise)."""
+    """Samples / d² with which the best possible estimate recovers the target matrix (no noise)."""
     threshold_direct: float | None
-    """Samples / d² for recovery by a direct student (no noise)."""
+    """Samples / d² with which a directly trained matrix recovers the target matrix (no noise)."""
     threshold_own_recovery: float | None
-    """Samples / d² for recovery by this student (no noise)."""
+    """Samples / d² with which the chosen learner recovers the target matrix (no noise)."""
     threshold_interpolation: float | None
-    """Samples / d² up to which this student fits noisy labels."""
+    """Samples / d² up to which the chosen learner fits noisy labels exactly."""
     threshold_peak_error: float | None
-    """Error E at the interpolation threshold, without weight decay."""
+    """Error at the interpolation threshold, without weight decay (E)."""
     predicted_spectra: pl.DataFrame
     """Table: the columns x, density, interval."""
     status: str | None
@@ -816,31 +826,31 @@ class DynamicsResult(Result):
     @property
     def record(self) -> TrajectoryRows: ...
     recovery_time: float | None
-    """Time τ at which the alignment reaches 0.5."""
+    """Training time (τ) until the correlation with the target matrix is 0.5."""
     recovery_time_90: float | None
-    """Time τ at which the alignment reaches 0.9."""
+    """Training time (τ) until the correlation with the target matrix is 0.9."""
     recovery_samples: float | None
-    """Samples / d² until alignment 0.5; null for a gradient flow."""
+    """Samples / d² until the correlation with the target matrix is 0.5; null for a gradient flow."""
     alignment: Estimate | None
-    """Correlation with the target: 1 means equal except for the scale."""
+    """Correlation with the target matrix: 1 means equal except for the scale."""
     estimation_error: Estimate | None
-    """|S − S*|²/d: distance of the student S from the target S*."""
+    """Squared distance |S − S*|²/d of the learned matrix S from the target S*."""
     prediction_error: Estimate | None
-    """Mean loss of a new sample with labels free of noise."""
+    """Mean loss of a new sample with noise-free labels."""
     overlap: Estimate | None
-    """Tr S S*/d, which is |S*|²/d for a perfect student."""
+    """Overlap Tr S S*/d of the learned matrix S and the target S*."""
     norm: Estimate | None
-    """Tr S²/d: squared size of the student."""
+    """Squared size of the learned matrix (Tr S²/d)."""
     trace: Estimate | None
-    """Tr S/d: mean eigenvalue of the student."""
+    """Mean eigenvalue of the learned matrix (Tr S/d)."""
     samples: float | None
-    """Samples / d² seen at the last time; null for a gradient flow."""
+    """Number of samples seen / d² at the end of training; null for a gradient flow."""
     plateaus: list[float] | None
-    """Times between which nothing is learned, begin and end in turn."""
+    """Training times between which nothing is learned: start and end of each plateau."""
     largest_rate: float | None
-    """Largest learning rate η at which the target is stable."""
+    """Largest learning rate at which training can stay at the target matrix."""
     plateau_error: float | None
-    """Error E at which SGD with this learning rate ends."""
+    """Final error of SGD with this learning rate (E)."""
     trajectory: pl.DataFrame
     """Table: the columns time, samples, alignment, estimation_error, prediction_error, overlap, norm,
     trace.
@@ -921,18 +931,19 @@ def audit(
             stored.
         name (str; optional): Name of the model in results (default: its path).
         jobs (int; optional): Number of threads (default: all cores).
-        samples (int; optional): Number of training samples n: also show proxy / sqrt(n). It is not a
-            bound.
-        approximate (bool; default False): Estimate matrices whose shorter side is at least 8192, and
-            show the errors.
-        precision ("storage" or "double"; default "storage"): Arithmetic: float32 for weights stored in
-            16 bits or less, if that is exact enough (storage), or always float64 (double).
-        exact (bool; default False): Sum every entry for (1,1) norms of large products (default: a
-            sample of columns).
+        samples (int; optional): Number of training samples n, to also show proxy / sqrt(n), which is
+            not a bound.
+        approximate (bool; default False): Estimate the spectra of matrices whose shorter side is at
+            least 8192, and show the errors.
+        precision ("storage" or "double"; default "storage"): Precision of the computation: float32 for
+            weights in 16 bits or less, if exact enough (storage), or always float64 (double).
+        exact (bool; default False): Compute (1,1) norms of large products from every entry (default:
+            from a sample of columns).
         as_stored (bool; default False): Show norms of the stored matrices, without the gain of the norm
             layer before them.
         experts (int; optional): Measure only the first N experts of each layer.
-        no_laws (bool; default False): With --out: do not fit laws to the spectra. It is faster.
+        no_laws (bool; default False): With --out: do not fit distributions (laws) to the spectra, which
+            saves time.
         progress (Callable[[int, int], None]; optional): Function that is called with the number of
             finished parts and the number of all parts.
 
@@ -940,15 +951,15 @@ def audit(
         A result with one row for each case, in the polars table `rows`. If there is one case, its
         quantities are attributes:
 
-        - `family` (str): family of the model, such as gpt2.
-        - `depth` (int): number of layers; a shared layer counts each time it is used.
-        - `hidden_size` (int): width of the layers.
-        - `matrix_count` (int): number of matrices measured.
+        - `family` (str): model family, such as gpt2.
+        - `depth` (int): number of layers; a layer that is used several times counts each time.
+        - `hidden_size` (int): width of the layers (hidden size).
+        - `matrix_count` (int): number of weight matrices that were measured.
         - `not_random_rejected` (int): number of matrices that differ from random ones (p-value at most
           0.01).
-        - `findings_error` (int): number of errors found.
-        - `findings_warning` (int): number of warnings found.
-        - `findings_note` (int): number of notes found.
+        - `findings_error` (int): number of findings with severity error.
+        - `findings_warning` (int): number of findings with severity warning.
+        - `findings_note` (int): number of findings with severity note.
         - `log10_spectrum_adaptive` (Estimate): generalization proxy: spectrum-adaptive (best p for each
           matrix) (log10).
         - `log10_edelman` (Estimate): generalization proxy: norm-based, Edelman (2,1) (log10).
@@ -1119,9 +1130,10 @@ def diff(
             stored.
         name (str; optional): Name of the model in results (default: its path).
         jobs (int; optional): Number of threads (default: all cores).
-        applied (bool; default False): Multiply the norm before a matrix into it. Otherwise matrices are
-            compared as they are stored.
-        no_match (bool; default False): Do not look for heads and neurons that are in another order.
+        applied (bool; default False): Multiply the gain of the norm layer before each matrix into the
+            matrix (default: compare matrices as they are stored).
+        no_match (bool; default False): Do not check whether heads or neurons are in another order than
+            in the base.
         progress (Callable[[int, int], None]; optional): Function that is called with the number of
             finished parts and the number of all parts.
 
@@ -1129,7 +1141,8 @@ def diff(
         A result with one row for each case, in the polars table `rows`. If there is one case, its
         quantities are attributes:
 
-        - `largest_size` (float): largest size of the update of a head or matrix, |model − base| / |base|.
+        - `largest_size` (float): largest relative change of a head or feed-forward matrix, |model − base| /
+          |base|.
         - `worst_map` (str): head or feed-forward matrix that changed most.
         - `new` (int): number of the model's leading directions outside the span of the base's directions of
           similar size.
@@ -1180,7 +1193,7 @@ def check(
 ) -> CheckResult:
     """Decide whether a checkpoint may pass: look for damage, and apply your rules to its numbers.
 
-    Without rules, the gate fails if attnlaw finds a problem of level error. Rules compare numbers of an
+    Without rules, the check fails if attnlaw finds a problem of severity error. Rules compare numbers of an
     audit, a fit or a diff with limits. The exit status is 0 if the model passed, 3 if it failed, 1 if
     something could not be read, and 2 if the command or the rule file is wrong.
 
@@ -1208,8 +1221,8 @@ def check(
             default, the base in the rule file.
         baseline (str or path; optional): Earlier result (directory of audit --out or diff --out). Its
             findings do not count again, and rules can limit changes since then.
-        fail_on ("warning" or "error"; optional): Lowest level that fails the gate. By default, the
-            level in the rule file, or error.
+        fail_on ("warning" or "error"; optional): Lowest severity that fails the check (default: the
+            level in the rule file, or error).
         approximate (bool; default False): Estimate the spectra of very large matrices (8192 or more on
             both sides), with errors.
         progress (Callable[[int, int], None]; optional): Function that is called with the number of
@@ -1219,17 +1232,17 @@ def check(
         A result with one row for each case, in the polars table `rows`. If there is one case, its
         quantities are attributes:
 
-        - `headline` (str): result of the gate in one sentence.
-        - `not_checked` (str): properties that weights alone do not show.
-        - `passed` (bool): whether the model passed the gate.
+        - `headline` (str): result of the check in one sentence.
+        - `not_checked` (str): properties of the model that its weights alone do not show.
+        - `passed` (bool): whether the model passed the check.
         - `exit_status` (int): exit status of the command: 0 if the model passed, 3 if it failed.
-        - `fail_on` (str): lowest level that fails the gate: warning or error.
+        - `fail_on` (str): lowest severity that fails the check: warning or error.
         - `rule_count` (int): number of rules that were applied.
         - `failed_rules` (int): number of rules that failed, at any level.
-        - `errors` (int): number of new findings of level error.
-        - `warnings` (int): number of new findings of level warning.
-        - `notes` (int): number of new findings of level note.
-        - `known_findings` (int): number of findings that the baseline has, too.
+        - `errors` (int): number of findings of severity error that the baseline does not have.
+        - `warnings` (int): number of findings of severity warning that the baseline does not have.
+        - `notes` (int): number of findings of severity note that the baseline does not have.
+        - `known_findings` (int): number of findings that the baseline already had.
 
         Its tables are attributes, too:
 
@@ -1262,9 +1275,9 @@ def lens(
 
     For each head, attnlaw reports how sharply it attends, where it looks, how many directions its attention
     has, and how large its logits get. It also computes the forward pass as one exact affine map in float64
-    (TensorLens, arXiv 2601.17958), and from it how much each input token moves each output token. The map of
-    tokens takes long for a long input; `only` heads leaves it out. With `entrywise`, attnlaw reports which
-    rank keeps every attention weight of a head, and the errors of lower ranks. This command needs the
+    (TensorLens, arXiv 2601.17958), and from it how much each input token moves each output token. This map
+    takes long to compute for a long input; `only` heads leaves it out. With `entrywise`, attnlaw reports
+    which rank keeps every attention weight of a head, and the errors of lower ranks. This command needs the
     optional packages of attnlaw[lens].
 
     An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
@@ -1280,13 +1293,13 @@ def lens(
             text or ids (.jsonl).
         ids (str or list of int; optional): Token ids to give to the model. @FILE reads one list from
             each line.
-        entrywise (str or list of int; optional): Ranks at which the attention matrix of every head is
-            cut off, to measure its largest error.
+        entrywise (str or list of int; optional): Ranks at which to cut off every head's attention
+            matrix and measure the largest error.
         only ("heads", "operator" or "entrywise"; optional): Compute only one part: heads, operator (the
             affine map), or entrywise (errors of low ranks).
         top (int; default 8): Number of singular values of the affine map to compute.
-        seed (int; default 0): Seed of the random references of heads, and of the random probes that
-            estimate a large map.
+        seed (int; default 0): Seed of the random heads to compare with, and of the random probes that
+            estimate a large affine map.
         progress (Callable[[int, int], None]; optional): Function that is called with the number of
             finished parts and the number of all parts.
 
@@ -1294,28 +1307,33 @@ def lens(
         A result with one row for each case, in the polars table `rows`. If there is one case, its
         quantities are attributes:
 
-        - `median_rank_within` (int): rank that keeps every attention weight within 0.01 in half of the
-          heads.
-        - `largest_rank_within` (int): rank that keeps every attention weight within 0.01 in all heads.
+        - `median_rank_within` (int): rank at which a low-rank approximation keeps every attention weight
+          within 0.01, in half of the heads.
+        - `largest_rank_within` (int): rank at which a low-rank approximation keeps every attention weight
+          within 0.01, in all heads.
         - `family` (str): type of the model in its config.json.
         - `layers` (int): number of attention blocks.
         - `tokens` (int): number of tokens in the input.
-        - `hidden_size` (int): number of coordinates of a token.
+        - `hidden_size` (int): number of coordinates of a token (width of the model).
         - `head_count` (int): number of heads that were measured.
-        - `median_beta` (float): median over heads of sharpness: the spread of a position's logits.
-        - `heads_below_beta_2` (int): number of heads with sharpness below β₂ = √(ln n / 2), where laws of
-          random attention can hold.
-        - `heads_above_beta_c` (int): number of heads with sharpness above β_c = √(2 ln n), where random
-          logits would make a position attend to only a few tokens.
-        - `score_error` (float): largest difference between the network's attention weights and attnlaw's.
-        - `reconstruction_error` (float): relative difference between the network's output F(X) and the
-          affine map, |T X + c − F(X)| / |F(X)|.
-        - `offset_share` (float): part of the output that comes from biases, |c| / |F(X)|; above 1 if it
-          partly cancels.
-        - `singular_values` (list[float]): largest singular values of the affine map T.
-        - `singular_values_residual` (float): residual of the singular values, max |Tᵀu − σv| / σ₁.
-        - `probes` (int): number of random probes for each token that estimate the map of tokens; none if it
-          is exact.
+        - `median_beta` (float): median over heads of the sharpness: standard deviation of a position's
+          attention logits.
+        - `heads_below_beta_2` (int): number of diffuse heads: sharpness below β₂ = √(ln n / 2), where
+          theory of random attention can hold.
+        - `heads_above_beta_c` (int): number of sharp heads: sharpness above β_c = √(2 ln n), where a
+          position attends to only a few tokens if logits are random.
+        - `score_error` (float): largest difference between the attention weights of the network and those
+          that attnlaw computes.
+        - `reconstruction_error` (float): relative difference between the network's output and the affine
+          map that attnlaw computes.
+        - `offset_share` (float): size of the part of the output that comes from biases / size of the
+          output; above 1 if parts cancel.
+        - `singular_values` (list[float]): largest singular values of the matrix of the affine map from
+          input to output.
+        - `singular_values_residual` (float): relative residual of the computed singular values, max |Tᵀu −
+          σv| / σ₁.
+        - `probes` (int): number of random probes per token that estimate how tokens move each other; none
+          if exact.
 
         Its tables are attributes, too:
 
@@ -1372,16 +1390,16 @@ def margins(
             text or ids (.jsonl).
         ids (str or list of int; optional): Token ids to give to the model. @FILE reads one list from
             each line.
-        limit (int; default 200): Number of inputs to use, from the first.
-        positions ("last" or "sample"; default "last"): Token of each input at which a causal language
-            model is read.
-        at (int; default 0): Block whose input is moved to find the nearest flip.
-        kappa (bool; default False): Also show where the margin depends on the weights most: the
-            condition of every linear map.
+        limit (int; default 200): Number of inputs to use, starting with the first.
+        positions ("last" or "sample"; default "last"): Token of each input at which to measure the
+            margin of a causal language model.
+        at (int; default 0): Index of the layer (block) whose input is varied to see how far predictions
+            are from flipping.
+        kappa (bool; default False): Also show which weights the margin depends on most: the condition
+            number (κ) of every linear layer.
         amplification (bool; default False): Also measure how much each layer amplifies small changes,
-            and how many directions of each matrix matter, next to the worst case from the weights
-            alone.
-        seed (int; default 0): Seed of sampled positions and of power iteration.
+            and how many directions of each matrix matter for these inputs.
+        seed (int; default 0): Seed of the random positions and of power iteration.
         progress (Callable[[int, int], None]; optional): Function that is called with the number of
             finished parts and the number of all parts.
 
@@ -1391,24 +1409,28 @@ def margins(
 
         - `geometric_mean` (Estimate): geometric mean over inputs of the relative margin; larger if
           predictions are further from flipping.
-        - `mean_log` (Estimate): mean over inputs of log D.
-        - `median` (Range): median over inputs of D, with a confidence interval from ranks.
-        - `mean` (float): arithmetic mean over inputs of D; a few saturated inputs dominate it.
+        - `mean_log` (Estimate): mean over inputs of log D, where D is the relative margin.
+        - `median` (Range): median over inputs of the relative margin (D), with a confidence interval from
+          ranks.
+        - `mean` (float): arithmetic mean over inputs of the relative margin (D), which a few saturated
+          inputs dominate.
         - `spread` (float): spread of the inputs: pooled standard deviation of a token at its position.
         - `inputs` (int): number of inputs that were used.
-        - `ties` (int): number of inputs with margin 0, which no mean includes.
-        - `flat` (int): number of inputs with gradient 0, which no mean includes.
-        - `confidence` (float): mean over inputs of the largest predicted probability; ranks models worse
-          than D.
-        - `extension` (bool): whether the model is a causal language model, for which D has not been
-          validated.
-        - `total_kappa` (float): condition: median over inputs of κ summed over linear maps; a relative
-          change of the weights by 1/κ could flip an input, to first order.
-        - `kappa_layer` (int): layer with the largest κ; maps outside of layers may have more.
-        - `compared_with` (str): first model, which this one is compared with.
-        - `log_ratio` (Estimate): mean over inputs of log D of this model minus log D of the first model.
+        - `ties` (int): number of inputs with margin 0, which are left out of all means.
+        - `flat` (int): number of inputs with gradient 0, which are left out of all means.
+        - `confidence` (float): mean over inputs of the largest predicted probability (a worse way to rank
+          models than D).
+        - `extension` (bool): whether the model is a causal language model, for which the relative margin
+          (D) is not validated.
+        - `total_kappa` (float): condition number κ (median over inputs): a relative change of the weights
+          by 1/κ could flip a prediction, to first order.
+        - `kappa_layer` (int): layer with the largest condition number κ; matrices outside of layers may
+          have more.
+        - `compared_with` (str): first model of the command, with which each further model is compared.
+        - `log_ratio` (Estimate): mean over inputs of the difference of log D between the model and the
+          first model.
         - `comparison` (str): comparison with the first model in words.
-        - `inputs_sha256` (str): SHA-256 hash of all token ids.
+        - `inputs_sha256` (str): SHA-256 hash of all token ids of the inputs.
 
         Its tables are attributes, too:
 
@@ -1496,7 +1518,7 @@ def limit(
             variance.
         kernel (bool; default False): Also compute the KL divergence as the paper does, by kernel
             density estimates.
-        seed (int; default 0): Seed of the draws. Equal seeds give equal numbers.
+        seed (int; default 0): Seed of the random numbers. Equal seeds give equal results.
         progress (Callable[[int, int], None]; optional): Function that is called with the number of
             finished parts and the number of all parts.
 
@@ -1507,20 +1529,21 @@ def limit(
         - `score_variance` (Estimate): variance of the score of the chosen token with itself, in the last
           attention layer.
         - `output_variance` (Estimate): variance of one coordinate of the output of the chosen token.
-        - `kurtosis` (Estimate): kurtosis of that output coordinate: 3 for a Gaussian, more for heavier
-          tails.
+        - `kurtosis` (Estimate): kurtosis of one coordinate of the output: 3 for a Gaussian, more for
+          heavier tails.
         - `kl_to_limit` (Estimate): KL divergence of the output from the infinite-width limit, in nats.
         - `w1_to_limit` (Estimate): Wasserstein-1 distance of the output from the infinite-width limit, in
           units of the output.
         - `ks_to_limit` (Estimate): largest difference between the distribution functions of the output and
           the limit (Kolmogorov-Smirnov distance).
-        - `residual_of_distances` (float): error of the integral behind the KL divergence: how far the area
-          below a density is from 1.
-        - `kl_to_other_limit` (Estimate): KL divergence from the limit of the other scaling of the scores,
-          in nats.
-        - `kl_to_gaussian` (Estimate): KL divergence from the Gaussian of equal mean and variance, in nats.
+        - `residual_of_distances` (float): numerical error of the densities: largest difference of the area
+          below a density from 1.
+        - `kl_to_other_limit` (Estimate): KL divergence of the output from the limit with the other scaling
+          of the scores, in nats.
+        - `kl_to_gaussian` (Estimate): KL divergence of the output from the Gaussian of equal mean and
+          variance, in nats.
         - `kernel_kl_to_limit` (float): KL divergence to the limit by kernel density estimates, as in arXiv
-          2506.00846. It is too large..
+          2506.00846 (too large).
         - `path_squared_length` (list[Estimate | None]): squared length of the chosen token divided by the
           width, after 0, 1, 2, ... layers.
         - `path_cosine` (list[Estimate | None]): mean cosine between different tokens after 0, 1, 2, ...
@@ -1574,11 +1597,11 @@ def attention(
         name (str; optional): Name of the layer in tables and charts.
         beta (float, or several; default 1.0): Sharpness: standard deviation of the logits in a row of
             attention.
-        tokens (int, or several; default 256): Number of tokens, which are orthogonal.
+        tokens (int, or several; default 256): Number of tokens (orthogonal vectors).
         heads (int, or several; default 8): Number of heads.
-        head_size (int, or several; default 32): Number of entries of a key of a head.
-        value_size (int, or several; optional): Number of entries of a value of a head. The default is
-            the head size.
+        head_size (int, or several; default 32): Size of a head's keys (number of entries).
+        value_size (int, or several; optional): Size of a head's values (number of entries). The default
+            is the head size.
         output_size (int, or several; optional): Number of entries of the output. The default is the
             number of heads times the value size.
         sharing ("none", "across" or "tied", or several; default "none"): Sharing between heads: none,
@@ -1591,13 +1614,13 @@ def attention(
         second_order (bool; default False): Correct the law for narrow heads (by a second Hermite term,
             which is not in the paper).
         draws (int; default 4): Number of random layers to draw; 0 computes the law alone.
-        ridge (float; default 0.0001): Ridge penalty of a linear readout of the output, divided by the
-            mean squared singular value.
+        ridge (float; default 0.0001): Ridge penalty of a linear regression on the output, divided by
+            the mean squared singular value.
         noise_variance (float; default 0.1): Noise variance of the targets that the readout learns,
             times n/(d_O m), where m is the mean squared singular value.
         loss (float; default 0.1): Training loss that the readout should reach, as a share of the loss
             at the start.
-        seed (int; default 0): Seed of the draws. Equal seeds give equal numbers.
+        seed (int; default 0): Seed of the random numbers. Equal seeds give equal results.
         progress (Callable[[int, int], None]; optional): Function that is called with the number of
             finished parts and the number of all parts.
 
@@ -1613,20 +1636,20 @@ def attention(
           law (Wasserstein-1), divided by the mean.
         - `law_distance` (Estimate): largest difference between the distribution functions of random layers
           and of the law (Kolmogorov-Smirnov).
-        - `mean` (float): mean of the squared singular values according to the law.
-        - `edges` (list[float]): ends of the intervals in which the squared singular values of the law lie,
+        - `mean` (float): mean of the squared singular values that theory predicts.
+        - `edges` (list[float]): ends of the intervals that contain the predicted squared singular values,
           in increasing order.
-        - `atom_at_zero` (float): share of singular values that are zero according to the law.
-        - `spike` (float): squared singular value that is expected beyond the edge of the law if only 1/n is
+        - `atom_at_zero` (float): share of singular values that theory predicts to be zero.
+        - `spike` (float): squared singular value that theory expects above all others if only 1/n is
           subtracted (not in the paper).
-        - `spike_found` (Estimate): largest squared singular value of the random layers if only 1/n is
-          subtracted.
-        - `coefficient_error` (float): squared error of the coefficients of a ridge readout of the output; 1
-          if it learns nothing.
-        - `degrees_of_freedom` (float): number of directions that the ridge readout uses (degrees of
-          freedom), divided by the number of tokens.
-        - `arrival_time` (float): time after which a readout trained by gradient flow reaches the loss, in
-          units of 1/mean.
+        - `spike_found` (Estimate): largest squared singular value of the random layers, if only the
+          constant 1/n is subtracted.
+        - `coefficient_error` (float): squared error of the coefficients of a ridge regression on the
+          layer's output; 1 if it learns nothing.
+        - `degrees_of_freedom` (float): number of directions that a ridge regression on the output uses
+          (degrees of freedom) / number of tokens.
+        - `arrival_time` (float): training time until a linear readout reaches the given loss by gradient
+          flow (in units of 1 / mean squared singular value).
 
         Its tables are attributes, too:
 
@@ -1675,24 +1698,24 @@ def init(
         model (str or path, or several): Model: a config.json, its folder, a hub id, or one of gpt2,
             bert and llama-7b.
         more: Further values of model.
-        std (float, or several; optional): Standard deviation of the weights. The default is what the
-            config says.
-        depth (int, or several; optional): Number of layers. The default is what the config says.
+        std (float, or several; optional): Standard deviation of the initial weights. The default is the
+            value in the config.
+        depth (int, or several; optional): Number of layers. The default is the number in the config.
         width (str, or several; default "own"): Width of the model: unchanged (own), infinite (inf), or
             a number to which the model is scaled.
-        keep ("heads" or "head-width", or several; default "heads"): What stays fixed if the width
-            changes: the number of heads, or their width.
+        keep ("heads" or "head-width", or several; default "heads"): Property that stays fixed if the
+            width changes: the number of heads, or the width of a head.
         scaling ("1/sqrt(d)" or "1/d", or several; default "1/sqrt(d)"): Factor of the attention scores,
             where d is the width of a head. muP uses 1/d.
         tokens (int, or several; default 16): Number of tokens, all different.
-        ids (str or list of int; optional): Ids of the tokens. Only which of them are equal matters.
+        ids (str or list of int; optional): Token ids of the input. It only matters which ids are equal.
         padding (int; default 0): Number of tokens at the end that are padding.
         draws (int; default 100): Number of random initialisations.
         units (int; default 0): Number of hidden units to draw in place of all units of an MLP, which is
             faster: only means and covariances stay exact. 0 draws all.
         gradients (int; default 0): Also compute gradient norms over this many initialisations, at the
             width of the model. Needs attnlaw[lens].
-        seed (int; default 0): Seed of the draws. Equal seeds give equal numbers.
+        seed (int; default 0): Seed of the random numbers. Equal seeds give equal results.
         progress (Callable[[int, int], None]; optional): Function that is called with the number of
             finished parts and the number of all parts.
 
@@ -1704,8 +1727,8 @@ def init(
         - `rms` (Estimate): root mean square of the entries of the residual stream after the last layer.
         - `cosine` (Estimate): mean cosine between different tokens after the last layer; 1 means that all
           are parallel.
-        - `cosine_spread` (float): standard deviation over initialisations of the mean cosine between
-          tokens.
+        - `cosine_spread` (float): standard deviation of the mean cosine between tokens, over random
+          initialisations.
         - `effective_rank` (Estimate): effective number of directions that the tokens span after the last
           layer.
         - `score_sd` (Estimate): standard deviation of the attention scores in the first layer.
@@ -1714,17 +1737,19 @@ def init(
         - `logit_sd` (Estimate): standard deviation of the logit of an id that is not among the tokens.
         - `loss` (Estimate): mean loss at the start in nats, for the next token (BERT: for the token
           itself). It is an approximation if the vocabulary has more than 4096 ids..
-        - `loss_spread` (float): standard deviation of the initial loss over initialisations, in nats.
+        - `loss_spread` (float): standard deviation of the initial loss over random initialisations, in
+          nats.
         - `uniform_loss` (float): loss of a uniform guess in nats: the logarithm of the vocabulary size.
         - `own_probability` (Estimate): mean probability that the model gives to the token it just read.
         - `own_cosine` (Estimate): mean cosine between a token after the last layer and its own embedding,
           if the head is tied.
-        - `angle_exponent` (Estimate): slope of log(1 - cosine) from layer to layer; negative if tokens
-          become alike.
+        - `angle_exponent` (Estimate): slope per layer of log(1 - cosine), for the mean cosine between
+          tokens; negative if tokens become alike.
         - `gradient_norm` (Estimate): norm of the gradient of the loss with respect to the weight matrices
           of all layers.
-        - `gradient_exponent` (Estimate): slope of log(gradient norm) from layer to layer.
-        - `initialiser` (str): library whose rule draws the weights, with the version it was read from.
+        - `gradient_exponent` (Estimate): slope per layer of log(gradient norm), from the first to the last
+          layer.
+        - `initialiser` (str): library (with version) whose rule for random initial weights is used.
 
         Its tables are attributes, too:
 
@@ -1771,52 +1796,56 @@ def learn(
 ) -> LearnResult:
     """Predict what a single attention head learns from n samples, and train real heads to compare.
 
-    A head with the matrix S gives the tokens x_a, Gaussian vectors of dimension d, the scores h_ab =
-    (x_aᵀ S x_b − δ_ab Tr S)/√d. Labels are scores of a target S*, plain or through a row softmax, with noise
-    if you like. A student learns a matrix Ŝ from them. By default S* = W₀W₀ᵀ/√(m₀d), where W₀ is a Gaussian
-    d × m₀ matrix. Predictions are for large d (arXiv 2509.24914, 2506.01582).
+    Tokens x_a are Gaussian vectors of dimension d. A head with the matrix S gives two tokens a and b the
+    attention score h_ab = (x_aᵀ S x_b − δ_ab Tr S)/√d. Labels are the scores of a target matrix S*, plain or
+    through a row softmax, with optional noise. The model that learns from the labels (the student) finds a
+    matrix Ŝ. By default the target is S* = W₀W₀ᵀ/√(m₀d), where W₀ is a Gaussian d × m₀ matrix. Predictions
+    are for large d (arXiv 2509.24914, 2506.01582).
 
-    The same from Python: attnlaw.learn(alpha=..., tokens=...).
+    In Python, this command is attnlaw.learn(alpha=..., tokens=...).
 
     An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
     For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works, too.
 
     Args:
-        alpha (float, or several; default 0.2): Samples / d², for tokens of dimension d.
-        tokens (int, or several; default 1): Tokens per sample.
-        output ("linear", "softmax" or "hardmax", or several; default "linear"): What labels show of the
-            scores: linear, softmax (of rows), or hardmax (bayes only).
+        alpha (float, or several; default 0.2): Number of samples / d², for tokens of dimension d.
+        tokens (int, or several; default 1): Number of tokens per sample.
+        output ("linear", "softmax" or "hardmax", or several; default "linear"): Function of the
+            attention scores that gives the labels: linear, softmax (of rows), or hardmax (bayes only).
         beta (float, or several; default 1.0): Inverse temperature of the softmax.
-        loss ("squared" or "cross-entropy", or several; default "squared"): What training lowers:
-            squared errors of the softmax, or the cross-entropy of the attended key (one query, two
-            keys).
-        soft_labels (bool; default False): Show the target's probabilities themselves instead of a key
-            drawn by them.
-        attention ("tied" or "untied", or several; default "tied"): Whether queries and keys share their
-            factor: S = WWᵀ/√(md), or W_Q W_Kᵀ/√(md).
-        pairs ("all", "distinct", "causal" or "cross", or several; default "cross"): Pairs (query, key)
-            that untied attention shows: cross (keys of another sequence), causal, distinct (both
-            orders). Tied attention shows all.
-        target_rank (float, or several; default 0.5): Rank of the target / d.
-        target_spike (float, or several; optional): One eigenvalue (untied: singular value) of the
-            target outside its bulk.
-        target_exponent (float, or several; optional): Instead of a rank: eigenvalues k^−γ, k = 1..d; up
-            to γ = 1/2 their second moment diverges.
-        target_dimension (int, or several; default 1000000): Dimension d of a target with an exponent.
-        target_eigenvalues (str or path; optional): Instead of a rank: your own spectrum, as a file
-            (.npy, or lines with an eigenvalue and, if you like, its weight) or as numbers with commas.
+        loss ("squared" or "cross-entropy", or several; default "squared"): Training loss: squared
+            errors of the softmax, or the cross-entropy of the attended key (one query, two keys).
+        soft_labels (bool; default False): Give the target's probabilities of the keys as labels,
+            instead of one key drawn from them.
+        attention ("tied" or "untied", or several; default "tied"): Whether queries and keys share
+            weights: tied, S = WWᵀ/√(md), or untied, S = W_Q W_Kᵀ/√(md).
+        pairs ("all", "distinct", "causal" or "cross", or several; default "cross"): Token pairs (query,
+            key) in the data: cross (keys of another sequence), causal, or distinct (both orders). Tied
+            attention uses all.
+        target_rank (float, or several; default 0.5): Rank of the target matrix / token dimension d.
+        target_spike (float, or several; optional): One large eigenvalue (untied: singular value) of the
+            target matrix, apart from all others.
+        target_exponent (float, or several; optional): Exponent γ of a target matrix with eigenvalues
+            k^−γ, k = 1..d, in place of a rank (above 1/2).
+        target_dimension (int, or several; default 1000000): Dimension d of a target matrix with power-
+            law eigenvalues.
+        target_eigenvalues (str or path; optional): Eigenvalues of the target matrix, in place of a
+            rank: a file (.npy, or lines with an eigenvalue and an optional weight) or numbers with
+            commas.
         noise (float, or several; default 0.0): Variance of the label noise.
-        weight_decay (float, or several; default 0.1): Weight decay λ. On factors of width κ it is √κ
-            times their penalty (untied: 2√κ times); for the direct student it is the penalty on S.
-        width (float, or several; optional): Width of the factors / d, if it is less than the rank that
-            they would learn.
+        weight_decay (float, or several; default 0.1): Weight decay λ: √κ times the penalty on factors
+            of width κ (untied: 2√κ times); for the direct student, the penalty on S.
+        width (float, or several; optional): Width of the trained factors / d, if it is less than the
+            rank that they would learn.
         flow_time (float, or several; optional): Stop full-batch gradient flow on the fixed data set at
             this time, t = 2d·lr·steps (direct student; not one-pass SGD).
-        student ("factorized", "direct" or "bayes", or several; default "factorized"): Who learns: two
-            factors (factorized), the matrix itself (direct), or the best possible student (bayes).
-        thresholds (bool; default False): Also how many samples recover the target (hardmax labels never
-            reveal it).
-        spectrum (bool; default False): Also the density of the learned spectrum, as a table.
+        student ("factorized", "direct" or "bayes", or several; default "factorized"): Model that learns
+            (student): a product of two factors (factorized), one matrix (direct), or the best possible
+            estimate (bayes).
+        thresholds (bool; default False): Also show how many samples recover the target matrix (hardmax
+            labels never reveal it).
+        spectrum (bool; default False): Also show the density of the eigenvalues of the learned matrix,
+            as a table.
         progress (Callable[[int, int], None]; optional): Function that is called with the number of
             finished parts and the number of all parts.
 
@@ -1824,11 +1853,12 @@ def learn(
         A result with one row for each case, in the polars table `rows`. If there is one case, its
         quantities are attributes:
 
-        - `estimation_error` (Estimate): |Ŝ − S*|²/d for the learned matrix Ŝ and the target S*.
+        - `estimation_error` (Estimate): squared distance |Ŝ − S*|²/d of the learned matrix Ŝ from the
+          target S*.
         - `training_loss` (Estimate): mean loss of a training sample, without weight decay.
-        - `rank_fraction` (Estimate): share of directions in use: rank of the learned matrix / d.
-        - `trace` (Estimate): Tr Ŝ/d: mean eigenvalue of the learned matrix.
-        - `nuclear_norm` (Estimate): |Ŝ|_*/d: mean singular value of the learned matrix (untied).
+        - `rank_fraction` (Estimate): share of directions in use: rank of the learned matrix / dimension d.
+        - `trace` (Estimate): mean eigenvalue of the learned matrix (Tr Ŝ/d).
+        - `nuclear_norm` (Estimate): mean singular value of the learned matrix (untied).
         - `wrong_keys` (Estimate): share of new queries that attend most to the wrong key.
 
         Further quantities: prediction_error, overlap, norm, angle, noise_level, threshold, cut,
@@ -1880,46 +1910,52 @@ def dynamics(
 ) -> DynamicsResult:
     """Compute how a single attention head learns from samples that it sees once (arXiv 2609.03858).
 
-    Tokens are Gaussian vectors of dimension d. The target is S* = W₀W₀ᵀ/√(m₀d) (untied: a product of two
-    factors). The student S starts at random and lowers the loss of new samples, Σ_ab (y_ab − ŷ_ab)². One
-    case is one trajectory, and its times are the rows of a table. Time is learning rate · steps / d.
+    Tokens are Gaussian vectors of dimension d. The target matrix is S* = W₀W₀ᵀ/√(m₀d) (untied: a product of
+    two factors). The trained matrix S (the student) starts at random and lowers the loss of new samples, Σ_ab
+    (y_ab − ŷ_ab)². Each training run gives a table with one row for each training time, which is learning
+    rate · steps / d.
 
-    The same from Python: attnlaw.dynamics(times="0.001:1:60", ...).
+    In Python, this command is attnlaw.dynamics(times="0.001:1:60", ...).
 
     An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
     For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works, too.
 
     Args:
-        times (str; default "0.001:1:61"): Times τ = lr·steps/d, spaced in the logarithm; 0 is always
-            the first.
-        attention ("tied" or "untied", or several; default "tied"): Factors: tied, S = WWᵀ, or untied,
-            UVᵀ (factorized only; all ordered pairs are seen).
-        student ("factorized" or "direct", or several; default "factorized"): Who learns: two factors
-            (factorized) or the matrix itself (direct).
-        width (float, or several; default 1.0): Width of the factors / d; inf is an orthogonal start.
-        scale (float, or several; default 0.7): Scale of the start: Tr S₀/d; direct: √(Tr S₀²/d);
-            untied: Tr U₀U₀ᵀ/d.
-        scale_key (float, or several; optional): Scale of V₀ if it differs from that of U₀ (untied).
-        learning_rate (float, or several; default 0.0): Learning rate of one-pass SGD, lr·d/batch; 0 is
-            the gradient flow of the population loss.
-        decay (float, or several; default 0.0): Weight decay: γ/(2d)·‖W‖² is added to the loss.
-        tokens (int, or several; default 1): Tokens per sample.
-        output ("linear", "softmax", "hermite2" or "hermite3", or several; default "linear"): What
-            labels show of the scores: linear, softmax (of rows), or a Hermite polynomial.
+        times (str; default "0.001:1:61"): Training times (learning rate · steps / d), evenly spaced on
+            a log scale; 0 is always the first.
+        attention ("tied" or "untied", or several; default "tied"): Whether queries and keys share
+            weights: tied, S = WWᵀ, or untied, S = UVᵀ (only factorized; all ordered pairs of tokens).
+        student ("factorized" or "direct", or several; default "factorized"): Model that learns
+            (student): a product of two factors (factorized) or one matrix (direct).
+        width (float, or several; default 1.0): Width of the trained factors / token dimension d; inf
+            means an orthogonal start.
+        scale (float, or several; default 0.7): Scale of the initial matrix S₀: Tr S₀/d (direct: √(Tr
+            S₀²/d); untied: Tr U₀U₀ᵀ/d).
+        scale_key (float, or several; optional): Scale of the initial key factor V₀, if it differs from
+            that of the query factor U₀ (untied).
+        learning_rate (float, or several; default 0.0): Learning rate of one-pass SGD (lr · d / batch);
+            0 means gradient flow on the expected loss.
+        decay (float, or several; default 0.0): Weight decay γ, which adds γ/(2d)·‖W‖² to the loss.
+        tokens (int, or several; default 1): Number of tokens per sample.
+        output ("linear", "softmax", "hermite2" or "hermite3", or several; default "linear"): Function
+            of the attention scores that gives the labels: linear, softmax (of rows), or a Hermite
+            polynomial.
         beta (float, or several; default 1.0): Inverse temperature of the softmax.
-        target_rank (float, or several; default 0.5): Rank of the target / d.
-        target_spike (float, or several; optional): One eigenvalue of the target outside its bulk
-            (tied).
-        target_exponent (float, or several; optional): Instead of a rank: eigenvalues k^−γ, k = 1..d; up
-            to γ = 1/2 their second moment diverges.
-        target_dimension (int, or several; default 1000000): Dimension d of a target with an exponent.
-        target_eigenvalues (str or path; optional): Instead of a rank: your own spectrum, as a file
-            (.npy, or lines with an eigenvalue and, if you like, its weight) or as numbers with commas.
+        target_rank (float, or several; default 0.5): Rank of the target matrix / token dimension d.
+        target_spike (float, or several; optional): One large eigenvalue of the target matrix, apart
+            from all others (tied).
+        target_exponent (float, or several; optional): Exponent γ of a target matrix with eigenvalues
+            k^−γ, k = 1..d, in place of a rank (above 1/2).
+        target_dimension (int, or several; default 1000000): Dimension d of a target matrix with power-
+            law eigenvalues.
+        target_eigenvalues (str or path; optional): Eigenvalues of the target matrix, in place of a
+            rank: a file (.npy, or lines with an eigenvalue and an optional weight) or numbers with
+            commas.
         noise (float, or several; default 0.0): Variance of the label noise.
-        spectrum (bool; default False): Also the spectrum at five of the times, and when a spike becomes
-            visible.
-        statics (bool; default False): Also the errors of students that keep all samples: the minimiser
-            at its best weight decay, and the Bayes-optimal student.
+        spectrum (bool; default False): Also show the spectrum at five of the times, and when a large
+            eigenvalue (spike) becomes visible.
+        statics (bool; default False): Also show the errors of models that keep all samples: trained
+            with the best weight decay, and Bayes-optimal.
         progress (Callable[[int, int], None]; optional): Function that is called with the number of
             finished parts and the number of all parts.
 
@@ -1927,19 +1963,22 @@ def dynamics(
         A result with one row for each case, in the polars table `rows`. If there is one case, its
         quantities are attributes:
 
-        - `recovery_time` (float): time τ at which the alignment reaches 0.5.
-        - `recovery_time_90` (float): time τ at which the alignment reaches 0.9.
-        - `recovery_samples` (float): samples / d² until alignment 0.5; null for a gradient flow.
-        - `alignment` (Estimate): correlation with the target: 1 means equal except for the scale.
-        - `estimation_error` (Estimate): |S − S*|²/d: distance of the student S from the target S*.
-        - `prediction_error` (Estimate): mean loss of a new sample with labels free of noise.
-        - `overlap` (Estimate): Tr S S*/d, which is |S*|²/d for a perfect student.
-        - `norm` (Estimate): Tr S²/d: squared size of the student.
-        - `trace` (Estimate): Tr S/d: mean eigenvalue of the student.
-        - `samples` (float): samples / d² seen at the last time; null for a gradient flow.
-        - `plateaus` (list[float]): times between which nothing is learned, begin and end in turn.
-        - `largest_rate` (float): largest learning rate η at which the target is stable.
-        - `plateau_error` (float): error E at which SGD with this learning rate ends.
+        - `recovery_time` (float): training time (τ) until the correlation with the target matrix is 0.5.
+        - `recovery_time_90` (float): training time (τ) until the correlation with the target matrix is 0.9.
+        - `recovery_samples` (float): samples / d² until the correlation with the target matrix is 0.5; null
+          for a gradient flow.
+        - `alignment` (Estimate): correlation with the target matrix: 1 means equal except for the scale.
+        - `estimation_error` (Estimate): squared distance |S − S*|²/d of the learned matrix S from the
+          target S*.
+        - `prediction_error` (Estimate): mean loss of a new sample with noise-free labels.
+        - `overlap` (Estimate): overlap Tr S S*/d of the learned matrix S and the target S*.
+        - `norm` (Estimate): squared size of the learned matrix (Tr S²/d).
+        - `trace` (Estimate): mean eigenvalue of the learned matrix (Tr S/d).
+        - `samples` (float): number of samples seen / d² at the end of training; null for a gradient flow.
+        - `plateaus` (list[float]): training times between which nothing is learned: start and end of each
+          plateau.
+        - `largest_rate` (float): largest learning rate at which training can stay at the target matrix.
+        - `plateau_error` (float): final error of SGD with this learning rate (E).
 
         Its tables are attributes, too:
 

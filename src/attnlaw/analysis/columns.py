@@ -34,29 +34,36 @@ from attnlaw.theory.bounds import BOUNDS
 LEVELS = ("note", "warning", "error")  # levels of findings, the gravest last
 LOCATION = (
     Quantity("model", "name of the model", kind="text"),
-    Quantity("layer", "number of the layer, from 0", kind="small"),
-    Quantity("stack", "encoder, decoder or tower, if the model has several", kind="text"),
-    Quantity("head", "number of the attention head, from 0", kind="small"),
-    Quantity("expert", "number of the expert in a mixture of experts, from 0", kind="small"),
-    Quantity("kind", "kind of matrix, such as qk, vo or ffn_in", kind="text", choices=KINDS),
+    Quantity("layer", "index of the layer, counting from 0", kind="small"),
+    Quantity(
+        "stack", "part of the model, such as encoder, decoder or a tower, if it has several", kind="text"
+    ),
+    Quantity("head", "index of the attention head, counting from 0", kind="small"),
+    Quantity("expert", "index of the expert in a mixture of experts, counting from 0", kind="small"),
+    Quantity(
+        "kind",
+        "kind of weight matrix, such as qk (query-key), vo (value-output) or ffn_in",
+        kind="text",
+        choices=KINDS,
+    ),
 )
 VERSION = Quantity("attnlaw_version", "version of attnlaw that computed the row", kind="text")
 IMBALANCE = Quantity(
     "factor_imbalance",
-    "imbalance of the two factors A and B of a head, from 0 (balanced) to 1: ‖AᵀA − BᵀB‖ / (‖AᵀA‖ + "
-    "‖BᵀB‖) in Frobenius norms",
+    "imbalance of the two factors A and B of an attention head, from 0 (balanced) to 1: ‖AᵀA − "
+    "BᵀB‖ / (‖AᵀA‖ + ‖BᵀB‖) in Frobenius norms",
 )
 # The null test has the same columns in the tables of matrices and of fits.
 P_VALUE = Quantity(
     "random_p_value",
-    "p-value: chance that a random matrix of this shape differs from other random ones as much as this "
-    "matrix does; missing for latent attention",
+    "p-value: chance that a random matrix of this shape is as unlike other random ones as this "
+    "matrix; missing for latent attention",
     display_name="p-value, random",
     log=True,
 )
 OUTLIERS = Quantity(
     "outliers",
-    "number of singular values above the edge, the largest that a random matrix of this shape would have",
+    "number of singular values that are larger than any of a random matrix of this shape (the edge)",
     kind="small",
     display_name="strong directions",
 )
@@ -65,8 +72,8 @@ NULL_DRAWS = Quantity(
 )
 ALPHA = Quantity(
     "log10_alpha",
-    "largest factor by which later layers can enlarge an error made in this layer, from stored weights "
-    "(log10)",
+    "log10 of the largest factor by which later layers can amplify an error of this layer, from "
+    "stored weights",
     display_name="log₁₀ α",
     axis="amplification (log₁₀ α)",
     error=True,
@@ -74,13 +81,15 @@ ALPHA = Quantity(
 
 MATRICES = (
     *LOCATION,
-    Quantity("family", "family of the model, such as gpt2", kind="text"),
+    Quantity("family", "model family, such as gpt2", kind="text"),
     Quantity("tensors", "names of the stored tensors that form the matrix", kind="texts"),
     Quantity("rows", "number of rows of the matrix", kind="small"),
     Quantity("cols", "number of columns of the matrix", kind="small"),
-    Quantity("inner", "head size: the inner dimension of a product of two matrices", "d", kind="small"),
+    Quantity("inner", "head size: inner dimension of the product of a head's two factors", "d", kind="small"),
     Quantity(
-        "latent", "whether one of the two factors is itself a product, as in latent attention", kind="bool"
+        "latent",
+        "whether one of the head's two factors is itself a product, as in latent attention",
+        kind="bool",
     ),
     Quantity(
         "spectral_norm",
@@ -95,25 +104,27 @@ MATRICES = (
         error=True,
         log=True,
     ),
-    Quantity("nuclear_norm", "sum of the singular values", error=True, log=True),
-    Quantity("norm_21", "(2,1) norm: sum of the Euclidean norms of the columns", log=True),
-    Quantity("norm_11", "(1,1) norm: sum of the absolute entries", error=True, log=True),
+    Quantity("nuclear_norm", "nuclear norm: sum of the singular values of the matrix", error=True, log=True),
+    Quantity("norm_21", "(2,1) norm: sum of the Euclidean norms of the columns of the matrix", log=True),
+    Quantity(
+        "norm_11", "(1,1) norm: sum of the absolute values of all entries of the matrix", error=True, log=True
+    ),
     Quantity(
         "stable_rank",
-        "number of directions that carry the matrix: its squared Frobenius norm / its squared spectral norm",
+        "number of directions that carry most of the matrix: squared Frobenius norm / squared spectral norm",
         error=True,
         log=True,
     ),
     Quantity(
         "effective_rank",
-        "number of directions that the matrix uses, weak ones included: exponential of the entropy of "
+        "number of directions that the matrix uses, including weak ones: exponential of the entropy of "
         "its singular values",
         error=True,
         log=True,
     ),
     Quantity(
         "numerical_rank",
-        "number of singular values above round-off: the directions that are not exactly zero",
+        "numerical rank of the matrix: number of singular values that are larger than round-off",
         kind="small",
         error=True,
     ),
@@ -125,129 +136,132 @@ MATRICES = (
     ),
     Quantity(
         "spectral_norm_applied",
-        "largest singular value, including the gain of the norm layer before the matrix",
+        "largest singular value of the matrix, including the gain of the norm layer before it",
         display_name="norm, applied",
-        axis="largest singular value, gain included",
+        axis="largest singular value, norm gain included",
         error=True,
         log=True,
     ),
     Quantity(
         "frobenius_norm_applied",
-        "Frobenius norm, including the gain of the norm layer before the matrix",
+        "Frobenius norm of the matrix, including the gain of the norm layer before it",
         display_name="Frobenius norm, applied",
         log=True,
     ),
     Quantity(
         "stable_rank_applied",
-        "number of directions that carry a head (QK or VO), including the gain of the norm layer before it",
+        "number of directions that carry most of a head's matrix, including the gain of the norm layer "
+        "before it",
         display_name="stable rank, applied",
         log=True,
     ),
     Quantity(
         "logit_bound",
-        "bound of the attention logits of a head (QK) for any input; missing if no norm layer "
-        "precedes the head",
+        "upper bound of a head's attention logits for any input; missing if no norm layer precedes the head",
         log=True,
     ),
     Quantity(
         "logit_typical",
-        "estimated spread (standard deviation) of the attention logits of a head (QK) for tokens in "
-        "random directions",
+        "estimated standard deviation of a head's attention logits for tokens in random directions",
         log=True,
     ),
     Quantity(
         "logit_probable",
-        "estimated limit of the attention logits of a head (QK): 512 tokens in random directions "
-        "exceed it with a chance of at most 5%",
+        "estimated upper limit of a head's attention logits: 512 tokens in random directions exceed it "
+        "with at most 5% probability",
         log=True,
     ),
     Quantity(
         "frobenius_norm_over_initial",
-        "growth in training: Frobenius norm / typical Frobenius norm at initialisation; missing if "
-        "config.json does not state the initialisation",
+        "growth of the matrix in training: Frobenius norm / typical value at initialisation; missing "
+        "if config.json does not state it",
         display_name="size / initial size",
         error=True,
         log=True,
     ),
     Quantity(
         "score_spread_over_initial",
-        "growth of the attention logits in training: logit_typical / typical value at initialisation (QK)",
-        display_name="logit spread / initial",
+        "growth of a head's attention logits in training: typical logit / typical logit at initialisation",
+        display_name="logit spread / initial spread",
         log=True,
     ),
     Quantity(
         "factor_excess",
-        "share by which the two factors of a head are larger than the smallest factors with the same product",
+        "relative excess of the size of a head's two factors over the smallest factors with the same product",
         display_name="excess of the factors",
     ),
     Quantity(
         "factor_excess_weights",
-        "factor_excess without the bias of queries, because few training runs decay biases",
+        "relative excess of the size of a head's two factors, without the query bias (few training "
+        "runs decay biases)",
         display_name="excess of the weights",
     ),
     Quantity(
         "factor_excess_null",
-        "value of factor_excess for random factors of this shape",
-        display_name="excess, random factors",
+        "relative excess of the size that random factors of this shape would have",
+        display_name="excess of random factors",
     ),
     IMBALANCE,
     Quantity(
         "gauge",
-        "freedom to change the factors of a head without changing the head: full, rotary (within each "
-        "plane of positions) or none",
+        "possible changes of a head's factors that keep its output: full, rotary (within each plane of "
+        "positions) or none",
         kind="text",
     ),
     Quantity(
         "route",
-        "method that computed the singular values: gram, svd, qr, cholesky, or lanczos (an estimate)",
+        "numerical method that computed the singular values: gram, svd, qr, cholesky, or lanczos (an "
+        "estimate)",
         kind="text",
     ),
-    Quantity("precision", "arithmetic of the factorisation: float32 or float64", kind="text"),
+    Quantity(
+        "precision", "precision in which the singular values were computed: float32 or float64", kind="text"
+    ),
     P_VALUE,
     OUTLIERS,
     NULL_DRAWS,
     Quantity(
         "log10_gamma",
-        "how much an error in this matrix changes the output of its layer (sensitivity, log10)",
+        "log10 of the sensitivity: how much an error in this matrix changes the output of its layer",
         "log₁₀ γ",
         error=True,
     ),
     ALPHA,
     Quantity(
         "log10_scale",
-        "weight of the matrix in the proxy: sensitivity × amplification × depth (log10)",
+        "log10 of the weight of the matrix in the generalization proxy: sensitivity × amplification × depth",
         display_name="log₁₀ γαL",
         error=True,
     ),
     Quantity(
         "p",
-        "exponent p between 0 and 2 at which the matrix adds least to the proxy, taken from a grid; p "
-        "= 0 counts ranks",
+        "exponent p from a grid between 0 and 2 at which the matrix adds least to the proxy; p = 0 "
+        "counts ranks",
         display_name="p*",
     ),
     Quantity(
         "log10_contribution",
-        "amount that the matrix adds to the proxy at this p (log10)",
+        "log10 of the amount that the matrix adds to the proxy at its best exponent p",
         display_name="log₁₀ C(p*)",
         error=True,
     ),
     Quantity(
         "continuous_p",
-        "exponent p at which the matrix adds least to the proxy, among all numbers between 0 and 2",
+        "exponent p at which the matrix adds least to the proxy, among all real numbers between 0 and 2",
     ),
     Quantity(
         "continuous_log10_contribution",
-        "amount that the matrix adds to the proxy at continuous_p (log10)",
+        "log10 of the amount that the matrix adds to the proxy at the best real exponent p",
         error=True,
     ),
     Quantity(
         "log10_curve",
-        "amount that the matrix adds to the proxy (log10), at equally spaced p from 0 to 2",
+        "log10 of the amount that the matrix adds to the proxy, at equally spaced exponents p from 0 to 2",
         kind="floats",
     ),
     Quantity(
         "share",
-        "share of the matrix in the spectrum-adaptive proxy",
+        "share of the spectrum-adaptive proxy that comes from this matrix",
         display_name="share of the proxy",
         log=True,
     ),
@@ -259,39 +273,43 @@ SPECTRA = (
     Quantity("singular_values", "all singular values of the stored matrix, largest first", kind="floats"),
     Quantity(
         "singular_values_applied",
-        "singular values of QK or VO, including the gain of the norm layer before it",
+        "singular values of a head's matrix (QK or VO), including the gain of the norm layer before it",
         kind="floats",
     ),
 )
 
 ALPHA_APPLIED = Quantity(
     "log10_alpha_applied",
-    "largest factor by which later layers can enlarge an error made in this layer, with gains of "
-    "norm layers; no proxy uses it (log10)",
+    "log10 of the largest factor by which later layers can amplify an error of this layer, with "
+    "norm gains (not used in proxies)",
     display_name="log₁₀ α, applied",
     axis="amplification, gains included (log₁₀ α)",
     error=True,
 )
 LAYERS = (
     *LOCATION[:3],
-    Quantity("applications", "how often the model applies the layer", kind="small"),
+    Quantity("applications", "number of times that the model applies the layer to an input", kind="small"),
     ALPHA,
     ALPHA_APPLIED,
-    Quantity("share_qk", "share of the QK matrices in what the layer adds to the proxy", display_name="QK"),
-    Quantity("share_vo", "share of the VO matrices in what the layer adds to the proxy", display_name="VO"),
+    Quantity(
+        "share_qk", "share of the layer's part of the proxy that comes from QK matrices", display_name="QK"
+    ),
+    Quantity(
+        "share_vo", "share of the layer's part of the proxy that comes from VO matrices", display_name="VO"
+    ),
     Quantity(
         "share_cross",
-        "share of cross attention in what the layer adds to the proxy",
+        "share of the layer's part of the proxy that comes from cross attention",
         display_name="cross attention",
     ),
     Quantity(
         "share_ffn",
-        "share of the feed-forward matrices in what the layer adds to the proxy",
+        "share of the layer's part of the proxy that comes from feed-forward matrices",
         display_name="FFN",
     ),
     Quantity(
         "adaptivity",
-        "factor by which the layer adds more to the proxy if all its matrices share one p",
+        "factor by which the layer's part of the proxy grows if all its matrices share one exponent p",
         error=True,
     ),
 )
@@ -299,36 +317,38 @@ LAYERS = (
 APPLICATIONS = (LOCATION[1], ALPHA, ALPHA_APPLIED)
 
 TOWERS = (
-    Quantity("tower", "name of the tower, such as text or vision", kind="text"),
-    Quantity("layers", "number of layers of the tower", kind="int"),
+    Quantity("tower", "name of the tower (separate stack of layers), such as text or vision", kind="text"),
+    Quantity("layers", "number of layers in the tower (separate stack of layers)", kind="int"),
     Quantity("hidden_size", "width of the tower's layers", kind="int"),
     Quantity("heads", "number of attention heads in the tower's first layer", kind="int"),
     Quantity("activation", "activation of the tower's feed-forward blocks", kind="text"),
     *(
-        Quantity(f"log10_{name}", f"proxy of the tower: {bound.label} (log10)", error=True)
+        Quantity(f"log10_{name}", f"generalization proxy of the tower: {bound.label} (log10)", error=True)
         for name, bound in BOUNDS.items()
     ),
 )
 
 ATLAS = (
-    Quantity("column", "name of the number that is compared", kind="text"),
-    Quantity("value", "value of the audited model"),
-    Quantity("trained_low", "smallest value of the trained models"),
-    Quantity("trained_high", "largest value of the trained models"),
-    Quantity("trained_models", "number of trained models that have a value", kind="int"),
-    Quantity("trained_below", "number of trained models with a smaller value", kind="int"),
-    Quantity("fresh_low", "smallest value of the untrained models"),
-    Quantity("fresh_high", "largest value of the untrained models"),
-    Quantity("fresh_models", "number of untrained models that have a value", kind="int"),
-    Quantity("kind", "kind of the audited model, such as decoder", kind="text"),
+    Quantity("column", "name of the number that is compared between models", kind="text"),
+    Quantity("value", "value of the compared number in the audited model"),
+    Quantity("trained_low", "smallest value of the compared number among trained models"),
+    Quantity("trained_high", "largest value of the compared number among trained models"),
+    Quantity("trained_models", "number of trained models for which the compared number is known", kind="int"),
     Quantity(
-        "among", "kind of the models it is compared with; missing if they are of all kinds", kind="text"
+        "trained_below", "number of trained models with a smaller value than the audited model", kind="int"
     ),
-    Quantity("trained", "names of the trained models", kind="texts"),
-    Quantity("fresh", "names of the untrained models", kind="texts"),
+    Quantity("fresh_low", "smallest value of the compared number among untrained models"),
+    Quantity("fresh_high", "largest value of the compared number among untrained models"),
+    Quantity("fresh_models", "number of untrained models for which the compared number is known", kind="int"),
+    Quantity("kind", "architecture of the audited model, such as decoder", kind="text"),
+    Quantity(
+        "among", "architecture of the models in the comparison; missing if they are of all kinds", kind="text"
+    ),
+    Quantity("trained", "names of the trained models in the comparison", kind="texts"),
+    Quantity("fresh", "names of the untrained models in the comparison", kind="texts"),
     Quantity(
         "left_out",
-        "models of the atlas that are not compared, because they are the audited model",
+        "models of the atlas that are left out because they are the audited model itself",
         kind="texts",
     ),
 )
@@ -340,9 +360,9 @@ FINDINGS = (
         "level", "severity of the finding: note, warning or error", kind="text", choices=dict.fromkeys(LEVELS)
     ),
     *LOCATION[1:],
-    Quantity("tensor", "name of the stored tensor, if the problem is in one", kind="text"),
-    Quantity("value", "measured number that passed the threshold"),
-    Quantity("threshold", "limit that the value passed"),
+    Quantity("tensor", "name of the stored tensor, if the problem is in a single tensor", kind="text"),
+    Quantity("value", "measured value that crossed the threshold of the check"),
+    Quantity("threshold", "threshold of the check that the measured value crossed"),
     Quantity("meaning", "explanation of the finding: cause and effect", kind="text"),
 )
 

@@ -81,7 +81,7 @@ def parse_layers(layers: str | int) -> slice | tuple[int, ...]:
 
 @settings_dataclass
 class ModelSettings(Settings):
-    """The settings of a verb that reads a checkpoint: how to open it, and which matrices to take."""
+    """Settings for a command that reads a checkpoint: how to open it, and which matrices to take."""
 
     model: Any = model_setting(MISSING)
     layers: str | int | None = input_setting(

@@ -30,7 +30,13 @@ class Lab(Settings):
         "attnlaw lab audit examples/tiny-decoder": "look at the spectra of a checkpoint",
     }
 
-    page: str = setting("learn", "Page to open.", positional=True, metavar="PAGE", choices=VERBS)
+    page: str = setting(
+        "learn",
+        "Page to open in the browser, such as learn or audit.",
+        positional=True,
+        metavar="PAGE",
+        choices=VERBS,
+    )
     path: str | None = setting(
         None,
         "Checkpoint or directory that the page shows.",

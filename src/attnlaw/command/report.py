@@ -30,10 +30,12 @@ class Report(Settings):
         help="Directory with saved results.", positional=True, metavar="DIR"
     )
     out: str | None = output_option(
-        None, "Directory of the page (default: DIR, if there is only one).", metavar="DIR"
+        None,
+        "Directory to write report.html to (default: the directory of results, if there is only one).",
+        metavar="DIR",
     )
     figures: str | None = output_option(
-        None, "Also write every chart for a two-column paper to figures/.", choices=ENDINGS
+        None, "Also save every chart, sized for a two-column paper, to figures/.", choices=ENDINGS
     )
 
     def check(self) -> None:

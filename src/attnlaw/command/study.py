@@ -38,7 +38,7 @@ STOPPED = 130  # exit status after Ctrl-C
 
 @settings_dataclass
 class StudyLocation(Settings):
-    """A study file and the directory of its rows."""
+    """A study file, and the directory for the results of the study."""
 
     file: str = setting(
         help="Study file (TOML), or the name of a study that `attnlaw study list` shows.",
@@ -95,7 +95,9 @@ class New(Settings):
     }
     python: ClassVar[str] = "attnlaw.study.study_file.template(verb) returns the same text."
 
-    verb: str = setting(help="Verb that the study runs, such as learn.", positional=True, metavar="VERB")
+    verb: str = setting(
+        help="Computation that the study repeats, such as learn.", positional=True, metavar="VERB"
+    )
 
     def execute(self) -> int:
         sys.stdout.write(template(find_verb(self.verb)))
@@ -117,7 +119,7 @@ class StudyRunSettings(StudyLocation, Backend):
 class Run(StudyRunSettings):
     """Compute the missing tasks of a study, and write its rows to DIR.
 
-    Every finished task is kept. If you stop the command, run it again to continue.
+    Finished tasks are kept. If you stop the command, run it again to continue.
     """
 
     examples: ClassVar[Mapping[str, str]] = {
@@ -150,7 +152,7 @@ class Resume(StudyRunSettings):
         "attnlaw.study.resume(attnlaw.study.read_study(FILE), DIR) computes the same rows."
     )
 
-    failed: bool = setting(False, "Also try failed tasks again.")
+    failed: bool = setting(False, "Also run tasks again that failed before.")
 
     def execute(self) -> int:
         return _compute(study.resume, self, retry_failed=self.failed)

@@ -25,16 +25,18 @@ LONG = 20.0  # seconds after which a line states the time left
 
 @settings_dataclass
 class WorkerOptions(OutputOptions):
-    """Output options, and the choice of workers that compute a case in parts.
+    """Options for the output, and for the workers that share the computation.
 
-    The workers must be able to read the files of the case.
+    Every worker must be able to read the files of the model.
     """
 
     workers: int | None = setting_like(Workers, "jobs", requires="out", panel=OptionPanel.WORKERS)
     dask: str | None = setting_like(Workers, "dask", requires="out", panel=OptionPanel.WORKERS)
     slurm: str | None = setting_like(Workers, "slurm", requires="out", panel=OptionPanel.WORKERS)
     force: bool = setting(
-        False, "Measure everything again, also what DIR/store already has.", panel=OptionPanel.WORKERS
+        False,
+        "Measure everything again, even if DIR/store already has the results.",
+        panel=OptionPanel.WORKERS,
     )
 
     def check(self) -> None:

@@ -39,7 +39,7 @@ class OutputOptions(Settings):
     )
     figures: str | None = output_option(
         None,
-        "With --out, also write every chart for a two-column paper to DIR/figures.",
+        "With --out, also save every chart, sized for a two-column paper, to DIR/figures.",
         choices=ENDINGS,
         requires="out",
     )

@@ -37,8 +37,8 @@ LEAST_SHOWN = 1e-5  # smaller relative differences are not written out
 class Reproduce(Settings):
     """Repeat the figures of a paper, and compare our numbers with the published ones.
 
-    DIR gets a directory for each figure (rows, report.html, figures/), and the table of the screen as
-    published.csv. Finished rows are kept. If you stop the command, run it again to continue.
+    attnlaw writes a directory for each figure (rows, report.html, figures/) to DIR, and the comparison as
+    published.csv. Finished results are kept. If you stop the command, run it again to continue.
     """
 
     examples: ClassVar[Mapping[str, str]] = {
@@ -48,15 +48,19 @@ class Reproduce(Settings):
 
     name: str | None = setting(
         None,
-        "A paper (2506.01582), a figure (learn-tokens), or the word list (default: list).",
+        "Paper (such as 2506.01582) or figure (such as learn-tokens) to repeat, or list to show "
+        "all (default: list).",
         positional=True,
         metavar="NAME",
     )
-    out: str | None = output_option(None, "Directory of rows, figures and the table.", metavar="DIR")
-    quick: bool = setting(
-        False, "Use fewer draws and points, and leave out large figures. Takes two minutes at most per paper."
+    out: str | None = output_option(
+        None, "Directory to write the results, the figures and the comparison table to.", metavar="DIR"
     )
-    figures: str = output_option("pdf", "Format of the figures.", choices=ENDINGS)
+    quick: bool = setting(
+        False,
+        "Use fewer draws and points, and leave out large figures. Each paper takes two minutes at most.",
+    )
+    figures: str = output_option("pdf", "File format of the figures.", choices=ENDINGS)
     jobs: int | None = setting_like(
         Workers, "jobs", help="Number of worker processes (default: none, this process computes)."
     )

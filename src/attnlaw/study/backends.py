@@ -35,12 +35,14 @@ NO_DASHBOARD = "127.0.0.1:0"  # without an address, Dask opens port 8787 to ever
 class SlurmOptions(Settings):
     """The options of one Slurm job, which users pass with `--slurm`."""
 
-    partition: str | None = setting(None, "Queue of the job.")
-    cores: int = setting(1, "Number of workers in the job.", minimum=1, maximum=999_999)
-    memory: str | None = setting(None, "Memory of the job, such as 32GB (default: 4 GB for each worker).")
-    walltime: str | None = setting(None, "Time limit of the job, in a form that sbatch accepts.")
-    account: str | None = setting(None, "Account that pays for the job.")
-    interface: str | None = setting(None, "Network interface that the nodes share with this machine.")
+    partition: str | None = setting(None, "Slurm queue (partition) of the job.")
+    cores: int = setting(1, "Number of worker processes in the Slurm job.", minimum=1, maximum=999_999)
+    memory: str | None = setting(
+        None, "Memory of the Slurm job, such as 32GB (default: 4 GB for each worker)."
+    )
+    walltime: str | None = setting(None, "Time limit of the Slurm job, in a form that sbatch accepts.")
+    account: str | None = setting(None, "Account that pays for the Slurm job.")
+    interface: str | None = setting(None, "Network interface that the Slurm nodes share with this machine.")
 
     def check(self) -> None:
         size = re.fullmatch(r"(?i)(\d{1,9}(\.\d{1,9})?) ?[MGT](i?B)?", self.memory or "4GB")
@@ -149,7 +151,9 @@ PATIENCE = 30.0  # seconds for a scheduler and its workers to answer
 
 @settings_dataclass
 class Backend(Workers):
-    """The place where tasks are computed. It is this process unless `jobs`, `dask` or `slurm` choose workers.
+    """The place where the tasks of a study are computed.
+
+    Tasks run in this process unless `jobs`, `dask` or `slurm` choose workers.
 
     >>> with Backend().open("study-dir", Stop()) as engine:
     ...     engine.workers

@@ -20,12 +20,18 @@ from attnlaw.theory.bounds import BOUNDS
 from attnlaw.theory.bounds.proxy_growth import LEAST_MODELS, growth, why_no_growth
 
 EXPONENTS = (
-    Quantity("proxy", "name of the proxy", kind="text", choices=BOUNDS),
-    Quantity("depth", "exponent of the depth in a power law of the proxy", error=True),
-    Quantity("width", "exponent of the width in a power law of the proxy", error=True),
-    Quantity("residual", "scatter around the power law: standard deviation of the proxy (log10)"),
-    Quantity("seed_spread", "scatter between models of equal size: standard deviation of the proxy (log10)"),
-    Quantity("exponential", "whether an exponential in the depth fits better than a power law", kind="bool"),
+    Quantity("proxy", "name of the generalization proxy", kind="text", choices=BOUNDS),
+    Quantity("depth", "growth of the proxy with depth: exponent of a fitted power law", error=True),
+    Quantity("width", "growth of the proxy with width: exponent of a fitted power law", error=True),
+    Quantity(
+        "residual", "scatter of models around the fitted power law: standard deviation of log10 of the proxy"
+    ),
+    Quantity("seed_spread", "scatter between models of equal size: standard deviation of log10 of the proxy"),
+    Quantity(
+        "exponential",
+        "whether exponential growth with depth fits the proxy better than a power law",
+        kind="bool",
+    ),
 )
 ADAPTIVE, NORM_BASED = "spectrum_adaptive", "edelman"  # the proxies that the sentence compares
 NO_DIGITS = ".3g"  # format of an exponent without an error

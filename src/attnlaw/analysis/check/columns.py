@@ -10,41 +10,56 @@ MODEL = LOCATION[0]
 VERDICTS = (
     MODEL,
     Quantity("rule", "name of the rule", kind="text"),
-    Quantity("of", "table whose rows the rule judges", kind="text"),
-    Quantity("asked", "condition that the rule sets", kind="text"),
-    Quantity("level", "how serious a failure is: off, note, warning or error", kind="text"),
+    Quantity("of", "table of results whose rows the rule checks", kind="text"),
+    Quantity("asked", "condition that the rule requires, such as a limit", kind="text"),
+    Quantity("level", "severity if the rule fails: off, note, warning or error", kind="text"),
     Quantity("outcome", "result of the rule: passed, failed or off", kind="text"),
-    Quantity("selected", "number of rows that the rule judges", kind="int"),
-    Quantity("held", "number of judged rows that meet the condition", kind="int"),
-    Quantity("value", "compared value: of the worst row, or the one number that is computed from all rows"),
-    Quantity("failures", "places that fail the rule, the worst first", kind="texts"),
+    Quantity("selected", "number of table rows that the rule checked", kind="int"),
+    Quantity("held", "number of checked rows that meet the condition of the rule", kind="int"),
+    Quantity("value", "value that the rule compared: from the worst row, or computed from all rows"),
+    Quantity("failures", "places in the model that fail the rule, worst first", kind="texts"),
     Quantity("remark", "result of the rule in words", kind="text"),
     VERSION,
 )
 VERDICT_VALUES = (
     MODEL,
     Quantity("rule", "name of the rule", kind="text"),
-    Quantity("found", "compared value as text", kind="text"),
+    Quantity("found", "value that the rule compared, as text", kind="text"),
 )
 FINDINGS = (
     *AUDITED,
     Quantity(
-        "known", "whether the baseline has the same finding, which therefore does not count", kind="bool"
+        "known", "whether the baseline already had this finding, so that it does not count", kind="bool"
     ),
     VERSION,
 )
 QUANTITIES = (
-    Quantity("headline", "result of the gate in one sentence", kind="text"),
-    Quantity("not_checked", "properties that weights alone do not show", kind="text"),
-    Quantity("passed", "whether the model passed the gate", kind="bool", in_summary=True),
+    Quantity("headline", "result of the check in one sentence", kind="text"),
+    Quantity("not_checked", "properties of the model that its weights alone do not show", kind="text"),
+    Quantity("passed", "whether the model passed the check", kind="bool", in_summary=True),
     Quantity("exit_status", "exit status of the command: 0 if the model passed, 3 if it failed", kind="int"),
-    Quantity("fail_on", "lowest level that fails the gate: warning or error", kind="text"),
+    Quantity("fail_on", "lowest severity that fails the check: warning or error", kind="text"),
     Quantity("rule_count", "number of rules that were applied", kind="int", in_summary=True),
     Quantity("failed_rules", "number of rules that failed, at any level", kind="int", in_summary=True),
-    Quantity("errors", "number of new findings of level error", kind="int", in_summary=True),
-    Quantity("warnings", "number of new findings of level warning", kind="int", in_summary=True),
-    Quantity("notes", "number of new findings of level note", kind="int", in_summary=True),
-    Quantity("known_findings", "number of findings that the baseline has, too", kind="int"),
+    Quantity(
+        "errors",
+        "number of findings of severity error that the baseline does not have",
+        kind="int",
+        in_summary=True,
+    ),
+    Quantity(
+        "warnings",
+        "number of findings of severity warning that the baseline does not have",
+        kind="int",
+        in_summary=True,
+    ),
+    Quantity(
+        "notes",
+        "number of findings of severity note that the baseline does not have",
+        kind="int",
+        in_summary=True,
+    ),
+    Quantity("known_findings", "number of findings that the baseline already had", kind="int"),
 )
 
 
@@ -53,22 +68,20 @@ TENSORS = (
     Quantity("tensor", "name of the tensor, with a number if it is one matrix of a stack", kind="text"),
     Quantity(
         "role",
-        "what the model uses the tensor for: map (a weight matrix), embedding, gain, vector (a bias) or "
-        "other",
+        "role of the tensor: weight matrix (map), embedding, gain, bias (vector) or other",
         kind="text",
     ),
-    Quantity("dtype", "data type in the file", kind="text"),
+    Quantity("dtype", "data type of the tensor in the file", kind="text"),
     Quantity("quantised", "whether the file stores the tensor quantised", kind="bool"),
-    Quantity("not_finite", "number of entries that are NaN or infinite", kind="int"),
-    Quantity("peak", "largest magnitude of an entry; null if an entry is not finite"),
-    Quantity("constant", "whether all entries are equal", kind="bool"),
-    Quantity("zero_rows", "number of rows that are 0", kind="int"),
-    Quantity("zero_columns", "number of columns that are 0", kind="int"),
-    Quantity("distinct", "number of different values among 32 neighbours in a row (median)"),
+    Quantity("not_finite", "number of entries of the tensor that are NaN or infinite", kind="int"),
+    Quantity("peak", "largest absolute value in the tensor; null if an entry is NaN or infinite"),
+    Quantity("constant", "whether all entries of the tensor are equal", kind="bool"),
+    Quantity("zero_rows", "number of rows of the tensor in which every entry is 0", kind="int"),
+    Quantity("zero_columns", "number of columns of the tensor in which every entry is 0", kind="int"),
+    Quantity("distinct", "median number of different values among 32 neighbouring entries of a row"),
     Quantity(
         "decibels",
-        "signal over rounding error in dB; null if the tensor is not quantised or attnlaw does not know "
-        "the code",
+        "signal-to-noise ratio of the quantisation in dB; null if not quantised or of unknown format",
     ),
-    Quantity("twin", "first tensor with the same bits", kind="text"),
+    Quantity("twin", "name of the first tensor in the file that has exactly the same bits", kind="text"),
 )

@@ -67,16 +67,16 @@ TOML_KEYS = {"table": "of", "condition": "is", "layers": "where.layer"}
 
 @settings_dataclass
 class RuleText(Settings):
-    """A table [[rule]] with the values as they are written in the file."""
+    """One table [[rule]] of a rule file, with its values as they are written."""
 
     name: str = setting(help="Name of the rule in reports.")
-    table: str = setting(help="Table whose rows the rule judges.", choices=KEYS)
-    where: Any = setting(None, "Rows to judge: allowed values by column.")
-    column: str = setting(help="Column to compare.")
-    condition: Any = setting(help="Condition on the values of the column.")
+    table: str = setting(help="Table of results whose rows the rule checks.", choices=KEYS)
+    where: Any = setting(None, "Rows to check, given as the allowed values of each column.")
+    column: str = setting(help="Column whose values the rule checks.")
+    condition: Any = setting(help="Condition that the values of the column must meet.")
     over: str | None = setting(
         None,
-        "Judge one number of all rows, such as the maximum.",
+        "Check one number that is computed from all rows, such as the maximum.",
         choices=dict.fromkeys(OVER),
         excluded_by="mostly",
     )
@@ -84,9 +84,13 @@ class RuleText(Settings):
         None, "Share of rows that must meet the condition.", greater_than=0, maximum=1
     )
     against: str | None = setting(
-        None, "Judge the relative change, new/old - 1.", choices=dict.fromkeys((BASELINE, FIRST))
+        None,
+        "Check the relative change of the values, new/old - 1.",
+        choices=dict.fromkeys((BASELINE, FIRST)),
     )
-    level: str = setting("error", "How serious a failure is.", choices=dict.fromkeys((OFF, *LEVELS)))
+    level: str = setting(
+        "error", "Severity of a finding if the rule fails.", choices=dict.fromkeys((OFF, *LEVELS))
+    )
     missing: str = setting(
         "error", "Whether a missing value fails the rule.", choices=dict.fromkeys(("error", "skip"))
     )

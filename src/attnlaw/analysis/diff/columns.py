@@ -93,47 +93,57 @@ MODEL_VERDICTS = by_name(
 
 
 LOCATION = (
-    Quantity("model", "name of the model", kind="text"),
-    Quantity("layer", "number of the layer", kind="small"),
+    Quantity("model", "name of the model that is compared with the base", kind="text"),
+    Quantity("layer", "index of the layer, counting from 0", kind="small"),
     Quantity(
         "stack",
-        "stack that the layer belongs to, such as encoder or decoder, if there are several",
+        "part of the model that has the layer, such as encoder or decoder, if it has several",
         kind="text",
     ),
-    Quantity("kind", "kind of matrix", kind="text", choices=KINDS),
-    Quantity("head", "number of the head in the base", kind="small"),
-    Quantity("expert", "number of the expert", kind="small"),
+    Quantity(
+        "kind",
+        "kind of weight matrix, such as qk (query-key), vo (value-output) or ffn_in",
+        kind="text",
+        choices=KINDS,
+    ),
+    Quantity("head", "index of the attention head in the base model", kind="small"),
+    Quantity("expert", "index of the expert in a mixture of experts", kind="small"),
 )
 DIFF = (
     *LOCATION,
     Quantity(
         "matched_head",
-        "number of the head in the model that it was compared with",
+        "index of the matching attention head in the compared model",
         kind="small",
         display_name="head in the model",
     ),
     Quantity("rows", "number of inputs of the matrix", kind="small"),
     Quantity("cols", "number of outputs of the matrix", kind="small"),
     Quantity(
-        "inner", "head size: number of columns of the first of the two factors of QK or VO", "d", kind="small"
+        "inner",
+        "head size: inner dimension of the product of a head's two factors (QK or VO)",
+        "d",
+        kind="small",
     ),
     Quantity(
         "size",
-        "size of the update, |model − base| / |base|, in Frobenius norms",
+        "relative size of the update, |model − base| / |base|, in Frobenius norms",
         log=True,
         axis="size of the update, |model − base| / |base|",
     ),
     Quantity(
         "size_2",
-        "size of the update, |model − base| / |base|, in spectral norms (the largest singular value)",
+        "relative size of the update, |model − base| / |base|, in spectral norms (largest singular values)",
         log=True,
-        display_name="size of the largest direction",
+        display_name="size of the update's largest direction",
     ),
     Quantity("cosine", "cosine between the matrices of base and model, ⟨base, model⟩ / (|base| |model|)"),
-    Quantity("scale", "factor ⟨base, model⟩ / |base|² by which the matrix grew; below 1 it shrank"),
+    Quantity(
+        "scale", "factor by which the matrix grew, ⟨base, model⟩ / |base|²; below 1 means that it shrank"
+    ),
     Quantity(
         "stable_rank",
-        "stable rank of the update: Σs² / max s² of its singular values s; near 1, one direction carries it",
+        "stable rank of the update, Σs² / max s² of its singular values s; near 1 if one direction dominates",
         log=True,
     ),
     Quantity(
@@ -141,142 +151,187 @@ DIFF = (
     ),
     Quantity(
         "rank",
-        "number of singular values of the update above the rounding of the file",
+        "rank of the update: number of singular values that are larger than rounding errors of the file",
         kind="small",
         axis="rank of the update",
     ),
     Quantity(
         "floor",
-        "largest singular value that rounding of the file can make, relative to the largest of the base",
+        "largest singular value that rounding errors of the file can cause, relative to the largest of "
+        "the base",
         log=True,
         display_name="rounding floor",
     ),
     Quantity(
         "k",
-        "number of singular values of the base above those of a random matrix",
+        "number of leading directions (k): singular values of the base that are larger than those of a "
+        "random matrix",
         kind="small",
         display_name="leading directions (k)",
     ),
     Quantity(
         "share_left",
-        "share of the update in the base's k leading input directions",
+        "share of the update that is along the k leading input directions of the base",
         display_name="share in leading inputs",
     ),
     Quantity(
         "z_left",
-        "alignment of the update with the base's leading input directions, in standard deviations of chance",
+        "alignment of the update with the base's leading input directions, as a z-score (0 for a "
+        "random update)",
         display_name="z, inputs",
-        axis="alignment of inputs, z",
+        axis="alignment of inputs (z-score)",
     ),
     Quantity(
         "share_right",
-        "share of the update in the base's k leading output directions",
+        "share of the update that is along the k leading output directions of the base",
         display_name="share in leading outputs",
     ),
     Quantity(
         "z_right",
-        "alignment of the update with the base's leading output directions, in standard deviations of chance",
+        "alignment of the update with the base's leading output directions, as a z-score (0 for a "
+        "random update)",
         display_name="z, outputs",
     ),
     Quantity(
         "overlap_left",
-        "overlap of the k leading input directions of both models: 1 if equal, k/n if unrelated",
+        "overlap of the k leading input directions (of n) of both models: 1 if equal, k/n if unrelated",
         display_name="overlap of inputs",
     ),
     Quantity(
         "overlap_right",
-        "overlap of the k leading output directions of both models: 1 if equal, k/n if unrelated",
+        "overlap of the k leading output directions (of n) of both models: 1 if equal, k/n if unrelated",
         display_name="overlap of outputs",
     ),
     Quantity(
         "z_top",
-        "move of the largest singular value, in standard deviations of noise of the update's size",
+        "shift of the largest singular value, in standard deviations of the shift that noise of the "
+        "update's size causes",
         display_name="z of s₁",
     ),
     Quantity(
         "moved",
-        "number of the k leading singular values that moved by more than 4 standard deviations",
+        "number of leading singular values that shifted more than noise explains (over 4 standard "
+        "deviations)",
         kind="small",
-        display_name="values moved",
+        display_name="singular values that shifted",
     ),
     Quantity(
         "intruders_left",
-        "number of the model's first 10 input directions that are near none of the base (cosine below 1/2)",
+        "number of the model's top 10 input directions that resemble no direction of the base (cosine "
+        "below 1/2)",
         kind="small",
-        display_name="intruders, inputs",
+        display_name="intruding input directions",
     ),
     Quantity(
         "intruders_right",
-        "number of the model's first 10 output directions that are near none of the base (cosine below 1/2)",
+        "number of the model's top 10 output directions that resemble no direction of the base (cosine "
+        "below 1/2)",
         kind="small",
-        display_name="intruders, outputs",
+        display_name="intruding output directions",
     ),
     Quantity(
         "new_left",
-        "number of the model's first 10 input directions outside the base's directions of similar size",
+        "number of the model's top 10 input directions outside the span of the base's directions of "
+        "similar size",
         kind="small",
-        display_name="new inputs",
+        display_name="new input directions",
     ),
     Quantity(
         "new_right",
-        "number of the model's first 10 output directions outside the base's directions of similar size",
+        "number of the model's top 10 output directions outside the span of the base's directions of "
+        "similar size",
         kind="small",
-        display_name="new outputs",
+        display_name="new output directions",
     ),
 )
 DIFF_TENSORS = (
-    Quantity("model", "name of the model", kind="text"),
+    Quantity("model", "name of the model that is compared with the base", kind="text"),
     Quantity(
         "tensor", "name of the tensor in the base; the name in the model if the tensor was added", kind="text"
     ),
     Quantity("shape", "shape of the tensor in the base; the shape in the model if it was added", kind="ints"),
     Quantity(
-        "dtype_base", "data type in the file of the base", kind="text", display_name="data type in the base"
+        "dtype_base",
+        "data type of the tensor in the file of the base",
+        kind="text",
+        display_name="data type in the base",
     ),
     Quantity(
         "dtype_model",
-        "data type in the file of the model",
+        "data type of the tensor in the file of the compared model",
         kind="text",
         display_name="data type",
     ),
-    Quantity("verdict", "what happened to the tensor, in a word", kind="text", choices=TENSOR_VERDICTS),
-    Quantity("format", "format or code that the tensor was rounded to", kind="text"),
-    Quantity("rank", "number of directions of the update above the noise", kind="small"),
-    Quantity("rank_low", "number of directions that are certainly in the update", kind="small"),
+    Quantity(
+        "verdict",
+        "verdict on the tensor: how it changed, in a word or two",
+        kind="text",
+        choices=TENSOR_VERDICTS,
+    ),
+    Quantity("format", "number format or quantisation code that the tensor was rounded to", kind="text"),
+    Quantity(
+        "rank",
+        "estimated rank of the update: number of directions that are larger than rounding noise",
+        kind="small",
+    ),
+    Quantity("rank_low", "smallest rank that the update can have, given the rounding noise", kind="small"),
     Quantity(
         "rank_high",
-        "largest number of directions that the noise allows; missing if rounding may hide more",
+        "largest rank that the update can have, given the noise; missing if rounding may hide more "
+        "directions",
         kind="small",
     ),
     Quantity(
         "directions",
-        "number of directions with 90% of the energy (sum of squares) of a change that is not low-rank",
+        "number of directions that hold 90% of the energy (sum of squares) of a change, if it is not "
+        "low-rank",
         kind="small",
     ),
-    Quantity("size", "size of the change, |model − base| / |base|, with rounding", log=True),
-    Quantity("update_size", "estimated size of the update without the rounding of the file", log=True),
+    Quantity(
+        "size", "relative size of the change, |model − base| / |base|, including rounding errors", log=True
+    ),
+    Quantity(
+        "update_size", "estimated relative size of the update, without rounding errors of the file", log=True
+    ),
     Quantity(
         "update_size_most",
-        "upper limit of the size of an update that is smaller than the rounding of the file",
+        "upper limit of the relative size of an update that is smaller than rounding errors of the file",
         log=True,
     ),
-    Quantity("rounding_size", "size of one rounding of the file, relative to the base", log=True),
-    Quantity("hidden", "share of the update's energy that has no direction above the noise"),
-    Quantity("roundings", "energy (sum of squares) of the noise, in units of one rounding of the file"),
-    Quantity("factor", "factor of a rescaled tensor; the median if rows or columns have different factors"),
-    Quantity("factor_low", "smallest factor of a rescaled tensor"),
-    Quantity("factor_high", "largest factor of a rescaled tensor"),
     Quantity(
-        "along", "whether the factor or the new order is for the tensor, its rows or its columns", kind="text"
+        "rounding_size", "size of the error from rounding the tensor once, relative to the base", log=True
     ),
-    Quantity("source", "tensor of the base whose weights a moved tensor has", kind="text"),
-    Quantity("then", "verdict on the tensor after it is compared in its new place or order", kind="text"),
     Quantity(
-        "sqnr_db", "signal-to-noise ratio in dB: −20 log₁₀ of the size", display_name="signal to noise, dB"
+        "hidden",
+        "share of the energy (sum of squares) of the update in directions that are not above the noise",
+    ),
+    Quantity(
+        "roundings",
+        "energy (sum of squares) of the noise, relative to the error from rounding the tensor once",
+    ),
+    Quantity(
+        "factor",
+        "factor by which the tensor was rescaled; the median if rows or columns have different factors",
+    ),
+    Quantity("factor_low", "smallest factor by which a row or column of the tensor was rescaled"),
+    Quantity("factor_high", "largest factor by which a row or column of the tensor was rescaled"),
+    Quantity(
+        "along", "whether the whole tensor, its rows or its columns were rescaled or reordered", kind="text"
+    ),
+    Quantity("source", "name of the base tensor whose weights a moved tensor now has", kind="text"),
+    Quantity(
+        "then",
+        "verdict on a moved or reordered tensor, after it is compared in its new place or order",
+        kind="text",
+    ),
+    Quantity(
+        "sqnr_db",
+        "signal-to-noise ratio of the change in dB: −20 log₁₀ (|model − base| / |base|)",
+        display_name="signal to noise, dB",
     ),
     Quantity("cosine", "cosine between the tensors of base and model"),
-    Quantity("unchanged", "share of the entries that are equal in both models"),
-    Quantity("max_change", "largest change of an entry", log=True),
+    Quantity("unchanged", "share of the tensor's entries that are equal in both models"),
+    Quantity("max_change", "largest change of a single entry of the tensor", log=True),
 )
 DIFF_SPECTRA = (
     *LOCATION,
@@ -287,7 +342,8 @@ DIFF_SPECTRA = (
     ),
     Quantity(
         "noise_values",
-        "singular values of noise of the same size, largest first, relative to the largest of the base",
+        "singular values of random noise of the size of the update, largest first, relative to the "
+        "largest of the base",
         kind="floats",
     ),
 )

@@ -59,7 +59,7 @@ class Finding:
 DETECTORS = by_name(
     Detector(
         *("non-finite", ERROR, None, scan.not_finite),
-        when="an entry is NaN or infinite",
+        when="an entry of a tensor is NaN or infinite",
         meaning="every result that is computed from this tensor is NaN",
         remedy="use a checkpoint from before training diverged, or copy the file again",
     ),
@@ -74,7 +74,7 @@ DETECTORS = by_name(
         *("zero-tensor", ERROR, None, scan.zero_tensor),
         when="all entries of a matrix, of an embedding (tokens, positions or types) or of a norm's gain "
         "are 0",
-        meaning="every entry is 0: the tensor was never written, or it was erased",
+        meaning="every entry of the tensor is 0: it was never written, or it was erased",
         remedy="compare the tensor's name with the name under which your training program saves it",
     ),
     Detector(
@@ -85,41 +85,42 @@ DETECTORS = by_name(
     ),
     Detector(
         *("zero-rows", WARNING, 0.0, scan.zero_rows),
-        when="the number of rows and columns of a matrix that are 0 is above the threshold (embeddings are "
-        "left out)",
-        meaning="the matrix ignores these inputs or outputs: they were pruned, or they are padding",
-        remedy="nothing to do if you pruned them; otherwise check how the file was saved",
+        when="a matrix (other than an embedding) has more rows and columns of zeros than the threshold",
+        meaning="the matrix ignores some inputs or outputs: they were pruned, or they are padding",
+        remedy="nothing to do if you pruned these rows or columns; otherwise check how the file was saved",
         measure="{} row or column of zeros|{} rows or columns of zeros",
     ),
     Detector(
         *("beyond-float16", WARNING, FLOAT16, scan.beyond_float16),
-        when="an entry is larger than float16 can hold",
+        when="an entry of a tensor is larger than float16 can hold",
         meaning="the entry becomes infinite if the model is cast to float16",
         remedy="serve the model in bfloat16 or float32",
         measure="largest entry {}",
     ),
     Detector(
         *("random-embedding", ERROR, 1.2, embeddings.random_embedding),
-        when="a table of 256 tokens or more has rows as long as random rows, and its spectral norm is less "
-        "than the threshold times that of a random table, although the layers are trained",
-        meaning="the table looks freshly initialised, so tokens have no meaning (unless it was frozen on "
-        "purpose)",
-        remedy="look for a tensor name that did not match when the model was loaded or saved",
+        when="the layers are trained, but an embedding table (256 tokens or more) has rows as long as "
+        "random rows, and its spectral norm is less than the threshold times that of a random table",
+        meaning="the embedding table looks freshly initialised, so tokens have no meaning (unless it was "
+        "frozen on purpose)",
+        remedy="look for a tensor whose name did not match when the model was loaded or saved",
         measure="{} times the norm of a random table",
     ),
     Detector(
         *("alike-embedding-rows", ERROR, None, embeddings.alike_rows),
-        when="all rows of a table of 3 or more tokens, positions or types are equal (a warning if they are "
-        "multiples of one row)",
-        meaning="the table does not distinguish its tokens, positions or types: it was filled, not trained",
+        when="all rows of an embedding table (3 or more tokens, positions or types) are equal (a warning if "
+        "they are multiples of one row)",
+        meaning="the embedding table does not distinguish its tokens, positions or types: it was filled, "
+        "not trained",
         remedy="compare the tensor's name with the name under which your training program saves it",
     ),
     Detector(
         *("zero-embedding-rows", WARNING, 0.01, embeddings.zero_embedding_rows),
-        when="two or more rows of a table of tokens are 0, and their share is above the threshold; zeros at "
-        "its end do not count (an error above 10%)",
-        meaning="these tokens have no embedding: they were erased, or never written",
-        remedy="nothing to do if you removed these tokens; otherwise compare the table with the tokenizer's",
+        when="two or more rows of a token embedding are 0, and their share is above the threshold; zero "
+        "rows at its end do not count (an error above 10%)",
+        meaning="some tokens have no embedding: their rows were erased, or never written",
+        remedy="nothing to do if you removed these tokens; otherwise compare the embedding with the "
+        "tokenizer's vocabulary",
         measure="{}% of its rows are 0",
     ),
     Detector(
@@ -139,22 +140,22 @@ DETECTORS = by_name(
     ),
     Detector(
         *("coarse-grid", WARNING, precision.COARSE, precision.coarse_grid),
-        when="a file stores floats, but 32 neighbours in a row have few different values: their median is at "
-        "most the threshold",
+        when="a file stores floats, but 32 neighbouring entries of a row have few different values: their "
+        "median number is at most the threshold",
         meaning="matrices were quantised and stored as floats again, so they have the precision of a few "
         "bits",
-        remedy="export them again from the original weights",
-        measure="{} different values among 32 neighbours",
+        remedy="export the matrices again from the original weights",
+        measure="{} different values among 32 neighbouring entries",
     ),
     Detector(
         *("float8-trace", WARNING, 16.0, precision.float8_trace),
-        when="a file stores wide floats, but 128 neighbours in a row have few different significands: their "
-        "median is at most the threshold",
+        when="a file stores wide floats, but 128 neighbouring entries of a row have few different "
+        "significands: their median number is at most the threshold",
         meaning="matrices were rounded to float8 and stored as wider floats, so they have the precision of "
         "float8",
-        remedy="nothing to do if training computes in float8; otherwise export them again from the original "
-        "weights",
-        measure="{} different significands among 128 neighbours",
+        remedy="nothing to do if training computes in float8; otherwise export the matrices again from the "
+        "original weights",
+        measure="{} different significands among 128 neighbouring entries",
     ),
     Detector(
         *("quantised", NOTE, None, precision.quantised),
@@ -181,7 +182,7 @@ DETECTORS = by_name(
         *("duplicate-layers", WARNING, 0.95, duplicates.duplicate_layers),
         when="the heads of two layers are alike: their median cosines for QK and for VO are above the "
         "threshold",
-        meaning="two layers compute nearly the same: one of them is a copy",
+        meaning="two layers compute nearly the same function: one of them is a copy",
         remedy="nothing to do if you deepened the model with copies; otherwise check how it was merged",
         measure="cosine {}",
         least=duplicates.LEAST,
@@ -189,16 +190,17 @@ DETECTORS = by_name(
     Detector(
         *("duplicate-heads", WARNING, 0.95, duplicates.duplicate_heads),
         when="two heads of a layer are alike: their cosines for QK and for VO are above the threshold",
-        meaning="two heads compute nearly the same: one of them is redundant",
-        remedy="prune one of them, or check how heads were split or repeated",
+        meaning="two heads compute nearly the same function: one of them is redundant",
+        remedy="prune one of the two heads, or check how heads were split or repeated",
         measure="cosine {}",
         least=duplicates.LEAST,
     ),
     Detector(
         *("dead-map", WARNING, 0.01, sizes.dead_map),
-        when="the Frobenius norm of a matrix, divided by the median of its kind, is below the threshold",
+        when="the Frobenius norm of a matrix, divided by the median over matrices of its kind, is below the "
+        "threshold",
         meaning="the matrix contributes nothing to the output",
-        remedy="nothing to do if you pruned it; otherwise look at the tensors that it is made of",
+        remedy="nothing to do if you pruned the matrix; otherwise look at the tensors that form it",
         measure="{}% of the median norm",
     ),
     Detector(
@@ -206,14 +208,13 @@ DETECTORS = by_name(
         when="QK and VO of a head both have a p-value above the threshold in the test against random "
         "matrices",
         meaning="neither QK nor VO of the head differs from random entries: training hardly changed it",
-        remedy="nothing to do for a few heads, which you could prune; if there are many, check how heads "
-        "were "
-        "initialised",
-        measure="p at least {}",
+        remedy="nothing to do for a few such heads, which you could prune; if there are many, check how "
+        "heads were initialised",
+        measure="p-value at least {}",
     ),
     Detector(
         *("untrained-layer", ERROR, 0.5, sizes.untrained_layer),
-        when="the share of matrices in a layer that look random (at level 0.01) is above the threshold",
+        when="the share of a layer's matrices that look random (p-value above 0.01) is above the threshold",
         meaning="the layer looks freshly initialised",
         remedy="look for tensor names that did not match when the model was loaded or saved",
         measure="{}% of its matrices look random",
@@ -233,16 +234,16 @@ DETECTORS = by_name(
         when="the numerical rank of a matrix, divided by its full rank, is below the threshold (a warning "
         "below 90%)",
         meaning="the matrix does not use some of its directions at all",
-        remedy="nothing to do if you pruned it or merged it at low rank; otherwise look at the tensors "
-        "that it "
-        "is made of",
+        remedy="nothing to do if you pruned the matrix or merged it at low rank; otherwise look at the "
+        "tensors that form it",
         measure="{}% of the full rank",
     ),
     Detector(
         *("unbalanced", ERROR, 3.0, sizes.unbalanced),
-        when="the scale of Q compared with K, of V with O, or of FFN in with FFN out differs from the median "
-        "layer by a factor above the threshold",
-        meaning="one of the two tensors has a wrong scale: training keeps this ratio similar in all layers",
+        when="the scale of a layer's Q relative to K (or of V to O, or of FFN in to FFN out) differs from "
+        "the median layer by a factor above the threshold",
+        meaning="one tensor of a pair, such as Q and K, has a wrong scale: training keeps the ratio of their "
+        "scales similar in all layers",
         remedy="look for a scale that was applied twice, or not at all, when the file was converted",
         measure="off by a factor of {}",
         least=1.0,
@@ -251,24 +252,24 @@ DETECTORS = by_name(
         *("norm-outlier", WARNING, 5.0, sizes.norm_outlier),
         when="the median spectral norm of a layer differs from that of the median layer by a factor above "
         "the threshold, and by 6 standard deviations",
-        meaning="the layer is scaled unlike all others",
-        remedy="look for a wrong scale; after training, look for a layer that diverges",
+        meaning="the weights of the layer are much larger or smaller than those of all other layers",
+        remedy="look for a wrong scale in the file; after training, look for a layer that diverges",
         measure="off by a factor of {}",
         least=1.0,
     ),
     Detector(
         *("saturated-scores", WARNING, 100.0, sizes.saturated_scores),
         when="the typical size of a head's logits (`logit_typical`) is above the threshold",
-        meaning="logits spread so far that softmax picks single tokens, and real tokens make them spread "
-        "further",
-        remedy="watch the logits of this head; train with norms of queries and keys, or cap the logits",
+        meaning="attention logits spread so far that softmax picks single tokens, and real tokens make the "
+        "logits spread further",
+        remedy="watch the logits of this head; normalise queries and keys in training, or cap the logits",
         measure="typical logit {}",
     ),
     Detector(
         *("logit-overflow", WARNING, FLOAT16, sizes.logit_overflow),
         when="the bound of a head's logits (`logit_bound`) is above the threshold",
         meaning="some input may overflow float16 (real inputs reach 0.02 to 0.3 of the bound)",
-        remedy="compute scores in bfloat16 or float32, or measure the logits of your inputs",
+        remedy="compute attention scores in bfloat16 or float32, or measure the logits on your inputs",
         measure="logits of at most {}",
     ),
     Detector(

@@ -70,10 +70,10 @@ FITS = (
     *LOCATION,
     Quantity("rows", "number of rows of the matrix", kind="small"),
     Quantity("cols", "number of columns of the matrix", kind="small"),
-    Quantity("values", "number of singular values that the laws are fitted to", kind="small"),
+    Quantity("values", "number of singular values that the fits use", kind="small"),
     Quantity(
         "law",
-        "law that describes the spectrum of the matrix",
+        "kind of distribution (law) that describes the spectrum of the matrix",
         kind="text",
         display_name="fitted law",
         choices=LAWS,
@@ -81,20 +81,23 @@ FITS = (
     P_VALUE,
     Quantity(
         "wasserstein",
-        "distance between the spectrum and that of random matrices of this shape, in units of the "
-        "root mean square of the singular values; 0 means equal",
+        "distance of the spectrum from that of random matrices of this shape, relative to the "
+        "root mean square singular value; 0 means equal",
         "W₁",
         display_name="distance to random",
     ),
     OUTLIERS,
     Quantity(
         "null_shape",
-        "shape of the random matrices; curves.parquet has their spectrum under this name",
+        "shape of the random matrices, under which curves.parquet has their spectrum",
         kind="text",
     ),
     NULL_DRAWS,
     Quantity("null_scale", "standard deviation of the entries of the random matrices that fit best"),
-    Quantity("null_edge", "edge: only one random matrix in a hundred has a singular value above it"),
+    Quantity(
+        "null_edge",
+        "edge of the random spectrum: only one random matrix in a hundred has a singular value above it",
+    ),
     Quantity("edge_scale", "spread of the largest singular value among random matrices (Tracy-Widom scale)"),
     Quantity(
         "alpha",
@@ -113,7 +116,7 @@ FITS = (
     Quantity(
         "tail_share",
         "share of the eigenvalues that the power law covers; above one half it is not called a tail",
-        display_name="share of power law",
+        display_name="share under the power law",
     ),
     Quantity(
         "lognormal_better",
@@ -123,52 +126,68 @@ FITS = (
     Quantity("hill", "Hill's estimate of the power-law exponent, from the upper half of the eigenvalues"),
     Quantity(
         "kappa",
-        "parameter of the heavy-tailed law: small for heavy tails, 2.3 to 3.4 for a random head with "
-        "equal sides, "
-        "hundreds or infinite for a random matrix",
+        "parameter of the heavy-tailed distribution (law): small for heavy tails, 2.3 to 3.4 for "
+        "a random square head, hundreds or infinite for a random matrix",
         "κ",
         range=True,
     ),
     Quantity(
         "noise_level",
-        "noise in the learned law, in units of singular values; null if the spectrum does not determine it",
+        "noise level in the fitted theory of trained heads (learned law), in units of singular "
+        "values; null if not determined",
     ),
-    Quantity("noise_low", "smallest noise among the learned laws that fit about as well"),
-    Quantity("noise_high", "largest noise among the learned laws that fit about as well"),
+    Quantity(
+        "noise_low",
+        "smallest noise level with which the theory of trained heads (learned law) fits about as well",
+    ),
+    Quantity(
+        "noise_high",
+        "largest noise level with which the theory of trained heads (learned law) fits about as well",
+    ),
     Quantity(
         "threshold",
-        "amount by which weight decay shrinks eigenvalues in the learned law, in units of singular "
-        "values; null if the spectrum does not determine it",
+        "amount by which weight decay shrinks eigenvalues in the fitted theory of trained heads "
+        "(learned law); null if not determined",
         "b",
         range=True,
     ),
     Quantity(
         "rank_fraction",
-        "number of singular values above round-off / length of the shorter side of the matrix",
+        "numerical rank of the matrix as a share of its shorter side",
         "ρ",
     ),
     Quantity(
         "target_rank",
-        "rank of the target in the learned law / width; null if the spectrum does not determine it",
+        "rank of the matrix to learn / width, in the fitted theory of trained heads (learned "
+        "law); null if not determined",
         "κ₀",
         range=True,
     ),
     Quantity(
         "cut_ratio",
-        "cause of the low rank in the learned law: 1 if weight decay cut it, below 1 if the head size "
-        "did (shrinkage b / cut t)",
+        "cause of the low rank in the fitted theory of trained heads: 1 for weight decay, below "
+        "1 for the head size (shrinkage b / cut t)",
         range=True,
     ),
-    Quantity("learned_distance", "relative distance between the spectrum and the learned law"),
+    Quantity(
+        "learned_distance",
+        "relative distance between the spectrum and the fitted theory of trained heads (learned law)",
+    ),
     Quantity(
         "untied_distance",
-        "relative distance between the spectrum and the untied learned law, in which Q and K are separate",
+        "relative distance between the spectrum and the fitted theory of trained heads with "
+        "separate Q and K (untied learned law)",
     ),
     Quantity(
-        "untied_fits", "whether the untied learned law fits, in which Q and K are separate", kind="bool"
+        "untied_fits",
+        "whether the theory of trained heads with separate Q and K (untied learned law) fits",
+        kind="bool",
     ),
     Quantity(
-        "untied_cut_ratio", "cut_ratio of the untied learned law, in which Q and K are separate", range=True
+        "untied_cut_ratio",
+        "cause of the low rank in the theory with separate Q and K: 1 for weight decay, below 1 "
+        "for the head size",
+        range=True,
     ),
     Quantity(
         "ks_random",
@@ -179,41 +198,51 @@ FITS = (
     ),
     Quantity(
         "ks_heavy_tailed",
-        "largest difference between the cumulative spectrum and the heavy-tailed law (Kolmogorov-Smirnov)",
+        "largest difference between the cumulative spectrum and the heavy-tailed distribution "
+        "(Kolmogorov-Smirnov)",
     ),
     Quantity(
         "ks_learned",
-        "largest difference between the cumulative spectrum and the learned law (Kolmogorov-Smirnov)",
+        "largest difference between the cumulative spectrum and the fitted theory of trained "
+        "heads (Kolmogorov-Smirnov)",
     ),
     Quantity(
         "ks_untied",
-        "largest difference between the cumulative spectrum and the untied learned law (Kolmogorov-Smirnov)",
+        "largest difference between the cumulative spectrum and the theory of trained heads with "
+        "separate Q and K (Kolmogorov-Smirnov)",
     ),
     Quantity("log_likelihood_random", "mean log-likelihood of the eigenvalues if the matrix were random"),
     Quantity(
-        "log_likelihood_heavy_tailed", "mean log-likelihood of the eigenvalues under the heavy-tailed law"
+        "log_likelihood_heavy_tailed",
+        "mean log-likelihood of the eigenvalues under the heavy-tailed distribution",
     ),
-    Quantity("log_likelihood_learned", "mean log-likelihood of the eigenvalues under the learned law"),
+    Quantity(
+        "log_likelihood_learned",
+        "mean log-likelihood of the eigenvalues under the fitted theory of trained heads (learned law)",
+    ),
     Quantity("seed", "seed of the random matrices and of the bootstrap", kind="int"),
     Quantity("status", "result of the fit: done, or not fitted", kind="text"),
-    Quantity("remark", "missing numbers, with the reason", kind="text"),
+    Quantity("remark", "names of the missing numbers, with the reason", kind="text"),
     VERSION,
 )
 
 CURVES = (
     Quantity(
         "curve",
-        'spectrum that the curve shows: "null" for random matrices of a shape, "law" for the law of a matrix',
+        'spectrum that the curve shows: "null" for random matrices, "law" for the distribution '
+        "fitted to a matrix",
         kind="text",
     ),
     Quantity("null_shape", "shape of the random matrices", kind="text"),
     *LOCATION,
-    Quantity("law", "law that the density belongs to", kind="text"),
-    Quantity("x", "singular values; multiply those of random matrices by null_scale", kind="floats"),
+    Quantity("law", "name of the fitted distribution (law) whose density the curve shows", kind="text"),
+    Quantity(
+        "x", "singular values of the curve; multiply those of random matrices by null_scale", kind="floats"
+    ),
     Quantity(
         "density",
-        "density over the singular values that are not zero, with area 1; the area under a tail is "
-        "the share that it covers",
+        "probability density over the nonzero singular values, with area 1; the area under a "
+        "tail is the share that it covers",
         kind="floats",
     ),
 )

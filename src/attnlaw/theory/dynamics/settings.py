@@ -24,11 +24,11 @@ MOVING = {name: STUDENTS[name] for _, name in STUDENT_DYNAMICS}  # students with
 
 @settings_dataclass
 class TrajectorySettings(Settings):
-    """What is learned, by which student, and how it is trained."""
+    """The target matrix, the model that learns it (the student), and how that model is trained."""
 
     times: str = setting(
         "0.001:1:61",
-        "Times τ = lr·steps/d, spaced in the logarithm; 0 is always the first.",
+        "Training times (learning rate · steps / d), evenly spaced on a log scale; 0 is always the first.",
         symbol="τ",
         panel=TRAINING,
         metavar="FROM:TO:COUNT",
@@ -36,52 +36,58 @@ class TrajectorySettings(Settings):
     attention: str = setting_like(
         ProblemSettings,
         "attention",
-        help="Factors: tied, S = WWᵀ, or untied, UVᵀ (factorized only; all ordered pairs are seen).",
+        help="Whether queries and keys share weights: tied, S = WWᵀ, or untied, S = UVᵀ (only "
+        "factorized; all ordered pairs of tokens).",
         panel=TRAINING,
     )
     student: str = setting_like(
         ProblemSettings,
         "student",
         choices=MOVING,
-        help="Who learns: two factors (factorized) or the matrix itself (direct).",
+        help="Model that learns (student): a product of two factors (factorized) or one matrix (direct).",
         panel=TRAINING,
     )
     width: float = training_setting(
         1.0,
-        "Width of the factors / d; inf is an orthogonal start.",
+        "Width of the trained factors / token dimension d; inf means an orthogonal start.",
         symbol="κ",
         greater_than=0,
         allow_infinite=True,
     )
     scale: float = training_setting(
         0.7,
-        "Scale of the start: Tr S₀/d; direct: √(Tr S₀²/d); untied: Tr U₀U₀ᵀ/d.",
+        "Scale of the initial matrix S₀: Tr S₀/d (direct: √(Tr S₀²/d); untied: Tr U₀U₀ᵀ/d).",
         symbol="s",
         greater_than=0,
     )
     scale_key: float | None = training_setting(
-        None, "Scale of V₀ if it differs from that of U₀ (untied).", greater_than=0
+        None,
+        "Scale of the initial key factor V₀, if it differs from that of the query factor U₀ (untied).",
+        greater_than=0,
     )
     learning_rate: float = training_setting(
         0.0,
-        "Learning rate of one-pass SGD, lr·d/batch; 0 is the gradient flow of the population loss.",
+        "Learning rate of one-pass SGD (lr · d / batch); 0 means gradient flow on the expected loss.",
         symbol="η",
         minimum=0,
     )
     decay: float = training_setting(
-        0.0, "Weight decay: γ/(2d)·‖W‖² is added to the loss.", symbol="γ", minimum=0
+        0.0, "Weight decay γ, which adds γ/(2d)·‖W‖² to the loss.", symbol="γ", minimum=0
     )
     tokens: int = setting_like(ProblemSettings, "tokens")
     output: str = setting_like(
         ProblemSettings,
         "output",
         choices={name: OUTPUTS[name] for name in POTENTIALS},
-        help="What labels show of the scores: linear, softmax (of rows), or a Hermite polynomial.",
+        help="Function of the attention scores that gives the labels: linear, softmax (of rows), or a "
+        "Hermite polynomial.",
     )
     beta: float = setting_like(ProblemSettings, "beta")
     target_rank: float = setting_like(ProblemSettings, "target_rank")
     target_spike: float | None = setting_like(
-        ProblemSettings, "target_spike", help="One eigenvalue of the target outside its bulk (tied)."
+        ProblemSettings,
+        "target_spike",
+        help="One large eigenvalue of the target matrix, apart from all others (tied).",
     )
     target_exponent: float | None = setting_like(ProblemSettings, "target_exponent")
     target_dimension: int = setting_like(ProblemSettings, "target_dimension")

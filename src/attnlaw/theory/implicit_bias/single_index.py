@@ -64,22 +64,31 @@ class SingleIndex(Settings):
     10
     """
 
-    link: str = setting("tanh:2", "Link function f: labels are f(<x, β>) plus noise.", choices=LINKS)
+    link: str = setting(
+        "tanh:2",
+        "Link function f: labels are f(<x, β>) plus noise, for inputs x and a hidden direction β.",
+        choices=LINKS,
+    )
     samples: int = setting(1000, "Number of samples.", symbol="n", minimum=1)
     dimension: int = setting(2000, "Dimension of the inputs.", symbol="p", minimum=2)
     signals: int = setting(
-        10, "Number of coefficients that are not zero. They are all equal.", symbol="s", minimum=1
+        10, "Number of coefficients that are not zero (all are equal).", symbol="s", minimum=1
     )
     noise: float = setting(0.25, "Variance of the label noise.", symbol="σ²", minimum=0)
-    rule: str = setting("flow", "Rule by which coefficients are kept or cut.", choices=RULES)
+    rule: str = setting("flow", "Rule that keeps coefficients or sets them to zero.", choices=RULES)
     threshold: float = setting(
         1.0,
-        "Threshold below which coefficients are cut, in units of √(2 ln p) ‖y‖/n.",
+        "Threshold below which coefficients are set to zero, in units of √(2 ln p) ‖y‖/n (n "
+        "labels y, p inputs).",
         symbol="c",
         greater_than=0,
     )
     init: float = setting(
-        1e-6, "Scale of the factors at the start.", symbol="a", greater_than=0, active_if=("rule", "starts")
+        1e-6,
+        "Scale of the trained factors at the start.",
+        symbol="a",
+        greater_than=0,
+        active_if=("rule", "starts"),
     )
 
     def check(self) -> None:

@@ -91,10 +91,14 @@ class ObservationGroup(Settings):
     shares of the groups that contain it must sum to one.
     """
 
-    entries: str = setting("all", "Which entries.", choices=ENTRIES)
-    weight: float = setting(1.0, "Their weight in the loss.", greater_than=0)
-    noise: float = setting(0.0, "Their noise, a variance.", minimum=0)
-    share: float = setting(1.0, "Which part of the samples.", greater_than=0, maximum=1)
+    entries: str = setting(
+        "all", "Entries of the attention scores that belong to the group.", choices=ENTRIES
+    )
+    weight: float = setting(1.0, "Weight of the group's squared errors in the loss.", greater_than=0)
+    noise: float = setting(0.0, "Variance of the label noise in the group.", minimum=0)
+    share: float = setting(
+        1.0, "Share of the samples in which the group is observed.", greater_than=0, maximum=1
+    )
 
     def count(self, tokens: int) -> int:
         """Return the number of distinct entries (a <= b) of a sample that belong to the group."""

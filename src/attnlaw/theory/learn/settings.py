@@ -172,20 +172,23 @@ class ProblemRules:
 
 @settings_dataclass
 class ProblemSettings(ProblemRules, Settings):
-    """The problem: a target, the amount and kind of data, and the student that learns it."""
+    """A learning problem: the target matrix, the data, and the model that learns (the student)."""
 
     alpha: float = problem_setting(
         0.2,
-        "Samples / d², for tokens of dimension d.",
+        "Number of samples / d², for tokens of dimension d.",
         symbol="α",
         greater_than=0,
         slider_range=(0.02, 2),
         axis="samples / d² (α)",
     )
-    tokens: int = problem_setting(1, "Tokens per sample.", symbol="T", minimum=1, slider_range=(1, 8))
+    tokens: int = problem_setting(
+        1, "Number of tokens per sample.", symbol="T", minimum=1, slider_range=(1, 8)
+    )
     output: str = problem_setting(
         "linear",
-        "What labels show of the scores: linear, softmax (of rows), or hardmax (bayes only).",
+        "Function of the attention scores that gives the labels: linear, softmax (of rows), or "
+        "hardmax (bayes only).",
         choices=OUTPUTS,
     )
     beta: float = problem_setting(
@@ -198,32 +201,32 @@ class ProblemSettings(ProblemRules, Settings):
     )
     loss: str = problem_setting(
         "squared",
-        "What training lowers: squared errors of the softmax, or the cross-entropy of the attended key (one "
-        "query, two keys).",
+        "Training loss: squared errors of the softmax, or the cross-entropy of the attended key "
+        "(one query, two keys).",
         choices=LOSSES,
         active_if=(("output", "selects_key"), ("student", "trainer")),
     )
     soft_labels: bool = setting(
         False,
-        "Show the target's probabilities themselves instead of a key drawn by them.",
+        "Give the target's probabilities of the keys as labels, instead of one key drawn from them.",
         active_if=("loss", "draws_labels"),
         panel=PROBLEM,
     )
     attention: str = problem_setting(
         "tied",
-        "Whether queries and keys share their factor: S = WWᵀ/√(md), or W_Q W_Kᵀ/√(md).",
+        "Whether queries and keys share weights: tied, S = WWᵀ/√(md), or untied, S = W_Q W_Kᵀ/√(md).",
         choices=ATTENTIONS,
     )
     pairs: str = problem_setting(
         "cross",
-        "Pairs (query, key) that untied attention shows: cross (keys of another sequence), causal, distinct "
-        "(both orders). Tied attention shows all.",
+        "Token pairs (query, key) in the data: cross (keys of another sequence), causal, or "
+        "distinct (both orders). Tied attention uses all.",
         choices=PAIRS,
         active_if=("attention", "paired"),
     )
     target_rank: float = problem_setting(
         0.5,
-        "Rank of the target / d.",
+        "Rank of the target matrix / token dimension d.",
         symbol="κ₀",
         minimum=1e-9,
         maximum=1e9,
@@ -232,13 +235,13 @@ class ProblemSettings(ProblemRules, Settings):
     )
     target_spike: float | None = problem_setting(
         None,
-        "One eigenvalue (untied: singular value) of the target outside its bulk.",
+        "One large eigenvalue (untied: singular value) of the target matrix, apart from all others.",
         greater_than=0,
         slider_range=(0.5, 10),
     )
     target_exponent: float | None = problem_setting(
         None,
-        "Instead of a rank: eigenvalues k^−γ, k = 1..d; up to γ = 1/2 their second moment diverges.",
+        "Exponent γ of a target matrix with eigenvalues k^−γ, k = 1..d, in place of a rank (above 1/2).",
         symbol="γ",
         greater_than=0.5,
         slider_range=(0.6, 3),
@@ -246,7 +249,7 @@ class ProblemSettings(ProblemRules, Settings):
     )
     target_dimension: int = problem_setting(
         1_000_000,
-        "Dimension d of a target with an exponent.",
+        "Dimension d of a target matrix with power-law eigenvalues.",
         minimum=1,
         maximum=10**7,
         slider_range=(100, 1_000_000),
@@ -254,8 +257,8 @@ class ProblemSettings(ProblemRules, Settings):
     )
     target_eigenvalues: str | None = setting(
         None,
-        "Instead of a rank: your own spectrum, as a file (.npy, or lines with an eigenvalue and, if you "
-        "like, its weight) or as numbers with commas.",
+        "Eigenvalues of the target matrix, in place of a rank: a file (.npy, or lines with an "
+        "eigenvalue and an optional weight) or numbers with commas.",
         is_path=True,
         panel=PROBLEM,
         metavar="FILE",
@@ -265,8 +268,8 @@ class ProblemSettings(ProblemRules, Settings):
     )
     weight_decay: float = problem_setting(
         0.1,
-        "Weight decay λ. On factors of width κ it is √κ times their penalty (untied: 2√κ times); for the "
-        "direct student it is the penalty on S.",
+        "Weight decay λ: √κ times the penalty on factors of width κ (untied: 2√κ times); for the "
+        "direct student, the penalty on S.",
         symbol="λ",
         minimum=0,
         slider_range=(0, 2),
@@ -274,7 +277,7 @@ class ProblemSettings(ProblemRules, Settings):
     )
     width: float | None = problem_setting(
         None,
-        "Width of the factors / d, if it is less than the rank that they would learn.",
+        "Width of the trained factors / d, if it is less than the rank that they would learn.",
         symbol="κ",
         greater_than=0,
         slider_range=(0.05, 1),
@@ -291,7 +294,7 @@ class ProblemSettings(ProblemRules, Settings):
     )
     student: str = problem_setting(
         "factorized",
-        "Who learns: two factors (factorized), the matrix itself (direct), or the best possible student "
-        "(bayes).",
+        "Model that learns (student): a product of two factors (factorized), one matrix "
+        "(direct), or the best possible estimate (bayes).",
         choices=STUDENTS,
     )

@@ -102,12 +102,16 @@ class Ensemble(Settings):
     0.01
     """
 
-    samples: int = setting(600, "Number of samples. Every learner sees the same ones.", symbol="n", minimum=1)
+    samples: int = setting(600, "Number of samples, which all learners share.", symbol="n", minimum=1)
     features: int = setting(450, "Number of random features of a learner.", symbol="p", minimum=1)
     inputs: int = setting(300, "Dimension of the inputs.", symbol="d", minimum=1)
     loss: str = setting("square", "Loss that a learner minimises.", choices=LOSSES)
     ridge: float = setting(
-        0.01, "Weight of the penalty ‖w‖²/2, which is added to the sum over samples.", symbol="λ", minimum=0
+        0.01,
+        "Weight of the penalty ‖w‖²/2 on a learner's weights w, which is added to the sum of "
+        "losses over samples.",
+        symbol="λ",
+        minimum=0,
     )
     activation: str = setting("sign", "Activation function of the random features.", choices=FEATURES)
     noise: float = setting(

@@ -42,12 +42,15 @@ class MonitorSettings(ModelSettings):
     )
     margins: Any = setting(
         None,
-        "Pair (inputs, every): inputs without labels, and the steps between measurements of D on them.",
+        "Pair (inputs, every): unlabelled inputs, and the number of steps between measurements "
+        "of the relative margin (D).",
         machine_only=True,  # rows cannot contain inputs
     )
     approximate: bool = setting(False, "Estimate the spectra of matrices whose shorter side is 8192 or more.")
     rules: str | None = setting(
-        None, "Rule file with rules about steps, or the name of a shipped example.", is_path=True
+        None,
+        "Rule file with rules about training steps, or the name of an example that comes with attnlaw.",
+        is_path=True,
     )
     on_fail: str = setting(
         WARN,
@@ -102,11 +105,16 @@ VERB = Verb(
     "Training run",
     MonitorSettings,
     (
-        Quantity("measured_steps", "number of steps that were measured", kind="int", in_summary=True),
         Quantity(
-            "failed_steps", "number of steps whose weights could not be measured", kind="int", in_summary=True
+            "measured_steps", "number of training steps that were measured", kind="int", in_summary=True
         ),
-        Quantity("last_step", "last step that was measured", kind="int", in_summary=True),
+        Quantity(
+            "failed_steps",
+            "number of training steps whose weights could not be measured",
+            kind="int",
+            in_summary=True,
+        ),
+        Quantity("last_step", "last training step that was measured", kind="int", in_summary=True),
         Quantity("seconds", "CPU seconds that all measurements took together"),
         Quantity("overhead", "CPU time of all measurements, divided by that of the training"),
     ),

@@ -50,9 +50,12 @@ PANELS = {
     "relative margin (mean log D)": {"margins_mean_log": "D"},
 }
 STEPS = (
-    Quantity("step", "step of the optimizer", kind="int"),
+    Quantity("step", "training step (number of optimizer updates so far)", kind="int"),
     Quantity("model", "name of the model", kind="text"),
-    *(Quantity(f"log10_{bound.name}", f"log10 of the proxy: {bound.label}") for bound in MONITORED),
+    *(
+        Quantity(f"log10_{bound.name}", f"log10 of the generalization proxy: {bound.label}")
+        for bound in MONITORED
+    ),
     *_each(LAYER_GROUPS, "stable_rank", "median stable rank of the {} matrices"),
     *_each(
         LAYER_GROUPS,
@@ -64,7 +67,8 @@ STEPS = (
     *_each(
         HEAD_KINDS,
         "factor_excess",
-        "median excess of the factors of {} heads over the smallest factors with the same product",
+        "median relative excess of the size of the factors of {} heads over the smallest factors "
+        "with the same product",
     ),
     *_each(
         HEAD_KINDS,
@@ -77,8 +81,8 @@ STEPS = (
         "median ‖AᵀA − BᵀB‖ of the factors of {} heads, relative to the first measured step; gradient flow "
         "without weight decay keeps 1",
     ),
-    *_each(HEAD_KINDS, "mean", "median |Tr M| / √N of the {} heads"),
-    *_each(HEAD_KINDS, "frobenius", "median Frobenius norm ‖M‖_F / √N of the {} heads"),
+    *_each(HEAD_KINDS, "mean", "median scaled trace |Tr M| / √N of the matrices M of {} heads"),
+    *_each(HEAD_KINDS, "frobenius", "median scaled Frobenius norm ‖M‖_F / √N of the matrices M of {} heads"),
     *_each(
         HEAD_KINDS,
         "stronger_first",
@@ -92,45 +96,75 @@ STEPS = (
         "probability that a random order of the directions in {} heads gives this τ or more (one-sided)",
         "p",
     ),
-    Quantity("score_spread_qk", "median over heads of the spread of logits for tokens in random directions"),
-    Quantity("logit_bound", "largest logit that any input could reach, over the heads that have a bound"),
-    Quantity("margins_mean_log", "mean of log D over the given inputs (D: relative margin)", error=True),
-    Quantity("margins_median", "median of D over the given inputs (D: relative margin)"),
+    Quantity(
+        "score_spread_qk",
+        "standard deviation of attention logits for tokens in random directions (median over heads)",
+    ),
+    Quantity(
+        "logit_bound", "largest attention logit that any input could reach, over all heads with a known bound"
+    ),
+    Quantity(
+        "margins_mean_log", "mean over the given inputs of log D, where D is the relative margin", error=True
+    ),
+    Quantity("margins_median", "median over the given inputs of the relative margin (D)"),
     Quantity("seconds", "CPU seconds that the measurement took"),
     Quantity("overhead", "CPU time of all measurements so far, divided by that of the training"),
-    Quantity("status", "done, or failed if the weights could not be measured", kind="text"),
-    Quantity("remark", "missing numbers, and the reason", kind="text"),
+    Quantity(
+        "status",
+        "result of the measurement: done, or failed if the weights could not be measured",
+        kind="text",
+    ),
+    Quantity("remark", "names of the missing numbers, with the reason", kind="text"),
     VERSION,
 )
 STEP_MATRICES = (
     STEPS[0],
     *LOCATION,
-    Quantity("spectral_norm", "largest singular value", log=True),
-    Quantity("log10_contribution", "log10 of the matrix's contribution to the proxy", "log₁₀ C(p*)"),
-    Quantity("stable_rank", "squared Frobenius norm over squared spectral norm", log=True),
+    Quantity("spectral_norm", "largest singular value of the matrix", log=True),
+    Quantity(
+        "log10_contribution",
+        "log10 of the amount that the matrix adds to the generalization proxy",
+        "log₁₀ C(p*)",
+    ),
+    Quantity(
+        "stable_rank", "stable rank of the matrix: squared Frobenius norm / squared spectral norm", log=True
+    ),
     Quantity("outliers", OUTLIERS.description, kind="int"),
-    Quantity("alpha", "exponent of a power law that fits the largest eigenvalues", "α"),
-    Quantity("factor_excess", "excess of a head's factors over the smallest factors with the same product"),
+    Quantity(
+        "alpha", "exponent of a power law that fits the largest eigenvalues (squared singular values)", "α"
+    ),
+    Quantity(
+        "factor_excess",
+        "relative excess of the size of a head's two factors over the smallest factors with the same product",
+    ),
     IMBALANCE,
-    Quantity("factor_difference", "Frobenius norm ‖AᵀA − BᵀB‖ of a head's factors A and B", log=True),
-    Quantity("factor_imbalance_kept", "imbalance of the factors, relative to the first measured step"),
-    Quantity("factor_difference_kept", "factor_difference, relative to the first measured step"),
-    Quantity("mean", "trace Tr M / √N of a head's product M; null if M is not square"),
-    Quantity("frobenius", "Frobenius norm ‖M‖_F / √N of a head's product M"),
+    Quantity(
+        "factor_difference", "imbalance of a head's factors A and B: Frobenius norm ‖AᵀA − BᵀB‖", log=True
+    ),
+    Quantity(
+        "factor_imbalance_kept",
+        "relative imbalance of a head's two factors, divided by that at the first measured step",
+    ),
+    Quantity(
+        "factor_difference_kept",
+        "imbalance ‖AᵀA − BᵀB‖ of a head's factors, divided by that at the first measured step",
+    ),
+    Quantity("mean", "scaled trace Tr M / √N of a head's matrix M (N × N); null if M is not square"),
+    Quantity("frobenius", "scaled Frobenius norm ‖M‖_F / √N of a head's matrix M with N rows"),
 )
 STEP_MODES = (
     STEPS[0],
     *LOCATION,
     Quantity(
-        "mode", "number of the direction in its head, in the order of leaving the random bulk", kind="int"
+        "mode",
+        "index of the direction in its head, in the order in which directions leave the random bulk",
+        kind="int",
     ),
     Quantity(
         "left_step",
         "measured step at which the direction left the random bulk; null if before the first",
         kind="int",
     ),
-    Quantity("value", "singular value of the direction", log=True),
-    Quantity(
-        "edge", "edge of the random bulk: the largest singular value of random weights is above it in 1%"
-    ),
+    Quantity("value", "singular value of the head's matrix along the direction", log=True),
+    Quantity("edge", "edge of the random bulk: only 1% of random matrices have a singular value above it"),
 )

@@ -49,7 +49,7 @@ class AttentionSettings(Settings):
     )
     tokens: int = layer_setting(
         256,
-        "Number of tokens, which are orthogonal.",
+        "Number of tokens (orthogonal vectors).",
         symbol="n",
         minimum=2,
         maximum=MOST_TOKENS,
@@ -60,7 +60,7 @@ class AttentionSettings(Settings):
     )
     head_size: int = layer_setting(
         32,
-        "Number of entries of a key of a head.",
+        "Size of a head's keys (number of entries).",
         symbol="d_K",
         minimum=1,
         maximum=10_000,
@@ -68,7 +68,7 @@ class AttentionSettings(Settings):
     )
     value_size: int | None = layer_setting(
         None,
-        "Number of entries of a value of a head. The default is the head size.",
+        "Size of a head's values (number of entries). The default is the head size.",
         symbol="d_V",
         minimum=1,
         maximum=10_000,
@@ -115,7 +115,7 @@ class AttentionSettings(Settings):
     )
     ridge: float = readout_setting(
         1e-4,
-        "Ridge penalty of a linear readout of the output, divided by the mean squared singular value.",
+        "Ridge penalty of a linear regression on the output, divided by the mean squared singular value.",
         symbol="λ",
         greater_than=0,
     )
@@ -132,7 +132,7 @@ class AttentionSettings(Settings):
         greater_than=0,
         maximum=1,
     )
-    seed: int = law_setting(0, "Seed of the draws. Equal seeds give equal numbers.", minimum=0)
+    seed: int = law_setting(0, "Seed of the random numbers. Equal seeds give equal results.", minimum=0)
 
     def check(self) -> None:
         tied = SHARINGS[self.sharing].tied
@@ -214,46 +214,48 @@ QUANTITIES = (
     ),
     Quantity(
         "mean",
-        "mean of the squared singular values according to the law",
+        "mean of the squared singular values that theory predicts",
         display_name="mean squared singular value",
     ),
     Quantity(
         "edges",
-        "ends of the intervals in which the squared singular values of the law lie, in increasing order",
+        "ends of the intervals that contain the predicted squared singular values, in increasing order",
         kind="floats",
         display_name="edges of the law",
     ),
     Quantity(
         "atom_at_zero",
-        "share of singular values that are zero according to the law",
+        "share of singular values that theory predicts to be zero",
         display_name="share of zeros",
     ),
     Quantity(
         "spike",
-        "squared singular value that is expected beyond the edge of the law if only 1/n is subtracted (not "
-        "in the paper)",
+        "squared singular value that theory expects above all others if only 1/n is subtracted "
+        "(not in the paper)",
         display_name="expected value beyond the edge",
     ),
     Quantity(
         "spike_found",
-        "largest squared singular value of the random layers if only 1/n is subtracted",
+        "largest squared singular value of the random layers, if only the constant 1/n is subtracted",
         error=True,
         display_name="largest value of the draws",
     ),
     Quantity(
         "coefficient_error",
-        "squared error of the coefficients of a ridge readout of the output; 1 if it learns nothing",
+        "squared error of the coefficients of a ridge regression on the layer's output; 1 if it "
+        "learns nothing",
         in_summary=True,
         display_name="error of the readout",
     ),
     Quantity(
         "degrees_of_freedom",
-        "number of directions that the ridge readout uses (degrees of freedom), divided by the number of "
-        "tokens",
+        "number of directions that a ridge regression on the output uses (degrees of freedom) / "
+        "number of tokens",
     ),
     Quantity(
         "arrival_time",
-        "time after which a readout trained by gradient flow reaches the loss, in units of 1/mean",
+        "training time until a linear readout reaches the given loss by gradient flow (in units "
+        "of 1 / mean squared singular value)",
         in_summary=True,
         log=True,
         display_name="time to reach the loss",
@@ -274,14 +276,14 @@ def run(case: AttentionSettings, progress: Progress) -> AttentionSpectrum:
 
 DENSITY = (
     Quantity("x", "squared singular value", display_name="squared singular value"),
-    Quantity("density", "density of the law at the squared singular value x"),
-    Quantity("interval", "number of the interval of the law, from 0", kind="int"),
+    Quantity("density", "predicted density of the squared singular values at x"),
+    Quantity("interval", "index of the interval of the predicted spectrum, counting from 0", kind="int"),
 )
 POINTS = 200
 QUANTILES = (
-    Quantity("level", "share of the singular values that are at most this large"),
-    Quantity("law", "singular value of the law at this level"),
-    Quantity("drawn", "singular value of the random layers at this level, as a mean over layers", error=True),
+    Quantity("level", "level of the quantile: share of the singular values that are at most this large"),
+    Quantity("law", "predicted singular value at this quantile"),
+    Quantity("drawn", "singular value of the random layers at this quantile (mean over layers)", error=True),
 )
 
 

@@ -44,24 +44,24 @@ class AuditSettings(ModelSettings):
 
     samples: int | None = setting(
         None,
-        "Number of training samples n: also show proxy / sqrt(n). It is not a bound.",
+        "Number of training samples n, to also show proxy / sqrt(n), which is not a bound.",
         minimum=1,
     )
     approximate: bool = setting(
         False,
-        "Estimate matrices whose shorter side is at least 8192, and show the errors.",
+        "Estimate the spectra of matrices whose shorter side is at least 8192, and show the errors.",
         panel=OptionPanel.PRECISION,
     )
     precision: str = setting(
         STORAGE,
-        "Arithmetic: float32 for weights stored in 16 bits or less, if that is exact enough (storage), or "
-        "always float64 (double).",
+        "Precision of the computation: float32 for weights in 16 bits or less, if exact enough "
+        "(storage), or always float64 (double).",
         choices=PRECISIONS,
         panel=OptionPanel.PRECISION,
     )
     exact: bool = setting(
         False,
-        "Sum every entry for (1,1) norms of large products (default: a sample of columns).",
+        "Compute (1,1) norms of large products from every entry (default: from a sample of columns).",
         panel=OptionPanel.PRECISION,
     )
     as_stored: bool = setting(
@@ -76,7 +76,9 @@ class AuditSettings(ModelSettings):
         panel=OptionPanel.INPUT,
     )
     no_laws: bool = setting(
-        False, "With --out: do not fit laws to the spectra. It is faster.", machine_only=True
+        False,
+        "With --out: do not fit distributions (laws) to the spectra, which saves time.",
+        machine_only=True,
     )
 
     @property
@@ -109,37 +111,57 @@ NOT_RANDOM = (
 COMPARABLE_QUANTITIES = (
     Quantity(
         "rejected_share",
-        "share of the tested weight matrices that differ from random ones",
+        "share of the tested weight matrices that differ from random matrices",
         display_name="unlike random",
     ),
     Quantity(
         "median_outliers",
-        "number of singular values above the edge of random matrices (median matrix)",
+        "number of singular values that are larger than those of random matrices (median over matrices)",
         display_name="strong directions",
     ),
     Quantity(
         "median_effective_rank_qk",
-        "number of directions that a head's QK uses, weak ones included (median head)",
+        "number of directions that a head's QK matrix uses, including weak ones (median over heads)",
         display_name="QK effective rank",
     ),
     Quantity(
         "log10_amplification",
-        "largest factor by which the layers above the first can enlarge an error, with gains of norm layers "
-        "if they are known (log10)",
+        "log10 of the largest factor by which the layers after the first can amplify an error, "
+        "with norm gains if known",
         display_name="amplification (log₁₀ α)",
     ),
 )
 FINDING_COUNTS = (
-    Quantity("findings_error", "number of errors found", kind="int", display_name="errors", in_summary=True),
     Quantity(
-        "findings_warning", "number of warnings found", kind="int", display_name="warnings", in_summary=True
+        "findings_error",
+        "number of findings with severity error",
+        kind="int",
+        display_name="errors",
+        in_summary=True,
     ),
-    Quantity("findings_note", "number of notes found", kind="int", display_name="notes", in_summary=True),
+    Quantity(
+        "findings_warning",
+        "number of findings with severity warning",
+        kind="int",
+        display_name="warnings",
+        in_summary=True,
+    ),
+    Quantity(
+        "findings_note",
+        "number of findings with severity note",
+        kind="int",
+        display_name="notes",
+        in_summary=True,
+    ),
     Quantity("finding_rules", "number of checks that ran", kind="int"),
 )
 LOGITS = (
     Quantity("logit_heads", "number of attention heads measured", kind="int"),
-    Quantity("logit_heads_bounded", "number of heads whose logits have a bound for any input", kind="int"),
+    Quantity(
+        "logit_heads_bounded",
+        "number of heads whose attention logits have an upper bound for any input",
+        kind="int",
+    ),
     Quantity(
         "logit_heads_beyond_float8",
         "number of heads whose logit bound is above 448, the largest float8 E4M3 number",
@@ -151,23 +173,27 @@ LOGITS = (
         kind="int",
     ),
     Quantity(
-        "logit_unbounded", "blocks of heads without a bound of their logits, with the reason", kind="text"
+        "logit_unbounded",
+        "attention blocks whose logits have no known upper bound, with the reason",
+        kind="text",
     ),
 )
 QUANTITIES = (
-    Quantity("family", "family of the model, such as gpt2", kind="text", in_summary=True),
+    Quantity("family", "model family, such as gpt2", kind="text", in_summary=True),
     Quantity("codes", "quantised formats of the matrices; missing if none is quantised", kind="text"),
     Quantity(
         "depth",
-        "number of layers; a shared layer counts each time it is used",
+        "number of layers; a layer that is used several times counts each time",
         "L",
         kind="int",
         in_summary=True,
     ),
-    Quantity("distinct_layers", "number of layers; a shared layer counts once", kind="int"),
-    Quantity("hidden_size", "width of the layers", "N", kind="int", in_summary=True),
+    Quantity(
+        "distinct_layers", "number of layers; a layer that is used several times counts once", kind="int"
+    ),
+    Quantity("hidden_size", "width of the layers (hidden size)", "N", kind="int", in_summary=True),
     Quantity("head_count", "number of attention heads in the first layer", kind="int"),
-    Quantity("matrix_count", "number of matrices measured", kind="int", in_summary=True),
+    Quantity("matrix_count", "number of weight matrices that were measured", kind="int", in_summary=True),
     Quantity("activation", "activation of the feed-forward blocks", kind="text"),
     *NOT_RANDOM,
     *COMPARABLE_QUANTITIES,
@@ -198,7 +224,7 @@ QUANTITIES = (
     ),
     Quantity(
         "value_of_adaptivity",
-        "factor by which the proxy grows if all matrices share one p",
+        "factor by which the generalization proxy grows if all matrices share one exponent p",
         error=True,
     ),
     Quantity(
@@ -206,16 +232,18 @@ QUANTITIES = (
         "whether the proxy only counts ranks (p = 0 is best for every matrix)",
         kind="bool",
     ),
-    Quantity("norms", "norms that screens and maps show: applied (gains included) or stored", kind="text"),
+    Quantity(
+        "norms", "kind of norms in tables and charts: applied (norm gains included) or stored", kind="text"
+    ),
     Quantity(
         "norms_unknown",
-        "kinds of matrices without applied norms, because attnlaw does not know their norm layer",
+        "kinds of matrices whose norm gains are not included, because attnlaw does not know their norm layer",
         kind="texts",
         choices=KINDS,
     ),
     Quantity("extensions", "features of the model that the paper does not cover", kind="texts"),
     Quantity("warnings", "warnings about the model and its file", kind="texts"),
-    Quantity("meaning", "what the proxies say and what they do not say", kind="text"),
+    Quantity("meaning", "meaning and limits of the generalization proxies", kind="text"),
 )
 
 

@@ -27,11 +27,11 @@ class UnitSettings(ModelSettings):
     """Measure one unit of a model: one matrix, or QK or VO of all heads of a block."""
 
     approximate: bool = setting(False, "Estimate the spectrum if the matrix is large.")
-    precision: str = setting(STORAGE, "Arithmetic of the factorisation.", choices=PRECISIONS)
-    exact: bool = setting(False, "Sum every entry for norms of entries.")
-    first: int = setting(0, "Number of the unit's first matrix, in the order of rows.", minimum=0)
+    precision: str = setting(STORAGE, "Precision in which singular values are computed.", choices=PRECISIONS)
+    exact: bool = setting(False, "Compute norms of entries from every entry, not from a sample.")
+    first: int = setting(0, "Row number of the first matrix to measure.", minimum=0)
     state: str = setting(
-        "", "Sizes and times of the checkpoint's files. If they change, the unit is measured again."
+        "", "Sizes and times of the checkpoint's files, which show whether matrices must be measured again."
     )
 
 
@@ -75,9 +75,11 @@ def join_units(case: AuditSettings, tables: Iterable[Mapping[str, Any]]) -> Audi
 
 UNIT = Verb(
     "audit.unit",
-    "One unit of an audit",
+    "One part of an audit",
     UnitSettings,
     (Quantity("matrices", "number of matrices measured together", kind="int"),),
     run_each_case(run),
-    tables=(TableSpec("records", (Quantity("record", "packed spectrum of one matrix", kind="bytes"),)),),
+    tables=(
+        TableSpec("records", (Quantity("record", "packed singular values of one matrix", kind="bytes"),)),
+    ),
 )

@@ -38,7 +38,7 @@ TABLES = {
 class CheckSettings(ModelSettings):
     """Decide whether a checkpoint may pass: look for damage, and apply your rules to its numbers.
 
-    Without rules, the gate fails if attnlaw finds a problem of level error. Rules compare numbers of an
+    Without rules, the check fails if attnlaw finds a problem of severity error. Rules compare numbers of an
     audit, a fit or a diff with limits. The exit status is 0 if the model passed, 3 if it failed, 1 if
     something could not be read, and 2 if the command or the rule file is wrong.
     """
@@ -62,7 +62,7 @@ class CheckSettings(ModelSettings):
     )
     fail_on: str | None = setting(
         None,
-        "Lowest level that fails the gate. By default, the level in the rule file, or error.",
+        "Lowest severity that fails the check (default: the level in the rule file, or error).",
         choices=dict.fromkeys(FAIL_ON),
         panel=GATE,
     )

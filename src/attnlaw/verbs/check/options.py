@@ -17,7 +17,7 @@ FILES = ("junit", "sarif", "markdown")
 
 @settings_dataclass
 class Options(OutputOptions):
-    """Options for the output of verdicts. They can be combined. None of them changes the exit status."""
+    """Options for reports of the verdict. Several can be combined; none changes the exit status."""
 
     junit: str | None = output_option(
         None, "Write a JUnit XML report, which CI systems show as tests.", metavar="FILE"
@@ -26,21 +26,20 @@ class Options(OutputOptions):
         None, "Write a SARIF 2.1.0 report, which code hosts show as alerts.", metavar="FILE"
     )
     markdown: str | None = output_option(
-        None, "Write a Markdown report, such as for a comment.", metavar="FILE"
+        None, "Write a Markdown report, such as for a comment on a pull request.", metavar="FILE"
     )
     sarif_location: str | None = output_option(
         None,
-        "With --sarif or --github: file of the repository to attach the results to, such as the rule "
-        "file. A code host "
-        "cannot show a checkpoint.",
+        "With --sarif or --github: text file of the repository (not the checkpoint) to attach "
+        "the results to, such as the rule file.",
         metavar="FILE",
     )
     github: bool = output_option(
-        False, "Print annotations for a GitHub workflow, and add to the summary of its job."
+        False, "Print annotations for a GitHub workflow, and add the results to the summary of its job."
     )
     explain: str | None = output_option(
         None,
-        "Explain a finding: when it is reported, what it means and what to do. Needs no MODEL.",
+        "Explain a finding: when it is reported, what it means and what to do (no MODEL needed).",
         metavar="RULE",
     )
 

@@ -43,12 +43,23 @@ class CompletionSettings(Settings):
     If e is observed, the observed entries connect all rows and columns; otherwise they do not.
     """
 
-    graph: str = setting("connected", "Whether the entry e is observed.", choices=GRAPHS)
-    entry: float = setting(
-        0.6, "Value of the entry e.", symbol="e", greater_than=0, active_if=("graph", "observed")
+    graph: str = setting(
+        "connected", "Whether training observes the last entry (e) of the matrix.", choices=GRAPHS
     )
-    latent: int = setting(2, "Width of the factors.", symbol="k", minimum=1)
-    init: float = setting(1e-3, "Standard deviation of the factors at the start.", symbol="ε", greater_than=0)
+    entry: float = setting(
+        0.6,
+        "Value of the last entry (e) of the matrix.",
+        symbol="e",
+        greater_than=0,
+        active_if=("graph", "observed"),
+    )
+    latent: int = setting(2, "Width of the two trained factors.", symbol="k", minimum=1)
+    init: float = setting(
+        1e-3,
+        "Standard deviation of the entries of the trained factors at the start.",
+        symbol="ε",
+        greater_than=0,
+    )
 
     @property
     def problem(self) -> Completion:
@@ -61,7 +72,7 @@ class CompletionSimulationSettings(CompletionSettings):
     """Follow the gradient flow from randomly drawn starts."""
 
     seeds: int = setting(
-        8, "Number of random starts. The error is the standard error of their mean.", minimum=1
+        8, "Number of random starts; errors are standard errors of the mean over starts.", minimum=1
     )
     seed: int = setting(0, "Seed of the random starts.", minimum=0)
 
@@ -84,7 +95,7 @@ def simulate(case: CompletionSimulationSettings, progress: Progress) -> Numbers:
 MEASURED = (
     Quantity(
         "corner",
-        "mean absolute value of the missing first entry",
+        "mean absolute value that training puts into the missing entry",
         display_name="size of the missing entry",
         error=True,
         in_summary=True,
@@ -99,7 +110,11 @@ MEASURED = (
 )
 QUANTITIES = (
     *MEASURED,
-    Quantity("exponent", "exponent with which the second direction shrinks as the start gets smaller"),
+    Quantity(
+        "exponent",
+        "exponent of a power law: how fast the second direction of the matrix shrinks as the "
+        "start gets smaller",
+    ),
 )
 SIMULATE = Verb(
     "complete.simulate",

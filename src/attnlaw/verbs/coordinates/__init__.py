@@ -27,16 +27,16 @@ class CoordinatesSettings(Settings):
         choices=PARAMETRISATIONS,
         sweepable=True,
     )
-    steps: int = setting(2, "Number of steps of SGD.", minimum=1, maximum=1000, sweepable=True)
+    steps: int = setting(2, "Number of training steps (SGD).", minimum=1, maximum=1000, sweepable=True)
     rate: float = setting(0.05, "Learning rate of SGD at width 64.", greater_than=0, sweepable=True)
     draws: int = setting(10, "Number of random initialisations.", minimum=1, maximum=10**6)
-    seed: int = setting(0, "Seed of the draws. Equal seeds give equal numbers.", minimum=0)
+    seed: int = setting(0, "Seed of the random numbers. Equal seeds give equal results.", minimum=0)
 
 
 QUANTITIES = (
     Quantity(
         "logit_change",
-        "root mean square change of the logits, over tokens and vocabulary",
+        "root mean square change of the logits in training, over tokens and vocabulary",
         error=True,
         in_summary=True,
         log=True,

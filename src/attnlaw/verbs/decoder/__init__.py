@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 @settings_dataclass
 class DecoderSettings(Settings):
-    """Train the small decoder of the examples on the source of Python's library, and measure its heads.
+    """Train a small example decoder on the source code of Python's library, and measure its attention heads.
 
-    The theory of one head (arXiv 2609.03858) is shown next to it. This is an analogy, not a fit. This command
-    needs the optional packages of attnlaw[lens].
+    The theory of one head (arXiv 2609.03858) is shown for comparison, as an analogy, not as a fit. This
+    command needs the optional packages of attnlaw[lens].
     """
 
     steps: int = setting(
@@ -36,18 +36,23 @@ class DecoderSettings(Settings):
 KINDS = ("qk", "vo")
 BY_KIND = (
     Quantity(
-        "modes", "number of singular values of {} that left the random bulk, over all heads", kind="int"
+        "modes",
+        "number of singular values of {} that grew out of the random bulk, over all heads",
+        kind="int",
     ),
     Quantity(
         "stronger_first",
-        "order in which singular values of {} left the bulk: 1 if larger ones left first, -1 if last",
+        "order in which singular values of {} left the random bulk: 1 if larger ones left first, -1 if last",
         "τ",
         in_summary=True,
     ),
-    Quantity("stronger_first_p", "p-value of the order in which singular values of {} left the bulk", "p"),
+    Quantity(
+        "stronger_first_p", "p-value of the order in which singular values of {} left the random bulk", "p"
+    ),
     Quantity(
         "factor_difference_kept",
-        "imbalance ‖AᵀA − BᵀB‖ of the factors of {}, divided by that at the start (median over heads)",
+        "imbalance ‖AᵀA − BᵀB‖ of the factors A and B of {}, divided by that at the start "
+        "(median over heads)",
     ),
     Quantity(
         "factor_imbalance_kept",
@@ -63,34 +68,39 @@ QUANTITIES = (
     ),
 )
 LOCATION = (
-    Quantity("layer", "number of the layer", kind="small"),
-    Quantity("head", "number of the head", kind="small"),
-    Quantity("kind", "qk or vo", kind="text"),
+    Quantity("layer", "index of the layer, counting from 0", kind="small"),
+    Quantity("head", "index of the attention head, counting from 0", kind="small"),
+    Quantity("kind", "matrix of the head: qk (query-key) or vo (value-output)", kind="text"),
 )
 STRENGTH = Quantity(
-    "strength", "singular value, divided by the edge of the bulk", display_name="value over the bulk's edge"
+    "strength",
+    "singular value, divided by the edge of the bulk of random weights",
+    display_name="singular value / edge of the random bulk",
 )
 VALUES = (Quantity("step", "training step", kind="int"), *LOCATION, STRENGTH)
 MODES = (
     *LOCATION,
-    Quantity("mode", "number of the singular value within its head, in the order of size", kind="int"),
+    Quantity("mode", "index of the singular value within its head, in the order of size", kind="int"),
     Quantity(
         "left_step",
-        "first measured step at which the value was outside the bulk (empty if it was at the start)",
+        "first measured step at which the singular value was outside the random bulk (empty if "
+        "it was at the start)",
         kind="int",
     ),
     STRENGTH,
 )
-BULK = (STRENGTH, Quantity("density", "density of random heads at this value"))
+BULK = (STRENGTH, Quantity("density", "density of the singular values of random heads at this value"))
 THEORY = (
-    Quantity("time", "training time: learning rate times steps, divided by d", "τ"),
+    Quantity("time", "training time: learning rate · steps / d, for tokens of dimension d", "τ"),
     STRENGTH,
-    Quantity("density", "density of the student's eigenvalues at this value"),
+    Quantity("density", "density of the learned matrix's eigenvalues at this value"),
 )
 THEORY_MODES = (
-    Quantity("time", "training time: learning rate times steps, divided by d", "τ"),
-    Quantity("target", "large eigenvalue of the target, apart from the others (spike)"),
-    Quantity("left_time", "first time at which the student's eigenvalue is outside the bulk", "τ"),
+    Quantity("time", "training time: learning rate · steps / d, for tokens of dimension d", "τ"),
+    Quantity("target", "large eigenvalue of the target matrix, apart from all others (spike)"),
+    Quantity(
+        "left_time", "first time at which the learned matrix's eigenvalue is outside the random bulk", "τ"
+    ),
     STRENGTH,
 )
 

@@ -26,7 +26,7 @@ COMPARED = "Comparison"
 
 @settings_dataclass
 class BaseModelSettings(Settings):
-    """The base that models are compared with. It is the first word of the command."""
+    """The base model that other models are compared with. The command names the base model first."""
 
     base: Any = setting(
         MISSING,
@@ -50,11 +50,12 @@ class DiffSettings(ModelSettings, BaseModelSettings):
 
     applied: bool = setting(
         False,
-        "Multiply the norm before a matrix into it. Otherwise matrices are compared as they are stored.",
+        "Multiply the gain of the norm layer before each matrix into the matrix (default: "
+        "compare matrices as they are stored).",
         panel=COMPARED,
     )
     no_match: bool = setting(
-        False, "Do not look for heads and neurons that are in another order.", panel=COMPARED
+        False, "Do not check whether heads or neurons are in another order than in the base.", panel=COMPARED
     )
 
     def to_row(self) -> dict[str, Any]:
@@ -71,10 +72,14 @@ LISTED = (
 )
 LAYER_KINDS = [KINDS[name] for group in LAYER_GROUPS.values() for name in group]
 QUANTITIES = (
-    Quantity("verdict", "what happened, in a few sentences", kind="text"),
-    Quantity("compared", "tensors of both files that were compared, and those that were not", kind="text"),
-    Quantity("next_step", "what the changes look like and what to do next", kind="text"),
-    Quantity("verdicts", "all verdicts on the model and on its tensors, without repetition", kind="texts"),
+    Quantity("verdict", "summary of what changed between the checkpoints, in a few sentences", kind="text"),
+    Quantity(
+        "compared",
+        "sentence on how many tensors of both files were compared, and how many were not",
+        kind="text",
+    ),
+    Quantity("next_step", "interpretation of the changes, and what to do next", kind="text"),
+    Quantity("verdicts", "list of the different verdicts on the model and on its tensors", kind="texts"),
     Quantity(
         "map_count", "number of heads (QK, VO) and feed-forward matrices that were compared", kind="int"
     ),
@@ -103,18 +108,18 @@ QUANTITIES = (
     ),
     Quantity(
         "largest_size",
-        "largest size of the update of a head or matrix, |model − base| / |base|",
+        "largest relative change of a head or feed-forward matrix, |model − base| / |base|",
         in_summary=True,
     ),
     Quantity("worst_map", "head or feed-forward matrix that changed most", kind="text", in_summary=True),
     Quantity("worst_tensor", "stored tensor that changed most", kind="text"),
-    Quantity("worst_tensor_size", "size of the largest change of a stored tensor, |model − base| / |base|"),
+    Quantity("worst_tensor_size", "largest relative change of a stored tensor, |model − base| / |base|"),
     Quantity(
-        "least_sqnr_db", "lowest signal-to-noise ratio of a tensor in dB: −20 log₁₀ of the size of its change"
+        "least_sqnr_db", "lowest signal-to-noise ratio of a tensor in dB: −20 log₁₀ of its relative change"
     ),
     Quantity(
         "intruders",
-        "number of the model's leading directions that are near no direction of the base (cosine below 1/2)",
+        "number of the model's leading directions that resemble no direction of the base (cosine below 1/2)",
         kind="int",
     ),
     Quantity(

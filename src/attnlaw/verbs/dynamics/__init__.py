@@ -21,20 +21,23 @@ from attnlaw.verbs.learn import RUN, LearnSimulationSettings
 class DynamicsSettings(TrajectorySettings):
     """Compute how a single attention head learns from samples that it sees once (arXiv 2609.03858).
 
-    Tokens are Gaussian vectors of dimension d. The target is S* = W₀W₀ᵀ/√(m₀d) (untied: a product of two
-    factors). The student S starts at random and lowers the loss of new samples, Σ_ab (y_ab − ŷ_ab)². One
-    case is one trajectory, and its times are the rows of a table. Time is learning rate · steps / d.
+    Tokens are Gaussian vectors of dimension d. The target matrix is S* = W₀W₀ᵀ/√(m₀d) (untied: a product of
+    two factors). The trained matrix S (the student) starts at random and lowers the loss of new samples, Σ_ab
+    (y_ab − ŷ_ab)². Each training run gives a table with one row for each training time, which is learning
+    rate · steps / d.
 
-    The same from Python: attnlaw.dynamics(times="0.001:1:60", ...).
+    In Python, this command is attnlaw.dynamics(times="0.001:1:60", ...).
     """
 
     spectrum: bool = setting(
-        False, "Also the spectrum at five of the times, and when a spike becomes visible.", panel=RUN
+        False,
+        "Also show the spectrum at five of the times, and when a large eigenvalue (spike) becomes visible.",
+        panel=RUN,
     )
     statics: bool = setting(
         False,
-        "Also the errors of students that keep all samples: the minimiser at its best weight decay, and the "
-        "Bayes-optimal student.",
+        "Also show the errors of models that keep all samples: trained with the best weight "
+        "decay, and Bayes-optimal.",
         panel=RUN,
     )
 
@@ -50,25 +53,28 @@ class DynamicsSettings(TrajectorySettings):
 
 @settings_dataclass
 class DynamicsSimulationSettings(DynamicsSettings):
-    """Train students by one-pass SGD at a finite dimension, each on its own samples."""
+    """Train models by one-pass SGD at a finite token dimension, each on different samples."""
 
     simulate: int = setting_like(
         LearnSimulationSettings,
         "simulate",
-        help="Also train students by SGD at dimension D; needs a learning rate.",
+        help="Also train real models by SGD at token dimension D, to compare with theory; needs a "
+        "learning rate.",
     )
     sensing: str | None = setting(
         None,
-        "What students see: Gaussian matrices as in theory (the default: goe, or ginibre if untied), tokens, "
-        "or signed (tokens with random signs).",
+        "Training inputs: Gaussian matrices as in theory (the default: goe, or ginibre if "
+        "untied), tokens, or signed (tokens with random signs).",
         choices=SENSINGS,
         sweepable=True,
         panel=RUN,
     )
-    batch: int = setting(8, "Samples in a step.", symbol="B", minimum=1, panel=RUN, metavar="B")
+    batch: int = setting(
+        8, "Number of samples in a training step.", symbol="B", minimum=1, panel=RUN, metavar="B"
+    )
     seeds: int = setting(
         4,
-        "Students to train, each from its own start; the error is the standard error of their mean.",
+        "Number of models to train from different starts; errors are standard errors of the mean.",
         minimum=1,
         panel=RUN,
         metavar="K",
@@ -80,47 +86,72 @@ estimate = partial(Quantity, error=True, in_summary=True)
 MEASURED = (
     estimate(
         "alignment",
-        "correlation with the target: 1 means equal except for the scale",
+        "correlation with the target matrix: 1 means equal except for the scale",
         "ρ",
         axis="alignment with the target (ρ)",
     ),
     estimate(
         "estimation_error",
-        "|S − S*|²/d: distance of the student S from the target S*",
+        "squared distance |S − S*|²/d of the learned matrix S from the target S*",
         "E",
         log=True,
         axis="error |S − S*|²/d (E)",
     ),
     estimate(
         "prediction_error",
-        "mean loss of a new sample with labels free of noise",
+        "mean loss of a new sample with noise-free labels",
         "Φ",
         log=True,
         axis="loss of new samples (Φ)",
     ),
-    Quantity("overlap", "Tr S S*/d, which is |S*|²/d for a perfect student", "m", error=True),
-    Quantity("norm", "Tr S²/d: squared size of the student", "q", error=True),
-    Quantity("trace", "Tr S/d: mean eigenvalue of the student", error=True),
+    Quantity("overlap", "overlap Tr S S*/d of the learned matrix S and the target S*", "m", error=True),
+    Quantity("norm", "squared size of the learned matrix (Tr S²/d)", "q", error=True),
+    Quantity("trace", "mean eigenvalue of the learned matrix (Tr S/d)", error=True),
 )
-TIME = Quantity("time", "learning rate · steps / d", "τ", axis="time (τ = learning rate · steps / d)")
+TIME = Quantity(
+    "time", "training time (learning rate · steps / d)", "τ", axis="time (τ = learning rate · steps / d)"
+)
 TIMES = (
     TIME,
-    Quantity("samples", "samples seen / d²; null for a gradient flow", "τ/η", axis="samples seen / d² (τ/η)"),
+    Quantity(
+        "samples",
+        "number of samples seen / d², for token dimension d; null for a gradient flow",
+        "τ/η",
+        axis="samples seen / d² (τ/η)",
+    ),
     *MEASURED,
 )
 QUANTITIES = (
-    Quantity("recovery_time", "time τ at which the alignment reaches 0.5", "τ", in_summary=True, log=True),
-    Quantity("recovery_time_90", "time τ at which the alignment reaches 0.9", "τ", in_summary=True, log=True),
+    Quantity(
+        "recovery_time",
+        "training time (τ) until the correlation with the target matrix is 0.5",
+        "τ",
+        in_summary=True,
+        log=True,
+    ),
+    Quantity(
+        "recovery_time_90",
+        "training time (τ) until the correlation with the target matrix is 0.9",
+        "τ",
+        in_summary=True,
+        log=True,
+    ),
     Quantity(
         "recovery_samples",
-        "samples / d² until alignment 0.5; null for a gradient flow",
+        "samples / d² until the correlation with the target matrix is 0.5; null for a gradient flow",
         in_summary=True,
     ),
     *MEASURED,
-    Quantity("samples", "samples / d² seen at the last time; null for a gradient flow"),
-    Quantity("plateaus", "times between which nothing is learned, begin and end in turn", kind="floats"),
-    Quantity("largest_rate", "largest learning rate η at which the target is stable", hidden=True),
-    Quantity("plateau_error", "error E at which SGD with this learning rate ends", hidden=True),
+    Quantity("samples", "number of samples seen / d² at the end of training; null for a gradient flow"),
+    Quantity(
+        "plateaus",
+        "training times between which nothing is learned: start and end of each plateau",
+        kind="floats",
+    ),
+    Quantity(
+        "largest_rate", "largest learning rate at which training can stay at the target matrix", hidden=True
+    ),
+    Quantity("plateau_error", "final error of SGD with this learning rate (E)", hidden=True),
 )
 
 
@@ -159,30 +190,35 @@ def check_trainable(case: DynamicsSimulationSettings) -> None:
 
 SPECTRA = (
     TIME,
-    Quantity("x", display_name="eigenvalue of the student"),
-    Quantity("density", "density of the student's spectrum at this time"),
+    Quantity("x", display_name="eigenvalue of the learned matrix"),
+    Quantity("density", "density of the learned matrix's eigenvalues at this time"),
 )
 STATICS = (
-    Quantity("samples", "samples / d² that the student keeps", "n/d²"),
-    Quantity("minimiser_error", "error E of the minimiser at its best weight decay"),
-    Quantity("bayes_error", "error E of the Bayes-optimal student"),
+    Quantity("samples", "number of samples that training keeps / d²", "n/d²"),
+    Quantity("minimiser_error", "error of training on all kept samples with the best weight decay (E)"),
+    Quantity("bayes_error", "error of the best possible (Bayes-optimal) estimate (E)"),
 )
-EIGENVALUES = (TIME, Quantity("eigenvalue", "eigenvalue of a trained student at this time"))
+EIGENVALUES = (TIME, Quantity("eigenvalue", "eigenvalue of a trained matrix at this time"))
 TRACKS = (
     TIME,
-    Quantity("target", "eigenvalue of the target outside its bulk (spike)"),
-    Quantity("location", "eigenvalue of the student that shows the spike; null before it is visible"),
-    Quantity("squared_overlap", "squared cosine between the eigenvectors of student and target"),
-    Quantity("edge", "upper end of the student's spectrum without the spike"),
+    Quantity("target", "large eigenvalue of the target matrix, apart from all others (spike)"),
+    Quantity(
+        "location",
+        "eigenvalue of the learned matrix that shows the target's spike; null before it is visible",
+    ),
+    Quantity(
+        "squared_overlap", "squared cosine between the eigenvectors of the learned and the target matrix"
+    ),
+    Quantity("edge", "upper end of the learned matrix's spectrum, without the spike"),
 )
 SIMULATE = Verb(
     "dynamics.simulate",
-    "Students trained by SGD",
+    "Models trained by SGD",
     DynamicsSimulationSettings,
     (
         *MEASURED,
-        Quantity("samples", "samples / d² seen at the last time"),
-        Quantity("steps", "steps of SGD that each student took", kind="int"),
+        Quantity("samples", "number of samples seen / d² at the end of training"),
+        Quantity("steps", "number of SGD steps of each trained model", kind="int"),
     ),
     run_each_case(train),
     tables=(TableSpec("runs", TIMES, lambda run: run.rows, json=True), TableSpec("eigenvalues", EIGENVALUES)),
@@ -192,7 +228,7 @@ SIMULATE = Verb(
 )
 VERB = Verb(
     "dynamics",
-    "How attention learns, in time",
+    "How attention learns over time",
     DynamicsSettings,
     QUANTITIES,
     run_each_case(solve),

@@ -29,7 +29,9 @@ class EarlyStoppingSettings(SingleIndex):
 class EarlyStoppingSimulationSettings(SingleIndex):
     """Draw samples at random and train on them."""
 
-    seeds: int = setting(8, "Number of draws. The error is the standard error of their mean.", minimum=1)
+    seeds: int = setting(
+        8, "Number of random draws; errors are standard errors of the mean over draws.", minimum=1
+    )
     seed: int = setting(0, "Seed of the random draws.", minimum=0)
 
 
@@ -46,27 +48,39 @@ LARGEST, POINTS = 3.0, 301  # largest coefficient and number of points of the ta
 MEASURED = (
     Quantity(
         "risk",
-        "squared distance of the learned coefficients from the best possible ones (μβ)",
+        "squared distance of the learned coefficients from the best possible coefficients (μβ)",
         display_name="risk",
         axis="squared distance from μβ (risk)",
         error=True,
         in_summary=True,
         log=True,
     ),
-    Quantity("kept", "number of coefficients above the threshold", error=True, in_summary=True),
-    Quantity("false_positives", "number of kept coefficients that are zero in the truth (β)", error=True),
+    Quantity(
+        "kept", "number of coefficients that are above the threshold and kept", error=True, in_summary=True
+    ),
+    Quantity("false_positives", "number of kept coefficients whose true value is zero", error=True),
 )
 QUANTITIES = (
     *MEASURED,
-    Quantity("tau", "threshold below which coefficients are cut", "τ"),
-    Quantity("time", "training time of a gradient flow at which it stops"),
-    Quantity("slope", "mean slope of the link function, which is the length of what can be learned", "μ"),
+    Quantity("tau", "threshold below which coefficients are set to zero", "τ"),
+    Quantity("time", "training time at which the gradient flow is stopped"),
+    Quantity(
+        "slope",
+        "mean slope of the link function (μ), which is the length of the best possible coefficients",
+        "μ",
+    ),
 )
 MAP = (
     Quantity(
-        "coefficient", "true coefficient (φ), in units of √(2 ln p) ‖y‖/n", display_name="coefficient φ"
+        "coefficient",
+        "true coefficient, in units of √(2 ln p) ‖y‖/n (n labels y, p inputs)",
+        display_name="coefficient φ",
     ),
-    Quantity("learned", "learned coefficient, in units of √(2 ln p) ‖y‖/n", display_name="learned β"),
+    Quantity(
+        "learned",
+        "learned coefficient, in units of √(2 ln p) ‖y‖/n (n labels y, p inputs)",
+        display_name="learned β",
+    ),
 )
 SIMULATE = Verb(
     "early_stopping.simulate",
@@ -78,7 +92,7 @@ SIMULATE = Verb(
 )
 VERB = Verb(
     "early_stopping",
-    "Small factors stopped early",
+    "Small factors, stopped early",
     EarlyStoppingSettings,
     QUANTITIES,
     run_each_case(lambda case, progress: predict_index(case)),

@@ -18,12 +18,12 @@ from attnlaw.theory.regression.learners import simulate_ensemble
 class EnsembleSettings(Ensemble):
     """Average learners that see the same samples through different random features, or let them vote.
 
-    A linear teacher gives the labels. They have noise for the square loss, and are signs for logistic and
-    hinge.
+    A linear teacher gives the labels. Labels have noise for the square loss, and are signs for the logistic
+    and hinge losses.
     """
 
     learners: float = setting(
-        1, "Number of learners that are combined.", symbol="K", minimum=1, allow_infinite=True
+        1, "Number of learners that the ensemble combines.", symbol="K", minimum=1, allow_infinite=True
     )
 
 
@@ -31,8 +31,10 @@ class EnsembleSettings(Ensemble):
 class EnsembleSimulationSettings(Ensemble):
     """Train the learners on randomly drawn samples."""
 
-    learners: int = setting(2, "Number of learners that are combined.", symbol="K", minimum=1)
-    seeds: int = setting(8, "Number of draws. The error is the standard error of their mean.", minimum=1)
+    learners: int = setting(2, "Number of learners that the ensemble combines.", symbol="K", minimum=1)
+    seeds: int = setting(
+        8, "Number of random draws; errors are standard errors of the mean over draws.", minimum=1
+    )
     seed: int = setting(0, "Seed of the random draws.", minimum=0)
 
 
@@ -54,21 +56,25 @@ def _shared_settings(case: Ensemble) -> Ensemble:
 MEASURED = (
     Quantity(
         "mean_error",
-        "error of the averaged learners: mean square, or share of wrong signs for classes",
-        display_name="error of the mean",
+        "error of the averaged learners: mean squared error, or share of wrong classes",
+        display_name="error of the averaged learners",
         error=True,
         in_summary=True,
     ),
-    Quantity("vote_error", "share of wrong signs if the majority of the learners decides", error=True),
-    Quantity("m", "overlap of a learner with the teacher", error=True),
-    Quantity("q", "overlap of a learner with itself", error=True),
-    Quantity("q1", "overlap of two different learners", error=True),
+    Quantity("vote_error", "share of wrong classes if the majority of the learners decides", error=True),
+    Quantity(
+        "m",
+        "covariance of the scores of a learner and of the teacher that gives the labels (overlap)",
+        error=True,
+    ),
+    Quantity("q", "variance of the scores of a learner (overlap with itself)", error=True),
+    Quantity("q1", "covariance of the scores of two different learners (overlap)", error=True),
 )
 QUANTITIES = (
     *MEASURED,
-    Quantity("V", "response of a score to the label of the same sample"),
-    Quantity("limit_error", "error of the mean of infinitely many learners"),
-    Quantity("residual", "relative residual of the equations", hidden=True),
+    Quantity("V", "change of a training score when the label of its sample changes"),
+    Quantity("limit_error", "error of the average of infinitely many learners"),
+    Quantity("residual", "relative residual of the equations that theory solves", hidden=True),
 )
 SIMULATE = Verb(
     "ensemble.simulate",

@@ -38,12 +38,15 @@ class GrowthSettings(Settings):
 
 MODELS = (
     Quantity("model", "name of the model", kind="text"),
-    Quantity("depth", "number of layers", "L", kind="int"),
-    Quantity("hidden_size", "width of the layers", "N", kind="int"),
-    *(Quantity(f"log10_{name}", f"log10 of the proxy: {bound.label}") for name, bound in BOUNDS.items()),
+    Quantity("depth", "number of layers of the model", "L", kind="int"),
+    Quantity("hidden_size", "width of the layers (hidden size)", "N", kind="int"),
+    *(
+        Quantity(f"log10_{name}", f"log10 of the generalization proxy: {bound.label}")
+        for name, bound in BOUNDS.items()
+    ),
 )
 QUANTITIES = (
-    Quantity("model_count", "number of models", kind="int", in_summary=True),
+    Quantity("model_count", "number of models in the fit", kind="int", in_summary=True),
     Quantity(
         "sentence", "sentence on how the spectrum-adaptive and the norm-based proxies grow", kind="text"
     ),

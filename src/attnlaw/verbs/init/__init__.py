@@ -43,10 +43,16 @@ class InitSettings(Settings):
         metavar="MODEL",
     )
     std: float | None = model_setting(
-        None, "Standard deviation of the weights. The default is what the config says.", greater_than=0
+        None,
+        "Standard deviation of the initial weights. The default is the value in the config.",
+        greater_than=0,
     )
     depth: int | None = model_setting(
-        None, "Number of layers. The default is what the config says.", symbol="L", minimum=1, maximum=10_000
+        None,
+        "Number of layers. The default is the number in the config.",
+        symbol="L",
+        minimum=1,
+        maximum=10_000,
     )
     width: str = model_setting(
         OWN_WIDTH,
@@ -54,7 +60,9 @@ class InitSettings(Settings):
         metavar="own|inf|N",
     )
     keep: str = model_setting(
-        "heads", "What stays fixed if the width changes: the number of heads, or their width.", choices=KEPT
+        "heads",
+        "Property that stays fixed if the width changes: the number of heads, or the width of a head.",
+        choices=KEPT,
     )
     scaling: str = model_setting(
         "1/sqrt(d)",
@@ -72,7 +80,7 @@ class InitSettings(Settings):
         sweepable=True,
     )
     ids: tuple[int, ...] | None = token_setting(
-        None, "Ids of the tokens. Only which of them are equal matters.", minimum=0, metavar="1,2,3"
+        None, "Token ids of the input. It only matters which ids are equal.", minimum=0, metavar="1,2,3"
     )
     padding: int = token_setting(0, "Number of tokens at the end that are padding.", minimum=0)
 
@@ -90,7 +98,7 @@ class InitSettings(Settings):
         minimum=0,
         maximum=10**6,
     )
-    seed: int = law_setting(0, "Seed of the draws. Equal seeds give equal numbers.", minimum=0)
+    seed: int = law_setting(0, "Seed of the random numbers. Equal seeds give equal results.", minimum=0)
 
     def check(self) -> None:
         if self.width not in (OWN_WIDTH, LIMIT_WIDTH) and not (
@@ -129,7 +137,7 @@ QUANTITIES = (
     ),
     Quantity(
         "cosine_spread",
-        "standard deviation over initialisations of the mean cosine between tokens",
+        "standard deviation of the mean cosine between tokens, over random initialisations",
         log=True,
         display_name="spread of the mean cosine",
     ),
@@ -163,7 +171,7 @@ QUANTITIES = (
     ),
     Quantity(
         "loss_spread",
-        "standard deviation of the initial loss over initialisations, in nats",
+        "standard deviation of the initial loss over random initialisations, in nats",
         display_name="spread of the initial loss",
     ),
     Quantity(
@@ -186,7 +194,8 @@ QUANTITIES = (
     ),
     Quantity(
         "angle_exponent",
-        "slope of log(1 - cosine) from layer to layer; negative if tokens become alike",
+        "slope per layer of log(1 - cosine), for the mean cosine between tokens; negative if "
+        "tokens become alike",
         error=True,
         display_name="rate at which angles shrink",
     ),
@@ -196,12 +205,12 @@ QUANTITIES = (
     ),
     Quantity(
         "gradient_exponent",
-        "slope of log(gradient norm) from layer to layer",
+        "slope per layer of log(gradient norm), from the first to the last layer",
         error=True,
         display_name="rate at which gradients grow",
     ),
     Quantity(
-        "initialiser", "library whose rule draws the weights, with the version it was read from", kind="text"
+        "initialiser", "library (with version) whose rule for random initial weights is used", kind="text"
     ),
 )
 
@@ -229,7 +238,7 @@ MEASURED = {
     "gradient": ("norm of the gradient with respect to the weights of the layer", "gradient norm"),
 }
 LAYERS = (
-    Quantity("layer", "number of the layer; 0 is the embeddings", kind="int"),
+    Quantity("layer", "index of the layer; 0 is the embeddings", kind="int"),
     *(
         quantity
         for name, (meaning, title) in MEASURED.items()
@@ -280,13 +289,19 @@ def run(case: InitSettings, progress: Progress) -> InitialLaw:
 
 
 ARCHITECTURE = (
-    Quantity("model_type", "model type that the config names", kind="text"),
-    Quantity("random", "whether initialisations differ; in some limits they do not", kind="bool"),
+    Quantity("model_type", "model type in config.json, such as gpt2", kind="text"),
+    Quantity(
+        "random",
+        "whether results differ between random initialisations; in some limits they do not",
+        kind="bool",
+    ),
 )
 
 
 GRADIENTS = (
-    Quantity("layer", "number of the layer, from 1; empty for a matrix outside of the layers", kind="int"),
+    Quantity(
+        "layer", "index of the layer, counting from 1; empty for a matrix outside of the layers", kind="int"
+    ),
     Quantity("matrix", "name of the weight matrix in its layer", kind="text"),
     *_measure_quantities(
         "gradient", "norm of the gradient with respect to the matrix", "gradient norm", log=True

@@ -35,23 +35,26 @@ SETTING_NAMES = {"size": "simulate", "samples": "alpha"}  # arguments of `simula
 class LearnSettings(ProblemSettings):
     """Predict what a single attention head learns from n samples, and train real heads to compare.
 
-    A head with the matrix S gives the tokens x_a, Gaussian vectors of dimension d, the scores h_ab =
-    (x_aᵀ S x_b − δ_ab Tr S)/√d. Labels are scores of a target S*, plain or through a row softmax, with noise
-    if you like. A student learns a matrix Ŝ from them. By default S* = W₀W₀ᵀ/√(m₀d), where W₀ is a Gaussian
-    d × m₀ matrix. Predictions are for large d (arXiv 2509.24914, 2506.01582).
+    Tokens x_a are Gaussian vectors of dimension d. A head with the matrix S gives two tokens a and b the
+    attention score h_ab = (x_aᵀ S x_b − δ_ab Tr S)/√d. Labels are the scores of a target matrix S*, plain or
+    through a row softmax, with optional noise. The model that learns from the labels (the student) finds a
+    matrix Ŝ. By default the target is S* = W₀W₀ᵀ/√(m₀d), where W₀ is a Gaussian d × m₀ matrix. Predictions
+    are for large d (arXiv 2509.24914, 2506.01582).
 
-    The same from Python: attnlaw.learn(alpha=..., tokens=...).
+    In Python, this command is attnlaw.learn(alpha=..., tokens=...).
     """
 
     output: str = setting_like(ProblemSettings, "output", choices=STATIC_OUTPUTS)
     thresholds: bool = setting(
         False,
-        "Also how many samples recover the target (hardmax labels never reveal it).",
+        "Also show how many samples recover the target matrix (hardmax labels never reveal it).",
         active_if=("output", "identifies_target"),
         panel=RUN,
         lab_default=True,
     )
-    spectrum: bool = setting(False, "Also the density of the learned spectrum, as a table.", panel=RUN)
+    spectrum: bool = setting(
+        False, "Also show the density of the eigenvalues of the learned matrix, as a table.", panel=RUN
+    )
 
     @cached_property
     def problem(self) -> Problem:
@@ -68,11 +71,11 @@ class LearnSettings(ProblemSettings):
 
 @settings_dataclass
 class LearnSimulationSettings(LearnSettings):
-    """Train real students at a finite dimension, with new data for each student."""
+    """Train real models at a finite token dimension, with new data for each model."""
 
     simulate: int = setting(
         MISSING,
-        "Also train real students at dimension D.",
+        "Also train real models at token dimension D, to compare with theory.",
         symbol="d",
         minimum=2,
         sweepable=True,
@@ -83,56 +86,58 @@ class LearnSimulationSettings(LearnSettings):
     )
     sensing: str = setting(
         "tokens",
-        "What students see: tokens, signed (tokens with random signs), or Gaussian matrices as in theory "
-        "(goe, or ginibre if untied).",
+        "Training inputs: tokens, signed (tokens with random signs), or Gaussian matrices as in "
+        "theory (goe, or ginibre if untied).",
         choices=SENSINGS,
         sweepable=True,
         panel=RUN,
     )
     seeds: int = setting(
         8,
-        "Students to train, each on its own data; the error is the standard error of their mean.",
+        "Number of models to train on different data; errors are standard errors of the mean.",
         minimum=1,
         panel=RUN,
         metavar="K",
         slider_range=(1, 32),
     )
-    seed: int = setting(0, "Seed of the simulation.", minimum=0, panel=RUN, slider_range=(0, 20))
+    seed: int = setting(
+        0, "Seed of the random numbers in the simulation.", minimum=0, panel=RUN, slider_range=(0, 20)
+    )
 
 
 MEASURED = (
     Quantity(
         "estimation_error",
-        "|Ŝ − S*|²/d for the learned matrix Ŝ and the target S*",
+        "squared distance |Ŝ − S*|²/d of the learned matrix Ŝ from the target S*",
         "E",
         error=True,
         in_summary=True,
         log=True,
         axis="error |Ŝ − S*|²/d (E)",
     ),
-    Quantity("prediction_error", "mean loss of a new sample with labels free of noise", error=True),
+    Quantity("prediction_error", "mean loss of a new sample with noise-free labels", error=True),
     Quantity(
         "training_loss", "mean loss of a training sample, without weight decay", error=True, in_summary=True
     ),
-    Quantity("overlap", "Tr ŜᵀS*/d, which is |S*|²/d for a perfect student", "m", error=True),
-    Quantity("norm", "|Ŝ|²/d: squared size of the learned matrix", "q", error=True),
+    Quantity("overlap", "overlap Tr ŜᵀS*/d of the learned matrix Ŝ and the target S*", "m", error=True),
+    Quantity("norm", "squared size of the learned matrix (|Ŝ|²/d)", "q", error=True),
     Quantity(
         "rank_fraction",
-        "share of directions in use: rank of the learned matrix / d",
+        "share of directions in use: rank of the learned matrix / dimension d",
         error=True,
         in_summary=True,
         axis="rank of the learned matrix / d",
     ),
-    Quantity("trace", "Tr Ŝ/d: mean eigenvalue of the learned matrix", error=True, in_summary=True),
+    Quantity("trace", "mean eigenvalue of the learned matrix (Tr Ŝ/d)", error=True, in_summary=True),
     Quantity(
         "nuclear_norm",
-        "|Ŝ|_*/d: mean singular value of the learned matrix (untied)",
+        "mean singular value of the learned matrix (untied)",
         error=True,
         in_summary=True,
     ),
     Quantity(
         "angle",
-        "angle between Ŝ and S* in radians, arccos(m/√(q Q*)) with Q* = |S*|²/d (cross-entropy)",
+        "angle between the learned and the target matrix, in radians (cross-entropy)",
         error=True,
     ),
     Quantity(
@@ -144,102 +149,119 @@ MEASURED = (
     ),
 )
 RESIDUAL = Quantity(
-    "residual", "error left in the equations at the solution, relative to their size", hidden=True
+    "residual", "relative error with which the equations of the theory are solved", hidden=True
 )
 QUANTITIES = (
     *MEASURED,
     Quantity(
         "noise_level",
-        "noise on each entry of the matrix that the student sees in effect",
+        "effective noise on each entry of the target matrix, as the learner sees it",
         "δ",
         error=True,
     ),
-    Quantity("threshold", "value b below which training sets eigenvalues to zero", "b", error=True),
+    Quantity("threshold", "value below which training sets eigenvalues to zero (b)", "b", error=True),
     Quantity(
-        "cut", "value t below which too narrow factors set eigenvalues to zero (t > b)", "t", error=True
+        "cut", "value below which factors that are too narrow set eigenvalues to zero (t)", "t", error=True
     ),
     Quantity(
         "smallest_value",
-        "smallest value that narrow factors keep; 0 if weight decay, not width, limits the rank",
+        "smallest singular value that narrow factors keep; 0 if weight decay, not width, limits the rank",
         axis="smallest singular value of the learned matrix",
     ),
-    Quantity("stability", "replicon value K/α_P at d = 160: above 1 the solution of the theory is unstable"),
+    Quantity(
+        "stability", "stability of the theory's solution (replicon value at d = 160): above 1 it is unstable"
+    ),
     Quantity("shrinkage", "factor by which training shrinks the eigenvalues that it keeps", hidden=True),
     Quantity(
         "relative_error",
-        "error / error of learning nothing: |Ŝ − S*|²/|S*|²",
+        "error relative to learning nothing: |Ŝ − S*|²/|S*|² (learned Ŝ, target S*)",
         error=True,
         log=True,
         axis="error / error of learning nothing (E/Q*)",
     ),
     Quantity(
         "approximation_error",
-        "part of the error E that comes from outlier modes (our own split, not in the paper)",
+        "part of the error from outlying eigenvalues (our split, not in the paper)",
     ),
     Quantity(
         "underfitting_error",
-        "part of the error E that is missing along the target (our own split, not in the paper)",
+        "part of the error from what is not learned of the target (our split, not in the paper)",
     ),
     Quantity(
         "overfitting_error",
-        "part of the error E that was learned in other directions (our own split, not in the paper)",
+        "part of the error from learning other directions than the target's (our split, not in the paper)",
     ),
     Quantity(
         "adapter_noise",
-        "Δ/2 + E: noise that a rank-one adapter sees if it is trained afterwards (arXiv 2606.05899)",
+        "effective noise for a rank-one adapter that is trained afterwards, Δ/2 + E (arXiv 2606.05899)",
         hidden=True,
     ),
     RESIDUAL,
     Quantity("atom_at_zero", "share of eigenvalues of the learned matrix that are zero"),
-    Quantity("edges", "ends of the intervals of the learned spectrum, low and high in turn", kind="floats"),
-    Quantity("top_edge", "upper end of the learned spectrum without outliers", hidden=True),
     Quantity(
-        "outlier_locations", "eigenvalues outside the intervals of the spectrum (outliers)", kind="floats"
+        "edges",
+        "ends of the intervals that contain the learned eigenvalues, low and high in turn",
+        kind="floats",
+    ),
+    Quantity("top_edge", "upper end of the spectrum of the learned matrix, without outliers", hidden=True),
+    Quantity(
+        "outlier_locations",
+        "outliers: eigenvalues of the learned matrix that are far from all others",
+        kind="floats",
     ),
     Quantity(
-        "outlier_overlaps", "squared cosines between eigenvectors of outliers and the target's", kind="floats"
+        "outlier_overlaps",
+        "squared cosines between eigenvectors of the learned matrix's outliers and of the target matrix",
+        kind="floats",
     ),
-    Quantity("outlier_targets", "eigenvalues of the target that the outliers come from", kind="floats"),
-    Quantity("outlier", "eigenvalue of the learned matrix that shows the target's spike"),
+    Quantity(
+        "outlier_targets",
+        "eigenvalues of the target matrix that cause outliers of the learned matrix",
+        kind="floats",
+    ),
+    Quantity("outlier", "eigenvalue of the learned matrix that shows the target's one large eigenvalue"),
     Quantity(
         "observations",
-        "observed scores / d, for a target with an exponent",
+        "number of observed scores / d, for a target with power-law eigenvalues",
         "N/d",
         axis="observed scores / d (N/d)",
     ),
-    Quantity("leading_error", "error E by the leading-order scaling law", log=True),
-    Quantity("predicted_exponent", "exponent with which E falls in N/d, by the leading-order law"),
+    Quantity("leading_error", "error of the learned matrix by the leading-order scaling law (E)", log=True),
+    Quantity(
+        "predicted_exponent",
+        "exponent with which the error falls with the number of scores, by the leading-order law",
+    ),
     Quantity(
         "threshold_recovery",
-        "samples / d² for recovery by a factorized student (no noise)",
+        "samples / d² with which trained factors recover the target matrix (no noise)",
         display_name="factorized recovery",
     ),
     Quantity(
         "threshold_feasibility",
-        "samples / d² from which only the target fits (no noise)",
+        "samples / d² from which only the target matrix fits the labels (no noise)",
         display_name="feasibility",
     ),
     Quantity(
         "threshold_bayes",
-        "samples / d² for recovery by the Bayes student (no noise)",
+        "samples / d² with which the best possible estimate recovers the target matrix (no noise)",
         display_name="Bayes recovery",
     ),
     Quantity(
         "threshold_direct",
-        "samples / d² for recovery by a direct student (no noise)",
+        "samples / d² with which a directly trained matrix recovers the target matrix (no noise)",
         display_name="direct recovery",
     ),
     Quantity(
         "threshold_own_recovery",
-        "samples / d² for recovery by this student (no noise)",
+        "samples / d² with which the chosen learner recovers the target matrix (no noise)",
         display_name="recovery",
     ),
     Quantity(
         "threshold_interpolation",
-        "samples / d² up to which this student fits noisy labels",
+        "samples / d² up to which the chosen learner fits noisy labels exactly",
         display_name="interpolation",
     ),
-    Quantity("threshold_peak_error", "error E at the interpolation threshold, without weight decay"),
+    Quantity("threshold_peak_error", "error at the interpolation threshold, without weight decay (E)"),
 )
 
 
@@ -377,17 +399,17 @@ def _eigenvalues(measurement: Measurement) -> list[dict[str, float]]:
 
 DENSITY = (
     Quantity("x", display_name="eigenvalue of the learned matrix"),
-    Quantity("density", "density of the learned spectrum"),
-    Quantity("interval", "number of the interval of the spectrum, from 0", kind="int"),
+    Quantity("density", "density of the eigenvalues of the learned matrix"),
+    Quantity("interval", "index of the interval of the spectrum, counting from 0", kind="int"),
 )
 SIMULATE = Verb(
     "learn.simulate",
-    "Trained students",
+    "Trained models",
     LearnSimulationSettings,
     (
         *MEASURED,
-        Quantity("samples", "samples drawn for each student", "n", kind="int"),
-        Quantity("solver", "numerical method that trained the students", kind="text"),
+        Quantity("samples", "number of samples drawn for each trained model", "n", kind="int"),
+        Quantity("solver", "numerical method that trained the models", kind="text"),
         RESIDUAL,
     ),
     train,

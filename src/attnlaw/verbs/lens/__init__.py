@@ -35,9 +35,9 @@ class LensSettings(InputSettings, LocalModel):
 
     For each head, attnlaw reports how sharply it attends, where it looks, how many directions its attention
     has, and how large its logits get. It also computes the forward pass as one exact affine map in float64
-    (TensorLens, arXiv 2601.17958), and from it how much each input token moves each output token. The map of
-    tokens takes long for a long input; --only heads leaves it out. With --entrywise, attnlaw reports which
-    rank keeps every attention weight of a head, and the errors of lower ranks. This command needs the
+    (TensorLens, arXiv 2601.17958), and from it how much each input token moves each output token. This map
+    takes long to compute for a long input; --only heads leaves it out. With --entrywise, attnlaw reports
+    which rank keeps every attention weight of a head, and the errors of lower ranks. This command needs the
     optional packages of attnlaw[lens].
     """
 
@@ -45,7 +45,7 @@ class LensSettings(InputSettings, LocalModel):
 
     entrywise: tuple[int, ...] | None = setting(
         None,
-        "Ranks at which the attention matrix of every head is cut off, to measure its largest error.",
+        "Ranks at which to cut off every head's attention matrix and measure the largest error.",
         metavar="1,4,16",
     )
     only: str | None = setting(
@@ -56,7 +56,8 @@ class LensSettings(InputSettings, LocalModel):
     top: int = setting(8, "Number of singular values of the affine map to compute.", minimum=1, metavar="K")
     seed: int = setting(
         0,
-        "Seed of the random references of heads, and of the random probes that estimate a large map.",
+        "Seed of the random heads to compare with, and of the random probes that estimate a "
+        "large affine map.",
         minimum=0,
     )
 
@@ -69,56 +70,69 @@ class LensSettings(InputSettings, LocalModel):
 QUANTITIES = (
     Quantity(
         "median_rank_within",
-        "rank that keeps every attention weight within 0.01 in half of the heads",
+        "rank at which a low-rank approximation keeps every attention weight within 0.01, in "
+        "half of the heads",
         kind="int",
-        display_name="rank for 0.01, half of the heads",
+        display_name="rank for error 0.01, half of the heads",
     ),
     Quantity(
         "largest_rank_within",
-        "rank that keeps every attention weight within 0.01 in all heads",
+        "rank at which a low-rank approximation keeps every attention weight within 0.01, in all heads",
         kind="int",
-        display_name="rank for 0.01, all heads",
+        display_name="rank for error 0.01, all heads",
     ),
     Quantity("family", "type of the model in its config.json", kind="text", in_summary=True),
     Quantity("layers", "number of attention blocks", kind="int", in_summary=True),
     Quantity("tokens", "number of tokens in the input", kind="int"),
-    Quantity("hidden_size", "number of coordinates of a token", kind="int", in_summary=True),
+    Quantity(
+        "hidden_size", "number of coordinates of a token (width of the model)", kind="int", in_summary=True
+    ),
     Quantity("head_count", "number of heads that were measured", kind="int", display_name="heads"),
     Quantity(
         "median_beta",
-        "median over heads of sharpness: the spread of a position's logits",
+        "median over heads of the sharpness: standard deviation of a position's attention logits",
         "β",
         display_name="median sharpness β",
     ),
     Quantity(
         "heads_below_beta_2",
-        "number of heads with sharpness below β₂ = √(ln n / 2), where laws of random attention can hold",
+        "number of diffuse heads: sharpness below β₂ = √(ln n / 2), where theory of random "
+        "attention can hold",
         kind="int",
         display_name="diffuse heads (β below β₂)",
     ),
     Quantity(
         "heads_above_beta_c",
-        "number of heads with sharpness above β_c = √(2 ln n), where random logits would make a position "
-        "attend to only a few tokens",
+        "number of sharp heads: sharpness above β_c = √(2 ln n), where a position attends to "
+        "only a few tokens if logits are random",
         kind="int",
         display_name="sharp heads (β above β_c)",
     ),
-    Quantity("score_error", "largest difference between the network's attention weights and attnlaw's"),
+    Quantity(
+        "score_error",
+        "largest difference between the attention weights of the network and those that attnlaw computes",
+    ),
     Quantity(
         "reconstruction_error",
-        "relative difference between the network's output F(X) and the affine map, |T X + c − F(X)| / |F(X)|",
+        "relative difference between the network's output and the affine map that attnlaw computes",
         in_summary=True,
     ),
     Quantity(
         "offset_share",
-        "part of the output that comes from biases, |c| / |F(X)|; above 1 if it partly cancels",
+        "size of the part of the output that comes from biases / size of the output; above 1 if parts cancel",
         in_summary=True,
     ),
-    Quantity("singular_values", "largest singular values of the affine map T", kind="floats"),
-    Quantity("singular_values_residual", "residual of the singular values, max |Tᵀu − σv| / σ₁"),
+    Quantity(
+        "singular_values",
+        "largest singular values of the matrix of the affine map from input to output",
+        kind="floats",
+    ),
+    Quantity(
+        "singular_values_residual", "relative residual of the computed singular values, max |Tᵀu − σv| / σ₁"
+    ),
     Quantity(
         "probes",
-        "number of random probes for each token that estimate the map of tokens; none if it is exact",
+        "number of random probes per token that estimate how tokens move each other; none if exact",
         kind="int",
     ),
 )
@@ -130,35 +144,38 @@ TOKEN_MAP = (
     Quantity("input_id", "token id at the input position", kind="int"),
     Quantity("input_token", "text of the token at the input position", kind="text"),
     Quantity(
-        "norm", "how much the input token moves the output token: Frobenius norm of a block of T", error=True
+        "norm",
+        "how much the input token moves the output token: Frobenius norm of their block of the affine map",
+        error=True,
     ),
     Quantity(
         "share",
-        "norm divided by the sum of the norms for this output token",
+        "share of the input token among all that move the output token",
         display_name="exact: the whole network",
     ),
     Quantity(
         "rollout",
-        "share of the output token that attention weights alone give the input token (attention rollout)",
+        "share of the input token in the output token by attention weights alone (attention rollout)",
         display_name="rollout: attention alone",
     ),
 )
-LAYER = Quantity("layer", "number of the attention block, from 0", kind="int")
-HEAD = Quantity("head", "number of the head in its layer, from 0", kind="int")
+LAYER = Quantity("layer", "index of the attention block, counting from 0", kind="int")
+HEAD = Quantity("head", "index of the head in its layer, counting from 0", kind="int")
 HEADS = (
     LAYER,
     HEAD,
     Quantity(
         "beta",
-        "sharpness: root mean square over positions of the standard deviation of a position's logits",
+        "sharpness of a head: standard deviation of a position's attention logits (root mean "
+        "square over positions)",
         display_name="sharpness β",
         axis="sharpness (β)",
     ),
     Quantity(
         "beta_2",
-        "sharpness √(ln n / 2) up to which laws of random attention can hold, for n tokens",
+        "sharpness √(ln n / 2) up to which theory of random attention can hold, for n tokens",
         display_name="β₂",
-        axis="β₂ = √(ln n / 2): laws of random attention can hold below",
+        axis="β₂ = √(ln n / 2): theory of random attention can hold below",
     ),
     Quantity(
         "beta_c",
@@ -179,30 +196,32 @@ HEADS = (
     ),
     Quantity(
         "participation",
-        "effective number of directions of attention, (Σs²)² / Σs⁴ of its centred singular values s",
+        "effective number of directions of a head's attention, (Σs²)² / Σs⁴ of its centred singular values s",
         display_name="directions",
     ),
     Quantity(
         "null_participation",
-        "directions of equally sharp random heads: mean of 20 draws of Gaussian queries and keys",
+        "effective number of directions of equally sharp random heads (mean of 20 draws of "
+        "Gaussian queries and keys)",
         error=True,
         display_name="directions, random heads",
     ),
     Quantity(
         "random_participation",
-        "directions of random weights on the same tokens: mean of 20 draws",
+        "effective number of directions of heads with random weights on these tokens (mean of 20 draws)",
         error=True,
         display_name="directions, random weights",
     ),
     Quantity(
         "participation_over_null",
-        "directions relative to equally sharp random heads; below 1, positions attend to the same tokens",
+        "number of directions relative to equally sharp random heads; below 1 if positions "
+        "attend to similar tokens",
         display_name="directions / random heads",
         log=True,
     ),
     Quantity(
         "participation_over_random",
-        "directions relative to random weights on the same tokens",
+        "number of directions relative to heads with random weights on these tokens",
         display_name="directions / random weights",
         log=True,
     ),
@@ -211,52 +230,70 @@ HEADS = (
         "largest share of the head's attention that one token gets",
         display_name="largest share on one token",
     ),
-    Quantity("sink", "position of the token that gets the largest share", kind="int"),
-    Quantity("sink_token", "text of the token that gets the largest share", kind="text"),
+    Quantity("sink", "position of the token that gets the largest share of the head's attention", kind="int"),
+    Quantity(
+        "sink_token", "text of the token that gets the largest share of the head's attention", kind="text"
+    ),
     Quantity("top_column", "position of the token that most positions attend to most", kind="int"),
-    Quantity("top_column_rows", "share of positions that attend most to that token"),
+    Quantity(
+        "top_column_rows", "share of positions whose largest weight is on the head's most common target token"
+    ),
     Quantity(
         "top_offset",
-        "distance at which most positions have their largest weight; −1 is the token before",
+        "most common distance to the token with the largest weight; −1 is the token before",
         kind="int",
     ),
-    Quantity("top_offset_rows", "share of positions that have their largest weight at that distance"),
-    Quantity("largest_logit", "largest absolute logit over the allowed pairs of tokens"),
-    Quantity("logit_bound", "largest absolute logit that any input could reach, from the weights"),
-    Quantity("logit_typical", "sharpness that the weights would give tokens in random directions"),
+    Quantity("top_offset_rows", "share of positions whose largest weight is at the most common distance"),
+    Quantity("largest_logit", "largest absolute attention logit of the head on this input"),
+    Quantity("logit_bound", "largest absolute attention logit that any input could reach, from the weights"),
+    Quantity("logit_typical", "sharpness that the head's weights would give for tokens in random directions"),
     Quantity(
         "spread_over_typical",
-        "sharpness relative to tokens in random directions; large if tokens line up with the head",
+        "sharpness of the head relative to that for tokens in random directions; large if tokens "
+        "align with the head",
     ),
 )
 HEAD_REMARKS = (
-    Quantity("rule", "name of the rule that holds for the head", kind="text"),
+    Quantity("rule", "name of the rule that describes what the head does", kind="text"),
     LAYER,
     HEAD,
-    Quantity("size", "number that shows how clearly the rule holds; the clearest head comes first"),
+    Quantity("size", "number that shows how clearly the rule describes the head"),
     Quantity("sentence", "what the head does, in words", kind="text"),
-    Quantity("meaning", "condition under which the rule holds", kind="text"),
+    Quantity("meaning", "condition under which the rule describes a head", kind="text"),
 )
 ENTRYWISE = (
     LAYER,
     HEAD,
-    Quantity("rank", "number of singular values of the attention matrix A that are kept (A_r)", kind="int"),
+    Quantity(
+        "rank",
+        "rank of the approximation: number of singular values of the attention matrix that are kept",
+        kind="int",
+    ),
     Quantity(
         "largest",
-        "largest error of an attention weight, max |A − A_r|",
-        display_name="worst weight",
+        "largest error of an attention weight if only some singular values are kept",
+        display_name="error of the worst weight",
         log=True,
     ),
     Quantity(
         "tail",
-        "largest error that the singular values alone predict: the sum of those left out over n tokens",
+        "largest error that singular values alone predict: sum of those left out / number of tokens",
         display_name="tail / n",
         log=True,
     ),
-    Quantity("rms", "root mean square error of all attention weights", log=True),
-    Quantity("coherence", "largest error divided by tail / n; null if only rounding errors are left"),
     Quantity(
-        "rank_within", "smallest rank of this head that keeps every attention weight within 0.01", kind="int"
+        "rms",
+        "root mean square error of all attention weights if only some singular values are kept",
+        log=True,
+    ),
+    Quantity(
+        "coherence",
+        "largest error / error that singular values alone predict; null if only rounding errors are left",
+    ),
+    Quantity(
+        "rank_within",
+        "smallest rank at which an approximation of the head keeps every attention weight within 0.01",
+        kind="int",
     ),
 )
 TOKENS = (

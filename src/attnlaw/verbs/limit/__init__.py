@@ -161,7 +161,7 @@ class LimitSettings(Settings):
         False, "Also compute the KL divergence as the paper does, by kernel density estimates."
     )
     seed: int = law_setting(
-        0, "Seed of the draws. Equal seeds give equal numbers.", minimum=0, slider_range=(0, 20)
+        0, "Seed of the random numbers. Equal seeds give equal results.", minimum=0, slider_range=(0, 20)
     )
 
     def check(self) -> None:
@@ -207,7 +207,9 @@ QUANTITIES = (
         "Var p",
     ),
     estimate("output_variance", "variance of one coordinate of the output of the chosen token", "Var y"),
-    estimate("kurtosis", "kurtosis of that output coordinate: 3 for a Gaussian, more for heavier tails"),
+    estimate(
+        "kurtosis", "kurtosis of one coordinate of the output: 3 for a Gaussian, more for heavier tails"
+    ),
     distance(
         "kl_to_limit",
         "KL divergence of the output from the infinite-width limit, in nats",
@@ -230,25 +232,25 @@ QUANTITIES = (
     ),
     Quantity(
         "residual_of_distances",
-        "error of the integral behind the KL divergence: how far the area below a density is from 1",
+        "numerical error of the densities: largest difference of the area below a density from 1",
         hidden=True,
     ),
     distance(
         "kl_to_other_limit",
-        "KL divergence from the limit of the other scaling of the scores, in nats",
+        "KL divergence of the output from the limit with the other scaling of the scores, in nats",
         "KL other",
         display_name="KL divergence to the other limit",
     ),
     distance(
         "kl_to_gaussian",
-        "KL divergence from the Gaussian of equal mean and variance, in nats",
+        "KL divergence of the output from the Gaussian of equal mean and variance, in nats",
         "KL Gaussian",
         display_name="KL divergence to a Gaussian",
         axis="KL divergence to a Gaussian (nats)",
     ),
     Quantity(
         "kernel_kl_to_limit",
-        "KL divergence to the limit by kernel density estimates, as in arXiv 2506.00846. It is too large.",
+        "KL divergence to the limit by kernel density estimates, as in arXiv 2506.00846 (too large)",
         "KL kernel",
         in_summary=True,
         log=True,
@@ -350,12 +352,14 @@ def precheck(case: LimitSettings) -> None:
 
 
 DENSITIES = (
-    Quantity("y", "value of the output coordinate", display_name="output coordinate (y)"),
-    Quantity("density", "probability density of the output coordinate at y"),
-    Quantity("gaussian_density", "density at y of the Gaussian of equal mean and variance"),
+    Quantity("y", "value of one coordinate of the output", display_name="output coordinate (y)"),
+    Quantity("density", "probability density of one coordinate of the output"),
+    Quantity(
+        "gaussian_density", "density of the Gaussian with the mean and variance of the output coordinate"
+    ),
     Quantity(
         "ratio",
-        "density at y divided by the density of the limit, if the limit is among the cases",
+        "density of the output coordinate / density in the infinite-width limit, if that limit was computed",
         display_name="density / density of the limit",
     ),
 )

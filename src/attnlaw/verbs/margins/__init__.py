@@ -36,20 +36,28 @@ class MarginsSettings(InputSettings, LocalModel):
 
     example_input: ClassVar[tuple[str, str]] = ("file", "examples/sentences.txt")
 
-    limit: int = setting(200, "Number of inputs to use, from the first.", minimum=12, metavar="N")
+    limit: int = setting(200, "Number of inputs to use, starting with the first.", minimum=12, metavar="N")
     positions: str = setting(
-        "last", "Token of each input at which a causal language model is read.", choices=POSITIONS
+        "last",
+        "Token of each input at which to measure the margin of a causal language model.",
+        choices=POSITIONS,
     )
-    at: int = setting(0, "Block whose input is moved to find the nearest flip.", minimum=0, metavar="L")
+    at: int = setting(
+        0,
+        "Index of the layer (block) whose input is varied to see how far predictions are from flipping.",
+        minimum=0,
+        metavar="L",
+    )
     kappa: bool = setting(
-        False, "Also show where the margin depends on the weights most: the condition of every linear map."
+        False,
+        "Also show which weights the margin depends on most: the condition number (κ) of every linear layer.",
     )
     amplification: bool = setting(
         False,
-        "Also measure how much each layer amplifies small changes, and how many directions of each matrix "
-        "matter, next to the worst case from the weights alone.",
+        "Also measure how much each layer amplifies small changes, and how many directions of "
+        "each matrix matter for these inputs.",
     )
-    seed: int = setting(0, "Seed of sampled positions and of power iteration.", minimum=0)
+    seed: int = setting(0, "Seed of the random positions and of power iteration.", minimum=0)
 
 
 QUANTITIES = (
@@ -61,159 +69,205 @@ QUANTITIES = (
         in_summary=True,
         display_name="relative margin D",
     ),
-    Quantity("mean_log", "mean over inputs of log D", error=True, display_name="mean log D"),
+    Quantity(
+        "mean_log",
+        "mean over inputs of log D, where D is the relative margin",
+        error=True,
+        display_name="mean log D",
+    ),
     Quantity(
         "median",
-        "median over inputs of D, with a confidence interval from ranks",
+        "median over inputs of the relative margin (D), with a confidence interval from ranks",
         range=True,
         in_summary=True,
         display_name="median D",
     ),
     Quantity(
-        "mean", "arithmetic mean over inputs of D; a few saturated inputs dominate it", display_name="mean D"
+        "mean",
+        "arithmetic mean over inputs of the relative margin (D), which a few saturated inputs dominate",
+        display_name="mean D",
     ),
     Quantity("spread", "spread of the inputs: pooled standard deviation of a token at its position", "s"),
     Quantity("inputs", "number of inputs that were used", kind="int", in_summary=True),
-    Quantity("ties", "number of inputs with margin 0, which no mean includes", kind="int"),
-    Quantity("flat", "number of inputs with gradient 0, which no mean includes", kind="int"),
+    Quantity("ties", "number of inputs with margin 0, which are left out of all means", kind="int"),
+    Quantity("flat", "number of inputs with gradient 0, which are left out of all means", kind="int"),
     Quantity(
         "confidence",
-        "mean over inputs of the largest predicted probability; ranks models worse than D",
+        "mean over inputs of the largest predicted probability (a worse way to rank models than D)",
     ),
     Quantity(
         "extension",
-        "whether the model is a causal language model, for which D has not been validated",
+        "whether the model is a causal language model, for which the relative margin (D) is not validated",
         kind="bool",
         display_name="causal language model",
     ),
     Quantity(
         "total_kappa",
-        "condition: median over inputs of κ summed over linear maps; a relative change of the weights by 1/κ "
-        "could flip an input, to first order",
+        "condition number κ (median over inputs): a relative change of the weights by 1/κ could "
+        "flip a prediction, to first order",
         "κ",
         in_summary=True,
         display_name="condition κ",
     ),
     Quantity(
         "kappa_layer",
-        "layer with the largest κ; maps outside of layers may have more",
+        "layer with the largest condition number κ; matrices outside of layers may have more",
         kind="int",
         display_name="layer with the largest κ",
     ),
-    Quantity("compared_with", "first model, which this one is compared with", kind="text"),
+    Quantity(
+        "compared_with", "first model of the command, with which each further model is compared", kind="text"
+    ),
     Quantity(
         "log_ratio",
-        "mean over inputs of log D of this model minus log D of the first model",
+        "mean over inputs of the difference of log D between the model and the first model",
         error=True,
         in_summary=True,
     ),
     Quantity("comparison", "comparison with the first model in words", kind="text"),
-    Quantity("inputs_sha256", "SHA-256 hash of all token ids", kind="text"),
+    Quantity("inputs_sha256", "SHA-256 hash of all token ids of the inputs", kind="text"),
 )
 MODEL = Quantity("model", "directory of the model", kind="text")
-LAYER = Quantity("layer", "number of the layer, from 0; empty for maps outside of layers", kind="int")
+LAYER = Quantity(
+    "layer", "index of the layer, counting from 0; empty for matrices outside of layers", kind="int"
+)
 MARGINS = (
-    Quantity("input", "number of the input, from 0", kind="int"),
-    Quantity("tokens", "number of tokens that are not padding", kind="int"),
-    Quantity("position", "position that is read; empty for a classifier", kind="int"),
-    Quantity("predicted", "class that the model predicts", kind="int"),
-    Quantity("margin", "largest logit minus the next one", "m"),
+    Quantity("input", "index of the input, counting from 0", kind="int"),
+    Quantity("tokens", "number of tokens in the input, without padding", kind="int"),
     Quantity(
-        "gradient", "norm of the gradient of the margin with respect to the tokens that the block reads", "g"
+        "position",
+        "position of the token at which the margin is measured; empty for a classifier",
+        kind="int",
+    ),
+    Quantity("predicted", "class that the model predicts", kind="int"),
+    Quantity("margin", "margin: largest logit minus the next largest one", "m"),
+    Quantity(
+        "gradient", "norm of the gradient of the margin with respect to the input of the chosen layer", "g"
     ),
     Quantity(
         "distance",
-        "relative margin D = m / (g s √T) for T tokens; empty if m and g are 0",
+        "relative margin (D): margin / (gradient norm × spread of the inputs × √tokens); empty "
+        "if margin and gradient are 0",
         display_name="D",
         axis="relative margin (D)",
         log=True,
     ),
     Quantity("confidence", "largest predicted probability"),
-    Quantity("status", "ok, tie (margin 0) or flat (gradient 0)", kind="text"),
+    Quantity("status", "state of the input: ok, tie (margin 0) or flat (gradient 0)", kind="text"),
 )
 CONDITION = (
     LAYER,
-    Quantity("kind", "name of the linear map inside its layer", kind="text"),
-    Quantity("name", "full name of the linear map", kind="text"),
-    Quantity("norm", "largest singular value of the weight"),
-    Quantity("kappa", "median over inputs of the condition of this map", display_name="condition κ"),
-    Quantity("share", "median over inputs of this map's share of the condition of all maps"),
+    Quantity("kind", "name of the weight matrix inside its layer", kind="text"),
+    Quantity("name", "full name of the weight matrix", kind="text"),
+    Quantity("norm", "largest singular value of the weight matrix"),
+    Quantity(
+        "kappa",
+        "median over inputs of the condition number κ of this weight matrix",
+        display_name="condition κ",
+    ),
+    Quantity(
+        "share",
+        "median over inputs of the share of this weight matrix in the condition number κ of the model",
+    ),
 )
 LAYERS = (
     LAYER,
-    Quantity("place", "number of the layer, or name of the map outside of layers", kind="text"),
+    Quantity("place", "index of the layer, or name of a weight matrix outside of layers", kind="text"),
     Quantity(
         "kappa",
-        "median over inputs of the condition, summed over the linear maps of this layer",
+        "median over inputs of the condition number κ, summed over the weight matrices of this layer",
         display_name="condition κ",
         axis="condition (κ)",
     ),
 )
 KAPPA_KINDS = (
-    Quantity("kind", "name of the linear maps inside their layers", kind="text"),
+    Quantity("kind", "name of the weight matrices inside their layers", kind="text"),
     Quantity(
         "kappa",
-        "median over inputs of the condition, summed over these maps",
+        "median over inputs of the condition number κ, summed over the weight matrices with this name",
         display_name="condition κ",
     ),
 )
 PAIRS = (
-    Quantity("compared_with", "first model, which this one is compared with", kind="text"),
-    Quantity("inputs", "number of inputs that have D in both models", kind="int"),
+    Quantity(
+        "compared_with", "first model of the command, with which each further model is compared", kind="text"
+    ),
+    Quantity("inputs", "number of inputs for which both models have a relative margin (D)", kind="int"),
 )
 AMPLIFICATION = (
-    Quantity("layer", "number of the layer, from 0", kind="int"),
-    Quantity("output", "numbers whose change is measured: the logits", kind="text"),
+    Quantity("layer", "index of the layer, counting from 0", kind="int"),
+    Quantity("output", "output whose change is measured: the logits", kind="text"),
     Quantity(
         "median",
-        "change of the logits per small change of what the layer reads, median over inputs",
+        "amplification: change of the logits per small change of the layer's input (median over inputs)",
         display_name="amplification",
     ),
     Quantity(
         "max",
-        "change of the logits per small change of what the layer reads, largest over inputs",
+        "amplification: change of the logits per small change of the layer's input (largest over inputs)",
         display_name="largest amplification",
     ),
-    Quantity("iterations", "rounds of power iteration; none if the value is exact", kind="int"),
+    Quantity("iterations", "number of rounds of power iteration; none if the value is exact", kind="int"),
     Quantity("residual", "residual of power iteration, |JᵀJv − A²v| / A²; not an error bound"),
-    Quantity("log10_measured", "log10 of the median amplification", display_name="measured"),
+    Quantity(
+        "log10_measured",
+        "log10 of the median amplification from the layer's input to the logits",
+        display_name="measured",
+    ),
     Quantity(
         "log10_worst_case",
-        "log10 of the worst case from the weights alone: product over this and all later layers",
+        "log10 of the largest amplification that the weights alone allow: product over this and "
+        "all later layers",
         display_name="worst case from the weights",
     ),
 )
 DIRECTIONS = (
-    Quantity("layer", "number of the layer, from 0", kind="int"),
-    Quantity("head", "number of the head, from 0; empty for feed-forward maps", kind="int"),
-    Quantity("kind", "kind of matrix", kind="text", choices=KINDS),
+    Quantity("layer", "index of the layer, counting from 0", kind="int"),
+    Quantity(
+        "head", "index of the attention head, counting from 0; empty for feed-forward matrices", kind="int"
+    ),
+    Quantity(
+        "kind",
+        "kind of weight matrix, such as qk (query-key), vo (value-output) or ffn_in",
+        kind="text",
+        choices=KINDS,
+    ),
     Quantity("rank", "numerical rank of the matrix", kind="int"),
     Quantity(
         "log10_scale",
-        "log10 of the worst-case scale γ α L, from the weights alone",
+        "log10 of the worst-case scale (sensitivity × amplification × depth), from the weights alone",
         display_name="log₁₀ scale, worst case",
     ),
-    Quantity("p", "best Schatten index at the worst-case scale", display_name="p*, worst case"),
+    Quantity(
+        "p",
+        "exponent (Schatten index) at which the matrix adds least to the proxy, at the worst-case scale",
+        display_name="best exponent (p*), worst case",
+    ),
     Quantity(
         "log10_scale_measured",
-        "log10 of the scale on these inputs, L √(mean of |dm/dM|²) / median m in nuclear norms",
+        "log10 of the scale measured on these inputs: depth × gradient of the margin / median margin",
         display_name="log₁₀ scale, measured",
     ),
     Quantity(
-        "p_measured", "best Schatten index at the measured scale; 0 counts ranks", display_name="p*, measured"
+        "p_measured",
+        "exponent (Schatten index) at which the matrix adds least to the proxy, at the measured "
+        "scale; 0 counts ranks",
+        display_name="p*, measured",
     ),
     Quantity(
-        "effective_directions", "number of singular values that matter at the measured scale", kind="int"
+        "effective_directions",
+        "number of directions (singular values) of the matrix that matter on these inputs",
+        kind="int",
     ),
     Quantity(
         "directions",
-        "number of singular values that matter at the measured scale, and the rank, as text: 14 of 64",
+        "number of directions of the matrix that matter on these inputs, and the rank, as text: 14 of 64",
         kind="text",
         display_name="effective directions",
     ),
     Quantity(
         "directions_share",
-        "share of the rank that matters at the measured scale",
+        "share of the matrix's rank that matters on these inputs",
         display_name="effective directions / rank",
     ),
 )

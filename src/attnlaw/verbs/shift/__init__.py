@@ -23,17 +23,24 @@ class ShiftSettings(Settings):
     """Fit kernel ridge regression to two groups of samples whose shares differ in the target.
 
     The variances of the p inputs run evenly from 0.5 to 1.5 in the first group and from 4 to 0.4 in the
-    second, whose inputs are longer. The signal is p^(-1/2) along each input.
+    second, whose inputs are longer. The true coefficient of each input is p^(-1/2).
     """
 
     ridge: float = setting(
-        0.1, "Ridge: kernel ridge regression solves with K + λ W⁻¹.", symbol="λ", greater_than=0
+        0.1,
+        "Ridge λ: kernel ridge regression solves with K + λ W⁻¹, for a kernel matrix K and sample weights W.",
+        symbol="λ",
+        greater_than=0,
     )
-    weighting: str = setting("importance", "How groups are weighted.", choices=WEIGHTINGS)
+    weighting: str = setting(
+        "importance", "Rule that weights the samples of the two groups.", choices=WEIGHTINGS
+    )
     largest: float = setting(
         2.0, "Largest weight of a sample.", greater_than=0, active_if=("weighting", "truncated")
     )
-    kernel: str = setting("exp", "Kernel, a function of x·x'/p.", choices=KERNELS)
+    kernel: str = setting(
+        "exp", "Kernel function of x·x'/p, for inputs x and x' of dimension p.", choices=KERNELS
+    )
     samples: int = setting(300, "Number of samples.", symbol="n", minimum=2)
     dimension: int = setting(200, "Dimension of the inputs.", symbol="p", minimum=2)
     share: float = setting(0.8, "Share of the first group among the samples.", greater_than=0, maximum=0.999)
@@ -62,7 +69,9 @@ class ShiftSettings(Settings):
 class ShiftSimulationSettings(ShiftSettings):
     """Fit kernel ridge regression to randomly drawn samples."""
 
-    seeds: int = setting(8, "Number of draws. The error is the standard error of their mean.", minimum=1)
+    seeds: int = setting(
+        8, "Number of random draws; errors are standard errors of the mean over draws.", minimum=1
+    )
     seed: int = setting(0, "Seed of the random draws.", minimum=0)
 
 
@@ -84,19 +93,19 @@ MEASURED = (
         in_summary=True,
         log=True,
     ),
-    Quantity("bias", "bias part of the risk", error=True),
-    Quantity("variance", "variance part of the risk", error=True),
+    Quantity("bias", "bias part of the squared error on the target distribution", error=True),
+    Quantity("variance", "variance part of the squared error on the target distribution", error=True),
 )
 QUANTITIES = (
     *MEASURED,
     Quantity(
         "weight_ratio",
-        "effective weight of the second group, divided by that of the first",
+        "effective weight of the second group of samples, divided by that of the first",
         in_summary=True,
         log=True,
     ),
-    Quantity("degrees", "degrees of freedom that the fit uses"),
-    Quantity("residual", "relative residual of the fixed point", hidden=True),
+    Quantity("degrees", "number of degrees of freedom that the fit uses"),
+    Quantity("residual", "relative residual of the equations that theory solves", hidden=True),
 )
 SIMULATE = Verb(
     "shift.simulate",

@@ -19,17 +19,18 @@ from attnlaw.theory.regression.two_layer import simulate_two_layer, two_layer_ri
 class TwoLayerSettings(Settings):
     """Train two linear layers until they fit every label, on inputs with few strong and many weak directions.
 
-    The signal is in the strong directions and has length 1. The layers start balanced, in a random direction.
+    The true coefficients have length 1 and are in the strong directions. The layers start balanced, in a
+    random direction.
     """
 
     scale: float = setting(
         0.1,
-        "Scale of each layer at the start. The product of both layers starts at its square.",
+        "Scale of each layer at the start, so the product of both layers starts at the squared scale.",
         symbol="s",
         greater_than=0,
     )
-    samples: int = setting(100, "Number of samples. All are fitted exactly.", symbol="n", minimum=1)
-    strong: int = setting(5, "Number of strong directions of the inputs. They carry the signal.", minimum=1)
+    samples: int = setting(100, "Number of samples, all of which are fitted exactly.", symbol="n", minimum=1)
+    strong: int = setting(5, "Number of strong directions of the inputs, which carry the signal.", minimum=1)
     strong_variance: float = setting(
         10.0, "Variance of the inputs along each strong direction.", greater_than=0
     )
@@ -54,7 +55,9 @@ class TwoLayerSettings(Settings):
 class TwoLayerSimulationSettings(TwoLayerSettings):
     """Draw data and starts at random, and follow the gradient flow to its end."""
 
-    seeds: int = setting(8, "Number of draws. The error is the standard error of their mean.", minimum=1)
+    seeds: int = setting(
+        8, "Number of random draws; errors are standard errors of the mean over draws.", minimum=1
+    )
     seed: int = setting(0, "Seed of the random draws.", minimum=0)
 
 
@@ -72,21 +75,30 @@ def solve(case: TwoLayerSettings, progress: Progress) -> Numbers:
 
 MEASURED = (
     Quantity(
-        "excess", "risk on clean labels", display_name="excess risk", error=True, in_summary=True, log=True
+        "excess",
+        "mean squared error on new samples with noise-free labels (excess risk)",
+        display_name="excess risk",
+        error=True,
+        in_summary=True,
+        log=True,
     ),
-    Quantity("norm", "length of the learned map (‖w‖)", error=True),
+    Quantity("norm", "length of the learned weight vector (‖w‖)", error=True),
 )
 QUANTITIES = (
     *MEASURED,
-    Quantity("bias", "bias part of the risk of the shortest map that fits every label"),
-    Quantity("variance", "variance part of the risk of the shortest map that fits every label"),
-    Quantity("start", "part of the start that stays, in directions that the data do not show"),
-    Quantity("k", "number of directions before the tail of the covariance", "k*", kind="int"),
-    Quantity("r", "effective rank of the tail: its trace over its largest variance", "r_k*"),
-    Quantity("R", "effective rank of the tail: its trace squared over its sum of squared variances", "R_k*"),
+    Quantity("bias", "bias part of the risk of the shortest weight vector that fits every label"),
+    Quantity("variance", "variance part of the risk of the shortest weight vector that fits every label"),
+    Quantity("start", "part of the initial weights that training cannot change, in directions without data"),
+    Quantity(
+        "k", "number of input directions that are not in the tail of small variances (k*)", "k*", kind="int"
+    ),
+    Quantity("r", "effective rank of the tail of small variances: sum / largest variance", "r_k*"),
+    Quantity(
+        "R", "effective rank of the tail of small variances: squared sum / sum of squared variances", "R_k*"
+    ),
     Quantity("head_term", "first term of the bound of arXiv 1906.11300 without its constant: k*/n"),
     Quantity("tail_term", "second term of the bound of arXiv 1906.11300 without its constant: n/R_k*"),
-    Quantity("residual", "relative residual of the equation for kappa", hidden=True),
+    Quantity("residual", "relative residual of the equation that theory solves (for kappa)", hidden=True),
 )
 SIMULATE = Verb(
     "two_layer.simulate",
