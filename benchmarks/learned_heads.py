@@ -1,6 +1,6 @@
 """Which form of the learned law fits real heads, and what else fits it:  python benchmarks/learned_heads.py
 
-Prints the table of docs/commands/fit.md: heads of rxnfp and MiniLM that are not random, by four forms of the
+Prints the table of the docs: heads of rxnfp and MiniLM that are not random, by four forms of the
 law (tied and untied; cut by weight decay alone, or by width, too), and the share of controls that each
 form accepts:
 spectra drawn from the law itself, fresh heads, and spectra of other shapes. Claims of the page can fail here.

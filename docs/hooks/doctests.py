@@ -1,22 +1,34 @@
-"""Fence the examples of docstrings, which Markdown would take for quotations."""
+"""Prepare docstrings for the site: examples become code, and defaults with a colon leave the types."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import griffe
 
+DEFAULT = re.compile(r"^( +\w+ \([^()\n]*?); default [^\n]*?\): ", re.MULTILINE)
+
 
 class Doctests(griffe.Extension):
-    """Put every run of `>>>` lines with its output between fences."""
+    """Make every run of `>>>` lines with its output an example that the site shows as code."""
 
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
-        if obj.docstring is not None and ">>>" in obj.docstring.value:
-            obj.docstring.value = fenced(obj.docstring.value)
+        if obj.docstring is not None:
+            obj.docstring.value = fenced(parsable(obj.docstring.value))
+
+
+def parsable(text: str) -> str:
+    """Return the docstring of a verb as Google's style has it. The signature next to it has the defaults.
+
+    >>> parsable('Args:\\n    times (str; default "0.1:1:9"): Times.\\n\\nExample:\\n    >>> 1')
+    'Args:\\n    times (str): Times.\\n\\nExamples:\\n    >>> 1'
+    """
+    return DEFAULT.sub(r"\1): ", text).replace("\n\nExample:\n", "\n\nExamples:\n")
 
 
 def fenced(text: str) -> str:
-    """The text with each example in a fence.
+    """Return the text with each example outside of a section in a fence.
 
     >>> fenced("One.\\n\\n>>> 1 + 1\\n2")
     'One.\\n\\n```pycon\\n>>> 1 + 1\\n2\\n```'

@@ -91,15 +91,18 @@ def on_page_content(content: str, page: Any, **_: Any) -> str:
     if uri == PAGE or uri.startswith(("python/", "commands/index")):
         return content
     address = f"{relpath(PAGE, Path(uri).parent).removesuffix('.md')}.html"
-    return Linker(address).link(content)
+    return Linker(address, uri).link(content)
 
 
 class Linker(HTMLParser):
     """Copies HTML, and links the first use of each word outside of headings, code and links."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, uri: str) -> None:
         super().__init__(convert_charrefs=False)
         self.address, self.seen, self.parts, self.closed = address, set[str](), list[str](), list[str]()
+        self.seen |= {
+            entry["word"] for entry in terms() if not uri.startswith(tuple(entry.get("where", [""])))
+        }
 
     def link(self, content: str) -> str:
         self.feed(content)
@@ -108,7 +111,8 @@ class Linker(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: Any) -> None:
         self.parts.append(self.get_starttag_text() or "")
-        if tag in CLOSED or (self.closed and tag not in VOID):
+        is_title = ("class", "filename") in attrs  # of a block of code
+        if tag in CLOSED or is_title or (self.closed and tag not in VOID):
             self.closed.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: Any) -> None:

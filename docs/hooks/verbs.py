@@ -18,6 +18,7 @@ from functools import cache
 from typing import Any
 
 from attnlaw.analysis.atlas.atlas import Atlas, load_atlas
+from attnlaw.analysis.findings.apply import sentences
 from attnlaw.analysis.findings.detectors import DETECTORS, Detector
 from attnlaw.core.quantity import Quantity
 from attnlaw.core.settings import SettingField, setting_fields
@@ -31,6 +32,8 @@ PLACE = re.compile(
 
 HELP = re.compile(r"^<!-- help of (?P<words>[a-z -]+) -->$", re.MULTILINE)
 RULES_PLACE = "<!-- rules of findings -->"
+# Kinds of columns whose names say how they are stored, in words.
+KIND_WORDS = {"small": "int", "texts": "list of text", "floats": "list of float"}
 ATLAS_PLACE = "<!-- models of the atlas -->"
 
 
@@ -77,9 +80,9 @@ def settings_table(settings: Iterable[SettingField]) -> str:
         silent = any(setting.default is value for value in (None, False, MISSING))
         default = "" if silent else f"`{setting.default}`"
         if rule.default_sweep:
-            default += f"; of a command `{','.join(map(str, rule.default_sweep))}`"
+            default += f"; on the command line `{','.join(map(str, rule.default_sweep))}`"
         expected = setting.expected.removeprefix("expected ") + (", or several" if rule.sweepable else "")
-        meaning = rule.help + (" No key of a study." if rule.machine_only else "")
+        meaning = rule.help + (" Not available in a study." if rule.machine_only else "")
         cells = (f"`{setting.name}` {rule.symbol}", expected, default, meaning)
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return "\n".join(lines)
@@ -90,20 +93,19 @@ def quantities_table(quantities: Iterable[Quantity]) -> str:
     lines = ["| columns | kind | meaning |", "|---|---|---|"]
     for quantity in quantities:
         names = ", ".join(f"`{name}`" for name in quantity.columns)
-        cells = (f"{names} {quantity.symbol}", quantity.kind, quantity.description)
+        kind = KIND_WORDS.get(quantity.kind, quantity.kind)
+        cells = (f"{names} {quantity.symbol}", kind, quantity.description)
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return "\n".join(lines)
 
 
 def rules_table(rules: Iterable[Detector]) -> str:
-    """One line for each rule: its name, level and threshold, when it finds something, what to do."""
-    lines = [
-        "| rule | level | threshold | found when | what it means | what to do |",
-        "|---|---|---|---|---|---|",
-    ]
+    """Return one line for each rule: its name, level and threshold, when it reports, and what to do."""
+    lines = ["| rule | reported when | what it means, and what to do |", "|---|---|---|"]
     for rule in rules:
-        threshold = "" if rule.threshold is None else f"{rule.threshold:g}"
-        cells = (f"`{rule.name}`", rule.level, threshold, rule.when, rule.meaning, rule.remedy)
+        threshold = "" if rule.threshold is None else f", threshold {rule.threshold:g}"
+        name = f"`{rule.name}`<br>{rule.level}{threshold}"
+        cells = (name, sentences(rule.when), sentences(rule.meaning, rule.remedy))
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return "\n".join(lines)
 

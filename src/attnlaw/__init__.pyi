@@ -87,29 +87,29 @@ class AuditResult(Result):
     codes: str | None
     """Quantised formats of the matrices; missing if none is quantised."""
     depth: int | None
-    """Number of layers; a shared layer counts at each application."""
+    """Number of layers; a shared layer counts each time it is used."""
     distinct_layers: int | None
     """Number of layers; a shared layer counts once."""
     hidden_size: int | None
     """Width of the layers."""
     head_count: int | None
-    """Number of heads of the first layer."""
+    """Number of attention heads in the first layer."""
     matrix_count: int | None
     """Number of matrices measured."""
     activation: str | None
     """Activation of the feed-forward blocks."""
     not_random_tested: int | None
-    """Number of matrices in the null test."""
+    """Number of matrices that were compared with random ones."""
     not_random_rejected: int | None
     """Number of matrices that differ from random ones (p-value at most 0.01)."""
     not_random_expected: float | None
-    """Number of matrices that would differ from random ones by chance, if untrained."""
+    """Number of matrices that would differ from random ones by chance if the model were untrained."""
     not_random_p_value: float | None
-    """Probability that so many matrices of an untrained model differ from random ones."""
+    """Chance that at least as many matrices of an untrained model differ from random ones."""
     rejected_share: float | None
     """Share of the tested weight matrices that differ from random ones."""
     median_outliers: float | None
-    """Number of singular values above those of a random matrix (median matrix)."""
+    """Number of singular values above the edge of random matrices (median matrix)."""
     median_effective_rank_qk: float | None
     """Number of directions that a head's QK uses, weak ones included (median head)."""
     log10_amplification: float | None
@@ -123,7 +123,7 @@ class AuditResult(Result):
     findings_note: int | None
     """Number of notes found."""
     finding_rules: int | None
-    """Number of checks that looked for findings."""
+    """Number of checks that ran."""
     logit_heads: int | None
     """Number of attention heads measured."""
     logit_heads_bounded: int | None
@@ -133,7 +133,7 @@ class AuditResult(Result):
     logit_heads_beyond_float16: int | None
     """Number of heads whose logit bound is above 65504, the largest float16 number."""
     logit_unbounded: str | None
-    """Blocks whose logits have no bound, with the reason."""
+    """Blocks of heads without a bound of their logits, with the reason."""
     log10_spectrum_adaptive: Estimate | None
     """Generalization proxy: spectrum-adaptive (best p for each matrix) (log10)."""
     log10_spectrum_adaptive_continuous: Estimate | None
@@ -149,47 +149,47 @@ class AuditResult(Result):
     log10_trauger_tewari: Estimate | None
     """Generalization proxy: norm-based, Trauger-Tewari (1,1) (log10)."""
     per_application_log10_spectrum_adaptive: Estimate | None
-    """Generalization proxy that counts a shared layer at each application: spectrum-adaptive (best p for
+    """Generalization proxy that counts a shared layer each time it is used: spectrum-adaptive (best p for
     each matrix) (log10).
     """
     per_application_log10_spectrum_adaptive_continuous: Estimate | None
-    """Generalization proxy that counts a shared layer at each application: spectrum-adaptive, any p (not
+    """Generalization proxy that counts a shared layer each time it is used: spectrum-adaptive, any p (not
     in the paper) (log10).
     """
     per_application_log10_fixed_p_0: Estimate | None
-    """Generalization proxy that counts a shared layer at each application: one p for all matrices, p = 0
+    """Generalization proxy that counts a shared layer each time it is used: one p for all matrices, p = 0
     (log10).
     """
     per_application_log10_fixed_p_1: Estimate | None
-    """Generalization proxy that counts a shared layer at each application: one p for all matrices, p = 1
+    """Generalization proxy that counts a shared layer each time it is used: one p for all matrices, p = 1
     (log10).
     """
     per_application_log10_fixed_p_2: Estimate | None
-    """Generalization proxy that counts a shared layer at each application: one p for all matrices, p = 2
+    """Generalization proxy that counts a shared layer each time it is used: one p for all matrices, p = 2
     (log10).
     """
     per_application_log10_edelman: Estimate | None
-    """Generalization proxy that counts a shared layer at each application: norm-based, Edelman (2,1)
+    """Generalization proxy that counts a shared layer each time it is used: norm-based, Edelman (2,1)
     (log10).
     """
     per_application_log10_trauger_tewari: Estimate | None
-    """Generalization proxy that counts a shared layer at each application: norm-based, Trauger-Tewari
+    """Generalization proxy that counts a shared layer each time it is used: norm-based, Trauger-Tewari
     (1,1) (log10).
     """
     proxy_over_sqrt_samples_log10: Estimate | None
-    """Spectrum-adaptive proxy / sqrt(samples) (log10)."""
+    """Spectrum-adaptive proxy / square root of the number of samples (log10)."""
     value_of_adaptivity: Estimate | None
-    """Factor by which the proxy grows if all matrices share the best single p."""
+    """Factor by which the proxy grows if all matrices share one p."""
     rank_count: bool | None
-    """Whether the proxy only counts ranks, because p = 0 is best for every matrix."""
+    """Whether the proxy only counts ranks (p = 0 is best for every matrix)."""
     norms: str | None
-    """Norms that tables and maps show: applied (gains included) or stored."""
+    """Norms that screens and maps show: applied (gains included) or stored."""
     norms_unknown: list[str] | None
-    """Kinds of matrix whose norm layer is not known, so that their norms are those of stored weights."""
+    """Kinds of matrices without applied norms, because attnlaw does not know their norm layer."""
     extensions: list[str] | None
     """Features of the model that the paper does not cover."""
     warnings: list[str] | None
-    """Facts about the model that a reader of the numbers should know."""
+    """Warnings about the model and its file."""
     meaning: str | None
     """What the proxies say and what they do not say."""
     findings: pl.DataFrame
@@ -246,35 +246,35 @@ class FitResult(Result):
     matrix_count: int | None
     """Number of matrices measured."""
     random_count: int | None
-    """Number of matrices with the law random: looks like random numbers of this shape, as at
-    initialisation.
+    """Number of matrices with the law random (looks like random numbers of this shape, as at
+    initialisation).
     """
     learned_count: int | None
-    """Number of matrices with the law learned: some learned directions, the rest cut off, as theory
-    predicts for trained attention.
+    """Number of matrices with the law learned (some learned directions, the rest cut off, as theory
+    predicts for trained attention).
     """
     heavy_tailed_count: int | None
-    """Number of matrices with the law heavy-tailed: sizes of directions spread smoothly, and further than
-    random entries allow.
+    """Number of matrices with the law heavy-tailed (singular values fall off smoothly, and spread further
+    than those of random matrices).
     """
     power_law_tail_count: int | None
-    """Number of matrices with the law power-law tail: no law fits the whole; the largest values (at most
-    half) follow a power law.
+    """Number of matrices with the law power-law tail (no law fits the whole; the largest values (at most
+    half) follow a power law).
     """
     power_law_spectrum_count: int | None
-    """Number of matrices with the law power-law spectrum: no law fits the whole; a power law covers more
-    than half of the values.
+    """Number of matrices with the law power-law spectrum (no law fits the whole; a power law covers more
+    than half of the values).
     """
     neither_count: int | None
-    """Number of matrices with the law neither: unlike random numbers, and none of the other laws fits."""
+    """Number of matrices with the law neither (unlike random numbers, and none of the other laws fits)."""
     not_random_tested: int | None
-    """Number of matrices in the null test."""
+    """Number of matrices that were compared with random ones."""
     not_random_rejected: int | None
     """Number of matrices that differ from random ones (p-value at most 0.01)."""
     not_random_expected: float | None
-    """Number of matrices that would differ from random ones by chance, if untrained."""
+    """Number of matrices that would differ from random ones by chance if the model were untrained."""
     not_random_p_value: float | None
-    """Probability that so many matrices of an untrained model differ from random ones."""
+    """Chance that at least as many matrices of an untrained model differ from random ones."""
     fits: pl.DataFrame
     """Table: the columns model, layer, stack, head, expert, kind, rows, cols, values, law, random_p_value,
     wasserstein, outliers, null_shape, null_draws, null_scale, null_edge, edge_scale, alpha,
@@ -297,11 +297,11 @@ class DiffResult(Result):
     verdict: str | None
     """What happened, in a few sentences."""
     compared: str | None
-    """Which tensors of both files were compared, and which were not."""
+    """Tensors of both files that were compared, and those that were not."""
     next_step: str | None
     """What the changes look like and what to do next."""
     verdicts: list[str] | None
-    """Verdicts on the model and on its tensors, each once."""
+    """All verdicts on the model and on its tensors, without repetition."""
     map_count: int | None
     """Number of heads (QK, VO) and feed-forward matrices that were compared."""
     tensor_count: int | None
@@ -309,71 +309,73 @@ class DiffResult(Result):
     not_compared: list[str] | None
     """Names of the tensors that were not compared."""
     tensors_non_finite: int | None
-    """Number of tensors that are non-finite: NaN or infinite entries in either model."""
+    """Number of tensors with the verdict non-finite: NaN or infinite entries in either model."""
     tensors_reshaped: int | None
-    """Number of tensors that are reshaped: another shape; its size compares the rows that both models
-    have.
+    """Number of tensors with the verdict reshaped: another shape; its size compares the rows that both
+    models have.
     """
     tensors_added: int | None
-    """Number of tensors that are added: only in the model."""
+    """Number of tensors with the verdict added: only in the model."""
     tensors_removed: int | None
-    """Number of tensors that are removed: only in the base."""
+    """Number of tensors with the verdict removed: only in the base."""
     tensors_identical: int | None
-    """Number of tensors that are identical: every entry is equal."""
+    """Number of tensors with the verdict identical: every entry is equal."""
     tensors_zeroed: int | None
-    """Number of tensors that are zeroed: every entry is 0 now."""
+    """Number of tensors with the verdict zeroed: every entry is 0 now."""
     tensors_coded: int | None
-    """Number of tensors that are coded: the base in a quantised code, which hides changes that are smaller
-    than its error.
+    """Number of tensors with the verdict coded: the base in a quantised code, which hides changes that are
+    smaller than its error.
     """
     tensors_rounded: int | None
-    """Number of tensors that are rounded: the base rounded to another format."""
+    """Number of tensors with the verdict rounded: the base rounded to another format."""
     tensors_rescaled: int | None
-    """Number of tensors that are rescaled: the base times a factor: one for the tensor, or one for each
-    row or column.
+    """Number of tensors with the verdict rescaled: the base times a factor: one for the tensor, or one for
+    each row or column.
     """
     tensors_below_floor: int | None
-    """Number of tensors that are below-floor: no change that is larger than the rounding of the model's
-    file.
+    """Number of tensors with the verdict below-floor: no change that is larger than the rounding of the
+    model's file.
     """
     tensors_sparse: int | None
-    """Number of tensors that are sparse: a few single entries changed."""
+    """Number of tensors with the verdict sparse: a few single entries changed."""
     tensors_low_rank: int | None
-    """Number of tensors that are low-rank: an update of a few directions (its rank), as an adapter makes,
-    and rounding.
+    """Number of tensors with the verdict low-rank: the change has only a few directions (its rank), like
+    that of an adapter; the rest is rounding.
     """
     tensors_partly_hidden: int | None
-    """Number of tensors that are partly-hidden: an update that the rounding of the file partly hides."""
+    """Number of tensors with the verdict partly-hidden: an update that the rounding of the file partly
+    hides.
+    """
     tensors_reinitialised: int | None
-    """Number of tensors that are reinitialised: random weights that do not resemble the base."""
+    """Number of tensors with the verdict reinitialised: random weights that do not resemble the base."""
     tensors_unrelated: int | None
-    """Number of tensors that are unrelated: other trained weights, which do not resemble the base."""
+    """Number of tensors with the verdict unrelated: other trained weights, which do not resemble the base."""
     tensors_noise: int | None
-    """Number of tensors that are noise: a random change: no direction is stronger than the others."""
+    """Number of tensors with the verdict noise: a random change: no direction is stronger than the others."""
     tensors_dense: int | None
-    """Number of tensors that are dense: an update of many directions, as training makes."""
+    """Number of tensors with the verdict dense: an update of many directions, as training makes."""
     tensors_changed: int | None
-    """Number of tensors that are changed: a vector or a small matrix with other values."""
+    """Number of tensors with the verdict changed: a vector or a small matrix with other values."""
     tensors_moved: int | None
-    """Number of tensors that are moved: the weights of another tensor of the base."""
+    """Number of tensors with the verdict moved: the weights of another tensor of the base."""
     tensors_transposed: int | None
-    """Number of tensors that are transposed: rows and columns of the base are exchanged."""
+    """Number of tensors with the verdict transposed: rows and columns of the base are exchanged."""
     tensors_permuted: int | None
-    """Number of tensors that are permuted: rows or columns of the base in another order."""
+    """Number of tensors with the verdict permuted: rows or columns of the base in another order."""
     size_qk: float | None
-    """Median size of the updates of QK, |M1 − M0| / |M0|."""
+    """Median size of the updates of QK, |model − base| / |base|."""
     size_vo: float | None
-    """Median size of the updates of VO, |M1 − M0| / |M0|."""
+    """Median size of the updates of VO, |model − base| / |base|."""
     size_cross_qk: float | None
-    """Median size of the updates of cross QK, |M1 − M0| / |M0|."""
+    """Median size of the updates of cross QK, |model − base| / |base|."""
     size_cross_vo: float | None
-    """Median size of the updates of cross VO, |M1 − M0| / |M0|."""
+    """Median size of the updates of cross VO, |model − base| / |base|."""
     size_ffn_in: float | None
-    """Median size of the updates of FFN in, |M1 − M0| / |M0|."""
+    """Median size of the updates of FFN in, |model − base| / |base|."""
     size_ffn_gate: float | None
-    """Median size of the updates of FFN gate, |M1 − M0| / |M0|."""
+    """Median size of the updates of FFN gate, |model − base| / |base|."""
     size_ffn_out: float | None
-    """Median size of the updates of FFN out, |M1 − M0| / |M0|."""
+    """Median size of the updates of FFN out, |model − base| / |base|."""
     scale_qk: float | None
     """Median factor by which QK grew; below 1 it shrank."""
     scale_vo: float | None
@@ -389,19 +391,19 @@ class DiffResult(Result):
     scale_ffn_out: float | None
     """Median factor by which FFN out grew; below 1 it shrank."""
     largest_size: float | None
-    """Largest size of the update of a head or matrix, |M1 − M0| / |M0|."""
+    """Largest size of the update of a head or matrix, |model − base| / |base|."""
     worst_map: str | None
     """Head or feed-forward matrix that changed most."""
     worst_tensor: str | None
     """Stored tensor that changed most."""
     worst_tensor_size: float | None
-    """Size of the largest change of a stored tensor, |W1 − W0| / |W0|."""
+    """Size of the largest change of a stored tensor, |model − base| / |base|."""
     least_sqnr_db: float | None
-    """Lowest signal to noise of a tensor, −20 log₁₀ of the size of its change, in dB."""
+    """Lowest signal-to-noise ratio of a tensor in dB: −20 log₁₀ of the size of its change."""
     intruders: int | None
-    """Number of leading directions with a cosine below 1/2 with each of the base."""
+    """Number of the model's leading directions that are near no direction of the base (cosine below 1/2)."""
     new: int | None
-    """Number of leading directions outside the span of base directions of similar size."""
+    """Number of the model's leading directions outside the span of the base's directions of similar size."""
     diff: pl.DataFrame
     """Table: the columns model, layer, stack, kind, head, expert, matched_head, rows, cols, inner, size,
     size_2, cosine, scale, stable_rank, effective_rank, rank, floor, k, share_left, z_left, share_right,
@@ -600,15 +602,15 @@ class LimitResult(Result):
     Smirnov distance).
     """
     residual_of_distances: float | None
-    """Error of the quadrature behind the KL divergence: by how much a density misses its total weight."""
+    """Error of the integral behind the KL divergence: how far the area below a density is from 1."""
     kl_to_other_limit: Estimate | None
     """KL divergence from the limit of the other scaling of the scores, in nats."""
     kl_to_gaussian: Estimate | None
     """KL divergence from the Gaussian of equal mean and variance, in nats."""
     kernel_kl_to_limit: float | None
-    """KL divergence to the limit by kernel density estimates, as in arXiv 2506.00846: it has a bias."""
+    """KL divergence to the limit by kernel density estimates, as in arXiv 2506.00846. It is too large."""
     path_squared_length: list[Estimate | None] | None
-    """Squared length over the width of the chosen token, after 0, 1, 2, ... layers."""
+    """Squared length of the chosen token divided by the width, after 0, 1, 2, ... layers."""
     path_cosine: list[Estimate | None] | None
     """Mean cosine between different tokens after 0, 1, 2, ... layers; 1 means that all are parallel."""
     densities: pl.DataFrame
@@ -622,31 +624,41 @@ class AttentionResult(Result):
     @property
     def record(self) -> AttentionSpectrum: ...
     equivalent_w1: Estimate | None
-    """Wasserstein-1 distance between the spectra of draws and of their Gaussian equivalents, divided by
-    the mean.
+    """Mean distance between the squared singular values of random layers and of their Gaussian equivalents
+    (Wasserstein-1), divided by the mean.
     """
     equivalent_distance: Estimate | None
-    """Largest difference of the distribution functions of draws and of their Gaussian equivalents."""
+    """Largest difference between the distribution functions of random layers and of their Gaussian
+    equivalents (Kolmogorov-Smirnov).
+    """
     law_w1: Estimate | None
-    """Wasserstein-1 distance between the spectrum of draws and the law, divided by the mean."""
+    """Mean distance between the squared singular values of random layers and of the law (Wasserstein-1),
+    divided by the mean.
+    """
     law_distance: Estimate | None
-    """Largest difference of the distribution functions of draws and of the law (Kolmogorov-Smirnov)."""
+    """Largest difference between the distribution functions of random layers and of the law (Kolmogorov-
+    Smirnov).
+    """
     mean: float | None
-    """Mean of the squared singular values by the law."""
+    """Mean of the squared singular values according to the law."""
     edges: list[float] | None
-    """Lower and upper end of each interval of squared singular values of the law, in increasing order."""
+    """Ends of the intervals in which the squared singular values of the law lie, in increasing order."""
     atom_at_zero: float | None
-    """Share of singular values that are zero by the law."""
+    """Share of singular values that are zero according to the law."""
     spike: float | None
-    """Squared singular value expected beyond the edge if only 1/n is subtracted (not in the paper)."""
+    """Squared singular value that is expected beyond the edge of the law if only 1/n is subtracted (not in
+    the paper).
+    """
     spike_found: Estimate | None
-    """Largest squared singular value of the draws if only 1/n is subtracted."""
+    """Largest squared singular value of the random layers if only 1/n is subtracted."""
     coefficient_error: float | None
-    """Squared error of the coefficients of a ridge readout of the output, by the law."""
+    """Squared error of the coefficients of a ridge readout of the output; 1 if it learns nothing."""
     degrees_of_freedom: float | None
-    """Degrees of freedom of the ridge readout, divided by the number of tokens."""
+    """Number of directions that the ridge readout uses (degrees of freedom), divided by the number of
+    tokens.
+    """
     arrival_time: float | None
-    """Time at which gradient flow on a readout reaches the loss, in units of 1/mean."""
+    """Time after which a readout trained by gradient flow reaches the loss, in units of 1/mean."""
     law_densities: pl.DataFrame
     """Table: the columns x, density, interval."""
     drawn_values: pl.DataFrame
@@ -678,23 +690,23 @@ class InitResult(Result):
     logit_sd: Estimate | None
     """Standard deviation of the logit of an id that is not among the tokens."""
     loss: Estimate | None
-    """Mean initial loss in nats, of the next token (BERT: of the token itself); for a vocabulary beyond
-    4096 ids, the sum over other ids is taken as normal.
+    """Mean loss at the start in nats, for the next token (BERT: for the token itself). It is an
+    approximation if the vocabulary has more than 4096 ids.
     """
     loss_spread: float | None
     """Standard deviation of the initial loss over initialisations, in nats."""
     uniform_loss: float | None
     """Loss of a uniform guess in nats: the logarithm of the vocabulary size."""
     own_probability: Estimate | None
-    """Mean probability that the model gives to the id at the same place."""
+    """Mean probability that the model gives to the token it just read."""
     own_cosine: Estimate | None
-    """Mean cosine of the last tokens with the embeddings of the same ids, for a tied head."""
+    """Mean cosine between a token after the last layer and its own embedding, if the head is tied."""
     angle_exponent: Estimate | None
     """Slope of log(1 - cosine) from layer to layer; negative if tokens become alike."""
     gradient_norm: Estimate | None
     """Norm of the gradient of the loss with respect to the weight matrices of all layers."""
     gradient_exponent: Estimate | None
-    """Slope of the logarithm of the gradient norm from layer to layer."""
+    """Slope of log(gradient norm) from layer to layer."""
     initialiser: str | None
     """Library whose rule draws the weights, with the version it was read from."""
     layers: pl.DataFrame
@@ -716,83 +728,83 @@ class LearnResult(Result):
     @property
     def record(self) -> DetailedPrediction: ...
     estimation_error: Estimate | None
-    """|Ŝ − S*|²/d."""
+    """|Ŝ − S*|²/d for the learned matrix Ŝ and the target S*."""
     prediction_error: Estimate | None
-    """On fresh clean labels, per sample."""
+    """Mean loss of a new sample with labels free of noise."""
     training_loss: Estimate | None
-    """Per sample over all (a,b), without the penalty."""
+    """Mean loss of a training sample, without weight decay."""
     overlap: Estimate | None
-    """Tr ŜᵀS*/d."""
+    """Tr ŜᵀS*/d, which is |S*|²/d for a perfect student."""
     norm: Estimate | None
-    """|Ŝ|²/d."""
+    """|Ŝ|²/d: squared size of the learned matrix."""
     rank_fraction: Estimate | None
-    """Share of eigenvalues that are not zero."""
+    """Share of directions in use: rank of the learned matrix / d."""
     trace: Estimate | None
-    """Tr Ŝ/d."""
+    """Tr Ŝ/d: mean eigenvalue of the learned matrix."""
     nuclear_norm: Estimate | None
-    """|Ŝ|_*/d, the sum of singular values over d (untied)."""
+    """|Ŝ|_*/d: mean singular value of the learned matrix (untied)."""
     angle: Estimate | None
-    """Between Ŝ and S*, arccos(m/√(q Q*)) (cross-entropy, which sets no scale)."""
+    """Angle between Ŝ and S* in radians, arccos(m/√(q Q*)) with Q* = |S*|²/d (cross-entropy)."""
     wrong_keys: Estimate | None
-    """Share of fresh queries that attend most to the wrong key."""
+    """Share of new queries that attend most to the wrong key."""
     noise_level: Estimate | None
-    """Of the matrix the student effectively sees (softmax, Bayes: a)."""
+    """Noise on each entry of the matrix that the student sees in effect."""
     threshold: Estimate | None
-    """Below which eigenvalues are cut."""
+    """Value b below which training sets eigenvalues to zero."""
     cut: Estimate | None
-    """Below which the width of the factors cuts (t > b)."""
+    """Value t below which too narrow factors set eigenvalues to zero (t > b)."""
     smallest_value: float | None
-    """Smallest value that is kept: away from 0 width, not weight decay, cut the rank."""
+    """Smallest value that narrow factors keep; 0 if weight decay, not width, limits the rank."""
     stability: float | None
-    """Replicon value at d = 160 where width cuts (K/α_P) or a softmax bends: unstable above 1."""
+    """Replicon value K/α_P at d = 160: above 1 the solution of the theory is unstable."""
     shrinkage: float | None
-    """Of the eigenvalues that are left."""
+    """Factor by which training shrinks the eigenvalues that it keeps."""
     relative_error: Estimate | None
-    """E/Q*: 1 where nothing is learned."""
+    """Error / error of learning nothing: |Ŝ − S*|²/|S*|²."""
     approximation_error: float | None
-    """Part of E in modes that stand out (our split)."""
+    """Part of the error E that comes from outlier modes (our own split, not in the paper)."""
     underfitting_error: float | None
-    """Part of E that is missing along the target (our split)."""
+    """Part of the error E that is missing along the target (our own split, not in the paper)."""
     overfitting_error: float | None
-    """Part of E that was learned beside the target (our split)."""
+    """Part of the error E that was learned in other directions (our own split, not in the paper)."""
     adapter_noise: float | None
-    """Δ/2 + E: the noise a rank-one adapter trained afterwards sees (arXiv 2606.05899)."""
+    """Δ/2 + E: noise that a rank-one adapter sees if it is trained afterwards (arXiv 2606.05899)."""
     residual: float | None
-    """What the equations miss at the solution, over their size."""
+    """Error left in the equations at the solution, relative to their size."""
     atom_at_zero: float | None
-    """Share of eigenvalues that are zero."""
+    """Share of eigenvalues of the learned matrix that are zero."""
     edges: list[float] | None
-    """Ends of the intervals of the spectrum, low and high in turn."""
+    """Ends of the intervals of the learned spectrum, low and high in turn."""
     top_edge: float | None
-    """Upper end of the spectrum without outliers."""
+    """Upper end of the learned spectrum without outliers."""
     outlier_locations: list[float] | None
-    """Where eigenvalues stand out of the spectrum."""
+    """Eigenvalues outside the intervals of the spectrum (outliers)."""
     outlier_overlaps: list[float] | None
-    """Their squared overlaps with the target's."""
+    """Squared cosines between eigenvectors of outliers and the target's."""
     outlier_targets: list[float] | None
-    """The target's eigenvalues they belong to."""
+    """Eigenvalues of the target that the outliers come from."""
     outlier: float | None
-    """Where the target's spike is seen."""
+    """Eigenvalue of the learned matrix that shows the target's spike."""
     observations: float | None
-    """Of S over its dimension, for a power-law target."""
+    """Observed scores / d, for a target with an exponent."""
     leading_error: float | None
-    """E of the leading-order scaling law."""
+    """Error E by the leading-order scaling law."""
     predicted_exponent: float | None
-    """Of E in N/d."""
+    """Exponent with which E falls in N/d, by the leading-order law."""
     threshold_recovery: float | None
-    """Factorized recovery, clean labels."""
+    """Samples / d² for recovery by a factorized student (no noise)."""
     threshold_feasibility: float | None
-    """Beyond it only S* fits clean labels."""
+    """Samples / d² from which only the target fits (no noise)."""
     threshold_bayes: float | None
-    """Bayes recovery, clean labels."""
+    """Samples / d² for recovery by the Bayes student (no noise)."""
     threshold_direct: float | None
-    """Direct recovery, clean labels."""
+    """Samples / d² for recovery by a direct student (no noise)."""
     threshold_own_recovery: float | None
-    """Recovery of this student, clean labels."""
+    """Samples / d² for recovery by this student (no noise)."""
     threshold_interpolation: float | None
-    """Up to which this student fits noisy labels."""
+    """Samples / d² up to which this student fits noisy labels."""
     threshold_peak_error: float | None
-    """Its test error there, without a penalty."""
+    """Error E at the interpolation threshold, without weight decay."""
     predicted_spectra: pl.DataFrame
     """Table: the columns x, density, interval."""
     status: str | None
@@ -804,31 +816,31 @@ class DynamicsResult(Result):
     @property
     def record(self) -> TrajectoryRows: ...
     recovery_time: float | None
-    """When the alignment reaches 0.5."""
+    """Time τ at which the alignment reaches 0.5."""
     recovery_time_90: float | None
-    """When it reaches 0.9."""
+    """Time τ at which the alignment reaches 0.9."""
     recovery_samples: float | None
-    """Over d² when it reaches 0.5; null for a gradient flow."""
+    """Samples / d² until alignment 0.5; null for a gradient flow."""
     alignment: Estimate | None
-    """0 knows nothing of the target, 1 all but its scale."""
+    """Correlation with the target: 1 means equal except for the scale."""
     estimation_error: Estimate | None
-    """|S − S*|²/d."""
+    """|S − S*|²/d: distance of the student S from the target S*."""
     prediction_error: Estimate | None
-    """On fresh clean labels, per sample."""
+    """Mean loss of a new sample with labels free of noise."""
     overlap: Estimate | None
-    """Tr S S*/d."""
+    """Tr S S*/d, which is |S*|²/d for a perfect student."""
     norm: Estimate | None
-    """Tr S²/d."""
+    """Tr S²/d: squared size of the student."""
     trace: Estimate | None
-    """Tr S/d."""
+    """Tr S/d: mean eigenvalue of the student."""
     samples: float | None
-    """Seen at the last time, over d²; null for a gradient flow."""
+    """Samples / d² seen at the last time; null for a gradient flow."""
     plateaus: list[float] | None
-    """Stretches of time without progress, begin and end in turn."""
+    """Times between which nothing is learned, begin and end in turn."""
     largest_rate: float | None
-    """Η up to which the target stays put."""
+    """Largest learning rate η at which the target is stable."""
     plateau_error: float | None
-    """E at which SGD of this η ends."""
+    """Error E at which SGD with this learning rate ends."""
     trajectory: pl.DataFrame
     """Table: the columns time, samples, alignment, estimation_error, prediction_error, overlap, norm,
     trace.
@@ -855,6 +867,13 @@ def load(directory: str | os.PathLike[str]) -> LoadedResult:
 
     Returns:
         The same result, but without its records. Tables and quantities are attributes as before.
+
+    >>> import attnlaw
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = attnlaw.learn(alpha=0.3).save(folder)
+    ...     attnlaw.load(folder).rows["alpha"].to_list()
+    [0.3]
     """
 
 def audit(
@@ -922,7 +941,7 @@ def audit(
         quantities are attributes:
 
         - `family` (str): family of the model, such as gpt2.
-        - `depth` (int): number of layers; a shared layer counts at each application.
+        - `depth` (int): number of layers; a shared layer counts each time it is used.
         - `hidden_size` (int): width of the layers.
         - `matrix_count` (int): number of matrices measured.
         - `not_random_rejected` (int): number of matrices that differ from random ones (p-value at most
@@ -990,7 +1009,7 @@ def fit(
 
     random: looks like random numbers of this shape, as at initialisation
     learned: some learned directions, the rest cut off, as theory predicts for trained attention
-    heavy-tailed: sizes of directions spread smoothly, and further than random entries allow
+    heavy-tailed: singular values fall off smoothly, and spread further than those of random matrices
     power-law tail: no law fits the whole; the largest values (at most half) follow a power law
     power-law spectrum: no law fits the whole; a power law covers more than half of the values
     neither: unlike random numbers, and none of the other laws fits
@@ -1022,25 +1041,25 @@ def fit(
         quantities are attributes:
 
         - `matrix_count` (int): number of matrices measured.
-        - `random_count` (int): number of matrices with the law random: looks like random numbers of this
-          shape, as at initialisation.
-        - `learned_count` (int): number of matrices with the law learned: some learned directions, the rest
-          cut off, as theory predicts for trained attention.
-        - `heavy_tailed_count` (int): number of matrices with the law heavy-tailed: sizes of directions
-          spread smoothly, and further than random entries allow.
-        - `power_law_tail_count` (int): number of matrices with the law power-law tail: no law fits the
-          whole; the largest values (at most half) follow a power law.
-        - `power_law_spectrum_count` (int): number of matrices with the law power-law spectrum: no law fits
-          the whole; a power law covers more than half of the values.
-        - `neither_count` (int): number of matrices with the law neither: unlike random numbers, and none of
-          the other laws fits.
-        - `not_random_tested` (int): number of matrices in the null test.
+        - `random_count` (int): number of matrices with the law random (looks like random numbers of this
+          shape, as at initialisation).
+        - `learned_count` (int): number of matrices with the law learned (some learned directions, the rest
+          cut off, as theory predicts for trained attention).
+        - `heavy_tailed_count` (int): number of matrices with the law heavy-tailed (singular values fall off
+          smoothly, and spread further than those of random matrices).
+        - `power_law_tail_count` (int): number of matrices with the law power-law tail (no law fits the
+          whole; the largest values (at most half) follow a power law).
+        - `power_law_spectrum_count` (int): number of matrices with the law power-law spectrum (no law fits
+          the whole; a power law covers more than half of the values).
+        - `neither_count` (int): number of matrices with the law neither (unlike random numbers, and none of
+          the other laws fits).
+        - `not_random_tested` (int): number of matrices that were compared with random ones.
         - `not_random_rejected` (int): number of matrices that differ from random ones (p-value at most
           0.01).
-        - `not_random_expected` (float): number of matrices that would differ from random ones by chance, if
-          untrained.
-        - `not_random_p_value` (float): probability that so many matrices of an untrained model differ from
-          random ones.
+        - `not_random_expected` (float): number of matrices that would differ from random ones by chance if
+          the model were untrained.
+        - `not_random_p_value` (float): chance that at least as many matrices of an untrained model differ
+          from random ones.
 
         Its tables are attributes, too:
 
@@ -1110,9 +1129,10 @@ def diff(
         A result with one row for each case, in the polars table `rows`. If there is one case, its
         quantities are attributes:
 
-        - `largest_size` (float): largest size of the update of a head or matrix, |M1 − M0| / |M0|.
+        - `largest_size` (float): largest size of the update of a head or matrix, |model − base| / |base|.
         - `worst_map` (str): head or feed-forward matrix that changed most.
-        - `new` (int): number of leading directions outside the span of base directions of similar size.
+        - `new` (int): number of the model's leading directions outside the span of the base's directions of
+          similar size.
 
         Further quantities: verdict, compared, next_step, verdicts, map_count, tensor_count,
         not_compared, tensors_non_finite, tensors_reshaped, tensors_added, tensors_removed,
@@ -1262,7 +1282,8 @@ def lens(
             each line.
         entrywise (str or list of int; optional): Ranks at which the attention matrix of every head is
             cut off, to measure its largest error.
-        only ("heads", "operator" or "entrywise"; optional): Compute this part alone.
+        only ("heads", "operator" or "entrywise"; optional): Compute only one part: heads, operator (the
+            affine map), or entrywise (errors of low ranks).
         top (int; default 8): Number of singular values of the affine map to compute.
         seed (int; default 0): Seed of the random references of heads, and of the random probes that
             estimate a large map.
@@ -1446,24 +1467,25 @@ def limit(
 
     Args:
         tokens (int, or several; default 4): Number of random tokens.
-        activation (str, or several; default "identity"): Function psi that makes the random tokens
-            psi(W h), with h and W normal. One of identity, relu, gelu, gelu_new, silu, clip:C.
+        activation (str, or several; default "identity"): Activation that the random tokens go through.
+            Before it they are Gaussian. One of identity, relu, gelu, gelu_new, silu, clip:C.
         embeddings (str or path; optional): Checkpoint whose embeddings are the tokens, instead of
             random tokens.
-        ids (str or list of int; optional): Ids of the tokens to take from that checkpoint.
+        ids (str or list of int; optional): Ids of the tokens to take from the embeddings.
         gram (str or path; optional): File with the Gram matrix X X^T / n of the tokens: .npy, or text
             with one row in each line.
-        token (int; default 1): Number of the token whose output is read, counted from 1.
+        token (int; default 1): Token whose output is analysed, counted from 1.
         heads (int, or several; default 2): Number of attention heads.
         width (float, or several; default inf): Width of the layer; inf is the infinite-width limit.
-        head_width (int, or several; optional): Width of a head; by default that of the layer.
+        head_width (int, or several; optional): Width of each head. The default is the width of the
+            layer.
         score ("softmax", "relu", "sigmoid" or "linear", or several; default "softmax"): Function that
             turns scores into attention weights. Only softmax makes them add up to 1.
-        mask (str, or several; default "none"): Rule for which tokens a token sees. One of none, causal,
-            band:K.
-        scaling ("1/sqrt(n)" or "1/n", or several; default "1/sqrt(n)"): Scaling of the scores; with 1/n
-            they vanish in the limit.
-        depth (int, or several; default 1): Number of layers; the output is that of the last layer.
+        mask (str, or several; default "none"): Tokens that a token sees: all (none), itself and earlier
+            ones (causal), or those at most K places away (band:K). One of none, causal, band:K.
+        scaling ("1/sqrt(n)" or "1/n", or several; default "1/sqrt(n)"): Factor of the attention scores.
+            With 1/n, scores vanish in the limit.
+        depth (int, or several; default 1): Number of layers. The output of the last one is analysed.
         residual (bool; default False): Add the input of each layer to its output.
         normalise (bool; default False): Apply RMSNorm before each layer.
         draws (int; default 50000): Number of random draws for each width. More draws give smaller
@@ -1492,15 +1514,15 @@ def limit(
           units of the output.
         - `ks_to_limit` (Estimate): largest difference between the distribution functions of the output and
           the limit (Kolmogorov-Smirnov distance).
-        - `residual_of_distances` (float): error of the quadrature behind the KL divergence: by how much a
-          density misses its total weight.
+        - `residual_of_distances` (float): error of the integral behind the KL divergence: how far the area
+          below a density is from 1.
         - `kl_to_other_limit` (Estimate): KL divergence from the limit of the other scaling of the scores,
           in nats.
         - `kl_to_gaussian` (Estimate): KL divergence from the Gaussian of equal mean and variance, in nats.
         - `kernel_kl_to_limit` (float): KL divergence to the limit by kernel density estimates, as in arXiv
-          2506.00846: it has a bias.
-        - `path_squared_length` (list[Estimate | None]): squared length over the width of the chosen token,
-          after 0, 1, 2, ... layers.
+          2506.00846. It is too large..
+        - `path_squared_length` (list[Estimate | None]): squared length of the chosen token divided by the
+          width, after 0, 1, 2, ... layers.
         - `path_cosine` (list[Estimate | None]): mean cosine between different tokens after 0, 1, 2, ...
           layers; 1 means that all are parallel.
 
@@ -1555,26 +1577,27 @@ def attention(
         tokens (int, or several; default 256): Number of tokens, which are orthogonal.
         heads (int, or several; default 8): Number of heads.
         head_size (int, or several; default 32): Number of entries of a key of a head.
-        value_size (int, or several; optional): Number of entries of a value of a head; by default that
-            of its keys.
-        output_size (int, or several; optional): Number of entries of the output; by default that of all
-            values together.
+        value_size (int, or several; optional): Number of entries of a value of a head. The default is
+            the head size.
+        output_size (int, or several; optional): Number of entries of the output. The default is the
+            number of heads times the value size.
         sharing ("none", "across" or "tied", or several; default "none"): Sharing between heads: none,
             one key and value for all heads (across), or keys that are also the values (tied).
         matrix ("attention", "mean", "values" or "output", or several; default "attention"): Matrix to
             analyse: the attention of all heads side by side, the mean over heads, attention times
             values, or the output of the layer.
-        centring ("columns" or "mean"; default "columns"): Mean to subtract from attention: its column
-            means, or 1/n (mean).
+        centring ("columns" or "mean"; default "columns"): Part to subtract from attention: the mean of
+            each column, or the constant 1/n (mean).
         second_order (bool; default False): Correct the law for narrow heads (by a second Hermite term,
             which is not in the paper).
         draws (int; default 4): Number of random layers to draw; 0 computes the law alone.
-        ridge (float; default 0.0001): Ridge penalty of a linear readout of the output, in units of the
-            mean.
-        noise_variance (float; default 0.1): Noise variance of the targets of the readout, times n/(d_O
-            mean).
-        loss (float; default 0.1): Training loss for which the time of the readout is computed.
-        seed (int; default 0): Seed of the draws.
+        ridge (float; default 0.0001): Ridge penalty of a linear readout of the output, divided by the
+            mean squared singular value.
+        noise_variance (float; default 0.1): Noise variance of the targets that the readout learns,
+            times n/(d_O m), where m is the mean squared singular value.
+        loss (float; default 0.1): Training loss that the readout should reach, as a share of the loss
+            at the start.
+        seed (int; default 0): Seed of the draws. Equal seeds give equal numbers.
         progress (Callable[[int, int], None]; optional): Function that is called with the number of
             finished parts and the number of all parts.
 
@@ -1582,27 +1605,28 @@ def attention(
         A result with one row for each case, in the polars table `rows`. If there is one case, its
         quantities are attributes:
 
-        - `equivalent_w1` (Estimate): Wasserstein-1 distance between the spectra of draws and of their
-          Gaussian equivalents, divided by the mean.
-        - `equivalent_distance` (Estimate): largest difference of the distribution functions of draws and of
-          their Gaussian equivalents.
-        - `law_w1` (Estimate): Wasserstein-1 distance between the spectrum of draws and the law, divided by
-          the mean.
-        - `law_distance` (Estimate): largest difference of the distribution functions of draws and of the
-          law (Kolmogorov-Smirnov).
-        - `mean` (float): mean of the squared singular values by the law.
-        - `edges` (list[float]): lower and upper end of each interval of squared singular values of the law,
+        - `equivalent_w1` (Estimate): mean distance between the squared singular values of random layers and
+          of their Gaussian equivalents (Wasserstein-1), divided by the mean.
+        - `equivalent_distance` (Estimate): largest difference between the distribution functions of random
+          layers and of their Gaussian equivalents (Kolmogorov-Smirnov).
+        - `law_w1` (Estimate): mean distance between the squared singular values of random layers and of the
+          law (Wasserstein-1), divided by the mean.
+        - `law_distance` (Estimate): largest difference between the distribution functions of random layers
+          and of the law (Kolmogorov-Smirnov).
+        - `mean` (float): mean of the squared singular values according to the law.
+        - `edges` (list[float]): ends of the intervals in which the squared singular values of the law lie,
           in increasing order.
-        - `atom_at_zero` (float): share of singular values that are zero by the law.
-        - `spike` (float): squared singular value expected beyond the edge if only 1/n is subtracted (not in
-          the paper).
-        - `spike_found` (Estimate): largest squared singular value of the draws if only 1/n is subtracted.
-        - `coefficient_error` (float): squared error of the coefficients of a ridge readout of the output,
-          by the law.
-        - `degrees_of_freedom` (float): degrees of freedom of the ridge readout, divided by the number of
-          tokens.
-        - `arrival_time` (float): time at which gradient flow on a readout reaches the loss, in units of
-          1/mean.
+        - `atom_at_zero` (float): share of singular values that are zero according to the law.
+        - `spike` (float): squared singular value that is expected beyond the edge of the law if only 1/n is
+          subtracted (not in the paper).
+        - `spike_found` (Estimate): largest squared singular value of the random layers if only 1/n is
+          subtracted.
+        - `coefficient_error` (float): squared error of the coefficients of a ridge readout of the output; 1
+          if it learns nothing.
+        - `degrees_of_freedom` (float): number of directions that the ridge readout uses (degrees of
+          freedom), divided by the number of tokens.
+        - `arrival_time` (float): time after which a readout trained by gradient flow reaches the loss, in
+          units of 1/mean.
 
         Its tables are attributes, too:
 
@@ -1651,15 +1675,15 @@ def init(
         model (str or path, or several): Model: a config.json, its folder, a hub id, or one of gpt2,
             bert and llama-7b.
         more: Further values of model.
-        std (float, or several; optional): Standard deviation of the weights; by default that of the
-            config.
-        depth (int, or several; optional): Number of layers; by default that of the config.
-        width (str, or several; default "own"): Width: that of the model (own), the limit (inf), or a
-            number, to which the model is scaled.
+        std (float, or several; optional): Standard deviation of the weights. The default is what the
+            config says.
+        depth (int, or several; optional): Number of layers. The default is what the config says.
+        width (str, or several; default "own"): Width of the model: unchanged (own), infinite (inf), or
+            a number to which the model is scaled.
         keep ("heads" or "head-width", or several; default "heads"): What stays fixed if the width
             changes: the number of heads, or their width.
-        scaling ("1/sqrt(d)" or "1/d", or several; default "1/sqrt(d)"): Scaling of the attention scores
-            with the head width d; 1/d is that of muP.
+        scaling ("1/sqrt(d)" or "1/d", or several; default "1/sqrt(d)"): Factor of the attention scores,
+            where d is the width of a head. muP uses 1/d.
         tokens (int, or several; default 16): Number of tokens, all different.
         ids (str or list of int; optional): Ids of the tokens. Only which of them are equal matters.
         padding (int; default 0): Number of tokens at the end that are padding.
@@ -1688,18 +1712,18 @@ def init(
         - `entropy` (Estimate): mean entropy of attention divided by the mean entropy of uniform attention,
           in the first layer.
         - `logit_sd` (Estimate): standard deviation of the logit of an id that is not among the tokens.
-        - `loss` (Estimate): mean initial loss in nats, of the next token (BERT: of the token itself); for a
-          vocabulary beyond 4096 ids, the sum over other ids is taken as normal.
+        - `loss` (Estimate): mean loss at the start in nats, for the next token (BERT: for the token
+          itself). It is an approximation if the vocabulary has more than 4096 ids..
         - `loss_spread` (float): standard deviation of the initial loss over initialisations, in nats.
         - `uniform_loss` (float): loss of a uniform guess in nats: the logarithm of the vocabulary size.
-        - `own_probability` (Estimate): mean probability that the model gives to the id at the same place.
-        - `own_cosine` (Estimate): mean cosine of the last tokens with the embeddings of the same ids, for a
-          tied head.
+        - `own_probability` (Estimate): mean probability that the model gives to the token it just read.
+        - `own_cosine` (Estimate): mean cosine between a token after the last layer and its own embedding,
+          if the head is tied.
         - `angle_exponent` (Estimate): slope of log(1 - cosine) from layer to layer; negative if tokens
           become alike.
         - `gradient_norm` (Estimate): norm of the gradient of the loss with respect to the weight matrices
           of all layers.
-        - `gradient_exponent` (Estimate): slope of the logarithm of the gradient norm from layer to layer.
+        - `gradient_exponent` (Estimate): slope of log(gradient norm) from layer to layer.
         - `initialiser` (str): library whose rule draws the weights, with the version it was read from.
 
         Its tables are attributes, too:
@@ -1747,9 +1771,10 @@ def learn(
 ) -> LearnResult:
     """Predict what a single attention head learns from n samples, and train real heads to compare.
 
-    The tokens x_a are Gaussian vectors of dimension d. By default the target is S* = W₀W₀ᵀ/√(m₀d), where W₀
-    is a Gaussian d × m₀ matrix. The student sees noisy scores of the target, plain or through a row softmax.
-    The scores of a matrix S are h_ab = (x_aᵀ S x_b − δ_ab Tr S)/√d (arXiv 2509.24914, 2506.01582).
+    A head with the matrix S gives the tokens x_a, Gaussian vectors of dimension d, the scores h_ab =
+    (x_aᵀ S x_b − δ_ab Tr S)/√d. Labels are scores of a target S*, plain or through a row softmax, with noise
+    if you like. A student learns a matrix Ŝ from them. By default S* = W₀W₀ᵀ/√(m₀d), where W₀ is a Gaussian
+    d × m₀ matrix. Predictions are for large d (arXiv 2509.24914, 2506.01582).
 
     The same from Python: attnlaw.learn(alpha=..., tokens=...).
 
@@ -1757,7 +1782,7 @@ def learn(
     For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works, too.
 
     Args:
-        alpha (float, or several; default 0.2): Samples over d²: α = n/d².
+        alpha (float, or several; default 0.2): Samples / d², for tokens of dimension d.
         tokens (int, or several; default 1): Tokens per sample.
         output ("linear", "softmax" or "hardmax", or several; default "linear"): What labels show of the
             scores: linear, softmax (of rows), or hardmax (bayes only).
@@ -1769,27 +1794,28 @@ def learn(
             drawn by them.
         attention ("tied" or "untied", or several; default "tied"): Whether queries and keys share their
             factor: S = WWᵀ/√(md), or W_Q W_Kᵀ/√(md).
-        pairs ("all", "distinct", "causal" or "cross", or several; default "cross"): Which pairs (query,
-            key) untied attention shows: cross (keys of another sequence), causal, distinct (both
+        pairs ("all", "distinct", "causal" or "cross", or several; default "cross"): Pairs (query, key)
+            that untied attention shows: cross (keys of another sequence), causal, distinct (both
             orders). Tied attention shows all.
-        target_rank (float, or several; default 0.5): Rank of the target over d: κ₀ = m₀/d.
+        target_rank (float, or several; default 0.5): Rank of the target / d.
         target_spike (float, or several; optional): One eigenvalue (untied: singular value) of the
             target outside its bulk.
         target_exponent (float, or several; optional): Instead of a rank: eigenvalues k^−γ, k = 1..d; up
             to γ = 1/2 their second moment diverges.
-        target_dimension (int, or several; default 1000000): The d of the target's exponent.
-        target_eigenvalues (str or path; optional): Instead of a rank: your own spectrum, a file (.npy,
-            or an eigenvalue a line, its weight behind it where it has one) or numbers with commas.
-        noise (float, or several; default 0.0): Label noise, a variance.
-        weight_decay (float, or several; default 0.1): Penalty: λ̃ = √κ λ on factors W of ratio κ
-            (factorized; untied 2√κ λ), λ on S (direct).
-        width (float, or several; optional): Width of the factors, κ = m/d, where it is less than the
-            rank that they would learn.
+        target_dimension (int, or several; default 1000000): Dimension d of a target with an exponent.
+        target_eigenvalues (str or path; optional): Instead of a rank: your own spectrum, as a file
+            (.npy, or lines with an eigenvalue and, if you like, its weight) or as numbers with commas.
+        noise (float, or several; default 0.0): Variance of the label noise.
+        weight_decay (float, or several; default 0.1): Weight decay λ. On factors of width κ it is √κ
+            times their penalty (untied: 2√κ times); for the direct student it is the penalty on S.
+        width (float, or several; optional): Width of the factors / d, if it is less than the rank that
+            they would learn.
         flow_time (float, or several; optional): Stop full-batch gradient flow on the fixed data set at
             this time, t = 2d·lr·steps (direct student; not one-pass SGD).
-        student ("factorized", "direct" or "bayes", or several; default "factorized"): Who learns.
-        thresholds (bool; default False): Also the sample ratios where learning changes (hardmax labels
-            never reveal the target: none).
+        student ("factorized", "direct" or "bayes", or several; default "factorized"): Who learns: two
+            factors (factorized), the matrix itself (direct), or the best possible student (bayes).
+        thresholds (bool; default False): Also how many samples recover the target (hardmax labels never
+            reveal it).
         spectrum (bool; default False): Also the density of the learned spectrum, as a table.
         progress (Callable[[int, int], None]; optional): Function that is called with the number of
             finished parts and the number of all parts.
@@ -1798,12 +1824,12 @@ def learn(
         A result with one row for each case, in the polars table `rows`. If there is one case, its
         quantities are attributes:
 
-        - `estimation_error` (Estimate): |Ŝ − S*|²/d.
-        - `training_loss` (Estimate): per sample over all (a,b), without the penalty.
-        - `rank_fraction` (Estimate): share of eigenvalues that are not zero.
-        - `trace` (Estimate): Tr Ŝ/d.
-        - `nuclear_norm` (Estimate): |Ŝ|_*/d, the sum of singular values over d (untied).
-        - `wrong_keys` (Estimate): share of fresh queries that attend most to the wrong key.
+        - `estimation_error` (Estimate): |Ŝ − S*|²/d for the learned matrix Ŝ and the target S*.
+        - `training_loss` (Estimate): mean loss of a training sample, without weight decay.
+        - `rank_fraction` (Estimate): share of directions in use: rank of the learned matrix / d.
+        - `trace` (Estimate): Tr Ŝ/d: mean eigenvalue of the learned matrix.
+        - `nuclear_norm` (Estimate): |Ŝ|_*/d: mean singular value of the learned matrix (untied).
+        - `wrong_keys` (Estimate): share of new queries that attend most to the wrong key.
 
         Further quantities: prediction_error, overlap, norm, angle, noise_level, threshold, cut,
         smallest_value, stability, shrinkage, relative_error, approximation_error, underfitting_error,
@@ -1854,8 +1880,9 @@ def dynamics(
 ) -> DynamicsResult:
     """Compute how a single attention head learns from samples that it sees once (arXiv 2609.03858).
 
-    Tokens are Gaussian. The target is S* = W₀W₀ᵀ/√(m₀d) (untied: a product of two factors), and the loss of
-    a sample is Σ_ab (y_ab − ŷ_ab)². One case is one trajectory, and its times are the rows of its table.
+    Tokens are Gaussian vectors of dimension d. The target is S* = W₀W₀ᵀ/√(m₀d) (untied: a product of two
+    factors). The student S starts at random and lowers the loss of new samples, Σ_ab (y_ab − ŷ_ab)². One
+    case is one trajectory, and its times are the rows of a table. Time is learning rate · steps / d.
 
     The same from Python: attnlaw.dynamics(times="0.001:1:60", ...).
 
@@ -1867,31 +1894,32 @@ def dynamics(
             the first.
         attention ("tied" or "untied", or several; default "tied"): Factors: tied, S = WWᵀ, or untied,
             UVᵀ (factorized only; all ordered pairs are seen).
-        student ("factorized" or "direct", or several; default "factorized"): Who learns.
-        width (float, or several; default 1.0): Width of the factors over d; inf is an orthogonal start.
+        student ("factorized" or "direct", or several; default "factorized"): Who learns: two factors
+            (factorized) or the matrix itself (direct).
+        width (float, or several; default 1.0): Width of the factors / d; inf is an orthogonal start.
         scale (float, or several; default 0.7): Scale of the start: Tr S₀/d; direct: √(Tr S₀²/d);
             untied: Tr U₀U₀ᵀ/d.
-        scale_key (float, or several; optional): Scale of V₀ where it is not that of U₀ (untied).
-        learning_rate (float, or several; default 0.0): η = lr·d/batch of one-pass SGD; 0 is the
-            gradient flow of the population loss, no SGD.
+        scale_key (float, or several; optional): Scale of V₀ if it differs from that of U₀ (untied).
+        learning_rate (float, or several; default 0.0): Learning rate of one-pass SGD, lr·d/batch; 0 is
+            the gradient flow of the population loss.
         decay (float, or several; default 0.0): Weight decay: γ/(2d)·‖W‖² is added to the loss.
         tokens (int, or several; default 1): Tokens per sample.
         output ("linear", "softmax", "hermite2" or "hermite3", or several; default "linear"): What
             labels show of the scores: linear, softmax (of rows), or a Hermite polynomial.
         beta (float, or several; default 1.0): Inverse temperature of the softmax.
-        target_rank (float, or several; default 0.5): Rank of the target over d: κ₀ = m₀/d.
+        target_rank (float, or several; default 0.5): Rank of the target / d.
         target_spike (float, or several; optional): One eigenvalue of the target outside its bulk
             (tied).
         target_exponent (float, or several; optional): Instead of a rank: eigenvalues k^−γ, k = 1..d; up
             to γ = 1/2 their second moment diverges.
-        target_dimension (int, or several; default 1000000): The d of the target's exponent.
-        target_eigenvalues (str or path; optional): Instead of a rank: your own spectrum, a file (.npy,
-            or an eigenvalue a line, its weight behind it where it has one) or numbers with commas.
-        noise (float, or several; default 0.0): Label noise, a variance.
-        spectrum (bool; default False): Also the spectrum at five of the times, and the track of a
-            spike.
-        statics (bool; default False): Also what as many samples allow: the minimiser at its best decay,
-            and Bayes-optimal learning.
+        target_dimension (int, or several; default 1000000): Dimension d of a target with an exponent.
+        target_eigenvalues (str or path; optional): Instead of a rank: your own spectrum, as a file
+            (.npy, or lines with an eigenvalue and, if you like, its weight) or as numbers with commas.
+        noise (float, or several; default 0.0): Variance of the label noise.
+        spectrum (bool; default False): Also the spectrum at five of the times, and when a spike becomes
+            visible.
+        statics (bool; default False): Also the errors of students that keep all samples: the minimiser
+            at its best weight decay, and the Bayes-optimal student.
         progress (Callable[[int, int], None]; optional): Function that is called with the number of
             finished parts and the number of all parts.
 
@@ -1899,19 +1927,19 @@ def dynamics(
         A result with one row for each case, in the polars table `rows`. If there is one case, its
         quantities are attributes:
 
-        - `recovery_time` (float): when the alignment reaches 0.5.
-        - `recovery_time_90` (float): when it reaches 0.9.
-        - `recovery_samples` (float): over d² when it reaches 0.5; null for a gradient flow.
-        - `alignment` (Estimate): 0 knows nothing of the target, 1 all but its scale.
-        - `estimation_error` (Estimate): |S − S*|²/d.
-        - `prediction_error` (Estimate): on fresh clean labels, per sample.
-        - `overlap` (Estimate): Tr S S*/d.
-        - `norm` (Estimate): Tr S²/d.
-        - `trace` (Estimate): Tr S/d.
-        - `samples` (float): seen at the last time, over d²; null for a gradient flow.
-        - `plateaus` (list[float]): stretches of time without progress, begin and end in turn.
-        - `largest_rate` (float): η up to which the target stays put.
-        - `plateau_error` (float): E at which SGD of this η ends.
+        - `recovery_time` (float): time τ at which the alignment reaches 0.5.
+        - `recovery_time_90` (float): time τ at which the alignment reaches 0.9.
+        - `recovery_samples` (float): samples / d² until alignment 0.5; null for a gradient flow.
+        - `alignment` (Estimate): correlation with the target: 1 means equal except for the scale.
+        - `estimation_error` (Estimate): |S − S*|²/d: distance of the student S from the target S*.
+        - `prediction_error` (Estimate): mean loss of a new sample with labels free of noise.
+        - `overlap` (Estimate): Tr S S*/d, which is |S*|²/d for a perfect student.
+        - `norm` (Estimate): Tr S²/d: squared size of the student.
+        - `trace` (Estimate): Tr S/d: mean eigenvalue of the student.
+        - `samples` (float): samples / d² seen at the last time; null for a gradient flow.
+        - `plateaus` (list[float]): times between which nothing is learned, begin and end in turn.
+        - `largest_rate` (float): largest learning rate η at which the target is stable.
+        - `plateau_error` (float): error E at which SGD with this learning rate ends.
 
         Its tables are attributes, too:
 

@@ -10,6 +10,7 @@ from itertools import chain, islice
 from operator import add
 from pathlib import Path
 
+from attnlaw.core.answer import Answer
 from attnlaw.core.errors import InputError, printable
 from attnlaw.core.files import figures_directory, writable_directory, write_all
 from attnlaw.core.result import MANIFEST, Result
@@ -23,7 +24,7 @@ from attnlaw.render.output_options import ENDINGS
 from attnlaw.render.pages.page import Part, failure_sentences, results_page
 from attnlaw.verbs import STUDY_VERBS, VERBS
 from attnlaw.verbs.audit import page as audit_page
-from attnlaw.verbs.views import figures_of, load, page_of
+from attnlaw.verbs.views import answer_of, figures_of, load, page_of
 
 Place = str | os.PathLike[str]
 OnError = Callable[[InputError], object]
@@ -126,7 +127,7 @@ def _page(
     parts = [Part(*part) for part in zip(others, drawn, names, strict=True)]
     every = [figure for figures in drawn for figure in figures]
     if not any(audits):
-        return results_page(parts, left_out), every
+        return results_page(parts, left_out, _joint_answer(others, names)), every
     audit = reduce(add, [result for results in audits for result in results])
     figures = figures_of(audit)
     numbered = [(number, part) for number, part in enumerate(parts, start=1) if part.results]
@@ -140,6 +141,16 @@ def _page(
     ]
     page = audit_page.page(audit, figures, list(filter(None, sections)), " ".join(filter(None, note)))
     return page, [*figures, *every]
+
+
+def _joint_answer(loaded: Sequence[Sequence[Result]], names: Sequence[str]) -> Answer | None:
+    """Return the answers of all results in one. Each line begins with its directory, or with its verb."""
+    lines = []
+    for name, results in zip(names, loaded, strict=True):
+        for result in results:
+            known, whose = answer_of(result), name if len(loaded) > 1 else result.verb.name
+            lines += [replace(line, text=f"{whose}: {line.text}") for line in (known.lines if known else ())]
+    return Answer(tuple(lines)) if lines else None
 
 
 def _runs_sentence(audits: Sequence[Sequence[Result]], names: Sequence[str], whole: Result) -> str:

@@ -169,7 +169,7 @@ def test_the_options_of_the_command(llama: Path, tmp_path: Path) -> None:
     ours = audit(llama, adapter=tmp_path / "adapter", jobs=1).summary
     assert json.loads(both.stdout)["proxies"] == ours["proxies"]
     table = invoke(*runs[0], "--out", tmp_path / "out")
-    assert "lora, 2 layers, 6 matrices" in table.stdout
+    assert "lora · 2 layers · 6 matrices" in table.stdout
     invoke("report", tmp_path / "out")
     assert "LoRA update" in (tmp_path / "out" / "report.html").read_text()
 
@@ -426,7 +426,7 @@ def test_an_adapter_by_itself_says_what_it_replaces(tmp_path: Path) -> None:
     with_tensors(tmp_path / "adapter", model__norm__weight=torch.ones(16))
     warnings = audit(tmp_path / "adapter", jobs=1).summary["warnings"]
     (warning,) = (text for text in warnings if "replaces" in text)
-    assert "replaces tensors of its base model, such as model.norm.weight: 1" in warning
+    assert "replaces tensors of its base model (1, such as model.norm.weight), which are left out" in warning
 
 
 MISFITS: dict[str, tuple[dict[str, torch.Tensor], str]] = {

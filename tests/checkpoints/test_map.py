@@ -173,7 +173,7 @@ MISFITS: dict[str, tuple[str, str, str]] = {
         "wide.up",
         "wide.upp",
         "weights: tensor net.tower.0.wide.upp is missing; correct its name in {path}, or save the "
-        "checkpoint whole",
+        "whole checkpoint",
     ),
     "orientation": (
         "stored_out_in = false",

@@ -79,7 +79,10 @@ def test_the_same_command_goes_on_and_ends_as_in_one_process(tmp_path: Path, ask
         (("--force", "--out", "OUT"), "--force needs --workers, --dask or --slurm"),
         (("--workers", 0, "--out", "OUT"), "--workers 0: expected a whole number of at least 1"),
         (("--dask", "host", "--out", "OUT"), "--dask host: expected tcp://HOST:PORT"),
-        (("--dask", "tcp://h:1", "--workers", 2, "--out", "OUT"), "has workers of its own; give it alone"),
+        (
+            ("--dask", "tcp://h:1", "--workers", 2, "--out", "OUT"),
+            "already has workers; leave out the other options",
+        ),
         (("--slurm", "cpus=3", "--out", "OUT"), "--slurm cannot be read: cpus is not a setting of a job"),
     ],
 )

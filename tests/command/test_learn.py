@@ -68,8 +68,8 @@ def test_simulation_stands_beside_the_theory() -> None:
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_a_rounded_sample_count_is_said(form: tuple[str, ...]) -> None:
     few = learn("--alpha", 0.01, "--simulate", 12, "--seeds", 2, *form)
-    assert "n = 1, alpha = 0.00694 instead of 0.01" in (few.stdout if form else few.stderr)
-    assert "instead" not in learn("--alpha", 0.25, "--simulate", 12, "--seeds", 2, *form).stderr
+    assert "n = 1 means alpha 0.00694 instead of 0.01" in " ".join(few.stdout.split())
+    assert "instead" not in learn("--alpha", 0.25, "--simulate", 12, "--seeds", 2, *form).stdout
 
 
 def test_softmax_shows_the_error_of_its_averages(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,14 +85,14 @@ def test_thresholds() -> None:
     (case,) = objects("--thresholds", "--tokens", 2, "--noise", 0.5)
     assert case["quantities"]["threshold_recovery"] == pytest.approx(0.422175 / 3, abs=1e-6)
     assert case["quantities"]["threshold_interpolation"] == pytest.approx(0.30696 / 3, abs=1e-5)
-    assert "threshold interpolation" in learn("--thresholds", "--noise", 0.5).stdout
+    assert "\ninterpolation " in learn("--thresholds", "--noise", 0.5).stdout
 
 
 @pytest.mark.slow
 def test_interpolation_is_that_of_the_student(tmp_path: Path) -> None:
     options = ("--noise", 0.5, "--thresholds")
     shown = learn("--student", "direct", *options).stdout
-    assert re.search(r"threshold interpolation +0\.5 ", shown)
+    assert re.search(r"^interpolation +0\.5$", shown, re.MULTILINE)
     assert "interpolation" not in learn("--student", "bayes", *options).stdout
     curve = (*options, "--alpha", "0.2:0.6:3", "--figure")
     direct, bayes = tmp_path / "direct.svg", tmp_path / "bayes.svg"
@@ -121,15 +121,15 @@ def test_bayes_has_no_weight_decay() -> None:
 
 
 def test_table_names_every_quantity() -> None:
-    shown = learn("--alpha", 0.3, "--noise", 0.5).stdout
+    shown = learn("--alpha", 0.3, "--noise", 0.5, "--details").stdout
     for words in ("estimation error", "training loss", "rank fraction", "noise level", "threshold"):
         assert words in shown
 
 
-def test_how_it_ended_is_said_on_standard_error() -> None:
-    result = learn("--alpha", 0.49, "--student", "bayes")
-    assert "recovered" in result.stderr
-    assert "recovered" not in result.stdout
+def test_how_it_ended_is_said_in_the_answer() -> None:
+    shown = learn("--alpha", 0.49, "--student", "bayes").stdout
+    assert "OK       With 0.49 d² samples the student recovers the target." in shown
+    assert "Recovered: the error is too small to resolve" in " ".join(shown.split())
 
 
 @pytest.mark.slow
@@ -155,8 +155,8 @@ def test_outliers_have_a_row_where_there_are_any(student: str) -> None:
     arguments = ("--alpha", 0.3, "--noise", 0.5, "--student", student)
     (case,) = objects(*arguments, "--target-spike", 8)
     (place,) = case["quantities"]["outlier_locations"]
-    assert f"{place:.6g}" in learn(*arguments, "--target-spike", 8).stdout
-    assert "outlier" not in learn(*arguments).stdout
+    assert f"{place:.6g}" in learn(*arguments, "--target-spike", 8, "--details").stdout
+    assert "outlier locations" not in learn(*arguments, "--details").stdout
 
 
 def test_a_long_list_is_counted() -> None:
@@ -164,7 +164,7 @@ def test_a_long_list_is_counted() -> None:
     (case,) = objects(*arguments)
     edges = case["quantities"]["edges"]
     assert len(edges) > 24
-    assert f"and {len(edges) - 6} more" in " ".join(learn(*arguments).stdout.split())
+    assert f"and {len(edges) - 6} more" in " ".join(learn(*arguments, "--details").stdout.split())
 
 
 @pytest.mark.parametrize("columns", [60, 30])
@@ -173,20 +173,21 @@ def test_a_narrow_screen_cuts_no_number(columns: int) -> None:
     cases = objects(*trained)
     point = learn(*trained, columns=columns).stdout
     assert "…" not in point
-    for name in ("estimation_error", "training_loss", "trace"):
-        for trained_case in cases:
-            assert f" {Estimate(**trained_case['quantities'][name])} " in point
+    theory, students = (case["quantities"] for case in cases)
+    for name in ("estimation_error", "training_loss", "prediction_error"):
+        value = f"{theory[name]['value']:.4g}"
+        assert re.search(rf" {re.escape(value)} +{re.escape(str(Estimate(**students[name])))}\n", point)
     curve = learn("--alpha", "0.1:0.5:3", columns=columns).stdout
     assert "…" not in curve
     for case in objects("--alpha", "0.1:0.5:3"):
-        assert f"{case['quantities']['estimation_error']['value']:.6g}" in curve
+        assert f" {100 * case['quantities']['relative_error']['value']:.3g}%" in curve
     assert ("A wider screen also shows: " in curve) == (columns == 30)
 
 
 def test_one_student_has_no_error() -> None:
-    words = "There is no standard error, because seeds is 1."
-    assert words in learn("--simulate", 12, "--seeds", 1).stderr
-    assert words not in learn("--simulate", 12, "--seeds", 2).stderr
+    words = "so there is no standard error."
+    assert words in " ".join(learn("--simulate", 12, "--seeds", 1).stdout.split())
+    assert words not in " ".join(learn("--simulate", 12, "--seeds", 2).stdout.split())
 
 
 @pytest.mark.parametrize(

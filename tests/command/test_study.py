@@ -53,7 +53,7 @@ def file(tmp_path: Path) -> Path:
 def test_one_command_computes_and_draws(tmp_path: Path, file: Path) -> None:
     out = tmp_path / "out"
     done = study("run", file, "--out", out, "--figures", "svg")
-    assert done.stdout == "6 of 6 tasks done\n"
+    assert done.stdout == "6 of 6 tasks done.\n"
     drawn = {path.stem for path in (out / "figures").glob("*.svg")}
     assert f"wrote {out / 'report.html'} and in {out / 'figures'}: " in done.stderr
     assert "learning" in drawn
@@ -65,9 +65,10 @@ def test_one_command_computes_and_draws(tmp_path: Path, file: Path) -> None:
 def test_run_status_export(tmp_path: Path, file: Path) -> None:
     out = tmp_path / "out"
     done = study("run", file, "--out", out)
-    assert done.stdout == "6 of 6 tasks done\n"
-    assert "6 tasks to compute; the first took " in done.stderr
-    assert " on 1 worker\n" in done.stderr
+    assert done.stdout.splitlines()[0] == "6 of 6 tasks done."
+    assert f"attnlaw report {out}" in done.stdout
+    assert "6 tasks to compute. The first took " in done.stderr
+    assert " on 1 worker.\n" in done.stderr
     rows = pl.read_parquet(out / "rows.parquet")
     assert rows.columns[:6] == ["verb", "alpha", "tokens", "output", "beta", "loss"]
     assert rows.height == 6
@@ -89,10 +90,10 @@ def test_a_failure_says_how_to_retry(tmp_path: Path) -> None:
         (tmp_path / "models" / name).mkdir(parents=True)
     file.write_text('verb = "audit"\n[grid]\nmodel = "models/*"\n')
     done = study("run", file, "--out", out, status=1)
-    assert done.stdout == "0 of 2 tasks done, 2 failed\n"
-    assert f"1 x {tmp_path}/models/a: holds no checkpoint" in done.stderr
+    assert done.stdout == "0 of 2 tasks done, 2 failed.\n"
+    assert f"1 task failed: {tmp_path}/models/a: holds no checkpoint" in done.stderr
     command = f"attnlaw study resume '{file}' --out {out} --failed"
-    assert f"try them again with: {command}\n" in done.stderr
+    assert f"Try them again with: {command}\n" in done.stderr
     study("resume", file, "--out", out, status=1)
     again = study("resume", file, "--out", out, "--failed", "--json", status=1)
     assert json.loads(again.stdout)["computed"] == 2
@@ -117,7 +118,7 @@ def test_bad_input_is_one_line(tmp_path: Path, file: Path) -> None:
     for words in (("--jobs", 1, "--dask", "tcp://127.0.0.1:1"), ("--slurm", "cores")):
         assert study("run", file, "--out", tmp_path / "out", *words, status=2).stderr.count("\n") == 1
     assert "--jobs 0: expected" in study("run", file, "--out", tmp_path / "o", "--jobs", 0, status=2).stderr
-    assert "requires an argument" in study("run", file, status=2).stderr
+    assert "--out is missing; try: attnlaw study run" in study("run", file, status=2).stderr
 
 
 @pytest.mark.parametrize(
@@ -156,9 +157,9 @@ def test_an_unreadable_checkpoint_does_not_stop_the_others(tmp_path: Path) -> No
         f'verb = "audit"\n[fixed]\nonly = "qk"\nlayers = 0\n[grid]\nmodel = {json.dumps(models)}\n'
     )
     done = study("run", file, "--out", out, status=1)
-    assert done.stdout == "1 of 3 tasks done, 2 failed\n"
-    assert "1 x ./absent.safetensors: no such file or directory" in done.stderr
-    assert f"1 x {torn}: not a complete safetensors file" in done.stderr
+    assert done.stdout.startswith("1 of 3 tasks done, 2 failed.\n")
+    assert "1 task failed: ./absent.safetensors: no such file or directory" in done.stderr
+    assert f"1 task failed: {torn}: not a complete safetensors file" in done.stderr
     rows = pl.read_parquet(out / "rows.parquet")
     assert rows["model"].to_list() == models
     assert rows["status"].to_list() == ["failed", "failed", "done"]
@@ -210,10 +211,10 @@ def test_ctrl_c_says_how_to_resume(tmp_path: Path) -> None:
         os.kill(process.pid, signal.SIGINT)
         output, said = process.communicate()
     assert process.returncode == 130
-    assert "stopped; every finished row is kept. Continue with: attnlaw study resume " in said
+    assert "Stopped. Every finished row is kept. Continue with: attnlaw study resume " in said
     assert "Traceback" not in said
     kept = pl.read_parquet(out / "rows.parquet").height
-    assert output == f"{kept} of 1000 tasks done, {1000 - kept} missing\n"
+    assert output == f"{kept} of 1000 tasks done, {1000 - kept} missing.\n"
     assert kept >= 1
 
 

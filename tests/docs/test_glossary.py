@@ -42,11 +42,18 @@ def test_the_first_use_has_a_tooltip_and_later_ones_have_none(glossary):
         "<h2>Stable rank</h2>",
         '<p><a href="x.html">the <em>stable rank</em></a></p>',
         "<pre><code>stable rank</code></pre>",
+        '<span class="filename">gate.toml</span>',
         "<p>The qk of it, in snake_case: stable_rank.</p>",
     ],
 )
 def test_headings_links_and_code_stay_as_they_are(glossary, content):
     assert linked(glossary, content) == content
+
+
+def test_an_ordinary_word_is_a_term_only_where_it_has_its_meaning(glossary):
+    text = "<p>A student learns.</p>"
+    assert linked(glossary, text, "index.md") == text
+    assert 'class="term"' in linked(glossary, text, "commands/learn.md")
 
 
 def test_the_page_of_the_glossary_has_every_word(glossary):

@@ -65,8 +65,9 @@ def test_what_a_table_of_settings_tells(hook):
     width, seed = (hook.settings_table([known[name]]).splitlines()[-1] for name in ("width", "seed"))
     assert width == (
         "| `width` n | a number of at least 1 and of at most 1e+18, or inf, or several | "
-        "`inf`; of a command `16,64,256,1024,inf` | Width; inf is the limit. |"
+        "`inf`; on the command line `16,64,256,1024,inf` | "
+        "Width of the layer; inf is the infinite-width limit. |"
     )
     assert seed.startswith("| `seed` | a whole number of at least 0 | `0` |")
     jobs = setting_fields(find_verb("audit").settings)["jobs"]
-    assert "No key of a study." in hook.settings_table([jobs])
+    assert "Not available in a study." in hook.settings_table([jobs])

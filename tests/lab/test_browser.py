@@ -119,6 +119,9 @@ def test_a_slider_moves_the_numbers_and_the_words_repeat_them(opened):
     wait_for(page, "estimation_error", format_value(after.estimation_error))
     assert number(page, "threshold_bayes") == format_value(after.threshold_bayes)
     page.wait_for_function("(before) => document.querySelector('figure svg').innerHTML !== before", arg=drawn)
+    curve = page.get_by_role("group", name="Error against the number of samples").inner_text()
+    assert f"now: α = {after.row()['alpha']:g}, E = {after.estimation_error.value:.3g}" in curve
+    assert "samples / d² (α)" in curve
 
     names = {}
     exec(page.inner_text('[data-words="python"]'), names)
@@ -136,6 +139,26 @@ def test_a_slider_moves_the_numbers_and_the_words_repeat_them(opened):
     assert "trained students: done" in page.inner_text("body")
     assert violations_by_look(page) == {}
     page.close()
+
+
+def test_a_page_says_at_once_that_it_starts_and_then_that_it_computes(served, chromium):
+    page = chromium.new_context().new_page()
+    page.set_default_timeout(LONG)
+    page.goto(served("learn"), wait_until="commit")
+    line = page.locator("#lab-wait")
+    line.wait_for(state="visible")
+    assert line.inner_text() == "Starting the lab ..."
+    assert page.locator(".lab-head").count() == 0
+    page.wait_for_function("document.querySelector('#lab-wait').textContent === 'Computing ...'")
+    page.wait_for_selector(".lab-table")
+    line.wait_for(state="hidden")
+    slow = page.locator("[data-setting=output] select").first
+    slow.select_option("softmax")
+    slider(page, "tokens").press("ArrowRight")
+    line.wait_for(state="visible")
+    assert line.inner_text() == "Computing ..."
+    line.wait_for(state="hidden")
+    page.context.close()
 
 
 def test_no_move_is_lost_while_the_page_is_busy(opened):

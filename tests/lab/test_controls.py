@@ -39,7 +39,7 @@ def test_the_toy_verb_has_its_controls():
         "wear": "slider",
     }
     assert (by_name["bias"].steps[0], by_name["bias"].steps[-1], by_name["bias"].value) == (0.01, 1.0, 0.5)
-    assert by_name["bias"].label == "bias p"
+    assert by_name["bias"].label == "bias (p)"
     assert by_name["metal"].options == ("gold", "paper")
     assert set(by_name["tosses"].steps) >= {10, 100, 1000}
     assert idle_settings(Coin, {"metal": "paper", "wear": 0.2}) == {"wear"}

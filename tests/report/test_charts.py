@@ -67,6 +67,19 @@ def test_errors_that_the_rows_tell_are_those_of_the_mean() -> None:
     assert [row["error"] for row in drawn(figure)] == pytest.approx([0.3 / math.sqrt(2)] * 3)
 
 
+@pytest.mark.parametrize("repetitions", [1, 2, 3])
+def test_a_caption_says_how_many_students_a_study_trained_for_a_point(repetitions: int) -> None:
+    """A study gives every task its own seed, so there are more seeds than repetitions."""
+    points = [
+        trained(alpha=alpha, estimation_error=1.0 + i, seeds=1, seed=10 * i + place)
+        for place, alpha in enumerate(ALPHAS)
+        for i in range(repetitions)
+    ]
+    (figure,) = figures_of(result_of(LEARN, [theory(alpha=alpha) for alpha in ALPHAS], simulated=points))
+    words = "seeds 1" if repetitions == 1 else f"seeds 1 in each of {repetitions} repetitions"
+    assert f", {words}." in figure.caption_text.replace("\n", " ")
+
+
 def test_students_of_two_sizes_are_not_pooled() -> None:
     sizes = {20: (1.0, 3.0), 40: (10.0, 14.0)}
     points = [

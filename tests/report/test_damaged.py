@@ -283,9 +283,13 @@ def test_paths_of_several_lengths_are_not_drawn(tmp_path: Path) -> None:
     }
     row = {"verb": "limit", "status": "done", **ROWS["limit"], **path}
     rows = [{**row, "task": "t0"}, {**row, "task": "t1", "heads": 2, "path_cosine": [1.0]}]
-    assert "Along the depth" in write_report([study_of(tmp_path, rows)]).read_text(encoding="utf-8")
+    assert "Tokens from layer to layer" in write_report([study_of(tmp_path, rows)]).read_text(
+        encoding="utf-8"
+    )
     torn = [{**row, "task": "t1", "path_cosine": [1.0]}]
-    assert "Along the depth" not in write_report([study_of(tmp_path, torn)]).read_text(encoding="utf-8")
+    assert "Tokens from layer to layer" not in write_report([study_of(tmp_path, torn)]).read_text(
+        encoding="utf-8"
+    )
 
 
 @pytest.mark.parametrize("sign", [-1.0, 0.0])

@@ -50,7 +50,13 @@ def test_findings_have_their_level_place_value_and_meaning(audit: Result) -> Non
     page = page_html(with_findings(audit, *rows))
     page = page[page.index("<main") :]
     error = page[page.index('data-status="ERROR"') : page.index('data-status="WARNING"')]
-    for part in ("layer 2, qk", "10 (threshold 3)", "a wrong scale", "unbalanced", "Fix: look for a scale"):
+    for part in (
+        "layer 2, QK",
+        "factor of 10 (limit 3)",
+        "A wrong scale",
+        "unbalanced",
+        "Fix: look for a scale",
+    ):
         assert part in error
     assert hostile not in page
     assert "&lt;script&gt;alert(1)" in page

@@ -195,6 +195,6 @@ def test_cells_tell_their_values_under_the_pointer() -> None:
     titles = re.findall(r"<title>([^<]*)</title>", drawn)
     assert len(titles) == 2 * 4
     assert "output token 1" in titles[-1]
-    assert "block norms 0.5;" in titles[-1]
+    assert "exact: the whole network 0.5;" in titles[-1]
     assert "<script" not in drawn
     assert len(drawn) < 60_000

@@ -51,7 +51,7 @@ def test_the_label_the_disclaimer_and_the_samples_reach_the_page(tmp_path: Path)
     assert (summary["extensions"], summary["meaning"]) == (["pre-norm"], MEANING)
     source = write_report([folder]).read_text(encoding="utf-8")
     assert MEANING in source
-    assert "Extension beyond the paper&#39;s setting: pre-norm." in source
+    assert "The paper does not cover pre-norm; attnlaw extends its formula." in source
     assert "n = 1000" in source
 
 

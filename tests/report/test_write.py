@@ -106,18 +106,18 @@ def test_a_study_beside_an_audit_keeps_its_settings_and_the_table_its_name(audit
     source = write_report([audited, study], tmp_path / "out").read_text(encoding="utf-8")
     assert "All matrices</h2>" in source
     lead = re.search(r'<p class="lead">([^<]*)', source)[1]
+    assert lead.startswith("same · ")
     assert lead.endswith(
-        "matrices of same. "
-        "Also on this page: widths (Compare an attention layer with its infinite-width limit)."
+        "matrices. Also on this page: widths (Compare an attention layer with its infinite-width limit)."
     )
-    assert "Drawn from the 3 rows in widths. The same in all rows: verb limit, heads 2." in source
+    assert "Drawn from 3 rows in widths. The same in all rows: verb limit, heads 2." in source
 
 
 def test_failed_tasks_are_told_and_shown(tmp_path):
     rows = learn_rows()
     page = write_report([study_of(tmp_path, rows)])
     lead = re.search(r'<p class="lead">([^<]*)', page.read_text(encoding="utf-8"))[1]
-    assert f" 1 of {rows.height} tasks failed: too many. " in lead
+    assert lead.endswith(f" 1 of {rows.height} tasks failed: too many.")
     assert data_of(page)["shown"][-2:] == [["status", "status"], ["remark", "remark"]]
     assert data_of(page)["columns"]["remark"] == rows["remark"].to_list()
     fine = write_report([study_of(tmp_path, rows.filter(pl.col("status") != "failed"))])
@@ -369,3 +369,17 @@ def test_what_is_no_number_is_not_drawn():
     figure, *_ = figures_of(Result.collect(learn, zip(cases, predictions, strict=True)))
     (rows, *_) = values_of(figure.draw().to_dict())
     assert [row["x"] for row in rows] == [0.1, 0.3]
+
+
+def test_a_page_of_several_directories_starts_with_the_answer_of_each(tmp_path):
+    folders = [study_of(tmp_path / name, limit_study(tmp_path / name)) for name in ("first", "second")]
+    source = write_report(folders, tmp_path / "out").read_text(encoding="utf-8")
+    lines = re.findall(r'<p class="answer-line">(?:<b[^>]*>\w+</b> )?([^<]*)', source)
+    assert [line.split(": ")[0] for line in lines] == ["first", "second"]
+    assert all("infinite-width limit" in line for line in lines)
+    assert source.index("answer-line") < source.index("Drawn from")
+
+
+def test_what_is_the_same_in_all_rows_stands_below_the_answer(tmp_path):
+    source = write_report([study_of(tmp_path, limit_study(tmp_path))]).read_text(encoding="utf-8")
+    assert source.index("answer-line") < source.index("The same in all rows") < source.index("<figure")

@@ -17,6 +17,7 @@ from command.in_process import invoke
 from attnlaw.core.estimate import Estimate
 from attnlaw.core.settings import setting_fields
 from attnlaw.reproduce import comparison
+from attnlaw.reproduce.command import _percent
 from attnlaw.reproduce.comparison import DERIVED, compare, published_figures
 from attnlaw.reproduce.papers import (
     ABSTRACT,
@@ -248,7 +249,9 @@ def test_verbs_after_an_abstract_say_whose_equations_they_solve(tmp_path: Path) 
 @pytest.mark.slow
 def test_a_figure_is_run_drawn_and_compared(tmp_path: Path) -> None:
     ended = invoke("reproduce", "limit-arrival", "--out", tmp_path, "--figures", "svg")
-    assert re.search(r"head size 64 +published +41.22 +41.22\d+ +[+-]0.0\d+%", ended.stdout)
+    assert re.search(r"head size 64 +41.22 +41.22\d+ +[+-]0.0\d+%", ended.stdout)
+    assert re.search(r"3 numbers compared: the largest difference is 0\.0\d+%\.", ended.stdout)
+    assert ended.stdout.splitlines()[-1].startswith("Next   attnlaw reproduce list")
     table = pl.read_csv(tmp_path / "published.csv")
     assert table["published"].to_list() == [41.22, 7.8, 7.76]
     # Published to two decimals.
@@ -310,3 +313,18 @@ def test_figures_need_a_few_numbers_over_one_setting() -> None:
 def test_a_paper_is_all_its_figures() -> None:
     assert [figure.study for _, figure in find_figures("2610.10033")] == FIGURES[8:12]
     assert [paper.arxiv for paper, _ in find_figures("limit-relu")] == ["2506.00846"]
+
+
+@pytest.mark.parametrize(
+    ("difference", "text"),
+    [
+        (None, ""),
+        (-3.3e-16, "equal"),
+        (4e-7, "<0.001%"),
+        (-8.7e-5, "-0.0087%"),
+        (0.42, "+42%"),
+        (11.3, "+1130%"),
+    ],
+)
+def test_a_difference_is_a_percentage_that_can_be_read(difference: float | None, text: str) -> None:
+    assert _percent(difference) == text

@@ -160,7 +160,7 @@ def test_certificates_that_are_not_configured(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ({"jobs": 2, "dask": "tcp://127.0.0.1:9"}, "has workers of its own; give it alone"),
+        ({"jobs": 2, "dask": "tcp://127.0.0.1:9"}, "already has workers; leave out the other options"),
         ({"jobs": 0}, "--jobs 0: expected a whole number of at least 1"),
         ({"dask": "127.0.0.1"}, "--dask 127.0.0.1: expected tcp://HOST:PORT, or tls://HOST:PORT"),
         ({"dask": "tcp://"}, "--dask tcp://: expected tcp://HOST:PORT"),

@@ -82,7 +82,7 @@ def test_force_changes_nothing_where_nothing_can_run(tmp_path: Path) -> None:
         raise InputError("x: not any more")
 
     unlucky = [replace(task, verb=replace(task.verb, precheck=refuse)) for task in sample_study.tasks]
-    with pytest.raises(InputError, match="no sbatch here"):
+    with pytest.raises(InputError, match="this machine has no sbatch"):
         run(sample_study, out, Backend(slurm="cores=2"), force=True)
     with pytest.raises(InputError, match="not any more"):
         run(replace(sample_study, tasks=tuple(unlucky)), out, force=True)

@@ -73,7 +73,8 @@ def test_a_study_is_found_by_its_name_where_no_file_has_it(
     Path("learn-curves").write_text('verb = "learn"\n')
     assert len(read_study("learn-curves").tasks) == 1
     with pytest.raises(
-        InputError, match=r"^no-such: no such file; give a study file, or a name of attnlaw study list"
+        InputError,
+        match=r"^no-such: no such file; give a study file, or a name that attnlaw study list shows",
     ):
         read_study("no-such")
 

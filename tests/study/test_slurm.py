@@ -66,13 +66,13 @@ def test_refusals_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     file = tmp_path / "study.toml"
     file.write_text('verb = "draw"\n[fixed]\nx = 1\n')
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(InputError, match="there is no sbatch here"):
+    with pytest.raises(InputError, match="this machine has no sbatch"):
         run(read_study(file, find), tmp_path / "out", Backend(slurm="cores=1"))
     refusing = tmp_path / "sbatch"
     refusing.write_text("#!/bin/sh\necho 'sbatch: error: invalid partition specified: gpu' >&2\nexit 1\n")
     refusing.chmod(0o755)
     with pytest.raises(
-        InputError, match="sbatch took no job: sbatch: error: invalid partition specified: gpu"
+        InputError, match="sbatch did not accept the job: sbatch: error: invalid partition specified: gpu"
     ):
         run(read_study(file, find), tmp_path / "out", Backend(slurm="partition=gpu"))
 

@@ -79,7 +79,7 @@ def test_values_are_those_of_the_function_at_due_steps(tmp_path: Path) -> None:
     known = rows.filter(pl.col("margins_mean_log").is_not_null())
     assert rows["step"].to_list() == [0, 2, 4, 6, 7]
     assert known["step"].to_list() == [0, 4, 7]
-    assert "mean log D of inputs" in write_report([tmp_path]).read_text(encoding="utf-8")
+    assert "mean of log D over the given inputs" in write_report([tmp_path]).read_text(encoding="utf-8")
 
 
 def test_training_is_the_same_to_the_bit(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_model_that_diverged_has_no_margins_and_says_so(tmp_path: Path) -> Non
         (INPUTS, "margins: found 'Tensor', expected inputs and a number of steps, such as"),
         ((INPUTS, 3), "margins: found 3, expected a multiple of the monitor's every 2"),
         ((INPUTS, 0), "margins: found 0, expected a whole number of at least 1"),
-        ((INPUTS[:5], 4), "inputs: found 5, and margins need at least 12"),
+        ((INPUTS[:5], 4), "inputs: found 5, expected at least 12; give more, ideally 200"),
     ],
 )
 def test_mistakes_show_before_training(tmp_path: Path, margins: Any, message: str) -> None:

@@ -117,4 +117,4 @@ def test_a_path_too_long_leaves_the_others_audited(tmp_path: Path) -> None:
     (line,) = outcome.refusals()
     assert "File name too long" in line
     assert outcome.status == 1
-    assert "bert, 3 layers" in outcome.output
+    assert "bert · 3 layers" in outcome.output

@@ -53,7 +53,7 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> None:
 def stopped(seconds: int, megabytes: int) -> str:
     """What is said, whichever limit is reached first."""
     limits = rf"took more than {seconds} s|needed more than the {megabytes} MB of memory that it may use"
-    return rf"tokenizer\.json: the tokenizer ({limits}), and was stopped; give token ids$"
+    return rf"tokenizer\.json: the tokenizer ({limits}), so it was stopped; give token ids$"
 
 
 @pytest.mark.slow
@@ -62,7 +62,9 @@ def test_a_panic_of_the_library(tmp_path: Path) -> None:
     tokenizer = base()
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("(a+)+c"), "isolated")
     tokenizer.save(str(tmp_path / "tokenizer.json"))
-    with pytest.raises(InputError, match=r"no tokenizer \(.*retry-limit.*\); restore the file"):
+    with pytest.raises(
+        InputError, match=r"the tokenizer cannot be opened \(.*retry-limit.*\); restore the file"
+    ):
         open_tokenizer(tmp_path, 2).encode("a" * 40 + "b")
 
 

@@ -1,4 +1,4 @@
-"""The figure of docs/start/which-number.md: tau of every measure with the gap, with errors.
+"""The figure of docs/theory/numbers.md: tau of every measure with the generalization gap, with errors.
 
     python docs/experiments/ranking/ranking_figure.py [FILE.svg]
 

@@ -2,8 +2,9 @@
 
     python docs/experiments/ranking/ranking_study.py [--quick | --train]
 
-prints the tables from the rows in this folder. `--quick` trains 64 small models of digits and ranks them, in
-about 4 minutes. `--train` trains and measures all 400, in about an hour on two cores.
+prints the tables from the rows in this folder. tables.txt has them; docs/theory/numbers.md shows the first.
+`--quick` trains 64 small models of digits and ranks them, in about 4 minutes. `--train` trains and measures
+all 400, in about an hour on two cores.
 
 Rows: runs.csv, one for each run with its factors, errors and measures, and recipe.json. Trained weights are
 kept under --weights, and what is there already is not trained again. `ranking_figure.py` draws the figure.
@@ -83,6 +84,7 @@ def tables(rows: pl.DataFrame, expected: Sequence[Run]) -> list[str]:
     taus = table(columns)
     lacking = [f"{column} ({count})" for column, count in missing(rows, expected).items()]
     texts = [
+        short_table(taus),
         measure_table(taus),
         check_table(columns),
         psi_table(taus),
@@ -92,6 +94,21 @@ def tables(rows: pl.DataFrame, expected: Sequence[Run]) -> list[str]:
     titles, lines = beside_the_pilot(taus)
     texts += [markdown(titles, lines)] if lines else []
     return texts + ([f"Missing runs: {', '.join(lacking)}."] if lacking else [])
+
+
+def short_table(taus: pl.DataFrame) -> str:
+    """tau of every measure by family, the values of two seeds in one cell."""
+    family = pl.col("column").str.split(" ").list.first()
+    families = taus.select(family).to_series().unique(maintain_order=True).to_list()
+    lines = []
+    for measure in MEASURES:
+        cells = []
+        for name in families:
+            of_family = taus.filter(family == name, measure=measure.name)
+            columns = of_family.select("tau", "error", "pairs", "tied").iter_rows()
+            cells.append(", ".join(str(Agreement(*row)) for row in columns))
+        lines.append([measure.label, measure.needs, *cells])
+    return markdown(["measure", "needs", *families], lines)
 
 
 def measure_table(taus: pl.DataFrame) -> str:

@@ -38,31 +38,35 @@ LOCATION = (
     Quantity("stack", "encoder, decoder or tower, if the model has several", kind="text"),
     Quantity("head", "number of the attention head, from 0", kind="small"),
     Quantity("expert", "number of the expert in a mixture of experts, from 0", kind="small"),
-    Quantity("kind", "kind of matrix", kind="text", choices=KINDS),
+    Quantity("kind", "kind of matrix, such as qk, vo or ffn_in", kind="text", choices=KINDS),
 )
 VERSION = Quantity("attnlaw_version", "version of attnlaw that computed the row", kind="text")
 IMBALANCE = Quantity(
     "factor_imbalance",
-    "imbalance of the two factors A and B of a head: ‖AᵀA − BᵀB‖ / (‖AᵀA‖ + ‖BᵀB‖), Frobenius norms",
+    "imbalance of the two factors A and B of a head, from 0 (balanced) to 1: ‖AᵀA − BᵀB‖ / (‖AᵀA‖ + "
+    "‖BᵀB‖) in Frobenius norms",
 )
 # The null test has the same columns in the tables of matrices and of fits.
 P_VALUE = Quantity(
     "random_p_value",
-    "p-value of the null test: share of random matrices of this shape that look at least as special; missing "
-    "for latent attention",
+    "p-value: chance that a random matrix of this shape differs from other random ones as much as this "
+    "matrix does; missing for latent attention",
     display_name="p-value, random",
     log=True,
 )
 OUTLIERS = Quantity(
     "outliers",
-    "number of singular values above the largest of a random matrix of this shape",
+    "number of singular values above the edge, the largest that a random matrix of this shape would have",
     kind="small",
     display_name="strong directions",
 )
-NULL_DRAWS = Quantity("null_draws", "number of random matrices in the null test", kind="small")
+NULL_DRAWS = Quantity(
+    "null_draws", "number of random matrices that the matrix was compared with", kind="small"
+)
 ALPHA = Quantity(
     "log10_alpha",
-    "largest factor by which later layers can enlarge an error made in this layer, by stored weights (log10)",
+    "largest factor by which later layers can enlarge an error made in this layer, from stored weights "
+    "(log10)",
     display_name="log₁₀ α",
     axis="amplification (log₁₀ α)",
     error=True,
@@ -74,17 +78,19 @@ MATRICES = (
     Quantity("tensors", "names of the stored tensors that form the matrix", kind="texts"),
     Quantity("rows", "number of rows of the matrix", kind="small"),
     Quantity("cols", "number of columns of the matrix", kind="small"),
-    Quantity("inner", "head size: inner dimension of the product of two factors", "d", kind="small"),
-    Quantity("latent", "whether a factor is itself a product (latent attention)", kind="bool"),
+    Quantity("inner", "head size: the inner dimension of a product of two matrices", "d", kind="small"),
+    Quantity(
+        "latent", "whether one of the two factors is itself a product, as in latent attention", kind="bool"
+    ),
     Quantity(
         "spectral_norm",
-        "largest singular value of the stored matrix: the factor by which it stretches one direction",
+        "largest singular value of the stored matrix: the most by which it can stretch an input",
         error=True,
         log=True,
     ),
     Quantity(
         "frobenius_norm",
-        "overall size of the stored matrix: root of the sum of squared singular values",
+        "size of the stored matrix: square root of the sum of its squared singular values",
         display_name="Frobenius norm",
         error=True,
         log=True,
@@ -94,13 +100,14 @@ MATRICES = (
     Quantity("norm_11", "(1,1) norm: sum of the absolute entries", error=True, log=True),
     Quantity(
         "stable_rank",
-        "number of directions that carry the matrix: squared Frobenius norm / squared spectral norm",
+        "number of directions that carry the matrix: its squared Frobenius norm / its squared spectral norm",
         error=True,
         log=True,
     ),
     Quantity(
         "effective_rank",
-        "number of directions that the matrix uses, weak ones included: exp(entropy of the spectrum)",
+        "number of directions that the matrix uses, weak ones included: exponential of the entropy of "
+        "its singular values",
         error=True,
         log=True,
     ),
@@ -110,7 +117,12 @@ MATRICES = (
         kind="small",
         error=True,
     ),
-    Quantity("condition", "condition number: largest singular value / smallest", error=True, log=True),
+    Quantity(
+        "condition",
+        "condition number: largest singular value / smallest singular value",
+        error=True,
+        log=True,
+    ),
     Quantity(
         "spectral_norm_applied",
         "largest singular value, including the gain of the norm layer before the matrix",
@@ -133,58 +145,61 @@ MATRICES = (
     ),
     Quantity(
         "logit_bound",
-        "upper bound of a head's attention logits for any input (QK); missing without a norm layer before it",
+        "bound of the attention logits of a head (QK) for any input; missing if no norm layer "
+        "precedes the head",
         log=True,
     ),
     Quantity(
         "logit_typical",
-        "estimated spread of a row of attention logits over isotropic tokens: standard deviation (QK)",
+        "estimated spread (standard deviation) of the attention logits of a head (QK) for tokens in "
+        "random directions",
         log=True,
     ),
     Quantity(
         "logit_probable",
-        "estimate that the largest attention logit of 512 isotropic tokens exceeds with probability at most "
-        "0.05 (QK)",
+        "estimated limit of the attention logits of a head (QK): 512 tokens in random directions "
+        "exceed it with a chance of at most 5%",
         log=True,
     ),
     Quantity(
         "frobenius_norm_over_initial",
-        "growth in training: Frobenius norm / its typical value at initialisation; missing if config.json "
-        "does not state the initialisation",
+        "growth in training: Frobenius norm / typical Frobenius norm at initialisation; missing if "
+        "config.json does not state the initialisation",
         display_name="size / initial size",
         error=True,
         log=True,
     ),
     Quantity(
         "score_spread_over_initial",
-        "growth of attention logits in training: logit_typical / its typical value at initialisation (QK)",
+        "growth of the attention logits in training: logit_typical / typical value at initialisation (QK)",
         display_name="logit spread / initial",
         log=True,
     ),
     Quantity(
         "factor_excess",
-        "how much larger the two factors of a head are than the smallest factors with the same product",
+        "share by which the two factors of a head are larger than the smallest factors with the same product",
         display_name="excess of the factors",
     ),
     Quantity(
         "factor_excess_weights",
-        "excess of the factors without the bias of queries, which few training runs decay",
+        "factor_excess without the bias of queries, because few training runs decay biases",
         display_name="excess of the weights",
     ),
     Quantity(
         "factor_excess_null",
-        "excess of random factors of this shape, for comparison",
+        "value of factor_excess for random factors of this shape",
         display_name="excess, random factors",
     ),
     IMBALANCE,
     Quantity(
         "gauge",
-        "changes of a head's factors that leave its product unchanged: full, rotary (within planes) or none",
+        "freedom to change the factors of a head without changing the head: full, rotary (within each "
+        "plane of positions) or none",
         kind="text",
     ),
     Quantity(
         "route",
-        "method that computed the singular values: gram, svd, qr, cholesky or lanczos (approximate)",
+        "method that computed the singular values: gram, svd, qr, cholesky, or lanczos (an estimate)",
         kind="text",
     ),
     Quantity("precision", "arithmetic of the factorisation: float32 or float64", kind="text"),
@@ -193,34 +208,46 @@ MATRICES = (
     NULL_DRAWS,
     Quantity(
         "log10_gamma",
-        "sensitivity: how far an error in this matrix moves the output of its layer (log10)",
+        "how much an error in this matrix changes the output of its layer (sensitivity, log10)",
         "log₁₀ γ",
         error=True,
     ),
     ALPHA,
     Quantity(
         "log10_scale",
-        "scale of the matrix in the proxy: sensitivity × amplification × depth (log10)",
+        "weight of the matrix in the proxy: sensitivity × amplification × depth (log10)",
         display_name="log₁₀ γαL",
         error=True,
     ),
     Quantity(
-        "p", "Schatten index at which the matrix contributes least to the proxy, on a grid", display_name="p*"
+        "p",
+        "exponent p between 0 and 2 at which the matrix adds least to the proxy, taken from a grid; p "
+        "= 0 counts ranks",
+        display_name="p*",
     ),
     Quantity(
         "log10_contribution",
-        "smallest contribution of the matrix to the proxy (log10)",
+        "amount that the matrix adds to the proxy at this p (log10)",
         display_name="log₁₀ C(p*)",
         error=True,
     ),
-    Quantity("continuous_p", "Schatten index of the smallest contribution, over all of [0, 2]"),
     Quantity(
-        "continuous_log10_contribution", "contribution to the proxy at continuous_p (log10)", error=True
+        "continuous_p",
+        "exponent p at which the matrix adds least to the proxy, among all numbers between 0 and 2",
     ),
-    Quantity("log10_curve", "contribution log₁₀ C(p) on the grid pᵢ = 2i/(length − 1)", kind="floats"),
+    Quantity(
+        "continuous_log10_contribution",
+        "amount that the matrix adds to the proxy at continuous_p (log10)",
+        error=True,
+    ),
+    Quantity(
+        "log10_curve",
+        "amount that the matrix adds to the proxy (log10), at equally spaced p from 0 to 2",
+        kind="floats",
+    ),
     Quantity(
         "share",
-        "share of the spectrum-adaptive proxy that the matrix contributes",
+        "share of the matrix in the spectrum-adaptive proxy",
         display_name="share of the proxy",
         log=True,
     ),
@@ -239,8 +266,8 @@ SPECTRA = (
 
 ALPHA_APPLIED = Quantity(
     "log10_alpha_applied",
-    "largest factor by which later layers can enlarge an error, from norms that include gains; no proxy uses "
-    "it (log10)",
+    "largest factor by which later layers can enlarge an error made in this layer, with gains of "
+    "norm layers; no proxy uses it (log10)",
     display_name="log₁₀ α, applied",
     axis="amplification, gains included (log₁₀ α)",
     error=True,
@@ -250,21 +277,21 @@ LAYERS = (
     Quantity("applications", "how often the model applies the layer", kind="small"),
     ALPHA,
     ALPHA_APPLIED,
-    Quantity("share_qk", "share of QK in the layer's contribution to the proxy", display_name="QK"),
-    Quantity("share_vo", "share of VO in the layer's contribution to the proxy", display_name="VO"),
+    Quantity("share_qk", "share of the QK matrices in what the layer adds to the proxy", display_name="QK"),
+    Quantity("share_vo", "share of the VO matrices in what the layer adds to the proxy", display_name="VO"),
     Quantity(
         "share_cross",
-        "share of cross attention in the layer's contribution to the proxy",
+        "share of cross attention in what the layer adds to the proxy",
         display_name="cross attention",
     ),
     Quantity(
         "share_ffn",
-        "share of the feed-forward matrices in the layer's contribution to the proxy",
+        "share of the feed-forward matrices in what the layer adds to the proxy",
         display_name="FFN",
     ),
     Quantity(
         "adaptivity",
-        "factor by which the layer's contribution grows if all its matrices share the best single p",
+        "factor by which the layer adds more to the proxy if all its matrices share one p",
         error=True,
     ),
 )
@@ -275,7 +302,7 @@ TOWERS = (
     Quantity("tower", "name of the tower, such as text or vision", kind="text"),
     Quantity("layers", "number of layers of the tower", kind="int"),
     Quantity("hidden_size", "width of the tower's layers", kind="int"),
-    Quantity("heads", "number of heads of the tower's first layer", kind="int"),
+    Quantity("heads", "number of attention heads in the tower's first layer", kind="int"),
     Quantity("activation", "activation of the tower's feed-forward blocks", kind="text"),
     *(
         Quantity(f"log10_{name}", f"proxy of the tower: {bound.label} (log10)", error=True)
@@ -299,7 +326,11 @@ ATLAS = (
     ),
     Quantity("trained", "names of the trained models", kind="texts"),
     Quantity("fresh", "names of the untrained models", kind="texts"),
-    Quantity("left_out", "models of the atlas that are the audited model itself", kind="texts"),
+    Quantity(
+        "left_out",
+        "models of the atlas that are not compared, because they are the audited model",
+        kind="texts",
+    ),
 )
 
 FINDINGS = (
@@ -311,8 +342,8 @@ FINDINGS = (
     *LOCATION[1:],
     Quantity("tensor", "name of the stored tensor, if the problem is in one", kind="text"),
     Quantity("value", "measured number that passed the threshold"),
-    Quantity("threshold", "number from which the check reports a finding"),
-    Quantity("meaning", "cause and consequence of the finding", kind="text"),
+    Quantity("threshold", "limit that the value passed"),
+    Quantity("meaning", "explanation of the finding: cause and effect", kind="text"),
 )
 
 

@@ -49,9 +49,10 @@ class Lab(Settings):
         from attnlaw.lab.serve import require_path, serve
 
         require_path(self.page, self.path)
+        print_message("Starting the lab ...")
 
         def ready(address: str) -> None:
-            print_message(f"the lab is at {address} (Ctrl-C ends it)")
+            print_message(f"The lab is at {address} (Ctrl-C ends it)")
             if not self.no_browser:
                 webbrowser.open(address)  # does nothing if there is no browser
 

@@ -23,6 +23,7 @@ from attnlaw.render.terminal.console import (
     print_table,
     progress,
 )
+from attnlaw.render.terminal.screen import print_next
 from attnlaw.study import Backend, StudyStatus, read_study
 from attnlaw.study.export import export
 from attnlaw.study.run import Cost
@@ -131,7 +132,7 @@ class Run(StudyRunSettings):
     )
 
     def execute(self) -> int:
-        ended = _compute(study.run, self, force=self.force)
+        ended = _compute(study.run, self, drawn=self.figures is not None, force=self.force)
         if self.figures is not None and ended != STOPPED:
             Report(directories=(self.out,), out=None, figures=self.figures).execute()
         return ended
@@ -187,51 +188,69 @@ class Export(StudyLocation):
         study = read_study(self.file)
         with open_store(self.out) as store:
             folders = export(study, store)
-        lines = [f"wrote {folder / ROWS}" for folder in folders]
-        for line in lines or ["no task is finished yet, so there is nothing to write"]:
-            print_message(line)
+        for folder in folders:
+            print_message(f"wrote {folder / ROWS}")
+        if folders:
+            print_next(output, _report_command(self.out))
+        else:
+            print_message("No task is finished yet, so there is nothing to write.")
         return 0
 
 
 COMMANDS = {"list": List, "new": New, "run": Run, "resume": Resume, "status": Status, "export": Export}
 
 
-def _compute(function: Callable[..., StudyStatus], place: StudyRunSettings, **options: bool) -> int:
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _report_command(out: str) -> dict[str, str]:
+    return {f"attnlaw report {shlex.quote(out)}": "a page with the figures and all rows"}
+
+
+def _compute(
+    function: Callable[..., StudyStatus], place: StudyRunSettings, drawn: bool = False, **options: bool
+) -> int:
+    """Compute tasks, print the status, and return the exit status. `drawn`: a page follows anyway."""
+
     def announce(cost: Cost) -> None:
-        tasks = f"{cost.tasks} task{'s' if cost.tasks > 1 else ''} to compute"
+        tasks = f"{_count(cost.tasks, 'task')} to compute."
         if cost.first is None or cost.seconds is None:
-            print_message(f"{tasks}; the first one failed, so there is no estimate of the time")
+            print_message(f"{tasks} The first one failed, so attnlaw cannot estimate the time.")
             return
-        workers = f"{cost.workers} worker{'s' if cost.workers > 1 else ''}"
         first, whole = format_duration(cost.first), format_duration(cost.seconds)
-        print_message(f"{tasks}; the first took {first}; at that pace, all take about {whole} on {workers}")
+        workers = _count(cost.workers, "worker")
+        print_message(f"{tasks} The first took {first}; all will take about {whole} on {workers}.")
 
     study = read_study(place.file)
     with progress(f"study {Path(place.file).name}") as shown:
         standing = function(study, place.out, place, announce=announce, progress=shown, **options)
-    _print_status(standing, place)
+    _print_status(standing, place, drawn)
     return STOPPED if standing.stopped else 1 if standing.failures else 0
 
 
-def _print_status(standing: StudyStatus, place: StudyRunSettings | Status) -> None:
-    """Print the numbers of done, failed and missing tasks, the errors, and the command to run next."""
+def _print_status(standing: StudyStatus, place: StudyRunSettings | Status, drawn: bool = False) -> None:
+    """Print how many tasks are done, failed or missing, the errors, and the command to run next."""
     if place.json:
         print_json(standing.describe())
         return
-    state = ", running now" if standing.running else ""
+    state = " A run is computing them now." if standing.running else ""
     failed = f", {len(standing.failures)} failed" if standing.failures else ""
     missing = f", {standing.missing} missing" if standing.missing else ""
-    output.print(f"{standing.done} of {standing.tasks} tasks done{failed}{missing}{state}", soft_wrap=True)
+    tasks = _count(standing.tasks, "task")
+    output.print(f"{standing.done} of {tasks} done{failed}{missing}.{state}", soft_wrap=True)
     again = f"attnlaw study resume {shlex.quote(place.file)} --out {shlex.quote(place.out)}"
     errors = Counter(failure.error for failure in standing.failures).most_common()
-    lines = [f"{count} x {error}" for error, count in errors[:MOST_ERRORS]]
+    lines = [f"{_count(count, 'task')} failed: {error}" for error, count in errors[:MOST_ERRORS]]
     if len(errors) > MOST_ERRORS:
-        lines.append(f"and {len(errors) - MOST_ERRORS} other errors")
+        lines.append(f"There are {_count(len(errors) - MOST_ERRORS, 'other error')}.")
     if standing.failures:
-        lines.append(f"each failed row has its error as a remark; try them again with: {again} --failed")
+        lines.append(f"The remark of each failed row has its error. Try them again with: {again} --failed")
     if standing.stopped:
-        lines.append(f"stopped; every finished row is kept. Continue with: {again}")
+        lines.append(f"Stopped. Every finished row is kept. Continue with: {again}")
     elif standing.missing and not standing.running:
-        lines.append(f"continue with: {again}")
+        lines.append(f"Continue with: {again}")
     for line in lines:
         print_message(line)
+    if standing.done and not (standing.stopped or standing.missing or drawn):
+        print_next(output, _report_command(place.out))

@@ -53,7 +53,10 @@ def relayed_warnings(library: str, subject: str) -> Iterator[None]:
             yield
     finally:
         log.handlers, log.propagate = handlers, propagates
-    texts = [*collector.texts, *(str(one.message) for one in recorded if one.category is UserWarning)]
+    texts = [
+        *collector.texts,
+        *(str(warning.message) for warning in recorded if warning.category is UserWarning),
+    ]
     for line in dict.fromkeys(" ".join(text.split()) for text in texts):
         logging.getLogger("attnlaw").warning("attnlaw: warning: %s: %s says: %s", subject, library, line)
 

@@ -189,6 +189,7 @@ class SettingRule:
     machine_only: bool = False  # how this machine works (threads); it changes no number and is not in rows
     remedy: str = ""  # what to do if a value does not fit
     metavar: str | None = None
+    axis: str = ""  # the title of axes and legends: words, then the symbol; the label by default
     slider_range: tuple[float, float] | None = None  # what a slider of the lab spans
     lab_default: Any = None  # the first value in the lab if it is not the default
 

@@ -174,6 +174,11 @@ def write_csv(table: pl.DataFrame, path: str | os.PathLike[str]) -> Path:
     """Write a table as CSV, and return the path. Columns that hold lists are left out.
 
     A text that begins with =, +, - or @ gets an apostrophe, so that no spreadsheet takes it for a formula.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     write_csv(pl.DataFrame({"name": ["=1+1"], "norm": [2.5]}), f"{folder}/norms.csv").read_text()
+    "name,norm\\n'=1+1,2.5\\n"
     """
     plain = table.select(name for name, dtype in table.schema.items() if dtype != pl.List)
     safe = plain.with_columns(pl.col(pl.String).str.replace(r"^([=+\-@\t\r])", "'$1"))

@@ -255,7 +255,9 @@ class Verb(Generic[S, R]):
     def axis(self, name: str) -> str:
         """Return the title of an axis or a legend, with symbol and unit."""
         titles = (quantity.axis for quantity in self.every_quantity if quantity.name == name)
-        return next(filter(None, titles), self.label(name))
+        known = setting_fields(self.settings)
+        title = known[name].rule.axis if name in known else ""
+        return next(filter(None, titles), title or self.label(name))
 
 
 # A setting of another type is a text.

@@ -8,6 +8,7 @@ Only the lab uses marimo.
 | `page_model` | the controls of a verb's page, its state, and the command and Python code for it |
 | `widgets` | the controls as elements of marimo |
 | `html` | results as HTML: charts, a table, the code that reproduces them |
+| `curve` | the curve of a quantity against a slider, with the current value marked |
 | `background` | a simulation in a thread that can be stopped |
 | `spectrum_page` | the page of an audit: laws over the spectrum of one matrix |
 | `pages/` | the marimo apps, which only arrange what the other files make |

@@ -39,11 +39,22 @@ def build_controls(settings: type[Settings], excluded: tuple[str, ...] = ()) -> 
 def build_control(field: SettingField) -> Control:
     kind = next(kind for kind, fits in CONTROL_KINDS.items() if fits(field))
     optional, value = field.default is None, _initial_value(field)
-    common = (field.name, field.label, field.rule.help, field.rule.panel, kind)
+    label = label_with_symbol(field.name, field.rule.symbol)
+    common = (field.name, label, field.rule.help, field.rule.panel, kind)
     if kind == "slider":
         steps = slider_steps(field)
         return Control(*common, _nearest_step(steps, value), tuple(steps), optional=optional)
     return Control(*common, value, options=tuple(field.rule.choices or ()), optional=optional)
+
+
+def label_with_symbol(name: str, symbol: str) -> str:
+    """Return the words of a name, and the symbol in brackets if there is one.
+
+    >>> label_with_symbol("weight_decay", "λ"), label_with_symbol("seed", "")
+    ('weight decay (λ)', 'seed')
+    """
+    words = name.replace("_", " ")
+    return f"{words} ({symbol})" if symbol else words
 
 
 CONTROL_KINDS: dict[str, Callable[[SettingField], bool]] = {

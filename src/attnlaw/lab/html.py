@@ -13,6 +13,8 @@ from attnlaw.core.estimate import Outcome, format_value
 from attnlaw.core.progress import no_progress
 from attnlaw.core.result import Result
 from attnlaw.lab.background import BackgroundSimulation
+from attnlaw.lab.controls import label_with_symbol
+from attnlaw.lab.curve import CURVES, curve_chart
 from attnlaw.lab.page_model import PageModel, State, page_names
 from attnlaw.render.charts.style import inline_svg
 from attnlaw.render.pages.html import macros
@@ -40,12 +42,19 @@ def solve(state: State) -> Result:
     return state.verb(**state.arguments, progress=no_progress)
 
 
-def charts_html(result: Result | InputError) -> str:
-    """Return the charts that the verb declares and the result allows. For an error, return its message."""
+def charts_html(result: Result | InputError, state: State | None = None) -> str:
+    """Return the curve of the page's state, if its verb has one, and the charts that the verb declares.
+
+    For an error, return its message.
+    """
     if isinstance(result, InputError):
         return error_html(result)
-    figures = enumerate(figures_of(result.for_plotting()))
-    drawn = [draw(figure.title, figure.draw(), figure.caption, f"lab{place}") for place, figure in figures]
+    drawn = []
+    if state is not None and (spec := CURVES.get(state.verb.name)) is not None:
+        value = result.row(0)[spec.quantity]
+        drawn.append(draw(spec.title, curve_chart(spec, state, value), spec.caption, "curve"))
+    for place, figure in enumerate(figures_of(result.for_plotting())):
+        drawn.append(draw(figure.title, figure.draw(), figure.caption, f"lab{place}"))
     return lab_html("charts", drawn)
 
 
@@ -86,7 +95,8 @@ def quantity_table(result: Result, cases: Sequence[Result]) -> tuple[list[str], 
         cells = [format_value(numbers.get(quantity.name)) for numbers in values]
         if not quantity.hidden and any(cells):
             named = [(quantity.name, text) for text in cells]
-            rows.append([("", quantity.label), *named, ("", quantity.description)])
+            label = quantity.display_name or label_with_symbol(quantity.name, quantity.symbol)
+            rows.append([("", label), *named, ("", quantity.description)])
     return ["quantity", *titles, *(case.verb.title for case in cases[len(result) :]), "meaning"], rows
 
 

@@ -29,12 +29,12 @@ from attnlaw.spectra.spectrum import Spectrum
 from attnlaw.verbs.audit import VERB
 from attnlaw.verbs.views import load
 
-MATRIX, LAWS_PANEL = "Matrix", "Laws over it"
+MATRIX, LAWS_PANEL = "Matrix", "Laws to fit"
 LOCATION_PARTS = ("model", "stack", "kind", "layer", "head", "expert")
 DEFAULT_LAWS = ("random", "heavy-tailed", "learned")
 CAPTION = (
-    "Bars: the singular values that are not zero, as a density. Lines: laws fitted to them; a law of tails "
-    "is drawn where the tail begins."
+    "Bars show how the singular values above zero are distributed. Lines are laws fitted to them; the closer "
+    "a line is to the bars, the better its law fits. A law of tails is drawn from where the tail begins."
 )
 SHOWN_COLUMNS = (
     "spectral_norm",
@@ -161,7 +161,10 @@ def _laws_table(fits: Mapping[str, Fit]) -> tuple[list[str], list[Row]]:
     rows = []
     for law, fit in fits.items():
         known = {name: value for name, value in fit.parameters.items() if value is not None}
-        texts = [f"{name} {format_with_error(value, fit.errors.get(name))}" for name, value in known.items()]
+        texts = [
+            f"{name.replace('_', ' ')} {format_with_error(value, fit.errors.get(name))}"
+            for name, value in known.items()
+        ]
         ending = "" if fit.outcome == Outcome.DONE else str(fit.outcome)
         remark = ": ".join(filter(None, [ending, fit.remark]))
         ks, p_value = format_value(fit.ks), format_value(fit.p_value)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,7 +14,15 @@ from attnlaw.core.estimate import Outcome
 from attnlaw.core.settings import Settings, setting, setting_like, settings_dataclass
 from attnlaw.render.output_options import ENDINGS, JSON_HELP, output_option, require_directory_name
 from attnlaw.render.terminal.console import Column, output, print_json, print_message, print_table, progress
-from attnlaw.reproduce.papers import OTHER_SETUP, OTHER_SETUP_MEANS, PAPERS, find_figures, published_lines
+from attnlaw.render.terminal.screen import print_hanging, print_next
+from attnlaw.reproduce.papers import (
+    OTHER_SETUP,
+    OTHER_SETUP_MEANS,
+    PAPERS,
+    UNTESTED,
+    find_figures,
+    published_lines,
+)
 from attnlaw.verbs.workers import Workers
 
 if TYPE_CHECKING:
@@ -21,6 +30,7 @@ if TYPE_CHECKING:
 
 LIST = "list"
 ROUNDING = 1e-12  # a smaller relative difference is that of rounding
+LEAST_SHOWN = 1e-5  # smaller relative differences are not written out
 
 
 @settings_dataclass
@@ -69,7 +79,7 @@ class Reproduce(Settings):
         for paper, figure in find_figures(str(self.name)):
             if self.quick and figure.large and self.name != figure.study:
                 again = f"attnlaw reproduce {figure.study} --out DIR"
-                print_message(f"{figure.study}: left out of a quick run; compute it with: {again}")
+                print_message(f"{figure.study}: left out of a quick run. Compute it with: {again}")
                 continue
             folder = Path(self.out) / figure.study
             with progress(f"{paper.arxiv} {figure.study}") as report:
@@ -91,6 +101,10 @@ class Reproduce(Settings):
             print_message(f"wrote {path}")
         for paper in dict.fromkeys(figure_run.paper for figure_run in runs):
             print_message(f"{paper.arxiv}: compared with {paper.compared}.")
+        if not self.json:
+            out = shlex.quote(self.out)
+            whole = {f"attnlaw reproduce {self.name} --out {out}": "the same with all points and draws"}
+            print_next(output, whole if self.quick else {"attnlaw reproduce list": "all papers and figures"})
         statuses = {figure_run.status for figure_run in runs}
         return 130 if STOPPED in statuses else 1 if Outcome.FAILED in statuses else 0
 
@@ -104,9 +118,10 @@ def _show(figure_run: FigureRun) -> None:
     if not lines:
         if figure_run.status == Outcome.DONE:
             tasks = f"{figure_run.tasks} {'task' if figure_run.tasks == 1 else 'tasks'}"
-            text = f"{tasks} done; there are no published numbers to compare with"
+            text = f"{tasks} done. There are no published numbers to compare with."
             output.print(Text(text, style="dim"))
         return
+    print_hanging(output, Text(), _agreement(lines))
     labels = [[line["quantity"].replace("_", " "), *filter(None, line["case"].split("; "))] for line in lines]
     shared = [word for word in labels[0] if all(word in words for words in labels)] if len(labels) > 1 else []
     if shared:
@@ -115,15 +130,19 @@ def _show(figure_run: FigureRun) -> None:
     kinds = {"beside": OTHER_SETUP}
     whose = {kinds.get(line["kind"], line["kind"]) for line in lines}
     cases = [", ".join(word for word in words if word not in shared) for words in labels]
+    number = next(iter(whose)) if len(whose) == 1 else "number"
     columns = [
         Column("", cases, is_text=True),
         Column("whose", [kinds.get(line["kind"], line["kind"]) for line in lines], is_text=True),
-        Column(whose.pop() if len(whose) == 1 else "number", [str(line["published"]) for line in lines]),
+        Column(number, [str(line["published"]) for line in lines]),
         Column("attnlaw", [str(line["ours"]) for line in lines]),
         Column("difference", percents),
         Column("z", ["" if line["z"] is None else f"{line['z']:+.2f}" for line in lines]),
     ]
-    print_table(output, columns, ("difference",))
+    empty = {column.title for column in columns if column.title and not any(column.cells)}
+    alone = {"whose"} if len(whose) == 1 else set()  # then the next column has the word as its title
+    kept = [column for column in columns if column.title not in empty | alone]
+    print_table(output, kept, ("difference",))
     if any(line["kind"] == "beside" for line in lines):
         output.print(Text(OTHER_SETUP_MEANS))
     if figure.note:
@@ -133,7 +152,29 @@ def _show(figure_run: FigureRun) -> None:
 def _percent(difference: float | None) -> str:
     if difference is None:
         return ""
-    return f"{100 * difference:+.2g}%" if abs(difference) > ROUNDING else "equal"
+    if abs(difference) <= ROUNDING:
+        return "equal"
+    if abs(difference) < LEAST_SHOWN:
+        return f"<{100 * LEAST_SHOWN:g}%"
+    return f"{100 * difference:+.2g}%" if abs(difference) < 1 else f"{100 * difference:+.0f}%"
+
+
+def _agreement(lines: Sequence[Mapping[str, Any]]) -> str:
+    """Return a sentence that says how far our numbers are from those of others."""
+    tested = [line for line in lines if line["kind"] not in UNTESTED]
+    scores = [abs(line["z"]) for line in tested if line["z"] is not None]
+    known = [line for line in tested if line["difference"] is not None]
+    if not known:
+        return f"{len(lines)} numbers to look at; none of them can be tested."
+    largest = max((abs(line["difference"]) for line in known), default=0.0)
+    numbers = "One number" if len(tested) == 1 else f"{len(tested)} numbers"
+    most = _percent(largest).lstrip("+").replace("<", "below ")
+    text = (
+        f"{numbers} compared: {'no difference' if most == 'equal' else f'the largest difference is {most}'}"
+    )
+    if scores:
+        text += f"; in units of the standard error (z), the largest is {max(scores):.1f}"
+    return f"{text}."
 
 
 def _list(json: bool) -> int:
@@ -160,4 +201,6 @@ def _list(json: bool) -> int:
     figures, abouts, counts = zip(*rows, strict=True)
     about = Column("about", abouts, is_text=True, wraps=True)
     print_table(output, [Column("figure", figures, is_text=True), about, Column("numbers", counts)])
+    output.print("numbers: how many numbers of others attnlaw compares with its own", style="dim")
+    print_next(output, {"attnlaw reproduce learn-curves --quick --out curves": "repeat one figure"})
     return 0

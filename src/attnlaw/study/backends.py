@@ -36,11 +36,11 @@ class SlurmOptions(Settings):
     """The options of one Slurm job, which users pass with `--slurm`."""
 
     partition: str | None = setting(None, "Queue of the job.")
-    cores: int = setting(1, "Workers of the job.", minimum=1, maximum=999_999)
-    memory: str | None = setting(None, "Of the job; 4 GB a worker unless given.")
-    walltime: str | None = setting(None, "As sbatch takes it.")
-    account: str | None = setting(None, "Who pays.")
-    interface: str | None = setting(None, "Network that nodes and driver share.")
+    cores: int = setting(1, "Number of workers in the job.", minimum=1, maximum=999_999)
+    memory: str | None = setting(None, "Memory of the job, such as 32GB (default: 4 GB for each worker).")
+    walltime: str | None = setting(None, "Time limit of the job, in a form that sbatch accepts.")
+    account: str | None = setting(None, "Account that pays for the job.")
+    interface: str | None = setting(None, "Network interface that the nodes share with this machine.")
 
     def check(self) -> None:
         size = re.fullmatch(r"(?i)(\d{1,9}(\.\d{1,9})?) ?[MGT](i?B)?", self.memory or "4GB")
@@ -113,14 +113,16 @@ def slurm_jobs(text: str, jobs: int, folder: Path, stop: Stop) -> Iterator[Any]:
     from distributed import Client
 
     if shutil.which("sbatch") is None:
-        raise InputError("--slurm: there is no sbatch here; run this where jobs are submitted")
+        raise InputError(
+            "--slurm: this machine has no sbatch; run the command on a machine that submits Slurm jobs"
+        )
     cluster = slurm_cluster(text, folder)
     try:
         with Client(cluster, set_as_default=False) as client:
             cluster.scale(jobs)
             while not client.nthreads() and not stop.is_requested:  # as long as the queue takes
                 if cluster.job_cls.refusals:
-                    raise InputError(f"--slurm: sbatch took no job: {cluster.job_cls.refusals[0]}")
+                    raise InputError(f"--slurm: sbatch did not accept the job: {cluster.job_cls.refusals[0]}")
                 time.sleep(0.2)
             yield client
     finally:
@@ -158,7 +160,9 @@ class Backend(Workers):
         if self.dask is not None and not re.fullmatch(r"(tcp://|tls://)?[^/\s]+:\d{1,5}", self.dask):
             raise BadSetting("dask", "expected tcp://HOST:PORT, or tls://HOST:PORT", self.dask)
         if self.dask is not None and (self.slurm is not None or self.jobs is not None):
-            raise BadSetting("dask", "has workers of its own; give it alone", self.dask)
+            raise BadSetting(
+                "dask", "already has workers; leave out the other options for workers", self.dask
+            )
         if self.slurm is not None:
             parse_options(self.slurm)
 

@@ -96,7 +96,7 @@ def require_same_study(study: Study, store: Store) -> None:
     keys = store.endings(rows=False).keys()
     if keys and keys.isdisjoint(task.key for task in study.tasks):
         raise InputError(
-            f"{store.folder}: holds rows of another study (or of another version of attnlaw, or of models "
-            "that have moved: a row belongs to their absolute path) and none of this file; name the file of "
-            "that study, move the models back, or begin this one with: attnlaw study run FILE --out DIR"
+            f"{store.folder}: none of its rows belongs to this study. They are of another study file, of "
+            "another version of attnlaw, or of models that have moved. Give the file of that study, or "
+            "another directory: attnlaw study run FILE --out DIR"
         )

@@ -65,12 +65,14 @@ YEAR = 366 * 86400
 class RunSettings(Settings):
     """The table [run] of a study file."""
 
-    seed: int = setting(0, "Of the study.", minimum=0)
-    seeds: int = setting(1, "Repetitions of every case of a verb that draws.", minimum=1)
-    time_limit: float | None = setting(
-        None, "Seconds for an attempt at a task.", greater_than=0, maximum=YEAR
+    seed: int = setting(0, "Seed of the study. Every task gets a seed of its own from it.", minimum=0)
+    seeds: int = setting(
+        1, "Number of repetitions of every case, if the verb draws random numbers.", minimum=1
     )
-    retries: int = setting(2, "Further attempts at a task that failed.", minimum=0)
+    time_limit: float | None = setting(
+        None, "Time limit of one attempt at a task, in seconds.", greater_than=0, maximum=YEAR
+    )
+    retries: int = setting(2, "Number of further attempts at a task that failed.", minimum=0)
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ def _read_study(path: str | os.PathLike[str], find: Callable[[str], Verb[Any, An
     if not os.path.lexists(path):
         file = shipped_studies().get(os.fspath(path), file)
     where = str(path)
-    data = read_bounded(file, LARGEST, remedy="give a study file, or a name of attnlaw study list")
+    data = read_bounded(file, LARGEST, remedy="give a study file, or a name that attnlaw study list shows")
     content = parse_toml(data, where, "see docs/commands/study.md for an example", LARGEST * MEGABYTE)
     with _located(f"{where}: "):
         for name in content:
@@ -143,7 +145,7 @@ def _read_study(path: str | os.PathLike[str], find: Callable[[str], Verb[Any, An
         if quick:
             content = _apply_quick(content)
         with _located("[run] "):
-            run = RunSettings.parse(_table(content, "run"), "a run")
+            run = RunSettings.parse(_table(content, "run"), "this table")
         sweeps = _sweeps(content, file.parent, find)
         count = sum(sweep.count * (run.seeds if sweep.verb.is_random else 1) for sweep in sweeps)
         if count > MOST_TASKS:
@@ -233,7 +235,7 @@ class _Sweep:
             for key, value in table.items():
                 with _located(f"{label} "):
                     if key in SEED_SETTINGS and key in self.reserved_names:
-                        raise InputError(f"{key}: every task has its own; set it in [run]")
+                        raise InputError(f"{key}: every task gets its own; set it under [run]")
                     field = self.keys[require_known(key, self.keys, self.verb.name)]
                     if key in axes:
                         raise InputError(f"{key}: already given above; keep it in one place")
@@ -249,6 +251,9 @@ class _Sweep:
         # A key with an effect in some cases is left out of the others. Without any effect, it is an error.
         useful = {key for key in self.labels if not all(self._is_idle(key, case) for case in cases)}
         records: list[Settings] = []
+        for key, field in self.keys.items():
+            if field.default is MISSING and any(key not in case for case in cases):
+                raise InputError(f"{key} is missing; {self.verb.name} needs it under [fixed] or [grid]")
         with _located("", self.labels):
             for position, case in enumerate(cases):
                 kept = {k: v for k, v in case.items() if k not in useful or not self._is_idle(k, case)}
@@ -276,6 +281,8 @@ def _sweeps(content: Mapping[str, Any], folder: Path, find: Callable[[str], Verb
     chosen = []
     for case in explicit:
         value = case.get("verb", content.get("verb"))
+        if value is None:
+            raise InputError('verb is missing; begin the file with a line such as: verb = "learn"')
         names = [value] if isinstance(value, str) else value
         _expect(_is_list(names, str), "verb", value, "the name of a verb, or a list of names")
         chosen.append(dict.fromkeys(names))
@@ -366,43 +373,63 @@ def template(verb: Verb[Any, Any]) -> str:
     """
     keys = study_keys(verb)
     lines = [
-        f"{verb.title}: a study of the verb {verb.name}, as made by attnlaw study new {verb.name}.",
-        "A key counts once its # is gone; the values are the defaults. All files: docs/commands/study.md.",
-        "Run it with: attnlaw study run FILE --out DIR, draw it with: attnlaw report DIR --figures pdf",
+        f"{verb.title}: a study of the verb {verb.name}, written by: attnlaw study new {verb.name}",
+        "To set a key, remove the # in front of it. The values shown are the defaults.",
+        "Run the study with: attnlaw study run FILE --out DIR",
+        "Draw its figures with: attnlaw report DIR --figures pdf",
+        "docs/commands/study.md explains study files.",
     ]
     head = "\n".join(f"# {line}" for line in lines)
-    fixed = "\n".join(_key(field, keys) for field in keys.values())
-    swept = [field for field in keys.values() if field.is_number and field.rule.sweepable]
+    # One of several settings must be given: the template gives an example of the first one.
+    examples = dict([verb.settings.example_input]) if hasattr(verb.settings, "example_input") else {}
+    fixed = "\n".join(_key(field, keys, examples.get(field.name)) for field in keys.values())
+    free = [field for field in keys.values() if not (field.rule.conditions or field.rule.requires)]
+    numbers = [field for field in free if field.is_number and field.name != "seed"]
+    swept = [field for field in numbers if field.rule.sweepable] or numbers
     grid = "\n".join(f"#{field.name} = {_toml(_template_points(field))}" for field in swept[:2])
     run = "\n".join(_key(field, keys) for field in setting_fields(RunSettings).values())
     parts = [
         f'{head}\nverb = "{verb.name}"',
         f"[fixed]  # one value for each key\n{fixed}",
-        f'[grid]  # all combinations of lists, or of spans "FROM:TO:COUNT"\n{grid}'.rstrip(),
-        "#[[list]]  # explicit cases, each crossed with the grid; any keys",
-        f"[run]\n{run}",
+        f'[grid]  # keys that vary: lists, or ranges "FROM:TO:COUNT"; all combinations run\n{grid}'.rstrip(),
+        "#[[list]]  # one case of your own, with any keys; it runs with every combination of the grid",
+        f"[run]  # how the study runs\n{run}",
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _key(field: SettingField, keys: Mapping[str, SettingField]) -> str:
-    """Return the comment and the line of a key. If the key has a default, the line is commented out."""
+def _key(field: SettingField, keys: Mapping[str, SettingField], example: str | None = None) -> str:
+    """Return the comment and the line of a key.
+
+    The line is commented out if the key has a default and there is no example.
+    """
     rule = field.rule
-    what = [rule.help.rstrip("."), field.expected]
+    expected = field.expected
+    sentences = [rule.help.rstrip("."), expected[0].upper() + expected[1:]]
     if rule.requires:
-        what.append(f"needs {rule.requires}")
+        sentences.append(f"Only together with {rule.requires}")
     for owner, attribute in rule.conditions:
         choices = (keys[owner].rule.choices or {}).items()
         able = [name for name, variant in choices if getattr(variant, attribute)]
-        what.append(f"where {owner} is {' or '.join(able)}")
+        sentences.append(f"Only if {owner} is {' or '.join(able)}")
     if rule.exclusions:
-        what.append(f"not beside {' or '.join(rule.exclusions)}")
-    lines = textwrap.wrap("; ".join(what) + ".", WIDTH - 2, break_long_words=False, break_on_hyphens=False)
+        sentences.append(f"Not together with {' or '.join(rule.exclusions)}")
+    text = " ".join(f"{sentence}." for sentence in sentences)
+    lines = textwrap.wrap(text, WIDTH - 2, break_long_words=False, break_on_hyphens=False)
     words = "\n".join(f"# {line}" for line in lines)
+    if example is not None:
+        return f"{words}\n{field.name} = {_toml(example)}"
     if field.default is MISSING:
-        return f"{words}\n{field.name} = {_toml(rule.metavar or field.name.upper())}"
-    missing = f"...  # {rule.metavar or 'none unless given'}"
+        return f"{words}\n{field.name} = {_toml(_placeholder(field))}"
+    missing = f"...  # {rule.metavar or 'not set by default'}"
     return f"{words}\n#{field.name} = {missing if field.default is None else _toml(field.default)}"
+
+
+def _placeholder(field: SettingField) -> Any:
+    """Return a value for a key without a default: an example of a number, or else the word in the help."""
+    if field.is_number:
+        return _template_points(field)[-1] if field.rule.lab_default is None else field.rule.lab_default
+    return field.rule.metavar or field.name.upper()
 
 
 def _template_points(field: SettingField) -> list[Any]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -84,7 +85,7 @@ def show(result: Result, console: Console | None = None, details: bool = False) 
                 terminal.show_case(case, console, details)
                 shown += [case] if part is result else []
     if shown:
-        show_end(Result.concat(shown), console, details)
+        show_end(replace(Result.concat(shown), simulation=result.simulation), console, details)
 
 
 def show_end(result: Result, console: Console, details: bool = False) -> None:
@@ -233,6 +234,13 @@ def load(directory: str | os.PathLike[str]) -> Result:
 
     Returns:
         The same result, but without its records. Tables and quantities are attributes as before.
+
+    >>> import attnlaw
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = attnlaw.learn(alpha=0.3).save(folder)
+    ...     attnlaw.load(folder).rows["alpha"].to_list()
+    [0.3]
     """
     folder = Path(directory)
     with as_input_error(f"{folder}: cannot be read", "give a directory that attnlaw wrote"):

@@ -13,6 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 import attnlaw
 from attnlaw.core.answer import AnswerStatus
+from attnlaw.verbs.check.terminal import column_meanings
 from attnlaw.verbs.views import answer_of, show
 
 TINY = Path("examples/tiny-decoder")
@@ -127,3 +128,8 @@ def test_a_nan_is_explained_and_no_audit_is_suggested(tmp_path: Path) -> None:
     answer = answer_of(attnlaw.check(str(tmp_path / "nan"), jobs=1))
     assert "1 of 49,152 entries is NaN or infinite." in answer.lines[1].details[0]
     assert [command for command in answer.next_commands if "audit" in command] == []
+
+
+def test_the_share_of_rows_is_not_taken_for_the_column_rows() -> None:
+    rule = {"of": "matrices", "asked": "stable_rank > 1.9 in at least 95% of rows"}
+    assert list(column_meanings([rule])) == ["stable_rank"]

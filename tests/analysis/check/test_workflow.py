@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ def block(title: str) -> str:
 def test_a_job_of_the_workflow(tmp_path, monkeypatch, size, status):
     (job,) = yaml.safe_load(block(".github/workflows/gate.yml"))["jobs"].values()
     steps = {step.get("name", step.get("uses", "").partition("@")[0]): step for step in job["steps"]}
-    shutil.copytree(TINY, tmp_path / "models" / "base")
+    shutil.copytree(TINY, tmp_path / tomllib.loads(block("gate.toml"))["base"])
     state = read(TINY)
     names = {name for name, array in state.items() if array.ndim == 2}
     write(changed(state, low_rank(2, size), names), TINY, tmp_path / "models" / "tuned")

@@ -39,7 +39,8 @@ def test_the_verdict_heads_the_page_and_names_are_escaped(saved):
     folder, comparison = saved
     text = (folder / "report.html").read_text()
     first = str(escape(comparison.verdict.partition(". ")[0]))
-    places = [first, "Heads and matrices", "Which layers changed", "Stored tensors that changed most"]
+    titles = ["Heads and matrices", "Which layers changed", "Stored tensors that changed most"]
+    places = [f">{words}" for words in (first, *(f"{title}</h" for title in titles))]
     assert [text.index(part) for part in places] == sorted(text.index(part) for part in places)
     assert "<img" not in text
     assert "&lt;img src=x" in text
@@ -79,7 +80,7 @@ def test_the_largest_update_is_chosen_first_and_another_by_a_click(browser, save
     page.goto((folder / "report.html").as_uri())
     page.wait_for_selector("html[data-ready]", state="attached")
     assert page.inner_text("#detail-title").strip() == "Layer 2 · head 1 · VO"
-    assert "noise of its size" in page.inner_text("#spectrum")
+    assert "noise of the same size" in page.inner_text("#spectrum")
     before = page.locator("#spectrum svg[role=img]").inner_html()
     page.locator(".grid .cell").nth(0).click()
     assert page.inner_text("#detail-title").strip() == "Layer 0 · head 0 · VO"

@@ -211,6 +211,16 @@ def test_one_warning_for_a_model_on_a_coarse_grid(tiny: Model) -> None:
     assert finding.location.tensor == name
 
 
+def test_a_code_whose_error_is_unknown_has_a_note_without_a_value() -> None:
+    """The rounding error of 4-bit integers is not measured, because the file has only the rounded weights."""
+    coded = Path(__file__).parents[2] / "checkpoints" / "quantization" / "codes" / "gptq-4-sym"
+    findings = attnlaw.audit(coded).findings
+    (note,) = findings.filter(rule="quantised").iter_rows(named=True)
+    assert note["value"] is None
+    assert "GPTQ 4-bit" in note["meaning"]
+    assert "dB" not in note["meaning"]
+
+
 @pytest.mark.parametrize("code", ["float8_e4m3fn", "float8_e5m2"])
 @pytest.mark.parametrize("stored", ["float32", "float16", "bfloat16"])
 def test_float8_is_known_by_its_significands_at_any_scale(code: str, stored: str) -> None:

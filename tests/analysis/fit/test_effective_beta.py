@@ -140,7 +140,7 @@ def test_the_models_own_keys_and_factor(case: str) -> None:
 @pytest.mark.slow
 def test_what_cannot_be_measured_is_refused() -> None:
     model = open_model(gaussian_model(32, 50, 0.1), heads=4)
-    with pytest.raises(InputError, match="no head 4 of layer 0"):
+    with pytest.raises(InputError, match="no head 4 in layer 0"):
         effective_beta(model, 0, 4)
     with pytest.raises(InputError, match="embeddings have 128 entries"):
         effective_betas(open_model(real_checkpoint("rxnmapper")))

@@ -52,16 +52,17 @@ def test_every_head_against_its_scores_cut_by_hand(lens: attnlaw.Lens) -> None:
 
 
 def test_the_answer_comes_first(lens: attnlaw.Lens) -> None:
-    lines = invoke(*WORDS, "--entrywise", "1,4,16").stdout.splitlines()
+    blocks = invoke(*WORDS, "--entrywise", "1,4,16").stdout.split("\n\n")
     head = max(lens.entrywise, key=lambda candidate: candidate.rank_within)
-    assert lines[2] == (
-        f"every attention weight within 0.01: rank {lens.median_rank_within} in half of the heads, "
-        f"{head.rank_within} in all (head {head.layer}.{head.head}), of 22"
+    assert " ".join(blocks[1].split()) == (
+        f"Rank {lens.median_rank_within} of 22 keeps every attention weight within 0.01 in half of the "
+        f"heads; all heads need rank {head.rank_within} (head {head.layer}.{head.head} the most)."
     )
-    assert lines[3].split("  ")[0] == "rank"
-    assert [line.split()[0] for line in lines[4:]] == ["1", "4", "16"]
+    titles, *lines = blocks[2].splitlines()[1:]
+    assert titles.split() == ["rank", "head", "head"]  # below "median" and "worst"
+    assert [line.split()[0] for line in lines] == ["1", "4", "16"]
     largest = [head_entry.errors[1].largest for head_entry in lens.entrywise]
-    assert lines[5].split()[1:3] == [f"{median(largest):.3g}", f"{max(largest):.3g}"]
+    assert lines[1].split()[1:] == [f"{median(largest):.3g}", f"{max(largest):.3g}"]
 
 
 def test_rows_page_and_figure(lens: attnlaw.Lens, tmp_path: Path) -> None:
@@ -82,10 +83,10 @@ def test_rows_page_and_figure(lens: attnlaw.Lens, tmp_path: Path) -> None:
     assert output["quantities"]["largest_rank_within"] == lens.largest_rank_within
     assert pl.read_parquet(out / "entrywise.parquet").height == 48
     page = (out / "report.html").read_text()
-    assert f"rank <b>{lens.largest_rank_within}</b> in all, of 22 tokens" in page
-    assert "No rule holds" not in page  # heads were not looked at
+    assert f"<dt>rank for 0.01, all heads</dt><dd>{lens.largest_rank_within}</dd>" in page
+    assert "None of the rules holds" not in page  # heads were not looked at
     drawn = (out / "figures" / "entrywise.svg").read_text()
-    assert all(f">{name}<" in drawn for name in ("worst entry", "tail / n", "rms", "16"))
+    assert all(f">{name}<" in drawn for name in ("worst weight", "tail / n", "rms", "16"))
 
 
 def test_one_rank_has_no_figure_and_full_rank_no_error(tmp_path: Path) -> None:
@@ -99,8 +100,14 @@ def test_one_rank_has_no_figure_and_full_rank_no_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("--entrywise", "1,23"), "--entrywise 23: expected ranks from 1 to 22, the tokens of the input"),
-        (("--entrywise", "0"), "--entrywise 0: expected ranks from 1 to 22, the tokens of the input"),
+        (
+            ("--entrywise", "1,23"),
+            "--entrywise 23: expected ranks from 1 to 22, the number of tokens in the input",
+        ),
+        (
+            ("--entrywise", "0"),
+            "--entrywise 0: expected ranks from 1 to 22, the number of tokens in the input",
+        ),
         (("--entrywise", "1.5"), "--entrywise 1.5: expected whole numbers with commas, such as 1,2,3"),
         ((), "--only entrywise: needs ranks; add --entrywise 1,4,16"),
     ],

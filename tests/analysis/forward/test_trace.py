@@ -256,7 +256,7 @@ def test_an_activation_that_does_not_vanish_is_refused(tmp_path):
         ([1.5], "expected whole numbers"),
         ([True], "expected whole numbers"),
         (["7"], "expected whole numbers"),
-        ([1] * 11, "ids has 11 tokens, and the model 10 positions; give fewer"),
+        ([1] * 11, "ids has 11 tokens, and the model reads at most 10; give a shorter input"),
     ],
 )
 def test_bad_ids_are_refused(tmp_path, ids, message):
@@ -268,7 +268,7 @@ def test_bad_ids_are_refused(tmp_path, ids, message):
 def test_positions_of_roberta_start_after_the_padding(tmp_path):
     kind, model = load_base_model(save_tiny("roberta", tmp_path))
     assert trace_forward(kind, model, [2] * 8).reconstruction_error < 1e-12
-    with pytest.raises(InputError, match="the model 8 positions"):
+    with pytest.raises(InputError, match="ids has 9 tokens, and the model reads at most 8"):
         trace_forward(kind, model, [2] * 9)
 
 

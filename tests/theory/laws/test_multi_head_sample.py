@@ -180,7 +180,9 @@ def test_bad_shapes_are_refused(make: object, message: str) -> None:
 def test_warnings_know_the_size() -> None:
     assert finite_size_warnings(1000, 1000, 1.2) == ()
     (sharp,) = finite_size_warnings(1000, 1000, 1.5)
-    assert sharp.startswith("beta 1.5 is too sharp for 1000 tokens: the mean is off by about -16%; compare")
+    assert sharp.startswith(
+        "beta 1.5 is too sharp for 1000 tokens: the mean of the law is about 16% too large; compare"
+    )
     assert finite_size_warnings(100_000, 1000, 1.5) == ()
     (lost,) = finite_size_warnings(512, 512, 1.8)
     assert "above 1.77 a few rows dominate" in lost

@@ -125,8 +125,8 @@ def test_a_rounded_sample_count_is_not_compared() -> None:
     """1.44 samples are 1, of alpha 1/144: the theory there lies far from that of the alpha asked."""
     problem = Problem(alpha=0.01, noise=0.5, weight_decay=0.1)
     measured = simulate(problem, size=12, seeds=2)
-    assert measured.rounding == "size 12: n = 1, alpha = 0.00694 instead of 0.01"
-    with pytest.raises(InputError, match=r"n = 1, alpha = 0\.00694"):
+    assert measured.rounding == "at d = 12, n = 1 means alpha 0.00694 instead of 0.01"
+    with pytest.raises(InputError, match=r"n = 1 means alpha 0\.00694"):
         agreement(state_evolution(problem), [measured])
     exact = replace(problem, alpha=1 / 144)
     assert simulate(exact, size=12, seeds=2).rounding is None

@@ -70,7 +70,7 @@ def test_no_data_leaves_the_prior_and_much_data_recovers() -> None:
     everything = state_evolution(replace(SOFTMAX, alpha=0.19))
     assert everything.estimation_error.value < 1e-10
     assert everything.outcome is Outcome.RECOVERED
-    assert "lower alpha or add noise for a resolved value" in everything.remark
+    assert "lower alpha or add noise for a value" in everything.remark
 
 
 def test_bayes_is_below_every_student() -> None:

@@ -275,7 +275,7 @@ ASKED = {
     [
         (
             {"output": "linear", "tokens": 1},
-            "--loss cross-entropy: needs --output softmax, whose rows tell a key",
+            "--loss cross-entropy: needs --output softmax, whose rows choose a key",
         ),
         (
             {"attention": "tied"},
@@ -325,7 +325,7 @@ def test_more_that_is_refused() -> None:
     )
     with pytest.raises(InputError, match="untied pairs have not"):
         Problem(0.5, groups=(ObservationGroup(),), **ASKED)
-    with pytest.raises(BadSetting, match="one pass over fresh samples; give alpha"):
+    with pytest.raises(BadSetting, match="one pass over new samples; give alpha"):
         Problem(**ASKED)
     with pytest.raises(BadSetting, match="needs output softmax"):
         Problem(0.5, loss="cross-entropy", attention="untied")

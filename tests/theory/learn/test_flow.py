@@ -162,8 +162,7 @@ def test_refusals() -> None:
 
     flowing = " or ".join(name for name, student in STUDENTS.items() if student.has_flow)
     assert error_message(flow_time=2.0) == (
-        f"--flow-time needs --student {flowing}; what is known of factors in time is in "
-        "attnlaw.theory.learn.flow"
+        f"--flow-time needs --student {flowing}; for factors, use attnlaw dynamics"
     )
     assert error_message(flow_time=2.0, student="bayes").startswith(f"--flow-time needs --student {flowing}")
     assert error_message(flow_time=2.0, student="direct", output="softmax", tokens=2).startswith(

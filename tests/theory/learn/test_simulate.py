@@ -183,13 +183,13 @@ def test_a_run_that_stops_early_says_so(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     ("problem", "arguments", "message"),
     [
-        (PLAIN, {"size": 7}, r"size 7 times target rank 0.5 is 3.5, expected a whole number"),
+        (PLAIN, {"size": 7}, r"dimension 7 times target rank 0.5 is 3.5, expected a whole number"),
         (PLAIN, {"size": 1}, r"size: found 1, expected a whole number of at least 2"),
         (PLAIN, {"size": 8, "seeds": 0}, r"seeds: found 0, expected a whole number of at least 1"),
         (PLAIN, {"size": 8, "seed": -1}, r"seed: found -1, expected a whole number of at least 0"),
         (PLAIN, {"size": 8, "jobs": -1}, r"jobs: found -1, expected a whole number of at least 1"),
         (PLAIN, {"size": 8, "sensing": "gue"}, r"sensing: found 'gue'"),
-        (Problem(alpha=1e-3), {"size": 8}, r"alpha 0.001 gives no sample; choose a larger size"),
+        (Problem(alpha=1e-3), {"size": 8}, r"alpha 0.001 gives no sample; choose a larger dimension"),
         (Problem(alpha=0.1, student="bayes"), {"size": 8}, r"student: found 'bayes'.*not trained"),
     ],
 )

@@ -281,7 +281,7 @@ def error_message(verb: Any, **given: Any) -> str:
     [
         (
             {"pairs": "all"},
-            "--pairs all: with --attention untied self pairs see the symmetric part of S alone",
+            "--pairs all: has no theory with --attention untied, because pairs of a token with itself",
         ),
         (
             {"output": "softmax", "tokens": 2},

@@ -145,7 +145,7 @@ def test_trained_students_are_those_of_simulate() -> None:
 def test_a_rounded_sample_count_is_remarked() -> None:
     (few, enough) = run(SIMULATE, alpha=[0.01, 0.25], simulate=12, seeds=1)
     assert few.outcome is Outcome.DONE
-    assert few.remark.startswith("size 12: n = 1, alpha = 0.00694 instead of 0.01, the theory's; choose")
+    assert few.remark.startswith("at d = 12, n = 1 means alpha 0.00694 instead of 0.01; choose")
     assert enough.remark is None
 
 
@@ -162,7 +162,11 @@ def test_a_case_that_cannot_work_leaves_the_others_alone() -> None:
     ("of", "given", "words"),
     [
         (VERB, {"alpha": -1}, "--alpha -1: expected a number above 0"),
-        (VERB, {"alpha": 1e-16}, "--alpha 1e-16: outside what double precision resolves; expected 0 or a"),
+        (
+            VERB,
+            {"alpha": 1e-16},
+            "--alpha 1e-16: too large or too small for double precision; expected 0 or a",
+        ),
         (VERB, {"tokens": 1.5}, "--tokens 1.5: expected a whole number of at least 1"),
         (VERB, {"beta": 2}, "--beta needs --output softmax"),
         (VERB, {**HARDMAX, "beta": 2}, "--beta needs --output softmax"),
@@ -199,7 +203,7 @@ def test_a_case_that_cannot_work_leaves_the_others_alone() -> None:
             {"simulate": 8, "sensing": "gue"},
             f"--sensing gue: expected one of {', '.join(SENSINGS)}",
         ),
-        (SIMULATE, {"simulate": 8, "student": "bayes"}, "--student bayes: which is computed and not trained"),
+        (SIMULATE, {"simulate": 8, "student": "bayes"}, "--student bayes: computed and not trained"),
         (SIMULATE, {"simulate": 3000}, "more than 2 GiB; choose a smaller --simulate or --alpha"),
         (
             SIMULATE,
@@ -218,8 +222,8 @@ def test_a_bad_setting_is_spelled_as_an_option(of: Any, given: dict[str, Any], w
     ("of", "given", "words"),
     [
         (VERB, {"output": "softmax", "tokens": 40}, "choose at most 14 tokens, the linear output"),
-        (SIMULATE, {"simulate": 25}, "size 25 times target rank 0.5 is 12.5"),
-        (SIMULATE, {"simulate": 8, "alpha": 1e-3}, "alpha 0.001 gives no sample; choose a larger size"),
+        (SIMULATE, {"simulate": 25}, "dimension 25 times target rank 0.5 is 12.5"),
+        (SIMULATE, {"simulate": 8, "alpha": 1e-3}, "alpha 0.001 gives no sample; choose a larger dimension"),
     ],
 )
 def test_what_cannot_work_is_refused_before_it_runs(of: Any, given: dict[str, Any], words: str) -> None:

@@ -61,7 +61,7 @@ def test_reference_values(case: tuple[float, float, float, float, float]) -> Non
     assert within(instability(batch, solve(batch), 0, size=40), small)
     assert within(prediction.stability, large)
     assert (prediction.outcome is Outcome.UNSTABLE) == (prediction.stability > 1)
-    sentence = f"unstable: K/alpha_P = {prediction.stability:.3g}; training loss is a lower bound"
+    sentence = f"unstable (stability {prediction.stability:.3g} is above 1): training loss is a lower bound"
     assert prediction.outcome is not Outcome.UNSTABLE or prediction.remark == sentence
 
 
@@ -169,7 +169,7 @@ def test_refusals() -> None:
         VERB.cases({"width": 0.3, "student": "bayes"})
     with pytest.raises(BadSetting, match="width needs output linear"):
         Problem(0.2, width=0.3, output="softmax", tokens=2)
-    with pytest.raises(InputError, match=r"size 21 times width 0.3 is 6.3, expected a whole number"):
+    with pytest.raises(InputError, match=r"dimension 21 times width 0.3 is 6.3, expected a whole number"):
         simulate(Problem(0.2, width=0.3, target=Target.discrete([1.0])), size=21, seeds=1)
 
 

@@ -16,7 +16,7 @@ VERDICTS = (
     Quantity("outcome", "result of the rule: passed, failed or off", kind="text"),
     Quantity("selected", "number of rows that the rule judges", kind="int"),
     Quantity("held", "number of judged rows that meet the condition", kind="int"),
-    Quantity("value", "compared value of the worst row, or the one number that is computed from all rows"),
+    Quantity("value", "compared value: of the worst row, or the one number that is computed from all rows"),
     Quantity("failures", "places that fail the rule, the worst first", kind="texts"),
     Quantity("remark", "result of the rule in words", kind="text"),
     VERSION,

@@ -57,6 +57,9 @@ def overlap_null(n: int, k: int) -> Estimate:
 
     With orthonormal bases U and V, the overlap is |U^T V|_F^2 / k, the mean squared cosine of their principal
     angles.
+
+    >>> overlap_null(128, 2).value
+    0.015625
     """
     return Estimate(k / n, float(np.sqrt(2 * (n - k) ** 2 / (n**2 * (n - 1) * (n + 2)))))
 

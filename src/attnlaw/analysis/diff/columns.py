@@ -58,7 +58,10 @@ TENSOR_VERDICTS = by_name(
     ),
     TensorVerdict("below-floor", "no change that is larger than the rounding of the model's file"),
     TensorVerdict("sparse", "a few single entries changed", formerly=("dense", "noise")),
-    TensorVerdict("low-rank", "an update of a few directions (its rank), as an adapter makes, and rounding"),
+    TensorVerdict(
+        "low-rank",
+        "the change has only a few directions (its rank), like that of an adapter; the rest is rounding",
+    ),
     TensorVerdict(
         "partly-hidden",
         "an update that the rounding of the file partly hides",
@@ -90,7 +93,7 @@ MODEL_VERDICTS = by_name(
 
 
 LOCATION = (
-    Quantity("model", "name of the model in all tables", kind="text"),
+    Quantity("model", "name of the model", kind="text"),
     Quantity("layer", "number of the layer", kind="small"),
     Quantity(
         "stack",
@@ -111,24 +114,26 @@ DIFF = (
     ),
     Quantity("rows", "number of inputs of the matrix", kind="small"),
     Quantity("cols", "number of outputs of the matrix", kind="small"),
-    Quantity("inner", "inner dimension of a head, QK = A B or VO = A B: columns of A", "d", kind="small"),
+    Quantity(
+        "inner", "head size: number of columns of the first of the two factors of QK or VO", "d", kind="small"
+    ),
     Quantity(
         "size",
-        "size of the update, |M1 − M0| / |M0|, in Frobenius norms",
+        "size of the update, |model − base| / |base|, in Frobenius norms",
         log=True,
-        axis="size of the update, |M1 − M0| / |M0|",
+        axis="size of the update, |model − base| / |base|",
     ),
     Quantity(
         "size_2",
-        "size of the update, |M1 − M0| / |M0|, in spectral norms",
+        "size of the update, |model − base| / |base|, in spectral norms (the largest singular value)",
         log=True,
         display_name="size of the largest direction",
     ),
-    Quantity("cosine", "cosine between base and model, ⟨M0, M1⟩ / (|M0| |M1|)"),
-    Quantity("scale", "factor ⟨M0, M1⟩ / |M0|² by which the matrix grew; below 1 it shrank"),
+    Quantity("cosine", "cosine between the matrices of base and model, ⟨base, model⟩ / (|base| |model|)"),
+    Quantity("scale", "factor ⟨base, model⟩ / |base|² by which the matrix grew; below 1 it shrank"),
     Quantity(
         "stable_rank",
-        "stable rank of the update: sum of s² over largest s²; near 1, one direction carries it",
+        "stable rank of the update: Σs² / max s² of its singular values s; near 1, one direction carries it",
         log=True,
     ),
     Quantity(
@@ -142,7 +147,7 @@ DIFF = (
     ),
     Quantity(
         "floor",
-        "largest singular value that the rounding of the file leaves, relative to s₁(M0)",
+        "largest singular value that rounding of the file can make, relative to the largest of the base",
         log=True,
         display_name="rounding floor",
     ),
@@ -196,13 +201,13 @@ DIFF = (
     ),
     Quantity(
         "intruders_left",
-        "number of the model's first 10 input directions with a cosine below 1/2 with each of the base",
+        "number of the model's first 10 input directions that are near none of the base (cosine below 1/2)",
         kind="small",
         display_name="intruders, inputs",
     ),
     Quantity(
         "intruders_right",
-        "number of the model's first 10 output directions with a cosine below 1/2 with each of the base",
+        "number of the model's first 10 output directions that are near none of the base (cosine below 1/2)",
         kind="small",
         display_name="intruders, outputs",
     ),
@@ -220,7 +225,7 @@ DIFF = (
     ),
 )
 DIFF_TENSORS = (
-    Quantity("model", "name of the model in all tables", kind="text"),
+    Quantity("model", "name of the model", kind="text"),
     Quantity(
         "tensor", "name of the tensor in the base; the name in the model if the tensor was added", kind="text"
     ),
@@ -248,7 +253,7 @@ DIFF_TENSORS = (
         "number of directions with 90% of the energy (sum of squares) of a change that is not low-rank",
         kind="small",
     ),
-    Quantity("size", "size of the change, |W1 − W0| / |W0|, rounding included", log=True),
+    Quantity("size", "size of the change, |model − base| / |base|, with rounding", log=True),
     Quantity("update_size", "estimated size of the update without the rounding of the file", log=True),
     Quantity(
         "update_size_most",
@@ -257,24 +262,32 @@ DIFF_TENSORS = (
     ),
     Quantity("rounding_size", "size of one rounding of the file, relative to the base", log=True),
     Quantity("hidden", "share of the update's energy that has no direction above the noise"),
-    Quantity("roundings", "energy of the noise, in units of one rounding of the file"),
-    Quantity("factor", "factor of a rescaled tensor; the median if each row or column has another one"),
+    Quantity("roundings", "energy (sum of squares) of the noise, in units of one rounding of the file"),
+    Quantity("factor", "factor of a rescaled tensor; the median if rows or columns have different factors"),
     Quantity("factor_low", "smallest factor of a rescaled tensor"),
     Quantity("factor_high", "largest factor of a rescaled tensor"),
-    Quantity("along", "what has a factor or another order: the tensor, its rows or its columns", kind="text"),
+    Quantity(
+        "along", "whether the factor or the new order is for the tensor, its rows or its columns", kind="text"
+    ),
     Quantity("source", "tensor of the base whose weights a moved tensor has", kind="text"),
-    Quantity("then", "verdict on the tensor compared in its new place or order", kind="text"),
-    Quantity("sqnr_db", "signal to noise, −20 log₁₀ of the size, in dB", display_name="signal to noise, dB"),
-    Quantity("cosine", "cosine between base and model"),
+    Quantity("then", "verdict on the tensor after it is compared in its new place or order", kind="text"),
+    Quantity(
+        "sqnr_db", "signal-to-noise ratio in dB: −20 log₁₀ of the size", display_name="signal to noise, dB"
+    ),
+    Quantity("cosine", "cosine between the tensors of base and model"),
     Quantity("unchanged", "share of the entries that are equal in both models"),
     Quantity("max_change", "largest change of an entry", log=True),
 )
 DIFF_SPECTRA = (
     *LOCATION,
-    Quantity("update_values", "singular values of the update over s₁ of the base, descending", kind="floats"),
+    Quantity(
+        "update_values",
+        "singular values of the update, largest first, relative to the largest of the base",
+        kind="floats",
+    ),
     Quantity(
         "noise_values",
-        "singular values of noise of the same size over s₁ of the base, descending",
+        "singular values of noise of the same size, largest first, relative to the largest of the base",
         kind="floats",
     ),
 )

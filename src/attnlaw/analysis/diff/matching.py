@@ -276,6 +276,11 @@ def match_heads(
     Args:
         base, model: the factors of every head, for each kind of matrix (QK, VO).
         key_value_heads: number of key/value heads if it differs from the number of heads, else 0.
+
+    >>> rng = np.random.default_rng(0)
+    >>> heads = [(rng.standard_normal((16, 4)), rng.standard_normal((4, 16))) for _ in range(3)]
+    >>> match_heads([heads], [[heads[1], heads[0], heads[2]]])
+    [1, 0, 2]
     """
     kinds = list(zip(base, model, strict=True))
     if len(base[0]) == len(model[0]) and heads_in_place(same_head_cosines(*factors) for factors in kinds):

@@ -85,7 +85,8 @@ DETECTORS = by_name(
     ),
     Detector(
         *("zero-rows", WARNING, 0.0, scan.zero_rows),
-        when="more rows and columns of a matrix are 0 than the threshold (embeddings are left out)",
+        when="the number of rows and columns of a matrix that are 0 is above the threshold (embeddings are "
+        "left out)",
         meaning="the matrix ignores these inputs or outputs: they were pruned, or they are padding",
         remedy="nothing to do if you pruned them; otherwise check how the file was saved",
         measure="{} row or column of zeros|{} rows or columns of zeros",
@@ -99,13 +100,12 @@ DETECTORS = by_name(
     ),
     Detector(
         *("random-embedding", ERROR, 1.2, embeddings.random_embedding),
-        when="the rows of a table of 256 tokens or more have the lengths of random rows, and the spectral "
-        "norm "
-        "of the table is less than this many times the norm of noise, although the layers are trained",
+        when="a table of 256 tokens or more has rows as long as random rows, and its spectral norm is less "
+        "than the threshold times that of a random table, although the layers are trained",
         meaning="the table looks freshly initialised, so tokens have no meaning (unless it was frozen on "
         "purpose)",
         remedy="look for a tensor name that did not match when the model was loaded or saved",
-        measure="{} times the norm of noise",
+        measure="{} times the norm of a random table",
     ),
     Detector(
         *("alike-embedding-rows", ERROR, None, embeddings.alike_rows),
@@ -116,9 +116,8 @@ DETECTORS = by_name(
     ),
     Detector(
         *("zero-embedding-rows", WARNING, 0.01, embeddings.zero_embedding_rows),
-        when="at least two rows and more than this share of a table of tokens are 0, not counting zeros "
-        "at its "
-        "end (an error above 10%)",
+        when="two or more rows of a table of tokens are 0, and their share is above the threshold; zeros at "
+        "its end do not count (an error above 10%)",
         meaning="these tokens have no embedding: they were erased, or never written",
         remedy="nothing to do if you removed these tokens; otherwise compare the table with the tokenizer's",
         measure="{}% of its rows are 0",
@@ -140,8 +139,8 @@ DETECTORS = by_name(
     ),
     Detector(
         *("coarse-grid", WARNING, precision.COARSE, precision.coarse_grid),
-        when="a file stores floats, but the median block of 32 neighbours in a row has at most this many "
-        "different values",
+        when="a file stores floats, but 32 neighbours in a row have few different values: their median is at "
+        "most the threshold",
         meaning="matrices were quantised and stored as floats again, so they have the precision of a few "
         "bits",
         remedy="export them again from the original weights",
@@ -149,9 +148,8 @@ DETECTORS = by_name(
     ),
     Detector(
         *("float8-trace", WARNING, 16.0, precision.float8_trace),
-        when="a file stores wider floats, but the median run of 128 neighbours in a row has at most this "
-        "many "
-        "different significands",
+        when="a file stores wide floats, but 128 neighbours in a row have few different significands: their "
+        "median is at most the threshold",
         meaning="matrices were rounded to float8 and stored as wider floats, so they have the precision of "
         "float8",
         remedy="nothing to do if training computes in float8; otherwise export them again from the original "
@@ -181,7 +179,8 @@ DETECTORS = by_name(
     ),
     Detector(
         *("duplicate-layers", WARNING, 0.95, duplicates.duplicate_layers),
-        when="the median cosines between the heads of two layers are above this, for QK and for VO",
+        when="the heads of two layers are alike: their median cosines for QK and for VO are above the "
+        "threshold",
         meaning="two layers compute nearly the same: one of them is a copy",
         remedy="nothing to do if you deepened the model with copies; otherwise check how it was merged",
         measure="cosine {}",
@@ -189,7 +188,7 @@ DETECTORS = by_name(
     ),
     Detector(
         *("duplicate-heads", WARNING, 0.95, duplicates.duplicate_heads),
-        when="the cosines between two heads of a layer are above this, for QK and for VO",
+        when="two heads of a layer are alike: their cosines for QK and for VO are above the threshold",
         meaning="two heads compute nearly the same: one of them is redundant",
         remedy="prune one of them, or check how heads were split or repeated",
         measure="cosine {}",
@@ -197,14 +196,15 @@ DETECTORS = by_name(
     ),
     Detector(
         *("dead-map", WARNING, 0.01, sizes.dead_map),
-        when="the Frobenius norm is below this share of the median of matrices of its kind",
+        when="the Frobenius norm of a matrix, divided by the median of its kind, is below the threshold",
         meaning="the matrix contributes nothing to the output",
         remedy="nothing to do if you pruned it; otherwise look at the tensors that it is made of",
         measure="{}% of the median norm",
     ),
     Detector(
         *("random-head", NOTE, sizes.LEVEL, sizes.random_head),
-        when="the p-values of QK and of VO in the test against random matrices are both above this",
+        when="QK and VO of a head both have a p-value above the threshold in the test against random "
+        "matrices",
         meaning="neither QK nor VO of the head differs from random entries: training hardly changed it",
         remedy="nothing to do for a few heads, which you could prune; if there are many, check how heads "
         "were "
@@ -213,7 +213,7 @@ DETECTORS = by_name(
     ),
     Detector(
         *("untrained-layer", ERROR, 0.5, sizes.untrained_layer),
-        when="more than this share of the layer's matrices do not differ from random ones (at level 0.01)",
+        when="the share of matrices in a layer that look random (at level 0.01) is above the threshold",
         meaning="the layer looks freshly initialised",
         remedy="look for tensor names that did not match when the model was loaded or saved",
         measure="{}% of its matrices look random",
@@ -221,7 +221,8 @@ DETECTORS = by_name(
     ),
     Detector(
         *("untrained-model", ERROR, sizes.LEVEL, sizes.untrained_model),
-        when="a freshly initialised model looks at least as trained as this one with a chance above this",
+        when="the chance that an untrained model looks at least as trained as this one is above the "
+        "threshold",
         meaning="the whole model looks freshly initialised",
         remedy="look for tensor names that did not match when the model was loaded or saved",
         measure="an untrained model looks like this with a chance of {}%",
@@ -229,7 +230,8 @@ DETECTORS = by_name(
     ),
     Detector(
         *("rank-deficient", NOTE, 1.0, sizes.rank_deficient),
-        when="the numerical rank is below this share of the full rank (a warning below 90%)",
+        when="the numerical rank of a matrix, divided by its full rank, is below the threshold (a warning "
+        "below 90%)",
         meaning="the matrix does not use some of its directions at all",
         remedy="nothing to do if you pruned it or merged it at low rank; otherwise look at the tensors "
         "that it "
@@ -238,9 +240,8 @@ DETECTORS = by_name(
     ),
     Detector(
         *("unbalanced", ERROR, 3.0, sizes.unbalanced),
-        when="the ratio of scales (root mean squares) of Q to K, of V to O or of FFN in to FFN out "
-        "differs by "
-        "this factor from the median layer",
+        when="the scale of Q compared with K, of V with O, or of FFN in with FFN out differs from the median "
+        "layer by a factor above the threshold",
         meaning="one of the two tensors has a wrong scale: training keeps this ratio similar in all layers",
         remedy="look for a scale that was applied twice, or not at all, when the file was converted",
         measure="off by a factor of {}",
@@ -248,8 +249,8 @@ DETECTORS = by_name(
     ),
     Detector(
         *("norm-outlier", WARNING, 5.0, sizes.norm_outlier),
-        when="a layer's median spectral norm differs by this factor, and by 6 standard deviations, from the "
-        "median layer's",
+        when="the median spectral norm of a layer differs from that of the median layer by a factor above "
+        "the threshold, and by 6 standard deviations",
         meaning="the layer is scaled unlike all others",
         remedy="look for a wrong scale; after training, look for a layer that diverges",
         measure="off by a factor of {}",
@@ -257,7 +258,7 @@ DETECTORS = by_name(
     ),
     Detector(
         *("saturated-scores", WARNING, 100.0, sizes.saturated_scores),
-        when="the typical size of a head's logits (`logit_typical`) is above this",
+        when="the typical size of a head's logits (`logit_typical`) is above the threshold",
         meaning="logits spread so far that softmax picks single tokens, and real tokens make them spread "
         "further",
         remedy="watch the logits of this head; train with norms of queries and keys, or cap the logits",
@@ -265,15 +266,15 @@ DETECTORS = by_name(
     ),
     Detector(
         *("logit-overflow", WARNING, FLOAT16, sizes.logit_overflow),
-        when="the bound of a head's logits (`logit_bound`) is above this",
+        when="the bound of a head's logits (`logit_bound`) is above the threshold",
         meaning="some input may overflow float16 (real inputs reach 0.02 to 0.3 of the bound)",
         remedy="compute scores in bfloat16 or float32, or measure the logits of your inputs",
         measure="logits of at most {}",
     ),
     Detector(
         *("transposed", WARNING, 0.1, orientation.transposed),
-        when="the other matrices of the layer fit a square matrix better if it is transposed, by more "
-        "than this",
+        when="a square matrix fits the other matrices of its layer better if it is transposed, by more than "
+        "the threshold",
         meaning="the matrix seems to be stored transposed (attnlaw does not find every transposed matrix)",
         remedy="compare its layout with that of the model family: (out, in) or (in, out)",
         measure="transposed fits better by {}",

@@ -139,7 +139,9 @@ def untrained_model(subject: Subject, threshold: float) -> Iterator[Hit]:
 
 
 def saturated_scores(subject: Subject, threshold: float) -> Iterator[Hit]:
-    return _above(subject, "logit_typical", threshold, "this is the spread of logits over isotropic tokens")
+    return _above(
+        subject, "logit_typical", threshold, "this is the spread of logits for tokens in random directions"
+    )
 
 
 def logit_overflow(subject: Subject, threshold: float) -> Iterator[Hit]:

@@ -50,7 +50,7 @@ LAWS = by_name(
     ),
     LawLabel(
         *("heavy-tailed", "H", 1, "red"),
-        description="sizes of directions spread smoothly, and further than random entries allow",
+        description="singular values fall off smoothly, and spread further than those of random matrices",
     ),
     LawLabel(
         *("power-law tail", "P", 5, "yellow"),
@@ -70,46 +70,55 @@ FITS = (
     *LOCATION,
     Quantity("rows", "number of rows of the matrix", kind="small"),
     Quantity("cols", "number of columns of the matrix", kind="small"),
-    Quantity("values", "number of singular values that the laws were fitted to", kind="small"),
-    Quantity("law", "law that the matrix follows", kind="text", display_name="fitted law", choices=LAWS),
+    Quantity("values", "number of singular values that the laws are fitted to", kind="small"),
+    Quantity(
+        "law",
+        "law that describes the spectrum of the matrix",
+        kind="text",
+        display_name="fitted law",
+        choices=LAWS,
+    ),
     P_VALUE,
     Quantity(
         "wasserstein",
-        "distance between the spectrum and that of random matrices of this shape, in units of the root "
-        "mean square "
-        "singular value; 0 means equal",
+        "distance between the spectrum and that of random matrices of this shape, in units of the "
+        "root mean square of the singular values; 0 means equal",
         "W₁",
         display_name="distance to random",
     ),
     OUTLIERS,
     Quantity(
-        "null_shape", "shape of the random matrices, which names their density among the curves", kind="text"
+        "null_shape",
+        "shape of the random matrices; curves.parquet has their spectrum under this name",
+        kind="text",
     ),
     NULL_DRAWS,
     Quantity("null_scale", "standard deviation of the entries of the random matrices that fit best"),
-    Quantity("null_edge", "singular value that the largest one of a random matrix exceeds once in a hundred"),
-    Quantity("edge_scale", "spread of the largest singular value of random matrices (Tracy-Widom scale)"),
+    Quantity("null_edge", "edge: only one random matrix in a hundred has a singular value above it"),
+    Quantity("edge_scale", "spread of the largest singular value among random matrices (Tracy-Widom scale)"),
     Quantity(
         "alpha",
-        "exponent of the power law of the largest eigenvalues (squared singular values); smaller means "
-        "heavier tails",
+        "exponent of the power law of the largest eigenvalues (squared singular values); a smaller "
+        "exponent means a heavier tail",
         display_name="exponent α",
         error=True,
     ),
     Quantity(
         "alpha_p_value",
-        "p-value of the power law by bootstrap; below 0.1 the power law is rejected",
+        "p-value of the power law (bootstrap); a power law with a p-value below 0.1 is rejected",
         display_name="p-value, power law",
     ),
-    Quantity("x_min", "eigenvalue (squared singular value) from which on the power law holds"),
+    Quantity("x_min", "eigenvalue (squared singular value) above which the power law holds"),
     Quantity("tail_size", "number of eigenvalues that the power law covers", kind="small"),
     Quantity(
         "tail_share",
-        "share of the eigenvalues that the power law covers; above one half it is not a tail",
+        "share of the eigenvalues that the power law covers; above one half it is not called a tail",
         display_name="share of power law",
     ),
     Quantity(
-        "lognormal_better", "whether a lognormal tail fits significantly better than a power law", kind="bool"
+        "lognormal_better",
+        "whether a lognormal distribution fits the tail significantly better than the power law",
+        kind="bool",
     ),
     Quantity("hill", "Hill's estimate of the power-law exponent, from the upper half of the eigenvalues"),
     Quantity(
@@ -122,71 +131,89 @@ FITS = (
     ),
     Quantity(
         "noise_level",
-        "noise of the learned law, in units of singular values; null if the data do not determine it",
+        "noise in the learned law, in units of singular values; null if the spectrum does not determine it",
     ),
-    Quantity("noise_low", "smallest noise among learned laws that fit about as well"),
-    Quantity("noise_high", "largest noise among learned laws that fit about as well"),
+    Quantity("noise_low", "smallest noise among the learned laws that fit about as well"),
+    Quantity("noise_high", "largest noise among the learned laws that fit about as well"),
     Quantity(
         "threshold",
-        "shrinkage b of the learned law, in units of singular values; null if the data do not determine it",
+        "amount by which weight decay shrinks eigenvalues in the learned law, in units of singular "
+        "values; null if the spectrum does not determine it",
         "b",
         range=True,
     ),
-    Quantity("rank_fraction", "number of singular values above round-off, over the shorter side", "ρ"),
+    Quantity(
+        "rank_fraction",
+        "number of singular values above round-off / length of the shorter side of the matrix",
+        "ρ",
+    ),
     Quantity(
         "target_rank",
-        "rank of the target over the width in the learned law; null if the data do not determine it",
+        "rank of the target in the learned law / width; null if the spectrum does not determine it",
         "κ₀",
         range=True,
     ),
     Quantity(
         "cut_ratio",
-        "shrinkage over cut, b/t, in the learned law: 1 if weight decay cut the rank, below 1 if the "
-        "width did",
+        "cause of the low rank in the learned law: 1 if weight decay cut it, below 1 if the head size "
+        "did (shrinkage b / cut t)",
         range=True,
     ),
-    Quantity(
-        "learned_distance", "relative distance between the quantiles of the spectrum and of the learned law"
-    ),
+    Quantity("learned_distance", "relative distance between the spectrum and the learned law"),
     Quantity(
         "untied_distance",
-        "relative distance between the quantiles of the spectrum and of the untied learned law",
+        "relative distance between the spectrum and the untied learned law, in which Q and K are separate",
     ),
     Quantity(
-        "untied_fits", "whether the untied learned law (separate factors Q and K) fits as well", kind="bool"
+        "untied_fits", "whether the untied learned law fits, in which Q and K are separate", kind="bool"
     ),
-    Quantity("untied_cut_ratio", "shrinkage over cut, b/t, in the untied learned law", range=True),
-    Quantity("ks_random", "largest gap (Kolmogorov-Smirnov) between the spectrum and random matrices"),
-    Quantity("ks_tail", "largest gap (Kolmogorov-Smirnov) between the tail and the power law"),
     Quantity(
-        "ks_heavy_tailed", "largest gap (Kolmogorov-Smirnov) between the spectrum and the heavy-tailed law"
+        "untied_cut_ratio", "cut_ratio of the untied learned law, in which Q and K are separate", range=True
     ),
-    Quantity("ks_learned", "largest gap (Kolmogorov-Smirnov) between the spectrum and the learned law"),
-    Quantity("ks_untied", "largest gap (Kolmogorov-Smirnov) between the spectrum and the untied learned law"),
-    Quantity("log_likelihood_random", "mean log-likelihood of an eigenvalue under random matrices"),
     Quantity(
-        "log_likelihood_heavy_tailed", "mean log-likelihood of an eigenvalue under the heavy-tailed law"
+        "ks_random",
+        "largest difference between the cumulative spectrum and that of random matrices (Kolmogorov-Smirnov)",
     ),
-    Quantity("log_likelihood_learned", "mean log-likelihood of an eigenvalue under the learned law"),
+    Quantity(
+        "ks_tail", "largest difference between the cumulative tail and the power law (Kolmogorov-Smirnov)"
+    ),
+    Quantity(
+        "ks_heavy_tailed",
+        "largest difference between the cumulative spectrum and the heavy-tailed law (Kolmogorov-Smirnov)",
+    ),
+    Quantity(
+        "ks_learned",
+        "largest difference between the cumulative spectrum and the learned law (Kolmogorov-Smirnov)",
+    ),
+    Quantity(
+        "ks_untied",
+        "largest difference between the cumulative spectrum and the untied learned law (Kolmogorov-Smirnov)",
+    ),
+    Quantity("log_likelihood_random", "mean log-likelihood of the eigenvalues if the matrix were random"),
+    Quantity(
+        "log_likelihood_heavy_tailed", "mean log-likelihood of the eigenvalues under the heavy-tailed law"
+    ),
+    Quantity("log_likelihood_learned", "mean log-likelihood of the eigenvalues under the learned law"),
     Quantity("seed", "seed of the random matrices and of the bootstrap", kind="int"),
-    Quantity("status", "outcome: done, or not fitted", kind="text"),
-    Quantity("remark", "numbers that are missing, by law, and the reason", kind="text"),
+    Quantity("status", "result of the fit: done, or not fitted", kind="text"),
+    Quantity("remark", "missing numbers, with the reason", kind="text"),
     VERSION,
 )
 
 CURVES = (
     Quantity(
-        "curve", 'kind of density: "null" of random matrices of a shape, or "law" of a matrix', kind="text"
+        "curve",
+        'spectrum that the curve shows: "null" for random matrices of a shape, "law" for the law of a matrix',
+        kind="text",
     ),
     Quantity("null_shape", "shape of the random matrices", kind="text"),
     *LOCATION,
-    Quantity("law", "law whose density it is", kind="text"),
-    Quantity(
-        "x", "singular values; those of random matrices are to be multiplied by null_scale", kind="floats"
-    ),
+    Quantity("law", "law that the density belongs to", kind="text"),
+    Quantity("x", "singular values; multiply those of random matrices by null_scale", kind="floats"),
     Quantity(
         "density",
-        "density with mass one over values that are not zero; that of a tail has the mass of its share",
+        "density over the singular values that are not zero, with area 1; the area under a tail is "
+        "the share that it covers",
         kind="floats",
     ),
 )

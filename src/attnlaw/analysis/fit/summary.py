@@ -17,14 +17,15 @@ UNFITTED = "not fitted"
 NO_LAW = "cannot be compared with random matrices, such as a matrix of zeros (the remark says why)"
 FEW_VALUES = 64  # with fewer singular values, several laws often fit the same matrix
 # What it means that most matrices follow a law: for several matrices, and for one.
-STRONG = "a few directions are much stronger than the rest"
+STRONG = "their singular values spread much further than those of random matrices"
+ITS_STRONG = STRONG.replace("their", "its").replace("matrices", "ones")
 THEORY = "the theory of trained attention (learned): some directions were learned, the rest was cut off"
 MEANINGS = {
     "random": ("look like random numbers: training hardly changed them", "looks like random numbers"),
     "learned": (f"follow {THEORY}", f"follows {THEORY}"),
-    "heavy-tailed": (f"are heavy-tailed: {STRONG}", f"is heavy-tailed: {STRONG}"),
-    "power-law tail": (f"have a power-law tail: {STRONG}", f"has a power-law tail: {STRONG}"),
-    "power-law spectrum": (f"have a power-law spectrum: {STRONG}", f"has a power-law spectrum: {STRONG}"),
+    "heavy-tailed": (f"are heavy-tailed: {STRONG}", f"is heavy-tailed: {ITS_STRONG}"),
+    "power-law tail": (f"have a power-law tail: {STRONG}", f"has a power-law tail: {ITS_STRONG}"),
+    "power-law spectrum": (f"have a power-law spectrum: {STRONG}", f"has a power-law spectrum: {ITS_STRONG}"),
     "neither": (
         "differ from random numbers, but follow none of the laws",
         "differs from random numbers, but follows none of the laws",

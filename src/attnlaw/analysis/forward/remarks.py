@@ -26,7 +26,7 @@ class RemarkKind:
     name: str
     meaning: str  # when it applies, in words
     label: str  # in one to three words, for the title of a chart
-    one: str  # what one head does, as the end of a sentence; `several` is the same for several heads
+    singular: str  # what one head does, as the end of a sentence; `several` is the same for several heads
     several: str
     holds: Callable[[Head], bool]  # whether it applies to a head
     size: Callable[[Head], float]  # how clearly it applies; the clearest head comes first

@@ -99,13 +99,13 @@ def _linear_warning(others: Sequence[int]) -> str:
     return f"layers {numbers} use linear attention and are not audited"
 
 
-def _count(number: int, one: str, many: str) -> str:
+def _count(number: int, singular: str, plural: str) -> str:
     """Return a number with its noun.
 
     >>> _count(1, "matrix", "matrices"), _count(2, "matrix", "matrices")
     ('1 matrix', '2 matrices')
     """
-    return f"{number} {one if number == 1 else many}"
+    return f"{number} {singular if number == 1 else plural}"
 
 
 def unread_layers(

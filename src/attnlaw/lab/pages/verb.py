@@ -77,7 +77,7 @@ def _(InputError, desk, mo, replace, shown, trained, values):
             return None, error
 
     state, result = _found()
-    mo.Html(shown.charts_html(result))
+    mo.Html(shown.charts_html(result, state))
     return result, state
 
 

@@ -27,7 +27,7 @@ from attnlaw.render.charts.view import ChartView, Drawing, Drawings, has_values
 from attnlaw.render.describe_rows import MOST_CASES, rows_by_case, varying_settings
 
 MEASURED = "Points: measured, with one standard error"
-POINTS = f"{MEASURED}; where they lie on the lines, the theory holds at that size."
+POINTS = f"{MEASURED}. Good: they are on the lines."
 MOST_DOTS = 40  # a line with more points has no dots
 
 
@@ -55,6 +55,7 @@ def line_charts(
     *,
     sizes: str | None = None,
     thresholds: Callable[[pl.DataFrame], pl.DataFrame] | None = None,
+    smooth: Callable[[pl.DataFrame], pl.DataFrame] | None = None,
     log: bool = False,
     log_x: bool = False,
     slope: int | None = None,
@@ -68,6 +69,7 @@ def line_charts(
     Args:
         sizes: the simulation's setting for its size. The rows of the simulation are drawn as points.
         thresholds: a function of a chart's rows that returns thresholds, with the columns x and name.
+        smooth: a function of a chart's rows that returns rows at more values of x, or the same rows.
         log: whether both axes are logarithmic.
         log_x: whether the x axis is logarithmic.
         slope: the slope of dashed guides through the last point of each series, as in `draw_lines`.
@@ -87,13 +89,15 @@ def line_charts(
     for case, case_rows in rows_by_case(rows, others):
         if case_rows[x].n_unique() < 2:
             continue
-        lines, colours = view.mean_lines(case_rows, x, y, by)
+        dense = case_rows if smooth is None else smooth(case_rows)
+        lines, colours = view.mean_lines(dense, x, y, by)
         measured = None
         if sizes is not None and points.height:
             same = view.same_settings(points, case_rows, [x, *by])
             measured = _average_by_size(view, same, x, y, by, sizes) if same.height else None
         marks = None if thresholds is None else thresholds(case_rows)
-        with_dots = max(lines.group_by("series").len()["len"]) <= MOST_DOTS  # bars are drawn with the dots
+        # Bars are drawn with the dots.
+        with_dots = dense is case_rows and max(lines.group_by("series").len()["len"]) <= MOST_DOTS
         with_bars = measured is None and with_dots and lines["error"].count()
         notes = [
             "" if measured is None else POINTS,

@@ -193,8 +193,13 @@ class ChartView:
         return ", ".join(words)
 
     def _setting_texts(self, rows: pl.DataFrame, left_out: Sequence[str] = ()) -> list[str]:
+        # Each repetition of a study trains this many students. Repetitions differ only in their seed.
+        stated = [name for name in self.settings if name in rows.columns]
+        alike = rows.group_by(stated).len()["len"] if stated and "seed" in rows.columns else pl.Series([1])
+        several = max(alike.to_list(), default=1)
+        repeated = {"seeds": f" in each of {several} repetitions"} if several > 1 else {}
         return [
-            f"{self.verb.label(name)} {self._describe_values(rows[name])}"
+            f"{self.verb.label(name)} {self._describe_values(rows[name])}{repeated.get(name, '')}"
             for name in self.settings
             if name not in left_out and rows[name].count() and not rows[name].dtype.is_nested()
         ]

@@ -22,7 +22,7 @@ from markupsafe import Markup
 
 from attnlaw import __version__
 from attnlaw.core.answer import Answer
-from attnlaw.core.errors import InputError
+from attnlaw.core.errors import InputError, printable
 from attnlaw.core.estimate import format_with_error
 from attnlaw.core.files import to_json
 from attnlaw.core.result import Result
@@ -96,10 +96,10 @@ class Part:
 
     def figure_section(self, number: int, several: bool) -> Section | None:
         """Return the section of the figures. If the page has several parts, it names the directory."""
-        if not several:
-            return figure_section("part-1", "Figures", self.figures)
         rows, drawn = self.listed_rows, "Drawn from" if self.figures else "No figure can be drawn from"
         shared = shared_settings(rows, result_columns(result.verb for result in self.every))
+        if not several:
+            return figure_section("part-1", "Figures", self.figures, shared if self.figures else "")
         lead = f"{drawn} {_count_rows(rows.height)} in {self.name}. {shared}".strip()
         return figure_section(f"part-{number}", f"{self.name}: {self.title}", self.figures, lead, self.name)
 
@@ -122,7 +122,7 @@ def results_page(parts: Sequence[Part], note: str = "", answer: Answer | None = 
         f"{'' if drawn else ' They cannot be drawn as a figure.'}",
         note,
         failure_sentences(parts),
-        "" if several else shared_settings(rows, result_columns(verbs)),
+        "" if several or drawn else shared_settings(rows, result_columns(verbs)),
         " ".join(dict.fromkeys(filter(None, (verb.provenance for verb in verbs)))),
     ]
     sections = [
@@ -273,9 +273,11 @@ def page_html(
     """Return the whole HTML document: the lead, the answer, and the sections. Its script reads `data`."""
     script = "\n".join(["'use strict';", *(read_asset(f"{name}.js") for name in SCRIPTS)])
     template = environment().get_template("page.html")
+    # A path in a command may contain control characters.
+    commands = {printable(command): why for command, why in answer.next_commands.items()} if answer else {}
     return template.render(
         title=title,
-        answer=macros("sections.html").answer(answer.lines, answer.next_commands) if answer else "",
+        answer=macros("sections.html").answer(answer.lines, commands) if answer else "",
         lead=lead if isinstance(lead, str) else " ".join(filter(None, lead)),
         version=__version__,
         style=Markup(read_asset("colours.css") + read_asset("page.css")),

@@ -21,8 +21,8 @@ def shipped_studies() -> dict[str, Path]:
 def study_description(file: Path) -> str:
     """Return the text of the comment at the head of a study file.
 
-    >>> study_description(shipped_studies()["limit-relu"])
-    'The distance to the limit with ReLU tokens (arXiv 2506.00846), 100,000 draws for each seed.'
+    >>> study_description(shipped_studies()["init-depth"])
+    'How similar tokens become with depth before training, in GPT-2 (pre-norm) and in BERT (post-norm).'
     """
     lines = file.read_text(encoding="utf-8").splitlines()
     return " ".join(line.lstrip("# ") for line in takewhile(lambda line: line.startswith("#"), lines))

@@ -98,7 +98,7 @@ class Schedule:
         return cls(times, learning_rate=lr * size / batch, **rest)
 
 
-STABLE = {("tied", "factorized"): "1/(4 t*)", ("tied", "direct"): "1"}
+STABLE = {("tied", "factorized"), ("tied", "direct")}  # their largest rates are known
 
 
 def largest_rate_and_plateau(problem: Problem, schedule: Schedule) -> tuple[float | None, float | None]:
@@ -127,10 +127,11 @@ def stability(problem: Problem, schedule: Schedule, divergence_time: float | Non
     eta, (limit, _) = schedule.learning_rate, largest_rate_and_plateau(problem, schedule)
     if limit is not None and (eta > limit or (eta == limit and schedule.decay == 0)):
         place = "above" if eta > limit else "at"
-        name = STABLE[problem.attention, problem.student]
-        remark = f"learning rate {place} {name}: S* is not stable; take one below {limit:.3g}"
+        remark = (
+            f"the learning rate is {place} {limit:.3g}, so the target is not stable; choose a smaller one"
+        )
     elif divergence_time is not None:
-        remark = "the noise of its gradient carries the student away; take a smaller learning rate"
+        remark = "the noise of its gradient carries the student away; choose a smaller learning rate"
     else:
         return {}
     return {"outcome": Outcome.UNSTABLE, "remark": remark}

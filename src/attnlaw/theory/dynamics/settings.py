@@ -39,10 +39,16 @@ class TrajectorySettings(Settings):
         help="Factors: tied, S = WWᵀ, or untied, UVᵀ (factorized only; all ordered pairs are seen).",
         panel=TRAINING,
     )
-    student: str = setting_like(ProblemSettings, "student", choices=MOVING, panel=TRAINING)
+    student: str = setting_like(
+        ProblemSettings,
+        "student",
+        choices=MOVING,
+        help="Who learns: two factors (factorized) or the matrix itself (direct).",
+        panel=TRAINING,
+    )
     width: float = training_setting(
         1.0,
-        "Width of the factors over d; inf is an orthogonal start.",
+        "Width of the factors / d; inf is an orthogonal start.",
         symbol="κ",
         greater_than=0,
         allow_infinite=True,
@@ -54,11 +60,11 @@ class TrajectorySettings(Settings):
         greater_than=0,
     )
     scale_key: float | None = training_setting(
-        None, "Scale of V₀ where it is not that of U₀ (untied).", greater_than=0
+        None, "Scale of V₀ if it differs from that of U₀ (untied).", greater_than=0
     )
     learning_rate: float = training_setting(
         0.0,
-        "η = lr·d/batch of one-pass SGD; 0 is the gradient flow of the population loss, no SGD.",
+        "Learning rate of one-pass SGD, lr·d/batch; 0 is the gradient flow of the population loss.",
         symbol="η",
         minimum=0,
     )
@@ -113,7 +119,7 @@ def parse_log_times(name: str, text: str) -> tuple[float, ...]:
         raise BadSetting(name, "expected FROM:TO:COUNT such as 0.001:1:40", text)
     even = parse_range(name, text)
     if even[0] <= 0:
-        raise BadSetting(name, "but FROM must be above 0; the time 0 is always there", text)
+        raise BadSetting(name, "FROM must be above 0; time 0 is always added", text)
     ratio = math.log(even[-1] / even[0]) / (len(even) - 1)
     between = [float(f"{even[0] * math.exp(ratio * i):.12g}") for i in range(1, len(even) - 1)]
     return (even[0], *between, even[-1])

@@ -116,7 +116,7 @@ def check_sgd(problem: Problem, schedule: Schedule, size: int, sensing: str | No
     """Raise an `InputError` if `simulate_dynamics` cannot run with these arguments."""
     check_motion(problem, schedule)
     if schedule.learning_rate == 0:
-        raise BadSetting("learning_rate", "expected above 0: a gradient flow has no samples", 0.0)
+        raise BadSetting("learning_rate", "expected a number above 0, because SGD takes steps", 0.0)
     check_value("batch", batch, int, minimum=1)
     check_value("size", size, int, minimum=2)
     problem.target.quantiles(size)

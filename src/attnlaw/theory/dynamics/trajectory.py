@@ -75,7 +75,9 @@ class Trajectory(StudentPath):
     def steps(self, size: int, batch: int) -> Reals:
         """Return the SGD steps until each time, tau d^2/(eta B), at dimension d with batches of B."""
         if self.samples is None:
-            raise BadSetting("learning_rate", "expected above 0: a gradient flow has no steps", 0.0)
+            raise BadSetting(
+                "learning_rate", "expected a number above 0, because a gradient flow has no steps", 0.0
+            )
         return self.samples * size**2 / batch
 
     def recovery_time(self, level: float = 0.5) -> float | None:
@@ -192,7 +194,9 @@ def student_dynamics(problem: Problem) -> StudentDynamics:
     kind = (problem.attention, problem.student)
     if kind not in STUDENT_DYNAMICS:
         able = [student for attention, student in STUDENT_DYNAMICS if attention == problem.attention]
-        raise BadSetting("student", f"expected {' or '.join(able)}: no other moves in time", problem.student)
+        raise BadSetting(
+            "student", f"expected {' or '.join(able)}: attnlaw has no dynamics of others", problem.student
+        )
     return STUDENT_DYNAMICS[kind]
 
 
@@ -202,7 +206,7 @@ def check_motion(problem: Problem, schedule: Schedule) -> None:
     for name in ("width", "flow_time"):
         given = getattr(problem, name)
         if given is not None:
-            raise BadSetting(name, "stands in the schedule; leave it out of the problem", given)
+            raise BadSetting(name, "is part of the schedule; leave it out of the problem", given)
     if problem.pairs != "all":
         raise BadSetting("pairs", "expected all: one pass shows every ordered pair", problem.pairs)
     if schedule.scale_key is not None and problem.attention != "untied":

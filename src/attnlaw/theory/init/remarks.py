@@ -89,7 +89,9 @@ def _signals(start: Start) -> StartRemark | None:
         words = f"The embedding is only {first / after:.1%} of the residual stream after layer 1"
         more = f", which grows {growth:.2g}-fold up to layer {depth}" if depth > 1 else ""
         return StartRemark(f"{words}{more}", True)
-    sizes = f"the residual stream has size {first:.3g} at the start and {last:.3g} after layer {depth}"
+    sizes = f"the residual stream grows from size {first:.3g} to {last:.3g} in {depth} layers"
+    if last < first:
+        sizes = f"the residual stream shrinks from size {first:.3g} to {last:.3g} in {depth} layers"
     if 1 / RANGE <= growth <= RANGE:
         return StartRemark(f"Signals stay in range: {sizes}", False)
     return StartRemark(f"Signals {'grow' if growth > 1 else 'vanish'} with depth: {sizes}", None)

@@ -91,7 +91,7 @@ def finite_size_warnings(
         how = (
             f"above {lost:.3g} a few rows dominate"
             if beta > lost
-            else f"the mean is off by about {shift:.0%}"
+            else f"the mean of the law is about {-shift:.0%} too {'large' if shift < 0 else 'small'}"
         )
         lines.append(f"beta {beta:g} is too sharp for {tokens} tokens: {how}; {REMEDY}")
     width = heads * head_size * (head_size + 1) / (2 * tokens)

@@ -182,7 +182,7 @@ class FreeConvolution(Law):
     (True, None)
     >>> from attnlaw.theory.laws.semicircle import Semicircle
     >>> FreeConvolution(Semicircle(1.0), 1.0).approximation
-    '400 quantiles stand for the base law Semicircle'
+    '400 quantiles approximate the base law Semicircle'
     """
 
     base: Law
@@ -202,7 +202,7 @@ class FreeConvolution(Law):
         """A sentence that says by what the base law is replaced, or None if it is solved itself."""
         if isinstance(self.base, Base):
             return None
-        return f"{QUANTILES} quantiles stand for the base law {type(self.base).__name__}"
+        return f"{QUANTILES} quantiles approximate the base law {type(self.base).__name__}"
 
     @cached_property
     def solved_base(self) -> Base:

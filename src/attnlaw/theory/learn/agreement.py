@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
 
 from attnlaw.core.errors import InputError
@@ -26,6 +27,8 @@ from attnlaw.core.estimate import Estimate
 from attnlaw.theory.laws.law import Law
 from attnlaw.theory.learn.prediction import Prediction
 from attnlaw.theory.learn.simulate import QUANTITIES, Measurement
+
+DISAGREE = 3.0  # standard errors
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,19 @@ def extrapolate(sizes: ArrayLike, means: ArrayLike, standard_errors: ArrayLike) 
     return Extrapolation(value, float(np.sqrt(variance)), slope, left / (d.size - 2) if d.size > 2 else None)
 
 
+def largest_chance_difference(seeds: int, comparisons: int = 1) -> float:
+    """Return the number of standard errors above which a difference is not chance.
+
+    For many seeds and one comparison this is 3. It is larger for few seeds, whose standard error is itself
+    uncertain (Student's t), and for several comparisons, one of which may be large by chance.
+
+    >>> round(largest_chance_difference(10_000), 2), round(largest_chance_difference(4, 5), 1)
+    (3.0, 15.9)
+    """
+    tail = float(scipy.special.ndtr(-DISAGREE)) / comparisons
+    return -float(scipy.special.stdtrit(max(seeds - 1, 1), tail))
+
+
 def require_seeds(measured: Iterable[Any]) -> None:
     """Raise an `InputError` if a measurement has a single seed, because it then has no standard error."""
     if any(measurement.seeds < 2 for measurement in measured):
@@ -148,9 +164,7 @@ def agreement(prediction: Prediction, measurements: Sequence[Measurement]) -> Ag
     require_seeds(measurements)
     rounded = [m.rounding for m in measurements if m.rounding is not None]
     if rounded:
-        raise InputError(
-            f"agreement: {rounded[0]}, too far from the theory's; choose a larger size or that alpha"
-        )
+        raise InputError(f"agreement: {rounded[0]}; choose a larger dimension or that alpha")
     ordered = sorted(measurements, key=lambda m: m.size)
     if len({m.size for m in ordered}) < len(ordered):
         raise InputError("agreement: two measurements have the same size; join them into one with more seeds")

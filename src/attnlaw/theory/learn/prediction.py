@@ -289,23 +289,23 @@ def outcome_of(
     if not resolved:
         return {
             "outcome": Outcome.RECOVERED,
-            "remark": "the error is below what the solver resolves and is given as its bound; "
-            f"lower alpha or {remedy} for a resolved value",
+            "remark": "the error is too small to resolve, so an upper bound is given; "
+            f"lower alpha or {remedy} for a value",
         }
     if not residual <= RESIDUAL:
         return {
             "outcome": Outcome.ILL_CONDITIONED,
-            "remark": f"the equations miss by {residual:.1e}; raise the weight decay or the noise",
+            "remark": f"the equations are solved only to {residual:.1e}; raise the weight decay or the noise",
         }
     if instability is not None and instability > UNSTABLE:
         return {
             "outcome": Outcome.UNSTABLE,
-            "remark": f"unstable: K/alpha_P = {instability:.3g}; training loss is a lower bound",
+            "remark": f"unstable (stability {instability:.3g} is above 1): training loss is a lower bound",
         }
     if instability is not None and instability > WARNING:
         return {
             "outcome": Outcome.DONE,
-            "remark": f"nearly unstable: K/alpha_P = {instability:.3g}; training runs may end up to 1% apart",
+            "remark": f"nearly unstable (stability {instability:.3g}): training runs may end up to 1% apart",
         }
     return {"outcome": Outcome.DONE, "remark": None}
 
@@ -317,7 +317,9 @@ def recovered_prediction(
     target, is_exact = problem.target, E == 0
     how = outcome_of(residual, resolved=False)
     if is_exact:
-        how["remark"] = "clean labels and no penalty give the target itself; add a weight decay for an error"
+        how["remark"] = (
+            "clean labels without weight decay give the target itself; add a weight decay for an error"
+        )
     return Prediction(
         problem=problem,
         **estimates(

@@ -210,7 +210,7 @@ class Problem(ProblemRules):
             able = " or ".join(name for name, output in OUTPUTS.items() if output.weighted)
             raise BadSetting("groups", f"need {{output}} {able}")
         if self.noise:
-            raise InputError("groups: the noise stands in each group; leave the problem's own noise at 0")
+            raise InputError("groups: each group has its noise; leave the noise of the problem at 0")
         for place, exists in (("diagonal", True), ("off_diagonal", self.tokens > 1)):
             total = sum(group.share for group in self.groups if getattr(ENTRIES[group.entries], place))
             if exists and abs(total - 1.0) > 1e-9:

@@ -46,7 +46,7 @@ class ProblemRules:
             if LARGEST < value < math.inf or 0 < value < 1 / LARGEST:
                 raise BadSetting(
                     name,
-                    "outside what double precision resolves; expected 0 or a number from "
+                    "too large or too small for double precision; expected 0 or a number from "
                     f"{1 / LARGEST:g} to {LARGEST:g}",
                     value,
                 )
@@ -96,9 +96,9 @@ class ProblemRules:
 
     def _check_loss(self) -> None:
         if self._one_pass:
-            raise BadSetting("loss", "has no theory of one pass over fresh samples; give {alpha}", self.loss)
+            raise BadSetting("loss", "has no theory of one pass over new samples; give {alpha}", self.loss)
         if not OUTPUTS[self.output].selects_key:
-            raise BadSetting("loss", "needs {output} softmax, whose rows tell a key", self.loss)
+            raise BadSetting("loss", "needs {output} softmax, whose rows choose a key", self.loss)
         if not ATTENTIONS[self.attention].paired:
             raise BadSetting("loss", "has no theory with {attention} tied; take untied", self.loss)
         if self.pairs != "cross":
@@ -146,7 +146,7 @@ class ProblemRules:
             able = " or ".join(name for name, student in STUDENTS.items() if student.has_flow)
             raise BadSetting(
                 "flow_time",
-                f"needs {{student}} {able}; what is known of factors in time is in attnlaw.theory.learn.flow",
+                f"needs {{student}} {able}; for factors, use attnlaw dynamics",
             )
         if not OUTPUTS[self.output].weighted:
             raise BadSetting("flow_time", "needs {output} linear: other losses have no closed flow")
@@ -158,8 +158,8 @@ class ProblemRules:
                 return
             raise BadSetting(
                 "pairs",
-                "with {attention} untied self pairs see the symmetric part of S alone, and what is learned "
-                "is no map of singular values; expected cross, causal or distinct",
+                "has no theory with {attention} untied, because pairs of a token with itself show "
+                "only the symmetric part of the matrix; expected cross, causal or distinct",
                 self.pairs,
             )
         if self.tokens < pairs.least_tokens:
@@ -175,7 +175,12 @@ class ProblemSettings(ProblemRules, Settings):
     """The problem: a target, the amount and kind of data, and the student that learns it."""
 
     alpha: float = problem_setting(
-        0.2, "Samples over d²: α = n/d².", symbol="α", greater_than=0, slider_range=(0.02, 2)
+        0.2,
+        "Samples / d², for tokens of dimension d.",
+        symbol="α",
+        greater_than=0,
+        slider_range=(0.02, 2),
+        axis="samples / d² (α)",
     )
     tokens: int = problem_setting(1, "Tokens per sample.", symbol="T", minimum=1, slider_range=(1, 8))
     output: str = problem_setting(
@@ -211,14 +216,14 @@ class ProblemSettings(ProblemRules, Settings):
     )
     pairs: str = problem_setting(
         "cross",
-        "Which pairs (query, key) untied attention shows: cross (keys of another sequence), causal, distinct "
+        "Pairs (query, key) that untied attention shows: cross (keys of another sequence), causal, distinct "
         "(both orders). Tied attention shows all.",
         choices=PAIRS,
         active_if=("attention", "paired"),
     )
     target_rank: float = problem_setting(
         0.5,
-        "Rank of the target over d: κ₀ = m₀/d.",
+        "Rank of the target / d.",
         symbol="κ₀",
         minimum=1e-9,
         maximum=1e9,
@@ -241,7 +246,7 @@ class ProblemSettings(ProblemRules, Settings):
     )
     target_dimension: int = problem_setting(
         1_000_000,
-        "The d of the target's exponent.",
+        "Dimension d of a target with an exponent.",
         minimum=1,
         maximum=10**7,
         slider_range=(100, 1_000_000),
@@ -249,18 +254,19 @@ class ProblemSettings(ProblemRules, Settings):
     )
     target_eigenvalues: str | None = setting(
         None,
-        "Instead of a rank: your own spectrum, a file (.npy, or an eigenvalue a line, its weight behind it "
-        "where it has one) or numbers with commas.",
+        "Instead of a rank: your own spectrum, as a file (.npy, or lines with an eigenvalue and, if you "
+        "like, its weight) or as numbers with commas.",
         is_path=True,
         panel=PROBLEM,
         metavar="FILE",
     )
     noise: float = problem_setting(
-        0.0, "Label noise, a variance.", symbol="Δ", minimum=0, slider_range=(0, 2)
+        0.0, "Variance of the label noise.", symbol="Δ", minimum=0, slider_range=(0, 2)
     )
     weight_decay: float = problem_setting(
         0.1,
-        "Penalty: λ̃ = √κ λ on factors W of ratio κ (factorized; untied 2√κ λ), λ on S (direct).",
+        "Weight decay λ. On factors of width κ it is √κ times their penalty (untied: 2√κ times); for the "
+        "direct student it is the penalty on S.",
         symbol="λ",
         minimum=0,
         slider_range=(0, 2),
@@ -268,7 +274,7 @@ class ProblemSettings(ProblemRules, Settings):
     )
     width: float | None = problem_setting(
         None,
-        "Width of the factors, κ = m/d, where it is less than the rank that they would learn.",
+        "Width of the factors / d, if it is less than the rank that they would learn.",
         symbol="κ",
         greater_than=0,
         slider_range=(0.05, 1),
@@ -283,4 +289,9 @@ class ProblemSettings(ProblemRules, Settings):
         slider_range=(0.01, 100),
         active_if=("student", "has_flow"),
     )
-    student: str = problem_setting("factorized", "Who learns.", choices=STUDENTS)
+    student: str = problem_setting(
+        "factorized",
+        "Who learns: two factors (factorized), the matrix itself (direct), or the best possible student "
+        "(bayes).",
+        choices=STUDENTS,
+    )

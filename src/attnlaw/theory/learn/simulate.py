@@ -98,13 +98,13 @@ class Measurement(BriefRepr):
         alpha, actual_alpha = self.problem.alpha, self.samples / self.size**2
         if abs(actual_alpha - alpha) <= NEAR * alpha:
             return None
-        return f"size {self.size}: n = {self.samples}, alpha = {actual_alpha:.3g} instead of {alpha:.3g}"
+        return f"at d = {self.size}, n = {self.samples} means alpha {actual_alpha:.3g} instead of {alpha:.3g}"
 
     @property
     def remark(self) -> str | None:
         """A note on runs that did not converge and on an alpha that was rounded; None if neither occurred."""
         rounding = self.rounding
-        other = None if rounding is None else f"{rounding}, the theory's; choose a larger size or that alpha"
+        other = None if rounding is None else f"{rounding}; choose a larger dimension or that alpha"
         return "; ".join(filter(None, (self.unsolved, other))) or None
 
 
@@ -203,7 +203,7 @@ def check_simulation(problem: Problem, size: int, sensing: str = "tokens") -> in
     if problem.student_spec.trainer is None:
         able = [name for name, student in STUDENTS.items() if student.trainer is not None]
         raise BadSetting(
-            "student", f"which is computed and not trained; simulate {' or '.join(able)}", problem.student
+            "student", f"computed and not trained; simulate {' or '.join(able)}", problem.student
         )
     problem.student_spec.theory(problem.observed_output.name)
     size = check_value("size", size, int, minimum=2)
@@ -213,7 +213,7 @@ def check_simulation(problem: Problem, size: int, sensing: str = "tokens") -> in
     samples = round(problem.sample_ratio * size * size)
     if samples < 1:
         raise InputError(
-            f"size: found {size}, where alpha {problem.alpha:g} gives no sample; choose a larger size"
+            f"dimension {size}: alpha {problem.alpha:g} gives no sample; choose a larger dimension"
         )
     check_sensing(
         sensing,

@@ -393,7 +393,7 @@ def _prediction(problem: Problem, student: StudentUpdate, point: SoftmaxPoint) -
     outcome, remark = Outcome.DONE, None
     if point.stability is not None and point.stability > UNSTABLE:
         outcome = Outcome.UNSTABLE
-        remark = f"unstable: replicon value {point.stability:.3g}; training runs may end apart"
+        remark = f"unstable (stability {point.stability:.3g} is above 1): training runs may end apart"
     if not iteration.converged:
         outcome = Outcome.NOT_CONVERGED
         remark = (

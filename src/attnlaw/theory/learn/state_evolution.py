@@ -116,5 +116,7 @@ def best_weight_decay(problem: Problem, *, points: int = 25, rounds: int = 4) ->
         low, high = grid[max(least - 1, 0)], grid[min(least + 1, points - 1)]
     decay = predictions[least].problem.weight_decay
     at_end = min(abs(np.log(decay) - ends)) < 1e-9
-    remark = f"the least error lies at an end of the range searched, {decay:.3g}; the best is beyond it"
+    remark = (
+        f"the least error is at an end of the range that was searched, {decay:.3g}; the best is beyond it"
+    )
     return BestDecay(decay, predictions[least], remark if at_end else None)

@@ -16,8 +16,8 @@ def answer(result: Result) -> Answer:
     """Return for each model which steps were measured, what failed, and what changed most."""
     lines: list[Line] = []
     rows = result.rows.head(MAX_RUNS)
-    for name, row in zip(unique_short_names(rows["model"]), rows.iter_rows(named=True), strict=True):
-        steps = result.tables["steps"].filter(pl.col("model") == row["model"])
+    for case, name in enumerate(unique_short_names(rows["model"].fill_null("run"))):
+        steps = result.tables["steps"].filter(case=case)
         prefix = f"{name}: " if len(result) > 1 else ""
         lines += [Line(f"{prefix}{line.text}", line.status) for line in _run_lines(nan_to_null(steps))]
     if len(result) > MAX_RUNS:

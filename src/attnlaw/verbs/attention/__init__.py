@@ -68,7 +68,7 @@ class AttentionSettings(Settings):
     )
     value_size: int | None = layer_setting(
         None,
-        "Number of entries of a value of a head; by default that of its keys.",
+        "Number of entries of a value of a head. The default is the head size.",
         symbol="d_V",
         minimum=1,
         maximum=10_000,
@@ -77,7 +77,7 @@ class AttentionSettings(Settings):
     )
     output_size: int | None = layer_setting(
         None,
-        "Number of entries of the output; by default that of all values together.",
+        "Number of entries of the output. The default is the number of heads times the value size.",
         symbol="d_O",
         minimum=1,
         maximum=1_000_000,
@@ -98,7 +98,9 @@ class AttentionSettings(Settings):
         sweepable=True,
     )
     centring: str = law_setting(
-        "columns", "Mean to subtract from attention: its column means, or 1/n (mean).", choices=CENTRINGS
+        "columns",
+        "Part to subtract from attention: the mean of each column, or the constant 1/n (mean).",
+        choices=CENTRINGS,
     )
     second_order: bool = law_setting(
         False, "Correct the law for narrow heads (by a second Hermite term, which is not in the paper)."
@@ -113,17 +115,24 @@ class AttentionSettings(Settings):
     )
     ridge: float = readout_setting(
         1e-4,
-        "Ridge penalty of a linear readout of the output, in units of the mean.",
+        "Ridge penalty of a linear readout of the output, divided by the mean squared singular value.",
         symbol="λ",
         greater_than=0,
     )
     noise_variance: float = readout_setting(
-        0.1, "Noise variance of the targets of the readout, times n/(d_O mean).", symbol="s²", minimum=0
+        0.1,
+        "Noise variance of the targets that the readout learns, times n/(d_O m), where m is the mean squared "
+        "singular value.",
+        symbol="s²",
+        minimum=0,
     )
     loss: float = readout_setting(
-        0.1, "Training loss for which the time of the readout is computed.", greater_than=0, maximum=1
+        0.1,
+        "Training loss that the readout should reach, as a share of the loss at the start.",
+        greater_than=0,
+        maximum=1,
     )
-    seed: int = law_setting(0, "Seed of the draws.", minimum=0)
+    seed: int = law_setting(0, "Seed of the draws. Equal seeds give equal numbers.", minimum=0)
 
     def check(self) -> None:
         tied = SHARINGS[self.sharing].tied
@@ -177,66 +186,74 @@ distance = partial(Quantity, error=True, in_summary=True, log=True)
 QUANTITIES = (
     distance(
         "equivalent_w1",
-        "Wasserstein-1 distance between the spectra of draws and of their Gaussian equivalents, divided by "
-        "the mean",
+        "mean distance between the squared singular values of random layers and of their Gaussian "
+        "equivalents (Wasserstein-1), divided by the mean",
         "W1",
         display_name="W1 to the Gaussian equivalent",
     ),
     distance(
         "equivalent_distance",
-        "largest difference of the distribution functions of draws and of their Gaussian equivalents",
+        "largest difference between the distribution functions of random layers and of their Gaussian "
+        "equivalents (Kolmogorov-Smirnov)",
         "KS",
         display_name="difference to the Gaussian equivalent",
     ),
     distance(
         "law_w1",
-        "Wasserstein-1 distance between the spectrum of draws and the law, divided by the mean",
+        "mean distance between the squared singular values of random layers and of the law (Wasserstein-1), "
+        "divided by the mean",
         "W1, law",
         display_name="W1 to the law",
     ),
     distance(
         "law_distance",
-        "largest difference of the distribution functions of draws and of the law (Kolmogorov-Smirnov)",
+        "largest difference between the distribution functions of random layers and of the law "
+        "(Kolmogorov-Smirnov)",
         "KS, law",
         display_name="difference to the law",
     ),
     Quantity(
         "mean",
-        "mean of the squared singular values by the law",
+        "mean of the squared singular values according to the law",
         display_name="mean squared singular value",
     ),
     Quantity(
         "edges",
-        "lower and upper end of each interval of squared singular values of the law, in increasing order",
+        "ends of the intervals in which the squared singular values of the law lie, in increasing order",
         kind="floats",
         display_name="edges of the law",
     ),
     Quantity(
-        "atom_at_zero", "share of singular values that are zero by the law", display_name="share of zeros"
+        "atom_at_zero",
+        "share of singular values that are zero according to the law",
+        display_name="share of zeros",
     ),
     Quantity(
         "spike",
-        "squared singular value expected beyond the edge if only 1/n is subtracted (not in the paper)",
+        "squared singular value that is expected beyond the edge of the law if only 1/n is subtracted (not "
+        "in the paper)",
         display_name="expected value beyond the edge",
     ),
     Quantity(
         "spike_found",
-        "largest squared singular value of the draws if only 1/n is subtracted",
+        "largest squared singular value of the random layers if only 1/n is subtracted",
         error=True,
         display_name="largest value of the draws",
     ),
     Quantity(
         "coefficient_error",
-        "squared error of the coefficients of a ridge readout of the output, by the law",
+        "squared error of the coefficients of a ridge readout of the output; 1 if it learns nothing",
         in_summary=True,
         display_name="error of the readout",
     ),
     Quantity(
-        "degrees_of_freedom", "degrees of freedom of the ridge readout, divided by the number of tokens"
+        "degrees_of_freedom",
+        "number of directions that the ridge readout uses (degrees of freedom), divided by the number of "
+        "tokens",
     ),
     Quantity(
         "arrival_time",
-        "time at which gradient flow on a readout reaches the loss, in units of 1/mean",
+        "time after which a readout trained by gradient flow reaches the loss, in units of 1/mean",
         in_summary=True,
         log=True,
         display_name="time to reach the loss",
@@ -263,8 +280,8 @@ DENSITY = (
 POINTS = 200
 QUANTILES = (
     Quantity("level", "share of the singular values that are at most this large"),
-    Quantity("law", "singular value at this level by the law"),
-    Quantity("drawn", "singular value at this level, as a mean over the drawn layers", error=True),
+    Quantity("law", "singular value of the law at this level"),
+    Quantity("drawn", "singular value of the random layers at this level, as a mean over layers", error=True),
 )
 
 
@@ -305,7 +322,9 @@ VERB = Verb(
             "drawn_values",
             (
                 Quantity(
-                    "value", "squared singular value of the first draw", display_name="squared singular value"
+                    "value",
+                    "squared singular value of the first random layer",
+                    display_name="squared singular value",
                 ),
             ),
             _values,

@@ -10,7 +10,6 @@ from attnlaw.core.answer import Answer, AnswerStatus, Line
 from attnlaw.core.command_line import command
 from attnlaw.core.result import Result
 from attnlaw.theory.laws.attention_shape import MATRICES
-from attnlaw.theory.laws.finite_size import few_rows_beta
 from attnlaw.verbs.attention.verdict import CLOSE, head_line, verdict_of
 
 MOST_LINES = 6  # layers that get a sentence each
@@ -29,16 +28,15 @@ def answer(result: Result) -> Answer:
         parts = ", ".join(f"{count} {words}" for words, count in counts.items())
         every = all(verdict.words == CLOSE for verdict in verdicts)
         lines = [Line(f"Of {len(rows)} layers, {parts}.", AnswerStatus.OK if every else None)]
-    return Answer((*lines, Line(limits(result))), _next_commands(result))
+    return Answer((*lines, Line(limits())), _next_commands(result))
 
 
-def limits(result: Result) -> str:
+def limits() -> str:
     """Return what the law does not cover, and when not to rely on it."""
-    largest = few_rows_beta(max(result.rows["tokens"]))
     return (
         "The law is for random weights and orthogonal tokens. Tokens of real text are not orthogonal, and "
-        "causal masks and rotary positions are not covered. Do not rely on it for narrow heads (attnlaw "
-        f"warns if h d_K²/2n is below 5) or for a sharpness β above {largest:.3g}."
+        "causal masks and rotary positions are not covered. attnlaw warns if heads are too narrow or the "
+        "sharpness β is too large for this number of tokens."
     )
 
 

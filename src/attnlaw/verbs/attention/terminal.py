@@ -59,7 +59,7 @@ def show_summary(result: AttentionResult, console: Console, details: bool = Fals
         _show_rows(result, console)
     if details:
         _show_quantities(result, console)
-    print_hanging(console, Text(""), limits(result), style="dim")
+    print_hanging(console, Text(""), limits(), style="dim")
     console.print()
     print_next(console, answer(result).next_commands)
 

@@ -89,7 +89,7 @@ class AuditSettings(ModelSettings):
 
 
 NOT_RANDOM = (
-    Quantity("not_random_tested", "number of matrices in the null test", kind="int"),
+    Quantity("not_random_tested", "number of matrices that were compared with random ones", kind="int"),
     Quantity(
         "not_random_rejected",
         "number of matrices that differ from random ones (p-value at most 0.01)",
@@ -98,11 +98,12 @@ NOT_RANDOM = (
         display_name="matrices unlike random",
     ),
     Quantity(
-        "not_random_expected", "number of matrices that would differ from random ones by chance, if untrained"
+        "not_random_expected",
+        "number of matrices that would differ from random ones by chance if the model were untrained",
     ),
     Quantity(
         "not_random_p_value",
-        "probability that so many matrices of an untrained model differ from random ones",
+        "chance that at least as many matrices of an untrained model differ from random ones",
     ),
 )
 COMPARABLE_QUANTITIES = (
@@ -113,7 +114,7 @@ COMPARABLE_QUANTITIES = (
     ),
     Quantity(
         "median_outliers",
-        "number of singular values above those of a random matrix (median matrix)",
+        "number of singular values above the edge of random matrices (median matrix)",
         display_name="strong directions",
     ),
     Quantity(
@@ -134,7 +135,7 @@ FINDING_COUNTS = (
         "findings_warning", "number of warnings found", kind="int", display_name="warnings", in_summary=True
     ),
     Quantity("findings_note", "number of notes found", kind="int", display_name="notes", in_summary=True),
-    Quantity("finding_rules", "number of checks that looked for findings", kind="int"),
+    Quantity("finding_rules", "number of checks that ran", kind="int"),
 )
 LOGITS = (
     Quantity("logit_heads", "number of attention heads measured", kind="int"),
@@ -149,21 +150,23 @@ LOGITS = (
         "number of heads whose logit bound is above 65504, the largest float16 number",
         kind="int",
     ),
-    Quantity("logit_unbounded", "blocks whose logits have no bound, with the reason", kind="text"),
+    Quantity(
+        "logit_unbounded", "blocks of heads without a bound of their logits, with the reason", kind="text"
+    ),
 )
 QUANTITIES = (
     Quantity("family", "family of the model, such as gpt2", kind="text", in_summary=True),
     Quantity("codes", "quantised formats of the matrices; missing if none is quantised", kind="text"),
     Quantity(
         "depth",
-        "number of layers; a shared layer counts at each application",
+        "number of layers; a shared layer counts each time it is used",
         "L",
         kind="int",
         in_summary=True,
     ),
     Quantity("distinct_layers", "number of layers; a shared layer counts once", kind="int"),
     Quantity("hidden_size", "width of the layers", "N", kind="int", in_summary=True),
-    Quantity("head_count", "number of heads of the first layer", kind="int"),
+    Quantity("head_count", "number of attention heads in the first layer", kind="int"),
     Quantity("matrix_count", "number of matrices measured", kind="int", in_summary=True),
     Quantity("activation", "activation of the feed-forward blocks", kind="text"),
     *NOT_RANDOM,
@@ -183,31 +186,35 @@ QUANTITIES = (
     *(
         Quantity(
             f"per_application_log10_{name}",
-            f"generalization proxy that counts a shared layer at each application: {bound.label} (log10)",
+            f"generalization proxy that counts a shared layer each time it is used: {bound.label} (log10)",
             error=True,
         )
         for name, bound in BOUNDS.items()
     ),
-    Quantity("proxy_over_sqrt_samples_log10", "spectrum-adaptive proxy / sqrt(samples) (log10)", error=True),
+    Quantity(
+        "proxy_over_sqrt_samples_log10",
+        "spectrum-adaptive proxy / square root of the number of samples (log10)",
+        error=True,
+    ),
     Quantity(
         "value_of_adaptivity",
-        "factor by which the proxy grows if all matrices share the best single p",
+        "factor by which the proxy grows if all matrices share one p",
         error=True,
     ),
     Quantity(
         "rank_count",
-        "whether the proxy only counts ranks, because p = 0 is best for every matrix",
+        "whether the proxy only counts ranks (p = 0 is best for every matrix)",
         kind="bool",
     ),
-    Quantity("norms", "norms that tables and maps show: applied (gains included) or stored", kind="text"),
+    Quantity("norms", "norms that screens and maps show: applied (gains included) or stored", kind="text"),
     Quantity(
         "norms_unknown",
-        "kinds of matrix whose norm layer is not known, so that their norms are those of stored weights",
+        "kinds of matrices without applied norms, because attnlaw does not know their norm layer",
         kind="texts",
         choices=KINDS,
     ),
     Quantity("extensions", "features of the model that the paper does not cover", kind="texts"),
-    Quantity("warnings", "facts about the model that a reader of the numbers should know", kind="texts"),
+    Quantity("warnings", "warnings about the model and its file", kind="texts"),
     Quantity("meaning", "what the proxies say and what they do not say", kind="text"),
 )
 

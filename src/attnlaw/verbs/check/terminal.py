@@ -112,7 +112,8 @@ def column_meanings(rules: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return the meanings of the columns that rules use, by name."""
     meanings = {}
     for rule in rules:
-        words = str(rule["asked"]).split()
+        # The condition ends before the share of rows, which is no column.
+        words = str(rule["asked"]).partition(" in at least ")[0].split()
         for column in TABLES.get(rule["of"], ()):
             if column.name in words and column.description:
                 meanings[column.name] = column.description

@@ -23,16 +23,14 @@ class CoordinatesSettings(Settings):
     )
     parametrisation: str = setting(
         "SP",
-        "How initial deviations and learning rates scale with the width.",
+        "Scaling of initial weights and learning rates with the width: standard (SP) or muP.",
         choices=PARAMETRISATIONS,
         sweepable=True,
     )
     steps: int = setting(2, "Number of steps of SGD.", minimum=1, maximum=1000, sweepable=True)
     rate: float = setting(0.05, "Learning rate of SGD at width 64.", greater_than=0, sweepable=True)
-    draws: int = setting(10, "Number of initialisations.", minimum=1, maximum=10**6)
-    seed: int = setting(
-        0, "Seed of the random initialisations. The same seed gives the same table.", minimum=0
-    )
+    draws: int = setting(10, "Number of random initialisations.", minimum=1, maximum=10**6)
+    seed: int = setting(0, "Seed of the draws. Equal seeds give equal numbers.", minimum=0)
 
 
 QUANTITIES = (

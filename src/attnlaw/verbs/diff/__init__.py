@@ -72,9 +72,9 @@ LISTED = (
 LAYER_KINDS = [KINDS[name] for group in LAYER_GROUPS.values() for name in group]
 QUANTITIES = (
     Quantity("verdict", "what happened, in a few sentences", kind="text"),
-    Quantity("compared", "which tensors of both files were compared, and which were not", kind="text"),
+    Quantity("compared", "tensors of both files that were compared, and those that were not", kind="text"),
     Quantity("next_step", "what the changes look like and what to do next", kind="text"),
-    Quantity("verdicts", "verdicts on the model and on its tensors, each once", kind="texts"),
+    Quantity("verdicts", "all verdicts on the model and on its tensors, without repetition", kind="texts"),
     Quantity(
         "map_count", "number of heads (QK, VO) and feed-forward matrices that were compared", kind="int"
     ),
@@ -83,7 +83,7 @@ QUANTITIES = (
     *(
         Quantity(
             verdict.column,
-            f"number of tensors that are {verdict.name}: {verdict.says}",
+            f"number of tensors with the verdict {verdict.name}: {verdict.says}",
             kind="int",
             display_name=verdict.name,
         )
@@ -92,7 +92,7 @@ QUANTITIES = (
     *(
         Quantity(
             f"size_{kind.name}",
-            f"median size of the updates of {kind.label}, |M1 − M0| / |M0|",
+            f"median size of the updates of {kind.label}, |model − base| / |base|",
             display_name=kind.label,
         )
         for kind in LAYER_KINDS
@@ -102,20 +102,24 @@ QUANTITIES = (
         for kind in LAYER_KINDS
     ),
     Quantity(
-        "largest_size", "largest size of the update of a head or matrix, |M1 − M0| / |M0|", in_summary=True
+        "largest_size",
+        "largest size of the update of a head or matrix, |model − base| / |base|",
+        in_summary=True,
     ),
     Quantity("worst_map", "head or feed-forward matrix that changed most", kind="text", in_summary=True),
     Quantity("worst_tensor", "stored tensor that changed most", kind="text"),
-    Quantity("worst_tensor_size", "size of the largest change of a stored tensor, |W1 − W0| / |W0|"),
+    Quantity("worst_tensor_size", "size of the largest change of a stored tensor, |model − base| / |base|"),
     Quantity(
-        "least_sqnr_db", "lowest signal to noise of a tensor, −20 log₁₀ of the size of its change, in dB"
+        "least_sqnr_db", "lowest signal-to-noise ratio of a tensor in dB: −20 log₁₀ of the size of its change"
     ),
     Quantity(
-        "intruders", "number of leading directions with a cosine below 1/2 with each of the base", kind="int"
+        "intruders",
+        "number of the model's leading directions that are near no direction of the base (cosine below 1/2)",
+        kind="int",
     ),
     Quantity(
         "new",
-        "number of leading directions outside the span of base directions of similar size",
+        "number of the model's leading directions outside the span of the base's directions of similar size",
         kind="int",
         in_summary=True,
     ),

@@ -44,8 +44,8 @@ def worst_update(view: ChartView) -> Drawings:
 
 @chart(
     "Which layers changed",
-    "Mean size of the changes in each layer, |M1 − M0| / |M0|, by kind of matrix. A layer at 0 did not "
-    "change. Lines at one height mean that every layer was trained. A peak means "
+    "Mean size of the changes in each layer, |model − base| / |base|, by kind of matrix. A layer at 0 did "
+    "not change. Lines at one height mean that every layer was trained. A peak means "
     "that one layer changed most.",
     prepare=name_models,
 )
@@ -84,7 +84,7 @@ def _head_maps(view: ChartView, colour: str) -> Drawings:
 
 def by_rank(row: dict[str, Any]) -> alt.Chart:
     """Draw the singular values of an update against their rank, with those of noise as a dashed line."""
-    names = {"change": "update_values", "noise of its size": "noise_values"}
+    names = {"change": "update_values", "noise of the same size": "noise_values"}
     points = [
         {"series": name, "rank": rank, "value": value}
         for name, column in names.items()
@@ -93,7 +93,7 @@ def by_rank(row: dict[str, Any]) -> alt.Chart:
     ]
     top = max(point["value"] for point in points)
     shown = [point for point in points if point["value"] > 1e-4 * top]
-    y = alt.Y("value:Q", title="singular value, relative to the base (s / s₁)")
+    y = alt.Y("value:Q", title="singular value / largest of the base")
     axis = log_axis((point["value"] for point in shown), minExtent=EXTENT)
     lines = alt.Chart(inline_data(shown)).mark_line(clip=True)
     return lines.encode(

@@ -32,7 +32,7 @@ LONG_NAME = 36  # longer names of tensors may take several lines
 MOST_VERDICT = 24  # letters in a line of a verdict
 OUTSIDE = "outside"  # what the table calls tensors that belong to no layer
 SIZES = "the largest change in the layer: |model − base| / |base| (Frobenius norms)"
-SIZE_COLUMNS = {"matrices": False, "vectors": True}  # whether a column is about vectors
+SIZE_COLUMNS = {"change of matrices": False, "change of vectors": True}  # whether a column is about vectors
 MAP_MEANINGS = {
     "QK, VO": "size of the change of each head (bars), and the largest; FFN: of the matrix",
     "rank": "directions of these changes above the rounding of the file, least to most. "
@@ -123,7 +123,7 @@ def _show_layers(result: DiffResult, console: Console, details: bool) -> None:
     columns = [
         Column("layer", labels, is_text=True),
         *_size_columns([changed[place] for place in places]),
-        Column("largest change", names, is_text=True, wraps=wide),
+        Column("in tensor", names, is_text=True, wraps=wide),
         Column("what happened", [_verdicts(layers[place]) for place in places], True, wraps=True),
     ]
     print_table(console, columns)
@@ -151,7 +151,8 @@ def _size_columns(layers: Sequence[Sequence[dict[str, Any]]]) -> list[Column]:
             for rows in layers
         ]
         if any(sizes):
-            columns.append(Column(title, [_percent(max(known, default=None)) or "–" for known in sizes]))
+            shown = [_percent(max(known, default=None)) or "–" for known in sizes]
+            columns.append(Column(title.replace(" of ", " of\n"), shown))
     return columns
 
 

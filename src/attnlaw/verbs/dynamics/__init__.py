@@ -21,18 +21,20 @@ from attnlaw.verbs.learn import RUN, LearnSimulationSettings
 class DynamicsSettings(TrajectorySettings):
     """Compute how a single attention head learns from samples that it sees once (arXiv 2609.03858).
 
-    Tokens are Gaussian. The target is S* = W₀W₀ᵀ/√(m₀d) (untied: a product of two factors), and the loss of
-    a sample is Σ_ab (y_ab − ŷ_ab)². One case is one trajectory, and its times are the rows of its table.
+    Tokens are Gaussian vectors of dimension d. The target is S* = W₀W₀ᵀ/√(m₀d) (untied: a product of two
+    factors). The student S starts at random and lowers the loss of new samples, Σ_ab (y_ab − ŷ_ab)². One
+    case is one trajectory, and its times are the rows of a table. Time is learning rate · steps / d.
 
     The same from Python: attnlaw.dynamics(times="0.001:1:60", ...).
     """
 
     spectrum: bool = setting(
-        False, "Also the spectrum at five of the times, and the track of a spike.", panel=RUN
+        False, "Also the spectrum at five of the times, and when a spike becomes visible.", panel=RUN
     )
     statics: bool = setting(
         False,
-        "Also what as many samples allow: the minimiser at its best decay, and Bayes-optimal learning.",
+        "Also the errors of students that keep all samples: the minimiser at its best weight decay, and the "
+        "Bayes-optimal student.",
         panel=RUN,
     )
 
@@ -41,7 +43,9 @@ class DynamicsSettings(TrajectorySettings):
         if self.statics and (self.output != "linear" or self.attention != "tied"):
             raise BadSetting("statics", "needs {output} linear and {attention} tied")
         if self.statics and self.learning_rate == 0:
-            raise BadSetting("statics", "needs a {learning_rate} above 0: a gradient flow counts no samples")
+            raise BadSetting(
+                "statics", "needs a {learning_rate} above 0, because a gradient flow counts no samples"
+            )
 
 
 @settings_dataclass
@@ -55,13 +59,13 @@ class DynamicsSimulationSettings(DynamicsSettings):
     )
     sensing: str | None = setting(
         None,
-        "What students see: the theory's Gaussian matrices unless told (goe, untied ginibre), tokens, or "
-        "signed (without skewness).",
+        "What students see: Gaussian matrices as in theory (the default: goe, or ginibre if untied), tokens, "
+        "or signed (tokens with random signs).",
         choices=SENSINGS,
         sweepable=True,
         panel=RUN,
     )
-    batch: int = setting(8, "Samples of a step.", symbol="B", minimum=1, panel=RUN, metavar="B")
+    batch: int = setting(8, "Samples in a step.", symbol="B", minimum=1, panel=RUN, metavar="B")
     seeds: int = setting(
         4,
         "Students to train, each from its own start; the error is the standard error of their mean.",
@@ -74,27 +78,49 @@ class DynamicsSimulationSettings(DynamicsSettings):
 
 estimate = partial(Quantity, error=True, in_summary=True)
 MEASURED = (
-    estimate("alignment", "0 knows nothing of the target, 1 all but its scale", "ρ"),
-    estimate("estimation_error", "|S − S*|²/d", "E", log=True),
-    estimate("prediction_error", "on fresh clean labels, per sample", "Φ", log=True),
-    Quantity("overlap", "Tr S S*/d", "m", error=True),
-    Quantity("norm", "Tr S²/d", "q", error=True),
-    Quantity("trace", "Tr S/d", error=True),
+    estimate(
+        "alignment",
+        "correlation with the target: 1 means equal except for the scale",
+        "ρ",
+        axis="alignment with the target (ρ)",
+    ),
+    estimate(
+        "estimation_error",
+        "|S − S*|²/d: distance of the student S from the target S*",
+        "E",
+        log=True,
+        axis="error |S − S*|²/d (E)",
+    ),
+    estimate(
+        "prediction_error",
+        "mean loss of a new sample with labels free of noise",
+        "Φ",
+        log=True,
+        axis="loss of new samples (Φ)",
+    ),
+    Quantity("overlap", "Tr S S*/d, which is |S*|²/d for a perfect student", "m", error=True),
+    Quantity("norm", "Tr S²/d: squared size of the student", "q", error=True),
+    Quantity("trace", "Tr S/d: mean eigenvalue of the student", error=True),
 )
+TIME = Quantity("time", "learning rate · steps / d", "τ", axis="time (τ = learning rate · steps / d)")
 TIMES = (
-    Quantity("time", "lr·steps/d", "τ"),
-    Quantity("samples", "seen, over d²; null for a gradient flow", "τ/η"),
+    TIME,
+    Quantity("samples", "samples seen / d²; null for a gradient flow", "τ/η", axis="samples seen / d² (τ/η)"),
     *MEASURED,
 )
 QUANTITIES = (
-    Quantity("recovery_time", "when the alignment reaches 0.5", "τ", in_summary=True, log=True),
-    Quantity("recovery_time_90", "when it reaches 0.9", "τ", in_summary=True, log=True),
-    Quantity("recovery_samples", "over d² when it reaches 0.5; null for a gradient flow", in_summary=True),
+    Quantity("recovery_time", "time τ at which the alignment reaches 0.5", "τ", in_summary=True, log=True),
+    Quantity("recovery_time_90", "time τ at which the alignment reaches 0.9", "τ", in_summary=True, log=True),
+    Quantity(
+        "recovery_samples",
+        "samples / d² until alignment 0.5; null for a gradient flow",
+        in_summary=True,
+    ),
     *MEASURED,
-    Quantity("samples", "seen at the last time, over d²; null for a gradient flow"),
-    Quantity("plateaus", "stretches of time without progress, begin and end in turn", kind="floats"),
-    Quantity("largest_rate", "η up to which the target stays put", hidden=True),
-    Quantity("plateau_error", "E at which SGD of this η ends", hidden=True),
+    Quantity("samples", "samples / d² seen at the last time; null for a gradient flow"),
+    Quantity("plateaus", "times between which nothing is learned, begin and end in turn", kind="floats"),
+    Quantity("largest_rate", "largest learning rate η at which the target is stable", hidden=True),
+    Quantity("plateau_error", "error E at which SGD with this learning rate ends", hidden=True),
 )
 
 
@@ -122,27 +148,32 @@ def train(case: DynamicsSimulationSettings, progress: Progress) -> SgdRows:
 
 def check_trainable(case: DynamicsSimulationSettings) -> None:
     """Raise an `InputError` if SGD cannot run for a case."""
+    if case.learning_rate == 0:
+        raise BadSetting(
+            "simulate",
+            f"needs a learning rate. Try: attnlaw dynamics --simulate {case.simulate} --learning-rate 0.05",
+        )
     with rename_settings(**SETTING_NAMES):
         check_sgd(case.problem, case.schedule, case.simulate, case.sensing, case.batch)
 
 
 SPECTRA = (
-    Quantity("time", "lr·steps/d", "τ"),
+    TIME,
     Quantity("x", display_name="eigenvalue of the student"),
-    Quantity("density", "of its spectrum there"),
+    Quantity("density", "density of the student's spectrum at this time"),
 )
 STATICS = (
-    Quantity("samples", "over d²", "n/d²"),
-    Quantity("minimiser_error", "E of the minimiser at its best weight decay"),
-    Quantity("bayes_error", "E of the Bayes-optimal student"),
+    Quantity("samples", "samples / d² that the student keeps", "n/d²"),
+    Quantity("minimiser_error", "error E of the minimiser at its best weight decay"),
+    Quantity("bayes_error", "error E of the Bayes-optimal student"),
 )
-EIGENVALUES = (Quantity("time", "lr·steps/d", "τ"), Quantity("eigenvalue", "of a student there"))
+EIGENVALUES = (TIME, Quantity("eigenvalue", "eigenvalue of a trained student at this time"))
 TRACKS = (
-    Quantity("time", "lr·steps/d", "τ"),
-    Quantity("target", "the spike of the target"),
-    Quantity("location", "where it stands out; null while it does not"),
-    Quantity("squared_overlap", "of its eigenvector with the target's"),
-    Quantity("edge", "upper end of the spectrum without it"),
+    TIME,
+    Quantity("target", "eigenvalue of the target outside its bulk (spike)"),
+    Quantity("location", "eigenvalue of the student that shows the spike; null before it is visible"),
+    Quantity("squared_overlap", "squared cosine between the eigenvectors of student and target"),
+    Quantity("edge", "upper end of the student's spectrum without the spike"),
 )
 SIMULATE = Verb(
     "dynamics.simulate",
@@ -150,8 +181,8 @@ SIMULATE = Verb(
     DynamicsSimulationSettings,
     (
         *MEASURED,
-        Quantity("samples", "seen at the last time, over d²"),
-        Quantity("steps", "of each student", kind="int"),
+        Quantity("samples", "samples / d² seen at the last time"),
+        Quantity("steps", "steps of SGD that each student took", kind="int"),
     ),
     run_each_case(train),
     tables=(TableSpec("runs", TIMES, lambda run: run.rows, json=True), TableSpec("eigenvalues", EIGENVALUES)),

@@ -10,16 +10,23 @@ import altair as alt
 import numpy as np
 import polars as pl
 
+from attnlaw.core.errors import InputError
+from attnlaw.core.progress import no_progress
+from attnlaw.core.quantity import column_kinds
 from attnlaw.core.settings import setting_fields
+from attnlaw.core.tables import nan_to_null, to_frame, to_schema
 from attnlaw.render.charts.densities import ridge_panel
 from attnlaw.render.charts.lines import draw_beside, draw_lines, line_charts
 from attnlaw.render.charts.style import PALETTE
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart, has_values
 from attnlaw.render.describe_rows import MOST_CASES, independent_settings, rows_by_case, varying_settings
-from attnlaw.verbs.dynamics import TIMES
+from attnlaw.verbs.dynamics import TIMES, DynamicsSettings, solve
 
-LABELS = {quantity.name: quantity.label for quantity in TIMES}
-POINTS_NOTE = "Points: SGD, with one standard error."
+LABELS = {quantity.name: quantity.axis or quantity.label for quantity in TIMES}
+POINTS_NOTE = (
+    "Points: students trained by SGD, with one standard error; theory holds if they are on the line."
+)
+CURVE_POINTS = 60  # times at which a line of theory is computed, at least
 IGNORED_SETTINGS = ("times", "simulate", "seeds", "sensing", "batch", "spectrum", "statics")
 SHORT_LABELS = {
     "student ": "",
@@ -32,29 +39,36 @@ SHORT_LABELS = {
 LEARNER_SETTINGS = ("student", "attention", "tokens", "output")
 # Students that keep their samples, with the columns of their errors and their colours.
 STATIC_STUDENTS = {
-    "minimiser of as many, best decay": ("minimiser_error", "#000000"),
+    "minimiser of as many samples, best decay": ("minimiser_error", "#000000"),
     "Bayes-optimal": ("bayes_error", "#999999"),
 }
 
 
 @chart(
     "How attention learns",
-    "Alignment with the target and loss on fresh clean labels against time. Lines: theory in the limit of "
-    "large dimension.",
+    "Alignment with the target (1 is best: equal except for the scale) and loss of new samples (0 is best) "
+    "against time. Lines: theory in the limit of large dimension.",
 )
 def learning(view: ChartView) -> Drawings:
     """Draw alignment and loss over time, with one line for each combination of settings."""
     return _trajectories(view, "time", {"alignment": False, "prediction_error": True})
 
 
-@chart("What one pass costs", "Error against samples seen once each, for several learning rates.")
+@chart(
+    "What one pass costs",
+    "Error against the number of samples, each seen once, for several learning rates. Lower is better: 0 is "
+    "the target itself. A large rate needs fewer samples, as long as the error keeps falling.",
+)
 def cost(view: ChartView) -> Drawings:
     """Draw the error over samples, if several learning rates were run."""
     if view.frame("trajectory")["learning_rate"].n_unique() > 1:
         yield from _trajectories(view, "samples", {"estimation_error": True})
 
 
-@chart("How trained students align")
+@chart(
+    "How trained students align",
+    "Alignment of trained students with the target against time: 1 is best, equal except for the scale.",
+)
 def runs(view: ChartView) -> Drawings:
     """Draw the alignment of trained students, if there is no theory to compare them with."""
     return line_charts(view, view.frame("runs"), "time", "alignment")
@@ -62,7 +76,7 @@ def runs(view: ChartView) -> Drawings:
 
 def _trajectories(view: ChartView, x: str, panels: dict[str, bool]) -> Drawings:
     """Draw a panel for each quantity against the column `x`. `panels` says which axes are logarithmic."""
-    every = view.frame("trajectory")
+    every = _more_times(view, view.frame("trajectory"))
     if not has_values(every, x, *panels):
         return
     for case, rows in _split_rows(view, every.filter(pl.col(x) > 0)):
@@ -88,6 +102,40 @@ def _trajectories(view: ChartView, x: str, panels: dict[str, bool]) -> Drawings:
             )
             drawn.append(draw)
         yield Drawing(partial(draw_beside, drawn), case, note)
+
+
+def _more_times(view: ChartView, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the trajectories at more times, if they have few.
+
+    The rows themselves are returned for a case that attnlaw now computes otherwise.
+    """
+    parts = []
+    for case in rows.partition_by("case", maintain_order=True):
+        row = view.rows.filter(pl.col("case") == case["case"][0]).row(0, named=True)
+        parts.append(_dense(view, row, case) if 2 < case.height <= CURVE_POINTS else case)
+    return pl.concat(parts, how="diagonal_relaxed") if parts else rows
+
+
+def _dense(view: ChartView, row: dict[str, Any], rows: pl.DataFrame) -> pl.DataFrame:
+    known = {name: row.get(column) for name, column in view.verb.setting_columns.items()}
+    given = {name: value for name, value in known.items() if value is not None}
+    try:
+        first, last, count = given["times"].split(":")
+        # The times of the rows are among the new ones.
+        more = (int(count) - 1) * -(-CURVE_POINTS // (int(count) - 1)) + 1
+        times = f"{first}:{last}:{more}"
+        case = DynamicsSettings(**given | {"times": times, "spectrum": False, "statics": False})
+        path = solve(case, no_progress).rows
+    except (InputError, KeyError, ValueError):
+        return rows
+    dense = nan_to_null(to_frame(path, to_schema(column_kinds(TIMES))))
+    step = (dense.height - 2) // (rows.height - 2)
+    again = [0, *range(1, dense.height, step)]
+    old, new = rows["alignment"].to_numpy(), dense["alignment"][again].to_numpy()
+    if old.shape != new.shape or not np.allclose(old, new, rtol=1e-3, atol=1e-3, equal_nan=True):
+        return rows
+    kept = rows.head(1).drop(*(name for name in dense.columns if name in rows.columns))
+    return kept.join(dense, how="cross")
 
 
 def _split_rows(view: ChartView, rows: pl.DataFrame) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
@@ -182,9 +230,9 @@ def _points(
 
 
 @chart(
-    "The spectrum on its way",
-    "Densities of the student's eigenvalues at five times, the latest on top; a triangle is where the "
-    "target's spike is seen.",
+    "The spectrum over time",
+    "Densities of the student's eigenvalues at five times, the latest on top. A triangle shows the target's "
+    "spike once it is visible. What moves to its final place first is learned first.",
 )
 def spectra(view: ChartView) -> Drawings:
     """Draw the density of the spectrum at several times, one panel above the other.

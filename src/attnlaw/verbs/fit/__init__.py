@@ -46,7 +46,7 @@ VERB = Verb(
         *(
             Quantity(
                 law.column,
-                f"number of matrices with the law {name}: {law.description}",
+                f"number of matrices with the law {name} ({law.description})",
                 kind="int",
                 in_summary=True,
             )

@@ -43,14 +43,14 @@ class InitSettings(Settings):
         metavar="MODEL",
     )
     std: float | None = model_setting(
-        None, "Standard deviation of the weights; by default that of the config.", greater_than=0
+        None, "Standard deviation of the weights. The default is what the config says.", greater_than=0
     )
     depth: int | None = model_setting(
-        None, "Number of layers; by default that of the config.", symbol="L", minimum=1, maximum=10_000
+        None, "Number of layers. The default is what the config says.", symbol="L", minimum=1, maximum=10_000
     )
     width: str = model_setting(
         OWN_WIDTH,
-        "Width: that of the model (own), the limit (inf), or a number, to which the model is scaled.",
+        "Width of the model: unchanged (own), infinite (inf), or a number to which the model is scaled.",
         metavar="own|inf|N",
     )
     keep: str = model_setting(
@@ -58,7 +58,7 @@ class InitSettings(Settings):
     )
     scaling: str = model_setting(
         "1/sqrt(d)",
-        "Scaling of the attention scores with the head width d; 1/d is that of muP.",
+        "Factor of the attention scores, where d is the width of a head. muP uses 1/d.",
         choices=SCORE_SCALINGS,
     )
 
@@ -156,8 +156,8 @@ QUANTITIES = (
     ),
     estimate(
         "loss",
-        "mean initial loss in nats, of the next token (BERT: of the token itself); for a vocabulary beyond "
-        "4096 ids, the sum over other ids is taken as normal",
+        "mean loss at the start in nats, for the next token (BERT: for the token itself). It is an "
+        "approximation if the vocabulary has more than 4096 ids.",
         display_name="initial loss",
         axis="initial loss (nats)",
     ),
@@ -173,14 +173,14 @@ QUANTITIES = (
     ),
     Quantity(
         "own_probability",
-        "mean probability that the model gives to the id at the same place",
+        "mean probability that the model gives to the token it just read",
         error=True,
         log=True,
         display_name="probability of the token itself",
     ),
     Quantity(
         "own_cosine",
-        "mean cosine of the last tokens with the embeddings of the same ids, for a tied head",
+        "mean cosine between a token after the last layer and its own embedding, if the head is tied",
         error=True,
         display_name="cosine with the token's embedding",
     ),
@@ -196,7 +196,7 @@ QUANTITIES = (
     ),
     Quantity(
         "gradient_exponent",
-        "slope of the logarithm of the gradient norm from layer to layer",
+        "slope of log(gradient norm) from layer to layer",
         error=True,
         display_name="rate at which gradients grow",
     ),
@@ -206,13 +206,13 @@ QUANTITIES = (
 )
 
 
-def _measure_quantities(name: str, meaning: str, **more: Any) -> tuple[Quantity, ...]:
+def _measure_quantities(name: str, meaning: str, title: str, **more: Any) -> tuple[Quantity, ...]:
     """Return the columns for one measure of a layer: mean, deviation and quantiles over initialisations."""
     return (
-        Quantity(name, meaning, error=True, **more),
-        Quantity(f"{name}_spread", f"standard deviation over initialisations of the {meaning}"),
-        Quantity(f"{name}_low", f"5% quantile over initialisations of the {meaning}"),
-        Quantity(f"{name}_high", f"95% quantile over initialisations of the {meaning}"),
+        Quantity(name, meaning, error=True, axis=title, **more),
+        Quantity(f"{name}_spread", f"{title}: standard deviation over initialisations"),
+        Quantity(f"{name}_low", f"{title}: 5% of initialisations are below this value"),
+        Quantity(f"{name}_high", f"{title}: 5% of initialisations are above this value"),
     )
 
 
@@ -233,7 +233,7 @@ LAYERS = (
     *(
         quantity
         for name, (meaning, title) in MEASURED.items()
-        for quantity in _measure_quantities(name, meaning, axis=title)
+        for quantity in _measure_quantities(name, meaning, title)
     ),
 )
 
@@ -288,7 +288,9 @@ ARCHITECTURE = (
 GRADIENTS = (
     Quantity("layer", "number of the layer, from 1; empty for a matrix outside of the layers", kind="int"),
     Quantity("matrix", "name of the weight matrix in its layer", kind="text"),
-    *_measure_quantities("gradient", "norm of the gradient with respect to the matrix", log=True),
+    *_measure_quantities(
+        "gradient", "norm of the gradient with respect to the matrix", "gradient norm", log=True
+    ),
 )
 
 

@@ -35,9 +35,10 @@ SETTING_NAMES = {"size": "simulate", "samples": "alpha"}  # arguments of `simula
 class LearnSettings(ProblemSettings):
     """Predict what a single attention head learns from n samples, and train real heads to compare.
 
-    The tokens x_a are Gaussian vectors of dimension d. By default the target is S* = W₀W₀ᵀ/√(m₀d), where W₀
-    is a Gaussian d × m₀ matrix. The student sees noisy scores of the target, plain or through a row softmax.
-    The scores of a matrix S are h_ab = (x_aᵀ S x_b − δ_ab Tr S)/√d (arXiv 2509.24914, 2506.01582).
+    A head with the matrix S gives the tokens x_a, Gaussian vectors of dimension d, the scores h_ab =
+    (x_aᵀ S x_b − δ_ab Tr S)/√d. Labels are scores of a target S*, plain or through a row softmax, with noise
+    if you like. A student learns a matrix Ŝ from them. By default S* = W₀W₀ᵀ/√(m₀d), where W₀ is a Gaussian
+    d × m₀ matrix. Predictions are for large d (arXiv 2509.24914, 2506.01582).
 
     The same from Python: attnlaw.learn(alpha=..., tokens=...).
     """
@@ -45,7 +46,7 @@ class LearnSettings(ProblemSettings):
     output: str = setting_like(ProblemSettings, "output", choices=STATIC_OUTPUTS)
     thresholds: bool = setting(
         False,
-        "Also the sample ratios where learning changes (hardmax labels never reveal the target: none).",
+        "Also how many samples recover the target (hardmax labels never reveal it).",
         active_if=("output", "identifies_target"),
         panel=RUN,
         lab_default=True,
@@ -82,8 +83,8 @@ class LearnSimulationSettings(LearnSettings):
     )
     sensing: str = setting(
         "tokens",
-        "What students see: tokens, signed (without skewness), or the theory's Gaussian matrices: goe, "
-        "untied ginibre.",
+        "What students see: tokens, signed (tokens with random signs), or Gaussian matrices as in theory "
+        "(goe, or ginibre if untied).",
         choices=SENSINGS,
         sweepable=True,
         panel=RUN,
@@ -100,75 +101,145 @@ class LearnSimulationSettings(LearnSettings):
 
 
 MEASURED = (
-    Quantity("estimation_error", "|Ŝ − S*|²/d", "E", error=True, in_summary=True, log=True),
-    Quantity("prediction_error", "on fresh clean labels, per sample", error=True),
-    Quantity("training_loss", "per sample over all (a,b), without the penalty", error=True, in_summary=True),
-    Quantity("overlap", "Tr ŜᵀS*/d", "m", error=True),
-    Quantity("norm", "|Ŝ|²/d", "q", error=True),
     Quantity(
-        "rank_fraction",
-        "share of eigenvalues that are not zero",
+        "estimation_error",
+        "|Ŝ − S*|²/d for the learned matrix Ŝ and the target S*",
+        "E",
         error=True,
         in_summary=True,
-        axis="rank of Ŝ over d",
+        log=True,
+        axis="error |Ŝ − S*|²/d (E)",
     ),
-    Quantity("trace", "Tr Ŝ/d", error=True, in_summary=True),
+    Quantity("prediction_error", "mean loss of a new sample with labels free of noise", error=True),
     Quantity(
-        "nuclear_norm", "|Ŝ|_*/d, the sum of singular values over d (untied)", error=True, in_summary=True
+        "training_loss", "mean loss of a training sample, without weight decay", error=True, in_summary=True
     ),
-    Quantity("angle", "between Ŝ and S*, arccos(m/√(q Q*)) (cross-entropy, which sets no scale)", error=True),
+    Quantity("overlap", "Tr ŜᵀS*/d, which is |S*|²/d for a perfect student", "m", error=True),
+    Quantity("norm", "|Ŝ|²/d: squared size of the learned matrix", "q", error=True),
     Quantity(
-        "wrong_keys", "share of fresh queries that attend most to the wrong key", error=True, in_summary=True
+        "rank_fraction",
+        "share of directions in use: rank of the learned matrix / d",
+        error=True,
+        in_summary=True,
+        axis="rank of the learned matrix / d",
+    ),
+    Quantity("trace", "Tr Ŝ/d: mean eigenvalue of the learned matrix", error=True, in_summary=True),
+    Quantity(
+        "nuclear_norm",
+        "|Ŝ|_*/d: mean singular value of the learned matrix (untied)",
+        error=True,
+        in_summary=True,
+    ),
+    Quantity(
+        "angle",
+        "angle between Ŝ and S* in radians, arccos(m/√(q Q*)) with Q* = |S*|²/d (cross-entropy)",
+        error=True,
+    ),
+    Quantity(
+        "wrong_keys",
+        "share of new queries that attend most to the wrong key",
+        error=True,
+        in_summary=True,
+        axis="share of new queries with the wrong key",
     ),
 )
-RESIDUAL = Quantity("residual", "what the equations miss at the solution, over their size", hidden=True)
+RESIDUAL = Quantity(
+    "residual", "error left in the equations at the solution, relative to their size", hidden=True
+)
 QUANTITIES = (
     *MEASURED,
     Quantity(
-        "noise_level", "of the matrix the student effectively sees (softmax, Bayes: a)", "δ", error=True
+        "noise_level",
+        "noise on each entry of the matrix that the student sees in effect",
+        "δ",
+        error=True,
     ),
-    Quantity("threshold", "below which eigenvalues are cut", "b", error=True),
-    Quantity("cut", "below which the width of the factors cuts (t > b)", "t", error=True),
+    Quantity("threshold", "value b below which training sets eigenvalues to zero", "b", error=True),
+    Quantity(
+        "cut", "value t below which too narrow factors set eigenvalues to zero (t > b)", "t", error=True
+    ),
     Quantity(
         "smallest_value",
-        "smallest value that is kept: away from 0 width, not weight decay, cut the rank",
-        axis="smallest singular value of Ŝ",
+        "smallest value that narrow factors keep; 0 if weight decay, not width, limits the rank",
+        axis="smallest singular value of the learned matrix",
+    ),
+    Quantity("stability", "replicon value K/α_P at d = 160: above 1 the solution of the theory is unstable"),
+    Quantity("shrinkage", "factor by which training shrinks the eigenvalues that it keeps", hidden=True),
+    Quantity(
+        "relative_error",
+        "error / error of learning nothing: |Ŝ − S*|²/|S*|²",
+        error=True,
+        log=True,
+        axis="error / error of learning nothing (E/Q*)",
     ),
     Quantity(
-        "stability", "replicon value at d = 160 where width cuts (K/α_P) or a softmax bends: unstable above 1"
+        "approximation_error",
+        "part of the error E that comes from outlier modes (our own split, not in the paper)",
     ),
-    Quantity("shrinkage", "of the eigenvalues that are left", hidden=True),
     Quantity(
-        "relative_error", "E/Q*: 1 where nothing is learned", error=True, log=True, axis="relative error E/Q*"
+        "underfitting_error",
+        "part of the error E that is missing along the target (our own split, not in the paper)",
     ),
-    Quantity("approximation_error", "part of E in modes that stand out (our split)"),
-    Quantity("underfitting_error", "part of E that is missing along the target (our split)"),
-    Quantity("overfitting_error", "part of E that was learned beside the target (our split)"),
+    Quantity(
+        "overfitting_error",
+        "part of the error E that was learned in other directions (our own split, not in the paper)",
+    ),
     Quantity(
         "adapter_noise",
-        "Δ/2 + E: the noise a rank-one adapter trained afterwards sees (arXiv 2606.05899)",
+        "Δ/2 + E: noise that a rank-one adapter sees if it is trained afterwards (arXiv 2606.05899)",
         hidden=True,
     ),
     RESIDUAL,
-    Quantity("atom_at_zero", "share of eigenvalues that are zero"),
-    Quantity("edges", "ends of the intervals of the spectrum, low and high in turn", kind="floats"),
-    Quantity("top_edge", "upper end of the spectrum without outliers", hidden=True),
-    Quantity("outlier_locations", "where eigenvalues stand out of the spectrum", kind="floats"),
-    Quantity("outlier_overlaps", "their squared overlaps with the target's", kind="floats"),
-    Quantity("outlier_targets", "the target's eigenvalues they belong to", kind="floats"),
-    Quantity("outlier", "where the target's spike is seen"),
-    Quantity("observations", "of S over its dimension, for a power-law target", "N/d"),
-    Quantity("leading_error", "E of the leading-order scaling law", log=True),
-    Quantity("predicted_exponent", "of E in N/d"),
-    Quantity("threshold_recovery", "factorized recovery, clean labels", display_name="factorized recovery"),
-    Quantity("threshold_feasibility", "beyond it only S* fits clean labels", display_name="feasibility"),
-    Quantity("threshold_bayes", "Bayes recovery, clean labels", display_name="Bayes recovery"),
-    Quantity("threshold_direct", "direct recovery, clean labels", display_name="direct recovery"),
-    Quantity("threshold_own_recovery", "recovery of this student, clean labels"),
+    Quantity("atom_at_zero", "share of eigenvalues of the learned matrix that are zero"),
+    Quantity("edges", "ends of the intervals of the learned spectrum, low and high in turn", kind="floats"),
+    Quantity("top_edge", "upper end of the learned spectrum without outliers", hidden=True),
     Quantity(
-        "threshold_interpolation", "up to which this student fits noisy labels", display_name="interpolation"
+        "outlier_locations", "eigenvalues outside the intervals of the spectrum (outliers)", kind="floats"
     ),
-    Quantity("threshold_peak_error", "its test error there, without a penalty"),
+    Quantity(
+        "outlier_overlaps", "squared cosines between eigenvectors of outliers and the target's", kind="floats"
+    ),
+    Quantity("outlier_targets", "eigenvalues of the target that the outliers come from", kind="floats"),
+    Quantity("outlier", "eigenvalue of the learned matrix that shows the target's spike"),
+    Quantity(
+        "observations",
+        "observed scores / d, for a target with an exponent",
+        "N/d",
+        axis="observed scores / d (N/d)",
+    ),
+    Quantity("leading_error", "error E by the leading-order scaling law", log=True),
+    Quantity("predicted_exponent", "exponent with which E falls in N/d, by the leading-order law"),
+    Quantity(
+        "threshold_recovery",
+        "samples / d² for recovery by a factorized student (no noise)",
+        display_name="factorized recovery",
+    ),
+    Quantity(
+        "threshold_feasibility",
+        "samples / d² from which only the target fits (no noise)",
+        display_name="feasibility",
+    ),
+    Quantity(
+        "threshold_bayes",
+        "samples / d² for recovery by the Bayes student (no noise)",
+        display_name="Bayes recovery",
+    ),
+    Quantity(
+        "threshold_direct",
+        "samples / d² for recovery by a direct student (no noise)",
+        display_name="direct recovery",
+    ),
+    Quantity(
+        "threshold_own_recovery",
+        "samples / d² for recovery by this student (no noise)",
+        display_name="recovery",
+    ),
+    Quantity(
+        "threshold_interpolation",
+        "samples / d² up to which this student fits noisy labels",
+        display_name="interpolation",
+    ),
+    Quantity("threshold_peak_error", "error E at the interpolation threshold, without weight decay"),
 )
 
 
@@ -306,8 +377,8 @@ def _eigenvalues(measurement: Measurement) -> list[dict[str, float]]:
 
 DENSITY = (
     Quantity("x", display_name="eigenvalue of the learned matrix"),
-    Quantity("density", "of the learned spectrum"),
-    Quantity("interval", "which of the spectrum's", kind="int"),
+    Quantity("density", "density of the learned spectrum"),
+    Quantity("interval", "number of the interval of the spectrum, from 0", kind="int"),
 )
 SIMULATE = Verb(
     "learn.simulate",
@@ -315,12 +386,18 @@ SIMULATE = Verb(
     LearnSimulationSettings,
     (
         *MEASURED,
-        Quantity("samples", "drawn for each student", "n", kind="int"),
-        Quantity("solver", "that trained", kind="text"),
+        Quantity("samples", "samples drawn for each student", "n", kind="int"),
+        Quantity("solver", "numerical method that trained the students", kind="text"),
         RESIDUAL,
     ),
     train,
-    tables=(TableSpec("eigenvalues", (Quantity("eigenvalue", "of trained matrices"),), _eigenvalues),),
+    tables=(
+        TableSpec(
+            "eigenvalues",
+            (Quantity("eigenvalue", "eigenvalue (untied: singular value) of a trained matrix"),),
+            _eigenvalues,
+        ),
+    ),
     charts=("eigenvalues",),
     is_random=True,
     precheck=check_trainable,
@@ -336,7 +413,7 @@ VERB = Verb(
             "predicted_spectra", DENSITY, lambda prediction: prediction.density, on_plot=density_rows
         ),
     ),
-    charts=("phases", "learning", "rank", "smallest", "scaling", "spectrum", "split"),
+    charts=("phases", "learning", "rank", "smallest", "scaling", "spectrum", "curve", "split"),
     simulation=SIMULATE,
     precheck=checked_problem,
     batch_key=_batch_key,

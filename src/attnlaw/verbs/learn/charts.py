@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -10,13 +11,21 @@ import altair as alt
 import numpy as np
 import polars as pl
 
+from attnlaw.core.errors import InputError
+from attnlaw.core.progress import no_progress
 from attnlaw.render.charts.cells import Shades, draw_field, is_evenly_spaced
 from attnlaw.render.charts.densities import draw_spectrum
 from attnlaw.render.charts.encodings import HEIGHT, WIDTH, colour_encoding, inline_data, log_axis
-from attnlaw.render.charts.lines import line_charts
+from attnlaw.render.charts.lines import draw_lines, line_charts
 from attnlaw.render.charts.style import palette
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart
 from attnlaw.render.describe_rows import rows_by_case, varying_settings
+from attnlaw.theory.learn.students import STUDENTS
+from attnlaw.verbs.learn import LearnSettings, run
+
+CURVE = ("alpha", "estimation_error")
+CURVE_POINTS = 40  # numbers of samples at which a line of theory is computed
+FLAGS = ("thresholds", "spectrum")
 
 INTERPOLATION = "threshold_interpolation"
 RECOVERIES = ("threshold_recovery", "threshold_feasibility", "threshold_bayes", "threshold_direct")
@@ -27,8 +36,9 @@ PARTS = ("approximation_error", "underfitting_error", "overfitting_error")
 
 @chart(
     "Phase diagram",
-    "Error over that of predicting nothing, by target rank and samples: dark is learned. White lines are "
-    "thresholds, where learning changes its nature.",
+    "Error / error of learning nothing, by the rank of the target and the number of samples: dark is "
+    "learned, bright is not. White lines are thresholds, such as the samples from which a student recovers "
+    "the target.",
 )
 def phases(view: ChartView) -> Drawings:
     return _phase_diagrams(view)
@@ -59,7 +69,11 @@ def _draw_phases(view: ChartView, rows: pl.DataFrame) -> alt.LayerChart:
     )
 
 
-@chart("Learning curves", "Lines: theory in the limit of large dimension.")
+@chart(
+    "Learning curves",
+    "Error of the learned matrix against the number of samples. Lines: theory in the limit of large "
+    "dimension. Lower is better: 0 is the target itself.",
+)
 def learning(view: ChartView) -> Drawings:
     """Draw learning curves.
 
@@ -76,7 +90,102 @@ def learning(view: ChartView) -> Drawings:
         ["student", "attention", "pairs"],
         sizes="simulate",
         thresholds=partial(_thresholds, view),
+        # A case without a number is not filled in.
+        smooth=None if view.rows["estimation_error"].null_count() else partial(_more_samples, view),
     )
+
+
+def _more_samples(view: ChartView, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the predictions for the problems of these rows at many numbers of samples.
+
+    The rows themselves are returned if that takes long, or if attnlaw now predicts something else.
+    """
+    names = [name for name in view.settings if name != "alpha"]
+    parts = []
+    for _, curve in rows.group_by(names, maintain_order=True):
+        alphas = curve["alpha"].unique().sort().to_list()
+        even = np.linspace(alphas[0], alphas[-1], CURVE_POINTS).tolist()
+        dense = _predicted(view, curve.row(0, named=True), sorted({*alphas, *even}))
+        if dense is None:
+            return rows
+        if _differs(curve, dense):
+            return rows
+        settings = curve.head(1).drop("alpha", "estimation_error", "estimation_error_error", strict=False)
+        parts.append(settings.join(dense, how="cross"))
+    return pl.concat(parts, how="diagonal_relaxed")
+
+
+def _differs(rows: pl.DataFrame, dense: pl.DataFrame) -> bool:
+    """Return whether a prediction of now is not that of the rows, which another version may have computed."""
+    same = rows.join(dense, on="alpha", suffix="_again")
+    change = (same["estimation_error"] - same["estimation_error_again"]).abs()
+    return bool((change > 1e-6 * same["estimation_error"].abs() + 1e-12).any())
+
+
+def _predicted(view: ChartView, row: Mapping[str, Any], alphas: list[float]) -> pl.DataFrame | None:
+    """Return the error for the problem of a row at other numbers of samples, by alpha.
+
+    Return None if each of them takes long, as with a softmax. A number without a theory is left out.
+    """
+    known = {name: row.get(column) for name, column in view.verb.setting_columns.items()}
+    given = {name: value for name, value in known.items() if value is not None} | dict.fromkeys(FLAGS, False)
+    try:
+        cases = [LearnSettings(**given | {"alpha": alpha}) for alpha in alphas]
+    except InputError:
+        return None
+    if cases[0].observed_output.name not in STUDENTS[cases[0].student].batched_outputs:
+        return None
+    predictions = list(run(cases, no_progress))
+    errors = [
+        (alpha, prediction.estimation_error.value)
+        for alpha, prediction in zip(alphas, predictions, strict=True)
+        if not isinstance(prediction, InputError)
+    ]
+    return pl.DataFrame(errors, schema={"alpha": pl.Float64, "estimation_error": pl.Float64}, orient="row")
+
+
+@chart(
+    "Error against samples",
+    "Error of the learned matrix if there were more or fewer samples. Line: theory in the limit of large "
+    "dimension; the point on it is this case. Lower is better: 0 is the target itself.",
+)
+def curve(view: ChartView) -> Drawings:
+    """Draw the learning curve around the only case. Trained students are points next to it."""
+    rows = view.rows.drop_nulls(["alpha", "estimation_error"])
+    if view.rows.height != 1 or not rows.height:
+        return
+    row = rows.row(0, named=True)
+    samples = np.geomspace(row["alpha"] / 4, 4 * row["alpha"], CURVE_POINTS).tolist()
+    dense = _predicted(view, row, sorted({row["alpha"], *samples}))
+    if dense is None or dense.height < 2 or _differs(rows, dense):
+        return
+    lines, colours = view.mean_lines(dense.with_columns(student=pl.lit(row["student"])), *CURVE, ["student"])
+    here = pl.DataFrame({"x": [row["alpha"]], "y": [row["estimation_error"]], "error": [None]})
+    points = [
+        here.with_columns(
+            pl.col("error").cast(pl.Float64), series=lines["series"][:1], size=pl.lit("this case")
+        )
+    ]
+    note = ""
+    if view.simulation is not None:
+        students = view.same_settings(view.simulation.rows.drop_nulls("estimation_error"), rows)
+        for size in students["simulate"].unique().sort():
+            trained, _ = view.mean_lines(students.filter(pl.col("simulate") == size), *CURVE, ["student"])
+            label = pl.lit(view.simulation.size_label("simulate", [size]))
+            points.append(trained.select("x", "y", "error", "series", size=label))
+            note = "Other points: trained students, with one standard error."
+    draw = partial(
+        draw_lines,
+        lines,
+        view.verb.axis("alpha"),
+        view.verb.axis("estimation_error"),
+        colours,
+        points=pl.concat(points),
+        thresholds=_thresholds(view, rows),
+        from_zero=True,
+        with_dots=False,
+    )
+    yield Drawing(draw, note=note)
 
 
 def _thresholds(view: ChartView, rows: pl.DataFrame) -> pl.DataFrame:
@@ -97,22 +206,27 @@ def _thresholds(view: ChartView, rows: pl.DataFrame) -> pl.DataFrame:
 
 @chart(
     "Rank against the width of the factors",
-    "Share of values that are not zero. Off the diagonal weight decay, not width, cuts the rank.",
+    "Share of directions in use, against the width of the factors. On the diagonal the width limits the "
+    "rank; below it weight decay does.",
 )
 def rank(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "width", "rank_fraction", sizes="simulate")
 
 
-@chart("Smallest value that is kept", "Away from zero width, not weight decay, cut the rank.")
+@chart(
+    "Smallest value that is kept",
+    "Smallest singular value of the learned matrix that is not zero, against the width of the factors. At 0 "
+    "weight decay limits the rank; above 0 the width does.",
+)
 def smallest(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "width", "smallest_value")
 
 
 @chart(
     "Scaling laws",
-    "Error against the observations for targets whose eigenvalues fall as a power: full equations (lines), "
-    "leading-order law (dashed). Exponents are fitted to the lines, with an error where the digits show it; "
-    "predicted ones stand in brackets.",
+    "Error against the number of observed scores, for targets whose eigenvalues fall as a power. Lines: full "
+    "equations. Dashed: leading-order law. The legend has the fitted exponent of each line, with the "
+    "predicted one in brackets: if both agree, the law holds.",
 )
 def scaling(view: ChartView) -> Drawings:
     """Draw the error against N/d, with the fitted and the predicted exponent of every line."""
@@ -133,7 +247,7 @@ def scaling_law(rows: pl.DataFrame, y: str) -> alt.LayerChart:
     """Draw estimation_error (solid) and leading_error (dashed) of `rows` over observations, by label."""
     scale = alt.Scale(type="log", nice=False)
     ticks = log_axis(rows["observations"])
-    across = alt.X("observations:Q", title="observations N/d", scale=scale, axis=ticks)
+    across = alt.X("observations:Q", title="observed scores / d (N/d)", scale=scale, axis=ticks)
     lowest = min(*rows["estimation_error"], *rows["leading_error"])
     decades = [10.0**power for power in range(math.floor(math.log10(lowest)), 2)]
     up = alt.Y("estimation_error:Q", title=y, scale=scale, axis=alt.Axis(values=decades, format="~g"))
@@ -166,8 +280,8 @@ def _slope(x: pl.Series, y: pl.Series) -> tuple[float, float | None]:
 
 @chart(
     "What the error is made of",
-    "Parts of the error over the samples (a definition of ours): modes that were found but not exactly, what "
-    "is missing along the target, what was learned beside it.",
+    "Parts of the error against the number of samples (our own split, not in the paper): modes that were "
+    "found but not exactly, what is missing along the target, and what was learned in other directions.",
     on_page=False,
 )
 def split(view: ChartView) -> Drawings:
@@ -197,7 +311,11 @@ def draw_parts(rows: pl.DataFrame, x: str, y: str) -> alt.Chart:
     ).properties(width=WIDTH, height=HEIGHT)
 
 
-@chart("Spectrum of the learned matrix", "Line: the predicted density of the learned matrix's eigenvalues.")
+@chart(
+    "Spectrum of the learned matrix",
+    "How many eigenvalues (untied: singular values) the learned matrix has at each value. Line: density by "
+    "theory. The weight at zero is the share of directions that are not in use.",
+)
 def spectrum(view: ChartView) -> Drawings:
     """Draw the predicted density of the learned spectrum, with bars for trained students of the same
     settings.
@@ -222,16 +340,21 @@ def _spectrum(view: ChartView, case: dict[str, Any], rows: pl.DataFrame, density
             kept = eigenvalues.filter(pl.col("case").is_in(students["case"].to_list()))
             values = kept["eigenvalue"].to_list()
             name = view.simulation.size_label("simulate", sorted(students["simulate"].unique()))
-            notes.append("Bars: measured ones, those at zero left out.")
+            notes.append(
+                "Bars: trained students, without eigenvalues at zero; they follow the line if theory holds."
+            )
     atom, outliers = rows["atom_at_zero"][0] or 0.0, rows["outlier_locations"].to_list()[0] or []
-    notes += ["The triangle is where an outlier is predicted."] if outliers else []
+    notes += ["The triangle shows where theory expects an outlier."] if outliers else []
     draw = partial(
         draw_spectrum, density, view.verb.axis("x"), values, atom=atom, outliers=outliers, name=name
     )
     return Drawing(draw, case, " ".join(notes))
 
 
-@chart("Spectrum of trained matrices", "Eigenvalues of all students, those at zero left out.")
+@chart(
+    "Spectrum of trained matrices",
+    "Eigenvalues (untied: singular values) of all trained students, without those at zero.",
+)
 def eigenvalues(view: ChartView) -> Drawings:
     """Draw a histogram of the eigenvalues of trained students."""
     rows = view.frame("eigenvalues", "eigenvalue")

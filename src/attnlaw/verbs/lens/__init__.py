@@ -48,7 +48,11 @@ class LensSettings(InputSettings, LocalModel):
         "Ranks at which the attention matrix of every head is cut off, to measure its largest error.",
         metavar="1,4,16",
     )
-    only: str | None = setting(None, "Compute this part alone.", choices=PARTS)
+    only: str | None = setting(
+        None,
+        "Compute only one part: heads, operator (the affine map), or entrywise (errors of low ranks).",
+        choices=PARTS,
+    )
     top: int = setting(8, "Number of singular values of the affine map to compute.", minimum=1, metavar="K")
     seed: int = setting(
         0,
@@ -229,7 +233,7 @@ HEAD_REMARKS = (
     Quantity("rule", "name of the rule that holds for the head", kind="text"),
     LAYER,
     HEAD,
-    Quantity("size", "how clearly the rule holds; the clearest head comes first"),
+    Quantity("size", "number that shows how clearly the rule holds; the clearest head comes first"),
     Quantity("sentence", "what the head does, in words", kind="text"),
     Quantity("meaning", "condition under which the rule holds", kind="text"),
 )
@@ -245,12 +249,12 @@ ENTRYWISE = (
     ),
     Quantity(
         "tail",
-        "largest error that the singular values alone predict: their sum beyond the rank, over n",
+        "largest error that the singular values alone predict: the sum of those left out over n tokens",
         display_name="tail / n",
         log=True,
     ),
     Quantity("rms", "root mean square error of all attention weights", log=True),
-    Quantity("coherence", "largest error over tail / n; null if only rounding errors are left"),
+    Quantity("coherence", "largest error divided by tail / n; null if only rounding errors are left"),
     Quantity(
         "rank_within", "smallest rank of this head that keeps every attention weight within 0.01", kind="int"
     ),

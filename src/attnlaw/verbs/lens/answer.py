@@ -88,7 +88,9 @@ def _head_lines(remarks: pl.DataFrame, head_count: int) -> list[Line]:
             more = f" {_capital(head)} is the clearest: {evidence}." if evidence else ""
             lines.append(Line(f"{len(sentences)} of {head_count} heads {kind.several}.{more}"))
     known = set(remarks["rule"])
-    absent = [kind.one for kind in REMARK_KINDS if kind.name in NOTABLE_IF_ABSENT and kind.name not in known]
+    absent = [
+        kind.singular for kind in REMARK_KINDS if kind.name in NOTABLE_IF_ABSENT and kind.name not in known
+    ]
     if absent:
         lines.append(Line(f"No head {_enumerate(absent, 'or')}."))
     return lines

@@ -79,7 +79,7 @@ def _draw_token_maps(view: ChartView, rows: pl.DataFrame) -> alt.HConcatChart:
 
 
 @chart(
-    "Where the heads that stand out look",
+    "Where the most notable heads look",
     "Each row is a token that attends, each column a token that it attends to; rows sum to 1. A bright "
     "column is a token that all positions look at. A bright diagonal line is a fixed distance. Colours "
     "follow the square root.",

@@ -35,7 +35,7 @@ HEADS = {
     "\ndirections": ("participation_over_null", ".2f"),
     "largest\nshare": ("largest_column_mean", ".0%"),
     "max\nlogit": ("largest_logit", ".1f"),
-    "of the\nbound": ("fraction", ".0%"),
+    "% of\nbound": ("fraction", ".0%"),
 }
 HEADS_DETAILS = {"over\nrandom": ("participation_over_random", ".2f")}
 ENTRYWISE = {"rank": ("rank", ".0f"), "median\nhead": ("largest", ".3g"), "worst\nhead": ("most", ".3g")}
@@ -87,7 +87,7 @@ def _print_heads(result: LensResult, console: Console, details: bool) -> None:
         most=pl.col("beta").max(),
         fraction=fractions.max(),
     )
-    droppable = ("over random", "of the bound", "largest share", "max β")
+    droppable = ("over random", "% of bound", "largest share", "max β")
     print_table(console, number_columns(layers, HEADS | (HEADS_DETAILS if details else {})), droppable)
     console.print(Text("Medians over the heads of a layer; max is over all its heads.", style="dim"))
     if details:
@@ -118,11 +118,11 @@ def _head_meanings(result: LensResult, details: bool) -> dict[str, str]:
     low, high = (_threshold(result, name) for name in ("beta_2", "beta_c"))
     more = {"over random": "directions relative to random weights on the same tokens"} if details else {}
     return {
-        "sharpness β": f"spread of a position's logits. Random-attention theory can hold up to {low}; above "
-        f"{high} a position looks at only a few tokens.",
+        "sharpness β": f"spread of a position's logits. Above {low}, random-attention theory does not "
+        f"apply; above {high}, a position looks at only a few tokens.",
         "tokens attended": "effective number of tokens that a position attends to",
-        "directions": "1: as many as in an equally sharp random head. Below 1: positions attend to the same "
-        "tokens.",
+        "directions": "distinct directions of attention, relative to an equally sharp random head; below 1, "
+        "positions attend to the same tokens",
         **more,
         "largest share": "part of a head's attention that goes to one token",
         "bound": "largest logit that any input could reach",
@@ -159,7 +159,7 @@ def _rank_meanings(result: LensResult, details: bool) -> dict[str, str]:
 
 def _print_tokens(result: LensResult, console: Console, most: int) -> None:
     tokens = result.row()["tokens"]
-    print_table(console, _token_columns(result, most), ("exact", "rollout"))
+    print_table(console, _token_columns(result, most), ("rollout", "exact"))
     if tokens > most:
         kept = "last" if is_causal(result.token_map) and most == FEW_TOKENS else "first"
         more = "--out DIR draws all" if most == MAX_TOKENS else "--details shows more"

@@ -63,7 +63,7 @@ class LimitSettings(Settings):
     )
     activation: str = token_setting(
         "identity",
-        "Function psi that makes the random tokens psi(W h), with h and W normal.",
+        "Activation that the random tokens go through. Before it they are Gaussian.",
         symbol="ψ",
         choices=ACTIVATIONS,
         excluded_by=FIXED_TOKENS,
@@ -79,7 +79,7 @@ class LimitSettings(Settings):
     )
     ids: tuple[int, ...] | None = token_setting(
         None,
-        "Ids of the tokens to take from that checkpoint.",
+        "Ids of the tokens to take from the embeddings.",
         minimum=0,
         requires="embeddings",
         metavar="1,2,3",
@@ -92,7 +92,7 @@ class LimitSettings(Settings):
     )
     token: int = token_setting(
         1,
-        "Number of the token whose output is read, counted from 1.",
+        "Token whose output is analysed, counted from 1.",
         symbol="i",
         minimum=1,
         slider_range=(1, 8),
@@ -113,20 +113,29 @@ class LimitSettings(Settings):
         lab_default=64,
     )
     head_width: int | None = layer_setting(
-        None, "Width of a head; by default that of the layer.", symbol="n_H", minimum=1, maximum=LARGEST_SIZE
+        None,
+        "Width of each head. The default is the width of the layer.",
+        symbol="n_H",
+        minimum=1,
+        maximum=LARGEST_SIZE,
     )
     score: str = layer_setting(
         "softmax",
         "Function that turns scores into attention weights. Only softmax makes them add up to 1.",
         choices=SCORES,
     )
-    mask: str = layer_setting("none", "Rule for which tokens a token sees.", choices=MASKS)
+    mask: str = layer_setting(
+        "none",
+        "Tokens that a token sees: all (none), itself and earlier ones (causal), or those at most K places "
+        "away (band:K).",
+        choices=MASKS,
+    )
     scaling: str = layer_setting(
-        "1/sqrt(n)", "Scaling of the scores; with 1/n they vanish in the limit.", choices=SCALINGS
+        "1/sqrt(n)", "Factor of the attention scores. With 1/n, scores vanish in the limit.", choices=SCALINGS
     )
     depth: int = layer_setting(
         1,
-        "Number of layers; the output is that of the last layer.",
+        "Number of layers. The output of the last one is analysed.",
         minimum=1,
         maximum=LARGEST_SIZE,
         slider_range=(1, 8),
@@ -221,7 +230,7 @@ QUANTITIES = (
     ),
     Quantity(
         "residual_of_distances",
-        "error of the quadrature behind the KL divergence: by how much a density misses its total weight",
+        "error of the integral behind the KL divergence: how far the area below a density is from 1",
         hidden=True,
     ),
     distance(
@@ -239,7 +248,7 @@ QUANTITIES = (
     ),
     Quantity(
         "kernel_kl_to_limit",
-        "KL divergence to the limit by kernel density estimates, as in arXiv 2506.00846: it has a bias",
+        "KL divergence to the limit by kernel density estimates, as in arXiv 2506.00846. It is too large.",
         "KL kernel",
         in_summary=True,
         log=True,
@@ -247,7 +256,7 @@ QUANTITIES = (
     ),
     Quantity(
         "path_squared_length",
-        "squared length over the width of the chosen token, after 0, 1, 2, ... layers",
+        "squared length of the chosen token divided by the width, after 0, 1, 2, ... layers",
         kind="floats",
         error=True,
         display_name="squared length by layer",
@@ -346,7 +355,7 @@ DENSITIES = (
     Quantity("gaussian_density", "density at y of the Gaussian of equal mean and variance"),
     Quantity(
         "ratio",
-        "density at y divided by that of the limit, if the limit is among the cases",
+        "density at y divided by the density of the limit, if the limit is among the cases",
         display_name="density / density of the limit",
     ),
 )

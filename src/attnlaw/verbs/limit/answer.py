@@ -101,14 +101,14 @@ def _closeness_line(layer: LayerNumbers) -> Line:
         lead = "A layer" if len(known) == 1 else "Even a layer"
         return Line(
             f"{lead} of width {widest:g} {most} differs from its infinite-width limit: the distribution "
-            f"functions of their outputs differ by up to {format_percent(at)}."
+            f"functions of the two outputs differ by up to {format_percent(at)}."
         )
     at = known[first]
     if at.error and at.value <= SEEN * at.error:
         size = f"no difference is seen beyond the noise of the draws ({format_percent(at)})"
     else:
-        size = f"the distribution functions of their outputs differ by at most {format_percent(at)}"
-    lead = f"A layer of width {first:g} is" if len(known) == 1 else f"From width {first:g} on, the layer is"
+        size = f"the distribution functions of the two outputs differ by at most {format_percent(at)}"
+    lead = f"A layer of width {first:g} is" if first == widest else f"From width {first:g} on, the layer is"
     text = f"{lead} within {CLOSE:.0%} of its infinite-width limit: {size}"
     before = [width for width in known if width < first]
     if before:
@@ -143,7 +143,9 @@ def _limit_lines(layers: list[LayerNumbers]) -> Iterator[Line]:
     """Yield sentences that say what the limit is like."""
     limits = [(layer, layer.limit["kurtosis"]) for layer in layers if layer.limit is not None]
     known = [(layer, kurtosis) for layer, kurtosis in limits if kurtosis is not None]
-    uniform = [layer for layer in layers if SCALINGS[layer.row["scaling"]].vanishing]
+    # A saved result may lack a setting, or have a value that this version does not know.
+    scalings = [SCALINGS.get(layer.row["scaling"]) for layer in layers]
+    uniform = [scaling for scaling in scalings if scaling is not None and scaling.vanishing]
     if len(uniform) == len(layers):
         yield Line("In the limit of the scaling 1/n all scores are zero, so attention is uniform.")
     if len(known) == 1:

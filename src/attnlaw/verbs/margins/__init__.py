@@ -114,14 +114,16 @@ MODEL = Quantity("model", "directory of the model", kind="text")
 LAYER = Quantity("layer", "number of the layer, from 0; empty for maps outside of layers", kind="int")
 MARGINS = (
     Quantity("input", "number of the input, from 0", kind="int"),
-    Quantity("tokens", "number of visible tokens", kind="int"),
+    Quantity("tokens", "number of tokens that are not padding", kind="int"),
     Quantity("position", "position that is read; empty for a classifier", kind="int"),
     Quantity("predicted", "class that the model predicts", kind="int"),
     Quantity("margin", "largest logit minus the next one", "m"),
-    Quantity("gradient", "norm of the gradient of the margin over the visible tokens", "g"),
+    Quantity(
+        "gradient", "norm of the gradient of the margin with respect to the tokens that the block reads", "g"
+    ),
     Quantity(
         "distance",
-        "relative margin D = m / (g s √T) for T visible tokens; empty if m and g are 0",
+        "relative margin D = m / (g s √T) for T tokens; empty if m and g are 0",
         display_name="D",
         axis="relative margin (D)",
         log=True,
@@ -188,7 +190,7 @@ DIRECTIONS = (
     Quantity("rank", "numerical rank of the matrix", kind="int"),
     Quantity(
         "log10_scale",
-        "log10 of the scale γ α L from the weights alone",
+        "log10 of the worst-case scale γ α L, from the weights alone",
         display_name="log₁₀ scale, worst case",
     ),
     Quantity("p", "best Schatten index at the worst-case scale", display_name="p*, worst case"),
@@ -205,7 +207,7 @@ DIRECTIONS = (
     ),
     Quantity(
         "directions",
-        "number of singular values that matter at the measured scale, of the rank",
+        "number of singular values that matter at the measured scale, and the rank, as text: 14 of 64",
         kind="text",
         display_name="effective directions",
     ),

@@ -25,7 +25,8 @@ def answer(result: Result) -> Answer:
     if len(measured) == 1:
         row = measured[0][1]
         lines += [_single_line(row), *_place_line(result, row), *_amplification_line(result, row)]
-    return Answer((*lines, *_warnings(measured)), next_commands(measured[0][1], names))
+    warnings = _warnings(measured)
+    return Answer((*warnings, *lines), next_commands(measured[0][1], names))
 
 
 def next_commands(row: dict[str, Any], names: list[str]) -> dict[str, str]:

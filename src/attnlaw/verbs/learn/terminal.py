@@ -1,0 +1,221 @@
+"""The screen of `learn`: the answer, then the numbers of one problem or a line for each of several."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+from rich.console import Console
+from rich.text import Text
+
+from attnlaw.core.estimate import Estimate, format_value
+from attnlaw.core.settings import setting_fields
+from attnlaw.render.describe_rows import ValueLabels
+from attnlaw.render.terminal.console import Column, print_table
+from attnlaw.render.terminal.screen import print_answer, print_definitions, print_next, print_title
+from attnlaw.verbs.learn.answer import answer, percent, varying_cases
+from attnlaw.verbs.learn.comparison import TrainedStudents, relative_error, trained_students
+
+if TYPE_CHECKING:
+    from attnlaw import LearnResult
+
+RELATIVE = "relative_error"
+# Titles of the numbers that the first screen shows, with whether they are percentages.
+TITLES = {
+    RELATIVE: ("error", True),
+    "estimation_error": ("E", False),
+    "wrong_keys": ("wrong keys", True),
+    "rank_fraction": ("rank", True),
+    "training_loss": ("training loss", False),
+    "prediction_error": ("test loss", False),
+    "smallest_value": ("smallest value", False),
+}
+IN_ROWS = (RELATIVE, "estimation_error", "wrong_keys", "rank_fraction", "training_loss")
+MEANINGS = {
+    RELATIVE: "squared distance from the target; 100% is learning nothing",
+}
+THRESHOLD = "threshold_"
+CASES_BESIDE = 3  # columns of a table of details, so that it fits the screen
+FLAGS = ("thresholds", "spectrum")
+
+
+def show_case(result: LearnResult, console: Console, details: bool = False) -> None:
+    """Print nothing: theory and trained students are compared at the end."""
+
+
+def show_summary(result: LearnResult, console: Console, details: bool = False) -> None:
+    """Print the answer, a table of what matters most, its meanings, and the next commands."""
+    shown = answer(result)
+    print_title(console, result.verb.title, _facts(result))
+    print_answer(console, shown)
+    students = trained_students(result)
+    single = result.finished_rows.height == 1
+    meanings = _print_case(result, console, students[0]) if single else _print_rows(result, console, students)
+    if details:
+        console.print()
+        _print_details(result, console)
+    console.print()
+    print_definitions(console, meanings)
+    if details:
+        print_definitions(console, {"settings": _all_settings(result)})
+    if shown.next_commands:
+        console.print()
+        print_next(console, shown.next_commands)
+
+
+def _facts(result: LearnResult) -> str:
+    """Describe what all cases share: the student, the tokens, the target, and other settings in use."""
+    varied, row = _varied(result), result.row()
+    facts = []
+    if "student" not in varied:
+        facts.append(f"{row['student']} student")
+    if "attention" not in varied and row["attention"] != "tied":
+        facts.append(f"{row['attention']} attention")
+    if "tokens" not in varied:
+        facts.append("1 token" if row["tokens"] == 1 else f"{row['tokens']} tokens")
+    said = ("alpha", "student", "attention", "tokens", "simulate", "seeds", "seed", *FLAGS)
+    always = ("noise", "weight_decay", "target_rank")
+    for name, field in setting_fields(result.verb.settings).items():
+        value = row[result.verb.setting_columns[name]]
+        if name in said or name in varied or value in (None, False):
+            continue
+        if name in always or value != field.default:
+            facts.append(f"{name.replace('_', ' ')} {format_value(value)}" if value else "no noise")
+    return " · ".join(facts)
+
+
+def _varied(result: LearnResult) -> list[str]:
+    names = [name for name in result.verb.setting_columns.values() if name not in FLAGS]
+    return varying_cases(result.rows, names)
+
+
+def _cell(value: Any, as_percent: bool) -> str:
+    """Return a number with four digits, or with its error."""
+    if value is None:
+        return ""
+    estimate = value if isinstance(value, Estimate) else Estimate(value)
+    if as_percent:
+        return percent(estimate)
+    return str(estimate) if estimate.error else f"{estimate.value:.4g}"
+
+
+def _values(result: LearnResult, case: int) -> dict[str, Any]:
+    values = result.values(case)
+    if RELATIVE not in values:  # trained students alone
+        values[RELATIVE] = relative_error(values)
+    if values["wrong_keys"] is not None:  # this loss sets no scale, so the error says little
+        values[RELATIVE] = None
+    return values
+
+
+def _trained(students: TrainedStudents | None, name: str) -> Estimate | None:
+    if students is None:
+        return None
+    return students.relative_error if name == RELATIVE else students.values.get(name)
+
+
+def _meaning(result: LearnResult, name: str) -> str:
+    descriptions = {quantity.name: quantity.description for quantity in result.verb.quantities}
+    return MEANINGS.get(name) or descriptions[name]
+
+
+def _print_case(result: LearnResult, console: Console, students: TrainedStudents | None) -> dict[str, str]:
+    """Print a line for each number of the only case. Return their meanings."""
+    case = int(result.finished_rows["case"][0])
+    values, meanings, lines = _values(result, case), {}, []
+    thresholds = {
+        quantity.name: (quantity.label, False)
+        for quantity in result.verb.quantities
+        if quantity.name.startswith(THRESHOLD)
+    }
+    for name, (title, as_percent) in (TITLES | thresholds).items():
+        if values.get(name) is None:
+            continue
+        lines.append((title, _cell(values[name], as_percent), _cell(_trained(students, name), as_percent)))
+        meanings[title] = _meaning(result, name)
+    head = "theory" if result.verb.simulation is not None else "trained"
+    columns = [
+        Column("", [line[0] for line in lines], is_text=True),
+        Column(head, [line[1] for line in lines]),
+    ]
+    if students is not None:
+        columns.append(Column(f"trained, d = {students.largest}", [line[2] for line in lines]))
+    print_table(console, columns)
+    return meanings | _error_meaning([*(line[1] for line in lines), *(line[2] for line in lines)])
+
+
+def _print_rows(
+    result: LearnResult, console: Console, students: list[TrainedStudents | None]
+) -> dict[str, str]:
+    """Print a line for each case. Return the meanings of the columns."""
+    rows, labels = result.finished_rows, ValueLabels(result.verb, result.rows)
+    columns = []
+    for name in _varied(result):
+        title = "samples / d²" if name == "alpha" else name.replace("_", " ")
+        cells = ["" if value is None else labels.label_of(name, value) for value in rows[name]]
+        columns.append(Column(title, cells, is_text=rows[name].dtype == pl.String))
+    values = [_values(result, case) for case in rows["case"]]
+    meanings, droppable = {}, []
+    for name in IN_ROWS:
+        title, as_percent = TITLES[name]
+        cells = [_cell(known[name], as_percent) for known in values]
+        if not any(cells):
+            continue
+        columns.append(Column(title, cells))
+        droppable.append(title)
+        meanings[title] = _meaning(result, name)
+        trained = [_cell(_trained(each, name), as_percent) for each in students]
+        if any(trained) and name in (RELATIVE, "wrong_keys", "rank_fraction"):
+            key = f"{title}, trained"
+            columns.append(Column("trained", trained, name=key))
+            droppable.append(key)
+    if any(students):
+        sizes = sorted({each.largest for each in students if each is not None})
+        meanings["trained"] = f"students of dimension d = {', '.join(map(str, sizes))}"
+    print_table(console, columns, droppable[:0:-1])
+    return meanings | _error_meaning([str(cell) for column in columns for cell in column.cells])
+
+
+def _error_meaning(cells: list[str]) -> dict[str, str]:
+    has_error = any(re.search(r"\d\(", cell) for cell in cells)
+    return {"0.25(1)": "0.25 with a standard error of 0.01"} if has_error else {}
+
+
+def _print_details(result: LearnResult, console: Console) -> None:
+    """Print every number of every case with its meaning."""
+    parts = [result, *([] if result.simulation is None else [result.simulation])]
+    for part in parts:
+        cases = part.finished_rows["case"].to_list()
+        values = [part.values(case) for case in cases]
+        known = [q for q in part.verb.quantities if any(numbers[q.name] is not None for numbers in values)]
+        lists = [q for q in known if q.kind == "floats" and any(numbers[q.name] for numbers in values)]
+        plain = [q for q in known if q.kind != "floats"]
+        several = len(cases) > 1
+        console.print(Text(part.verb.title, style="bold"))
+        labels = Column("quantity", [q.label for q in plain], is_text=True)
+        columns = [
+            Column(f"case {i}" if several else "", [format_value(numbers[q.name]) for q in plain])
+            for i, numbers in enumerate(values, start=1)
+        ]
+        meanings = Column("", [q.description for q in plain], is_text=True, wraps=True)
+        for start in range(0, len(columns), CASES_BESIDE):
+            beside = columns[start : start + CASES_BESIDE]
+            print_table(console, [labels, *beside] if several else [labels, *beside, meanings])
+        for i, numbers in enumerate(values, start=1):
+            lead = f"case {i}, " if several else ""
+            print_definitions(
+                console, {f"{lead}{q.label}": format_value(numbers[q.name]) for q in lists if numbers[q.name]}
+            )
+        if several:
+            print_definitions(console, {q.label: q.description for q in plain})
+
+
+def _all_settings(result: LearnResult) -> str:
+    known: Mapping[str, Any] = result.settings()
+    return ", ".join(
+        f"{name.replace('_', ' ')} {format_value(value)}"
+        for name, value in known.items()
+        if value is not None and name not in _varied(result)
+    )
