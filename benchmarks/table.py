@@ -58,7 +58,7 @@ SHOWN = (
 # One BLAS thread, so that CPU seconds are those of work; here each side takes its own.
 ONE_THREAD, OWN_THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}, ("audit",)
 # Benchmarks that compare another version, and their arguments before its folder. `versions` needs one.
-COMPARED = {"audit": (), "llama": ("4",), "paths": (), "versions": ()}
+COMPARED = {"audit": (), "llama": ("4",), "versions": ()}
 HEAD = "| task | attnlaw | against | measured | claimed |\n|---|---|---|---|---|\n"
 ALONE = "no peer"
 MEASURED = ROOT / "benchmarks" / "measured.json"
