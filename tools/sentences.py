@@ -41,18 +41,6 @@ DECLARATIONS = {
 NOT_TEXTS = {"example", "examples", "metavar", "panel", "name"}
 FEWEST_WORDS = 4  # a shorter text is a name, a title or a format
 ENDS = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(])")
-PLACES = re.compile(r"\{(\w+)\}")
-# A call that makes a message out of a fragment: the place of the fragment, and the message.
-FRAMES = {
-    "bad_part": (2, "{source}: tensor {part} has dtype {dtype} and shape {shape}, expected <>"),
-    "SuspiciousPickle": (0, "{file}: not a complete PyTorch checkpoint of plain tensors (<>)"),
-}
-# Texts that nobody reads as a sentence: SQL, markup, regular expressions, commands, and lists of names.
-NO_SENTENCE = re.compile(
-    r"(CREATE|SELECT|DELETE|INSERT|UPDATE|PRAGMA) [A-Za-z]|<\w+[ >]|</\w|.*(\(\^\||\(\?|\\[bdsw(.]|\.\*)"
-    r"|(import|from) [\w.]+ import |pip install |attnlaw [a-z]+( [\w./{}-]+)* (-|[>/])|attnlaw (lab|study) "
-    r"|[\w-]+(, [\w-]+)*$|[\w./:-]+$"
-)
 MARKUP = re.compile(r"<(script|style)\b.*?</\1>|{#.*?#}|{%.*?%}|<[^>]*>", re.DOTALL)
 
 
@@ -97,25 +85,17 @@ def help_texts() -> Iterator[Sentence]:
 
 
 def messages() -> Iterator[Sentence]:
-    """Yield error messages, and the texts of screens and pages, as users read them.
-
-    Values in them are shown as their names in braces, or as {…}. A fragment that the same function puts into a
-    message is shown in the message.
-    """
+    """Yield error messages, and the texts of screens and pages. Values in them are shown as {…}."""
     for path, tree in _modules():
-        reader = _Reader(tree)
         skipped = {id(node) for node in _docstring_nodes(tree)}
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and _called(node) in DECLARATIONS:
                 skipped |= {id(inner) for inner in ast.walk(node)}
-        nodes = [node for node in ast.walk(tree) if id(node) not in skipped]
-        texts = [(node.lineno, text) for node in nodes if (text := reader.message(node))]
-        for node in nodes:
-            if id(node) not in reader.used and (text := reader.text(node)):
-                texts.append((node.lineno, text))
-        for line, text in texts:
-            if not _is_code(text):
-                yield from _sentences(text, path, line)
+            if isinstance(node, ast.JoinedStr):
+                skipped |= {id(inner) for inner in ast.walk(node) if inner is not node}
+        for node in ast.walk(tree):
+            if id(node) not in skipped and (text := _text_of(node)):
+                yield from _sentences(text, path, node.lineno)
     for path in sorted(PACKAGE.rglob("*.html")):
         for line, text in _template_texts(path):
             yield from _sentences(text, path, line)
@@ -175,40 +155,6 @@ def _text_of(node: ast.AST) -> str | None:
     if isinstance(node, ast.JoinedStr):
         return "".join(str(part.value) if isinstance(part, ast.Constant) else "{…}" for part in node.values)
     return None
-
-
-class _Reader:
-    """Reads the texts of a module as users read them.
-
-    Attributes:
-        used: the nodes whose texts are already in another text.
-    """
-
-    def __init__(self, tree: ast.Module) -> None:
-        self.used: set[int] = set()
-        self.texts: dict[int, Mapping[str, ast.expr]] = {}  # by node: the texts that names around it hold
-        constants = _assigned(tree.body)
-        for node in ast.walk(tree):
-            self.texts.setdefault(id(node), constants)
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                known = {**constants, **_assigned(node.body)}
-                self.texts |= {id(inner): known for inner in ast.walk(node)}
-
-    def message(self, node: ast.AST) -> str | None:
-        """Return the message that a call makes of its arguments, or None."""
-        if not isinstance(node, ast.Call) or _called(node) not in (*FRAMES, "BadSetting"):
-            return None
-        place, frame = FRAMES.get(_called(node), (1, ""))
-        text = self.text(node.args[place]) if len(node.args) > place else None
-        if text is None:
-            return None
-        self.used |= {id(inner) for inner in ast.walk(node.args[place])}
-        if frame:
-            return frame.replace("<>", text)
-        name = self.text(node.args[0]) or "{setting}"
-        option = name if "." in name or "{" in name else "--" + name.replace("_", "-")
-        text = PLACES.sub(lambda other: "--" + other[1].replace("_", "-"), _without_values(text))
-        return f"{option} {{value}}: {text}" if len(node.args) > 2 else f"{option} {text}"
 
 
 def _template_texts(path: Path) -> Iterator[tuple[int, str]]:
