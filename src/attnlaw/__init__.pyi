@@ -244,7 +244,7 @@ class FitResult(Result):
     @property
     def record(self) -> Fits: ...
     matrix_count: int | None
-    """Number of matrices measured."""
+    """Number of weight matrices that were measured."""
     random_count: int | None
     """Number of matrices with the law random (looks like random numbers of this shape, as at
     initialisation).
@@ -656,9 +656,7 @@ class AttentionResult(Result):
     spike_found: Estimate | None
     """Largest squared singular value of the random layers, if only the constant 1/n is subtracted."""
     coefficient_error: float | None
-    """Squared error of the coefficients of a ridge regression on the layer's output; 1 if it learns
-    nothing.
-    """
+    """Squared error of a ridge regression on the layer's output; 1 means that nothing was learned."""
     degrees_of_freedom: float | None
     """Number of directions that a ridge regression on the output uses (degrees of freedom) / number of
     tokens.
@@ -706,7 +704,7 @@ class InitResult(Result):
     uniform_loss: float | None
     """Loss of a uniform guess in nats: the logarithm of the vocabulary size."""
     own_probability: Estimate | None
-    """Mean probability that the model gives to the token it just read."""
+    """Mean probability that the untrained model gives to the token that it just read."""
     own_cosine: Estimate | None
     """Mean cosine between a token after the last layer and its own embedding, if the head is tied."""
     angle_exponent: Estimate | None
@@ -738,17 +736,17 @@ class LearnResult(Result):
     @property
     def record(self) -> DetailedPrediction: ...
     estimation_error: Estimate | None
-    """Squared distance |Ŝ − S*|²/d of the learned matrix Ŝ from the target S*."""
+    """Squared distance of learned and target matrix, |Ŝ − S*|²/d."""
     prediction_error: Estimate | None
     """Mean loss of a new sample with noise-free labels."""
     training_loss: Estimate | None
     """Mean loss of a training sample, without weight decay."""
     overlap: Estimate | None
-    """Overlap Tr ŜᵀS*/d of the learned matrix Ŝ and the target S*."""
+    """Overlap of the learned and the target matrix (Tr ŜᵀS*/d)."""
     norm: Estimate | None
     """Squared size of the learned matrix (|Ŝ|²/d)."""
     rank_fraction: Estimate | None
-    """Share of directions in use: rank of the learned matrix / dimension d."""
+    """Share of directions in use: rank / size of the learned matrix."""
     trace: Estimate | None
     """Mean eigenvalue of the learned matrix (Tr Ŝ/d)."""
     nuclear_norm: Estimate | None
@@ -758,7 +756,7 @@ class LearnResult(Result):
     wrong_keys: Estimate | None
     """Share of new queries that attend most to the wrong key."""
     noise_level: Estimate | None
-    """Effective noise on each entry of the target matrix, as the learner sees it."""
+    """Effective noise on each entry of the matrix from which training learns."""
     threshold: Estimate | None
     """Value below which training sets eigenvalues to zero (b)."""
     cut: Estimate | None
@@ -770,13 +768,13 @@ class LearnResult(Result):
     shrinkage: float | None
     """Factor by which training shrinks the eigenvalues that it keeps."""
     relative_error: Estimate | None
-    """Error relative to learning nothing: |Ŝ − S*|²/|S*|² (learned Ŝ, target S*)."""
+    """Squared error relative to learning nothing, |Ŝ − S*|²/|S*|²."""
     approximation_error: float | None
-    """Part of the error from outlying eigenvalues (our split, not in the paper)."""
+    """Part of the error from outlying eigenvalues (not in the paper)."""
     underfitting_error: float | None
-    """Part of the error from what is not learned of the target (our split, not in the paper)."""
+    """Part of the error from parts of the target matrix that were not learned (not in the paper)."""
     overfitting_error: float | None
-    """Part of the error from learning other directions than the target's (our split, not in the paper)."""
+    """Part of the error from learned directions that the target matrix does not have (not in the paper)."""
     adapter_noise: float | None
     """Effective noise for a rank-one adapter that is trained afterwards, Δ/2 + E (arXiv 2606.05899)."""
     residual: float | None
@@ -796,11 +794,13 @@ class LearnResult(Result):
     outlier: float | None
     """Eigenvalue of the learned matrix that shows the target's one large eigenvalue."""
     observations: float | None
-    """Number of observed scores / d, for a target with power-law eigenvalues."""
+    """Number of observed attention scores / d, for a target matrix with power-law eigenvalues."""
     leading_error: float | None
     """Error of the learned matrix by the leading-order scaling law (E)."""
     predicted_exponent: float | None
-    """Exponent with which the error falls with the number of scores, by the leading-order law."""
+    """Exponent with which the error falls as the number of observed scores grows, by the leading-order
+    scaling law.
+    """
     threshold_recovery: float | None
     """Samples / d² with which trained factors recover the target matrix (no noise)."""
     threshold_feasibility: float | None
@@ -832,13 +832,13 @@ class DynamicsResult(Result):
     recovery_samples: float | None
     """Samples / d² until the correlation with the target matrix is 0.5; null for a gradient flow."""
     alignment: Estimate | None
-    """Correlation with the target matrix: 1 means equal except for the scale."""
+    """Correlation with the target matrix; 1 means equal up to scale."""
     estimation_error: Estimate | None
-    """Squared distance |S − S*|²/d of the learned matrix S from the target S*."""
+    """Squared distance of learned and target matrix, |S − S*|²/d."""
     prediction_error: Estimate | None
     """Mean loss of a new sample with noise-free labels."""
     overlap: Estimate | None
-    """Overlap Tr S S*/d of the learned matrix S and the target S*."""
+    """Overlap of the learned and the target matrix (Tr S S*/d)."""
     norm: Estimate | None
     """Squared size of the learned matrix (Tr S²/d)."""
     trace: Estimate | None
@@ -848,9 +848,9 @@ class DynamicsResult(Result):
     plateaus: list[float] | None
     """Training times between which nothing is learned: start and end of each plateau."""
     largest_rate: float | None
-    """Largest learning rate at which training can stay at the target matrix."""
+    """Largest learning rate at which training is stable near the target matrix."""
     plateau_error: float | None
-    """Final error of SGD with this learning rate (E)."""
+    """Error at which SGD with the given learning rate ends (E)."""
     trajectory: pl.DataFrame
     """Table: the columns time, samples, alignment, estimation_error, prediction_error, overlap, norm,
     trace.
@@ -930,7 +930,7 @@ def audit(
         unscaled (bool; default False): Accept float8 weights without a scale, and read them as they are
             stored.
         name (str; optional): Name of the model in results (default: its path).
-        jobs (int; optional): Number of threads (default: all cores).
+        jobs (int; optional): Number of CPU threads to use (default: all cores).
         samples (int; optional): Number of training samples n, to also show proxy / sqrt(n), which is
             not a bound.
         approximate (bool; default False): Estimate the spectra of matrices whose shorter side is at
@@ -1042,7 +1042,7 @@ def fit(
         unscaled (bool; default False): Accept float8 weights without a scale, and read them as they are
             stored.
         name (str; optional): Name of the model in results (default: its path).
-        jobs (int; optional): Number of threads (default: all cores).
+        jobs (int; optional): Number of CPU threads to use (default: all cores).
         seed (int; default 0): Seed of the random matrices and of the bootstrap.
         progress (Callable[[int, int], None]; optional): Function that is called with the number of
             finished parts and the number of all parts.
@@ -1051,7 +1051,7 @@ def fit(
         A result with one row for each case, in the polars table `rows`. If there is one case, its
         quantities are attributes:
 
-        - `matrix_count` (int): number of matrices measured.
+        - `matrix_count` (int): number of weight matrices that were measured.
         - `random_count` (int): number of matrices with the law random (looks like random numbers of this
           shape, as at initialisation).
         - `learned_count` (int): number of matrices with the law learned (some learned directions, the rest
@@ -1129,7 +1129,7 @@ def diff(
         unscaled (bool; default False): Accept float8 weights without a scale, and read them as they are
             stored.
         name (str; optional): Name of the model in results (default: its path).
-        jobs (int; optional): Number of threads (default: all cores).
+        jobs (int; optional): Number of CPU threads to use (default: all cores).
         applied (bool; default False): Multiply the gain of the norm layer before each matrix into the
             matrix (default: compare matrices as they are stored).
         no_match (bool; default False): Do not check whether heads or neurons are in another order than
@@ -1214,7 +1214,7 @@ def check(
         unscaled (bool; default False): Accept float8 weights without a scale, and read them as they are
             stored.
         name (str; optional): Name of the model in results (default: its path).
-        jobs (int; optional): Number of threads (default: all cores).
+        jobs (int; optional): Number of CPU threads to use (default: all cores).
         rules (str or path; optional): Rule file, or one that comes with attnlaw: export, fine-tune or
             release. By default there are no rules.
         base (path or object; optional): Checkpoint that rules about a diff compare the model with. By
@@ -1644,8 +1644,8 @@ def attention(
           subtracted (not in the paper).
         - `spike_found` (Estimate): largest squared singular value of the random layers, if only the
           constant 1/n is subtracted.
-        - `coefficient_error` (float): squared error of the coefficients of a ridge regression on the
-          layer's output; 1 if it learns nothing.
+        - `coefficient_error` (float): squared error of a ridge regression on the layer's output; 1 means
+          that nothing was learned.
         - `degrees_of_freedom` (float): number of directions that a ridge regression on the output uses
           (degrees of freedom) / number of tokens.
         - `arrival_time` (float): training time until a linear readout reaches the given loss by gradient
@@ -1740,7 +1740,8 @@ def init(
         - `loss_spread` (float): standard deviation of the initial loss over random initialisations, in
           nats.
         - `uniform_loss` (float): loss of a uniform guess in nats: the logarithm of the vocabulary size.
-        - `own_probability` (Estimate): mean probability that the model gives to the token it just read.
+        - `own_probability` (Estimate): mean probability that the untrained model gives to the token that it
+          just read.
         - `own_cosine` (Estimate): mean cosine between a token after the last layer and its own embedding,
           if the head is tied.
         - `angle_exponent` (Estimate): slope per layer of log(1 - cosine), for the mean cosine between
@@ -1853,10 +1854,9 @@ def learn(
         A result with one row for each case, in the polars table `rows`. If there is one case, its
         quantities are attributes:
 
-        - `estimation_error` (Estimate): squared distance |Ŝ − S*|²/d of the learned matrix Ŝ from the
-          target S*.
+        - `estimation_error` (Estimate): squared distance of learned and target matrix, |Ŝ − S*|²/d.
         - `training_loss` (Estimate): mean loss of a training sample, without weight decay.
-        - `rank_fraction` (Estimate): share of directions in use: rank of the learned matrix / dimension d.
+        - `rank_fraction` (Estimate): share of directions in use: rank / size of the learned matrix.
         - `trace` (Estimate): mean eigenvalue of the learned matrix (Tr Ŝ/d).
         - `nuclear_norm` (Estimate): mean singular value of the learned matrix (untied).
         - `wrong_keys` (Estimate): share of new queries that attend most to the wrong key.
@@ -1967,18 +1967,17 @@ def dynamics(
         - `recovery_time_90` (float): training time (τ) until the correlation with the target matrix is 0.9.
         - `recovery_samples` (float): samples / d² until the correlation with the target matrix is 0.5; null
           for a gradient flow.
-        - `alignment` (Estimate): correlation with the target matrix: 1 means equal except for the scale.
-        - `estimation_error` (Estimate): squared distance |S − S*|²/d of the learned matrix S from the
-          target S*.
+        - `alignment` (Estimate): correlation with the target matrix; 1 means equal up to scale.
+        - `estimation_error` (Estimate): squared distance of learned and target matrix, |S − S*|²/d.
         - `prediction_error` (Estimate): mean loss of a new sample with noise-free labels.
-        - `overlap` (Estimate): overlap Tr S S*/d of the learned matrix S and the target S*.
+        - `overlap` (Estimate): overlap of the learned and the target matrix (Tr S S*/d).
         - `norm` (Estimate): squared size of the learned matrix (Tr S²/d).
         - `trace` (Estimate): mean eigenvalue of the learned matrix (Tr S/d).
         - `samples` (float): number of samples seen / d² at the end of training; null for a gradient flow.
         - `plateaus` (list[float]): training times between which nothing is learned: start and end of each
           plateau.
-        - `largest_rate` (float): largest learning rate at which training can stay at the target matrix.
-        - `plateau_error` (float): final error of SGD with this learning rate (E).
+        - `largest_rate` (float): largest learning rate at which training is stable near the target matrix.
+        - `plateau_error` (float): error at which SGD with the given learning rate ends (E).
 
         Its tables are attributes, too:
 

@@ -42,7 +42,7 @@ LOCATION = (
     Quantity("expert", "index of the expert in a mixture of experts, counting from 0", kind="small"),
     Quantity(
         "kind",
-        "kind of weight matrix, such as qk (query-key), vo (value-output) or ffn_in",
+        "kind of weight matrix, such as qk (query-key), vo (value-output) or ffn_in (feed-forward)",
         kind="text",
         choices=KINDS,
     ),
@@ -58,12 +58,13 @@ P_VALUE = Quantity(
     "random_p_value",
     "p-value: chance that a random matrix of this shape is as unlike other random ones as this "
     "matrix; missing for latent attention",
-    display_name="p-value, random",
+    display_name="p-value against random matrices",
     log=True,
 )
 OUTLIERS = Quantity(
     "outliers",
-    "number of singular values that are larger than any of a random matrix of this shape (the edge)",
+    "number of singular values above the edge, the largest value that a random matrix of "
+    "this shape would have",
     kind="small",
     display_name="strong directions",
 )
@@ -137,7 +138,7 @@ MATRICES = (
     Quantity(
         "spectral_norm_applied",
         "largest singular value of the matrix, including the gain of the norm layer before it",
-        display_name="norm, applied",
+        display_name="norm, gain included",
         axis="largest singular value, norm gain included",
         error=True,
         log=True,
@@ -145,14 +146,14 @@ MATRICES = (
     Quantity(
         "frobenius_norm_applied",
         "Frobenius norm of the matrix, including the gain of the norm layer before it",
-        display_name="Frobenius norm, applied",
+        display_name="Frobenius norm, gain included",
         log=True,
     ),
     Quantity(
         "stable_rank_applied",
         "number of directions that carry most of a head's matrix, including the gain of the norm layer "
         "before it",
-        display_name="stable rank, applied",
+        display_name="stable rank, gain included",
         log=True,
     ),
     Quantity(
@@ -194,7 +195,7 @@ MATRICES = (
         "factor_excess_weights",
         "relative excess of the size of a head's two factors, without the query bias (few training "
         "runs decay biases)",
-        display_name="excess of the weights",
+        display_name="excess of the factors, no biases",
     ),
     Quantity(
         "factor_excess_null",
@@ -282,7 +283,7 @@ ALPHA_APPLIED = Quantity(
     "log10_alpha_applied",
     "log10 of the largest factor by which later layers can amplify an error of this layer, with "
     "norm gains (not used in proxies)",
-    display_name="log₁₀ α, applied",
+    display_name="log₁₀ α, gains included",
     axis="amplification, gains included (log₁₀ α)",
     error=True,
 )

@@ -117,7 +117,11 @@ class ModelSettings(Settings):
         None, "Name of the model in results (default: its path).", panel=OptionPanel.OUTPUT
     )
     jobs: int | None = setting(
-        None, "Number of threads (default: all cores).", minimum=1, machine_only=True, panel=MACHINE
+        None,
+        "Number of CPU threads to use (default: all cores).",
+        minimum=1,
+        machine_only=True,
+        panel=MACHINE,
     )
 
     def check(self) -> None:

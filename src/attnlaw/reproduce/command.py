@@ -58,7 +58,8 @@ class Reproduce(Settings):
     )
     quick: bool = setting(
         False,
-        "Use fewer draws and points, and leave out large figures. Each paper takes two minutes at most.",
+        "Use fewer random draws and points, and leave out large figures. Each paper takes two "
+        "minutes at most.",
     )
     figures: str = output_option("pdf", "File format of the figures.", choices=ENDINGS)
     jobs: int | None = setting_like(

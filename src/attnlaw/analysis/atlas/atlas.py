@@ -39,7 +39,7 @@ SHIPPED_COLUMNS = {
 }  # fmt: skip
 MODELS = (
     LOCATION[0],
-    Quantity("trained", "whether the model was trained; otherwise it was only initialised", kind="bool"),
+    Quantity("trained", "whether the model was trained, not only initialised", kind="bool"),
     Quantity("family", "model family, such as gpt2", kind="text"),
     Quantity("depth", "number of layers; a layer that is used several times counts each time", kind="int"),
     Quantity("hidden_size", "width of the layers (hidden size)", kind="int"),

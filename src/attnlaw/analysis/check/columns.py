@@ -65,10 +65,12 @@ QUANTITIES = (
 
 TENSORS = (
     *(column for column in LOCATION if column.name != "head"),
-    Quantity("tensor", "name of the tensor, with a number if it is one matrix of a stack", kind="text"),
+    Quantity(
+        "tensor", "name of the tensor, with a number if the tensor is one matrix of a stack", kind="text"
+    ),
     Quantity(
         "role",
-        "role of the tensor: weight matrix (map), embedding, gain, bias (vector) or other",
+        "role of the tensor: map (a weight matrix), embedding, gain, vector (a bias) or other",
         kind="text",
     ),
     Quantity("dtype", "data type of the tensor in the file", kind="text"),

@@ -102,7 +102,7 @@ LOCATION = (
     ),
     Quantity(
         "kind",
-        "kind of weight matrix, such as qk (query-key), vo (value-output) or ffn_in",
+        "kind of weight matrix, such as qk (query-key), vo (value-output) or ffn_in (feed-forward)",
         kind="text",
         choices=KINDS,
     ),

@@ -165,15 +165,16 @@ DETECTORS = by_name(
     ),
     Detector(
         *("identical-tensors", WARNING, None, scan.identical),
-        when="two matrices of the layers have the same bits",
+        when="two weight matrices of the model have exactly the same bits",
         meaning="one tensor was saved twice",
-        remedy="compare these layers with those of your training program",
+        remedy="compare the two layers with those of your training program",
         needs_experts=True,
     ),
     Detector(
         *("copied-layer", ERROR, None, duplicates.copied_layer),
-        when="all matrices of two layers have the same bits, and the config does not share the layers",
-        meaning="one layer was saved twice, or a merge repeats it on purpose",
+        when="all matrices of two layers have exactly the same bits, although the config does not "
+        "share the layers",
+        meaning="one layer was saved twice, or a merge of models repeats the layer on purpose",
         remedy="compare these layers with those of your training program. If a merge repeats them on "
         "purpose, "
         'write ignore = ["copied-layer"] under [findings] in the file of --rules',
@@ -274,8 +275,8 @@ DETECTORS = by_name(
     ),
     Detector(
         *("transposed", WARNING, 0.1, orientation.transposed),
-        when="a square matrix fits the other matrices of its layer better if it is transposed, by more than "
-        "the threshold",
+        when="a square matrix fits the other matrices of its layer better if it is transposed (by "
+        "more than the threshold)",
         meaning="the matrix seems to be stored transposed (attnlaw does not find every transposed matrix)",
         remedy="compare its layout with that of the model family: (out, in) or (in, out)",
         measure="transposed fits better by {}",

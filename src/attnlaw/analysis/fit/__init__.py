@@ -75,7 +75,7 @@ FITS = (
         "law",
         "kind of distribution (law) that describes the spectrum of the matrix",
         kind="text",
-        display_name="fitted law",
+        display_name="fitted distribution (law)",
         choices=LAWS,
     ),
     P_VALUE,
@@ -109,13 +109,13 @@ FITS = (
     Quantity(
         "alpha_p_value",
         "p-value of the power law (bootstrap); a power law with a p-value below 0.1 is rejected",
-        display_name="p-value, power law",
+        display_name="p-value of the power law",
     ),
     Quantity("x_min", "eigenvalue (squared singular value) above which the power law holds"),
     Quantity("tail_size", "number of eigenvalues that the power law covers", kind="small"),
     Quantity(
         "tail_share",
-        "share of the eigenvalues that the power law covers; above one half it is not called a tail",
+        "share of the eigenvalues that the power law covers; above one half, the fit is not called a tail",
         display_name="share under the power law",
     ),
     Quantity(

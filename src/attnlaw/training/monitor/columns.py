@@ -162,7 +162,7 @@ STEP_MODES = (
     ),
     Quantity(
         "left_step",
-        "measured step at which the direction left the random bulk; null if before the first",
+        "first measured step at which the direction was outside the random bulk; null if it always was",
         kind="int",
     ),
     Quantity("value", "singular value of the head's matrix along the direction", log=True),

@@ -221,7 +221,7 @@ QUANTITIES = (
         "edges",
         "ends of the intervals that contain the predicted squared singular values, in increasing order",
         kind="floats",
-        display_name="edges of the law",
+        display_name="edges of the predicted spectrum",
     ),
     Quantity(
         "atom_at_zero",
@@ -238,12 +238,11 @@ QUANTITIES = (
         "spike_found",
         "largest squared singular value of the random layers, if only the constant 1/n is subtracted",
         error=True,
-        display_name="largest value of the draws",
+        display_name="largest value of the random layers",
     ),
     Quantity(
         "coefficient_error",
-        "squared error of the coefficients of a ridge regression on the layer's output; 1 if it "
-        "learns nothing",
+        "squared error of a ridge regression on the layer's output; 1 means that nothing was learned",
         in_summary=True,
         display_name="error of the readout",
     ),
@@ -282,8 +281,8 @@ DENSITY = (
 POINTS = 200
 QUANTILES = (
     Quantity("level", "level of the quantile: share of the singular values that are at most this large"),
-    Quantity("law", "predicted singular value at this quantile"),
-    Quantity("drawn", "singular value of the random layers at this quantile (mean over layers)", error=True),
+    Quantity("law", "predicted singular value at one quantile (level)"),
+    Quantity("drawn", "singular value of the random layers at one quantile (mean over layers)", error=True),
 )
 
 

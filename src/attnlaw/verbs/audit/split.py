@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class UnitSettings(ModelSettings):
     """Measure one unit of a model: one matrix, or QK or VO of all heads of a block."""
 
-    approximate: bool = setting(False, "Estimate the spectrum if the matrix is large.")
+    approximate: bool = setting(False, "Estimate the spectra of large matrices.")
     precision: str = setting(STORAGE, "Precision in which singular values are computed.", choices=PRECISIONS)
     exact: bool = setting(False, "Compute norms of entries from every entry, not from a sample.")
     first: int = setting(0, "Row number of the first matrix to measure.", minimum=0)
@@ -77,7 +77,7 @@ UNIT = Verb(
     "audit.unit",
     "One part of an audit",
     UnitSettings,
-    (Quantity("matrices", "number of matrices measured together", kind="int"),),
+    (Quantity("matrices", "number of weight matrices that are measured together", kind="int"),),
     run_each_case(run),
     tables=(
         TableSpec("records", (Quantity("record", "packed singular values of one matrix", kind="bytes"),)),

@@ -60,7 +60,7 @@ BY_KIND = (
     ),
 )
 QUANTITIES = (
-    Quantity("held_out_loss", "loss on text that was not trained on, in nats per byte", in_summary=True),
+    Quantity("held_out_loss", "loss on held-out text, in nats per byte", in_summary=True),
     *(
         replace(quantity, name=f"{quantity.name}_{kind}", description=quantity.description.format(kind))
         for quantity in BY_KIND
@@ -89,11 +89,11 @@ MODES = (
     ),
     STRENGTH,
 )
-BULK = (STRENGTH, Quantity("density", "density of the singular values of random heads at this value"))
+BULK = (STRENGTH, Quantity("density", "density of the singular values of random heads at one value"))
 THEORY = (
     Quantity("time", "training time: learning rate · steps / d, for tokens of dimension d", "τ"),
     STRENGTH,
-    Quantity("density", "density of the learned matrix's eigenvalues at this value"),
+    Quantity("density", "density of the learned matrix's eigenvalues at one value"),
 )
 THEORY_MODES = (
     Quantity("time", "training time: learning rate · steps / d, for tokens of dimension d", "τ"),

@@ -86,13 +86,13 @@ estimate = partial(Quantity, error=True, in_summary=True)
 MEASURED = (
     estimate(
         "alignment",
-        "correlation with the target matrix: 1 means equal except for the scale",
+        "correlation with the target matrix; 1 means equal up to scale",
         "ρ",
         axis="alignment with the target (ρ)",
     ),
     estimate(
         "estimation_error",
-        "squared distance |S − S*|²/d of the learned matrix S from the target S*",
+        "squared distance of learned and target matrix, |S − S*|²/d",
         "E",
         log=True,
         axis="error |S − S*|²/d (E)",
@@ -104,7 +104,7 @@ MEASURED = (
         log=True,
         axis="loss of new samples (Φ)",
     ),
-    Quantity("overlap", "overlap Tr S S*/d of the learned matrix S and the target S*", "m", error=True),
+    Quantity("overlap", "overlap of the learned and the target matrix (Tr S S*/d)", "m", error=True),
     Quantity("norm", "squared size of the learned matrix (Tr S²/d)", "q", error=True),
     Quantity("trace", "mean eigenvalue of the learned matrix (Tr S/d)", error=True),
 )
@@ -115,7 +115,7 @@ TIMES = (
     TIME,
     Quantity(
         "samples",
-        "number of samples seen / d², for token dimension d; null for a gradient flow",
+        "number of samples seen / d²; null for a gradient flow",
         "τ/η",
         axis="samples seen / d² (τ/η)",
     ),
@@ -149,9 +149,11 @@ QUANTITIES = (
         kind="floats",
     ),
     Quantity(
-        "largest_rate", "largest learning rate at which training can stay at the target matrix", hidden=True
+        "largest_rate",
+        "largest learning rate at which training is stable near the target matrix",
+        hidden=True,
     ),
-    Quantity("plateau_error", "final error of SGD with this learning rate (E)", hidden=True),
+    Quantity("plateau_error", "error at which SGD with the given learning rate ends (E)", hidden=True),
 )
 
 
@@ -191,20 +193,21 @@ def check_trainable(case: DynamicsSimulationSettings) -> None:
 SPECTRA = (
     TIME,
     Quantity("x", display_name="eigenvalue of the learned matrix"),
-    Quantity("density", "density of the learned matrix's eigenvalues at this time"),
+    Quantity("density", "density of the learned matrix's eigenvalues at one training time"),
 )
 STATICS = (
     Quantity("samples", "number of samples that training keeps / d²", "n/d²"),
     Quantity("minimiser_error", "error of training on all kept samples with the best weight decay (E)"),
     Quantity("bayes_error", "error of the best possible (Bayes-optimal) estimate (E)"),
 )
-EIGENVALUES = (TIME, Quantity("eigenvalue", "eigenvalue of a trained matrix at this time"))
+EIGENVALUES = (TIME, Quantity("eigenvalue", "eigenvalue of a trained matrix at one training time"))
 TRACKS = (
     TIME,
     Quantity("target", "large eigenvalue of the target matrix, apart from all others (spike)"),
     Quantity(
         "location",
-        "eigenvalue of the learned matrix that shows the target's spike; null before it is visible",
+        "eigenvalue of the learned matrix that shows the target's large eigenvalue (spike); null "
+        "before it is visible",
     ),
     Quantity(
         "squared_overlap", "squared cosine between the eigenvectors of the learned and the target matrix"

@@ -42,7 +42,7 @@ VERB = Verb(
     "Fitted laws",
     FitSettings,
     (
-        Quantity("matrix_count", "number of matrices measured", kind="int", in_summary=True),
+        Quantity("matrix_count", "number of weight matrices that were measured", kind="int", in_summary=True),
         *(
             Quantity(
                 law.column,

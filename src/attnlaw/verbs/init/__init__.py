@@ -181,7 +181,7 @@ QUANTITIES = (
     ),
     Quantity(
         "own_probability",
-        "mean probability that the model gives to the token it just read",
+        "mean probability that the untrained model gives to the token that it just read",
         error=True,
         log=True,
         display_name="probability of the token itself",

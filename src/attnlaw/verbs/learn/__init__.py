@@ -108,7 +108,7 @@ class LearnSimulationSettings(LearnSettings):
 MEASURED = (
     Quantity(
         "estimation_error",
-        "squared distance |Ŝ − S*|²/d of the learned matrix Ŝ from the target S*",
+        "squared distance of learned and target matrix, |Ŝ − S*|²/d",
         "E",
         error=True,
         in_summary=True,
@@ -119,11 +119,11 @@ MEASURED = (
     Quantity(
         "training_loss", "mean loss of a training sample, without weight decay", error=True, in_summary=True
     ),
-    Quantity("overlap", "overlap Tr ŜᵀS*/d of the learned matrix Ŝ and the target S*", "m", error=True),
+    Quantity("overlap", "overlap of the learned and the target matrix (Tr ŜᵀS*/d)", "m", error=True),
     Quantity("norm", "squared size of the learned matrix (|Ŝ|²/d)", "q", error=True),
     Quantity(
         "rank_fraction",
-        "share of directions in use: rank of the learned matrix / dimension d",
+        "share of directions in use: rank / size of the learned matrix",
         error=True,
         in_summary=True,
         axis="rank of the learned matrix / d",
@@ -155,7 +155,7 @@ QUANTITIES = (
     *MEASURED,
     Quantity(
         "noise_level",
-        "effective noise on each entry of the target matrix, as the learner sees it",
+        "effective noise on each entry of the matrix from which training learns",
         "δ",
         error=True,
     ),
@@ -174,22 +174,22 @@ QUANTITIES = (
     Quantity("shrinkage", "factor by which training shrinks the eigenvalues that it keeps", hidden=True),
     Quantity(
         "relative_error",
-        "error relative to learning nothing: |Ŝ − S*|²/|S*|² (learned Ŝ, target S*)",
+        "squared error relative to learning nothing, |Ŝ − S*|²/|S*|²",
         error=True,
         log=True,
         axis="error / error of learning nothing (E/Q*)",
     ),
     Quantity(
         "approximation_error",
-        "part of the error from outlying eigenvalues (our split, not in the paper)",
+        "part of the error from outlying eigenvalues (not in the paper)",
     ),
     Quantity(
         "underfitting_error",
-        "part of the error from what is not learned of the target (our split, not in the paper)",
+        "part of the error from parts of the target matrix that were not learned (not in the paper)",
     ),
     Quantity(
         "overfitting_error",
-        "part of the error from learning other directions than the target's (our split, not in the paper)",
+        "part of the error from learned directions that the target matrix does not have (not in the paper)",
     ),
     Quantity(
         "adapter_noise",
@@ -222,14 +222,15 @@ QUANTITIES = (
     Quantity("outlier", "eigenvalue of the learned matrix that shows the target's one large eigenvalue"),
     Quantity(
         "observations",
-        "number of observed scores / d, for a target with power-law eigenvalues",
+        "number of observed attention scores / d, for a target matrix with power-law eigenvalues",
         "N/d",
         axis="observed scores / d (N/d)",
     ),
     Quantity("leading_error", "error of the learned matrix by the leading-order scaling law (E)", log=True),
     Quantity(
         "predicted_exponent",
-        "exponent with which the error falls with the number of scores, by the leading-order law",
+        "exponent with which the error falls as the number of observed scores grows, by the "
+        "leading-order scaling law",
     ),
     Quantity(
         "threshold_recovery",

@@ -145,7 +145,8 @@ TOKEN_MAP = (
     Quantity("input_token", "text of the token at the input position", kind="text"),
     Quantity(
         "norm",
-        "how much the input token moves the output token: Frobenius norm of their block of the affine map",
+        "strength with which the input token moves the output token: Frobenius norm of a block "
+        "of the affine map",
         error=True,
     ),
     Quantity(
@@ -235,9 +236,7 @@ HEADS = (
         "sink_token", "text of the token that gets the largest share of the head's attention", kind="text"
     ),
     Quantity("top_column", "position of the token that most positions attend to most", kind="int"),
-    Quantity(
-        "top_column_rows", "share of positions whose largest weight is on the head's most common target token"
-    ),
+    Quantity("top_column_rows", "share of positions that attend most to the head's most common token"),
     Quantity(
         "top_offset",
         "most common distance to the token with the largest weight; −1 is the token before",

@@ -162,12 +162,12 @@ CONDITION = (
     Quantity("norm", "largest singular value of the weight matrix"),
     Quantity(
         "kappa",
-        "median over inputs of the condition number κ of this weight matrix",
+        "condition number κ of one weight matrix (median over inputs)",
         display_name="condition κ",
     ),
     Quantity(
         "share",
-        "median over inputs of the share of this weight matrix in the condition number κ of the model",
+        "share of one weight matrix in the condition number κ of the model (median over inputs)",
     ),
 )
 LAYERS = (
@@ -175,7 +175,7 @@ LAYERS = (
     Quantity("place", "index of the layer, or name of a weight matrix outside of layers", kind="text"),
     Quantity(
         "kappa",
-        "median over inputs of the condition number κ, summed over the weight matrices of this layer",
+        "condition number κ, summed over the weight matrices of one layer (median over inputs)",
         display_name="condition κ",
         axis="condition (κ)",
     ),
@@ -184,7 +184,7 @@ KAPPA_KINDS = (
     Quantity("kind", "name of the weight matrices inside their layers", kind="text"),
     Quantity(
         "kappa",
-        "median over inputs of the condition number κ, summed over the weight matrices with this name",
+        "condition number κ, summed over the weight matrices of one kind (median over inputs)",
         display_name="condition κ",
     ),
 )
@@ -216,9 +216,9 @@ AMPLIFICATION = (
     ),
     Quantity(
         "log10_worst_case",
-        "log10 of the largest amplification that the weights alone allow: product over this and "
-        "all later layers",
-        display_name="worst case from the weights",
+        "log10 of the largest amplification that the weights allow, as a product over the layer "
+        "and all later layers",
+        display_name="worst case, from the weights",
     ),
 )
 DIRECTIONS = (
@@ -228,7 +228,7 @@ DIRECTIONS = (
     ),
     Quantity(
         "kind",
-        "kind of weight matrix, such as qk (query-key), vo (value-output) or ffn_in",
+        "kind of weight matrix, such as qk (query-key), vo (value-output) or ffn_in (feed-forward)",
         kind="text",
         choices=KINDS,
     ),
@@ -236,7 +236,7 @@ DIRECTIONS = (
     Quantity(
         "log10_scale",
         "log10 of the worst-case scale (sensitivity × amplification × depth), from the weights alone",
-        display_name="log₁₀ scale, worst case",
+        display_name="log₁₀ of the worst-case scale",
     ),
     Quantity(
         "p",
@@ -246,7 +246,7 @@ DIRECTIONS = (
     Quantity(
         "log10_scale_measured",
         "log10 of the scale measured on these inputs: depth × gradient of the margin / median margin",
-        display_name="log₁₀ scale, measured",
+        display_name="log₁₀ of the measured scale",
     ),
     Quantity(
         "p_measured",

@@ -86,8 +86,10 @@ MEASURED = (
 )
 QUANTITIES = (
     *MEASURED,
-    Quantity("bias", "bias part of the risk of the shortest weight vector that fits every label"),
-    Quantity("variance", "variance part of the risk of the shortest weight vector that fits every label"),
+    Quantity("bias", "bias part of the excess risk of the shortest weight vector that fits every label"),
+    Quantity(
+        "variance", "variance part of the excess risk of the shortest weight vector that fits every label"
+    ),
     Quantity("start", "part of the initial weights that training cannot change, in directions without data"),
     Quantity(
         "k", "number of input directions that are not in the tail of small variances (k*)", "k*", kind="int"
