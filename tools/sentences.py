@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import html
 import random
 import re
@@ -51,7 +52,7 @@ FRAMES = {
 NO_SENTENCE = re.compile(
     r"(CREATE|SELECT|DELETE|INSERT|UPDATE|PRAGMA) [A-Za-z]|<\w+[ >]|</\w|.*(\(\^\||\(\?|\\[bdsw(.]|\.\*)"
     r"|(import|from) [\w.]+ import |pip install |attnlaw [a-z]+( [\w./{}-]+)* (-|[>/])|attnlaw (lab|study) "
-    r"|[\w-]+(, [\w-]+)*$|[\w./:-]+$"
+    r"|.* = [({\[]|[\w-]+(, [\w-]+)*$|[\w./:-]+$"
 )
 MARKUP = re.compile(r"<(script|style)\b.*?</\1>|{#.*?#}|{%.*?%}|<[^>]*>", re.DOTALL)
 
@@ -103,7 +104,7 @@ def messages() -> Iterator[Sentence]:
     a message is shown in the message.
     """
     for path, tree in _modules():
-        reader = _Reader(tree)
+        reader = _Reader(tree, path)
         skipped = {id(node) for node in _docstring_nodes(tree)}
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and _called(node) in DECLARATIONS:
@@ -187,14 +188,16 @@ class _Reader:
         used: the nodes whose texts are already in another text.
     """
 
-    def __init__(self, tree: ast.Module) -> None:
+    def __init__(self, tree: ast.Module, path: Path) -> None:
+        self._reads_files = path.stem in ("rule_file", "study_file")
         self.used: set[int] = set()
         self._texts: dict[int, dict[str, ast.expr]] = {}  # by node: the texts that names around it hold
-        constants = _assigned_texts(tree.body)
+        statements = [each for each in tree.body if isinstance(each, ast.Assign)]
+        constants = {**_shared_constants(), **_assigned_texts(statements)}
         for node in ast.walk(tree):
             self._texts.setdefault(id(node), constants)
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                known = {**constants, **_assigned_texts(node.body)}
+                known = {**constants, **_assigned_texts([node])}
                 self._texts |= {id(inner): known for inner in ast.walk(node)}
 
     def message(self, node: ast.AST) -> str | None:
@@ -209,7 +212,11 @@ class _Reader:
         if frame:
             return _with_braces(frame.replace("<>", text))
         name = self._read(node.args[0]) or "\0setting\1"
-        option = name if "." in name else "--" + name.replace("_", "-")
+        if self._reads_files:
+            return _with_braces(
+                f"{name}: found \0value\1, {text}" if len(node.args) > 2 else f"{name} {text}"
+            )
+        option = "--" + name.replace("_", "-")
         text = PLACES.sub(lambda other: "--" + other[1].replace("_", "-"), text)
         return _with_braces(f"{option} \0value\1: {text}" if len(node.args) > 2 else f"{option} {text}")
 
@@ -239,6 +246,8 @@ class _Reader:
     def _part(self, node: ast.expr) -> str:
         if isinstance(node, ast.FormattedValue):
             node = node.value
+        if isinstance(node, ast.Call) and _called(node) == "len" and node.args:
+            return f"\0number of {_name_of(node.args[0])}\1".replace("of …", "…")
         if isinstance(node, ast.IfExp):
             choices = [self._part(node.body), self._part(node.orelse)]
             return choices[0] or choices[1]
@@ -253,20 +262,39 @@ class _Reader:
 
 
 def _assigned_texts(body: list[ast.stmt]) -> dict[str, ast.expr]:
-    """Return the texts that a block assigns to names. The first text that is not empty counts."""
+    """Return the texts that a block assigns to names that hold nothing else. The first text counts."""
     texts: dict[str, ast.expr] = {}
-    for statement in body:
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Name):
-                value = node.value
-                branches = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
-                literal = [
-                    isinstance(each, ast.JoinedStr) or isinstance(getattr(each, "value", None), str)
-                    for each in branches
-                ]
-                if all(literal) and not (isinstance(value, ast.Constant) and not value.value):
-                    texts.setdefault(target.id, value)
-    return texts
+    others: set[str] = set()
+    for node in (inner for statement in body for inner in ast.walk(statement)):
+        if isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Name):
+            branches = [node.value]
+            while isinstance(branches[-1], ast.IfExp):
+                branches[-1:] = [branches[-1].body, branches[-1].orelse]
+            if all(_is_text(branch) for branch in branches):
+                if any(not isinstance(branch, ast.Constant) or branch.value for branch in branches):
+                    texts.setdefault(target.id, node.value)
+                continue
+            others.add(target.id)
+        elif isinstance(node, ast.AugAssign | ast.For | ast.comprehension):
+            others |= {each.id for each in ast.walk(node.target) if isinstance(each, ast.Name)}
+        elif isinstance(node, ast.arg):
+            others.add(node.arg)
+    return {name: value for name, value in texts.items() if name not in others}
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+@functools.cache
+def _shared_constants() -> dict[str, ast.expr]:
+    """Return the texts that modules keep under names in capitals, which other modules import."""
+    return {
+        name: value
+        for _, tree in _modules()
+        for name, value in _assigned_texts(tree.body).items()
+        if name.isupper() and isinstance(value, ast.Constant) and " " in value.value
+    }
 
 
 def _name_of(node: ast.expr) -> str:
