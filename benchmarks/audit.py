@@ -376,7 +376,7 @@ def main() -> int:
         f"{shares[FLOAT32]:.0%}",
         "the whole audit",
         shares[FLOAT32],
-        0.15,
+        0.1,
         least=False,
     )
     return claims.finish()
