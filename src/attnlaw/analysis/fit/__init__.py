@@ -46,23 +46,26 @@ LAWS = by_name(
     ),
     LawLabel(
         *("learned", "L", 2, "green"),
-        description="some learned directions, the rest cut off, as theory predicts for trained attention",
+        description="some directions were learned and the others were set to zero, as theory predicts "
+        "for trained attention",
     ),
     LawLabel(
         *("heavy-tailed", "H", 1, "red"),
-        description="singular values fall off smoothly, and spread further than those of random matrices",
+        description="the singular values fall off smoothly and spread further than those of a random "
+        "matrix",
     ),
     LawLabel(
         *("power-law tail", "P", 5, "yellow"),
-        description="no law fits the whole; the largest values (at most half) follow a power law",
+        description="no law fits the whole spectrum, but the largest values (at most half) follow a "
+        "power law",
     ),
     LawLabel(
         *("power-law spectrum", "S", 4, "magenta"),
-        description="no law fits the whole; a power law covers more than half of the values",
+        description="no law fits the whole spectrum, but a power law fits more than half of the values",
     ),
     LawLabel(
         *("neither", "\N{MIDDLE DOT}", 0, "default"),
-        description="unlike random numbers, and none of the other laws fits",
+        description="the matrix differs from random numbers, and none of the other laws fits it",
     ),
 )
 
@@ -95,7 +98,8 @@ FITS = (
     NULL_DRAWS,
     Quantity("null_scale", "standard deviation of the entries of the random matrices that fit best"),
     Quantity("null_edge", "edge: only one random matrix in a hundred has a singular value above it"),
-    Quantity("edge_scale", "spread of the largest singular value among random matrices (Tracy-Widom scale)"),
+    Quantity("edge_scale", "spread of the largest singular value among random matrices (Tracy-Widom "
+    "scale)"),
     Quantity(
         "alpha",
         "exponent of the power law of the largest eigenvalues (squared singular values); a smaller "
@@ -172,7 +176,8 @@ FITS = (
     ),
     Quantity(
         "ks_random",
-        "largest difference between the cumulative spectrum and that of random matrices (Kolmogorov-Smirnov)",
+        "largest difference between the cumulative spectrum and that of random matrices "
+        "(Kolmogorov-Smirnov)",
     ),
     Quantity(
         "ks_tail", "largest difference between the cumulative tail and the power law (Kolmogorov-Smirnov)"
@@ -187,7 +192,8 @@ FITS = (
     ),
     Quantity(
         "ks_untied",
-        "largest difference between the cumulative spectrum and the untied learned law (Kolmogorov-Smirnov)",
+        "largest difference between the cumulative spectrum and the untied learned law "
+        "(Kolmogorov-Smirnov)",
     ),
     Quantity("log_likelihood_random", "mean log-likelihood of the eigenvalues if the matrix were random"),
     Quantity(

@@ -25,7 +25,8 @@ MEANINGS = {
     "learned": (f"follow {THEORY}", f"follows {THEORY}"),
     "heavy-tailed": (f"are heavy-tailed: {STRONG}", f"is heavy-tailed: {ITS_STRONG}"),
     "power-law tail": (f"have a power-law tail: {STRONG}", f"has a power-law tail: {ITS_STRONG}"),
-    "power-law spectrum": (f"have a power-law spectrum: {STRONG}", f"has a power-law spectrum: {ITS_STRONG}"),
+    "power-law spectrum": (f"have a power-law spectrum: {STRONG}", f"has a power-law spectrum: "
+    f"{ITS_STRONG}"),
     "neither": (
         "differ from random numbers, but follow none of the laws",
         "differs from random numbers, but follows none of the laws",
@@ -47,7 +48,8 @@ def training_line(quantities: Mapping[str, Any]) -> Line:
     if not tested:
         return Line("No matrix could be compared with random ones.")
     verb = "matrix differs" if tested == 1 else "matrices differ"
-    sentence = f"{rejected} of {tested} weight {verb} from random ones (chance alone: about {expected:.2g})."
+    sentence = f"{rejected} of {tested} weight {verb} from random ones (chance alone: about "
+    f"{expected:.2g})."
     significant = p_value is not None and p_value <= LEVEL
     if 2 * rejected >= tested:
         return Line(f"Trained: {sentence}", AnswerStatus.OK) if significant else Line(sentence)
@@ -70,7 +72,7 @@ def law_line(rows: pl.DataFrame) -> Line:
     if rows.height == 1:
         return Line(f"The matrix {single}.")
     whole = f"All {count} matrices" if len(counts) == 1 else f"{count} of {rows.height} matrices"
-    text = f"{whole} {several}." if count > 1 else "Each matrix follows another law."
+    text = f"{whole} {several}." if count > 1 else "No two matrices follow the same law."
     kinds = []
     for group in groups_by_kind(rows):
         law, number = _most_common(law_counts(group))
@@ -92,7 +94,8 @@ def certainty_line(rows: pl.DataFrame) -> Line | None:
         return None
     text = "A law is a description that the data do not reject. It does not rank models."
     if isinstance(least, int) and least < FEW_VALUES:
-        text += f" With only {least} singular values, as some matrices have here, other laws may fit as well."
+        text += f" With only {least} singular values, as some matrices have here, other laws may fit as "
+        f"well."
     return Line(text)
 
 
