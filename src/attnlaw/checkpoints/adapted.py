@@ -100,9 +100,8 @@ class AdaptedTensors(Tensors):
             target = name if is_new else self._only(targets, f"tensor {tensor}")
             if target in replaced:
                 raise InputError(
-                    f"{adapter.source}: its tensors {replaced[target]} and {tensor} both replace "
-                    f"{target} in "
-                    f"{base.source}; remove one of the two"
+                    f"{adapter.source}: its tensors {replaced[target]} and {tensor} both replace {target} "
+                    f"in {base.source}; remove one of the two"
                 )
             shape, before = adapter.tensors.shapes[tensor], base.shapes.get(target)
             fits = shape == before or (target in outside and before is not None and shape[1:] == before[1:])
@@ -110,7 +109,7 @@ class AdaptedTensors(Tensors):
                 raise InputError(
                     f"{adapter.source}: its tensor {tensor} has shape {list(shape)}, but {target} in "
                     f"{base.source} has {list(before or ())}; give the base model that the adapter was "
-                    f"trained on"
+                    "trained on"
                 )
             replaced[target] = tensor
         return replaced
@@ -134,9 +133,9 @@ class AdaptedTensors(Tensors):
         expected = shape[::-1] if self._is_in_out(target) else shape
         if list(self.shapes[target]) != expected:
             raise InputError(
-                f"{self._adapter.source}: its update of {update.module} has shape {expected}, but {target} "
-                f"in {self._base.source} has {list(self.shapes[target])}; give the base model that the "
-                f"adapter was trained on"
+                f"{self._adapter.source}: its update of {update.module} has shape {expected}, but "
+                f"{target} in {self._base.source} has {list(self.shapes[target])}; give the base model "
+                "that the adapter was trained on"
             )
 
     def _only(self, targets: list[str], what: str) -> str:

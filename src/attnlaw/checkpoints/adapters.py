@@ -147,7 +147,7 @@ def adapter_model(adapter: Adapter, name: str) -> Model:
     warning = (
         f"the adapter also replaces tensors of its base model ({len(adapter.replaced)}, such as "
         f"{printable(min(adapter.replaced))}), which attnlaw leaves out here; to include them, give the "
-        f"base model with --adapter"
+        "base model with --adapter"
     )
     return replace(model, warnings=(warning,))
 
@@ -166,8 +166,9 @@ def open_adapter(path: Path, open_file: Callable[[Path], Tensors]) -> Adapter:
     config = _config(path / CONFIG)
     file = next((path / name for name in WEIGHTS if (path / name).is_file()), None)
     if file is None:
-        raise InputError(f"{path}: this directory has no {' or '.join(WEIGHTS)}; copy or download the "
-        f"adapter again")
+        raise InputError(
+            f"{path}: this directory has no {' or '.join(WEIGHTS)}; copy or download the adapter again"
+        )
     tensors = without_wrappers(open_file(file))
     pairs: dict[str, dict[str, str]] = {}
     replaced: dict[str, str] = {}
@@ -186,8 +187,10 @@ def open_adapter(path: Path, open_file: Callable[[Path], Tensors]) -> Adapter:
         else:
             table, key = replaced, WRAPPER.sub("", name)
         if (other := table.setdefault(key, name)) != name:
-            raise InputError(f"{file}: {other} and {name} are the same tensor, but a file must hold "
-            f"only one adapter; give the file of one adapter")
+            raise InputError(
+                f"{file}: {other} and {name} are the same tensor, but a file must hold only "
+                "one adapter; give the file of one adapter"
+            )
     updates = tuple(_update(module, pair, tensors, config) for module, pair in pairs.items())
     if not updates:
         raise InputError(f"{file}: holds no lora_A and lora_B matrices; give a LoRA adapter")
@@ -210,8 +213,7 @@ def _config(path: Path) -> Mapping[str, Any]:
         if value and not (key == "init_lora_weights" and (value is True or value in KEEP_BASE)):
             raise InputError(
                 f"{path}: {key} is {value!r:.80}, but attnlaw cannot read adapters that change the base "
-                f"model itself; merge the adapter "
-                "into its base model first (merge_and_unload in peft)"
+                "model itself; merge the adapter into its base model first (merge_and_unload in peft)"
             )
     patterns = config.get("alpha_pattern") or {}
     require_value(str(path), "alpha_pattern", patterns, isinstance(patterns, Mapping), "a table")
@@ -238,7 +240,7 @@ def _update(module: str, pair: Mapping[str, str], tensors: Tensors, config: Mapp
     if len(down) != 2 or len(up) != 2 or down[0] != up[1] or 0 in (*down, *up):
         raise InputError(
             f"{tensors.source}: {module} has lora_A {list(down)} and lora_B {list(up)}, expected the "
-            f"shapes r x inputs and outputs x r; copy or download the adapter again"
+            "shapes r x inputs and outputs x r; copy or download the adapter again"
         )
     patterns = config.get("alpha_pattern") or {}
     alpha = next((patterns[key] for key in patterns if _ends_with_pattern(key, module)), config["lora_alpha"])

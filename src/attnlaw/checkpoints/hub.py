@@ -53,13 +53,12 @@ def fetch(model: str, config_only: bool = False) -> Path:
     except hub.errors.RepositoryNotFoundError as error:
         raise InputError(
             f"{repository}: this is not a file or directory here, and not a model on "
-            f"{hub.constants.ENDPOINT}; "
-            "check the path or the id"
+            f"{hub.constants.ENDPOINT}; check the path or the id"
         ) from error
     except hub.errors.HFValidationError as error:
         raise InputError(
-            f"{model}: this is not a file or directory here, and not a valid id on a model hub; check "
-            f"the path or the id"
+            f"{model}: this is not a file or directory here, and not a valid id on a model hub; check the "
+            "path or the id"
         ) from error
     except hub.errors.RevisionNotFoundError as error:
         raise InputError(
@@ -78,9 +77,9 @@ def _cached(hub: Any, repository: str, revision: str | None, reason: Exception) 
         lines = str(reason).strip().splitlines() or [type(reason).__name__]
         model = repository if revision is None else f"{repository}@{revision}"
         raise InputError(
-            f"{model}: this is not a file or directory here, and the model is not in the download "
-            f"cache; {hub.constants.ENDPOINT} cannot be reached ({lines[0]}); check the path, or "
-            f"connect to the internet"
+            f"{model}: this is not a file or directory here, and the model is not in the download cache; "
+            f"{hub.constants.ENDPOINT} cannot be reached ({lines[0]}); check the path, or connect to the "
+            "internet"
         ) from error
 
 
@@ -88,16 +87,17 @@ def _files_to_fetch(repository: str, names: list[str], config_only: bool) -> lis
     """Return the names of the config and of the weights in the best format that the repository has."""
     if config_only:
         if "config.json" not in names:
-            raise InputError(f"{repository}: this repository holds no config.json; give the id of a "
-            f"Transformer")
+            raise InputError(
+                f"{repository}: this repository holds no config.json; give the id of a Transformer"
+            )
         return ["config.json"]
     for patterns in (patterns for kind in FORMATS for patterns in kind.on_hub):
         weights = [name for name in names if "/" not in name and any(fnmatch(name, p) for p in patterns)]
         if weights:
             return [*weights, *(name for name in names if name in CONFIGS)]
     raise InputError(
-        f"{repository}: this repository holds no safetensors file and no pytorch_model.bin; download "
-        f"one of its files, and give that file"
+        f"{repository}: this repository holds no safetensors file and no pytorch_model.bin; download one "
+        "of its files, and give that file"
     )
 
 

@@ -72,8 +72,7 @@ class Model:
 
     @property
     def heads(self) -> int | None:
-        """The number of heads in the first layer; None for a model without layers or with several "
-        "towers."""
+        """The number of heads in the first layer; None for a model without layers or with several towers."""
         return self.layers[0].attention.heads if self.layers and not self.network.towers else None
 
     @property
@@ -106,16 +105,15 @@ class Model:
         return matrix if view.after is None else self._product(view, self.read(view.after), matrix)
 
     def _product(self, view: View, first: Reals, second: Reals) -> Reals:
-        """Return the product of two stored matrices. Raise an `InputError` if it is too small for "
-        "float64."""
+        """Return the product of two stored matrices. Raise an `InputError` if it is too small for float64."""
         product = first @ second
         if np.abs(product).max() < SMALLEST and first.any() and second.any():
             scaled = (first / np.abs(first).max()) @ (second / np.abs(second).max())
             if scaled.any():
                 raise InputError(
-                    f"{self.tensors.source}: the product of {' and '.join(view.tensors)} is smaller "
-                    f"than {SMALLEST:.2g}, too small for float64; multiply these weights by a large "
-                    f"power of two"
+                    f"{self.tensors.source}: the product of {' and '.join(view.tensors)} is smaller than "
+                    f"{SMALLEST:.2g}, too small for float64; multiply these weights by a large power of "
+                    "two"
                 )
         return np.asarray(product)
 
@@ -158,8 +156,8 @@ class Model:
         if not np.isfinite(total) and not np.isfinite(array).all():
             bad = int(array.size - np.count_nonzero(np.isfinite(array)))
             raise InputError(
-                f"{self.tensors.source}: tensor {name} has {bad} NaN or infinite entries; "
-                "the checkpoint is damaged, or training diverged: use an earlier checkpoint"
+                f"{self.tensors.source}: tensor {name} has {bad} NaN or infinite entries; the checkpoint "
+                "is damaged, or training diverged: use an earlier checkpoint"
             )
         return array
 
@@ -167,7 +165,7 @@ class Model:
         """Read the token embeddings as float64, one row per token."""
         if self.embedding_view is None:
             raise InputError(
-                f"{self.tensors.source}: attnlaw found no token embedding in this {self.family} "
-                "model; leave out the numbers that need the embedding"
+                f"{self.tensors.source}: attnlaw found no token embedding in this {self.family} model; "
+                "leave out the numbers that need the embedding"
             )
         return self.read(self.embedding_view)

@@ -48,8 +48,10 @@ def _pretrained_models(module: Any) -> Iterator[tuple[str, Any]]:
 
 def _saved_state(model: Any, state: dict[str, Any]) -> dict[str, Any]:
     """Return the tensors that `save_pretrained` would write, from those of the model in memory."""
-    what = f"{type(model).__name__}: transformers does not know under which names this module's tensors "
-    f"are saved"
+    what = (
+        f"{type(model).__name__}: transformers does not know under which names this module's tensors "
+        "are saved"
+    )
     with as_input_error(what, "save it with save_pretrained, and give the directory", Exception), _views():
         tied = getattr(model, "all_tied_weights_keys", None) or {}
         dropped = {

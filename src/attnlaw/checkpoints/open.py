@@ -176,8 +176,7 @@ def missing_model(source: str | os.PathLike[str]) -> InputError:
     name = os.fspath(source)
     if HUB_NAME.fullmatch(name) and Path(name).suffix not in {".json", *_endings()}:
         return InputError(
-            f"{name}: no such file or directory; give a checkpoint file or its directory. For a model "
-            f"of the "
+            f"{name}: no such file or directory; give a checkpoint file or its directory. For a model of the "
             "Hugging Face hub, write its id with the owner, such as "
             f"{HUB_EXAMPLES.get(name.lower(), f'OWNER/{name}')}"
         )
@@ -185,8 +184,7 @@ def missing_model(source: str | os.PathLike[str]) -> InputError:
 
 
 def _refuse_shard(path: Path) -> None:
-    """Raise an `InputError` if a file is one of several shards, because it contains only part of a "
-    "model."""
+    """Raise an `InputError` if a file is one of several shards, because it contains only part of a model."""
     hit = SHARD.search(path.name)
     if hit is None or int(hit[1]) < 2:
         return
@@ -195,8 +193,9 @@ def _refuse_shard(path: Path) -> None:
     )
     if index := min(path.parent.glob("*.index.json"), default=None):
         remedy = f"give {index}, or its directory"
-    raise InputError(f"{path}: this is one of {int(hit[1])} shards of a model and not the whole model; "
-    f"{remedy}")
+    raise InputError(
+        f"{path}: this is one of {int(hit[1])} shards of a model and not the whole model; {remedy}"
+    )
 
 
 def open_file(path: Path) -> Tensors:
@@ -225,8 +224,7 @@ def _by_ending(path: Path) -> Tensors:
         return kind.open(path)
     raise InputError(
         f"{path}: attnlaw does not know the format {path.suffix or '(no ending)'}; attnlaw reads "
-        f"{', '.join(_endings())}, "
-        "a directory with such files, and an index of shards"
+        f"{', '.join(_endings())}, a directory with such files, and an index of shards"
     )
 
 
@@ -297,8 +295,8 @@ def _snapshot(cache: Path) -> Path:
     if not folders:
         raise InputError(f"{cache}: the cache of a hub without a snapshot; download the model again")
     raise InputError(
-        f"{cache}: {len(folders)} this cache has {_format_names(folders)}), and "
-        f"refs/main names none of them; give one, such as {next(iter(folders.values()))}"
+        f"{cache}: {len(folders)} this cache has {_format_names(folders)}), and refs/main names none of "
+        f"them; give one, such as {next(iter(folders.values()))}"
     )
 
 
@@ -309,8 +307,7 @@ def find_checkpoint(folder: Path) -> Path:
         return hits[0]
     if hits:
         raise InputError(
-            f"{folder}: several checkpoints without an index "
-            f"({_format_names(file.name for file in hits)}); "
+            f"{folder}: several checkpoints without an index ({_format_names(file.name for file in hits)}); "
             "give one of these files"
         )
     if any(folder.glob("adapter_*")):

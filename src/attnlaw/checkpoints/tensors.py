@@ -179,7 +179,7 @@ def without_wrappers(tensors: Tensors) -> Tensors:
         if (other := names.setdefault(name, stored)) != stored:
             raise InputError(
                 f"{tensors.source}: tensors {other} and {stored} have the same name once prefixes of "
-                f"wrappers, such as module, are removed; remove one of the two"
+                "wrappers, such as module, are removed; remove one of the two"
             )
     return RenamedTensors(tensors, names) if any(map(WRAPPERS.search, tensors.shapes)) else tensors
 
@@ -207,8 +207,7 @@ class UnchangedFile:
         if state != self._state or data.size != count:
             raise InputError(
                 f"{self._path}: this file changed while attnlaw read it; run the command again when the "
-                f"file is "
-                "complete"
+                "file is complete"
             )
         return data
 

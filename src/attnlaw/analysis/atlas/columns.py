@@ -158,11 +158,9 @@ FAMILIES = {
         "roberta_prelayernorm, xlm_roberta_xl"
     ),
     "decoder": (
-        "apertus, arcee, biogpt, bitnet, bloom, codegen, cohere, cohere2, deepseek, exaone4, falcon, "
-        "gemma4, "
+        "apertus, arcee, biogpt, bitnet, bloom, codegen, cohere, cohere2, deepseek, exaone4, falcon, gemma4, "
         "glm, glm4_moe, gpt2, gpt_bigcode, gpt_neo, gpt_neox, gpt_oss, gptj, hunyuan, llama, llama4, "
-        "minimax, mpt, nanogpt, nemotron, olmo, openai_gpt, opt, persimmon, phi, phi3, qwen3_next, "
-        "stablelm, "
+        "minimax, mpt, nanogpt, nemotron, olmo, openai_gpt, opt, persimmon, phi, phi3, qwen3_next, stablelm, "
         "starcoder2, xglm"
     ),
     "vision": "dinov2, dinov3_vit, timm, videomae, vit",

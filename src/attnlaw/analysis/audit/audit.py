@@ -160,9 +160,7 @@ def select_matrices(
     if options.experts is None:
         return selection
     if not network.experts:
-        raise BadSetting(
-            "experts", "this model has no experts; leave this option out", options.experts
-        )
+        raise BadSetting("experts", "this model has no experts; leave this option out", options.experts)
     return replace(selection, experts=options.experts if options.experts < network.experts else None)
 
 

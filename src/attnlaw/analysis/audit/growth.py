@@ -24,8 +24,7 @@ EXPONENTS = (
     Quantity("depth", "exponent of the depth in a power law of the proxy", error=True),
     Quantity("width", "exponent of the width in a power law of the proxy", error=True),
     Quantity("residual", "scatter around the power law: standard deviation of the proxy (log10)"),
-    Quantity("seed_spread", "scatter between models of equal size: standard deviation of the proxy "
-    "(log10)"),
+    Quantity("seed_spread", "scatter between models of equal size: standard deviation of the proxy (log10)"),
     Quantity("exponential", "whether an exponential in the depth fits better than a power law", kind="bool"),
 )
 ADAPTIVE, NORM_BASED = "spectrum_adaptive", "edelman"  # the proxies that the sentence compares
@@ -37,8 +36,7 @@ def growth_reason(rows: pl.DataFrame) -> str | None:
     counted = _counted(rows)
     for row in counted.iter_rows(named=True) if counted.height >= LEAST_MODELS else ():
         if row[f"log10_{ADAPTIVE}"] is None or row["depth"] is None or row["hidden_size"] is None:
-            why = row["remark"] or "it has several towers" if "remark" in row else "its proxies are not "
-            "known"
+            why = row["remark"] or "it has several towers" if "remark" in row else "its proxies are not known"
             return f"no growth: {row['model']} has no proxies ({why.removeprefix('no proxies: ')})"
     reason = why_no_growth(counted["depth"], counted["hidden_size"])
     if reason is None:
@@ -83,8 +81,7 @@ def growth_summary(result: Result) -> dict[str, Any]:
 
 
 def growth_sentence(rows: pl.DataFrame, table: pl.DataFrame) -> str:
-    """Return the exponents of the spectrum-adaptive and the norm-based proxy, with warnings, in "
-    "sentences."""
+    """Return the exponents of the spectrum-adaptive and the norm-based proxy, with warnings, in sentences."""
     return " ".join([_exponents_sentence(rows, table), *_warnings(_counted(rows), table)])
 
 
@@ -94,14 +91,13 @@ def _warnings(rows: pl.DataFrame, table: pl.DataFrame) -> list[str]:
     exponents = [name for name in ("depth", "width") if table[name].count()]
     if table["residual"].null_count():
         lines.append(
-            f"The exponents have no errors: {rows.height} models only determine {len(exponents) + 1} "
-            f"numbers."
+            f"The exponents have no errors: {rows.height} models only determine {len(exponents) + 1} numbers."
         )
     families = sorted(rows["family"].drop_nulls().unique()) if "family" in rows.columns else []
     if len(families) > 1:
         lines.append(
             f"The models belong to different families ({', '.join(families)}), which also changes the "
-            f"exponents."
+            "exponents."
         )
     lines += [
         f"{row['model']} has matrices of zeros, so its proxies mean nothing. Leave it out."
@@ -135,8 +131,7 @@ def _exponents_sentence(rows: pl.DataFrame, table: pl.DataFrame) -> str:
         )
         words += (
             " Norm-based proxies grow exponentially with depth, so their exponent is only an average "
-            "over depths "
-            f"{low} to {high}."
+            f"over depths {low} to {high}."
         )
     return words
 

@@ -83,8 +83,7 @@ def findings_sentence(summary: Mapping[str, Any]) -> str | None:
 def null_test_sentence(summary: Mapping[str, Any]) -> str | None:
     """Return a sentence that says how many matrices differ from random ones; None if none was tested.
 
-    >>> null_test_sentence({"not_random": {"tested": 120, "rejected": 118, "expected": 1.19, "p_value": "
-    "0.0}})
+    >>> null_test_sentence({"not_random": {"tested": 120, "rejected": 118, "expected": 1.19, "p_value": 0.0}})
     '118 of 120 weight matrices differ from random ones (chance alone: about 1.2).'
     """
     counts = summary["not_random"]
@@ -197,23 +196,24 @@ def proxy_remarks(summary: Mapping[str, Any]) -> list[str]:
     lines = []
     if summary["proxies"] and "samples" in summary:
         value, error = (summary["proxy_over_sqrt_samples"].get(key) for key in ("log10", "error"))
-        verdict = "A bound above 1 would say nothing about test error" if value > 0 else "The value is "
-        "below 1"
+        verdict = (
+            "A bound above 1 would say nothing about test error" if value > 0 else ("The value is below 1")
+        )
         lines.append(
             f"Spectrum-adaptive proxy / sqrt(n) at n = {summary['samples']}: {_power(value, error)}. "
             f"{verdict}; this is a proxy, not a bound."
         )
     if summary["rank_count"]:
         lines.append(
-            "Here the spectrum-adaptive proxy only counts ranks (p = 0 for every matrix), so it does "
-            "not show what the model learned. For a classifier, this command measures the scale that "
-            "the proxy lacks: attnlaw margins MODEL --file INPUTS.txt --amplification"
+            "Here the spectrum-adaptive proxy only counts ranks (p = 0 for every matrix), so it does not "
+            "show what the model learned. For a classifier, this command measures the scale that the "
+            "proxy lacks: attnlaw margins MODEL --file INPUTS.txt --amplification"
         )
     elif summary["value_of_adaptivity"] is not None:
         gain, error = summary["value_of_adaptivity"], summary["value_of_adaptivity_error"]
         lines.append(
             f"If all matrices share the best single p, the proxy is {gain:.4g}{_format_error(error)} "
-            f"times as large as if each matrix has its own p."
+            "times as large as if each matrix has its own p."
         )
     return lines
 
@@ -228,11 +228,15 @@ def norm_basis_sentence(summary: Mapping[str, Any]) -> str:
     """Return a sentence that says whether norms include the gain of the norm layer before a matrix."""
     unknown = ", ".join(_kind_labels(summary["norms_unknown"]))
     if summary["norms"] == "stored":
-        stored = "Norms and stable ranks come from the stored matrices, without the gain of the norm "
-        "layer before them"
+        stored = (
+            "Norms and stable ranks come from the stored matrices, without the gain of the norm "
+            "layer before them"
+        )
         return f"{stored} (not known for {unknown})." if unknown else f"{stored}."
     applied = "Norms and stable ranks include the gain of the LayerNorm or RMSNorm before the matrix."
-    return f"{applied} attnlaw does not know this gain for {unknown} and leaves it out." if unknown else applied
+    return (
+        f"{applied} attnlaw does not know this gain for {unknown} and leaves it out." if unknown else applied
+    )
 
 
 def _kind_labels(kinds: Iterable[str]) -> list[str]:

@@ -132,8 +132,8 @@ def local_path(path: Any) -> str:
     """
     if not isinstance(path, str | os.PathLike):
         raise InputError(
-            f"attnlaw cannot send a {type(path).__name__} to workers; save it to a file that all "
-            f"workers can read"
+            f"attnlaw cannot send a {type(path).__name__} to workers; save it to a file that all workers "
+            "can read"
         )
     return str(local_model_path(path).absolute())
 
@@ -150,8 +150,7 @@ def file_state(*paths: str | None) -> str:
         for file in (path, *(entry for entry in inside if entry.name.endswith(endings))):
             if file.is_file():
                 facts = file.stat()
-                lines.append(f"{file} {facts.st_size} {facts.st_mtime_ns} {facts.st_ctime_ns} "
-                f"{facts.st_ino}")
+                lines.append(f"{file} {facts.st_size} {facts.st_mtime_ns} {facts.st_ctime_ns} {facts.st_ino}")
     return hashlib.sha256(os.fsencode("\n".join(lines))).hexdigest()[:16]
 
 
@@ -176,9 +175,8 @@ def measure_unit(
     model, index, units = _open_units(settings, arithmetic, state)
     if first not in units:
         raise InputError(
-            f"{settings.model}: this file has no matrix number {first} here; check that all workers "
-            f"read the same "
-            f"file"
+            f"{settings.model}: this file has no matrix number {first} here; check that all workers read "
+            "the same file"
         )
     noted: list[Note] = []
     spectra = unit_spectra(Observer(model, noted.append, index).model, units[first])

@@ -111,19 +111,18 @@ def read_rules(path: str | os.PathLike[str], tables: Tables, findings: Mapping[s
     shipped = EXAMPLES / f"{path}.toml"
     file = shipped if str(path) in example_names() and not os.path.lexists(path) else Path(path)
     with _as_bad_usage():
-        data = read_bounded(file, LARGEST, remedy=f"give a rule file, or one of "
-        f"{', '.join(example_names())}")
+        data = read_bounded(file, LARGEST, remedy=f"give a rule file, or one of {', '.join(example_names())}")
         content = parse_toml(data, str(path), "docs/commands/check.md shows an example")
     with _as_bad_usage(f"{path}: "):
         for name in content:
             _require_known(name, SECTIONS)
         version = content.get("version")
         if version is None:
-            raise BadSetting("version", f"is missing from the file; write version = {VERSION} in its "
-            f"first line")
+            raise BadSetting(
+                "version", f"is missing from the file; write version = {VERSION} in its first line"
+            )
         if version != VERSION or isinstance(version, bool):
-            raise BadSetting("version", f"which attnlaw does not read; write version = {VERSION} in the "
-            f"first line", version)
+            raise BadSetting("version", f"expected version = {VERSION} in the first line", version)
         fail_on = _one_of("fail_on", content.get("fail_on", "error"), FAIL_ON)
         overrides = _findings(content.get("findings", {}), findings)
         written = content.get("rule", [])
@@ -193,8 +192,9 @@ def _findings(written: Any, findings: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in thresholds.items():
         rule = findings[name]
         if rule.threshold is None:
-            raise BadSetting(f"thresholds.{name}", "sets a threshold, but this check has none; remove "
-            "the line")
+            raise BadSetting(
+                f"thresholds.{name}", "sets a threshold, but this check has none; remove the line"
+            )
         number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
         if not number or value < rule.least:
             raise BadSetting(f"thresholds.{name}", f"expected a number of at least {rule.least:g}", value)
@@ -220,16 +220,15 @@ def _rule(written: Mapping[str, Any], tables: Tables) -> GateRule:
     columns = _columns(tables[rule.table])
     column = _column(rule.column, columns, rule.table)
     if rule.against == FIRST and rule.table != "steps":
-        raise BadSetting("against", 'which works only with of = "steps"; write baseline', FIRST)
+        raise BadSetting("against", 'which works only with of = "steps"; write "baseline"', FIRST)
     if rule.against == BASELINE and rule.table == "steps":
-        raise BadSetting("against", "but the steps of a training run have no baseline; write "
-        "\"first\"", BASELINE)
+        raise BadSetting("against", "but the steps of a training run have no baseline; write first", BASELINE)
     if column.kind not in (*NUMBERS, "bool") and rule.over not in (None, "count"):
-        raise BadSetting("over", f"but {column.name} holds {column.kind} and not numbers; write "
-        f"\"count\"", rule.over)
+        raise BadSetting(
+            "over", f"but {column.name} holds {column.kind} and not numbers; write count", rule.over
+        )
     if column.kind not in NUMBERS and rule.against is not None:
-        raise BadSetting("against", f"but {column.name} does not hold numbers, so it has no change; "
-        f"remove this key", rule.against)
+        raise BadSetting("against", f"but {column.name} does not hold numbers", rule.against)
     condition = read_condition(rule.condition, column, rule.over is not None or rule.against is not None)
     where, layers = _where(rule.where, columns, rule.table)
     judged = rule.over, rule.mostly, rule.against, rule.level, rule.missing
@@ -258,8 +257,9 @@ def _where(
     if written is None:
         return {}, None
     if not isinstance(written, dict):
-        raise BadSetting("where", "expected a table whose keys are columns and whose values are "
-        "allowed", written)
+        raise BadSetting(
+            "where", "expected a table whose keys are columns and whose values are allowed", written
+        )
     allowed: dict[str, tuple[Any, ...]] = {}
     layers = None
     for name, value in written.items():

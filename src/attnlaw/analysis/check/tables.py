@@ -100,8 +100,9 @@ class Baseline:
 
     def __post_init__(self) -> None:
         if len(self.result) != 1:
-            raise InputError(f"{self.folder}: this baseline holds several models; give one that holds a "
-            f"single model")
+            raise InputError(
+                f"{self.folder}: this baseline holds several models; give one that holds a single model"
+            )
 
     def rows(self, rule: GateRule, quantities: Iterable[Quantity], now: pl.DataFrame) -> pl.DataFrame:
         """Return the old rows of a rule's table.
@@ -134,8 +135,7 @@ def _used(rule: GateRule) -> set[str]:
 
 
 def _require_same_shapes(old: pl.DataFrame, now: pl.DataFrame, table: str, folder: str) -> None:
-    """Raise an `InputError` if a matrix has another shape than before, so that numbers cannot be "
-    "compared."""
+    """Raise an `InputError` if a matrix has another shape than before, so that numbers cannot be compared."""
     both = [name for name in SHAPE if name in old.columns and name in now.columns]
     keys = [name for name in KEYS[table] if name in old.columns and name in now.columns]
     if not both or not keys:
@@ -149,6 +149,5 @@ def _require_same_shapes(old: pl.DataFrame, now: pl.DataFrame, table: str, folde
         )
         raise InputError(
             f"{folder}: {row_location_text(location_of(row))} has the shape {old_shape} there and "
-            f"{new_shape} here; "
-            "give a baseline of the same architecture"
+            f"{new_shape} here; give a baseline of the same architecture"
         )

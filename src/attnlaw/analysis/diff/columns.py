@@ -42,15 +42,16 @@ class TensorVerdict:
 # last three replace a verdict that left a change unexplained.
 TENSOR_VERDICTS = by_name(
     TensorVerdict("non-finite", "NaN or infinite entries in either model"),
-    TensorVerdict("reshaped", "the shape differs; the size of the change compares the rows that both "
-    "models have"),
+    TensorVerdict(
+        "reshaped", "the shape differs; the size of the change compares the rows that both models have"
+    ),
     TensorVerdict("added", "only in the model"),
     TensorVerdict("removed", "only in the base"),
     TensorVerdict("identical", "every entry is equal"),
     TensorVerdict("zeroed", "every entry is 0 now", formerly=("unrelated", "low-rank", "changed")),
     TensorVerdict(
-        "coded", "the base in a quantised format, which hides changes that are smaller than its "
-        "rounding error"
+        "coded",
+        "the base in a quantised format, which hides changes that are smaller than its rounding error",
     ),
     TensorVerdict("rounded", "the base rounded to another format"),
     TensorVerdict(
@@ -81,14 +82,18 @@ TENSOR_VERDICTS = by_name(
         "transposed", "the base with rows and columns exchanged (transposed)", formerly=("unrelated", "dense")
     ),
     TensorVerdict(
-        "permuted", "the base with its rows or columns in another order", formerly=("unrelated", "dense", "changed")
+        "permuted",
+        "the base with its rows or columns in another order",
+        formerly=("unrelated", "dense", "changed"),
     ),
 )
 # Verdicts on a model, which come before those of its tensors.
 MODEL_VERDICTS = by_name(
     TensorVerdict("rearranged", "layers or blocks are in a different place or order than in the base"),
-    TensorVerdict("reordered", "heads or neurons are in a different order; attnlaw compares each with "
-    "its match in the base"),
+    TensorVerdict(
+        "reordered",
+        "heads or neurons are in a different order; attnlaw compares each with its match in the base",
+    ),
     TensorVerdict("regauged", "the factors differ, but their product is the same"),
     TensorVerdict("rotated", "every matrix has the same singular values, but in other directions"),
     TensorVerdict("folded", "the gain of a norm was multiplied into the matrices that read it"),
@@ -136,8 +141,7 @@ DIFF = (
     Quantity("scale", "factor ⟨base, model⟩ / |base|² by which the matrix grew; below 1 it shrank"),
     Quantity(
         "stable_rank",
-        "stable rank of the update: Σs² / max s² of its singular values s; near 1, one direction "
-        "carries it",
+        "stable rank of the update: Σs² / max s² of its singular values s; near 1, one direction carries it",
         log=True,
     ),
     Quantity(
@@ -168,8 +172,7 @@ DIFF = (
     ),
     Quantity(
         "z_left",
-        "alignment of the update with the base's leading input directions, in standard deviations of "
-        "chance",
+        "alignment of the update with the base's leading input directions, in standard deviations of chance",
         display_name="z, inputs",
         axis="alignment of inputs, z",
     ),
@@ -180,8 +183,7 @@ DIFF = (
     ),
     Quantity(
         "z_right",
-        "alignment of the update with the base's leading output directions, in standard deviations of "
-        "chance",
+        "alignment of the update with the base's leading output directions, in standard deviations of chance",
         display_name="z, outputs",
     ),
     Quantity(
@@ -213,8 +215,7 @@ DIFF = (
     ),
     Quantity(
         "intruders_right",
-        "number of the model's first 10 output directions that are near none of the base (cosine below "
-        "1/2)",
+        "number of the model's first 10 output directions that are near none of the base (cosine below 1/2)",
         kind="small",
         display_name="intruders, outputs",
     ),

@@ -72,8 +72,7 @@ class TensorPair:
 
 
 def _part(stored: NDArray[Any], view: View) -> NDArray[Any]:
-    """Return the part of a stored tensor that fills one role, with outputs as rows and inputs as "
-    "columns."""
+    """Return the part of a stored tensor that fills one role, with outputs as rows and inputs as columns."""
     matrix = stored if view.member is None else stored[view.member]
     return matrix[view.columns] if view.stored_out_in else matrix[:, view.columns].T
 
@@ -289,8 +288,8 @@ def match_heads(
     cosines = np.mean([head_cosines(*factors) for factors in kinds], axis=0)
     if not np.isfinite(cosines).all():
         raise InputError(
-            "attnlaw cannot compare the heads, because products of their weights exceed 1e308; scale "
-            "the weights down"
+            "attnlaw cannot compare the heads, because products of their weights exceed 1e308; scale the "
+            "weights down"
         )
     return _accept_moves(cosines, _assign_heads(cosines, key_value_heads))
 

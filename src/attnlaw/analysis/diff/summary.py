@@ -125,8 +125,7 @@ def location_name(location: MatrixLocation) -> str:
 
 
 def sentence(comparison: ModelComparison, verdicts: Sequence[str]) -> str:
-    """Summarise a comparison: whole blocks first, then each verdict with its tensors, then what is "
-    "equal."""
+    """Summarise a comparison: whole blocks first, then each verdict with its tensors, then what is equal."""
     changed = [pair for pair in comparison.tensors if pair[1].verdict != "identical"]
     if not changed:
         return f"Identical: {_count_all(comparison)} {_plural('is', len(comparison.pairs))} equal."
@@ -172,8 +171,7 @@ def coverage(comparison: ModelComparison) -> str:
         text = f"Compared: all {total} {_plural('tensor', total)} ({listed})."
     else:
         others = len(comparison.left_out)
-        text = f"Compared: {total} of {total + others} tensors ({listed}). Not selected: the other "
-        f"{others}."
+        text = f"Compared: {total} of {total + others} tensors ({listed}). Not selected: the other {others}."
     if comparison.not_weights:
         count = len(comparison.not_weights)
         names = ", ".join(printable(name) for name in comparison.not_weights[:MOST_NAMED])
@@ -185,12 +183,10 @@ def coverage(comparison: ModelComparison) -> str:
 # What changes look like, and what to do then. Each is a warning.
 NOT_FINITE = "Do not use this file. Find the step at which its numbers became infinite or NaN."
 ANOTHER_BASE = (
-    "This looks like another model, or like weights that were never loaded. Check first that the base "
-    "is the "
+    "This looks like another model, or like weights that were never loaded. Check first that the base is the "
     "right one."
 )
-LOST = "These weights are lost. Find out whether training, a conversion or a merge set these tensors to "
-"zero."
+LOST = "These weights are lost. Find out whether training, a conversion or a merge set these tensors to zero."
 MISPLACED = "This looks like a mistake in a conversion or a merge: weights are in the wrong place."
 MISSCALED = "This looks like a mistake: look for a scale that was applied twice, or not at all."
 WARNINGS = (NOT_FINITE, ANOTHER_BASE, LOST, MISPLACED, MISSCALED)
@@ -227,8 +223,8 @@ def next_step(comparison: ModelComparison) -> str | None:
         return _describe_adapter(by["low-rank"])
     if present & set(HIDDEN):
         return (
-            "The rounding of this file hides the rest. Next: compare the checkpoint from which this "
-            "file was rounded."
+            "The rounding of this file hides the rest. Next: compare the checkpoint from which this file "
+            "was rounded."
         )
     if matrices["dense"] > most:
         above = _above_rounding(by["dense"])
@@ -245,8 +241,7 @@ def next_step(comparison: ModelComparison) -> str | None:
     if by["reshaped"]:
         return "This looks like a model with another vocabulary or other sizes."
     if present == {"changed"} and not matrices["changed"]:
-        return "This looks like training of norms, biases or embeddings alone: no matrix of a layer "
-        "changed."
+        return "This looks like training of norms, biases or embeddings alone: no matrix of a layer changed."
     return EXPORTED if present <= {"rounded", "coded"} else None
 
 
@@ -463,8 +458,10 @@ def _describe_low_rank(comparison: ModelComparison, those: Changed) -> list[str]
     ]
     more = " or more" if any(change.rank_high is None for _, change in those) else ""
     sizes = _sizes([change.update_size or change.size for _, change in those])
-    return [f"There is a low-rank update of rank {_span(ranks, 'd')}{more}, in "
-    f"{_of_text(comparison, those)}{sizes}."]
+    return [
+        f"There is a low-rank update of rank {_span(ranks, 'd')}{more}, in "
+        f"{_of_text(comparison, those)}{sizes}."
+    ]
 
 
 def _describe_dense(comparison: ModelComparison, those: Changed) -> list[str]:
@@ -562,7 +559,7 @@ def _describe_coded(comparison: ModelComparison, those: Changed) -> list[str]:
         ]
         texts.append(
             f"Each column of {len(fitted)} of them has its own factor ({_span(factors, '.3g')}), which "
-            f"AWQ takes from the norm before it; the distances here ignore these factors."
+            "AWQ takes from the norm before it; the distances here ignore these factors."
         )
     return [*texts, "This file cannot show changes that are smaller than its rounding error."]
 

@@ -71,8 +71,8 @@ def _threshold(detector: Detector, given: Mapping[str, float]) -> float | None:
     value: Any = given[detector.name]
     if detector.threshold is None:
         raise InputError(
-            f"threshold of {detector.name}: this check has no threshold; ignore the check, or change "
-            f"its level"
+            f"threshold of {detector.name}: this check has no threshold; ignore the check, or change its "
+            "level"
         )
     number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not number or value < detector.least:

@@ -39,8 +39,7 @@ Factors = tuple[Reals, Reals]
 
 @lru_cache(maxsize=16)
 def projection(width: int, side: int) -> Sketch:
-    """Return the 64 Gaussian rows of S (if `side` is 0) or T (if `side` is 1) for matrices of this "
-    "width."""
+    """Return the 64 Gaussian rows of S (if `side` is 0) or T (if `side` is 1) for matrices of this width."""
     rng = np.random.default_rng([width, side])
     return rng.standard_normal((VECTORS, width), dtype=np.float32)
 
@@ -175,8 +174,7 @@ def _attentions(layer: StoredLayer) -> Iterator[tuple[Attention, tuple[str, str]
 def duplicate_layers(subject: Subject, threshold: float) -> Iterator[Hit]:
     for pair in _nearest(subject.evidence.similar_layers, threshold):
         of = f"{pair.stack or ''} layer {pair.layer}".strip()
-        detail = f"it is almost the same as {of}: the cosine is {pair.qk:.3f} for QK and {pair.vo:.3f} "
-        f"for VO"
+        detail = f"it is almost the same as {of}: the cosine is {pair.qk:.3f} for QK and {pair.vo:.3f} for VO"
         yield Hit(pair.location, min(pair.qk, pair.vo), detail)
 
 
@@ -202,8 +200,10 @@ def copied_layer(subject: Subject, threshold: float) -> Iterator[Hit]:
 
 def duplicate_heads(subject: Subject, threshold: float) -> Iterator[Hit]:
     for pair in _nearest(subject.evidence.similar_heads, threshold):
-        detail = f"it is almost the same as head {pair.head}: the cosine is {pair.qk:.3f} for QK and "
-        f"{pair.vo:.3f} for VO"
+        detail = (
+            f"it is almost the same as head {pair.head}: the cosine is {pair.qk:.3f} for QK and "
+            f"{pair.vo:.3f} for VO"
+        )
         yield Hit(pair.location, min(pair.qk, pair.vo), detail)
 
 

@@ -285,8 +285,9 @@ def constant_tensor(subject: Subject, threshold: float) -> Iterator[Hit]:
     for tensor in subject.evidence.tensors:
         filled = tensor.constant and tensor.peak and tensor.role in (MAP, EMBEDDING)
         if filled and len(tensor.shape) > 1:
-            yield Hit(tensor.location, tensor.peak, f"every entry has the same absolute value, "
-            f"{tensor.peak:.4g}")
+            yield Hit(
+                tensor.location, tensor.peak, f"every entry has the same absolute value, {tensor.peak:.4g}"
+            )
 
 
 def zero_rows(subject: Subject, threshold: float) -> Iterator[Hit]:

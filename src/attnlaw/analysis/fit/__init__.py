@@ -51,8 +51,7 @@ LAWS = by_name(
     ),
     LawLabel(
         *("heavy-tailed", "H", 1, "red"),
-        description="the singular values fall off smoothly and spread further than those of a random "
-        "matrix",
+        description="the singular values fall off smoothly and spread further than those of a random matrix",
     ),
     LawLabel(
         *("power-law tail", "P", 5, "yellow"),
@@ -98,8 +97,7 @@ FITS = (
     NULL_DRAWS,
     Quantity("null_scale", "standard deviation of the entries of the random matrices that fit best"),
     Quantity("null_edge", "edge: only one random matrix in a hundred has a singular value above it"),
-    Quantity("edge_scale", "spread of the largest singular value among random matrices (Tracy-Widom "
-    "scale)"),
+    Quantity("edge_scale", "spread of the largest singular value among random matrices (Tracy-Widom scale)"),
     Quantity(
         "alpha",
         "exponent of the power law of the largest eigenvalues (squared singular values); a smaller "
@@ -176,8 +174,7 @@ FITS = (
     ),
     Quantity(
         "ks_random",
-        "largest difference between the cumulative spectrum and that of random matrices "
-        "(Kolmogorov-Smirnov)",
+        "largest difference between the cumulative spectrum and that of random matrices (Kolmogorov-Smirnov)",
     ),
     Quantity(
         "ks_tail", "largest difference between the cumulative tail and the power law (Kolmogorov-Smirnov)"
@@ -192,8 +189,7 @@ FITS = (
     ),
     Quantity(
         "ks_untied",
-        "largest difference between the cumulative spectrum and the untied learned law "
-        "(Kolmogorov-Smirnov)",
+        "largest difference between the cumulative spectrum and the untied learned law (Kolmogorov-Smirnov)",
     ),
     Quantity("log_likelihood_random", "mean log-likelihood of the eigenvalues if the matrix were random"),
     Quantity(

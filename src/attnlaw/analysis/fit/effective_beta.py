@@ -28,8 +28,8 @@ from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError
 
 EXTENSION = (
-    "effective beta assumes that the inputs of every layer are the token embeddings, each scaled to "
-    "unit size; it ignores positions, biases, and the weights of norm layers"
+    "effective beta assumes that the inputs of every layer are the token embeddings, each scaled to unit "
+    "size; it ignores positions, biases, and the weights of norm layers"
 )
 
 
@@ -62,8 +62,7 @@ def effective_beta(model: Model, layer: int, head: int) -> EffectiveBeta:
     places = {part.index: part.attention.heads for part in model.layers}
     if not 0 <= head < places.get(layer, 0):
         raise InputError(
-            f"{model.name}: there is no head {head} in layer {layer}; the model has layers "
-            f"{min(places)} to "
+            f"{model.name}: there is no head {head} in layer {layer}; the model has layers {min(places)} to "
             f"{max(places)} with heads from 0 to {model.layers[0].attention.heads - 1}"
         )
     X = _inputs(model)
@@ -96,8 +95,10 @@ def _inputs(model: Model) -> Reals:
     size = X.std(axis=1, keepdims=True)
     used = size[:, 0] > 0
     if used.sum() < 2:
-        raise InputError(f"{model.name}: effective beta needs two or more token embeddings that are not "
-        f"constant; check the embedding matrix")
+        raise InputError(
+            f"{model.name}: effective beta needs two or more token embeddings that are not "
+            "constant; check the embedding matrix"
+        )
     return np.asarray(X[used] / size[used])
 
 

@@ -114,8 +114,9 @@ def _fit_random(spectrum: Spectrum, seed: int) -> Fit:
         return _unfitted("random", values.size, "attnlaw has no random reference for latent attention")
     comparison = null.compare(values)
     if comparison.p_value is None:
-        return _unfitted("random", values.size, "the matrix has only one singular value, or all of them "
-        "are zero")
+        return _unfitted(
+            "random", values.size, "the matrix has only one singular value, or all of them are zero"
+        )
     mean_square = float(np.mean(values**2))
     below = np.searchsorted(null.pooled, values[::-1] / np.sqrt(mean_square)) / null.pooled.size
     limit, scale = null.law, comparison.scale
@@ -182,8 +183,9 @@ def _fit_lognormal(spectrum: Spectrum, seed: int) -> Fit:
         ks=other.ks,
         log_likelihood=other.log_likelihood,
         p_value=other.p_value,
-        remark=None if other.mu is not None else "no lognormal fits better than its limit, which is the "
-        "power law",
+        remark=None
+        if other.mu is not None
+        else "no lognormal fits better than its limit, which is the power law",
     )
 
 
@@ -237,8 +239,9 @@ def _fit_heavy_tailed(spectrum: Spectrum, seed: int) -> Fit:
     x, gamma = eigenvalues(spectrum), shape_ratio(spectrum)
     if not gamma < 1 or x.size < 2:
         reason = (
-            "fewer than 2 eigenvalues" if x.size < 2 else "the law only describes matrices that are not "
-            "square"
+            "fewer than 2 eigenvalues"
+            if x.size < 2
+            else "the law only describes matrices that are not square"
         )
         return _unfitted("heavy-tailed", x.size, reason)
     mean = float(x.mean())
@@ -261,8 +264,9 @@ def _fit_heavy_tailed(spectrum: Spectrum, seed: int) -> Fit:
         ks=ks_distance(fit.cdf(x / mean)),
         log_likelihood=fit.log_likelihood - float(np.log(mean)),
         curve=(grid, 2 * grid / mean * fit.density(grid**2 / mean)),
-        remark=None if kappa is not None else "the best kappa is outside the searched range from 1/128 "
-        "to 4096",
+        remark=None
+        if kappa is not None
+        else "the best kappa is outside the searched range from 1/128 to 4096",
     )
 
 

@@ -50,8 +50,7 @@ class Fits:
 
     @property
     def quantities(self) -> dict[str, Any]:
-        """Numbers of the model by name: how many matrices follow each law, and how many differ from "
-        "noise."""
+        """Numbers of the model by name: how many matrices follow each law, and how many differ from noise."""
         tests = self.matrices.select("random_p_value", "null_shape", "null_draws").iter_rows()
         laws = dict(self.matrices["law"].drop_nulls().value_counts().iter_rows())
         return {
@@ -116,8 +115,9 @@ def fit_spectra(
         for name, table in (("spectra", spectra), ("matrices", matrices))
     )
     if not spectra.select(LOCATIONS).equals(matrices.select(LOCATIONS)):
-        raise InputError(f"fit: the tables of spectra and of matrices do not list the same matrices; "
-        f"{remedy}")
+        raise InputError(
+            f"fit: the tables of spectra and of matrices do not list the same matrices; {remedy}"
+        )
     rows = zip(matrices.iter_rows(named=True), spectra["singular_values"], strict=True)
     placed = [({key: row[key] for key in LOCATIONS}, spectrum_from_row(row, values)) for row, values in rows]
     return _fit_matrices(placed, seed, progress)

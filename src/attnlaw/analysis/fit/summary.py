@@ -25,8 +25,7 @@ MEANINGS = {
     "learned": (f"follow {THEORY}", f"follows {THEORY}"),
     "heavy-tailed": (f"are heavy-tailed: {STRONG}", f"is heavy-tailed: {ITS_STRONG}"),
     "power-law tail": (f"have a power-law tail: {STRONG}", f"has a power-law tail: {ITS_STRONG}"),
-    "power-law spectrum": (f"have a power-law spectrum: {STRONG}", f"has a power-law spectrum: "
-    f"{ITS_STRONG}"),
+    "power-law spectrum": (f"have a power-law spectrum: {STRONG}", f"has a power-law spectrum: {ITS_STRONG}"),
     "neither": (
         "differ from random numbers, but follow none of the laws",
         "differs from random numbers, but follows none of the laws",
@@ -48,8 +47,7 @@ def training_line(quantities: Mapping[str, Any]) -> Line:
     if not tested:
         return Line("No matrix could be compared with random ones.")
     verb = "matrix differs" if tested == 1 else "matrices differ"
-    sentence = f"{rejected} of {tested} weight {verb} from random ones (chance alone: about "
-    f"{expected:.2g})."
+    sentence = f"{rejected} of {tested} weight {verb} from random ones (chance alone: about {expected:.2g})."
     significant = p_value is not None and p_value <= LEVEL
     if 2 * rejected >= tested:
         return Line(f"Trained: {sentence}", AnswerStatus.OK) if significant else Line(sentence)
@@ -94,8 +92,7 @@ def certainty_line(rows: pl.DataFrame) -> Line | None:
         return None
     text = "A law is a description that the data do not reject. It does not rank models."
     if isinstance(least, int) and least < FEW_VALUES:
-        text += f" With only {least} singular values, as some matrices have here, other laws may fit as "
-        f"well."
+        text += f" With only {least} singular values, as some matrices have here, other laws may fit as well."
     return Line(text)
 
 

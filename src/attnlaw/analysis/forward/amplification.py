@@ -75,8 +75,10 @@ class Amplification:
     def remark(self) -> str | None:
         if self.converged:
             return None
-        return f"the amplification did not converge within {MAX_POWER_ROUNDS} rounds; its residual "
-        f"shows how far it is off"
+        return (
+            f"the amplification did not converge within {MAX_POWER_ROUNDS} rounds; its residual shows "
+            "how far it is off"
+        )
 
 
 def amplification(
@@ -118,8 +120,9 @@ def amplification(
     check_value("method", method, str, choices=METHODS)
     exact = method != "power" and output == "logits" and network.classes <= MAX_EXACT_CLASSES
     if method == "exact" and not exact:
-        raise BadSetting("method", f"the method exact only works with at most {MAX_EXACT_CLASSES} "
-        f"classes; use power")
+        raise BadSetting(
+            "method", f"the method exact only works with at most {MAX_EXACT_CLASSES} classes; use power"
+        )
     layers = max(1, len(network.blocks))
     values = np.zeros((layers, len(inputs)))
     rounds, residual, converged = np.zeros(layers, dtype=int), np.zeros(layers), True
@@ -170,8 +173,10 @@ def _graph(network: Classifier, batch: Batch, output: str) -> tuple[Any, list[An
         last.append(result[0] if isinstance(result, tuple) else result)
 
     if output == "tokens" and not network.blocks:
-        raise InputError(f"{network.name}: attnlaw does not know which modules are its blocks; pass "
-        f"them as blocks=, or choose logits")
+        raise InputError(
+            f"{network.name}: attnlaw does not know which modules are its blocks; pass them "
+            "as blocks=, or choose logits"
+        )
     hooks = [network.blocks[-1].register_forward_hook(leave)] if output == "tokens" else []
     with temporary_hooks(hooks):
         logits = network.logits(batch, enter)
@@ -236,8 +241,7 @@ def _per_input(values: Any, like: Any) -> Any:
 
 @contextmanager
 def _twice_differentiable(network: Classifier) -> Iterator[None]:
-    """Choose attention kernels with a second derivative. Raise an `InputError` if the network has "
-    "others."""
+    """Choose attention kernels with a second derivative. Raise an `InputError` if the network has others."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     try:
@@ -248,6 +252,5 @@ def _twice_differentiable(network: Classifier) -> Iterator[None]:
             raise
         raise InputError(
             f"{network.name}: its attention kernel (flash attention) has no second derivative; load it "
-            f"with "
-            "attn_implementation='eager', which gives the same values"
+            "with attn_implementation='eager', which gives the same values"
         ) from error

@@ -156,7 +156,7 @@ def open_classifier(
     if not layers and not inputs.sequences[0].is_floating_point():
         raise InputError(
             f"{name}: attnlaw does not know which modules are its blocks; pass them as blocks=, or pass "
-            f"inputs as a float tensor of shape n x T x N"
+            "inputs as a float tensor of shape n x T x N"
         )
     network = Classifier(name, module, layers, hugging, causal=False, classes=0)
     first = next(batches(inputs, network, "last", 0, token_limit=1))
@@ -189,14 +189,15 @@ def as_inputs(inputs: Any) -> ModelInputs:
         expected = 3 if inputs.is_floating_point() else 2
         if inputs.ndim != expected or 0 in inputs.shape:
             raise InputError(
-                f"inputs: found the shape {tuple(inputs.shape)}, expected ids of shape n x T or floats "
-                f"of shape n x T x N"
+                f"inputs: found the shape {tuple(inputs.shape)}, expected ids of shape n x T or floats of "
+                "shape n x T x N"
             )
         return ModelInputs(tuple(inputs.detach().cpu()))
     rows = [check_ids(sequence) for sequence in inputs]
     if not rows or not all(rows):
-        raise BadSetting("inputs", "has no tokens; give at least one list of ids, with at least one id "
-        "in each")
+        raise BadSetting(
+            "inputs", "has no tokens; give at least one list of ids, with at least one id in each"
+        )
     return ModelInputs(tuple(torch.tensor(row) for row in rows))
 
 
@@ -234,8 +235,9 @@ def choose_positions(
     if not isinstance(positions, str):
         given = np.asarray(positions)
         if given.shape != ends.shape or (given < 0).any() or (given > ends).any():
-            raise BadSetting("positions", "expected one position for each input, counted from 0 and "
-            "inside the input")
+            raise BadSetting(
+                "positions", "expected one position for each input, counted from 0 and inside the input"
+            )
         return given
     if check_value("positions", positions, str, choices=POSITIONS) == "last":
         return ends
@@ -317,7 +319,7 @@ def _require_head(name: str, module: Any) -> None:
     if refused := next((words for words, holds in reasons.items() if holds), None):
         raise InputError(
             f"{name}: {kind} is {refused}; margins need a sequence classifier with two or more classes, "
-            f"or a causal language model"
+            "or a causal language model"
         )
 
 

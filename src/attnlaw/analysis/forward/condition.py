@@ -83,8 +83,7 @@ class Condition:
 
 @dataclass(frozen=True, eq=False)
 class _LinearMap:
-    """A linear map of a network. `norm_products` has for each input the sum of |Z|_F |G|_F over all "
-    "uses."""
+    """A linear map of a network. `norm_products` has for each input the sum of |Z|_F |G|_F over all uses."""
 
     name: str
     layer: int | None
@@ -168,8 +167,8 @@ def _find_linear_maps(network: Classifier, inputs: int) -> list[_LinearMap]:
         if isinstance(module, torch.nn.MultiheadAttention):
             raise InputError(
                 f"{network.name}: {name} is an nn.MultiheadAttention, which hides its projections from "
-                f"hooks, so kappa cannot be measured; use nn.Linear for the projections, or measure "
-                f"margins without kappa"
+                "hooks, so kappa cannot be measured; use nn.Linear for the projections, or measure "
+                "margins without kappa"
             )
         if isinstance(module, torch.nn.Linear) or type(module).__name__ == "Conv1D":
             maps.append(_LinearMap(name, layer, inside or name, module, np.zeros(inputs)))
@@ -181,8 +180,10 @@ def _find_linear_maps(network: Classifier, inputs: int) -> list[_LinearMap]:
                 inner_name = f"{inside}.{part}" if inside else part
                 stack.append((whole, child, layer, inner_name if layer is not None else ""))
     if not maps:
-        raise InputError(f"{network.name}: it has no nn.Linear and no Conv1D, so kappa cannot be "
-        f"measured; measure margins without kappa")
+        raise InputError(
+            f"{network.name}: it has no nn.Linear and no Conv1D, so kappa cannot be "
+            "measured; measure margins without kappa"
+        )
     return maps
 
 
@@ -218,8 +219,8 @@ def _visible_norms(tensor: Any, batch: Batch) -> Any:
         tensor = tensor.where(visible, 0.0)
     if len(tensor) != count:
         raise InputError(
-            f"a linear layer got {len(tensor)} rows for {count} inputs; kappa can only be measured if "
-            f"the layer is applied to each input separately"
+            f"a linear layer got {len(tensor)} rows for {count} inputs; kappa can only be measured if the "
+            "layer is applied to each input separately"
         )
     return tensor.flatten(1).norm(dim=1)
 

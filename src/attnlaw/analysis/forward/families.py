@@ -235,7 +235,7 @@ def _slopes(activation: Any, z: Any) -> Any:
     if at_zero.item() != 0:
         raise InputError(
             f"the activation {type(activation).__name__} is {at_zero.item():.4g} at 0, expected 0: the "
-            f"lens only reads activations that are zero at zero, such as GELU, ReLU, SiLU and tanh"
+            "lens only reads activations that are zero at zero, such as GELU, ReLU, SiLU and tanh"
         )
     (at_origin,) = torch.autograd.grad(at_zero, zero)
     # Divide by 1 if z is 0, so that neither branch of `where` is undefined.

@@ -59,9 +59,8 @@ class Tokenizer:
         if self.file is not None or self.reads_bytes:
             return None
         return (
-            f"{self.folder} has no {FILE}, and its {self.vocabulary} ids are not bytes, so attnlaw "
-            f"cannot read text; give token "
-            "ids, such as 1,2,3"
+            f"{self.folder} has no {FILE}, and its {self.vocabulary} ids are not bytes, so attnlaw cannot "
+            "read text; give token ids, such as 1,2,3"
         )
 
     def encode(self, text: str) -> tuple[int, ...]:
@@ -149,8 +148,8 @@ class InputSettings(Settings):
 
     text: tuple[str, ...] | None = _input_setting(
         help="Text to give to the model. attnlaw splits it into tokens with the tokenizer.json next to "
-        "the model. If the model has 256 ids and no tokenizer, the tokens are bytes. Repeat the option "
-        "for several texts (lens takes one).",
+        "the model. If the model has 256 ids and no tokenizer, the tokens are bytes. Repeat the "
+        "option for several texts (lens takes one).",
         repeatable=True,
         metavar="TEXT",
     )
@@ -225,7 +224,9 @@ class RawInput:
             )
         for number in ids:
             if number >= vocabulary:
-                raise self.input_error(f"expected ids of the vocabulary, from 0 to {vocabulary - 1}", number)
+                raise self.input_error(
+                    f"which is outside the vocabulary; choose ids from 0 to {vocabulary - 1}", number
+                )
 
 
 @dataclass(frozen=True)
@@ -279,8 +280,9 @@ def single_input(case: InputSettings, verb: str) -> RawInput:
     inputs = raw_inputs(case)
     if len(inputs) > 1:
         if case.source:
-            raise InputError(f"{case.source}: has {len(inputs)} inputs; {verb} takes only one, so keep "
-            f"one line")
+            raise InputError(
+                f"{case.source}: has {len(inputs)} inputs; {verb} takes only one, so keep one line"
+            )
         raise BadSetting("text", f"was given {len(inputs)} times; {verb} reads one input")
     return inputs[0]
 
@@ -295,8 +297,9 @@ def read_input(raw: RawInput, tokenizer: Tokenizer, positions: int) -> Input:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise raw.input_error("contains half of a character (a lone surrogate); give valid "
-            "Unicode") from None
+            raise raw.input_error(
+                "contains half of a character (a lone surrogate); give valid Unicode"
+            ) from None
         ids = tokenizer.encode(text)
     raw.require_inside(ids, tokenizer.vocabulary, positions)
     return Input(ids, tokenizer.labels(ids))

@@ -116,8 +116,7 @@ class Lens(BriefRepr):
 
     @property
     def probes(self) -> int | None:
-        """Number of random probes for each token if the token map is estimated; None if the map is "
-        "exact."""
+        """Number of random probes for each token if the token map is estimated; None if the map is exact."""
         return None if self.token_map is None else self.token_map.probes
 
     @property
@@ -180,14 +179,14 @@ class Lens(BriefRepr):
         if self.reconstruction_error > TOLERANCE:
             return (
                 "do not use the map of tokens, because attnlaw's copy of the blocks does not reproduce "
-                "the model's output "
-                f"(relative error {self.reconstruction_error:.1e}, expected at most {TOLERANCE:.0e})"
+                f"the model's output (relative error {self.reconstruction_error:.1e}, expected at most "
+                f"{TOLERANCE:.0e})"
             )
         if self.score_error > SCORE_TOLERANCE:
             return (
                 "do not use the numbers of heads, because attnlaw's queries and keys do not reproduce "
-                "the model's attention (largest error {self.score_error:.1e}, expected at most "
-                "{SCORE_TOLERANCE:.0e})"
+                f"the model's attention (largest error {self.score_error:.1e}, expected at most "
+                f"{SCORE_TOLERANCE:.0e})"
             )
         return None if self.spectrum is None else self.spectrum.remark
 

@@ -70,7 +70,7 @@ def _load(path: str | os.PathLike[str], choose: ChooseModel) -> tuple[str, Any]:
     if values.get("per_layer_config"):
         raise InputError(
             f"{folder / 'config.json'}: its layers have different configs (per_layer_config), which the "
-            f"lens does not support; give a model whose layers are alike"
+            "lens does not support; give a model whose layers are alike"
         )
     reader, added = choose(FAMILIES[kind], list(values.get("architectures") or []), checkpoint)
     build = _builder(transformers, reader, values, added, len(checkpoint.layers), folder)
@@ -88,8 +88,8 @@ def _import_classes(transformers: Any, reader: FamilyReader) -> tuple[Any, Any]:
     except (ImportError, AttributeError) as error:
         reason = str(error.__cause__ or error).strip().splitlines()[0]
         raise InputError(
-            f"transformers {transformers.__version__} cannot import {reader.model} ({reason}); repair "
-            f"or uninstall the package that is named here"
+            f"transformers {transformers.__version__} cannot import {reader.model} ({reason}); repair or "
+            "uninstall the package that is named here"
         ) from error
 
 
@@ -117,12 +117,14 @@ def _builder(
         ):
             config = make_config(**sizes, attn_implementation="eager")
             if config._attn_implementation != "eager":  # others run foreign code, or hide probabilities
-                raise ValueError(f"the attention implementation is {config._attn_implementation}, "
-                f"expected eager")
+                raise ValueError(
+                    f"the attention implementation is {config._attn_implementation}, expected eager"
+                )
             # The config may give the number of layers under a name that attnlaw does not read.
             if config.num_hidden_layers != layers:
-                raise ValueError(f"it describes {config.num_hidden_layers} layers, but the weights have "
-                f"{layers}")
+                raise ValueError(
+                    f"it describes {config.num_hidden_layers} layers, but the weights have {layers}"
+                )
             model = make_model(config, **reader.options).double()
         normalise_in_float64(model)
         return model
@@ -173,8 +175,7 @@ def _choose_head(
         return replace(reader, model=str(reader.causal), options={}), {"tie_word_embeddings": tied}
     known = " or ".join(filter(None, (reader.classifier, reader.causal)))
     raise InputError(
-        f"{source}: is a {named[0] if named else 'model without a head'}, and margins are read from "
-        f"{known}; "
+        f"{source}: is a {named[0] if named else 'model without a head'}, and margins are read from {known}; "
         "give the checkpoint that was saved with its head"
     )
 
@@ -209,16 +210,16 @@ def _require_matching_shapes(model: Any, checkpoint: Model) -> None:
         part = name.split(".")[0]
         if name.endswith(".weight") and name not in wanted and any(key.startswith(part) for key in wanted):
             raise InputError(
-                f"{source}: tensor {stored[name]} does not exist in the model that config.json "
-                f"describes; give the config.json that belongs to these weights"
+                f"{source}: tensor {stored[name]} does not exist in the model that config.json describes; "
+                "give the config.json that belongs to these weights"
             )
     for name, target in wanted.items():
         _require_tensor(name, stored, source)
         shape = checkpoint.tensors.shapes[stored[name]]
         if shape != tuple(target.shape):
             raise InputError(
-                f"{source}: tensor {stored[name]} has shape {shape}, expected {tuple(target.shape)} "
-                "from config.json; give the config.json that belongs to these weights"
+                f"{source}: tensor {stored[name]} has shape {shape}, expected {tuple(target.shape)} from "
+                "config.json; give the config.json that belongs to these weights"
             )
 
 

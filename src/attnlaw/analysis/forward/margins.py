@@ -90,8 +90,7 @@ class HiddenSpread:
                 "give more inputs"
             )
         if self.squares <= MIN_RELATIVE_SPREAD**2 * self.size:
-            raise InputError("inputs: all inputs are the same, so they do not vary; give inputs that "
-            "differ")
+            raise InputError("inputs: all inputs are the same, so they do not vary; give inputs that differ")
         return float(np.sqrt(self.squares / freedom))
 
     def _pad_to(self, length: int, width: int) -> tuple[Reals, Reals]:
@@ -189,7 +188,7 @@ class Margins:
         counted = {
             f"left out {self.ties} of {self.inputs} inputs whose two best classes tie (margin 0)": self.ties,
             f"left out {self.flat} of {self.inputs} inputs whose margin does not depend on the input "
-            f"(gradient 0)": self.flat,
+            "(gradient 0)": self.flat,
             f"repeated inputs: {self.repeated} of {self.inputs}": self.repeated,
             f"the tokenizer does not know {self.unknown} of the tokens": self.unknown,
             f"{self.inputs} inputs are few: use {RECOMMENDED_INPUTS} or more for a reliable D": self.inputs
@@ -269,8 +268,7 @@ def measure_margins(
     usable = sum(row.status == "ok" for row in margins.rows)
     if usable < MIN_INPUTS:
         raise InputError(
-            f"inputs: {len(inputs) - usable} of {len(inputs)} have a margin or a gradient of 0; "
-            f"{usable} are "
+            f"inputs: {len(inputs) - usable} of {len(inputs)} have a margin or a gradient of 0; {usable} are "
             f"left, expected at least {MIN_INPUTS}; give other inputs"
         )
     return margins
@@ -322,8 +320,9 @@ def compare_margins(a: Margins, b: Margins) -> Difference:
             "the two models read different token ids or positions; give models with the same tokenizer"
         )
     if a.classes != b.classes:
-        raise InputError(f"one model has {a.classes} classes, the other {b.classes}; give two models "
-        f"for the same task")
+        raise InputError(
+            f"one model has {a.classes} classes, the other {b.classes}; give two models for the same task"
+        )
     first, second = _log_distances(a.rows), _log_distances(b.rows)
     pairs = [first[key] - second[key] for key in first if key in second]
     if len(pairs) < MIN_INPUTS:
@@ -387,7 +386,7 @@ def _measure_batch(
     if gradient[~batch.visible].any():
         raise InputError(
             f"{network.name}: its margins depend on tokens that it should not see (padding, or later "
-            f"tokens); give a model that respects attention_mask, or inputs of equal length"
+            "tokens); give a model that respects attention_mask, or inputs of equal length"
         )
     spread.add(leaves[0].detach(), batch.mask)
     g = gradient.flatten(1).norm(dim=1)

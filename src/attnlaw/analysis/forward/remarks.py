@@ -83,7 +83,7 @@ def _describe_sharp(head: Head, labels: Sequence[str]) -> str:
 def _describe_aligned(head: Head, labels: Sequence[str]) -> str:
     return (
         "amplifies directions that these tokens share: its logits vary "
-        "{head.spread_over_typical or 0:.1f} times as far as for tokens in random directions"
+        f"{head.spread_over_typical or 0:.1f} times as far as for tokens in random directions"
     )
 
 

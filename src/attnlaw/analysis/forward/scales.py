@@ -177,8 +177,8 @@ def _modules_of_blocks(network: Classifier) -> list[BlockModules]:
     kind = getattr(getattr(network.module, "config", None), "model_type", None)
     if kind not in FAMILIES:
         raise InputError(
-            f"{network.name}: scales can only be measured for known types of models; give a model of "
-            f"type {', '.join(FAMILIES)}"
+            f"{network.name}: scales can only be measured for known types of models; give a model of type "
+            f"{', '.join(FAMILIES)}"
         )
     network.module.set_attn_implementation("eager")  # other implementations do not return probabilities
     return [FAMILIES[kind].find_modules(block) for block in network.blocks]

@@ -167,15 +167,14 @@ def _head_count(shapes: Shapes, output: str, width: int, key: str, given: int | 
         why = f"{config.source} has no {key}" if config.values else f"There is no {config.source}"
         remedy = "" if config.values else "put the model's config.json there, or "
         raise InputError(
-            f"{shapes.tensors.source}: attnlaw cannot find the number of attention heads: {why}, and "
-            f"the shapes do not determine it ({output} has "
-            f"{width} inputs for all heads); {remedy}pass --heads H"
+            f"{shapes.tensors.source}: attnlaw cannot find the number of attention heads: {why}, and the "
+            f"shapes do not determine it ({output} has {width} inputs for all heads); {remedy}pass "
+            "--heads H"
         )
     if width % heads:
         raise InputError(
             f"{shapes.tensors.source}: tensor {output} has {width} inputs, which are not divisible by "
-            f"{heads} heads; "
-            "correct the number of heads (--heads or config.json)"
+            f"{heads} heads; correct the number of heads (--heads or config.json)"
         )
     return heads
 

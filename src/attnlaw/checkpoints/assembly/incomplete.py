@@ -34,8 +34,10 @@ def missing_tensors(
     ]
     tied = unembedding is not None and config.values.get("tie_word_embeddings") is not False
     if embedding is None and not tied and match.family.embedding and config.size("vocab_size"):
-        reason = "config.json gives a vocabulary size, but attnlaw found no word embeddings under a "
-        "name that it knows"
+        reason = (
+            "config.json gives a vocabulary size, but attnlaw found no word embeddings under a name "
+            "that it knows"
+        )
         missing.append(MissingTensor(match.family.embedding[0], reason, grave=False))
     return tuple(missing)
 

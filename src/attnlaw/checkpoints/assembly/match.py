@@ -75,8 +75,8 @@ def match_family(
     other = declared and best.family.name not in {family.name for family in declared}
     if other and config.source != tensors.source:  # a GGUF file is not wrong about itself
         raise InputError(
-            f"{tensors.source}: its tensors have the names of {best.family.name}, but {config.source} says "
-            f"{named} (model_type); put the config.json that belongs to these weights next to them"
+            f"{tensors.source}: its tensors have the names of {best.family.name}, but {config.source} "
+            f"says {named} (model_type); put the config.json that belongs to these weights next to them"
         )
     ordered = _order_stacks(best.family, best.stacks, tensors)
     return Match(best.family, tuple(_without_prediction(stack, config) for stack in ordered))
@@ -143,8 +143,10 @@ def _misnamed_message(tensors: Tensors, family: Family, described: str) -> str:
                     f"{described}: no tensor of {tensors.source} is called {stack.layer}{name} "
                     f"(its first tensor: {next(iter(tensors.shapes), 'none')}); correct the name"
                 )
-    return f"{tensors.source}: no layer has all the attention tensors that it needs: {described}; save "
-    f"the whole checkpoint"
+    return (
+        f"{tensors.source}: no layer has all the attention tensors that it needs: {described}; save "
+        "the whole checkpoint"
+    )
 
 
 def model_type_of(family: Family, config: Config) -> str:
@@ -168,9 +170,8 @@ def foreign_model_type(family: Family, config: Config, families: Sequence[Family
 def _refuse_adapter(tensors: Tensors) -> None:
     if any(ADAPTER.search(name) for name in tensors.shapes):
         raise InputError(
-            f"{tensors.source}: this is a LoRA adapter and not a whole model; give its directory to "
-            f"read the "
-            "adapter alone, or give its base model with --adapter DIR"
+            f"{tensors.source}: this is a LoRA adapter and not a whole model; give its directory to read "
+            "the adapter alone, or give its base model with --adapter DIR"
         )
 
 
@@ -190,8 +191,8 @@ def _find_stacks(stack: LayerTable, tensors: Tensors, whole: bool) -> list[Match
             other = layers_by_prefix.setdefault(prefix, {}).setdefault(tuple(map(int, position)), at)
             if other != at:
                 raise InputError(
-                    f"{tensors.source}: tensors {other}* and {at}* describe the same layer; remove one "
-                    f"of the two"
+                    f"{tensors.source}: tensors {other}* and {at}* describe the same layer; remove one of "
+                    "the two"
                 )
     linear = _linear_positions(stack, tensors)
     stacks = []
@@ -249,7 +250,6 @@ def _order_stacks(family: Family, stacks: Sequence[MatchedStack], tensors: Tenso
     if len(prefixes) > 1:
         raise InputError(
             f"{tensors.source}: this file holds several models (tensor prefixes "
-            f"{', '.join(map(repr, prefixes))}); "
-            "save the one that you need in a separate file"
+            f"{', '.join(map(repr, prefixes))}); save the one that you need in a separate file"
         )
     return stacks

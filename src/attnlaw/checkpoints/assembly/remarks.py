@@ -153,12 +153,14 @@ def model_warnings(
     if any(layer.attention.scores.cap for layer in layers):
         note("the model caps the scores (attn_logit_softcapping); QK ignores this cap")
     if match.family.shared_layers and "num_hidden_layers" not in config:
-        note(f"{config.source} does not say how often the model applies its shared layers, so attnlaw "
-        f"counts each once")
+        note(
+            f"{config.source} does not say how often the model applies its shared layers, so attnlaw "
+            "counts each once"
+        )
     if foreign_type:
         note(
-            f"attnlaw does not know model type {foreign_type}; it treats the model as {match.family.name}, "
-            "because the tensor names fit"
+            f"attnlaw does not know model type {foreign_type}; it treats the model as "
+            f"{match.family.name}, because the tensor names fit"
         )
     for tower in TOWERS:
         if f"{tower}_config" in config and not match.family.towers:
@@ -167,8 +169,7 @@ def model_warnings(
         note(f"attnlaw did not read the layers {part.name} ({_count(part.matrices, 'matrix', 'matrices')})")
     if names := _unread_norms(match, tensors) if not foreign_type else []:
         note(
-            f"attnlaw leaves out {_count(len(names), 'norm', 'norms')} inside the layers, such as "
-            f"{names[0]}"
+            f"attnlaw leaves out {_count(len(names), 'norm', 'norms')} inside the layers, such as {names[0]}"
         )
     matched = [stack.stack for stack in match.stacks]
     missing = [stack.name for stack in match.family.stacks if stack.name and stack not in matched]
@@ -197,8 +198,7 @@ def model_warnings(
         note(f"attnlaw leaves out the layers for multi-token prediction: {extra}")
     if unused:
         note(
-            f"attnlaw leaves out {_count(len(unused), 'tensor', 'tensors')} that do not change the "
-            f"weights, "
+            f"attnlaw leaves out {_count(len(unused), 'tensor', 'tensors')} that do not change the weights, "
             f"such as {unused[0]}"
         )
     if left_out:
@@ -215,19 +215,19 @@ def _attention_warnings(layers: Sequence[StoredLayer]) -> list[str]:
     sources = [(block.source,) for block in blocks if block.source is not None]
     sentences = {
         "every head has an extra score that belongs to no token (an attention sink), so the weights of "
-        "the tokens add up to less than one; QK and VO ignore it": any(block.scores.sinks for block in blocks),
+        "the tokens add up to less than one; QK and VO ignore it": any(
+            block.scores.sinks for block in blocks
+        ),
         "a gate (a sigmoid of the residual stream) multiplies the output of each head; attnlaw computes "
         "VO as if the gate were open": any(block.gate for block in blocks),
-        "the model normalises values before heads mix them; VO ignores this, so it is not exactly what "
-        "a head adds": any(block.value_norm for block in blocks),
+        "the model normalises values before heads mix them; VO ignores this, so it is not exactly what a "
+        "head adds": any(block.value_norm for block in blocks),
         "the model has a norm between the heads and their output matrix; VO ignores this norm and its "
-        "gain": any(
-            block.output_norm for block in blocks
-        ),
+        "gain": any(block.output_norm for block in blocks),
         f"some layers use the keys and values of earlier layers ({format_ranges(sorted({*sources}))}); "
-        f"the QK and VO of such a layer combine weights of two layers": bool(sources),
-        "in layers without rotary positions, scores grow with the position (attn_temperature_tuning); "
-        "QK ignores this": any(block.scores.growing for block in blocks),
+        "the QK and VO of such a layer combine weights of two layers": bool(sources),
+        "in layers without rotary positions, scores grow with the position (attn_temperature_tuning); QK "
+        "ignores this": any(block.scores.growing for block in blocks),
     }
     return [text for text, is_true in sentences.items() if is_true]
 

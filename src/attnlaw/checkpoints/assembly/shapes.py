@@ -64,8 +64,12 @@ class Shapes:
             raise InputError(f"{self.tensors.source}: tensor {name} is missing; {self.missing_remedy}")
         if len(shape) != 2 + stacked or 0 in shape:
             wanted = "a stack of matrices" if stacked else "a matrix"
-            self._refuse(name, f"shape {list(shape)}", wanted, "save the weights as whole matrices (not "
-            "sharded or flattened)")
+            self._refuse(
+                name,
+                f"shape {list(shape)}",
+                wanted,
+                "save the weights as whole matrices (not sharded or flattened)",
+            )
         return (shape[-1], shape[-2]) if self.stored_out_in(name) else (shape[-2], shape[-1])
 
     def _refuse_reparametrised(self, name: str) -> None:

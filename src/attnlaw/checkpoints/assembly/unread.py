@@ -71,8 +71,8 @@ def unused_parts(
             continue
         raise InputError(
             f"{tensors.source}: tensor {name} belongs to {weight}, but attnlaw does not know how to "
-            f"combine "
-            "them; use the original weights, or combine them with the program that saved this file"
+            "combine them; use the original weights, or combine them with the program that saved this "
+            "file"
         )
     return harmless
 

@@ -200,9 +200,7 @@ def _initialiser(name: str, tables: Mapping[str, Any], place: str) -> Initialise
     _expect(is_other, f"{place}.{name}: like", like, f"another of {', '.join(tables)}")
     base = dict(tables[like]) if like is not None else {}
     if "like" in base:
-        raise InputError(
-            f"{place}.{name}: like: {like} also has a key like; refer to a table that has none"
-        )
+        raise InputError(f"{place}.{name}: like: {like} also has a key like; refer to a table that has none")
     merged = base | table | {"defaults": {**base.get("defaults", {}), **table.get("defaults", {})}}
     return _record(Initialiser, merged, f"{place}.{name}")
 
@@ -221,8 +219,7 @@ def _layer_table(values: Mapping[str, Any], place: str) -> LayerTable:
         parts = [part for keys in roles for part in keys.split(",")]
         if set(parts) not in COMPLETE_ROLES[name] or len(parts) != len(set(parts)):
             sets = " or ".join(", ".join(sorted(whole)) for whole in COMPLETE_ROLES[name] if whole)
-            raise InputError(f"{place}: {name}: has the roles {', '.join(parts) or 'none'}; expected "
-            f"{sets}")
+            raise InputError(f"{place}: {name}: has the roles {', '.join(parts) or 'none'}; expected {sets}")
     optional = [("norms", roles) for roles in table.norms]
     optional += [("inner_norms", table.inner_norms), ("biases", table.biases)]
     for name, roles in optional:
@@ -232,15 +229,14 @@ def _layer_table(values: Mapping[str, Any], place: str) -> LayerTable:
     numbers = table.layer.count("{layer}") + table.layer.count("{group}")
     if numbers != len(table.depth):
         raise InputError(
-            f"{place}: layer: {table.layer!r} has {numbers} indices {{layer}}, expected "
-            f"{len(table.depth)}, "
-            "one for each key in depth; write {layer} where a name has the number of the layer"
+            f"{place}: layer: {table.layer!r} has {numbers} indices {{layer}}, expected {len(table.depth)}, "
+            "one for each key in depth; write the index of the layer as {layer}"
         )
     # Digits alone do not show where one number ends, and trying every split would take too long.
     between = re.split(r"\{layer\}|\{group\}", table.layer)[1:-1]
     if any(text == "" or text.isdecimal() for text in between):
         raise InputError(
             f"{place}: layer: {table.layer!r} has two indices without text between them; put a dot "
-            f"between them"
+            "between them"
         )
     return table

@@ -214,8 +214,7 @@ class GgufFile(Tensors):
         block, size = self._gguf.GGML_QUANT_SIZES[code]
         blocks, step = stored.reshape(-1, size), max(AT_ONCE // block, 1)
         decoded: NDArray[Any] = np.empty((len(blocks), block), np.float32)
-        what = f"{self.source}: tensor {name} is stored as {code.name}, which the gguf package cannot "
-        f"decode"
+        what = f"{self.source}: tensor {name} is stored as {code.name}, which the gguf package cannot decode"
         remedy = "use a file with another quantisation, or the original weights"
         with as_input_error(what, remedy, NotImplementedError, with_reason=False):
             for at in range(0, len(blocks), step):
@@ -233,8 +232,8 @@ class GgufFile(Tensors):
         block, size = self._gguf.GGML_QUANT_SIZES[self._type(name)]
         if shape and shape[-1] % block:
             raise InputError(
-                f"{self.source}: tensor {name} has rows of {shape[-1]}, not whole blocks of {block}; "
-                "copy or download the file again"
+                f"{self.source}: tensor {name} has rows of {shape[-1]}, not whole blocks of {block}; copy "
+                "or download the file again"
             )
         return int(prod(shape) // block * size)
 
@@ -247,8 +246,7 @@ def _header(path: Path) -> Header:
 
 
 def _sizes(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the sizes in a header under config.json's names. A list of equal numbers becomes one "
-    "number."""
+    """Return the sizes in a header under config.json's names. A list of equal numbers becomes one number."""
     architecture = values.get("general.architecture")
     sizes: dict[str, Any] = {"model_type": architecture, "hidden_act": ACTIVATIONS.get(str(architecture))}
     for key, name in SIZES.items():

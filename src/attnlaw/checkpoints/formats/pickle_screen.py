@@ -92,8 +92,7 @@ class Contents:
 
 
 class SuspiciousPickle(ValueError):
-    """The error for a pickle or archive that would fill the memory or be read differently by two "
-    "readers."""
+    """The error for a pickle or archive that would fill the memory or be read differently by two readers."""
 
 
 def screen_file(path: Path) -> bool:
@@ -262,8 +261,7 @@ def _value(name: str, argument: Any, taken: list[Size]) -> Any:
 
 
 def _require_filled(call: Any) -> None:
-    """Raise an error for a call whose tensor has numbers or attributes that do not belong to its "
-    "storage."""
+    """Raise an error for a call whose tensor has numbers or attributes that do not belong to its storage."""
     if isinstance(call, Global) and UNFILLED.fullmatch(call):
         raise SuspiciousPickle(f"it creates a {call.replace(' ', '.')} without saying what it contains")
     if isinstance(call, Global) and call in WITH_ATTRIBUTES:

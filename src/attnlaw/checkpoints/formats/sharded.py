@@ -48,8 +48,7 @@ class ShardedTensors(Tensors):
         self._shard_of = {name: shards[file] for name, file in weight_map.items()}
         for name, part in self._shard_of.items():
             if name not in part.shapes:
-                raise InputError(f"{index}: tensor {name} is not in {part.source}; download the shards "
-                f"again")
+                raise InputError(f"{index}: tensor {name} is not in {part.source}; download the shards again")
         for part in shards.values():
             for name in part.shapes:
                 if (other := self._shard_of.setdefault(name, part)) is not part:
@@ -72,7 +71,7 @@ def _require_equal(name: str, first: Tensors, second: Tensors) -> None:
     if not same or not np.array_equal(_bits(first.read(name)), _bits(second.read(name))):
         raise InputError(
             f"{second.source}: tensor {name} differs from the one in {first.source}, so the two files "
-            f"belong to different models; download all files of one model again"
+            "belong to different models; download all files of one model again"
         )
 
 
@@ -98,17 +97,16 @@ def _inside(index: Path, file: str) -> Path:
     if Path(file).name != file or file in ("", ".", ".."):
         raise InputError(
             f"{index}: this index names the shard {file!r}, which is outside its directory; put all "
-            f"shards next to the index"
+            "shards next to the index"
         )
     if file.endswith(".index.json"):
-        raise InputError(f"{index}: this index names another index, {file!r}, as a shard; download it "
-        f"again")
+        raise InputError(f"{index}: this index names another index, {file!r}, as a shard; download it again")
     if "\0" in file or len(file.encode(errors="surrogatepass")) > MOST_NAME or not shard.is_file():
         raise InputError(f"{index}: the shard {file!r} is missing; download it into the same directory")
     if links_outside(shard, index.parent):
         raise InputError(
             f"{index}: the shard {file!r} is a link to {os.path.realpath(shard)}, which is outside this "
-            f"directory; copy the file into the directory, or give the file itself"
+            "directory; copy the file into the directory, or give the file itself"
         )
     return shard
 
@@ -125,8 +123,7 @@ class ConsolidatedTensors(Tensors):
         for other in self._parts[1:]:
             if odd := set(first.shapes) ^ set(other.shapes):
                 raise InputError(
-                    f"{other.source}: this file and {first.source} has the tensor {min(odd)}, "
-                    f"expected "
+                    f"{other.source}: this file and {first.source} has the tensor {min(odd)}, expected "
                     "every tensor in every part; download the parts of one model again"
                 )
         self._require_all(folder)
@@ -151,9 +148,9 @@ class ConsolidatedTensors(Tensors):
             return None
         if module not in AXES:
             raise InputError(
-                f"{self.source}: attnlaw does not know how to join the parts of tensor {name}, because "
-                f"it is not one of Meta's names ({', '.join(AXES)}); join the parts with the program of "
-                f"the model"
+                f"{self.source}: attnlaw does not know how to join the parts of tensor {name}, because it "
+                f"is not one of Meta's names ({', '.join(AXES)}); join the parts with the program of the "
+                "model"
             )
         by_rows = module == WORDS and self._parts[0].shapes.get("norm.weight") == shape[1:]
         return 0 if by_rows else AXES[module]
@@ -165,8 +162,8 @@ class ConsolidatedTensors(Tensors):
         if len({(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}) > 1:
             raise InputError(
                 f"{self.source}: the parts of tensor {name} have the shapes "
-                f"{', '.join(str(list(shape)) for shape in shapes)}, which do not fit together; "
-                f"download all parts of one model again"
+                f"{', '.join(str(list(shape)) for shape in shapes)}, which do not fit together; download "
+                "all parts of one model again"
             )
         joined = list(shapes[0])
         joined[axis] = sum(shape[axis] for shape in shapes)

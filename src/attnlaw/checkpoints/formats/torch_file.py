@@ -65,7 +65,7 @@ class TorchFile(InMemoryTensors):
             if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or vars(tensor) or tensor.is_nested:
                 raise InputError(
                     f"{path}: tensor {name} is a {type(tensor).__name__}, expected a plain tensor; save "
-                    f"tensor.detach().clone() instead"
+                    "tensor.detach().clone() instead"
                 )
         super().__init__(tensors, str(path))
         self.metadata = metadata
@@ -84,8 +84,8 @@ class TorchFile(InMemoryTensors):
             return  # `as_numpy` rejects it
         if tensor.numel() * tensor.itemsize > tensor.untyped_storage().nbytes():
             raise InputError(
-                f"{self.source}: tensor {name} of shape {list(tensor.shape)} is an expanded view of a "
-                f"few numbers; save tensor.contiguous() instead"
+                f"{self.source}: tensor {name} of shape {list(tensor.shape)} is an expanded view of a few "
+                "numbers; save tensor.contiguous() instead"
             )
 
 
@@ -100,10 +100,8 @@ def _require_closed_holes(torch: Any, source: str) -> None:
     """Raise an `InputError` if this PyTorch can run code from a pickle despite `weights_only=True`."""
     if torch.__version__ < OLDEST_SAFE:  # `TorchVersion` compares versions, not text
         raise InputError(
-            f"{source}: a pickled checkpoint needs PyTorch {OLDEST_SAFE} or newer, because a pickle can "
-            f"run "
-            f"code in older versions (this is {torch.__version__}); pip install --upgrade "
-            f"'attnlaw[torch]', "
+            f"{source}: a pickled checkpoint needs PyTorch {OLDEST_SAFE} or newer, because a pickle can run "
+            f"code in older versions (this is {torch.__version__}); pip install --upgrade 'attnlaw[torch]', "
             "or save the weights as safetensors"
         )
 
@@ -132,15 +130,18 @@ def _reason(error: BaseException) -> str:
     foreign = re.search(r"GLOBAL (\S+)", text)
     if foreign:
         return (
-            f"it contains the Python object {foreign.group(1)}, but attnlaw only loads plain tensors "
-            f"from a pickle; save the model's state_dict, or save as safetensors"
+            f"it contains the Python object {foreign.group(1)}, but attnlaw only loads plain tensors from "
+            "a pickle; save the model's state_dict, or save as safetensors"
         )
     if "TorchScript" in text:
-        return "this is a TorchScript archive and not a file of weights; save the model's state_dict, "
-        "or save as safetensors"
+        return (
+            "this is a TorchScript archive and not a file of weights; save the model's state_dict, or "
+            "save as safetensors"
+        )
     detail = f" ({text})" if isinstance(error, SuspiciousPickle) else ""
-    return f"this is not a complete PyTorch checkpoint of plain tensors{detail}; copy, download or save "
-    f"it again"
+    return (
+        f"this is not a complete PyTorch checkpoint of plain tensors{detail}; copy, download or save it again"
+    )
 
 
 def _weights(loaded: Any, tensor: type, source: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -169,8 +170,7 @@ def _weights(loaded: Any, tensor: type, source: str) -> tuple[dict[str, Any], di
         current = current[inside[0]]
     raise InputError(
         f"{source}: this file holds no named tensors (attnlaw looked at the top and under "
-        f"{', '.join(NESTED_UNDER)}); "
-        "save the model's state_dict"
+        f"{', '.join(NESTED_UNDER)}); save the model's state_dict"
     )
 
 
