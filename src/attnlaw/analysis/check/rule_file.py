@@ -122,7 +122,11 @@ def read_rules(path: str | os.PathLike[str], tables: Tables, findings: Mapping[s
                 "version", f"is missing from the file; write version = {VERSION} in its first line"
             )
         if version != VERSION or isinstance(version, bool):
-            raise BadSetting("version", f"expected version = {VERSION} in the first line", version)
+            raise BadSetting(
+                "version",
+                f"which attnlaw does not read; write version = {VERSION} in the first line",
+                version,
+            )
         fail_on = _one_of("fail_on", content.get("fail_on", "error"), FAIL_ON)
         overrides = _findings(content.get("findings", {}), findings)
         written = content.get("rule", [])
@@ -228,7 +232,11 @@ def _rule(written: Mapping[str, Any], tables: Tables) -> GateRule:
             "over", f"but {column.name} holds {column.kind} and not numbers; write count", rule.over
         )
     if column.kind not in NUMBERS and rule.against is not None:
-        raise BadSetting("against", f"but {column.name} does not hold numbers", rule.against)
+        raise BadSetting(
+            "against",
+            f"but {column.name} does not hold numbers, so it cannot change by a percentage; remove this key",
+            rule.against,
+        )
     condition = read_condition(rule.condition, column, rule.over is not None or rule.against is not None)
     where, layers = _where(rule.where, columns, rule.table)
     judged = rule.over, rule.mostly, rule.against, rule.level, rule.missing

@@ -55,7 +55,7 @@ def dead_map(subject: Subject, threshold: float) -> Iterator[Hit]:
         for row, size in zip(rows.iter_rows(named=True), sizes, strict=True):
             # If most heads are pruned, the median is 0.
             if size == 0 or size < threshold * usual:
-                median_of = f"median of all {KINDS[str(kind)].label} matrices is {usual:.3g}"
+                median_of = f"median over all {KINDS[str(kind)].label} matrices is {usual:.3g}"
                 detail = f"its Frobenius norm is {size:.3g}; the {median_of}" if size else "every entry is 0"
                 yield Hit(location_of(row), size / usual if size else 0.0, detail)
 

@@ -224,9 +224,7 @@ class RawInput:
             )
         for number in ids:
             if number >= vocabulary:
-                raise self.input_error(
-                    f"which is outside the vocabulary; choose ids from 0 to {vocabulary - 1}", number
-                )
+                raise self.input_error(f"expected ids of the vocabulary, from 0 to {vocabulary - 1}", number)
 
 
 @dataclass(frozen=True)

@@ -175,8 +175,8 @@ def _choose_head(
         return replace(reader, model=str(reader.causal), options={}), {"tie_word_embeddings": tied}
     known = " or ".join(filter(None, (reader.classifier, reader.causal)))
     raise InputError(
-        f"{source}: is a {named[0] if named else 'model without a head'}, and margins are read from {known}; "
-        "give the checkpoint that was saved with its head"
+        f"{source}: is a {named[0] if named else 'model without a head'}, but margins need {known}; give "
+        "the checkpoint that was saved with its head"
     )
 
 

@@ -174,16 +174,18 @@ def model_warnings(
     matched = [stack.stack for stack in match.stacks]
     missing = [stack.name for stack in match.family.stacks if stack.name and stack not in matched]
     if missing and not unread and not foreign_type and config.model_types:
-        note(f"the checkpoint has no {' and no '.join(missing)}; attnlaw reads the rest as the model")
+        note(
+            f"the checkpoint has no {' and no '.join(missing)}; attnlaw audits the rest as if it were "
+            "the whole model"
+        )
     unstated = match.family.activation and config.text(*match.family.activation) is None
     if unstated and any(layer.feed_forwards for layer in layers):
         note(f"the config does not state the activation; attnlaw assumes {match.family.default_activation}")
     codes = {tensors.dtype(name) for layer in layers for view in layer.views for name in view.tensors}
     if narrow := sorted(code for code in codes if not code.startswith(WIDE)):
         note(
-            f"weights are stored in few bits ({'; '.join(narrow)}), so small singular values, and ranks, "
-            "come "
-            "from rounding and not from the model"
+            f"weights are stored in few bits ({'; '.join(narrow)}), so rounding changes the ranks and the "
+            "small singular values"
         )
     if any(code.startswith("float8_") for code in codes):
         note("because of --unscaled, attnlaw reads float8 weights without scales as they are stored")

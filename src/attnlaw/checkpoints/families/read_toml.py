@@ -229,8 +229,9 @@ def _layer_table(values: Mapping[str, Any], place: str) -> LayerTable:
     numbers = table.layer.count("{layer}") + table.layer.count("{group}")
     if numbers != len(table.depth):
         raise InputError(
-            f"{place}: layer: {table.layer!r} has {numbers} indices {{layer}}, expected {len(table.depth)}, "
-            "one for each key in depth; write the index of the layer as {layer}"
+            f"{place}: layer: {table.layer!r} has {numbers} indices {{layer}}, expected "
+            f"{len(table.depth)}, one for each key in depth; write {{layer}} where a name has the number "
+            "of the layer"
         )
     # Digits alone do not show where one number ends, and trying every split would take too long.
     between = re.split(r"\{layer\}|\{group\}", table.layer)[1:-1]

@@ -84,8 +84,9 @@ def _name_and_count(path: Path, split: Mapping[str, Any]) -> tuple[str, int]:
     hit = PART.fullmatch(path.name)
     if hit is None or int(hit[3]) != split["count"]:
         raise InputError(
-            f"{path}: one of {split['count']!r:.20} parts of a model, but its name does not say which; name "
-            "the parts NAME-00001-of-0000N.gguf, as published, or join them with llama-gguf-split --merge"
+            f"{path}: one of {split['count']!r:.20} parts of a model, but its name does not say which "
+            "one; rename the parts to NAME-00001-of-0000N.gguf, as published, or join them with "
+            "llama-gguf-split --merge"
         )
     return hit[1], int(hit[3])
 

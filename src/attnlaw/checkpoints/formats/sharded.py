@@ -81,7 +81,7 @@ def _bits(array: NDArray[Any]) -> NDArray[np.uint8]:
 
 def _weight_map(index: Path) -> dict[str, str]:
     data = read_bounded(index, megabytes=32)
-    what = f'{index}: this is not an index of shards, which is JSON with {{"weight_map": {{tensor: file}}}})'
+    what = f'{index}: this is not an index of shards, which is JSON with {{"weight_map": {{tensor: file}}}}'
     errors = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
     with as_input_error(what, "download it again", *errors):
         weight_map = json.loads(data, object_pairs_hook=distinct_keys)["weight_map"]
@@ -123,8 +123,8 @@ class ConsolidatedTensors(Tensors):
         for other in self._parts[1:]:
             if odd := set(first.shapes) ^ set(other.shapes):
                 raise InputError(
-                    f"{other.source}: this file and {first.source} has the tensor {min(odd)}, expected "
-                    "every tensor in every part; download the parts of one model again"
+                    f"{other.source}: found the tensor {min(odd)} either only here or only in "
+                    f"{first.source}; download all parts of one model again"
                 )
         self._require_all(folder)
         self.shapes = {name: self._shape(name) for name in first.shapes}

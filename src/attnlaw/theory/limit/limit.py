@@ -298,8 +298,8 @@ def at_width(stack: Depth, width: float, draws: int) -> Depth:
         at = "infinite width" if width == math.inf else f"width {int(width)}"
         raise InputError(
             f"tokens is {layer.tokens}; with heads {layer.heads}, depth {stack.depth} and {at} this takes "
-            f"about {-(-size // 2**30)} GiB of memory, more than {MOST_MEMORY // 2**30}: "
-            "choose fewer tokens, or less of the others"
+            f"about {-(-size // 2**30)} GiB of memory, more than {MOST_MEMORY // 2**30}: choose fewer "
+            "tokens, or make one of the other sizes smaller"
         )
     return stack
 
