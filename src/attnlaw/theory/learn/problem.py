@@ -176,7 +176,7 @@ class Problem(ProblemRules):
             raise BadSetting(
                 "beta",
                 f"this makes the standard deviation of the logits {spread:.3g}, expected at most "
-                f"{STEEPEST:g}; lower it or {{noise}}, or use the hardmax {{output}}",
+                f"{STEEPEST:g}; lower this value or {{noise}}, or use {{output}} hardmax",
                 self.beta,
             )
         if self.groups:
@@ -233,7 +233,7 @@ class Problem(ProblemRules):
             raise BadSetting(
                 "weight_decay",
                 f"but below interpolation ({{alpha}} {threshold / self.observations_per_sample:.6g}) many "
-                "students fit the data; set a small one such as 1e-4, or raise {alpha}",
+                "students fit the data equally well; set a small value such as 1e-4, or raise {alpha}",
                 self.weight_decay,
             )
 
