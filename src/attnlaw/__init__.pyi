@@ -250,23 +250,25 @@ class FitResult(Result):
     initialisation).
     """
     learned_count: int | None
-    """Number of matrices with the law learned (some learned directions, the rest cut off, as theory
-    predicts for trained attention).
+    """Number of matrices with the law learned (some directions were learned and the others were set to
+    zero, as theory predicts for trained attention).
     """
     heavy_tailed_count: int | None
-    """Number of matrices with the law heavy-tailed (singular values fall off smoothly, and spread further
-    than those of random matrices).
+    """Number of matrices with the law heavy-tailed (the singular values fall off smoothly and spread
+    further than those of a random matrix).
     """
     power_law_tail_count: int | None
-    """Number of matrices with the law power-law tail (no law fits the whole; the largest values (at most
-    half) follow a power law).
+    """Number of matrices with the law power-law tail (no law fits the whole spectrum, but the largest
+    values (at most half) follow a power law).
     """
     power_law_spectrum_count: int | None
-    """Number of matrices with the law power-law spectrum (no law fits the whole; a power law covers more
-    than half of the values).
+    """Number of matrices with the law power-law spectrum (no law fits the whole spectrum, but a power law
+    fits more than half of the values).
     """
     neither_count: int | None
-    """Number of matrices with the law neither (unlike random numbers, and none of the other laws fits)."""
+    """Number of matrices with the law neither (the matrix differs from random numbers, and none of the
+    other laws fits it).
+    """
     not_random_tested: int | None
     """Number of matrices that were compared with random ones."""
     not_random_rejected: int | None
@@ -311,8 +313,8 @@ class DiffResult(Result):
     tensors_non_finite: int | None
     """Number of tensors with the verdict non-finite: NaN or infinite entries in either model."""
     tensors_reshaped: int | None
-    """Number of tensors with the verdict reshaped: another shape; its size compares the rows that both
-    models have.
+    """Number of tensors with the verdict reshaped: the shape differs; the size of the change compares the
+    rows that both models have.
     """
     tensors_added: int | None
     """Number of tensors with the verdict added: only in the model."""
@@ -323,14 +325,14 @@ class DiffResult(Result):
     tensors_zeroed: int | None
     """Number of tensors with the verdict zeroed: every entry is 0 now."""
     tensors_coded: int | None
-    """Number of tensors with the verdict coded: the base in a quantised code, which hides changes that are
-    smaller than its error.
+    """Number of tensors with the verdict coded: the base in a quantised format, which hides changes that
+    are smaller than its rounding error.
     """
     tensors_rounded: int | None
     """Number of tensors with the verdict rounded: the base rounded to another format."""
     tensors_rescaled: int | None
-    """Number of tensors with the verdict rescaled: the base times a factor: one for the tensor, or one for
-    each row or column.
+    """Number of tensors with the verdict rescaled: the base multiplied by a factor, for the whole tensor
+    or for each row or column.
     """
     tensors_below_floor: int | None
     """Number of tensors with the verdict below-floor: no change that is larger than the rounding of the
@@ -343,8 +345,8 @@ class DiffResult(Result):
     that of an adapter; the rest is rounding.
     """
     tensors_partly_hidden: int | None
-    """Number of tensors with the verdict partly-hidden: an update that the rounding of the file partly
-    hides.
+    """Number of tensors with the verdict partly-hidden: an update that is partly hidden by the rounding of
+    the file.
     """
     tensors_reinitialised: int | None
     """Number of tensors with the verdict reinitialised: random weights that do not resemble the base."""
@@ -353,15 +355,17 @@ class DiffResult(Result):
     tensors_noise: int | None
     """Number of tensors with the verdict noise: a random change: no direction is stronger than the others."""
     tensors_dense: int | None
-    """Number of tensors with the verdict dense: an update of many directions, as training makes."""
+    """Number of tensors with the verdict dense: an update in many directions, as full training makes."""
     tensors_changed: int | None
     """Number of tensors with the verdict changed: a vector or a small matrix with other values."""
     tensors_moved: int | None
-    """Number of tensors with the verdict moved: the weights of another tensor of the base."""
+    """Number of tensors with the verdict moved: the weights that another tensor has in the base."""
     tensors_transposed: int | None
-    """Number of tensors with the verdict transposed: rows and columns of the base are exchanged."""
+    """Number of tensors with the verdict transposed: the base with rows and columns exchanged
+    (transposed).
+    """
     tensors_permuted: int | None
-    """Number of tensors with the verdict permuted: rows or columns of the base in another order."""
+    """Number of tensors with the verdict permuted: the base with its rows or columns in another order."""
     size_qk: float | None
     """Median size of the updates of QK, |model − base| / |base|."""
     size_vo: float | None
@@ -944,8 +948,8 @@ def audit(
         experts (int; optional): Measure only the first N experts of each layer.
         no_laws (bool; default False): With --out: do not fit distributions (laws) to the spectra, which
             saves time.
-        progress (Callable[[int, int], None]; optional): Function that is called with the number of
-            finished parts and the number of all parts.
+        progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
+            finished parts and the total number of parts.
 
     Returns:
         A result with one row for each case, in the polars table `rows`. If there is one case, its
@@ -1019,11 +1023,11 @@ def fit(
     A matrix may look random, follow the theory of trained attention, have heavy tails, or none of these.
 
     random: looks like random numbers of this shape, as at initialisation
-    learned: some learned directions, the rest cut off, as theory predicts for trained attention
-    heavy-tailed: singular values fall off smoothly, and spread further than those of random matrices
-    power-law tail: no law fits the whole; the largest values (at most half) follow a power law
-    power-law spectrum: no law fits the whole; a power law covers more than half of the values
-    neither: unlike random numbers, and none of the other laws fits
+    learned: some directions were learned and the others were set to zero, as theory predicts for trained attention
+    heavy-tailed: the singular values fall off smoothly and spread further than those of a random matrix
+    power-law tail: no law fits the whole spectrum, but the largest values (at most half) follow a power law
+    power-law spectrum: no law fits the whole spectrum, but a power law fits more than half of the values
+    neither: the matrix differs from random numbers, and none of the other laws fits it
 
     An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
 
@@ -1044,8 +1048,8 @@ def fit(
         name (str; optional): Name of the model in results (default: its path).
         jobs (int; optional): Number of CPU threads to use (default: all cores).
         seed (int; default 0): Seed of the random matrices and of the bootstrap.
-        progress (Callable[[int, int], None]; optional): Function that is called with the number of
-            finished parts and the number of all parts.
+        progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
+            finished parts and the total number of parts.
 
     Returns:
         A result with one row for each case, in the polars table `rows`. If there is one case, its
@@ -1054,16 +1058,16 @@ def fit(
         - `matrix_count` (int): number of weight matrices that were measured.
         - `random_count` (int): number of matrices with the law random (looks like random numbers of this
           shape, as at initialisation).
-        - `learned_count` (int): number of matrices with the law learned (some learned directions, the rest
-          cut off, as theory predicts for trained attention).
-        - `heavy_tailed_count` (int): number of matrices with the law heavy-tailed (singular values fall off
-          smoothly, and spread further than those of random matrices).
+        - `learned_count` (int): number of matrices with the law learned (some directions were learned and
+          the others were set to zero, as theory predicts for trained attention).
+        - `heavy_tailed_count` (int): number of matrices with the law heavy-tailed (the singular values fall
+          off smoothly and spread further than those of a random matrix).
         - `power_law_tail_count` (int): number of matrices with the law power-law tail (no law fits the
-          whole; the largest values (at most half) follow a power law).
+          whole spectrum, but the largest values (at most half) follow a power law).
         - `power_law_spectrum_count` (int): number of matrices with the law power-law spectrum (no law fits
-          the whole; a power law covers more than half of the values).
-        - `neither_count` (int): number of matrices with the law neither (unlike random numbers, and none of
-          the other laws fits).
+          the whole spectrum, but a power law fits more than half of the values).
+        - `neither_count` (int): number of matrices with the law neither (the matrix differs from random
+          numbers, and none of the other laws fits it).
         - `not_random_tested` (int): number of matrices that were compared with random ones.
         - `not_random_rejected` (int): number of matrices that differ from random ones (p-value at most
           0.01).
@@ -1134,8 +1138,8 @@ def diff(
             matrix (default: compare matrices as they are stored).
         no_match (bool; default False): Do not check whether heads or neurons are in another order than
             in the base.
-        progress (Callable[[int, int], None]; optional): Function that is called with the number of
-            finished parts and the number of all parts.
+        progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
+            finished parts and the total number of parts.
 
     Returns:
         A result with one row for each case, in the polars table `rows`. If there is one case, its
@@ -1225,8 +1229,8 @@ def check(
             level in the rule file, or error).
         approximate (bool; default False): Estimate the spectra of very large matrices (8192 or more on
             both sides), with errors.
-        progress (Callable[[int, int], None]; optional): Function that is called with the number of
-            finished parts and the number of all parts.
+        progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
+            finished parts and the total number of parts.
 
     Returns:
         A result with one row for each case, in the polars table `rows`. If there is one case, its
@@ -1286,9 +1290,9 @@ def lens(
         model (str or path, or several): Directory of a Hugging Face model, with config.json and
             weights.
         more: Further values of model.
-        text (str or list of str; optional): Text to give to the model. attnlaw reads it with the
-            tokenizer.json next to the model; a model of 256 ids reads bytes. Repeat the option for
-            several texts (lens takes one).
+        text (str or list of str; optional): Text to give to the model. attnlaw splits it into tokens
+            with the tokenizer.json next to the model. If the model has 256 ids and no tokenizer, the
+            tokens are bytes. Repeat the option for several texts (lens takes one).
         file (str or path; optional): File with one input on each line: texts (.txt), or objects with
             text or ids (.jsonl).
         ids (str or list of int; optional): Token ids to give to the model. @FILE reads one list from
@@ -1300,8 +1304,8 @@ def lens(
         top (int; default 8): Number of singular values of the affine map to compute.
         seed (int; default 0): Seed of the random heads to compare with, and of the random probes that
             estimate a large affine map.
-        progress (Callable[[int, int], None]; optional): Function that is called with the number of
-            finished parts and the number of all parts.
+        progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
+            finished parts and the total number of parts.
 
     Returns:
         A result with one row for each case, in the polars table `rows`. If there is one case, its
@@ -1383,9 +1387,9 @@ def margins(
         model (str or path, or several): Directory of a Hugging Face model, with config.json and
             weights.
         more: Further values of model.
-        text (str or list of str; optional): Text to give to the model. attnlaw reads it with the
-            tokenizer.json next to the model; a model of 256 ids reads bytes. Repeat the option for
-            several texts (lens takes one).
+        text (str or list of str; optional): Text to give to the model. attnlaw splits it into tokens
+            with the tokenizer.json next to the model. If the model has 256 ids and no tokenizer, the
+            tokens are bytes. Repeat the option for several texts (lens takes one).
         file (str or path; optional): File with one input on each line: texts (.txt), or objects with
             text or ids (.jsonl).
         ids (str or list of int; optional): Token ids to give to the model. @FILE reads one list from
@@ -1400,8 +1404,8 @@ def margins(
         amplification (bool; default False): Also measure how much each layer amplifies small changes,
             and how many directions of each matrix matter for these inputs.
         seed (int; default 0): Seed of the random positions and of power iteration.
-        progress (Callable[[int, int], None]; optional): Function that is called with the number of
-            finished parts and the number of all parts.
+        progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
+            finished parts and the total number of parts.
 
     Returns:
         A result with one row for each case, in the polars table `rows`. If there is one case, its
@@ -1519,8 +1523,8 @@ def limit(
         kernel (bool; default False): Also compute the KL divergence as the paper does, by kernel
             density estimates.
         seed (int; default 0): Seed of the random numbers. Equal seeds give equal results.
-        progress (Callable[[int, int], None]; optional): Function that is called with the number of
-            finished parts and the number of all parts.
+        progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
+            finished parts and the total number of parts.
 
     Returns:
         A result with one row for each case, in the polars table `rows`. If there is one case, its
@@ -1621,8 +1625,8 @@ def attention(
         loss (float; default 0.1): Training loss that the readout should reach, as a share of the loss
             at the start.
         seed (int; default 0): Seed of the random numbers. Equal seeds give equal results.
-        progress (Callable[[int, int], None]; optional): Function that is called with the number of
-            finished parts and the number of all parts.
+        progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
+            finished parts and the total number of parts.
 
     Returns:
         A result with one row for each case, in the polars table `rows`. If there is one case, its
@@ -1716,8 +1720,8 @@ def init(
         gradients (int; default 0): Also compute gradient norms over this many initialisations, at the
             width of the model. Needs attnlaw[lens].
         seed (int; default 0): Seed of the random numbers. Equal seeds give equal results.
-        progress (Callable[[int, int], None]; optional): Function that is called with the number of
-            finished parts and the number of all parts.
+        progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
+            finished parts and the total number of parts.
 
     Returns:
         A result with one row for each case, in the polars table `rows`. If there is one case, its
@@ -1847,8 +1851,8 @@ def learn(
             labels never reveal it).
         spectrum (bool; default False): Also show the density of the eigenvalues of the learned matrix,
             as a table.
-        progress (Callable[[int, int], None]; optional): Function that is called with the number of
-            finished parts and the number of all parts.
+        progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
+            finished parts and the total number of parts.
 
     Returns:
         A result with one row for each case, in the polars table `rows`. If there is one case, its
@@ -1956,8 +1960,8 @@ def dynamics(
             eigenvalue (spike) becomes visible.
         statics (bool; default False): Also show the errors of models that keep all samples: trained
             with the best weight decay, and Bayes-optimal.
-        progress (Callable[[int, int], None]; optional): Function that is called with the number of
-            finished parts and the number of all parts.
+        progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
+            finished parts and the total number of parts.
 
     Returns:
         A result with one row for each case, in the polars table `rows`. If there is one case, its

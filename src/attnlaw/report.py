@@ -61,7 +61,10 @@ def write_files(
     if figures is not None:
         check_value("figures", figures, str, choices=ENDINGS)
     if out is None and len(folders) != 1:
-        raise InputError(f"report: found {len(folders)} directories and no place for the page; add --out DIR")
+        raise InputError(
+            f"report: found {len(folders)} directories, so attnlaw cannot choose where to "
+            "write the page; add --out DIR"
+        )
     loaded: list[list[Result]] = []
     read: list[Path] = []
     failures: list[InputError] = []

@@ -45,7 +45,7 @@ class AdaptedTensors(Tensors):
             if other is not update:
                 raise InputError(
                     f"{adapter.source}: its updates of {other.module} and {update.module} both change "
-                    f"{target} in {base.source}; keep one of them"
+                    f"{target} in {base.source}; remove one of the two"
                 )
             if update.bias is not None:
                 self._biases[self._bias_of(update, target)] = update
@@ -100,15 +100,16 @@ class AdaptedTensors(Tensors):
             target = name if is_new else self._only(targets, f"tensor {tensor}")
             if target in replaced:
                 raise InputError(
-                    f"{adapter.source}: its tensors {replaced[target]} and {tensor} both replace {target} in "
-                    f"{base.source}; keep one of them"
+                    f"{adapter.source}: its tensors {replaced[target]} and {tensor} both replace {target} "
+                    f"in {base.source}; remove one of the two"
                 )
             shape, before = adapter.tensors.shapes[tensor], base.shapes.get(target)
             fits = shape == before or (target in outside and before is not None and shape[1:] == before[1:])
             if not (is_new or fits):
                 raise InputError(
                     f"{adapter.source}: its tensor {tensor} has shape {list(shape)}, but {target} in "
-                    f"{base.source} has {list(before or ())}; give the base model that it was trained on"
+                    f"{base.source} has {list(before or ())}; give the base model that the adapter was "
+                    "trained on"
                 )
             replaced[target] = tensor
         return replaced
@@ -132,9 +133,9 @@ class AdaptedTensors(Tensors):
         expected = shape[::-1] if self._is_in_out(target) else shape
         if list(self.shapes[target]) != expected:
             raise InputError(
-                f"{self._adapter.source}: its update of {update.module} has shape {expected}, but {target} "
-                f"in {self._base.source} has {list(self.shapes[target])}; give the base model that it was "
-                "trained on"
+                f"{self._adapter.source}: its update of {update.module} has shape {expected}, but "
+                f"{target} in {self._base.source} has {list(self.shapes[target])}; give the base model "
+                "that the adapter was trained on"
             )
 
     def _only(self, targets: list[str], what: str) -> str:

@@ -101,14 +101,14 @@ class Adapter:
             for name in (update.down, update.up)
         )
         for name, matrix in ((update.down, down), (update.up, up)):
-            require_finite(matrix, self.source, name, "training diverged, use an earlier checkpoint")
+            require_finite(matrix, self.source, name, "training has diverged: use an earlier checkpoint")
         with np.errstate(over="ignore"):
             left = update.scale * down.T
             limit = np.abs(left).max() * np.abs(up).max() * len(up.T)  # no entry of the product is larger
         if not np.isfinite(limit):
             raise NotFiniteError(
                 f"{self.source}: the product of {update.down} and {update.up}, times {update.scale:.3g}, "
-                "overflows; training diverged, use an earlier checkpoint",
+                "overflows; training has diverged: use an earlier checkpoint",
                 update.up,
                 0,
             )
@@ -146,7 +146,8 @@ def adapter_model(adapter: Adapter, name: str) -> Model:
         return model
     warning = (
         f"the adapter also replaces tensors of its base model ({len(adapter.replaced)}, such as "
-        f"{printable(min(adapter.replaced))}), which are left out here; give the base model with --adapter"
+        f"{printable(min(adapter.replaced))}), which attnlaw leaves out here; to include them, give the "
+        "base model with --adapter"
     )
     return replace(model, warnings=(warning,))
 
@@ -165,7 +166,9 @@ def open_adapter(path: Path, open_file: Callable[[Path], Tensors]) -> Adapter:
     config = _config(path / CONFIG)
     file = next((path / name for name in WEIGHTS if (path / name).is_file()), None)
     if file is None:
-        raise InputError(f"{path}: has no {' or '.join(WEIGHTS)}; copy or download the adapter again")
+        raise InputError(
+            f"{path}: this directory has no {' or '.join(WEIGHTS)}; copy or download the adapter again"
+        )
     tensors = without_wrappers(open_file(file))
     pairs: dict[str, dict[str, str]] = {}
     replaced: dict[str, str] = {}
@@ -184,7 +187,10 @@ def open_adapter(path: Path, open_file: Callable[[Path], Tensors]) -> Adapter:
         else:
             table, key = replaced, WRAPPER.sub("", name)
         if (other := table.setdefault(key, name)) != name:
-            raise InputError(f"{file}: {other} and {name} are the same tensor; keep one adapter in a file")
+            raise InputError(
+                f"{file}: {other} and {name} are the same tensor, but a file must hold only "
+                "one adapter; give the file of one adapter"
+            )
     updates = tuple(_update(module, pair, tensors, config) for module, pair in pairs.items())
     if not updates:
         raise InputError(f"{file}: holds no lora_A and lora_B matrices; give a LoRA adapter")
@@ -206,8 +212,8 @@ def _config(path: Path) -> Mapping[str, Any]:
         value = config.get(key)
         if value and not (key == "init_lora_weights" and (value is True or value in KEEP_BASE)):
             raise InputError(
-                f"{path}: {key} is {value!r:.80}, which changes the base model itself; merge the adapter "
-                "into its base model first (merge_and_unload in peft)"
+                f"{path}: {key} is {value!r:.80}, but attnlaw cannot read adapters that change the base "
+                "model itself; merge the adapter into its base model first (merge_and_unload in peft)"
             )
     patterns = config.get("alpha_pattern") or {}
     require_value(str(path), "alpha_pattern", patterns, isinstance(patterns, Mapping), "a table")
@@ -215,7 +221,8 @@ def _config(path: Path) -> Mapping[str, Any]:
         if not MODULE_NAME.fullmatch(pattern):
             raise InputError(
                 f"{path}: alpha_pattern has the regular expression {pattern!r:.80}, expected module names "
-                "(letters, digits, _ . -); write them out, or merge the adapter into its base model"
+                "(letters, digits, _ . -); list the modules by name, or merge the adapter into its base "
+                "model"
             )
     for alpha in (config.get("lora_alpha"), *patterns.values()):
         plain = isinstance(alpha, int | float) and not isinstance(alpha, bool)
@@ -232,8 +239,8 @@ def _update(module: str, pair: Mapping[str, str], tensors: Tensors, config: Mapp
     down, up = tensors.shapes[pair["A"]], tensors.shapes[pair["B"]]
     if len(down) != 2 or len(up) != 2 or down[0] != up[1] or 0 in (*down, *up):
         raise InputError(
-            f"{tensors.source}: {module} has lora_A {list(down)} and lora_B {list(up)}, expected r x in and "
-            "out x r; copy or download the adapter again"
+            f"{tensors.source}: {module} has lora_A {list(down)} and lora_B {list(up)}, expected the "
+            "shapes r x inputs and outputs x r; copy or download the adapter again"
         )
     patterns = config.get("alpha_pattern") or {}
     alpha = next((patterns[key] for key in patterns if _ends_with_pattern(key, module)), config["lora_alpha"])

@@ -38,7 +38,7 @@ def fetch(model: str, config_only: bool = False) -> Path:
     """
     hub = _import_hub(model)
     hit = HUB_ID.fullmatch(model)
-    assert hit is not None, f"{model} is not an id of a hub"
+    assert hit is not None, f"{model} is not an id on a model hub"
     repository, revision = hit.groups()
     try:
         info = hub.HfApi().model_info(repository, revision=revision)
@@ -48,16 +48,17 @@ def fetch(model: str, config_only: bool = False) -> Path:
         return fetched[0].parent
     except hub.errors.GatedRepoError as error:
         raise InputError(
-            f"{repository}: a gated model; accept its terms on the hub and log in with: hf auth login"
+            f"{repository}: this model is gated; accept its terms on the hub and log in with: hf auth login"
         ) from error
     except hub.errors.RepositoryNotFoundError as error:
         raise InputError(
-            f"{repository}: no such file or directory, and no such model on {hub.constants.ENDPOINT}; "
-            "check the path or the id"
+            f"{repository}: this is not a file or directory here, and not a model on "
+            f"{hub.constants.ENDPOINT}; check the path or the id"
         ) from error
     except hub.errors.HFValidationError as error:
         raise InputError(
-            f"{model}: no such file or directory, and not a valid id of a hub; check the path or the id"
+            f"{model}: this is not a file or directory here, and not a valid id on a model hub; check the "
+            "path or the id"
         ) from error
     except hub.errors.RevisionNotFoundError as error:
         raise InputError(
@@ -76,8 +77,9 @@ def _cached(hub: Any, repository: str, revision: str | None, reason: Exception) 
         lines = str(reason).strip().splitlines() or [type(reason).__name__]
         model = repository if revision is None else f"{repository}@{revision}"
         raise InputError(
-            f"{model}: no such file or directory, and no such model in the cache of the hub; "
-            f"{hub.constants.ENDPOINT} cannot be reached ({lines[0]}); check the path, or go online"
+            f"{model}: this is not a file or directory here, and the model is not in the download cache; "
+            f"{hub.constants.ENDPOINT} cannot be reached ({lines[0]}); check the path, or connect to the "
+            "internet"
         ) from error
 
 
@@ -85,20 +87,22 @@ def _files_to_fetch(repository: str, names: list[str], config_only: bool) -> lis
     """Return the names of the config and of the weights in the best format that the repository has."""
     if config_only:
         if "config.json" not in names:
-            raise InputError(f"{repository}: holds no config.json; give the id of a Transformer")
+            raise InputError(
+                f"{repository}: this repository holds no config.json; give the id of a Transformer"
+            )
         return ["config.json"]
     for patterns in (patterns for kind in FORMATS for patterns in kind.on_hub):
         weights = [name for name in names if "/" not in name and any(fnmatch(name, p) for p in patterns)]
         if weights:
             return [*weights, *(name for name in names if name in CONFIGS)]
     raise InputError(
-        f"{repository}: holds no safetensors and no pytorch_model.bin; download one of its files, and give "
-        "the file"
+        f"{repository}: this repository holds no safetensors file and no pytorch_model.bin; download one "
+        "of its files, and give that file"
     )
 
 
 def _import_hub(repository: str) -> Any:
-    remedy = "for a model of the Hugging Face hub, install its client: pip install 'attnlaw[hub]'"
+    remedy = "to download a model from the Hugging Face hub, install its client: pip install 'attnlaw[hub]'"
     with as_input_error(f"{repository}: no such file or directory", remedy, ImportError, with_reason=False):
         import huggingface_hub
     return huggingface_hub

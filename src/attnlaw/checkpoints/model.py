@@ -111,8 +111,9 @@ class Model:
             scaled = (first / np.abs(first).max()) @ (second / np.abs(second).max())
             if scaled.any():
                 raise InputError(
-                    f"{self.tensors.source}: the product of {' and '.join(view.tensors)} is smaller "
-                    f"than {SMALLEST:.2g}, too small for float64; multiply these weights by a power of two"
+                    f"{self.tensors.source}: the product of {' and '.join(view.tensors)} is smaller than "
+                    f"{SMALLEST:.2g}, too small for float64; multiply these weights by a large power of "
+                    "two"
                 )
         return np.asarray(product)
 
@@ -155,8 +156,8 @@ class Model:
         if not np.isfinite(total) and not np.isfinite(array).all():
             bad = int(array.size - np.count_nonzero(np.isfinite(array)))
             raise InputError(
-                f"{self.tensors.source}: tensor {name} has {bad} NaN or infinite entries; "
-                "the checkpoint is damaged or training diverged: use an earlier checkpoint"
+                f"{self.tensors.source}: tensor {name} has {bad} NaN or infinite entries; the checkpoint "
+                "is damaged, or training diverged: use an earlier checkpoint"
             )
         return array
 
@@ -164,7 +165,7 @@ class Model:
         """Read the token embeddings as float64, one row per token."""
         if self.embedding_view is None:
             raise InputError(
-                f"{self.tensors.source}: attnlaw found no token embedding in this {self.family} "
-                "model; leave out what needs the embedding"
+                f"{self.tensors.source}: attnlaw found no token embedding in this {self.family} model; "
+                "leave out the numbers that need the embedding"
             )
         return self.read(self.embedding_view)

@@ -48,7 +48,10 @@ def _pretrained_models(module: Any) -> Iterator[tuple[str, Any]]:
 
 def _saved_state(model: Any, state: dict[str, Any]) -> dict[str, Any]:
     """Return the tensors that `save_pretrained` would write, from those of the model in memory."""
-    what = f"{type(model).__name__}: transformers cannot find the names that its tensors have in a file"
+    what = (
+        f"{type(model).__name__}: transformers does not know under which names this module's tensors "
+        "are saved"
+    )
     with as_input_error(what, "save it with save_pretrained, and give the directory", Exception), _views():
         tied = getattr(model, "all_tied_weights_keys", None) or {}
         dropped = {
@@ -89,7 +92,7 @@ def _module_sizes(module: Any) -> tuple[Config, int | None]:
     if len(counts) > 1:
         raise InputError(
             f"{type(module).__name__}: its attention blocks have different numbers of heads "
-            f"({', '.join(map(str, sorted(counts)))}); pass each part separately"
+            f"({', '.join(map(str, sorted(counts)))}); pass each part as a separate model"
         )
     layers = (part for part in parts if hasattr(part, "norm_first") and hasattr(part, "activation"))
     values = {}

@@ -149,8 +149,8 @@ def _open_path(path: Path) -> tuple[Tensors, Config]:
     with (
         as_input_error(f"{path}: cannot be read", "check its permissions"),
         as_input_error(
-            f"{path}: does not fit into memory",
-            "use a machine with more of it",
+            f"{path}: the model does not fit into memory",
+            "use a machine with more memory",
             MemoryError,
             with_reason=False,
         ),
@@ -193,7 +193,9 @@ def _refuse_shard(path: Path) -> None:
     )
     if index := min(path.parent.glob("*.index.json"), default=None):
         remedy = f"give {index}, or its directory"
-    raise InputError(f"{path}: one of {int(hit[1])} shards, not a whole model; {remedy}")
+    raise InputError(
+        f"{path}: this is one of {int(hit[1])} shards of a model and not the whole model; {remedy}"
+    )
 
 
 def open_file(path: Path) -> Tensors:
@@ -221,8 +223,8 @@ def _by_ending(path: Path) -> Tensors:
     if kind is not None:
         return kind.open(path)
     raise InputError(
-        f"{path}: unknown format {path.suffix or '(no ending)'}; attnlaw reads {', '.join(_endings())}, "
-        "a directory with such files, and an index of shards"
+        f"{path}: attnlaw does not know the format {path.suffix or '(no ending)'}; attnlaw reads "
+        f"{', '.join(_endings())}, a directory with such files, and an index of shards"
     )
 
 
@@ -230,7 +232,7 @@ def _refuse_pointer(path: Path) -> None:
     """Raise an `InputError` if a file is a Git LFS pointer instead of the weights."""
     with path.open("rb") as file:
         if file.read(len(POINTER)) == POINTER:
-            raise InputError(f"{path}: a Git LFS pointer, not the weights; run git lfs pull")
+            raise InputError(f"{path}: this is a Git LFS pointer and not the weights; run git lfs pull")
 
 
 def _endings() -> list[str]:
@@ -253,8 +255,8 @@ def single_model_path(path: Path) -> Path:
     steps = _steps(path)
     if len(steps) > 1:
         raise InputError(
-            f"{path}: {len(steps)} checkpoints of a training run, expected one model; "
-            f"give one of them, such as the last: {steps[-1]}"
+            f"{path}: found {len(steps)} checkpoints of a training run, expected one model; give one of "
+            f"them, such as the last: {steps[-1]}"
         )
     with as_input_error(f"{path}: cannot be read", "check its permissions"):
         return steps[0] if steps else _snapshot(path) if _is_cache(path) else path
@@ -291,10 +293,10 @@ def _snapshot(cache: Path) -> Path:
     if len(folders) == 1:
         return next(iter(folders.values()))
     if not folders:
-        raise InputError(f"{cache}: the cache of a hub without a snapshot; download the model again")
+        raise InputError(f"{cache}: this cache of a hub holds no snapshot; download the model again")
     raise InputError(
-        f"{cache}: {len(folders)} snapshots ({_format_names(folders)}), and "
-        f"refs/main names none of them; give one, such as {next(iter(folders.values()))}"
+        f"{cache}: this cache has {len(folders)} snapshots ({_format_names(folders)}), and refs/main "
+        f"names none of them; give one, such as {next(iter(folders.values()))}"
     )
 
 
@@ -305,16 +307,17 @@ def find_checkpoint(folder: Path) -> Path:
         return hits[0]
     if hits:
         raise InputError(
-            f"{folder}: several checkpoints without an index ({_format_names(file.name for file in hits)}); "
-            "give one of these files"
+            f"{folder}: found several checkpoints but no index "
+            f"({_format_names(file.name for file in hits)}); give one of these files"
         )
     if any(folder.glob("adapter_*")):
         raise InputError(
-            f"{folder}: a LoRA adapter, not a whole model; give the adapter alone, or its base model "
-            "with --adapter DIR"
+            f"{folder}: this is a LoRA adapter and not a whole model; give the adapter alone, or its base "
+            "model with --adapter DIR"
         )
     raise InputError(
-        f"{folder}: holds no checkpoint (looked for {', '.join(_patterns())}); give the path of the file"
+        f"{folder}: this directory holds no checkpoint (attnlaw looked for {', '.join(_patterns())}); "
+        "give the path of the file"
     )
 
 

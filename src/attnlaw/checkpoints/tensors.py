@@ -76,7 +76,7 @@ class InMemoryTensors(Tensors):
             if hasattr(value, "shape") and hasattr(value, "dtype")
         }
         if not self._tensors:
-            raise InputError(f"{source}: holds no tensors; pass model.state_dict()")
+            raise InputError(f"{source}: found no tensors; pass model.state_dict()")
         self.shapes = {name: tuple(value.shape) for name, value in self._tensors.items()}
 
     def dtype(self, name: str) -> str:
@@ -128,7 +128,7 @@ def as_numpy(tensor: Any, source: str, name: str) -> NDArray[Any]:
     dtype = str(tensor.dtype).removeprefix("torch.")
     kind = f"{dtype}, {tensor.layout}, on {tensor.device}"
     what = f"{source}: tensor {name} ({kind}) is not a plain array of weights"
-    remedy = "dequantise it, or load it from its device, first"
+    remedy = "dequantise it first, or load it to the CPU"
     with as_input_error(what, remedy, TypeError, RuntimeError, with_reason=False):
         tensor = tensor.detach().cpu()
         if dtype in NARROW:
@@ -178,8 +178,8 @@ def without_wrappers(tensors: Tensors) -> Tensors:
         name = WRAPPERS.sub("", stored)
         if (other := names.setdefault(name, stored)) != stored:
             raise InputError(
-                f"{tensors.source}: tensors {other} and {stored} have one name without the names of "
-                "wrappers, such as module; keep one of them"
+                f"{tensors.source}: tensors {other} and {stored} have the same name once prefixes of "
+                "wrappers, such as module, are removed; remove one of the two"
             )
     return RenamedTensors(tensors, names) if any(map(WRAPPERS.search, tensors.shapes)) else tensors
 
@@ -206,8 +206,8 @@ class UnchangedFile:
             state = _state(os.fstat(file.fileno()))  # after the bytes, which may change until then
         if state != self._state or data.size != count:
             raise InputError(
-                f"{self._path}: changed while attnlaw read it; run the command again when the file is "
-                "complete"
+                f"{self._path}: this file changed while attnlaw read it; run the command again when the "
+                "file is complete"
             )
         return data
 

@@ -97,9 +97,9 @@ def _run_command() -> int:
         _exit_with_message(str(error), 2 if isinstance(error, UsageError) else 1)
     except MemoryError as error:
         size = error or "no size given"
-        _exit_with_message(f"this does not fit into memory ({size}); choose smaller sizes", 1)
+        _exit_with_message(f"this does not fit into memory ({size}); choose a smaller size", 1)
     except OSError as error:
-        message = f"the system reported an error ({error!r}); try again"
+        message = f"the operating system reported an error ({error!r}); try again"
         if error.filename is not None:
             message = f"{error.filename}: {error.strerror}; give another path"
         _exit_with_message(str(InputError(message)), 1)

@@ -80,11 +80,11 @@ def _error_message(error: CycloptsError, title: str) -> str:
     message = " ".join(str(error).replace('"', "").split()).rstrip(".")
     match error:
         case UnusedCliTokensError(unused_tokens=[word, *_]):
-            message = f"{word} is not an option; join several values with commas, such as a,b"
+            message = f"{word} is not an option. To give several values, join them with commas, such as a,b"
         case MissingArgumentError():
             message = f"{name} needs a value"
         case RepeatArgumentError():
-            message = f"{name} is given twice; join several values with commas, such as a,b"
+            message = f"{name} is given twice. To give several values, join them with commas, such as a,b"
         case CoercionError() if error.argument is not None and error.argument.hint is bool:
             message = f"{name} takes no value"
         case UnknownCommandError(unused_tokens=[word, *_]):

@@ -22,7 +22,7 @@ OTHER_COMMANDS = {
     "study": ("command.study", "Run a sweep, here or on a cluster, without losing a row."),
     "reproduce": ("reproduce.command", "Repeat the figures of a paper and compare its numbers."),
     "report": ("command.report", "Write one page about saved results."),
-    "lab": ("command.lab", "Explore with sliders, in a browser on this machine."),
+    "lab": ("command.lab", "Explore the theory with sliders in your browser."),
 }
 
 

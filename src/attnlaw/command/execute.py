@@ -143,9 +143,9 @@ def _write(result: Result, options: OutputOptions) -> None:
         with progress(f"write {options.out}") as report:
             folder = result.save(options.out, options.figures, report)
         figures = folder / "figures"
-        drawn = f", and {figures}" if figures.is_dir() else "; no figures were drawn"
+        drawn = f", and {figures}" if figures.is_dir() else ", but no figures"
         more = "" if options.figures is None else drawn
-        print_message(f"wrote {folder / 'report.html'} and the tables next to it{more}")
+        print_message(f"wrote {folder / 'report.html'} and its tables{more}")
     if options.figure is not None:
         save_figure(figure_to_plot(result), Path(options.figure))
         print_message(f"wrote {options.figure}")

@@ -26,13 +26,14 @@ WIDEST_LABEL = 26  # letters of an option's name and value that leave room for i
 LONGEST_CHOICES = 44  # letters; longer lists of choices are in the help text
 PURPOSE = "Find out what is broken, learned or changed in a Transformer, from its spectra."
 SWEEPS = (
-    "Options marked with ,... take several values, joined by commas; each value is computed. Numbers can "
-    "also be FROM:TO:COUNT: 0.1:1:10 means ten values from 0.1 to 1."
+    "Options marked with ,... take several values, joined by commas. attnlaw computes a result for each "
+    "value. You can also write numbers as FROM:TO:COUNT. For example, 0.1:1:10 means ten values from 0.1 "
+    "to 1."
 )
 GENERAL = {
-    "--help, -h": "Print this list. After a command, print its options.",
+    "--help, -h": "Print this list. Show this help. After a command, show its options.",
     "--version, -V": "Print the version.",
-    "--install-completion": "Let the shell complete commands and options.",
+    "--install-completion": "Set up the shell to complete commands and options.",
 }
 START = "attnlaw audit examples/tiny-decoder"
 

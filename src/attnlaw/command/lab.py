@@ -58,7 +58,7 @@ class Lab(Settings):
         print_message("Starting the lab ...")
 
         def ready(address: str) -> None:
-            print_message(f"The lab is at {address} (Ctrl-C ends it)")
+            print_message(f"The lab is at {address} (press Ctrl-C to stop it)")
             if not self.no_browser:
                 webbrowser.open(address)  # does nothing if there is no browser
 

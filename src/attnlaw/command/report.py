@@ -51,7 +51,7 @@ class Report(Settings):
         for error in failures:
             print_message(f"attnlaw: {error}")
         names = ", ".join(figure.name for figure in drawn)
-        also = f" and in {page.parent / 'figures'}: {names}" if drawn else "; no figures were drawn"
+        also = f" and in {page.parent / 'figures'}: {names}" if drawn else ", but no figures"
         print_message(f"wrote {page}{also if self.figures else ''}")
         return 1 if failures else 0
 

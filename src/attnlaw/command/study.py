@@ -57,7 +57,7 @@ class List(Settings):
 
     examples: ClassVar[Mapping[str, str]] = {
         "attnlaw study list": "see which studies come with attnlaw",
-        "attnlaw study list --json": "list their verbs, too, for a program",
+        "attnlaw study list --json": "list the studies and their verbs as JSON",
     }
     python: ClassVar[str] = "attnlaw.study.read_study(NAME) reads a study by its name."
 
@@ -145,8 +145,8 @@ class Resume(StudyRunSettings):
     """Continue a study that was stopped, and compute only the missing tasks."""
 
     examples: ClassVar[Mapping[str, str]] = {
-        "attnlaw study resume limit-width --out width": "go on where the study was stopped",
-        "attnlaw study resume limit-width --out width --failed": "also try failed tasks again",
+        "attnlaw study resume limit-width --out width": "continue a study that was stopped",
+        "attnlaw study resume limit-width --out width --failed": "continue, and also try failed tasks again",
     }
     python: ClassVar[str] = (
         "attnlaw.study.resume(attnlaw.study.read_study(FILE), DIR) computes the same rows."
@@ -163,8 +163,8 @@ class Status(StudyLocation):
     """Show how many tasks of a study are done, failed or missing, also while it runs."""
 
     examples: ClassVar[Mapping[str, str]] = {
-        "attnlaw study status limit-width --out width": "see how far a study is",
-        "attnlaw study status limit-width --out width --json": "print the same for a program",
+        "attnlaw study status limit-width --out width": "see how many tasks are done",
+        "attnlaw study status limit-width --out width --json": "print the same as JSON",
     }
     python: ClassVar[str] = (
         "attnlaw.study.status(attnlaw.study.read_study(FILE), DIR) returns the same counts."
@@ -182,7 +182,7 @@ class Export(StudyLocation):
     """Write the finished rows and their tables to DIR, also while the study runs."""
 
     examples: ClassVar[Mapping[str, str]] = {
-        "attnlaw study export limit-width --out width": "write the rows so far",
+        "attnlaw study export limit-width --out width": "write all finished rows to files",
         "attnlaw study export curves.toml --out curves": "do the same for your own study",
     }
 
@@ -236,7 +236,7 @@ def _print_status(standing: StudyStatus, place: StudyRunSettings | Status, drawn
     if place.json:
         print_json(standing.describe())
         return
-    state = " A run is computing them now." if standing.running else ""
+    state = " A run is computing the missing tasks now." if standing.running else ""
     failed = f", {len(standing.failures)} failed" if standing.failures else ""
     missing = f", {standing.missing} missing" if standing.missing else ""
     tasks = _count(standing.tasks, "task")
@@ -247,7 +247,9 @@ def _print_status(standing: StudyStatus, place: StudyRunSettings | Status, drawn
     if len(errors) > MOST_ERRORS:
         lines.append(f"There are {_count(len(errors) - MOST_ERRORS, 'other error')}.")
     if standing.failures:
-        lines.append(f"The remark of each failed row has its error. Try them again with: {again} --failed")
+        lines.append(
+            f"The column remark shows the error of each failed row. Try them again with: {again} --failed"
+        )
     if standing.stopped:
         lines.append(f"Stopped. Every finished row is kept. Continue with: {again}")
     elif standing.missing and not standing.running:

@@ -67,6 +67,6 @@ def require_spectral_values(
     flat_values = np.asarray(values, dtype=float).ravel()
     bad = not np.isfinite(flat_values).all() or (flat_values < 0).any()
     if bad or (positive and not flat_values.any()) or not (flat_values.size or empty):
-        more = ", at least one above 0" if positive else ""
-        raise InputError(f"{name}: expected finite numbers, none negative{more}; {remedy}")
+        more = ", with at least one above 0" if positive else ""
+        raise InputError(f"{name}: expected finite numbers that are not negative{more}; {remedy}")
     return flat_values

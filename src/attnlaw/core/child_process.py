@@ -121,7 +121,7 @@ class ChildProcess:
             return f"took more than {self.seconds:g} s"
         if any(words in messages for words in OUT_OF_MEMORY) or status == -signal.SIGKILL:
             if self.megabytes is not None:
-                return f"needed more than the {self.megabytes} MB of memory that it may use"
+                return f"needed more than the {self.megabytes} MB of memory that it is allowed to use"
             return "ran out of memory"
         return f"ended with signal {-status}" if status < 0 else f"ended with status {status}"
 

@@ -36,7 +36,7 @@ def serve(file: str, seconds: float, megabytes: int | None) -> None:
         signal.setitimer(signal.ITIMER_REAL, seconds)
         reply = json.dumps(answer(functions[name], arguments))
         if len(reply) > MOST_REPLY:
-            reply = json.dumps({"error": f"an answer of more than {MOST_REPLY // MEGABYTE} MB"})
+            reply = json.dumps({"error": f"its answer has more than {MOST_REPLY // MEGABYTE} MB"})
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         replies.write(reply.encode() + b"\n")
         replies.flush()

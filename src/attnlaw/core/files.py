@@ -152,7 +152,9 @@ def require_exists(path: Path, remedy: str) -> Path:
 def require_regular_file(path: Path) -> Path:
     """Return the path. Raise an `InputError` if it is not a regular file: reading a pipe might never end."""
     if not path.is_file():
-        raise InputError(f"{path}: not a regular file, such as a pipe or a directory; give a file on disk")
+        raise InputError(
+            f"{path}: this is not a regular file but, for example, a pipe or a directory; give a file on disk"
+        )
     return path
 
 
@@ -164,7 +166,10 @@ def read_bounded(path: Path, megabytes: int, remedy: str | None = None) -> bytes
         with require_regular_file(path).open("rb") as file:
             data = file.read(most + 1)
     if len(data) > most:
-        raise InputError(f"{path}: larger than {megabytes} MB, too large for such a file; check the path")
+        raise InputError(
+            f"{path}: this file is larger than {megabytes} MB, which is too large for its "
+            "kind; check the path"
+        )
     return data
 
 
@@ -216,7 +221,9 @@ def parse_toml(
     attnlaw.core.errors.InputError: study.toml: seeds: an integer of more than 64 bits; correct the file
     """
     if len(data) > max_bytes:
-        raise InputError(f"{where}: larger than {max_bytes // 1024} kB, too large for such a file; {remedy}")
+        raise InputError(
+            f"{where}: larger than {max_bytes // 1024} kB, which is too large for its kind; {remedy}"
+        )
     with as_input_error(f"{where}: not valid TOML", remedy, ValueError, RecursionError):
         content = tomllib.loads(data.decode("utf-8"))
     for key, value in content.items():
@@ -226,9 +233,9 @@ def parse_toml(
 
 def _require_small(value: Any, place: str, remedy: str, nested: int = 1) -> None:
     if isinstance(value, int) and not -MOST_INTEGER <= value < MOST_INTEGER:
-        raise InputError(f"{place}: an integer of more than 64 bits; {remedy}")
+        raise InputError(f"{place}: found an integer of more than 64 bits; {remedy}")
     if nested > MOST_NESTED:
-        raise InputError(f"{place}: nested more than {MOST_NESTED} deep; {remedy}")
+        raise InputError(f"{place}: its values are nested more than {MOST_NESTED} deep; {remedy}")
     for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         _require_small(part, place, remedy, nested + 1)
 
@@ -240,7 +247,10 @@ def figures_directory(folder: Path) -> Path:
     """
     path = folder / "figures"
     if path.is_symlink():
-        raise InputError(f"{path}: is a link to {path.readlink()}; remove it, or give another directory")
+        raise InputError(
+            f"{path}: this directory is a link to {path.readlink()}; remove the link, or "
+            "give another directory"
+        )
     return writable_directory(path) if path.exists() else path
 
 

@@ -27,8 +27,8 @@ An argument with "or several" takes a list, a range or an array, and each value 
 RANGES = """
 For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works, too."""
 PROGRESS = (
-    "progress (Callable[[int, int], None]; optional): Function that is called with the number of finished "
-    "parts and the number of all parts."
+    "progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of "
+    "finished parts and the total number of parts."
 )
 ROWS = (
     "A result with one row for each case, in the polars table `rows`. If there is one case, its quantities "

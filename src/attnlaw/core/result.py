@@ -120,7 +120,9 @@ class Result:
         verb = results[0].verb
         for result in results:
             if result.verb.name != verb.name:
-                raise InputError(f"cannot add results of {verb.name} and {result.verb.name}; show each alone")
+                raise InputError(
+                    f"cannot add results of {verb.name} and {result.verb.name}; show them separately"
+                )
         starts = accumulate((len(result) for result in results), initial=0)
         frames: dict[str, list[pl.DataFrame]] = {}
         for start, result in zip(starts, results, strict=False):
@@ -145,7 +147,10 @@ class Result:
         raise self._unavailable("record")
 
     def _unavailable(self, name: str) -> UnavailableError:
-        message = f"a loaded result has no record; compute it again with attnlaw.{self.verb.name}"
+        message = (
+            "this result was loaded from files, which do not keep this object; compute it again "
+            f"with attnlaw.{self.verb.name}"
+        )
         if len(self) != 1:
             message = f"the result has {len(self)} cases; choose one, such as result[0].{name}"
         return UnavailableError(message)
@@ -387,7 +392,9 @@ def collect_tables(
             lines = None if make is None or record is None or isinstance(record, InputError) else make(record)
             if lines is not None:
                 table = lines if isinstance(lines, pl.DataFrame) else quantity_frame(spec.columns, lines)
-                table = require_columns(table, schema, spec.name, "declare what it has")
+                table = require_columns(
+                    table, schema, spec.name, "declare the tables and columns that it has"
+                )
                 frames.append(table.select(*schema).with_columns(case=pl.lit(case, pl.Int64)))
         if frames:
             tables[spec.name] = pl.concat(frames)
@@ -420,7 +427,7 @@ def _open_rows(folder: Path, name: str, verb: Verb[Any, Any], remedy: str) -> Re
         table = conform(written, schema, str(place), remedy).select(*schema)
         strange = table.filter(~pl.col("case").is_between(0, rows.height - 1).fill_null(False))
         if strange.height:
-            raise InputError(f"{place}: found lines of case {strange['case'][0]} of {rows.height}; {remedy}")
+            raise InputError(f"{place}: found rows of case {strange['case'][0]} of {rows.height}; {remedy}")
         _require_choices(spec.columns, table, place, remedy)
         tables[spec.name] = table
     return Result(verb, rows, tables)

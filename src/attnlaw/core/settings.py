@@ -42,8 +42,8 @@ TYPE_DESCRIPTIONS: dict[Any, str] = {
     int: "a whole number",
     str: "a text",
     bool: "true or false",
-    tuple[int, ...]: "whole numbers with commas, such as 1,2,3",
-    tuple[str, ...]: "names with commas, such as qk,vo",
+    tuple[int, ...]: "whole numbers separated by commas, such as 1,2,3",
+    tuple[str, ...]: "names separated by commas, such as qk,vo",
 }
 LARGEST = 2**63  # a whole number of TOML
 MOST_POINTS = 100_000
@@ -133,7 +133,7 @@ def parse_range(name: str, text: str) -> list[float]:
     except ValueError:
         raise BadSetting(name, "expected FROM:TO:COUNT such as 0.05:1:40", text) from None
     if not -math.inf < low < high < math.inf:
-        raise BadSetting(name, "FROM must be below TO, and both must be finite", text)
+        raise BadSetting(name, "FROM must be smaller than TO, and both must be finite", text)
     if not 2 <= count <= MOST_POINTS:
         raise BadSetting(name, f"COUNT must be from 2 to {MOST_POINTS}", text)
     step = (high - low) / (count - 1)

@@ -74,7 +74,7 @@ def read_table(path: Path, remedy: str, needed: Schema | None = None) -> pl.Data
         table = pl.read_parquet(io.BytesIO(require_regular_file(path).read_bytes()))
     strange = [name for name, dtype in table.schema.items() if not _is_plain(dtype)]
     if strange:
-        raise InputError(f"{path}: {strange[0]} is a column of {table.schema[strange[0]]}; {remedy}")
+        raise InputError(f"{path}: {strange[0]} is a column of type {table.schema[strange[0]]}; {remedy}")
     for written in table[VERSION_COLUMN].unique() if table.schema.get(VERSION_COLUMN) == pl.String else ():
         require_readable_version(written, str(path), remedy)
     return require_columns(table, needed or {}, str(path), remedy)
@@ -95,7 +95,9 @@ def require_columns(table: pl.DataFrame, needed: Schema, where: str, remedy: str
         # A column without any value has no type of its own.
         empty = actual_dtype == pl.Null or (actual_dtype == pl.List(pl.Null) and isinstance(dtype, pl.List))
         if actual_dtype != dtype and not empty and not (actual_dtype.is_numeric() and dtype.is_numeric()):
-            raise InputError(f"{where}: {name} is a column of {actual_dtype}, expected {dtype}; {remedy}")
+            raise InputError(
+                f"{where}: {name} is a column of type {actual_dtype}, expected {dtype}; {remedy}"
+            )
     return table.with_columns(pl.col(name).cast(dtype, strict=False) for name, dtype in needed.items())
 
 

@@ -36,7 +36,7 @@ from attnlaw.core.settings import SettingField, Settings, require_known, setting
 from attnlaw.core.version import version
 
 # Said on pages and screens of a verb whose paper was known by its abstract only.
-DERIVED = "Equations derived for this project; those of arXiv {paper} were not at hand."
+DERIVED = "These equations were derived for this project, because those of arXiv {paper} were not available."
 S = TypeVar("S", bound=Settings)
 R = TypeVar("R")
 V = TypeVar("V")
@@ -176,7 +176,7 @@ class Verb(Generic[S, R]):
         """Run the verb. Several values of a setting, or a directory of models, make several cases."""
         placed = self._place(words)
         if twice := placed.keys() & given.keys():
-            raise TypeError(f"{self.name} got two values of {min(twice)}")
+            raise TypeError(f"{self.name} got two values for {min(twice)}")
         given |= placed
         cases = self.cases({name: value for name, value in given.items() if value is not None})
         records = []

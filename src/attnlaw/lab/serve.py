@@ -70,7 +70,7 @@ class Application:
         """Return why a request must not be answered, or None if it has the token and comes from the lab."""
         token = scope["path"].strip("/").partition("/")[0].encode(errors="replace")
         if not secrets.compare_digest(token, self.token.encode()):
-            return "open the whole address that attnlaw printed; it contains a token"
+            return "this address has no valid token; open the whole address that attnlaw printed"
         return refuse_headers(scope)
 
     async def close(self) -> None:
@@ -92,12 +92,14 @@ def refuse_headers(scope: Any) -> str | None:
     headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
     host = headers.get(b"host", "")
     if host.rpartition(":")[0] not in HOST_NAMES:
-        return "the lab answers only at 127.0.0.1 and localhost"
+        return (
+            "the lab only answers requests to 127.0.0.1 and localhost; open the address that attnlaw printed"
+        )
     if scope["type"] == "http" and scope["method"] in READS:
         return None
     origins = [value for name, value in scope["headers"] if name == b"origin"]
     if origins != [f"http://{host}".encode("latin-1")]:
-        return "only pages of the lab itself may open a WebSocket here, or post"
+        return "only the pages of the lab may open a WebSocket here or send a POST request"
     return None
 
 
@@ -130,11 +132,11 @@ def require_path(page: str, path: str | None) -> None:
     needs = page not in page_names()
     if needs and path is None:
         remedy = f"attnlaw lab {page} {{path}}"
-        raise BadSetting("path", f"is missing: the page of {page} looks at a file; {remedy}")
+        raise BadSetting("path", f"is missing: the page of {page} needs a file; type: {remedy}")
     if path is None:
         return
     if not needs:
-        raise BadSetting("path", f"the page of {page} looks at no file; leave it out", path)
+        raise BadSetting("path", f"the page of {page} does not use a file; leave it out", path)
     verb = find_verb(page)
     if verb.precheck is not None and not (Path(path) / MANIFEST).is_file():
         for case in verb.cases({positional_settings(verb)[0]: path}):
@@ -149,7 +151,9 @@ def open_socket(port: int | None) -> socket.socket:
         server_socket.bind((HOST, port or 0))
     except OSError as error:
         server_socket.close()
-        raise InputError(f"port {port}: cannot be used ({error.strerror}); choose another") from error
+        raise InputError(
+            f"port {port}: attnlaw cannot use this port ({error.strerror}); choose another port"
+        ) from error
     return server_socket
 
 

@@ -33,8 +33,9 @@ MATRIX, LAWS_PANEL = "Matrix", "Laws to fit"
 LOCATION_PARTS = ("model", "stack", "kind", "layer", "head", "expert")
 DEFAULT_LAWS = ("random", "heavy-tailed", "learned")
 CAPTION = (
-    "Bars show how the singular values above zero are distributed. Lines are laws fitted to them; the closer "
-    "a line is to the bars, the better its law fits. A law of tails is drawn from where the tail begins."
+    "Bars show how the singular values above zero are distributed. Lines are laws fitted to them; the "
+    "closer a line is to the bars, the better its law fits. A law that only describes the tail begins "
+    "where the tail begins."
 )
 SHOWN_COLUMNS = (
     "spectral_norm",
@@ -67,7 +68,10 @@ class AuditedModel:
         """Load a saved audit, or audit a checkpoint now."""
         result = load(source) if is_saved(source) else VERB(source)
         if result.verb.name != VERB.name:
-            raise InputError(f"{source}: holds a result of {result.verb.name}; give a checkpoint or an audit")
+            raise InputError(
+                f"{source}: this directory holds a result of {result.verb.name}; give a "
+                "checkpoint or an audit"
+            )
         names = pl.col("case").replace_strict(dict(enumerate(model_names(result))))
         return cls(source, result.tables["matrices"].with_columns(model=names), result.tables["spectra"])
 

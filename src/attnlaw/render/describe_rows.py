@@ -168,6 +168,6 @@ def failure_sentence(rows: pl.DataFrame) -> str:
     if not lost.height:
         return ""
     errors = lost["remark"].drop_nulls()
-    first = str(errors[0]).strip().partition("\n")[0] if errors.len() else "no error was kept"
+    first = str(errors[0]).strip().partition("\n")[0] if errors.len() else "the error message was not saved"
     cut = first if len(first) <= LONGEST_MESSAGE else f"{first[:LONGEST_MESSAGE]}…"
     return f"{lost.height} of {rows.height} tasks failed: {cut.rstrip('.')}."

@@ -23,7 +23,7 @@ Failure = tuple[Any, InputError]  # a case and its error
 def require_directory_name(*directories: str | None) -> None:
     """Raise a `BadSetting` for an empty directory name. An unset shell variable gives such a name."""
     if "" in directories:
-        raise BadSetting("out", "found an empty name; give a directory (. is the one you are in)")
+        raise BadSetting("out", "found an empty name; give a directory (a dot means the current directory)")
 
 
 @settings_dataclass

@@ -84,7 +84,7 @@ class Reproduce(Settings):
         for paper, figure in find_figures(str(self.name)):
             if self.quick and figure.large and self.name != figure.study:
                 again = f"attnlaw reproduce {figure.study} --out DIR"
-                print_message(f"{figure.study}: left out of a quick run. Compute it with: {again}")
+                print_message(f"{figure.study}: a quick run leaves this out. Compute it with: {again}")
                 continue
             folder = Path(self.out) / figure.study
             with progress(f"{paper.arxiv} {figure.study}") as report:
@@ -108,7 +108,9 @@ class Reproduce(Settings):
             print_message(f"{paper.arxiv}: compared with {paper.compared}.")
         if not self.json:
             out = shlex.quote(self.out)
-            whole = {f"attnlaw reproduce {self.name} --out {out}": "the same with all points and draws"}
+            whole = {
+                f"attnlaw reproduce {self.name} --out {out}": "the same figure with all points and draws"
+            }
             print_next(output, whole if self.quick else {"attnlaw reproduce list": "all papers and figures"})
         statuses = {figure_run.status for figure_run in runs}
         return 130 if STOPPED in statuses else 1 if Outcome.FAILED in statuses else 0
@@ -170,7 +172,7 @@ def _agreement(lines: Sequence[Mapping[str, Any]]) -> str:
     scores = [abs(line["z"]) for line in tested if line["z"] is not None]
     known = [line for line in tested if line["difference"] is not None]
     if not known:
-        return f"{len(lines)} numbers to look at; none of them can be tested."
+        return f"{len(lines)} numbers are shown for comparison, but none of them can be tested."
     largest = max((abs(line["difference"]) for line in known), default=0.0)
     numbers = "One number" if len(tested) == 1 else f"{len(tested)} numbers"
     most = _percent(largest).lstrip("+").replace("<", "below ")
@@ -178,7 +180,7 @@ def _agreement(lines: Sequence[Mapping[str, Any]]) -> str:
         f"{numbers} compared: {'no difference' if most == 'equal' else f'the largest difference is {most}'}"
     )
     if scores:
-        text += f"; in units of the standard error (z), the largest is {max(scores):.1f}"
+        text += f"; the largest, in standard errors (z), is {max(scores):.1f}"
     return f"{text}."
 
 
@@ -206,6 +208,8 @@ def _list(json: bool) -> int:
     figures, abouts, counts = zip(*rows, strict=True)
     about = Column("about", abouts, is_text=True, wraps=True)
     print_table(output, [Column("figure", figures, is_text=True), about, Column("numbers", counts)])
-    output.print("numbers: how many numbers of others attnlaw compares with its own", style="dim")
+    output.print(
+        "numbers: how many published or reference numbers attnlaw compares with its results", style="dim"
+    )
     print_next(output, {"attnlaw reproduce learn-curves --quick --out curves": "repeat one figure"})
     return 0

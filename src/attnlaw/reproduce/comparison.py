@@ -35,9 +35,9 @@ COMPARISON = (
 SETTING_TOLERANCE = 1e-9  # relative; settings are written in decimals
 LEAST_NUMBERS = 3  # for a figure of one quantity
 CAPTION = (
-    "The line shows attnlaw. Points are numbers of others, with one standard error if it is known: published "
-    "ones come from the paper or its files, reference ones from an independent program. Good agreement means "
-    "that the points are on the line within their errors."
+    "Lines are computed by attnlaw. Points are numbers from elsewhere, with one standard error if it is "
+    "known. Published points come from the paper or its files; reference points come from an independent "
+    "program. Good agreement means that the points are on the line within their errors."
 )
 Lines = Sequence[Mapping[str, Any]]
 

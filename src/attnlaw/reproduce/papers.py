@@ -28,9 +28,13 @@ KINDS = ("published", "reference", "beside", "disputed")
 UNTESTED = ("beside", "disputed")
 OTHER_SETUP = "other setup"  # how screens call the kind `beside`
 OTHER_SETUP_MEANS = (
-    f"{OTHER_SETUP}: published for another algorithm or size, so attnlaw shows it without a test (no z)."
+    f"{OTHER_SETUP}: this number was published for another algorithm or size, so attnlaw shows it but "
+    "does not test it."
 )
-ABSTRACT = "nothing: only the abstract was available. The equations were derived for this project"
+ABSTRACT = (
+    "There is nothing to compare with, because only the abstract was available. The equations "
+    "were derived for this project"
+)
 
 
 HARDMAX = (
@@ -77,53 +81,56 @@ PAPERS = (
             PaperFigure(
                 "bounds-miniatures",
                 "proxies of the 24 BERT miniatures by depth and width",
-                needs="the extras hub and torch, and a network",
+                needs="the extras hub and torch, and a network connection",
                 large=True,
             ),
         ),
         "reference: a separate least-squares fit of the growth, and an independent program's values of a "
-        "trained BERT. The paper's own are in figures only",
+        "trained BERT. The paper shows its numbers only in figures",
     ),
     Paper(
         "2506.00846",
         "Infinite-width limit of an attention layer",
         (
             PaperFigure("limit-width", "distance to the limit against the width"),
-            PaperFigure("limit-heads", "one head and many, and the way to a Gaussian"),
+            PaperFigure("limit-heads", "from one head to many, where the output becomes Gaussian"),
             PaperFigure("limit-scaling", "scalings 1/sqrt(n) and 1/n"),
             PaperFigure("limit-low-rank", "low-rank heads"),
             PaperFigure("limit-relu", "ReLU tokens"),
         ),
-        "reference: an independent program's values, also of its kernel estimate. The paper shows curves",
+        "reference: an independent program's values, also of its kernel estimate. The paper only shows "
+        "curves",
     ),
     Paper(
         "2610.10033",
         "Spectrum of multi-head attention",
         (
             PaperFigure("limit-spectrum", "softmax attention and its Gaussian equivalent (table D.2)"),
-            PaperFigure("limit-spectrum-large", "the two largest rows of that table", large=True),
-            PaperFigure("limit-readout", "error of readouts with narrow and wide keys (D.1)"),
-            PaperFigure("limit-arrival", "arrival times of gradient flow"),
+            PaperFigure("limit-spectrum-large", "the two largest rows of table D.2", large=True),
+            PaperFigure("limit-readout", "error of linear readouts with narrow and wide keys (D.1)"),
+            PaperFigure("limit-arrival", "times at which gradient flow reaches a given loss"),
         ),
         "published: table D.2, the crossing of (D.1) and arrival times",
     ),
     Paper(
         "2509.24914",
-        "Single-head attention in high dimensions",
+        "Attention with one head in high dimensions",
         (
             PaperFigure("learn-curves", "error against samples, three students"),
             PaperFigure("learn-spectrum", "spectrum of the trained matrix"),
             PaperFigure("learn-phase-diagram", "where attention learns its target"),
             PaperFigure("learn-scaling", "exponents for power-law targets"),
         ),
-        "reference: an independent program's values of the same equations. The paper shows curves",
+        "reference: an independent program's values of the same equations. The paper only shows curves",
     ),
     Paper(
         "2506.01582",
         "Bayes-optimal learning of attention",
         (
-            PaperFigure("learn-tokens", "E against samples through a softmax of 2, 3 and 4 tokens"),
-            PaperFigure("learn-hardmax", "E against samples through a hardmax of 2 tokens", note=HARDMAX),
+            PaperFigure("learn-tokens", "error (E) against samples, with a softmax over 2, 3 and 4 tokens"),
+            PaperFigure(
+                "learn-hardmax", "error (E) against samples, with a hardmax over 2 tokens", note=HARDMAX
+            ),
         ),
         "published: state evolution and AMP in the authors' files. Its value for hardmax is disputed: an "
         "independent program (reference) contradicts it",
@@ -132,14 +139,14 @@ PAPERS = (
         "2609.03858",
         "Learning dynamics of attention",
         (
-            PaperFigure("dynamics-flow", "gradient flow through four outputs"),
+            PaperFigure("dynamics-flow", "gradient flow with four kinds of outputs"),
             PaperFigure("dynamics-students", "alignment and loss against time, three students"),
             PaperFigure("dynamics-spectra", "the spectrum during training"),
-            PaperFigure("dynamics-cost", "error after one pass of SGD, next to the best possible"),
-            PaperFigure("dynamics-modes", "order in which modes are learned"),
+            PaperFigure("dynamics-cost", "error after one pass of SGD, compared with the best possible"),
+            PaperFigure("dynamics-modes", "the order in which directions are learned"),
             PaperFigure(
                 "dynamics-training",
-                "heads of a real model next to the theory's picture",
+                "heads of a real model compared with the theory",
                 needs="the extra torch",
                 large=True,
             ),
@@ -156,7 +163,7 @@ PAPERS = (
     Paper(
         "2406.03171",
         "Importance weights under covariate shift",
-        (PaperFigure("regression-shift", "weights and risk against the ridge"),),
+        (PaperFigure("regression-shift", "importance weights and risk against the ridge"),),
         ABSTRACT,
     ),
     Paper(
@@ -168,20 +175,20 @@ PAPERS = (
     Paper(
         "2405.13721",
         "Matrix completion",
-        (PaperFigure("complete-connectivity", "a missing entry against the scale of the start"),),
+        (PaperFigure("complete-connectivity", "value of a missing entry against the scale of the start"),),
         ABSTRACT,
     ),
     Paper(
         "2201.13383",
         "Ensembles of learners",
-        (PaperFigure("regression-ensemble", "error of 1, 4 and infinitely many learners"),),
+        (PaperFigure("regression-ensemble", "error of 1, 4 and infinitely many averaged learners"),),
         ABSTRACT,
     ),
     Paper(
         "2510.06685",
         "Spectrum of one attention matrix",
         (),
-        "reference: random matrices. The law is that of 2610.10033 for one head",
+        "reference: random matrices. The law is the one of arXiv 2610.10033 for one head",
         command="attnlaw attention --heads 1",
     ),
     Paper(
@@ -220,9 +227,14 @@ def find_figures(name: str) -> list[tuple[Paper, PaperFigure]]:
     pairs = [pair for pair in every if name in (pair[0].arxiv, pair[1].study)]
     for paper in PAPERS:
         if paper.arxiv == name and not paper.figures:
-            raise InputError(f"{name}: no figure is repeated; {paper.command} shows what the paper is about")
+            raise InputError(
+                f"{name}: attnlaw does not repeat a figure of this paper; {paper.command} "
+                "shows what the paper is about"
+            )
     if not pairs:
-        raise InputError(f"{name}: no such paper or figure; attnlaw reproduce list names them all")
+        raise InputError(
+            f"{name}: there is no such paper or figure; to see all of them, type attnlaw reproduce list"
+        )
     return pairs
 
 

@@ -105,7 +105,7 @@ def run_figure(
         write_all(figure_files(shown, figures_directory(folder), ending))
     status, remark = str(Outcome.DONE), None
     if study_status.stopped:
-        status, remark = STOPPED, "stopped; every finished row is kept; run the same command to continue"
+        status, remark = STOPPED, "stopped, but every finished row is kept; run the same command to continue"
     elif study_status.failures:
         first = study_status.failures[0].error
         status, remark = Outcome.FAILED, f"{len(study_status.failures)} tasks failed: {first}{needs}"

@@ -135,7 +135,7 @@ def rescale_spectrum(spectrum: Spectrum, scale: float) -> Spectrum:
     norm_21, norm_11 = spectrum.norm_21 * scale, spectrum.norm_11 * scale
     # The (1,1) norm bounds the (2,1) norm, which bounds the nuclear norm, so no sum of values overflows.
     if not np.isfinite(norm_11):
-        raise OverflowError("the sum of its absolute entries exceeds float64")
+        raise OverflowError("the sum of its absolute entries is too large for float64")
     multiplicities = spectrum.multiplicities
     if multiplicities is not None:
         lower, top_error = multiplicities.lower_values * scale, multiplicities.spectral_error * scale

@@ -66,7 +66,7 @@ class Selection:
             return cls(groups=(), arithmetic=arithmetic)
         chosen = settings.chosen_layers(len(network.layers) + len(network.other_layers))
         if chosen and not any(layer.index in chosen for layer in network.layers):
-            raise BadSetting("layers", "selects no layer with softmax attention", settings.layers)
+            raise BadSetting("layers", "none of these layers has softmax attention", settings.layers)
         groups = tuple(LAYER_GROUPS) if settings.only is None else tuple(dict.fromkeys(settings.only))
         return cls(chosen, groups, arithmetic)
 
@@ -208,8 +208,8 @@ def units_of(model: Model, selection: Selection) -> list[Unit]:
     chosen = [(number, leaf) for number, leaf in leaves if selection.includes(leaf[0])]
     if not chosen:
         raise InputError(
-            f"{model.name}: has no matrices of kind {', '.join(selection.groups)} "
-            "(an unembedding may be the embedding itself); choose other kinds with --only"
+            f"{model.name}: this model has no matrices of kind {', '.join(selection.groups)} (the "
+            "unembedding may be the same matrix as the embedding); choose other kinds with --only"
         )
     units = []
     groups = groupby(chosen, key=lambda pair: (replace(pair[1][0], head=None), pair[1][1]))
@@ -232,14 +232,14 @@ def _choose_arithmetic(model: Model, selection: Selection, unit: Unit) -> Unit:
 def unit_spectra(model: Model, unit: Unit) -> list[Spectrum]:
     """Read a unit and return the spectra of its matrices, in order."""
     what = f"{model.tensors.source}: {unit.location.kind} from {', '.join(unit.product.tensors)}"
-    remedy = "use a machine with more memory, or leave the matrix out with --only"
+    remedy = "use a machine with more memory, or leave this matrix out with --only"
     try:
         with as_input_error(f"{what} does not fit into memory", remedy, MemoryError, with_reason=False):
             return _spectra(model, unit)
     except OverflowError as error:
-        raise InputError(f"{what}: {error}; training diverged, use an earlier checkpoint") from error
+        raise InputError(f"{what}: {error}; training has diverged: use an earlier checkpoint") from error
     except Underflow as error:
-        larger = "multiply these weights by a power of two, or leave the matrix out with --only or --layers"
+        larger = "multiply these weights by a power of two, or leave this matrix out with --only or --layers"
         raise InputError(f"{what}: {error}; {larger}") from error
 
 

@@ -116,4 +116,6 @@ def require_resolved(value: float, *scales: float) -> None:
     attnlaw.spectra.precision.Underflow: its norm is below 4.9e-312, where float64 has less than 12 digits
     """
     if value > 0 and value * prod(scales) < SMALLEST:
-        raise Underflow(f"its norm is below {SMALLEST:.2g}, where float64 has less than 12 digits")
+        raise Underflow(
+            f"its norm is below {SMALLEST:.2g}, and numbers this small have fewer than 12 digits in float64"
+        )

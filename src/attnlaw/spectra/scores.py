@@ -61,14 +61,14 @@ def missing_sizes_reason(block: Attention) -> str | None:
     """
     how, rotary = block.scores, block.scores.rotary
     if block.norm is None or block.source_norm is None:
-        return "attnlaw does not know the norm layer before it"
+        return "attnlaw does not know the norm layer before this layer"
     sides = ((block.norm, how.query_norm), (block.source_norm, how.key_norm), (block.source_norm, None))
     if any(qk_norm is None and norm.kind == NONE for norm, qk_norm in sides[: 3 if block.shared_key else 2]):
-        return "it has no norm layer before it"
+        return "there is no norm layer before this layer"
     if how.growing:
-        return "its logits grow with the position"
+        return "the logits of this layer grow with the position"
     if rotary is not None and rotary.scale is None and _turned_columns(block) is not None:
-        return "attnlaw does not know its type of rotary positions"
+        return "attnlaw does not know the type of rotary positions of this layer"
     return None
 
 

@@ -42,7 +42,7 @@ from attnlaw.spectra.precision import FLOAT32, FLOAT64, power_scaled, single_err
 RANK_TOLERANCE = 1e-10
 # Entries that are worked on at a time if a copy is needed: 2 MB, which stay in the cache of a core.
 BLOCK = 2**18
-PAST_FLOAT64 = "with the gain of the norm layer before it, its norm exceeds float64"
+PAST_FLOAT64 = "including the gain of the norm layer before it, its norm is too large for float64"
 
 
 @dataclass(frozen=True, eq=False)

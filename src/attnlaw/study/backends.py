@@ -124,7 +124,7 @@ def slurm_jobs(text: str, jobs: int, folder: Path, stop: Stop) -> Iterator[Any]:
             cluster.scale(jobs)
             while not client.nthreads() and not stop.is_requested:  # as long as the queue takes
                 if cluster.job_cls.refusals:
-                    raise InputError(f"--slurm: sbatch did not accept the job: {cluster.job_cls.refusals[0]}")
+                    raise InputError(f"--slurm: sbatch rejected the job: {cluster.job_cls.refusals[0]}")
                 time.sleep(0.2)
             yield client
     finally:
@@ -165,7 +165,7 @@ class Backend(Workers):
             raise BadSetting("dask", "expected tcp://HOST:PORT, or tls://HOST:PORT", self.dask)
         if self.dask is not None and (self.slurm is not None or self.jobs is not None):
             raise BadSetting(
-                "dask", "already has workers; leave out the other options for workers", self.dask
+                "dask", "this cluster already has workers; leave out the other options for workers", self.dask
             )
         if self.slurm is not None:
             parse_options(self.slurm)
@@ -207,7 +207,7 @@ def _local_cluster(jobs: int) -> Iterator[Any]:
 
     options = {"n_workers": jobs, "threads_per_worker": 1, "env": THREADS, "memory_limit": 0}
     with ExitStack() as stack:
-        remedy = "try again, or without workers"
+        remedy = "try again, or run without workers"
         with as_input_error("the local cluster did not start", remedy, RuntimeError), _block_interrupts():
             cluster = LocalCluster(
                 host="127.0.0.1", dashboard_address=NO_DASHBOARD, silence_logs=logging.CRITICAL, **options
@@ -222,10 +222,12 @@ def _connect(address: str) -> Iterator[Any]:
     from distributed import Client
 
     missing = (OSError, TypeError)  # the latter for TLS without certificates
-    with as_input_error(f"--dask {address}: no Dask scheduler answers there", "start one there", *missing):
+    with as_input_error(
+        f"--dask {address}: no Dask scheduler answers at this address", "start one there", *missing
+    ):
         client = Client(address, set_as_default=False, timeout=PATIENCE)
     with client:
-        remedy = f"start some: dask worker {address}"
+        remedy = f"start some with: dask worker {address}"
         with as_input_error(f"--dask {address}: no workers", remedy, TimeoutError, with_reason=False):
             client.wait_for_workers(1, timeout=PATIENCE)
         yield client
@@ -277,6 +279,6 @@ def _check_workers(client: Any, folder: Path) -> None:
     for worker, (version, sees) in answers.items():
         problem = "" if sees else f"does not see {folder}; choose --out on a file system shared with it"
         if version != __version__:
-            problem = f"has attnlaw {version}, this is {__version__}; install the same version"
+            problem = f"has attnlaw {version}, but this machine has {__version__}; install the same version"
         if problem:
             raise InputError(f"worker {worker} {problem}")

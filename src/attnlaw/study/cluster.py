@@ -74,7 +74,8 @@ class DaskEngine(Engine):
             if not lost or isinstance(error, InputError) or getattr(error, "filename", None) is not None:
                 raise
             raise InputError(
-                "the Dask scheduler went away; all finished rows are kept: run the same command again"
+                "the connection to the Dask scheduler was lost; all finished rows are kept: run the same "
+                "command again"
             ) from error
 
     def _run(self, tasks: Sequence[Task], first: bool) -> Iterator[list[Ending]]:
@@ -168,7 +169,9 @@ class DaskEngine(Engine):
         cause = cause_of_death(key, self.folder, self.time_limit)
         if cause is None and pending.deaths < MOST_DEATHS:
             return None
-        return Ending(key, self.time_limit or 0.0, error=cause or "worker after worker died before it began")
+        return Ending(
+            key, self.time_limit or 0.0, error=cause or "several workers in a row died before they began"
+        )
 
 
 def _fetch_endings(future: Any) -> list[Ending]:

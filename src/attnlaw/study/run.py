@@ -233,7 +233,8 @@ def _require_store_of_rows(study: Study, folder: Path) -> None:
         for path in (place / MANIFEST, place / ROWS):
             if os.path.lexists(path):
                 raise InputError(
-                    f"{path}: a result without its store ({STORE}) would be lost; choose another directory"
+                    f"{path}: this directory holds a result whose store ({STORE}) is missing, and a run "
+                    "would overwrite it; choose another directory"
                 )
 
 

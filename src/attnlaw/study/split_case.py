@@ -55,7 +55,7 @@ def run_split(
     """
     split = verb.split
     if split is None:
-        raise InputError(f"{verb.name} has no parts for workers; run it in one process")
+        raise InputError(f"{verb.name} cannot be split among workers; run it in one process")
     plans: list[Plan] = []
     for case in cases:
         try:
@@ -117,7 +117,9 @@ def _join_parts(
     """Return the record of a case, or the error of the first part that failed."""
     for number, task in enumerate(tasks, start=1):
         if task.key in endings and (error := endings[task.key].error) is not None:
-            return InputError(f"{error}; it was part {number} of {len(tasks)}, and what is finished is kept")
+            return InputError(
+                f"{error}; this happened in part {number} of {len(tasks)}, and all finished parts are kept"
+            )
     try:
         return split.join(case, (store.tables(endings[task.key]) for task in tasks))
     except InputError as error:

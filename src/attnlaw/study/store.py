@@ -123,8 +123,8 @@ class Store:
             return tuple((name, path) for name, path in json.loads(text))
 
     def _as_damage(self, key: str) -> AbstractContextManager[None]:
-        what = f"{self.folder / STORE}: what it holds of task {key} cannot be read"
-        remedy = "the store is damaged: use another directory"
+        what = f"{self.folder / STORE}: its row for task {key} cannot be read"
+        remedy = "the store is damaged; use another directory"
         return as_input_error(what, remedy, TypeError, ValueError, with_reason=False)
 
 
@@ -138,10 +138,12 @@ def open_store(directory: str | os.PathLike[str], create: bool = False) -> Itera
     folder = writable_directory(directory) if create else Path(directory)
     path = folder / STORE
     if not create and not os.path.isfile(path):  # noqa: PTH113 (this never raises)
-        raise InputError(f"{folder}: holds no study; start it with: attnlaw study run FILE --out {folder}")
+        raise InputError(
+            f"{folder}: this directory holds no study; start one with: attnlaw study run FILE --out {folder}"
+        )
     damage = (sqlite3.DatabaseError, UnicodeDecodeError)
     with (
-        as_input_error(f"{path}: not a store that can be used", "choose another directory", *damage),
+        as_input_error(f"{path}: this file is not a store of a study", "choose another directory", *damage),
         closing(sqlite3.connect(path, timeout=30.0)) as connection,
     ):
         connection.execute("PRAGMA journal_mode = WAL")
@@ -168,8 +170,9 @@ def hold_lock(directory: str | os.PathLike[str]) -> Iterator[None]:
             except BlockingIOError as error:
                 file.seek(0)
                 raise InputError(
-                    f"{path.parent}: another run is at work ({file.read().strip() or 'starting'}); "
-                    "wait for its end, or choose another directory"
+                    f"{path.parent}: another run is using this directory "
+                    f"({file.read().strip() or 'starting'}); wait until it ends, or choose another "
+                    "directory"
                 ) from error
         file.truncate(0)
         file.write(f"process {os.getpid()} on {os.uname().nodename}\n")

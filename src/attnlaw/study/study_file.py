@@ -141,7 +141,7 @@ def _read_study(path: str | os.PathLike[str], find: Callable[[str], Verb[Any, An
         file = shipped_studies().get(os.fspath(path), file)
     where = str(path)
     data = read_bounded(file, LARGEST, remedy="give a study file, or a name that attnlaw study list shows")
-    content = parse_toml(data, where, "see docs/commands/study.md for an example", LARGEST * MEGABYTE)
+    content = parse_toml(data, where, "docs/commands/study.md shows an example", LARGEST * MEGABYTE)
     with _located(f"{where}: "):
         for name in content:
             if name not in SECTIONS:
@@ -153,7 +153,10 @@ def _read_study(path: str | os.PathLike[str], find: Callable[[str], Verb[Any, An
         sweeps = _sweeps(content, file.parent, find)
         count = sum(sweep.count * (run.seeds if sweep.verb.is_random else 1) for sweep in sweeps)
         if count > MOST_TASKS:
-            raise InputError(f"{count} tasks, expected at most {MOST_TASKS}; split the study")
+            raise InputError(
+                f"{count} tasks are too many, expected at most {MOST_TASKS}; split the study "
+                "into several files"
+            )
         tasks = {task.key: task for sweep in sweeps for task in sweep.tasks(run)}
     return Study(file.absolute(), tuple(tasks.values()), run.time_limit, run.retries)
 
@@ -239,10 +242,12 @@ class _Sweep:
             for key, value in table.items():
                 with _located(f"{label} "):
                     if key in SEED_SETTINGS and key in self.reserved_names:
-                        raise InputError(f"{key}: every task gets its own; set it under [run]")
+                        raise InputError(
+                            f"{key}: every task needs a different seed; set this key under [run]"
+                        )
                     field = self.keys[require_known(key, self.keys, self.verb.name)]
                     if key in axes:
-                        raise InputError(f"{key}: already given above; keep it in one place")
+                        raise InputError(f"{key}: this key appears twice; keep it in one place")
                     values = [field.validate(point) for point in _points(field, value, label)]
                     on_disk = _expand_paths(values, key, folder) if field.rule.is_path else values
                     axes[key] = [part for point in on_disk for part in _expand_value(field, point)]
@@ -313,7 +318,9 @@ def _points(field: SettingField, value: Any, label: str) -> list[Any]:
     """Return the points of one axis: a list, a range, or a single value."""
     if label == "[fixed]":
         if isinstance(value, list) and not any(get_origin(kind) is tuple for kind in field.types):
-            raise BadSetting(field.name, "expected one value; lists go under [grid]", value)
+            raise BadSetting(
+                field.name, "expected one value; to vary this key, put a list under [grid]", value
+            )
         return [value]
     if isinstance(value, list) and value:
         return value
@@ -348,7 +355,7 @@ def _expand_paths(values: list[Any], key: str, folder: Path) -> list[str]:
             pattern = str(Path(glob.escape(str(folder.absolute()))) / value)
             matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 (it may be absolute)
             if not matches:
-                raise InputError(f"{key}: {value!r} matches nothing; paths start at the study file")
+                raise InputError(f"{key}: {value!r} matches no file; give a path relative to the study file")
             paths += [_normalise_path(match) for match in matches]
         else:
             paths.append(value)
@@ -394,9 +401,10 @@ def template(verb: Verb[Any, Any]) -> str:
     run = "\n".join(_key(field, keys) for field in setting_fields(RunSettings).values())
     parts = [
         f'{head}\nverb = "{verb.name}"',
-        f"[fixed]  # one value for each key\n{fixed}",
-        f'[grid]  # keys that vary: lists, or ranges "FROM:TO:COUNT"; all combinations run\n{grid}'.rstrip(),
-        "#[[list]]  # one case of your own, with any keys; it runs with every combination of the grid",
+        f"[fixed]  # keys that have one value\n{fixed}",
+        '[grid]  # keys that vary, as lists or ranges "FROM:TO:COUNT"; attnlaw runs all '
+        f"combinations\n{grid}".rstrip(),
+        "#[[list]]  # an extra case with any keys; attnlaw combines it with every combination of the grid",
         f"[run]  # how the study runs\n{run}",
     ]
     return "\n\n".join(parts) + "\n"

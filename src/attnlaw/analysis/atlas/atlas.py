@@ -122,12 +122,17 @@ def atlas_of_audits(audits: Result, provenance: Mapping[str, Mapping[str, Any]])
         InputError: if these are not audits, or if none measured a whole model.
     """
     if not isinstance(audits, Result) or audits.verb.name != "audit":
-        raise InputError("expected the audits of a study; pass attnlaw.load(DIR) of its directory")
+        raise InputError(
+            "found no audits of a study; pass attnlaw.load(DIR), where DIR is the directory of the study"
+        )
     whole = audits.rows.with_row_index("case").filter(
         pl.col("status") == str(Outcome.DONE), pl.col("layers").is_null(), pl.col("only").is_null()
     )
     if not whole.height:
-        raise InputError("found no audit of a whole model; remove layers and only from the study")
+        raise InputError(
+            "every audit of this study covers only a part of a model; remove the keys "
+            "layers and only from the study file"
+        )
     names = dict(whole.select("case", "model").iter_rows())
     tables = []
     for table, shipped in SHIPPED_COLUMNS.items():

@@ -44,9 +44,9 @@ class AtlasColumn:
 
 
 SIZES = {
-    "stable_rank": ("stable rank", "how many directions carry a head"),
-    "effective_rank": ("effective rank", "how many directions a head uses, weak ones included"),
-    "spectral_norm": ("norm", "largest singular value: the factor by which a matrix stretches a direction"),
+    "stable_rank": ("stable rank", "number of directions that carry most of a head"),
+    "effective_rank": ("effective rank", "number of directions that a head uses, including weak ones"),
+    "spectral_norm": ("norm", "largest singular value: the most that a matrix can stretch a direction"),
 }
 
 
@@ -86,7 +86,7 @@ COLUMNS = by_name(
         "median_outliers",
         "strong directions",
         pl.col("outliers").median(),
-        "singular values above those of a random matrix",
+        "number of singular values that are larger than those of a random matrix",
         form=".3g",
     ),
     AtlasColumn(
@@ -107,7 +107,7 @@ COLUMNS = by_name(
             f"{name}_per_layer",
             "log10 α per layer",
             _per_layer(name),
-            "how much each later layer can enlarge an error, as a power of ten",
+            "how much the later layers can enlarge an error, as a power of ten",
             norms=norms,
             table="layers",
         )

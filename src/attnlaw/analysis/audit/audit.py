@@ -160,9 +160,7 @@ def select_matrices(
     if options.experts is None:
         return selection
     if not network.experts:
-        raise BadSetting(
-            "experts", "expected a mixture of experts, but this model has no experts", options.experts
-        )
+        raise BadSetting("experts", "this model has no experts; leave this option out", options.experts)
     return replace(selection, experts=options.experts if options.experts < network.experts else None)
 
 
@@ -330,7 +328,8 @@ def spectrum_at(source: Any, **location: Any) -> Spectrum:
     description = ", ".join(f"{name} {value}" for name, value in location.items())
     if rows.height != 1:
         raise InputError(
-            f"{description}: found {rows.height} matrices, expected one; add some of {', '.join(LOCATIONS)}"
+            f"{description}: found {rows.height} matrices, expected one; narrow the choice with "
+            f"{', '.join(LOCATIONS)}"
         )
     row = rows.row(0, named=True)
     values = spectra["singular_values"][row["_row"]]

@@ -102,7 +102,8 @@ def _warnings(rows: pl.DataFrame, table: pl.DataFrame) -> list[str]:
     families = sorted(rows["family"].drop_nulls().unique()) if "family" in rows.columns else []
     if len(families) > 1:
         lines.append(
-            f"The models have different families ({', '.join(families)}), which also changes the exponents."
+            f"The models belong to different families ({', '.join(families)}), which also changes the "
+            "exponents."
         )
     lines += [
         f"{row['model']} has matrices of zeros, so its proxies mean nothing. Leave it out."
@@ -135,8 +136,8 @@ def _exponents_sentence(rows: pl.DataFrame, table: pl.DataFrame) -> str:
             int(end) for end in rows.select(pl.col("depth").min(), high=pl.col("depth").max()).row(0)
         )
         words += (
-            " Norm-based proxies grow exponentially with depth, so their exponent only averages over depths "
-            f"{low} to {high}."
+            " Norm-based proxies grow exponentially with depth, so their exponent is only an average "
+            f"over depths {low} to {high}."
         )
     return words
 

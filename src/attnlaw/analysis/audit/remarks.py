@@ -196,22 +196,24 @@ def proxy_remarks(summary: Mapping[str, Any]) -> list[str]:
     lines = []
     if summary["proxies"] and "samples" in summary:
         value, error = (summary["proxy_over_sqrt_samples"].get(key) for key in ("log10", "error"))
-        verdict = "A bound above 1 says nothing" if value > 0 else "It is below 1"
+        verdict = (
+            "A bound above 1 would say nothing about test error" if value > 0 else ("The value is below 1")
+        )
         lines.append(
             f"Spectrum-adaptive proxy / sqrt(n) at n = {summary['samples']}: {_power(value, error)}. "
             f"{verdict}; this is a proxy, not a bound."
         )
     if summary["rank_count"]:
         lines.append(
-            "The spectrum-adaptive proxy only counts ranks here (p = 0 for every matrix). It does not depend "
-            "on what was learned. For a classifier, its inputs give the proxy a scale: attnlaw margins MODEL "
-            "--file INPUTS.txt --amplification"
+            "Here the spectrum-adaptive proxy only counts ranks (p = 0 for every matrix), so it does not "
+            "show what the model learned. For a classifier, this command measures the scale that the "
+            "proxy lacks: attnlaw margins MODEL --file INPUTS.txt --amplification"
         )
     elif summary["value_of_adaptivity"] is not None:
         gain, error = summary["value_of_adaptivity"], summary["value_of_adaptivity_error"]
         lines.append(
-            f"With the best single p, the proxy is {gain:.4g}{_format_error(error)} times as large as with a "
-            "p for each matrix."
+            f"If all matrices share the best single p, the proxy is {gain:.4g}{_format_error(error)} "
+            "times as large as if each matrix has its own p."
         )
     return lines
 
@@ -226,10 +228,15 @@ def norm_basis_sentence(summary: Mapping[str, Any]) -> str:
     """Return a sentence that says whether norms include the gain of the norm layer before a matrix."""
     unknown = ", ".join(_kind_labels(summary["norms_unknown"]))
     if summary["norms"] == "stored":
-        stored = "Norms and stable ranks are those of the stored matrices, without the gain of the norm layer"
+        stored = (
+            "Norms and stable ranks come from the stored matrices, without the gain of the norm "
+            "layer before them"
+        )
         return f"{stored} (not known for {unknown})." if unknown else f"{stored}."
     applied = "Norms and stable ranks include the gain of the LayerNorm or RMSNorm before the matrix."
-    return f"{applied} Not known, so as stored: {unknown}." if unknown else applied
+    return (
+        f"{applied} attnlaw does not know this gain for {unknown} and leaves it out." if unknown else applied
+    )
 
 
 def _kind_labels(kinds: Iterable[str]) -> list[str]:
@@ -249,9 +256,9 @@ def logit_sentence(summary: Mapping[str, Any]) -> str | None:
     heads = logits["heads"]
     if not heads:
         return None
-    missing = f" No bound is known for {logits['unbounded']}." if logits["unbounded"] else ""
+    missing = f" attnlaw knows no bound for {logits['unbounded']}." if logits["unbounded"] else ""
     if not logits["bounded"]:
-        return f"The logits of no head have a known bound.{missing}"
+        return f"attnlaw knows no bound for the logits of any head.{missing}"
     halves, eighths = (logits["bounded"] - logits[f"beyond_float{bits}"] for bits in (16, 8))
     if halves == eighths == heads:
         every = "the only head" if heads == 1 else f"any of the {heads} heads"

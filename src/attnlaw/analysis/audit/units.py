@@ -91,7 +91,7 @@ def _encode(value: Any, arrays: list[NDArray[Any]]) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         pairs = [[field.name, _encode(getattr(value, field.name), arrays)] for field in fields(value)]
         return [type(value).__name__, pairs]
-    raise TypeError(f"cannot pack a value of type {type(value).__name__}")
+    raise TypeError(f"attnlaw cannot store a value of type {type(value).__name__}")
 
 
 def _decode(tree: Any, kinds: dict[str, type], arrays: Iterator[NDArray[Any]]) -> Any:
@@ -132,7 +132,8 @@ def local_path(path: Any) -> str:
     """
     if not isinstance(path, str | os.PathLike):
         raise InputError(
-            f"cannot send a {type(path).__name__} to workers; save it to a file that all workers can read"
+            f"attnlaw cannot send a {type(path).__name__} to workers; save it to a file that all workers "
+            "can read"
         )
     return str(local_model_path(path).absolute())
 
@@ -174,7 +175,8 @@ def measure_unit(
     model, index, units = _open_units(settings, arithmetic, state)
     if first not in units:
         raise InputError(
-            f"{settings.model}: has no matrix number {first} here; check that all workers read the same file"
+            f"{settings.model}: this file has no matrix number {first} here; check that all workers read "
+            "the same file"
         )
     noted: list[Note] = []
     spectra = unit_spectra(Observer(model, noted.append, index).model, units[first])

@@ -30,7 +30,8 @@ def evaluate(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame | None = None
         return _verdict(rule, OFF)
     subset = select(rule, _add_compared(rule, rows, old))
     gone = tuple(
-        FailedRow(location, why="missing in this model") for location in _lost_locations(rule, rows, old)
+        FailedRow(location, why="this model does not have it")
+        for location in _lost_locations(rule, rows, old)
     )
     known = subset.filter(pl.col(COMPARED).is_not_null())
     nulls = subset.filter(pl.col(COMPARED).is_null()) if rule.missing == "error" else subset.clear()

@@ -116,15 +116,21 @@ def read_rules(path: str | os.PathLike[str], tables: Tables, findings: Mapping[s
     file = shipped if str(path) in example_names() and not os.path.lexists(path) else Path(path)
     with _as_bad_usage():
         data = read_bounded(file, LARGEST, remedy=f"give a rule file, or one of {', '.join(example_names())}")
-        content = parse_toml(data, str(path), "see docs/commands/check.md for an example")
+        content = parse_toml(data, str(path), "docs/commands/check.md shows an example")
     with _as_bad_usage(f"{path}: "):
         for name in content:
             _require_known(name, SECTIONS)
         version = content.get("version")
         if version is None:
-            raise BadSetting("version", f"is missing; write version = {VERSION} in the first line")
+            raise BadSetting(
+                "version", f"is missing from the file; write version = {VERSION} in its first line"
+            )
         if version != VERSION or isinstance(version, bool):
-            raise BadSetting("version", f"expected version = {VERSION} in the first line", version)
+            raise BadSetting(
+                "version",
+                f"which attnlaw does not read; write version = {VERSION} in the first line",
+                version,
+            )
         fail_on = _one_of("fail_on", content.get("fail_on", "error"), FAIL_ON)
         overrides = _findings(content.get("findings", {}), findings)
         written = content.get("rule", [])
@@ -178,12 +184,12 @@ def _findings(written: Any, findings: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(written, dict):
         raise BadSetting("findings", "expected a table [findings]", written)
     if written and not findings:
-        raise InputError("[findings] works only in attnlaw check; remove it")
+        raise InputError("only attnlaw check can use the section [findings]; remove it")
     for key in written:
         _require_known(key, NO_FINDINGS, where=" in [findings]")
     ignore, levels, thresholds = (written.get(key, none) for key, none in NO_FINDINGS.items())
     if not isinstance(ignore, list) or not all(isinstance(name, str) for name in ignore):
-        raise BadSetting("ignore", "expected a list of names of findings", ignore)
+        raise BadSetting("ignore", "expected a list with the names of findings", ignore)
     for key, table in (("levels", levels), ("thresholds", thresholds)):
         if not isinstance(table, dict):
             raise BadSetting(key, "expected a table whose keys are names of findings", table)
@@ -194,7 +200,9 @@ def _findings(written: Any, findings: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in thresholds.items():
         rule = findings[name]
         if rule.threshold is None:
-            raise BadSetting(f"thresholds.{name}", "has no threshold; remove it")
+            raise BadSetting(
+                f"thresholds.{name}", "sets a threshold, but this check has none; remove the line"
+            )
         number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
         if not number or value < rule.least:
             raise BadSetting(f"thresholds.{name}", f"expected a number of at least {rule.least:g}", value)
@@ -210,22 +218,29 @@ def _rule(written: Mapping[str, Any], tables: Tables) -> GateRule:
         raise BadSetting("name", "expected a name", rule.name)
     if rule.table == "steps" and "steps" not in tables:
         raise InputError(
-            "of: steps are rows of a training run; give these rules to SpectralMonitor(rules=...)"
+            "of: the table steps exists only for a training run; give these rules to "
+            "SpectralMonitor(rules=...)"
         )
     if rule.table not in tables:
         raise BadSetting(
-            "of", f"but this table is not available here; expected one of {', '.join(tables)}", rule.table
+            "of", f"but attnlaw has no such table here; expected one of {', '.join(tables)}", rule.table
         )
     columns = _columns(tables[rule.table])
     column = _column(rule.column, columns, rule.table)
     if rule.against == FIRST and rule.table != "steps":
-        raise BadSetting("against", 'which works only with of = "steps"; expected baseline', FIRST)
+        raise BadSetting("against", 'which works only with of = "steps"; write "baseline"', FIRST)
     if rule.against == BASELINE and rule.table == "steps":
-        raise BadSetting("against", "but steps have no baseline; expected first", BASELINE)
+        raise BadSetting("against", "but the steps of a training run have no baseline; write first", BASELINE)
     if column.kind not in (*NUMBERS, "bool") and rule.over not in (None, "count"):
-        raise BadSetting("over", f"but {column.name} holds {column.kind}; expected count", rule.over)
+        raise BadSetting(
+            "over", f"but {column.name} holds {column.kind} and not numbers; write count", rule.over
+        )
     if column.kind not in NUMBERS and rule.against is not None:
-        raise BadSetting("against", f"but {column.name} does not hold numbers", rule.against)
+        raise BadSetting(
+            "against",
+            f"but {column.name} does not hold numbers, so it cannot change by a percentage; remove this key",
+            rule.against,
+        )
     condition = read_condition(rule.condition, column, rule.over is not None or rule.against is not None)
     where, layers = _where(rule.where, columns, rule.table)
     judged = rule.over, rule.mostly, rule.against, rule.level, rule.missing
@@ -244,7 +259,7 @@ def _columns(quantities: Iterable[Quantity]) -> dict[str, Quantity]:
 def _column(name: str, columns: Mapping[str, Quantity], table: str) -> Quantity:
     _require_known(name, columns, "column", f" in table {table}")
     if columns[name].kind not in (*NUMBERS, "text", "bool"):
-        raise InputError(f"{name} holds lists; choose a column of single values")
+        raise InputError(f"the column {name} holds lists; choose a column that has one value in each row")
     return columns[name]
 
 
@@ -254,7 +269,9 @@ def _where(
     if written is None:
         return {}, None
     if not isinstance(written, dict):
-        raise BadSetting("where", "expected a table of allowed values by column", written)
+        raise BadSetting(
+            "where", "expected a table whose keys are columns and whose values are allowed", written
+        )
     allowed: dict[str, tuple[Any, ...]] = {}
     layers = None
     for name, value in written.items():

@@ -100,7 +100,9 @@ class Baseline:
 
     def __post_init__(self) -> None:
         if len(self.result) != 1:
-            raise InputError(f"{self.folder}: holds several models; give a baseline of one")
+            raise InputError(
+                f"{self.folder}: this baseline holds several models; give one that holds a single model"
+            )
 
     def rows(self, rule: GateRule, quantities: Iterable[Quantity], now: pl.DataFrame) -> pl.DataFrame:
         """Return the old rows of a rule's table.
@@ -146,6 +148,6 @@ def _require_same_shapes(old: pl.DataFrame, now: pl.DataFrame, table: str, folde
             for end in ("_old", "")
         )
         raise InputError(
-            f"{folder}: {row_location_text(location_of(row))} is {old_shape} there and {new_shape} here; "
-            "give a baseline of the same architecture"
+            f"{folder}: {row_location_text(location_of(row))} has the shape {old_shape} there and "
+            f"{new_shape} here; give a baseline of the same architecture"
         )

@@ -42,18 +42,21 @@ class TensorVerdict:
 # last three replace a verdict that left a change unexplained.
 TENSOR_VERDICTS = by_name(
     TensorVerdict("non-finite", "NaN or infinite entries in either model"),
-    TensorVerdict("reshaped", "another shape; its size compares the rows that both models have"),
+    TensorVerdict(
+        "reshaped", "the shape differs; the size of the change compares the rows that both models have"
+    ),
     TensorVerdict("added", "only in the model"),
     TensorVerdict("removed", "only in the base"),
     TensorVerdict("identical", "every entry is equal"),
     TensorVerdict("zeroed", "every entry is 0 now", formerly=("unrelated", "low-rank", "changed")),
     TensorVerdict(
-        "coded", "the base in a quantised code, which hides changes that are smaller than its error"
+        "coded",
+        "the base in a quantised format, which hides changes that are smaller than its rounding error",
     ),
     TensorVerdict("rounded", "the base rounded to another format"),
     TensorVerdict(
         "rescaled",
-        "the base times a factor: one for the tensor, or one for each row or column",
+        "the base multiplied by a factor, for the whole tensor or for each row or column",
         formerly=("dense", "low-rank", "changed"),
     ),
     TensorVerdict("below-floor", "no change that is larger than the rounding of the model's file"),
@@ -64,30 +67,35 @@ TENSOR_VERDICTS = by_name(
     ),
     TensorVerdict(
         "partly-hidden",
-        "an update that the rounding of the file partly hides",
+        "an update that is partly hidden by the rounding of the file",
         formerly=("dense", "noise", "low-rank"),
     ),
     TensorVerdict("reinitialised", "random weights that do not resemble the base", formerly=("unrelated",)),
     TensorVerdict("unrelated", "other trained weights, which do not resemble the base"),
     TensorVerdict("noise", "a random change: no direction is stronger than the others"),
-    TensorVerdict("dense", "an update of many directions, as training makes"),
+    TensorVerdict("dense", "an update in many directions, as full training makes"),
     TensorVerdict("changed", "a vector or a small matrix with other values"),
     TensorVerdict(
-        "moved", "the weights of another tensor of the base", formerly=("unrelated", "dense", "changed")
+        "moved", "the weights that another tensor has in the base", formerly=("unrelated", "dense", "changed")
     ),
     TensorVerdict(
-        "transposed", "rows and columns of the base are exchanged", formerly=("unrelated", "dense")
+        "transposed", "the base with rows and columns exchanged (transposed)", formerly=("unrelated", "dense")
     ),
     TensorVerdict(
-        "permuted", "rows or columns of the base in another order", formerly=("unrelated", "dense", "changed")
+        "permuted",
+        "the base with its rows or columns in another order",
+        formerly=("unrelated", "dense", "changed"),
     ),
 )
 # Verdicts on a model, which come before those of its tensors.
 MODEL_VERDICTS = by_name(
-    TensorVerdict("rearranged", "layers or blocks are in another place or order than in the base"),
-    TensorVerdict("reordered", "heads or neurons are in another order; each is compared with its match"),
-    TensorVerdict("regauged", "the factors differ, but the matrices that they make do not"),
-    TensorVerdict("rotated", "every matrix has the same singular values in other directions"),
+    TensorVerdict("rearranged", "layers or blocks are in a different place or order than in the base"),
+    TensorVerdict(
+        "reordered",
+        "heads or neurons are in a different order; attnlaw compares each with its match in the base",
+    ),
+    TensorVerdict("regauged", "the factors differ, but their product is the same"),
+    TensorVerdict("rotated", "every matrix has the same singular values, but in other directions"),
     TensorVerdict("folded", "the gain of a norm was multiplied into the matrices that read it"),
 )
 

@@ -181,12 +181,12 @@ def coverage(comparison: ModelComparison) -> str:
 
 
 # What changes look like, and what to do then. Each is a warning.
-NOT_FINITE = "Do not use this file: find the step after which the numbers are infinite or not defined."
+NOT_FINITE = "Do not use this file. Find the step at which its numbers became infinite or NaN."
 ANOTHER_BASE = (
     "This looks like another model, or like weights that were never loaded. Check first that the base is the "
     "right one."
 )
-LOST = "These weights are lost. Look for tensors that training, a conversion or a merge reset."
+LOST = "These weights are lost. Find out whether training, a conversion or a merge set these tensors to zero."
 MISPLACED = "This looks like a mistake in a conversion or a merge: weights are in the wrong place."
 MISSCALED = "This looks like a mistake: look for a scale that was applied twice, or not at all."
 WARNINGS = (NOT_FINITE, ANOTHER_BASE, LOST, MISPLACED, MISSCALED)
@@ -223,7 +223,8 @@ def next_step(comparison: ModelComparison) -> str | None:
         return _describe_adapter(by["low-rank"])
     if present & set(HIDDEN):
         return (
-            "The rounding of this file hides the rest. Next: compare the checkpoint that it was rounded from."
+            "The rounding of this file hides the rest. Next: compare the checkpoint from which this file "
+            "was rounded."
         )
     if matrices["dense"] > most:
         above = _above_rounding(by["dense"])
@@ -405,13 +406,13 @@ def _describe_damage(comparison: ModelComparison, those: Changed) -> list[str]:
             for pair, change in those
         ]
     texts = {
-        "non-finite": f"NaN or infinite entries, in the model or in the base: {where}.",
-        "zeroed": f"All entries are zero now: {where}.",
-        "reinitialised": f"Random weights that do not resemble the base: {where}.",
-        "unrelated": f"Other weights, which do not resemble the base: {where}.",
-        "moved": f"Weights of other tensors of the base: {where}.",
+        "non-finite": f"The model or the base has NaN or infinite entries in {where}.",
+        "zeroed": f"All entries are now zero in {where}.",
+        "reinitialised": f"The weights are random and do not resemble the base in {where}.",
+        "unrelated": f"The weights are trained but do not resemble the base in {where}.",
+        "moved": f"The weights come from other tensors of the base in {where}.",
         "transposed": f"Transposed: {where}.",
-        "permuted": f"Rows or columns in another order: {where}.",
+        "permuted": f"Rows or columns are in another order in {where}.",
     }
     return [texts[verdict]]
 
@@ -457,7 +458,10 @@ def _describe_low_rank(comparison: ModelComparison, those: Changed) -> list[str]
     ]
     more = " or more" if any(change.rank_high is None for _, change in those) else ""
     sizes = _sizes([change.update_size or change.size for _, change in those])
-    return [f"Low-rank update, rank {_span(ranks, 'd')}{more}, in {_of_text(comparison, those)}{sizes}."]
+    return [
+        f"There is a low-rank update of rank {_span(ranks, 'd')}{more}, in "
+        f"{_of_text(comparison, those)}{sizes}."
+    ]
 
 
 def _describe_dense(comparison: ModelComparison, those: Changed) -> list[str]:
@@ -511,7 +515,7 @@ def _describe_hidden(comparison: ModelComparison, those: Changed) -> list[str]:
     floors = [change.rounding_size for _, change in those if change.rounding_size]
     where = _of_text(comparison, those)
     if not seen:
-        texts = [f"Changes no larger than {rounding} in {where}: no direction of them can be seen."]
+        texts = [f"Changes no larger than {rounding} in {where}: the rounding hides their directions."]
     else:
         largest = max([change.update_size or 0.0 for _, change in those])
         hides = "mostly hidden" if not floors or largest < 2 * max(floors) else "partly hidden"
@@ -521,7 +525,7 @@ def _describe_hidden(comparison: ModelComparison, those: Changed) -> list[str]:
         rise = "direction" if min(seen) == 1 else "directions"
         verb = "is" if min(seen) == 1 else "are"
         texts.append(
-            f"{some} {min(seen)} {rise}{each} {verb} larger than {rounding}; the rest cannot be seen."
+            f"{some} {min(seen)} {rise}{each} {verb} larger than {rounding}; the rounding hides the rest."
         )
     if sizes and floors:
         texts.append(
@@ -554,10 +558,10 @@ def _describe_coded(comparison: ModelComparison, those: Changed) -> list[str]:
             factor for change in fitted for factor in (change.factor_low, change.factor_high) if factor
         ]
         texts.append(
-            f"Each column of {len(fitted)} of them has its own factor ({_span(factors, '.3g')}), which AWQ "
-            "takes from the norm before it; the distances leave these factors out."
+            f"Each column of {len(fitted)} of them has its own factor ({_span(factors, '.3g')}), which "
+            "AWQ takes from the norm before it; the distances here ignore these factors."
         )
-    return [*texts, "A change that is smaller than the error of the code cannot be seen in this file."]
+    return [*texts, "This file cannot show changes that are smaller than its rounding error."]
 
 
 def _of_text(comparison: ModelComparison, those: Changed) -> str:

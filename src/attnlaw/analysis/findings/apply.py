@@ -62,7 +62,7 @@ def _require_detector(name: str) -> None:
     if name not in DETECTORS:
         close = difflib.get_close_matches(name, DETECTORS, n=1)
         hint = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(DETECTORS)}"
-        raise InputError(f"{name}: no such rule for findings; {hint}")
+        raise InputError(f"{name}: attnlaw has no check of this name; {hint}")
 
 
 def _threshold(detector: Detector, given: Mapping[str, float]) -> float | None:
@@ -71,7 +71,8 @@ def _threshold(detector: Detector, given: Mapping[str, float]) -> float | None:
     value: Any = given[detector.name]
     if detector.threshold is None:
         raise InputError(
-            f"threshold of {detector.name}: this rule has no threshold; ignore it, or change its level"
+            f"threshold of {detector.name}: this check has no threshold; ignore the check, or change its "
+            "level"
         )
     number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not number or value < detector.least:

@@ -174,7 +174,7 @@ def _attentions(layer: StoredLayer) -> Iterator[tuple[Attention, tuple[str, str]
 def duplicate_layers(subject: Subject, threshold: float) -> Iterator[Hit]:
     for pair in _nearest(subject.evidence.similar_layers, threshold):
         of = f"{pair.stack or ''} layer {pair.layer}".strip()
-        detail = f"it is like {of}: the cosine is {pair.qk:.3f} for QK and {pair.vo:.3f} for VO"
+        detail = f"it is almost the same as {of}: the cosine is {pair.qk:.3f} for QK and {pair.vo:.3f} for VO"
         yield Hit(pair.location, min(pair.qk, pair.vo), detail)
 
 
@@ -193,14 +193,17 @@ def copied_layer(subject: Subject, threshold: float) -> Iterator[Hit]:
             continue
         bits = tuple(sorted(tensor.twin or tensor.location.tensor or "" for tensor in tensors))
         if bits in seen:
-            detail = f"all its {len(tensors)} matrices have the bits of {seen[bits]}"
+            detail = f"all its {len(tensors)} matrices are exact copies of those in {seen[bits]}"
             yield Hit(TensorLocation(layer, stack), None, detail)
         seen.setdefault(bits, f"{stack or ''} layer {layer}".strip())
 
 
 def duplicate_heads(subject: Subject, threshold: float) -> Iterator[Hit]:
     for pair in _nearest(subject.evidence.similar_heads, threshold):
-        detail = f"it is like head {pair.head}: the cosine is {pair.qk:.3f} for QK and {pair.vo:.3f} for VO"
+        detail = (
+            f"it is almost the same as head {pair.head}: the cosine is {pair.qk:.3f} for QK and "
+            f"{pair.vo:.3f} for VO"
+        )
         yield Hit(pair.location, min(pair.qk, pair.vo), detail)
 
 

@@ -151,5 +151,5 @@ def quantised(subject: Subject, threshold: float) -> Iterator[Hit]:
         detail = f"{count} stored as {code}"
         if worst.decibels is not None:
             best = max(tensor.decibels or 0.0 for tensor in known)
-            detail += f": the signal is {worst.decibels:.1f} to {best:.1f} dB above the rounding error"
+            detail += f"; the signal is {worst.decibels:.1f} to {best:.1f} dB above the rounding error"
         yield Hit(worst.location, worst.decibels, detail)

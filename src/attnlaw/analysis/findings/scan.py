@@ -285,7 +285,9 @@ def constant_tensor(subject: Subject, threshold: float) -> Iterator[Hit]:
     for tensor in subject.evidence.tensors:
         filled = tensor.constant and tensor.peak and tensor.role in (MAP, EMBEDDING)
         if filled and len(tensor.shape) > 1:
-            yield Hit(tensor.location, tensor.peak, f"every entry has magnitude {tensor.peak:.4g}")
+            yield Hit(
+                tensor.location, tensor.peak, f"every entry has the same absolute value, {tensor.peak:.4g}"
+            )
 
 
 def zero_rows(subject: Subject, threshold: float) -> Iterator[Hit]:
@@ -306,7 +308,7 @@ def beyond_float16(subject: Subject, threshold: float) -> Iterator[Hit]:
 def identical(subject: Subject, threshold: float) -> Iterator[Hit]:
     for tensor in _layer_matrices(subject):
         if tensor.twin is not None and not tensor.constant:
-            yield Hit(tensor.location, 0.0, f"it has the same bits as {tensor.twin}")
+            yield Hit(tensor.location, 0.0, f"it is an exact copy of {tensor.twin}")
 
 
 def damaged_locations(model: Model) -> frozenset[MatrixLocation]:

@@ -55,7 +55,7 @@ def dead_map(subject: Subject, threshold: float) -> Iterator[Hit]:
         for row, size in zip(rows.iter_rows(named=True), sizes, strict=True):
             # If most heads are pruned, the median is 0.
             if size == 0 or size < threshold * usual:
-                median_of = f"median of all {KINDS[str(kind)].label} matrices is {usual:.3g}"
+                median_of = f"median over all {KINDS[str(kind)].label} matrices is {usual:.3g}"
                 detail = f"its Frobenius norm is {size:.3g}; the {median_of}" if size else "every entry is 0"
                 yield Hit(location_of(row), size / usual if size else 0.0, detail)
 
@@ -140,7 +140,10 @@ def untrained_model(subject: Subject, threshold: float) -> Iterator[Hit]:
 
 def saturated_scores(subject: Subject, threshold: float) -> Iterator[Hit]:
     return _above(
-        subject, "logit_typical", threshold, "this is the spread of logits for tokens in random directions"
+        subject,
+        "logit_typical",
+        threshold,
+        "this number is how much the logits vary for tokens in random directions",
     )
 
 
@@ -183,5 +186,5 @@ def unbalanced(subject: Subject, threshold: float) -> Iterator[Hit]:
             if factor > threshold:
                 first, second = PAIR_LABELS.get(pair, pair).split("/")
                 scale = f"the entries of {first} are {balance.ratio:.3g} times as large as those of {second}"
-                detail = f"{scale}, in the median layer {usual:.3g} times"
+                detail = f"{scale}; the median layer has {usual:.3g} times"
                 yield Hit(balance.location, factor, detail)

@@ -26,7 +26,7 @@ LEAST_BIASES = 4
 def gains_one(subject: Subject, threshold: float) -> Iterator[Hit]:
     gains = _of_parts(subject, NORM_GAIN, OFFSET_GAIN)
     if gains and all(map(_is_neutral, gains)) and is_trained(subject):
-        yield Hit(TensorLocation(), None, f"all {len(gains)} gains of the layers' norms are exactly 1")
+        yield Hit(TensorLocation(), None, f"all {len(gains)} gains of the norm layers are exactly 1")
 
 
 def _is_neutral(gain: StoredTensor) -> bool:
@@ -37,7 +37,7 @@ def biases_zero(subject: Subject, threshold: float) -> Iterator[Hit]:
     biases = _of_parts(subject, BIAS)
     are_zero = len(biases) >= LEAST_BIASES and all(bias.zero for bias in biases)
     if are_zero and is_trained(subject):
-        yield Hit(TensorLocation(), None, f"all {len(biases)} biases of the layers' matrices are exactly 0")
+        yield Hit(TensorLocation(), None, f"all {len(biases)} biases in the layers are exactly 0")
 
 
 def _of_parts(subject: Subject, *parts: str) -> list[StoredTensor]:

@@ -46,23 +46,25 @@ LAWS = by_name(
     ),
     LawLabel(
         *("learned", "L", 2, "green"),
-        description="some learned directions, the rest cut off, as theory predicts for trained attention",
+        description="some directions were learned and the others were set to zero, as theory predicts "
+        "for trained attention",
     ),
     LawLabel(
         *("heavy-tailed", "H", 1, "red"),
-        description="singular values fall off smoothly, and spread further than those of random matrices",
+        description="the singular values fall off smoothly and spread further than those of a random matrix",
     ),
     LawLabel(
         *("power-law tail", "P", 5, "yellow"),
-        description="no law fits the whole; the largest values (at most half) follow a power law",
+        description="no law fits the whole spectrum, but the largest values (at most half) follow a "
+        "power law",
     ),
     LawLabel(
         *("power-law spectrum", "S", 4, "magenta"),
-        description="no law fits the whole; a power law covers more than half of the values",
+        description="no law fits the whole spectrum, but a power law fits more than half of the values",
     ),
     LawLabel(
         *("neither", "\N{MIDDLE DOT}", 0, "default"),
-        description="unlike random numbers, and none of the other laws fits",
+        description="the matrix differs from random numbers, and none of the other laws fits it",
     ),
 )
 

@@ -28,8 +28,8 @@ from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError
 
 EXTENSION = (
-    "effective beta takes the token embeddings, normalised row by row without the norm's weights, biases or "
-    "positions, as the inputs of every layer, and leaves out norms of queries and keys"
+    "effective beta assumes that the inputs of every layer are the token embeddings, each scaled to unit "
+    "size; it ignores positions, biases, and the weights of norm layers"
 )
 
 
@@ -88,14 +88,17 @@ def _inputs(model: Model) -> Reals:
     if X.shape[1] != model.hidden_size:
         widths = ", ".join(map(str, model.network.widths))
         raise InputError(
-            f"{model.name}: token embeddings have {X.shape[1]} entries, the heads read {widths}; "
-            "effective beta needs embeddings that enter the layers as they are"
+            f"{model.name}: the token embeddings have {X.shape[1]} entries, but the heads read {widths}; "
+            "effective beta needs a model whose embeddings enter the layers directly"
         )
     X = X - X.mean(axis=1, keepdims=True)
     size = X.std(axis=1, keepdims=True)
     used = size[:, 0] > 0
     if used.sum() < 2:
-        raise InputError(f"{model.name}: fewer than two token embeddings differ from a constant row")
+        raise InputError(
+            f"{model.name}: effective beta needs two or more token embeddings that are not "
+            "constant; check the embedding matrix"
+        )
     return np.asarray(X[used] / size[used])
 
 

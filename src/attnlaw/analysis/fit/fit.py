@@ -111,10 +111,12 @@ def _fit_random(spectrum: Spectrum, seed: int) -> Fit:
     null = null_of_spectrum(spectrum, seed)
     values = without_round_off(spectrum)
     if null is None:
-        return _unfitted("random", values.size, "latent attention has no null here")
+        return _unfitted("random", values.size, "attnlaw has no random reference for latent attention")
     comparison = null.compare(values)
     if comparison.p_value is None:
-        return _unfitted("random", values.size, "one singular value, or all of them are zero")
+        return _unfitted(
+            "random", values.size, "the matrix has only one singular value, or all of them are zero"
+        )
     mean_square = float(np.mean(values**2))
     below = np.searchsorted(null.pooled, values[::-1] / np.sqrt(mean_square)) / null.pooled.size
     limit, scale = null.law, comparison.scale
@@ -143,7 +145,7 @@ def _fit_power_law(spectrum: Spectrum, seed: int) -> Fit:
     x = eigenvalues(spectrum)
     tail = _tail(spectrum)
     if tail is None:
-        return _unfitted("power-law", x.size, "fewer than 4 distinct eigenvalues")
+        return _unfitted("power-law", x.size, "the law needs at least 4 distinct eigenvalues")
     logs = np.log(x[-tail.size :] / tail.x_min)
     grid = np.geomspace(tail.x_min, x[-1], CURVE_POINTS)
     height = (tail.alpha - 1) / tail.x_min * (grid / tail.x_min) ** -tail.alpha * tail.size / x.size
@@ -170,7 +172,7 @@ def _fit_lognormal(spectrum: Spectrum, seed: int) -> Fit:
     x = eigenvalues(spectrum)
     tail = _tail(spectrum)
     if tail is None:
-        return _unfitted("lognormal", x.size, "fewer than 4 distinct eigenvalues")
+        return _unfitted("lognormal", x.size, "the law needs at least 4 distinct eigenvalues")
     other = lognormal_tail(x, tail)
     return Fit(
         "lognormal",
@@ -181,7 +183,9 @@ def _fit_lognormal(spectrum: Spectrum, seed: int) -> Fit:
         ks=other.ks,
         log_likelihood=other.log_likelihood,
         p_value=other.p_value,
-        remark=None if other.mu is not None else "the best lognormal is the power law itself, its limit",
+        remark=None
+        if other.mu is not None
+        else "no lognormal fits better than its limit, which is the power law",
     )
 
 
@@ -235,7 +239,9 @@ def _fit_heavy_tailed(spectrum: Spectrum, seed: int) -> Fit:
     x, gamma = eigenvalues(spectrum), shape_ratio(spectrum)
     if not gamma < 1 or x.size < 2:
         reason = (
-            "fewer than 2 eigenvalues" if x.size < 2 else "the law needs unequal sides, found a square matrix"
+            "fewer than 2 eigenvalues"
+            if x.size < 2
+            else "the law only describes matrices that are not square"
         )
         return _unfitted("heavy-tailed", x.size, reason)
     mean = float(x.mean())
@@ -258,7 +264,9 @@ def _fit_heavy_tailed(spectrum: Spectrum, seed: int) -> Fit:
         ks=ks_distance(fit.cdf(x / mean)),
         log_likelihood=fit.log_likelihood - float(np.log(mean)),
         curve=(grid, 2 * grid / mean * fit.density(grid**2 / mean)),
-        remark=None if kappa is not None else "kappa is off the grid from 1/128 to 4096",
+        remark=None
+        if kappa is not None
+        else "the best kappa is outside the searched range from 1/128 to 4096",
     )
 
 

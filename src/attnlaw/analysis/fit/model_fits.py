@@ -109,13 +109,15 @@ def fit_spectra(
     Raises:
         InputError: if a column is missing, or if the tables list different matrices.
     """
-    remedy = "take both tables of one audit"
+    remedy = "take both tables from the same audit"
     spectra, matrices = (
         require_columns(table, to_schema(SPECTRUM_COLUMNS[name]), f"fit: the table of {name}", remedy)
         for name, table in (("spectra", spectra), ("matrices", matrices))
     )
     if not spectra.select(LOCATIONS).equals(matrices.select(LOCATIONS)):
-        raise InputError(f"fit: the tables of spectra and of matrices list other matrices; {remedy}")
+        raise InputError(
+            f"fit: the tables of spectra and of matrices do not list the same matrices; {remedy}"
+        )
     rows = zip(matrices.iter_rows(named=True), spectra["singular_values"], strict=True)
     placed = [({key: row[key] for key in LOCATIONS}, spectrum_from_row(row, values)) for row, values in rows]
     return _fit_matrices(placed, seed, progress)

@@ -54,9 +54,14 @@ LARGEST = 1e140
 def obstacle(spectrum: Spectrum) -> str | None:
     """Return a text that says why no law can be fitted to a spectrum; None if laws can be fitted."""
     if spectrum.route == "lanczos":
-        return "the spectrum is approximate, expected all singular values; measure it exactly"
+        return (
+            "the spectrum was approximated, but this needs all singular values; audit without --approximate"
+        )
     if spectrum.values[0] and not 1 / LARGEST < spectrum.values[0] < LARGEST:
-        return f"squares of singular values near {spectrum.values[0]:.0e} leave float64; rescale the weights"
+        return (
+            f"squares of singular values near {spectrum.values[0]:.0e} are out of the range of "
+            "float64; rescale the weights"
+        )
     return None
 
 

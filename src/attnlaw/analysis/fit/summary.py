@@ -70,7 +70,7 @@ def law_line(rows: pl.DataFrame) -> Line:
     if rows.height == 1:
         return Line(f"The matrix {single}.")
     whole = f"All {count} matrices" if len(counts) == 1 else f"{count} of {rows.height} matrices"
-    text = f"{whole} {several}." if count > 1 else "Each matrix follows another law."
+    text = f"{whole} {several}." if count > 1 else "No two matrices follow the same law."
     kinds = []
     for group in groups_by_kind(rows):
         law, number = _most_common(law_counts(group))

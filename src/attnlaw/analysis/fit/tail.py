@@ -51,7 +51,7 @@ class PowerLawTail:
 def positive_sorted(eigenvalues: ArrayLike) -> Reals:
     """Return the positive values in ascending order, as an array with one axis."""
     x = np.sort(
-        require_spectral_values("eigenvalues", eigenvalues, "give squared singular values", empty=True)
+        require_spectral_values("eigenvalues", eigenvalues, "pass the squared singular values", empty=True)
     )
     return x[x > 0]
 

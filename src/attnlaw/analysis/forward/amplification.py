@@ -75,7 +75,10 @@ class Amplification:
     def remark(self) -> str | None:
         if self.converged:
             return None
-        return f"amplification did not converge in {MAX_POWER_ROUNDS} rounds; see its residual"
+        return (
+            f"the amplification did not converge within {MAX_POWER_ROUNDS} rounds; its residual shows "
+            "how far it is off"
+        )
 
 
 def amplification(
@@ -117,7 +120,9 @@ def amplification(
     check_value("method", method, str, choices=METHODS)
     exact = method != "power" and output == "logits" and network.classes <= MAX_EXACT_CLASSES
     if method == "exact" and not exact:
-        raise BadSetting("method", f"exact is for logits of at most {MAX_EXACT_CLASSES} classes; take power")
+        raise BadSetting(
+            "method", f"the method exact only works with at most {MAX_EXACT_CLASSES} classes; use power"
+        )
     layers = max(1, len(network.blocks))
     values = np.zeros((layers, len(inputs)))
     rounds, residual, converged = np.zeros(layers, dtype=int), np.zeros(layers), True
@@ -168,7 +173,10 @@ def _graph(network: Classifier, batch: Batch, output: str) -> tuple[Any, list[An
         last.append(result[0] if isinstance(result, tuple) else result)
 
     if output == "tokens" and not network.blocks:
-        raise InputError(f"{network.name}: no list of its blocks is known; give blocks=, or take logits")
+        raise InputError(
+            f"{network.name}: attnlaw does not know which modules are its blocks; pass them "
+            "as blocks=, or choose logits"
+        )
     hooks = [network.blocks[-1].register_forward_hook(leave)] if output == "tokens" else []
     with temporary_hooks(hooks):
         logits = network.logits(batch, enter)
@@ -243,6 +251,6 @@ def _twice_differentiable(network: Classifier) -> Iterator[None]:
         if "derivative" not in str(error) and "not implemented" not in str(error):
             raise
         raise InputError(
-            f"{network.name}: its attention has no second derivative (a flash kernel); load it with "
-            "attn_implementation='eager', which gives the same values"
+            f"{network.name}: its attention kernel (flash attention) has no second derivative; load it "
+            "with attn_implementation='eager', which gives the same values"
         ) from error

@@ -38,8 +38,8 @@ BATCH_TOKENS = 2048  # in a batch, so that memory does not grow with the number 
 UNSUPPORTED_HEADS = {
     "ForMaskedLM": "a masked language model",
     "ForTokenClassification": "a classifier of tokens",
-    "ForMultipleChoice": "a model of multiple choice",
-    "ForQuestionAnswering": "a model of question answering",
+    "ForMultipleChoice": "a model for multiple choice",
+    "ForQuestionAnswering": "a model for question answering",
 }
 # Takes the number of a block and what it reads; returns what it shall read instead.
 BlockInputHook = Callable[[int, Any], Any]
@@ -155,7 +155,8 @@ def open_classifier(
     layers = _find_blocks(module) if blocks is None else tuple(blocks)
     if not layers and not inputs.sequences[0].is_floating_point():
         raise InputError(
-            f"{name}: no list of its blocks is known; give blocks=, or a tensor of floats, n x T x N"
+            f"{name}: attnlaw does not know which modules are its blocks; pass them as blocks=, or pass "
+            "inputs as a float tensor of shape n x T x N"
         )
     network = Classifier(name, module, layers, hugging, causal=False, classes=0)
     first = next(batches(inputs, network, "last", 0, token_limit=1))
@@ -188,12 +189,15 @@ def as_inputs(inputs: Any) -> ModelInputs:
         expected = 3 if inputs.is_floating_point() else 2
         if inputs.ndim != expected or 0 in inputs.shape:
             raise InputError(
-                f"inputs: the shape is {tuple(inputs.shape)}, expected n x T of ids or n x T x N of floats"
+                f"inputs: found the shape {tuple(inputs.shape)}, expected ids of shape n x T or floats of "
+                "shape n x T x N"
             )
         return ModelInputs(tuple(inputs.detach().cpu()))
     rows = [check_ids(sequence) for sequence in inputs]
     if not rows or not all(rows):
-        raise BadSetting("inputs", "has no tokens; give at least one list of ids, and an id in each")
+        raise BadSetting(
+            "inputs", "has no tokens; give at least one list of ids, with at least one id in each"
+        )
     return ModelInputs(tuple(torch.tensor(row) for row in rows))
 
 
@@ -231,7 +235,9 @@ def choose_positions(
     if not isinstance(positions, str):
         given = np.asarray(positions)
         if given.shape != ends.shape or (given < 0).any() or (given > ends).any():
-            raise BadSetting("positions", "expected one for each input, inside it, counted from 0")
+            raise BadSetting(
+                "positions", "expected one position for each input, counted from 0 and inside the input"
+            )
         return given
     if check_value("positions", positions, str, choices=POSITIONS) == "last":
         return ends
@@ -279,7 +285,7 @@ def _copy_in_float64(model: Any, blocks: Sequence[Any] | None) -> tuple[Any, Seq
 
     if not isinstance(model, torch.nn.Module):
         raise InputError(
-            f"a model is the name of a directory or a torch module, found {type(model).__name__}"
+            f"expected the name of a directory or a torch module as the model, found {type(model).__name__}"
         )
     # One copy of both, so that the blocks are still parts of the module.
     module, copied_blocks = deepcopy((model, None if blocks is None else list(blocks)))
@@ -308,12 +314,12 @@ def _require_head(name: str, module: Any) -> None:
         "an encoder-decoder": getattr(config, "is_encoder_decoder", False),
         "a model without a head": module.base_model is module,
         "a classifier with several labels at once": several,
-        "a regression, of one label": labelled and config.num_labels == 1,
+        "a regression model with one output": labelled and config.num_labels == 1,
     }
     if refused := next((words for words, holds in reasons.items() if holds), None):
         raise InputError(
-            f"{name}: {kind} is {refused}; margins are read from a sequence classifier of two or more "
-            "classes or from a causal language model"
+            f"{name}: {kind} is {refused}; margins need a sequence classifier with two or more classes, "
+            "or a causal language model"
         )
 
 

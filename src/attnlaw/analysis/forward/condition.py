@@ -166,8 +166,9 @@ def _find_linear_maps(network: Classifier, inputs: int) -> list[_LinearMap]:
         name, module, layer, inside = stack.pop()
         if isinstance(module, torch.nn.MultiheadAttention):
             raise InputError(
-                f"{network.name}: {name} is an nn.MultiheadAttention, whose projections no hook sees, so its "
-                "kappa cannot be measured; write them as nn.Linear, or ask for margins alone"
+                f"{network.name}: {name} is an nn.MultiheadAttention, which hides its projections from "
+                "hooks, so kappa cannot be measured; use nn.Linear for the projections, or measure "
+                "margins without kappa"
             )
         if isinstance(module, torch.nn.Linear) or type(module).__name__ == "Conv1D":
             maps.append(_LinearMap(name, layer, inside or name, module, np.zeros(inputs)))
@@ -179,7 +180,10 @@ def _find_linear_maps(network: Classifier, inputs: int) -> list[_LinearMap]:
                 inner_name = f"{inside}.{part}" if inside else part
                 stack.append((whole, child, layer, inner_name if layer is not None else ""))
     if not maps:
-        raise InputError(f"{network.name}: has no nn.Linear or Conv1D, so no kappa; ask for margins alone")
+        raise InputError(
+            f"{network.name}: it has no nn.Linear and no Conv1D, so kappa cannot be "
+            "measured; measure margins without kappa"
+        )
     return maps
 
 
@@ -215,8 +219,8 @@ def _visible_norms(tensor: Any, batch: Batch) -> Any:
         tensor = tensor.where(visible, 0.0)
     if len(tensor) != count:
         raise InputError(
-            f"a linear map was given {len(tensor)} rows for {count} inputs; its condition is that of maps "
-            "that are applied input by input"
+            f"a linear layer got {len(tensor)} rows for {count} inputs; kappa can only be measured if the "
+            "layer is applied to each input separately"
         )
     return tensor.flatten(1).norm(dim=1)
 

@@ -234,8 +234,8 @@ def _slopes(activation: Any, z: Any) -> Any:
     at_zero = activation(zero)
     if at_zero.item() != 0:
         raise InputError(
-            f"the activation {type(activation).__name__} is {at_zero.item():.4g} at 0, expected 0: it is no "
-            "input-dependent multiple of its input; the lens reads GELU, ReLU, SiLU, tanh and their like"
+            f"the activation {type(activation).__name__} is {at_zero.item():.4g} at 0, expected 0: the "
+            "lens only reads activations that are zero at zero, such as GELU, ReLU, SiLU and tanh"
         )
     (at_origin,) = torch.autograd.grad(at_zero, zero)
     # Divide by 1 if z is 0, so that neither branch of `where` is undefined.

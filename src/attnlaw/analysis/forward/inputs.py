@@ -59,8 +59,8 @@ class Tokenizer:
         if self.file is not None or self.reads_bytes:
             return None
         return (
-            f"{self.folder} has no {FILE}, and with {self.vocabulary} ids it does not read bytes; give token "
-            "ids, such as 1,2,3"
+            f"{self.folder} has no {FILE}, and its {self.vocabulary} ids are not bytes, so attnlaw cannot "
+            "read text; give token ids, such as 1,2,3"
         )
 
     def encode(self, text: str) -> tuple[int, ...]:
@@ -133,7 +133,7 @@ _input_setting = partial(setting, None, panel="Input")
 FROM_FILE = "@"
 # Which token of an input is read in a causal model.
 POSITIONS = dict.fromkeys(("last", "sample"))
-IDS_FORMAT = "whole numbers with commas, such as 1,2,3, not below 0"
+IDS_FORMAT = "whole numbers from 0 on, separated by commas, such as 1,2,3"
 
 
 @settings_dataclass
@@ -147,8 +147,9 @@ class InputSettings(Settings):
     example_input: ClassVar[tuple[str, str]] = ("text", "The cat sat on the mat")
 
     text: tuple[str, ...] | None = _input_setting(
-        help="Text to give to the model. attnlaw reads it with the tokenizer.json next to the model; a model "
-        "of 256 ids reads bytes. Repeat the option for several texts (lens takes one).",
+        help="Text to give to the model. attnlaw splits it into tokens with the tokenizer.json next to "
+        "the model. If the model has 256 ids and no tokenizer, the tokens are bytes. Repeat the "
+        "option for several texts (lens takes one).",
         repeatable=True,
         metavar="TEXT",
     )
@@ -219,11 +220,11 @@ class RawInput:
             raise self.input_error("has no tokens; give at least one")
         if len(ids) > positions:
             raise self.input_error(
-                f"has {len(ids)} tokens, and the model reads at most {positions}; give a shorter input"
+                f"has {len(ids)} tokens, but the model reads at most {positions}; give a shorter input"
             )
         for number in ids:
             if number >= vocabulary:
-                raise self.input_error(f"outside the vocabulary; choose from 0 to {vocabulary - 1}", number)
+                raise self.input_error(f"expected ids of the vocabulary, from 0 to {vocabulary - 1}", number)
 
 
 @dataclass(frozen=True)
@@ -268,7 +269,7 @@ def raw_inputs(case: InputSettings) -> list[RawInput]:
         return [RawInput("ids", ids=case.ids)]
     inputs = list(_read_input_file(case))
     if not inputs:
-        raise InputError(f"{case.source}: has no input, because all its lines are empty")
+        raise InputError(f"{case.source}: all its lines are empty; write one input on each line")
     return inputs
 
 
@@ -277,7 +278,9 @@ def single_input(case: InputSettings, verb: str) -> RawInput:
     inputs = raw_inputs(case)
     if len(inputs) > 1:
         if case.source:
-            raise InputError(f"{case.source}: has {len(inputs)} inputs; {verb} reads one, so keep one line")
+            raise InputError(
+                f"{case.source}: has {len(inputs)} inputs; {verb} takes only one, so keep one line"
+            )
         raise BadSetting("text", f"was given {len(inputs)} times; {verb} reads one input")
     return inputs[0]
 
@@ -292,7 +295,9 @@ def read_input(raw: RawInput, tokenizer: Tokenizer, positions: int) -> Input:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise raw.input_error("contains half of a character; give valid Unicode") from None
+            raise raw.input_error(
+                "contains half of a character (a lone surrogate); give valid Unicode"
+            ) from None
         ids = tokenizer.encode(text)
     raw.require_inside(ids, tokenizer.vocabulary, positions)
     return Input(ids, tokenizer.labels(ids))

@@ -178,13 +178,15 @@ class Lens(BriefRepr):
     def remark(self) -> str | None:
         if self.reconstruction_error > TOLERANCE:
             return (
-                "do not use the map of tokens: attnlaw's blocks do not reproduce the model's output "
-                f"(relative error {self.reconstruction_error:.1e}, expected at most {TOLERANCE:.0e})"
+                "do not use the map of tokens, because attnlaw's copy of the blocks does not reproduce "
+                f"the model's output (relative error {self.reconstruction_error:.1e}, expected at most "
+                f"{TOLERANCE:.0e})"
             )
         if self.score_error > SCORE_TOLERANCE:
             return (
-                "do not use the numbers of heads: their queries and keys do not reproduce the model's "
-                f"attention (largest error {self.score_error:.1e}, expected at most {SCORE_TOLERANCE:.0e})"
+                "do not use the numbers of heads, because attnlaw's queries and keys do not reproduce "
+                f"the model's attention (largest error {self.score_error:.1e}, expected at most "
+                f"{SCORE_TOLERANCE:.0e})"
             )
         return None if self.spectrum is None else self.spectrum.remark
 

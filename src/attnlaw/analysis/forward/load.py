@@ -65,12 +65,12 @@ def _load(path: str | os.PathLike[str], choose: ChooseModel) -> tuple[str, Any]:
     kind = str(values.pop("model_type", None) or checkpoint.family)
     if kind not in FAMILIES:
         raise InputError(
-            f"{folder}: the lens does not know models of type {kind!r}; known: {', '.join(FAMILIES)}"
+            f"{folder}: the lens does not know models of type {kind!r}; it knows {', '.join(FAMILIES)}"
         )
     if values.get("per_layer_config"):
         raise InputError(
-            f"{folder / 'config.json'}: its layers have configs of their own (per_layer_config), which the "
-            "lens does not read; give a model whose layers are alike"
+            f"{folder / 'config.json'}: its layers have different configs (per_layer_config), which the "
+            "lens does not support; give a model whose layers are alike"
         )
     reader, added = choose(FAMILIES[kind], list(values.get("architectures") or []), checkpoint)
     build = _builder(transformers, reader, values, added, len(checkpoint.layers), folder)
@@ -88,8 +88,8 @@ def _import_classes(transformers: Any, reader: FamilyReader) -> tuple[Any, Any]:
     except (ImportError, AttributeError) as error:
         reason = str(error.__cause__ or error).strip().splitlines()[0]
         raise InputError(
-            f"transformers {transformers.__version__} cannot import {reader.model} ({reason}); "
-            "repair or uninstall the package that this names"
+            f"transformers {transformers.__version__} cannot import {reader.model} ({reason}); repair or "
+            "uninstall the package that is named here"
         ) from error
 
 
@@ -109,7 +109,7 @@ def _builder(
     sizes = {key: value for key, value in values.items() if key in known} | added
 
     def build(device: str) -> Any:
-        source = f"{folder / 'config.json'}: no {reader.model} can be built from it"
+        source = f"{folder / 'config.json'}: transformers cannot build a {reader.model} from it"
         # The checks of transformers raise errors of many classes.
         with (
             as_input_error(source, "restore the model's config.json", Exception, last_line=True),
@@ -117,10 +117,14 @@ def _builder(
         ):
             config = make_config(**sizes, attn_implementation="eager")
             if config._attn_implementation != "eager":  # others run foreign code, or hide probabilities
-                raise ValueError(f"attention is {config._attn_implementation}, expected eager")
+                raise ValueError(
+                    f"the attention implementation is {config._attn_implementation}, expected eager"
+                )
             # The config may give the number of layers under a name that attnlaw does not read.
             if config.num_hidden_layers != layers:
-                raise ValueError(f"{config.num_hidden_layers} layers, the weights have {layers}")
+                raise ValueError(
+                    f"it describes {config.num_hidden_layers} layers, but the weights have {layers}"
+                )
             model = make_model(config, **reader.options).double()
         normalise_in_float64(model)
         return model
@@ -171,8 +175,8 @@ def _choose_head(
         return replace(reader, model=str(reader.causal), options={}), {"tie_word_embeddings": tied}
     known = " or ".join(filter(None, (reader.classifier, reader.causal)))
     raise InputError(
-        f"{source}: is a {named[0] if named else 'model without a head'}, and margins are read from {known}; "
-        "give the checkpoint that was saved with its head"
+        f"{source}: is a {named[0] if named else 'model without a head'}, but margins need {known}; give "
+        "the checkpoint that was saved with its head"
     )
 
 
@@ -206,16 +210,16 @@ def _require_matching_shapes(model: Any, checkpoint: Model) -> None:
         part = name.split(".")[0]
         if name.endswith(".weight") and name not in wanted and any(key.startswith(part) for key in wanted):
             raise InputError(
-                f"{source}: tensor {stored[name]} has no place in the model that config.json describes; "
-                "the two do not belong together"
+                f"{source}: tensor {stored[name]} does not exist in the model that config.json describes; "
+                "give the config.json that belongs to these weights"
             )
     for name, target in wanted.items():
         _require_tensor(name, stored, source)
         shape = checkpoint.tensors.shapes[stored[name]]
         if shape != tuple(target.shape):
             raise InputError(
-                f"{source}: tensor {stored[name]} has shape {shape}, expected {tuple(target.shape)} "
-                "from config.json; the two do not belong together"
+                f"{source}: tensor {stored[name]} has shape {shape}, expected {tuple(target.shape)} from "
+                "config.json; give the config.json that belongs to these weights"
             )
 
 

@@ -86,10 +86,11 @@ class HiddenSpread:
         freedom = 0.0 if self.counts is None else float(np.maximum(self.counts - 1, 0).sum())
         if freedom == 0:
             raise InputError(
-                "inputs: no two of them have a token at the same position, so they have no spread; give more"
+                "inputs: no two inputs have a token at the same position, so they cannot be compared; "
+                "give more inputs"
             )
         if self.squares <= MIN_RELATIVE_SPREAD**2 * self.size:
-            raise InputError("inputs: all are the same, so they have no spread; give inputs that differ")
+            raise InputError("inputs: all inputs are the same, so they do not vary; give inputs that differ")
         return float(np.sqrt(self.squares / freedom))
 
     def _pad_to(self, length: int, width: int) -> tuple[Reals, Reals]:
@@ -185,14 +186,15 @@ class Margins:
     def remark(self) -> str | None:
         """A remark about what limits these numbers; None if there is nothing to say."""
         counted = {
-            f"ties (margin 0) are left out: {self.ties} of {self.inputs} inputs": self.ties,
-            f"flat inputs (gradient 0) are left out: {self.flat} of {self.inputs}": self.flat,
+            f"left out {self.ties} of {self.inputs} inputs whose two best classes tie (margin 0)": self.ties,
+            f"left out {self.flat} of {self.inputs} inputs whose margin does not depend on the input "
+            "(gradient 0)": self.flat,
             f"repeated inputs: {self.repeated} of {self.inputs}": self.repeated,
-            f"tokens that the tokenizer does not know: {self.unknown}": self.unknown,
-            f"D is less certain on {self.inputs} inputs than on {RECOMMENDED_INPUTS} or more": self.inputs
+            f"the tokenizer does not know {self.unknown} of the tokens": self.unknown,
+            f"{self.inputs} inputs are few: use {RECOMMENDED_INPUTS} or more for a reliable D": self.inputs
             < RECOMMENDED_INPUTS,
             CAUSAL_REMARK: self.causal,
-            "log D has no mean, because a smooth margin is negative": self.mean_log is None,
+            "the mean of log D does not exist, because a smoothed margin is negative": self.mean_log is None,
         }
         return "; ".join(words for words, count in counted.items() if count) or None
 
@@ -215,7 +217,7 @@ class Difference:
         """
         value, error = self.log_ratio.value, self.log_ratio.error or 0.0
         if abs(value) < SAME:
-            return f"the same to within {SAME:.1%}"
+            return f"the same within {SAME:.1%}"
         change = expm1(value)
         size = f"{100 * abs(change):#.2g}".removesuffix(".") + f"% {'larger' if value > 0 else 'smaller'}"
         if change > 1:
@@ -318,12 +320,15 @@ def compare_margins(a: Margins, b: Margins) -> Difference:
             "the two models read different token ids or positions; give models with the same tokenizer"
         )
     if a.classes != b.classes:
-        raise InputError(f"one model has {a.classes} classes, the other {b.classes}; give models of one task")
+        raise InputError(
+            f"one model has {a.classes} classes, the other {b.classes}; give two models for the same task"
+        )
     first, second = _log_distances(a.rows), _log_distances(b.rows)
     pairs = [first[key] - second[key] for key in first if key in second]
     if len(pairs) < MIN_INPUTS:
         raise InputError(
-            f"{len(pairs)} inputs have D in both models, expected at least {MIN_INPUTS}; give other inputs"
+            f"{len(pairs)} inputs have a D in both models, but the comparison needs at least "
+            f"{MIN_INPUTS}; give more inputs"
         )
     return Difference(mean_of(pairs), len(pairs))
 
@@ -380,8 +385,8 @@ def _measure_batch(
     (gradient,) = torch.autograd.grad(m.sum(), leaves[0])
     if gradient[~batch.visible].any():
         raise InputError(
-            f"{network.name}: margins depend on tokens that it should not see (padding, or later tokens); "
-            "give a model that follows attention_mask, or inputs of one length"
+            f"{network.name}: its margins depend on tokens that it should not see (padding, or later "
+            "tokens); give a model that respects attention_mask, or inputs of equal length"
         )
     spread.add(leaves[0].detach(), batch.mask)
     g = gradient.flatten(1).norm(dim=1)

@@ -63,7 +63,8 @@ class Operator:
         if self.size > DENSE_LIMIT:
             raise InputError(
                 f"the operator is {self.size} x {self.size} ({self.tokens} tokens of width {self.width}), "
-                f"expected at most {DENSE_LIMIT}; use fewer tokens, or matvec and rmatvec"
+                f"expected at most {DENSE_LIMIT}; use fewer tokens, or multiply by it with matvec and "
+                "rmatvec"
             )
         step = self.batch
         identity = np.eye(self.size)
@@ -104,7 +105,10 @@ def top_singular_values(operator: Operator, top: int = 8) -> TopSingularValues:
             operator.as_linear_operator(), k=top, v0=start, maxiter=1000, solver="arpack"
         )
     except scipy.sparse.linalg.ArpackError as error:  # includes missing convergence
-        remark = f"no singular values: Lanczos failed ({error}); ask for another number of them"
+        remark = (
+            "the singular values could not be computed, because the Lanczos method failed "
+            f"({error}); ask for another number of them"
+        )
         return TopSingularValues(None, None, remark)
     order = np.argsort(-values)
     values, u, v = values[order], u[:, order], vt[order].T

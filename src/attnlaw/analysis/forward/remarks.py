@@ -67,7 +67,7 @@ def _describe_few_directions(head: Head, labels: Sequence[str]) -> str:
     number = head.participation
     assert number is not None
     return (
-        f"attends to the same tokens from every position: {number.value:.1f} distinct directions, where an "
+        f"attends to the same tokens from every position: {number.value:.1f} distinct directions; an "
         f"equally sharp random head has {number.null.value:.0f} and random weights on these tokens have "
         f"{number.random.value:.0f}"
     )
@@ -82,7 +82,7 @@ def _describe_sharp(head: Head, labels: Sequence[str]) -> str:
 
 def _describe_aligned(head: Head, labels: Sequence[str]) -> str:
     return (
-        "amplifies directions that these tokens share: its logits spread "
+        "amplifies directions that these tokens share: its logits vary "
         f"{head.spread_over_typical or 0:.1f} times as far as for tokens in random directions"
     )
 
@@ -116,8 +116,8 @@ REMARK_KINDS = (
         "one-offset",
         f"at least {MIN_ROW_SHARE:.0%} of positions attend most to a token at one fixed distance",
         "one fixed distance",
-        "looks at one fixed distance",
-        "look at one fixed distance",
+        "looks at tokens at one fixed distance",
+        "look at tokens at one fixed distance",
         lambda head: head.top_offset_rows >= MIN_ROW_SHARE,
         lambda head: head.top_offset_rows,
         _describe_offset,

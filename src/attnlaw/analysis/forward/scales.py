@@ -169,7 +169,7 @@ def log_scales(
 def require_hidden_size(spectra: Network[Any]) -> int:
     """Return the hidden size that all layers share, or raise an `InputError` if they differ."""
     if spectra.hidden_size is None:
-        raise InputError("measured scales need layers of one hidden size")
+        raise InputError("scales can only be measured if all layers have the same hidden size")
     return spectra.hidden_size
 
 
@@ -177,8 +177,8 @@ def _modules_of_blocks(network: Classifier) -> list[BlockModules]:
     kind = getattr(getattr(network.module, "config", None), "model_type", None)
     if kind not in FAMILIES:
         raise InputError(
-            f"{network.name}: measured scales need the heads of a known family; "
-            f"give a model of type {', '.join(FAMILIES)}"
+            f"{network.name}: scales can only be measured for known types of models; give a model of type "
+            f"{', '.join(FAMILIES)}"
         )
     network.module.set_attn_implementation("eager")  # other implementations do not return probabilities
     return [FAMILIES[kind].find_modules(block) for block in network.blocks]

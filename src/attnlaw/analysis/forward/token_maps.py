@@ -61,8 +61,8 @@ def token_map(
             squares[:, j] = moved.mean(axis=0)
             variances[:, j] = moved.var(axis=0, ddof=1) / count
         if j == 0 and (seconds := (perf_counter() - start) * operator.tokens) > ANNOUNCED_SECONDS:
-            minutes = f"the map of {operator.tokens} tokens takes about {seconds / 60:.0f} min"
-            logging.getLogger("attnlaw").info("%s; --only heads goes without it", minutes)
+            minutes = f"the map of {operator.tokens} tokens will take about {seconds / 60:.0f} minutes"
+            logging.getLogger("attnlaw").info("%s; to skip it, use --only heads", minutes)
         progress(j + 1, operator.tokens)
     norms = np.sqrt(squares)
     errors = np.divide(np.sqrt(variances), 2 * norms, out=np.zeros_like(norms), where=norms > 0)
@@ -95,5 +95,5 @@ def rollout(blocks: Iterable[FrozenAttention]) -> Reals:
     for block in blocks:
         mixing = (block.probabilities.mean(axis=0) + np.eye(block.probabilities.shape[-1])) / 2
         product = mixing if product is None else mixing @ product
-    assert product is not None, "a Transformer has at least one attention block"
+    assert product is not None, "the model has no attention block; give a Transformer"
     return product

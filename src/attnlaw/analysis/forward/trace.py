@@ -91,7 +91,10 @@ def trace_forward(kind: str, model: Any, ids: Sequence[int]) -> Trace:
         )
     output: Reals = result.last_hidden_state.numpy()[0]
     if not np.isfinite(output).all() or not output.any():
-        raise InputError("the forward pass gives NaN, infinity or only zeros; the weights are damaged")
+        raise InputError(
+            "the model's output is NaN, infinite or all zeros, so its weights are damaged; "
+            "use another checkpoint"
+        )
     probabilities = [weights.numpy()[0] for weights in result.attentions]
     blocks = tuple(FAMILIES[kind].read_blocks(model, seen, probabilities))
     scores = tuple(FAMILIES[kind].read_scores(model, seen))

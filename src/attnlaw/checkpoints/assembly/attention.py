@@ -122,7 +122,7 @@ def _build_latent(shapes: Shapes, prefix: str, stack: LayerTable, heads: int, wi
     sizes["query"] = key_width + heads * shared
     if key_width < heads or key_width % heads or shared < 1:
         raise InputError(
-            f"{shapes.tensors.source}: tensors {prefix}* do not fit together as latent attention of "
+            f"{shapes.tensors.source}: tensors {prefix}* do not have the shapes of latent attention with "
             f"{heads} heads; {shapes.remedy}"
         )
     views = shapes.views(prefix, roles, sizes)
@@ -167,14 +167,14 @@ def _head_count(shapes: Shapes, output: str, width: int, key: str, given: int | 
         why = f"{config.source} has no {key}" if config.values else f"There is no {config.source}"
         remedy = "" if config.values else "put the model's config.json there, or "
         raise InputError(
-            f"{shapes.tensors.source}: how many attention heads? {why}, and the shapes do not show it "
-            f"({output} has "
-            f"{width} inputs for all heads); {remedy}pass --heads H"
+            f"{shapes.tensors.source}: attnlaw cannot find the number of attention heads: {why}, and the "
+            f"shapes do not determine it ({output} has {width} inputs for all heads); {remedy}pass "
+            "--heads H"
         )
     if width % heads:
         raise InputError(
-            f"{shapes.tensors.source}: tensor {output} has {width} inputs, not divisible by {heads} heads; "
-            "correct the number of heads (--heads or config.json)"
+            f"{shapes.tensors.source}: tensor {output} has {width} inputs, which are not divisible by "
+            f"{heads} heads; correct the number of heads (--heads or config.json)"
         )
     return heads
 
@@ -187,8 +187,8 @@ def _key_value_heads(shapes: Shapes, prefix: str, roles: Roles, heads: int, size
     kv_heads = width // size
     if kv_heads < 1 or kv_heads * size != width or heads % kv_heads:
         raise InputError(
-            f"{shapes.tensors.source}: tensor {prefix + name} has {outputs} outputs, which do not "
-            f"make whole key heads for {heads} query heads of size {size}; {shapes.remedy}"
+            f"{shapes.tensors.source}: tensor {prefix + name} has {outputs} outputs, which cannot be "
+            f"divided into key heads for {heads} query heads of size {size}; {shapes.remedy}"
         )
     return kv_heads
 

@@ -16,7 +16,7 @@ from attnlaw.checkpoints.families import LayerTable
 from attnlaw.checkpoints.model import MissingTensor
 from attnlaw.checkpoints.tensors import Tensors
 
-OF_OTHERS, OF_BIAS = "other layers of its stack have it", "the bias of the same norm exists"
+OF_OTHERS, OF_BIAS = "the other layers have this tensor", "the norm has a bias, so it must have a gain"
 HALVES = ((".weight", ".bias"), (".gamma", ".beta"))  # gain and bias of a norm
 
 
@@ -34,7 +34,10 @@ def missing_tensors(
     ]
     tied = unembedding is not None and config.values.get("tie_word_embeddings") is not False
     if embedding is None and not tied and match.family.embedding and config.size("vocab_size"):
-        reason = "config.json states a vocabulary, but no table of word embeddings has a known name"
+        reason = (
+            "config.json gives a vocabulary size, but attnlaw found no word embeddings under a name "
+            "that it knows"
+        )
         missing.append(MissingTensor(match.family.embedding[0], reason, grave=False))
     return tuple(missing)
 

@@ -202,7 +202,7 @@ def _check_depth(shapes: Shapes, matched: MatchedStack) -> None:
     if depths != expected or len(positions) != prod(expected):
         count = " x ".join(map(str, expected))
         numbers = remarks.format_ranges(positions)
-        remedy = "the checkpoint is incomplete, or its config.json belongs to another model"
+        remedy = "download the checkpoint again, with the config.json that belongs to it"
         raise InputError(
             f"{shapes.tensors.source}: expected {count} layers, found layers {numbers}; "
             f"{shapes.foreign_remedy or remedy}"

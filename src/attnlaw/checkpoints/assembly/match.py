@@ -75,8 +75,8 @@ def match_family(
     other = declared and best.family.name not in {family.name for family in declared}
     if other and config.source != tensors.source:  # a GGUF file is not wrong about itself
         raise InputError(
-            f"{tensors.source}: its tensors have the names of {best.family.name}, but {config.source} says "
-            f"{named} (model_type); give the config.json that belongs to these weights"
+            f"{tensors.source}: its tensors have the names of {best.family.name}, but {config.source} "
+            f"says {named} (model_type); put the config.json that belongs to these weights next to them"
         )
     ordered = _order_stacks(best.family, best.stacks, tensors)
     return Match(best.family, tuple(_without_prediction(stack, config) for stack in ordered))
@@ -129,8 +129,8 @@ def _unknown_message(tensors: Tensors, named: str | None, families: Sequence[Fam
     kind = f" (model_type {named})" if named else ""
     example = next(iter(tensors.shapes), "none")
     return (
-        f"{tensors.source}: unknown architecture{kind}: its tensor names (such as {example}) do not fit "
-        f"{known}; describe them in a file, and pass --map FILE.toml"
+        f"{tensors.source}: attnlaw does not know this architecture{kind}: its tensor names (such as "
+        f"{example}) do not match {known}; describe them in a file, and pass --map FILE.toml"
     )
 
 
@@ -143,7 +143,10 @@ def _misnamed_message(tensors: Tensors, family: Family, described: str) -> str:
                     f"{described}: no tensor of {tensors.source} is called {stack.layer}{name} "
                     f"(its first tensor: {next(iter(tensors.shapes), 'none')}); correct the name"
                 )
-    return f"{tensors.source}: no layer has all attention tensors of {described}; save the whole checkpoint"
+    return (
+        f"{tensors.source}: no layer has all the attention tensors that it needs: {described}; save "
+        "the whole checkpoint"
+    )
 
 
 def model_type_of(family: Family, config: Config) -> str:
@@ -167,8 +170,8 @@ def foreign_model_type(family: Family, config: Config, families: Sequence[Family
 def _refuse_adapter(tensors: Tensors) -> None:
     if any(ADAPTER.search(name) for name in tensors.shapes):
         raise InputError(
-            f"{tensors.source}: a LoRA adapter, not a whole model; give its directory to read the "
-            "adapter alone, or give its base model with --adapter DIR"
+            f"{tensors.source}: this is a LoRA adapter and not a whole model; give its directory to read "
+            "the adapter alone, or give its base model with --adapter DIR"
         )
 
 
@@ -188,7 +191,8 @@ def _find_stacks(stack: LayerTable, tensors: Tensors, whole: bool) -> list[Match
             other = layers_by_prefix.setdefault(prefix, {}).setdefault(tuple(map(int, position)), at)
             if other != at:
                 raise InputError(
-                    f"{tensors.source}: tensors {other}* and {at}* are the same layer; keep one of them"
+                    f"{tensors.source}: tensors {other}* and {at}* describe the same layer; remove one of "
+                    "the two"
                 )
     linear = _linear_positions(stack, tensors)
     stacks = []
@@ -245,7 +249,7 @@ def _order_stacks(family: Family, stacks: Sequence[MatchedStack], tensors: Tenso
     prefixes = sorted({stack.prefix for stack in stacks})
     if len(prefixes) > 1:
         raise InputError(
-            f"{tensors.source}: holds several models (tensor prefixes {', '.join(map(repr, prefixes))}); "
-            "save the one that you need in a separate file"
+            f"{tensors.source}: this file holds several models (tensor prefixes "
+            f"{', '.join(map(repr, prefixes))}); save the one that you need in a separate file"
         )
     return stacks

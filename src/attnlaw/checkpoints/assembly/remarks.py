@@ -80,12 +80,12 @@ def missing_from_network(
     # A layer with unread matrices and no feed-forward block has one of an unknown kind.
     whole = not left_out or all(layer.feed_forwards for layer in layers)
     if not whole or any(part.of_network for part in unread):
-        return "layers, or feed-forward matrices of layers, could not be read"
+        return "attnlaw could not read some layers, or some feed-forward matrices"
     if any(layer.attention.gate for layer in layers):
-        return "gates multiply the output of heads, which the formulas do not cover"
+        return "gates multiply the output of the heads, and the formulas do not cover gates"
     if earlier := sorted({layer.attention.source for layer in layers if layer.attention.source is not None}):
         numbers = format_ranges([(number,) for number in earlier])
-        return f"some layers read keys and values of the layers {numbers}"
+        return f"some layers use the keys and values of the layers {numbers}"
     names = (name for at in match.stacks for name in at.stack.unread if at.layers[0] + name in tensors.shapes)
     return next(
         (f"layers have blocks that the formulas do not cover (tensor {name})" for name in names), None
@@ -145,19 +145,22 @@ def model_warnings(
     note = messages.append
     if any(layer.attention.scores.query_norm for layer in layers):
         note(
-            "queries and keys are normalised before their product; QK leaves this out, so it does not give "
-            "the scores of the model"
+            "the model normalises queries and keys before it multiplies them; QK ignores this, so it "
+            "does not give the exact scores"
         )
     if clip := clip_of(config):
-        note(f"queries, keys and values are clipped at {clip:g} (clip_qkv); QK and VO leave this out")
+        note(f"the model clips queries, keys and values at {clip:g} (clip_qkv); QK and VO ignore this")
     if any(layer.attention.scores.cap for layer in layers):
-        note("scores are capped after QK (attn_logit_softcapping); QK leaves this out")
+        note("the model caps the scores (attn_logit_softcapping); QK ignores this cap")
     if match.family.shared_layers and "num_hidden_layers" not in config:
-        note(f"{config.source} does not say how often the shared layers are applied, so each is counted once")
+        note(
+            f"{config.source} does not say how often the model applies its shared layers, so attnlaw "
+            "counts each once"
+        )
     if foreign_type:
         note(
-            f"attnlaw does not know model type {foreign_type}; it reads the model as {match.family.name}, "
-            "because the tensor names fit"
+            f"attnlaw does not know model type {foreign_type}; it treats the model as "
+            f"{match.family.name}, because the tensor names fit"
         )
     for tower in TOWERS:
         if f"{tower}_config" in config and not match.family.towers:
@@ -171,19 +174,21 @@ def model_warnings(
     matched = [stack.stack for stack in match.stacks]
     missing = [stack.name for stack in match.family.stacks if stack.name and stack not in matched]
     if missing and not unread and not foreign_type and config.model_types:
-        note(f"the checkpoint has no {' and no '.join(missing)}; attnlaw reads the rest as the model")
+        note(
+            f"the checkpoint has no {' and no '.join(missing)}; attnlaw audits the rest as if it were "
+            "the whole model"
+        )
     unstated = match.family.activation and config.text(*match.family.activation) is None
     if unstated and any(layer.feed_forwards for layer in layers):
         note(f"the config does not state the activation; attnlaw assumes {match.family.default_activation}")
     codes = {tensors.dtype(name) for layer in layers for view in layer.views for name in view.tensors}
     if narrow := sorted(code for code in codes if not code.startswith(WIDE)):
         note(
-            f"weights are stored in few bits ({'; '.join(narrow)}), so small singular values, and ranks, "
-            "come "
-            "from rounding and not from the model"
+            f"weights are stored in few bits ({'; '.join(narrow)}), so rounding changes the ranks and the "
+            "small singular values"
         )
     if any(code.startswith("float8_") for code in codes):
-        note("float8 weights without scales are read as they are stored, because of --unscaled")
+        note("because of --unscaled, attnlaw reads float8 weights without scales as they are stored")
     for remark in tensors.remarks:
         note(remark)
     if order := _order_by_name(match, tensors):
@@ -192,7 +197,7 @@ def model_warnings(
             "save each in a separate file"
         )
     if extra := sum(stack.predicting for stack in match.stacks):
-        note(f"attnlaw leaves out layers that only predict further tokens: {extra}")
+        note(f"attnlaw leaves out the layers for multi-token prediction: {extra}")
     if unused:
         note(
             f"attnlaw leaves out {_count(len(unused), 'tensor', 'tensors')} that do not change the weights, "
@@ -211,22 +216,20 @@ def _attention_warnings(layers: Sequence[StoredLayer]) -> list[str]:
     blocks = [layer.attention for layer in layers]
     sources = [(block.source,) for block in blocks if block.source is not None]
     sentences = {
-        "every head has one more score, which belongs to no token (a sink), so the weights of tokens add up "
-        "to "
-        "less than one; QK and VO leave it out": any(block.scores.sinks for block in blocks),
-        "a gate (a sigmoid of the stream) multiplies the output of heads; VO is computed for an open "
-        "gate": any(block.gate for block in blocks),
-        "values are normalised before heads mix them; VO leaves this out, so it does not give what a head "
-        "adds": any(block.value_norm for block in blocks),
-        "a norm comes between the heads and their output matrix; VO leaves out the norm and its gain": any(
-            block.output_norm for block in blocks
+        "every head has an extra score that belongs to no token (an attention sink), so the weights of "
+        "the tokens add up to less than one; QK and VO ignore it": any(
+            block.scores.sinks for block in blocks
         ),
-        f"some layers read keys and values of earlier layers ({format_ranges(sorted({*sources}))}); their "
-        "QK and "
-        "VO connect two layers": bool(sources),
+        "a gate (a sigmoid of the residual stream) multiplies the output of each head; attnlaw computes "
+        "VO as if the gate were open": any(block.gate for block in blocks),
+        "the model normalises values before heads mix them; VO ignores this, so it is not exactly what a "
+        "head adds": any(block.value_norm for block in blocks),
+        "the model has a norm between the heads and their output matrix; VO ignores this norm and its "
+        "gain": any(block.output_norm for block in blocks),
+        f"some layers use the keys and values of earlier layers ({format_ranges(sorted({*sources}))}); "
+        "the QK and VO of such a layer combine weights of two layers": bool(sources),
         "in layers without rotary positions, scores grow with the position (attn_temperature_tuning); QK "
-        "leaves "
-        "this out": any(block.scores.growing for block in blocks),
+        "ignores this": any(block.scores.growing for block in blocks),
     }
     return [text for text, is_true in sentences.items() if is_true]
 

@@ -64,7 +64,12 @@ class Shapes:
             raise InputError(f"{self.tensors.source}: tensor {name} is missing; {self.missing_remedy}")
         if len(shape) != 2 + stacked or 0 in shape:
             wanted = "a stack of matrices" if stacked else "a matrix"
-            self._refuse(name, f"shape {list(shape)}", wanted, "save the weights unsharded and unflattened")
+            self._refuse(
+                name,
+                f"shape {list(shape)}",
+                wanted,
+                "save the weights as whole matrices (not sharded or flattened)",
+            )
         return (shape[-1], shape[-2]) if self.stored_out_in(name) else (shape[-2], shape[-1])
 
     def _refuse_reparametrised(self, name: str) -> None:
@@ -190,7 +195,7 @@ class Shapes:
     def remedy(self) -> str:
         """The advice for shapes that do not fit together."""
         if self.map_file is not None:
-            return f"check stored_out_in and the order of the parts in {self.map_file}"
+            return f"check the key stored_out_in and the order of the parts in {self.map_file}"
         again = "save or download the weights again, with the config.json that belongs to them"
         return self.foreign_remedy or again
 
@@ -207,9 +212,8 @@ class Shapes:
         if self.foreign_type is None:
             return None
         return (
-            f"unsupported layout: attnlaw does not know the model type {self.foreign_type}, and its tensors "
-            "do "
-            f"not fit {self.family.name}; describe it in a file, and pass --map FILE.toml"
+            f"attnlaw does not know the model type {self.foreign_type}, and its tensors do not match "
+            f"{self.family.name}; describe it in a file, and pass --map FILE.toml"
         )
 
 

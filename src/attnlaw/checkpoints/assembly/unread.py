@@ -70,8 +70,9 @@ def unused_parts(
             harmless.append(name)
             continue
         raise InputError(
-            f"{tensors.source}: tensor {name} belongs to {weight}, but attnlaw does not know how to combine "
-            "them; use the original weights, or dequantise or merge them with the program that saved them"
+            f"{tensors.source}: tensor {name} belongs to {weight}, but attnlaw does not know how to "
+            "combine them; use the original weights, or combine them with the program that saved this "
+            "file"
         )
     return harmless
 

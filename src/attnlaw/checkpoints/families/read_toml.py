@@ -92,11 +92,11 @@ KINDS: dict[Any, FieldKind] = {
     float | None: POSITIVE,
     int | None: FieldKind("a positive whole number", lambda value: _is_whole(value) and value > 0),
     tuple[str, ...]: FieldKind("a list of texts", _list_of(_is_text)),
-    Roles: FieldKind("a table of tensor names by role", _is_roles),
-    tuple[Roles, ...]: FieldKind("a list of tables of tensor names by role", _list_of(_is_roles)),
+    Roles: FieldKind("a table that maps roles to tensor names", _is_roles),
+    tuple[Roles, ...]: FieldKind("a list of tables that map roles to tensor names", _list_of(_is_roles)),
     tuple[LayerTable, ...]: STACKS,
     Mapping[str, Initialiser]: INIT,
-    Mapping[str, Any]: FieldKind("a table of values by key of config.json", _is_table),
+    Mapping[str, Any]: FieldKind("a table whose keys are keys of config.json", _is_table),
 }
 FIELDS: dict[type[Any], dict[str, FieldKind]] = {
     record: {name: KINDS[declared] for name, declared in get_type_hints(record).items()}
@@ -132,7 +132,7 @@ def read_family(path: str | os.PathLike[str]) -> Family:
     data = read_bounded(file, megabytes=1, remedy="give a TOML file")
     family = _record(Family, _merge_base_file(parse_toml(data, str(file)), str(file)), str(file))
     if not family.stacks:
-        raise InputError(f"{file}: stacks: missing; describe the layers in [[stacks]]")
+        raise InputError(f"{file}: stacks: is missing; describe the layers in [[stacks]]")
     _expect(family.norm in (LAYER, RMS), f"{file}: norm", family.norm, f"{LAYER} or {RMS}")
     return family
 
@@ -200,9 +200,7 @@ def _initialiser(name: str, tables: Mapping[str, Any], place: str) -> Initialise
     _expect(is_other, f"{place}.{name}: like", like, f"another of {', '.join(tables)}")
     base = dict(tables[like]) if like is not None else {}
     if "like" in base:
-        raise InputError(
-            f"{place}.{name}: like: {like} itself has a key like; name the table that it refers to"
-        )
+        raise InputError(f"{place}.{name}: like: {like} also has a key like; refer to a table that has none")
     merged = base | table | {"defaults": {**base.get("defaults", {}), **table.get("defaults", {})}}
     return _record(Initialiser, merged, f"{place}.{name}")
 
@@ -231,13 +229,15 @@ def _layer_table(values: Mapping[str, Any], place: str) -> LayerTable:
     numbers = table.layer.count("{layer}") + table.layer.count("{group}")
     if numbers != len(table.depth):
         raise InputError(
-            f"{place}: layer: {table.layer!r} has {numbers} indices {{layer}}, expected {len(table.depth)}, "
-            "one for each key in depth; write the index of the layer as {layer}"
+            f"{place}: layer: {table.layer!r} has {numbers} indices {{layer}}, expected "
+            f"{len(table.depth)}, one for each key in depth; write {{layer}} where a name has the number "
+            "of the layer"
         )
     # Digits alone do not show where one number ends, and trying every split would take too long.
     between = re.split(r"\{layer\}|\{group\}", table.layer)[1:-1]
     if any(text == "" or text.isdecimal() for text in between):
         raise InputError(
-            f"{place}: layer: {table.layer!r} has indices without text between them; put a dot there"
+            f"{place}: layer: {table.layer!r} has two indices without text between them; put a dot "
+            "between them"
         )
     return table

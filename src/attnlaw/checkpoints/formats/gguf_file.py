@@ -101,7 +101,7 @@ def read_header(data: Any) -> Header:
         shape = tuple(cursor.scalar("Q") for _ in range(dimensions))[::-1]
         entries.append((name, shape, cursor.scalar("I"), cursor.scalar("Q")))
     if len({name for name, *_ in entries}) != len(entries):
-        raise ValueError("two tensors have one name")
+        raise ValueError("two tensors have the same name")
     alignment = metadata.get("general.alignment", 32)
     if not isinstance(alignment, int) or alignment < 1:
         raise ValueError(f"general.alignment is {alignment!r}")
@@ -139,7 +139,7 @@ class _Cursor:
 
     def skip(self, count: int) -> None:
         if count > len(self.data) - self.at:
-            raise ValueError("a length points past its end")
+            raise ValueError("a text or an array is longer than the file")
         self.at += count
 
     def value(self, kind: int) -> Any:
@@ -155,7 +155,7 @@ class _Cursor:
     def _array(self, kind: int, count: int) -> list[Any] | None:
         if kind == TEXT:
             if count > MOST_TEXTS:
-                raise ValueError(f"an array of {count} texts")
+                raise ValueError(f"it has an array of {count} texts, which is too long")
             for _ in range(count):
                 self.skip(self.scalar("Q"))
             return None
@@ -189,7 +189,7 @@ class GgufFile(Tensors):
             self._file.require_inside(entry.offset, size, name)
             if entry.offset < end:
                 raise InputError(
-                    f"{path}: tensors {before} and {name} overlap, expected one after the other; copy or "
+                    f"{path}: tensors {before} and {name} overlap in the file, so it is damaged; copy or "
                     "download the file again"
                 )
             end, before = entry.offset + size, name
@@ -215,7 +215,7 @@ class GgufFile(Tensors):
         blocks, step = stored.reshape(-1, size), max(AT_ONCE // block, 1)
         decoded: NDArray[Any] = np.empty((len(blocks), block), np.float32)
         what = f"{self.source}: tensor {name} is stored as {code.name}, which the gguf package cannot decode"
-        remedy = "use another quantisation, or the original weights"
+        remedy = "use a file with another quantisation, or the original weights"
         with as_input_error(what, remedy, NotImplementedError, with_reason=False):
             for at in range(0, len(blocks), step):
                 row = blocks[at : at + step].reshape(1, -1)
@@ -224,7 +224,7 @@ class GgufFile(Tensors):
 
     def _type(self, name: str) -> Any:
         code = self._entries[name].code
-        what = f"{self.source}: tensor {name} has the unknown type {code}"
+        what = f"{self.source}: tensor {name} has type {code}, which this gguf package does not know"
         with as_input_error(what, "update the gguf package", ValueError, with_reason=False):
             return self._gguf.GGMLQuantizationType(code)
 
@@ -232,14 +232,14 @@ class GgufFile(Tensors):
         block, size = self._gguf.GGML_QUANT_SIZES[self._type(name)]
         if shape and shape[-1] % block:
             raise InputError(
-                f"{self.source}: tensor {name} has rows of {shape[-1]}, not whole blocks of {block}; "
-                "copy or download the file again"
+                f"{self.source}: tensor {name} has rows of {shape[-1]}, not whole blocks of {block}; copy "
+                "or download the file again"
             )
         return int(prod(shape) // block * size)
 
 
 def _header(path: Path) -> Header:
-    what, window = f"{path}: not a complete GGUF file", min(path.stat().st_size, MOST)
+    what, window = f"{path}: this is not a complete GGUF file", min(path.stat().st_size, MOST)
     damaged = as_input_error(what, "copy or download it again", ValueError, struct.error)
     with damaged, path.open("rb") as file, mmap.mmap(file.fileno(), window, access=mmap.ACCESS_READ) as data:
         return read_header(data)

@@ -20,7 +20,7 @@ from attnlaw.core.errors import InputError
 from attnlaw.core.files import links_outside
 
 PART = re.compile(r"(.+)-([0-9]{5})-of-([0-9]{5})\.gguf")
-REMEDY = "download all parts of one model into one directory, under the names they were published with"
+REMEDY = "download all parts of one model into one directory, and keep their published names"
 
 
 def open_gguf(path: Path) -> Tensors:
@@ -84,8 +84,9 @@ def _name_and_count(path: Path, split: Mapping[str, Any]) -> tuple[str, int]:
     hit = PART.fullmatch(path.name)
     if hit is None or int(hit[3]) != split["count"]:
         raise InputError(
-            f"{path}: one of {split['count']!r:.20} parts of a model, but its name does not say which; name "
-            "the parts NAME-00001-of-0000N.gguf, as published, or join them with llama-gguf-split --merge"
+            f"{path}: one of {split['count']!r:.20} parts of a model, but its name does not say which "
+            "one; rename the parts to NAME-00001-of-0000N.gguf, as published, or join them with "
+            "llama-gguf-split --merge"
         )
     return hit[1], int(hit[3])
 
@@ -96,7 +97,8 @@ def _open_part(path: Path, given: Path) -> GgufFile:
     if links_outside(path, given.parent):
         target = os.path.realpath(path)
         raise InputError(
-            f"{given}: the part {path.name} is a link to {target}, outside its directory; copy it"
+            f"{given}: the part {path.name} is a link to {target}, which is outside this directory; copy "
+            "the part into the directory"
         )
     return GgufFile(path)
 

@@ -32,7 +32,9 @@ class OnnxFile(Tensors):
         self.metadata = {}
         self._onnx, graph = _load(path)
         initializers = [(_text(tensor.name), tensor) for tensor in graph.initializer]
-        with as_input_error(f"{path}: two tensors have the same name", "export it again", ValueError):
+        with as_input_error(
+            f"{path}: two tensors have the same name; export the model again", "export it again", ValueError
+        ):
             self._stored = _constants(graph) | distinct_keys(initializers)
         # name -> (initialiser, whether it is stored transposed)
         self._names = {name: (name, False) for name in self._stored} | _copies(graph, self._stored)
@@ -44,11 +46,11 @@ class OnnxFile(Tensors):
         self.shapes = {name: self._shape(name) for name in self._names}
         if branch := _branch(graph):
             raise InputError(
-                f"{path}: keeps weights in the branches of a node {branch}; export the model without "
-                "branches (for a decoder: without past keys and values)"
+                f"{path}: this graph stores weights in the branches of a node {branch}; export the model "
+                "without branches (for a decoder: without past keys and values)"
             )
         if not self._stored:
-            raise InputError(f"{path}: an ONNX graph without weights; export the model with its parameters")
+            raise InputError(f"{path}: this ONNX graph has no weights; export the model with its parameters")
 
     def dtype(self, name: str) -> str:
         return self._type(self._names[name][0]).name
@@ -65,7 +67,10 @@ class OnnxFile(Tensors):
         return shape[::-1] if transposed else shape
 
     def _type(self, stored: str) -> np.dtype[Any]:
-        code, what = self._stored[stored].data_type, f"{self.source}: tensor {stored} is of an unknown type"
+        code, what = (
+            self._stored[stored].data_type,
+            (f"{self.source}: tensor {stored} has a data type that this onnx package does not know"),
+        )
         with as_input_error(what, "update the onnx package", KeyError, TypeError, with_reason=False):
             dtype: np.dtype[Any] = np.dtype(self._onnx.helper.tensor_dtype_to_np_dtype(code))
         return dtype
@@ -92,9 +97,10 @@ def _load(path: Path) -> tuple[Any, Any]:
 
     if path.stat().st_size > MOST:
         raise InputError(
-            f"{path}: larger than 2 GB, the limit of an ONNX graph; export the weights into files next to it"
+            f"{path}: this file is larger than 2 GB, the limit of an ONNX graph; export the weights into "
+            "files next to it"
         )
-    what, remedy = f"{path}: not a complete ONNX file", "copy, download or export it again"
+    what, remedy = f"{path}: this is not a complete ONNX file", "copy, download or export it again"
     with as_input_error(what, remedy, DecodeError, ValueError, with_reason=False):
         return onnx, onnx.load_model(path, load_external_data=False).graph
 
@@ -175,12 +181,12 @@ def _external(path: Path, tensor: Any) -> tuple[Path, int]:
     inside = location and not relative.is_absolute() and not {"..", ":", "\0"} & {*relative.parts, *location}
     if not inside or links_outside(file, path.parent):
         raise InputError(
-            f"{path}: tensor {tensor.name} is kept in {location!r}, outside its directory; "
-            "attnlaw reads only files next to the graph"
+            f"{path}: tensor {tensor.name} is stored in {location!r}, outside the directory of the graph; "
+            "move that file next to the graph, and export it again"
         )
     offset = entries.get("offset", "0")
     if not offset.isascii() or not offset.isdecimal() or len(offset) > MOST_DIGITS:
         raise InputError(
-            f"{path}: tensor {tensor.name} begins at {offset!r:.40}, expected a number; export it again"
+            f"{path}: tensor {tensor.name} has the offset {offset!r:.40}, expected a number; export it again"
         )
     return file, int(offset)

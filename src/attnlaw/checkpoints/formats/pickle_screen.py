@@ -141,19 +141,19 @@ def _require_torch_layout(path: Path, entries: list[zipfile.ZipInfo]) -> None:
     names = [entry.orig_filename.lower() for entry in entries]
     size, total = path.stat().st_size, sum(entry.file_size for entry in entries)
     if not _is_only_directory(path, size, len(entries)):
-        raise SuspiciousPickle("its archive has bytes before, between or after its parts")
+        raise SuspiciousPickle("its archive has extra bytes before, between or after its files")
     if len(set(names)) != len(names):
-        raise SuspiciousPickle("two records of its archive have the same name")
+        raise SuspiciousPickle("two files in its archive have the same name")
     if not _in_one_folder(names):
-        raise SuspiciousPickle("the records of its archive are not in one folder")
+        raise SuspiciousPickle("the files in its archive are not in one folder")
     if any(name.endswith("/constants.pkl") for name in names):
         raise ValueError("TorchScript")
     if any(entry.compress_type or entry.compress_size != entry.file_size for entry in entries):
-        raise SuspiciousPickle("the records of its archive are compressed")
+        raise SuspiciousPickle("the files in its archive are compressed")
     if any(len(entry.extra) not in (0, _field(entry.extra)) for entry in entries):
-        raise SuspiciousPickle("a record of its archive has more than one size")
+        raise SuspiciousPickle("its archive gives two different sizes for a file")
     if total > size:
-        raise SuspiciousPickle(f"the records of its archive claim {total} bytes, but the file has {size}")
+        raise SuspiciousPickle(f"its archive claims to hold {total} bytes, but the file has {size}")
 
 
 def _is_only_directory(path: Path, size: int, count: int) -> bool:
@@ -212,7 +212,7 @@ def screen(pickled: Any) -> Contents:
             elif opcode.name == "MARK":
                 stack.append(MARK)
             elif argument in RESERVING:
-                raise SuspiciousPickle("GLOBAL bytearray reserves memory")
+                raise SuspiciousPickle("it would reserve memory with bytearray")
             else:
                 _apply(opcode, argument, stack, contents)
     except (LookupError, UnicodeError) as error:
@@ -239,7 +239,7 @@ def _apply(opcode: pickletools.OpcodeInfo, argument: Any, stack: list[Size], con
     container_depth = taken.pop().nesting if opcode.name in FILLING else 0
     nested = max(container_depth, 1 + max((size.nesting for size in taken), default=0))
     if values > MOST_VALUES:
-        raise SuspiciousPickle(f"it unfolds to more than {MOST_VALUES} values")
+        raise SuspiciousPickle(f"it unpacks to more than {MOST_VALUES} values")
     if nested > MOST_NESTED:
         raise SuspiciousPickle(f"it nests values more than {MOST_NESTED} deep")
     value = _value(opcode.name, argument, taken)
@@ -263,15 +263,15 @@ def _value(name: str, argument: Any, taken: list[Size]) -> Any:
 def _require_filled(call: Any) -> None:
     """Raise an error for a call whose tensor has numbers or attributes that do not belong to its storage."""
     if isinstance(call, Global) and UNFILLED.fullmatch(call):
-        raise SuspiciousPickle(f"it makes a {call.replace(' ', '.')} without saying what it contains")
+        raise SuspiciousPickle(f"it creates a {call.replace(' ', '.')} without saying what it contains")
     if isinstance(call, Global) and call in WITH_ATTRIBUTES:
-        raise SuspiciousPickle("a tensor has further attributes or another class")
+        raise SuspiciousPickle("it has a tensor with extra attributes or of another class")
 
 
 def _described(storage: Any, parts: int) -> tuple[Any, ...]:
     """Return the description of a storage. Raise an error if it is not written out."""
     if not isinstance(storage, tuple) or len(storage) != parts or None in storage[1:parts]:
-        raise SuspiciousPickle("a storage is not written out")
+        raise SuspiciousPickle("it does not contain the numbers of a tensor")
     return storage
 
 
@@ -284,8 +284,8 @@ def _require_record(storage: Any, records: Mapping[str, int]) -> None:
     _, kind, key, _, count = _described(storage, STORAGE_PARTS[0])
     size = ENTRY_SIZES.get(str(kind).rpartition(" ")[2].removesuffix("Storage"))
     if size is None or type(count) is not int or count < 0:
-        raise SuspiciousPickle("the size of a storage is not written out")
+        raise SuspiciousPickle("the size of it does not contain the numbers of a tensor")
     stored = records.get(f"data/{key}".lower())
     if stored is None or count * size > stored:
         there = "is missing" if stored is None else f"has {stored} bytes of {count * size}"
-        raise SuspiciousPickle(f"the record of storage {key} {there}")
+        raise SuspiciousPickle(f"the file of storage {key} {there}")

@@ -103,6 +103,6 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
             raise MemoryError from error  # older versions map the whole file, which a memory limit may forbid
         reason = " ".join(str(error).split())
         raise InputError(
-            f"{path}: not a complete safetensors file ({reason}); copy or download it again"
+            f"{path}: this is not a complete safetensors file ({reason}); copy or download it again"
         ) from error
     return header, 8 + length

@@ -70,8 +70,8 @@ def _require_equal(name: str, first: Tensors, second: Tensors) -> None:
     same = first.shapes[name] == second.shapes[name] and first.dtype(name) == second.dtype(name)
     if not same or not np.array_equal(_bits(first.read(name)), _bits(second.read(name))):
         raise InputError(
-            f"{second.source}: tensor {name} differs from the one in {first.source}, so one of the files "
-            "belongs to another model; download the files of one model again"
+            f"{second.source}: tensor {name} differs from the one in {first.source}, so the two files "
+            "belong to different models; download all files of one model again"
         )
 
 
@@ -81,13 +81,13 @@ def _bits(array: NDArray[Any]) -> NDArray[np.uint8]:
 
 def _weight_map(index: Path) -> dict[str, str]:
     data = read_bounded(index, megabytes=32)
-    what = f'{index}: not a shard index (JSON with {{"weight_map": {{tensor: file}}}})'
+    what = f'{index}: this is not an index of shards, which is JSON with {{"weight_map": {{tensor: file}}}}'
     errors = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
     with as_input_error(what, "download it again", *errors):
         weight_map = json.loads(data, object_pairs_hook=distinct_keys)["weight_map"]
         entries = {str(name): file for name, file in weight_map.items()}
     if not entries or not all(isinstance(file, str) for file in entries.values()):
-        raise InputError(f"{index}: its weight_map names no files; download it again")
+        raise InputError(f"{index}: this index lists no files in its weight_map; download it again")
     return entries
 
 
@@ -96,17 +96,17 @@ def _inside(index: Path, file: str) -> Path:
     shard = index.parent / file
     if Path(file).name != file or file in ("", ".", ".."):
         raise InputError(
-            f"{index}: names the shard {file!r}, outside its directory; "
-            "attnlaw reads only files next to the index"
+            f"{index}: this index names the shard {file!r}, which is outside its directory; put all "
+            "shards next to the index"
         )
     if file.endswith(".index.json"):
-        raise InputError(f"{index}: names another index, {file!r}, as a shard; download it again")
+        raise InputError(f"{index}: this index names another index, {file!r}, as a shard; download it again")
     if "\0" in file or len(file.encode(errors="surrogatepass")) > MOST_NAME or not shard.is_file():
         raise InputError(f"{index}: the shard {file!r} is missing; download it into the same directory")
     if links_outside(shard, index.parent):
         raise InputError(
-            f"{index}: the shard {file!r} is a link to {os.path.realpath(shard)}, outside its directory; "
-            "copy the file into it, or give the file itself"
+            f"{index}: the shard {file!r} is a link to {os.path.realpath(shard)}, which is outside this "
+            "directory; copy the file into the directory, or give the file itself"
         )
     return shard
 
@@ -123,8 +123,8 @@ class ConsolidatedTensors(Tensors):
         for other in self._parts[1:]:
             if odd := set(first.shapes) ^ set(other.shapes):
                 raise InputError(
-                    f"{other.source}: only one of it and {first.source} has the tensor {min(odd)}, expected "
-                    "every tensor in every part; download the parts of one model again"
+                    f"{other.source}: found the tensor {min(odd)} either only here or only in "
+                    f"{first.source}; download all parts of one model again"
                 )
         self._require_all(folder)
         self.shapes = {name: self._shape(name) for name in first.shapes}
@@ -148,8 +148,9 @@ class ConsolidatedTensors(Tensors):
             return None
         if module not in AXES:
             raise InputError(
-                f"{self.source}: attnlaw does not know how to join the parts of tensor {name}, expected one "
-                f"of Meta's names ({', '.join(AXES)}); join the parts with the program of the model"
+                f"{self.source}: attnlaw does not know how to join the parts of tensor {name}, because it "
+                f"is not one of Meta's names ({', '.join(AXES)}); join the parts with the program of the "
+                "model"
             )
         by_rows = module == WORDS and self._parts[0].shapes.get("norm.weight") == shape[1:]
         return 0 if by_rows else AXES[module]
@@ -162,7 +163,7 @@ class ConsolidatedTensors(Tensors):
             raise InputError(
                 f"{self.source}: the parts of tensor {name} have the shapes "
                 f"{', '.join(str(list(shape)) for shape in shapes)}, which do not fit together; download "
-                "the parts of one model again"
+                "all parts of one model again"
             )
         joined = list(shapes[0])
         joined[axis] = sum(shape[axis] for shape in shapes)

@@ -65,7 +65,7 @@ class TorchFile(InMemoryTensors):
             if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or vars(tensor) or tensor.is_nested:
                 raise InputError(
                     f"{path}: tensor {name} is a {type(tensor).__name__}, expected a plain tensor; save "
-                    "it with .detach().clone()"
+                    "tensor.detach().clone() instead"
                 )
         super().__init__(tensors, str(path))
         self.metadata = metadata
@@ -84,8 +84,8 @@ class TorchFile(InMemoryTensors):
             return  # `as_numpy` rejects it
         if tensor.numel() * tensor.itemsize > tensor.untyped_storage().nbytes():
             raise InputError(
-                f"{self.source}: tensor {name} of shape {list(tensor.shape)} repeats the same few numbers; "
-                "save it with .contiguous()"
+                f"{self.source}: tensor {name} of shape {list(tensor.shape)} is an expanded view of a few "
+                "numbers; save tensor.contiguous() instead"
             )
 
 
@@ -130,13 +130,18 @@ def _reason(error: BaseException) -> str:
     foreign = re.search(r"GLOBAL (\S+)", text)
     if foreign:
         return (
-            f"holds the Python object {foreign.group(1)}, but only plain tensors are loaded from a pickle; "
-            "save the model's state_dict, or safetensors"
+            f"it contains the Python object {foreign.group(1)}, but attnlaw only loads plain tensors from "
+            "a pickle; save the model's state_dict, or save as safetensors"
         )
     if "TorchScript" in text:
-        return "a TorchScript archive, not weights; save the model's state_dict, or safetensors"
+        return (
+            "this is a TorchScript archive and not a file of weights; save the model's state_dict, or "
+            "save as safetensors"
+        )
     detail = f" ({text})" if isinstance(error, SuspiciousPickle) else ""
-    return f"not a complete PyTorch checkpoint of plain tensors{detail}; copy, download or save it again"
+    return (
+        f"this is not a complete PyTorch checkpoint of plain tensors{detail}; copy, download or save it again"
+    )
 
 
 def _weights(loaded: Any, tensor: type, source: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -164,8 +169,8 @@ def _weights(loaded: Any, tensor: type, source: str) -> tuple[dict[str, Any], di
             rename = current_name
         current = current[inside[0]]
     raise InputError(
-        f"{source}: holds no named tensors (looked at the top and under {', '.join(NESTED_UNDER)}); "
-        "save the model's state_dict"
+        f"{source}: this file holds no named tensors (attnlaw looked at the top and under "
+        f"{', '.join(NESTED_UNDER)}); save the model's state_dict"
     )
 
 

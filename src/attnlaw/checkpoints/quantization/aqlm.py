@@ -71,7 +71,7 @@ def _decode(base: str, tiles: tuple[int, int], tile: tuple[int, int], bits: int,
     if codes.min() < -(2 ** (bits - 1)) or codes.max() >= 2 ** (bits - 1):
         raise InputError(
             f"{parts.tensors.source}: tensor {base}codes has codes from {codes.min()} to {codes.max()}, "
-            f"expected signed numbers of {bits} bits; {DAMAGED}"
+            f"expected signed integers of {bits} bits; {DAMAGED}"
         )
     books, scales = parts.numbers(f"{base}codebooks"), parts.numbers(f"{base}scales")
     height, width = tile

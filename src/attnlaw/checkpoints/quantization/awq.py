@@ -169,8 +169,8 @@ def _without_padding(parts: Parts, base: str, scales: Weights, groups: int) -> W
     used = np.any(scales, axis=0)
     if used[groups:].any() or not used[:groups].all():
         raise InputError(
-            f"{parts.tensors.source}: tensor {base}scales has scales for {int(used.sum())} groups, but the "
-            f"group_size of config.json gives {groups}; correct group_size, or {DAMAGED}"
+            f"{parts.tensors.source}: tensor {base}scales has scales for {int(used.sum())} groups, but "
+            f"the group_size of config.json gives {groups}; correct group_size, or {DAMAGED}"
         )
     return scales[:, :groups]
 

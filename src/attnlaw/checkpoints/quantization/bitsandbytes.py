@@ -117,9 +117,15 @@ def _checked_state(values: dict[str, Any], kind: str, what: str) -> QuantState:
     sizes, size, nested = values.get("shape"), values.get("blocksize"), values.get("nested_blocksize")
     offset = values.get("nested_offset", 0.0)
     if not isinstance(sizes, list) or len(sizes) != 2 or not all(_is_size(part, 2**48) for part in sizes):
-        raise InputError(f"{what} states the shape {sizes!r:.80}, expected two sizes of a matrix; {DAMAGED}")
+        raise InputError(
+            f"{what} states the shape {sizes!r:.80}, expected two whole numbers, the sizes "
+            f"of a matrix; {DAMAGED}"
+        )
     if size is None or not _is_size(size, MOST_BLOCK) or size % 2:
-        raise InputError(f"{what} states the blocksize {size!r:.80}, expected 2 to {MOST_BLOCK}; {DAMAGED}")
+        raise InputError(
+            f"{what} states the blocksize {size!r:.80}, expected an even number from 2 to "
+            f"{MOST_BLOCK}; {DAMAGED}"
+        )
     if nested is not None and not _is_size(nested, MOST_NESTED):
         raise InputError(f"{what} states the nested_blocksize {nested!r:.80}, expected 1 or more; {DAMAGED}")
     if type(offset) not in (int, float) or not abs(offset) <= MOST_OFFSET:
@@ -163,15 +169,16 @@ def _coded_int8(tensors: Tensors, scales: str, base: str) -> CodedWeight:
         raise InputError(f"{tensors.source}: found no tensor {name} next to {scales}; {DAMAGED}")
     shape = tensors.shapes[name]
     if len(shape) != 2 or tensors.dtype(name) != "int8":
-        raise bad_part(tensors, name, f"int8 of two axes next to {scales}")
+        raise bad_part(tensors, name, f"an int8 matrix, because it belongs to {scales}")
     require_part(tensors, scales, (shape[0],))
     parts = [name, scales]
     if order in tensors.shapes:
         require_part(tensors, order, (), "uint8", "int")
         if number := int(tensors.read(order)):
             raise InputError(
-                f"{tensors.source}: tensor {order} is {number} (the order of a GPU's tensor cores), expected "
-                "0; save the model again with a newer bitsandbytes, or use the original weights"
+                f"{tensors.source}: tensor {order} is {number} (weights in the order of a GPU's tensor "
+                "cores), expected 0; save the model again with a newer bitsandbytes, or use the original "
+                "weights"
             )
         parts.append(order)
     decode = partial(_decode_int8, name, scales)

@@ -141,7 +141,8 @@ def _stored_shape(tensors: Tensors, name: str, outputs: tuple[int, ...]) -> int:
     if tuple(stated[:-1]) != outputs or stated[-1] < 1:
         raise InputError(
             f"{tensors.source}: tensor {name}_shape says {stated}, but {name}_packed has "
-            f"{list(tensors.shapes[f'{name}_packed'])}, expected {list(outputs)} and the inputs; {DAMAGED}"
+            f"{list(tensors.shapes[f'{name}_packed'])}, expected {list(outputs)} and the number of "
+            f"inputs; {DAMAGED}"
         )
     return stated[-1]
 
@@ -190,12 +191,11 @@ def _scheme(
     if len(fitting) == 1:
         return fitting[0]
     listed = " or ".join(map(str, stated)) or "no bits"
-    problem = "which fit equally" if fitting else "which do not fit"
+    problem = "and several of these fit" if fitting else "and none of these fits"
     raise InputError(
-        f"{tensors.source}: tensor {name}_packed has {row_words} words in a row of {inputs} weights, and "
-        f"{name}_scale has {groups} groups; {config.source} states {listed} in config_groups, {problem}; "
-        "restore "
-        "the model's config.json"
+        f"{tensors.source}: tensor {name}_packed has {row_words} integers in a row of {inputs} weights, "
+        f"and {name}_scale has {groups} groups; {config.source} states {listed} in config_groups, "
+        f"{problem}; restore the model's config.json"
     )
 
 

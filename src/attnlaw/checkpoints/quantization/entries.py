@@ -119,7 +119,9 @@ def _is_float4(tensors: Tensors, name: str, scale: str) -> bool:
     """Return whether int8 bytes are pairs of 4-bit floats, which have exponents as scales."""
     is_pair = tensors.dtype(name) == INT8 and tensors.dtype(scale) in EXPONENTS
     if is_pair and 16 * tensors.shapes[scale][-1] != tensors.shapes[name][-1]:
-        raise bad_part(tensors, scale, f"one exponent for 32 inputs of {name} {list(tensors.shapes[name])}")
+        raise bad_part(
+            tensors, scale, f"one exponent for every 32 inputs of {name} {list(tensors.shapes[name])}"
+        )
     return is_pair
 
 

@@ -131,7 +131,9 @@ def _layout(tensors: Tensors, config: Config, base: str) -> tuple[GptqLayout, st
     inputs = 32 * rows // bits
     require_part(tensors, f"{base}qzeros", (groups, outputs * bits // 32), "int32")
     if outputs * bits % 32:
-        raise bad_part(tensors, f"{base}qzeros", f"whole words for {outputs} outputs of {bits} bits")
+        raise bad_part(
+            tensors, f"{base}qzeros", f"whole 32-bit integers for {outputs} outputs of {bits} bits"
+        )
     require_part(tensors, f"{base}scales", (groups, outputs))
     ordered = f"{base}g_idx" in tensors.shapes
     values = quantization_config(config)
@@ -146,7 +148,7 @@ def _layout(tensors: Tensors, config: Config, base: str) -> tuple[GptqLayout, st
     symmetric = values.get("sym") if isinstance(values.get("sym"), bool) else None
     layout = GptqLayout(base, (outputs, inputs), bits, groups, size, _format(config), symmetric, ordered)
     if layout.planes and (inputs % 32 or outputs % 32):
-        raise bad_part(tensors, f"{base}qweight", f"whole blocks of 32 codes of {bits} bits")
+        raise bad_part(tensors, f"{base}qweight", f"whole blocks of 32 codes with {bits} bits")
     return layout, remark
 
 
@@ -206,8 +208,8 @@ def _other_format(tensors: Tensors, config: Config, base: str) -> str:
     for value, stored_as in ((middle - 1, V1), (middle, V2)):
         if (stored == value).all() and layout.format not in (None, stored_as, PLANES):
             return (
-                f"{config.source} names the format {layout.format}, but zero points are stored as in "
-                f"{stored_as}: read as {stored_as}"
+                f"{config.source} gives the format {layout.format}, but zero points are stored as in "
+                f"{stored_as}; attnlaw reads it as {stored_as}"
             )
     return ""
 
@@ -227,8 +229,8 @@ def _zeros(layout: GptqLayout, parts: Parts) -> tuple[NDArray[np.uint8] | int, b
         reason = "sym is true" if layout.symmetric else "no config.json names the GPTQ format"
         raise InputError(
             f"{parts.tensors.source}: tensor {name} has zero points that are neither all {middle - 1} "
-            f"(gptq) nor all {middle} (gptq_v2), as expected because {reason}; restore the "
-            "quantization_config"
+            f"(gptq) nor all {middle} (gptq_v2), but one of these is required because {reason}; restore "
+            "the quantization_config"
         )
     if layout.format == V1:
         mask = np.uint8(2**bits - 1)
@@ -254,7 +256,7 @@ def _require_centred(
     if abs(mean) > MOST_MEAN:
         name, other = f"{layout.base}qzeros", V2 if layout.format == V1 else V1
         raise InputError(
-            f"{parts.tensors.source}: read as {layout.format}, the codes in {name} are {mean:.2g} away "
-            f"from their zero points, expected about 0; if the file is {other}, correct checkpoint_format "
-            "in config.json"
+            f"{parts.tensors.source}: if the format is {layout.format}, the codes in {name} are "
+            f"{mean:.2g} away from their zero points, expected about 0; if the file is {other}, correct "
+            "checkpoint_format in config.json"
         )

@@ -84,7 +84,7 @@ def _coded(tensors: Tensors, base: str) -> CodedWeight:
     if len(shape) != 2 or min(shape) < 1 or axis not in (0, 1) or size < 1 or prod(shape) % size:
         raise InputError(
             f"{tensors.source}: tensor {base}W_q has shape {list(shape)}, axis {axis:g} and groups of "
-            f"{size:g}, expected a matrix of whole groups along axis 0 or 1; {DAMAGED}"
+            f"{size:g}, expected a matrix whose axis 0 or 1 divides into whole groups; {DAMAGED}"
         )
     groups = prod(shape) // int(size)
     codes = (groups, int(size)) if axis else (int(size), groups)
@@ -116,7 +116,7 @@ def _require_codes(tensors: Tensors, name: str, codes: tuple[int, int], packing:
     _, word, shifts, _ = PACKINGS[packing]
     rows = -(-codes[0] // len(shifts))
     if codes[0] % len(shifts) and packing != "3bit_32":
-        raise bad_part(tensors, name, f"whole words for {codes[0]} rows of codes")
+        raise bad_part(tensors, name, f"whole integers for {codes[0]} rows of codes")
     size = np.dtype(word).itemsize
     stored = {"float32": 4, "float16": 2, "bfloat16": 2}.get(tensors.dtype(name), 0)
     if stored and is_floating(tensors, name) and codes[1] * size % stored == 0:

@@ -25,18 +25,18 @@ CODE_WORDS = re.compile(
     r"(qweight|qzeros|g_idx|SCB|trellis|q_weight|q_groups|Qidxs|SU|SV|W_q|codebooks|codes|centroids|qdata|"
     r"_data|absmax|quant_map|\w*(_packed|_qdata|_zero_point|_blocks)|bitsandbytes__\w+)$"
 )
-GPU_ORDER = "stores weights in the order of a GPU's tensor cores"
+GPU_ORDER = "it stores weights in the order of a GPU's tensor cores"
 # Codes that attnlaw knows and does not read: by `quant_method`, or by the last word of a tensor.
 REASONS: Mapping[str, str] = {
-    "exl2": "its codes have different widths inside a matrix and are in the order of a GPU",
-    "exl3": "its weights are paths through a trellis, in a rotated basis",
-    "quip": "its weights are points of a lattice, in a rotated basis",
-    "quip_sharp": "its weights are points of a lattice, in a rotated basis",
-    "vptq": "its codes name vectors of several codebooks, and it stores outliers separately",
+    "exl2": "it stores weights with different numbers of bits, in an order made for GPUs",
+    "exl3": "it stores weights with a trellis code, in a rotated basis",
+    "quip": "it stores weights as points of a lattice, in a rotated basis",
+    "quip_sharp": "it stores weights as points of a lattice, in a rotated basis",
+    "vptq": "it stores weights as vectors of several codebooks, and outliers separately",
     "spqr": "it stores outliers in a separate sparse matrix",
-    "higgs": "its weights are in a rotated basis",
-    "fp_quant": "its weights are in a rotated basis",
-    "sinq": "it has scales for rows and for columns",
+    "higgs": "it stores weights in a rotated basis",
+    "fp_quant": "it stores weights in a rotated basis",
+    "sinq": "it has two kinds of scales, for rows and for columns",
     "eetq": GPU_ORDER,
     "marlin": GPU_ORDER,
 }
@@ -96,9 +96,9 @@ def refuse_unknown(
     method, left = method_of(config), next(_code_tensors(tensors), None)
     if left and method in methods:
         raise InputError(
-            f"{tensors.source}: tensor {left} is a part of a quantised weight, but the tensors next to it do "
-            f"not complete a code that attnlaw reads ({readable}); download the file again, or use the "
-            "original weights"
+            f"{tensors.source}: tensor {left} is a part of a quantised weight, but other parts of this "
+            f"weight are missing, or attnlaw does not know its format (it reads {readable}); download the "
+            "file again, or use the original weights"
         )
     if left or (quantization_config(config) and method not in methods and not has_codes):
         place = f"tensor {left}" if left else f"quantization_config in {config.source}"
@@ -149,9 +149,8 @@ def refuse_unscaled(tensors: Tensors, coded: Collection[str], unscaled: bool) ->
             )
         if word == "weight" and len(shape) > 1 and dtype.startswith(INTEGERS):
             raise InputError(
-                f"{tensors.source}: tensor {name} holds integers ({dtype}) instead of a weight, and no "
-                "scales "
-                "that attnlaw knows; use the original weights"
+                f"{tensors.source}: tensor {name} holds integers ({dtype}) instead of a weight, but no "
+                "scales that attnlaw knows; use the original weights"
             )
 
 

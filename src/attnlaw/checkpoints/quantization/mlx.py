@@ -81,8 +81,9 @@ def _coded(tensors: Tensors, config: Config, base: str) -> CodedWeight:
         fitting = inputs * layout.bits / 32
         raise InputError(
             f"{tensors.source}: tensor {name} has shape {list(tensors.shapes[name])} and its scales "
-            f"{list(tensors.shapes[scales])}, expected {fitting:g} words in a row for {layout.bits} bits and "
-            f"groups of {layout.size}, which {config.source} states; restore the config of the model"
+            f"{list(tensors.shapes[scales])}, expected {fitting:g} integers in a row for {layout.bits} "
+            f"bits and groups of {layout.size}, which {config.source} states; restore the config of the "
+            "model"
         )
     affine = layout.mode == AFFINE
     require_part(tensors, scales, (*rows, groups), *([] if affine else ["uint8"]))
@@ -90,8 +91,7 @@ def _coded(tensors: Tensors, config: Config, base: str) -> CodedWeight:
         require_part(tensors, biases, (*rows, groups))
     elif biases in tensors.shapes:
         raise InputError(
-            f"{tensors.source}: tensor {biases} does not belong to the mode {layout.mode} that "
-            f"{config.source} "
+            f"{tensors.source}: tensor {biases} does not fit the mode {layout.mode} that {config.source} "
             "states; restore the config of the model"
         )
     code = f"MLX {layout.bits}-bit" if affine else f"MLX {layout.mode.upper()}"
@@ -110,8 +110,8 @@ def _layout(tensors: Tensors, config: Config, base: str) -> MlxLayout:
     stated = table.get(base, table) if isinstance(table, Mapping) else None
     if not isinstance(stated, Mapping) or stated.keys().isdisjoint(("bits", "group_size", "mode")):
         raise InputError(
-            f"{tensors.source}: tensor {base}.weight is quantised by MLX, but {config.source} has no table "
-            "quantization with bits and group_size; restore the config.json of the model"
+            f"{tensors.source}: tensor {base}.weight is quantised by MLX, but {config.source} has no "
+            "entry quantization with bits and group_size; restore the config.json of the model"
         )
     place = f"{config.source}: quantization"
     return _stated_layout(stated, place if stated is table else f"{place} of {base}")

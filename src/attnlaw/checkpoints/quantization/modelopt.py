@@ -89,8 +89,8 @@ def with_column_factors(
             )
         elif needed or _kind(base) in kinds:
             raise InputError(
-                f"{tensors.source}: found no tensor {factors}, expected it because {config.source} or other "
-                f"matrices of this kind say so; {DAMAGED}"
+                f"{tensors.source}: found no tensor {factors}, expected it because {config.source} or "
+                f"other matrices of this kind require it; {DAMAGED}"
             )
         else:
             yield weight

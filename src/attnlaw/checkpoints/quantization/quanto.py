@@ -96,7 +96,7 @@ def _packed(tensors: Tensors, config: Config, name: str) -> CodedWeight:
     stored, rows = tensors.shapes[data], (tensors.shapes[scale] or (0,))[0]
     widths = [bits for bits in SHIFTS if len(stored) == 2 and stored[0] == -(-rows * bits // 8)]
     if len(widths) != 1 or not stored[1]:
-        raise bad_part(tensors, data, f"2-bit or 4-bit codes for the {rows} rows of {scale}")
+        raise bad_part(tensors, data, f"2-bit or 4-bit codes for all {rows} rows of {scale}")
     (bits,) = widths
     _require_stated(tensors, config, name, bits)
     require_part(tensors, data, stored, "uint8")
@@ -150,8 +150,8 @@ def _weight_shape(tensors: Tensors, config: Config, name: str, count: int) -> tu
     fitting = {shape for shape in _shapes(config).get(module, ()) if prod(shape) == count}
     if len(fitting) != 1:
         raise InputError(
-            f"{tensors.source}: tensor {name} has {count} entries, and the sizes in {config.source} do not "
-            f"show which shape; add the config.json of the model, or use the original weights"
+            f"{tensors.source}: tensor {name} has {count} entries, but the sizes in {config.source} do "
+            "not determine its shape; add the config.json of the model, or use the original weights"
         )
     return fitting.pop()
 

@@ -60,7 +60,7 @@ def _coded(tensors: Tensors, config: Config, name: str) -> CodedWeight:
     groups, outputs = tensors.shapes[f"{name}_scale"][0], 8 * words
     require_part(tensors, f"{name}_scale", (groups, outputs))
     if inputs % groups:
-        raise bad_part(tensors, f"{name}_scale", f"groups of equal size for {inputs} inputs")
+        raise bad_part(tensors, f"{name}_scale", f"groups that divide the {inputs} inputs")
     zeros = f"{name}_zero_point"
     if zeros in tensors.shapes or spec.get("symmetric") is not True:
         require_part(tensors, zeros, (groups, words), "int32")

@@ -239,13 +239,13 @@ def group_order(parts: Parts, name: str, groups: int, size: int) -> NDArray[np.i
     wrong = order[(order < 0) | (order >= groups)]
     if wrong.size:
         raise InputError(
-            f"{parts.tensors.source}: tensor {name} names group {wrong[0]}, expected groups 0 to "
+            f"{parts.tensors.source}: tensor {name} refers to group {wrong[0]}, expected groups 0 to "
             f"{groups - 1}; {DAMAGED}"
         )
     plain = np.arange(len(order)) // size
     if not np.array_equal(np.bincount(order, minlength=groups), np.bincount(plain, minlength=groups)):
         raise InputError(
-            f"{parts.tensors.source}: tensor {name} gives some groups more inputs than others, expected "
-            f"{size} inputs in each of {groups} groups; {DAMAGED}"
+            f"{parts.tensors.source}: tensor {name} assigns more inputs to some groups than to others, "
+            f"expected {size} inputs in each of {groups} groups; {DAMAGED}"
         )
     return None if np.array_equal(order, plain) else order

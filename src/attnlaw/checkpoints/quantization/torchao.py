@@ -94,7 +94,7 @@ def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
     """Yield the weights of a checkpoint that torchao coded and flattened."""
     if "tensor_names" not in tensors.texts:
         return
-    what = f"{tensors.source}: the header does not have valid JSON about the tensors of torchao"
+    what = f"{tensors.source}: the header has no valid JSON that describes the tensors of torchao"
     for name, text in tensors.texts.items():
         if "_tensor_data_names" in text:
             with as_input_error(what, DAMAGED, ValueError, RecursionError, with_reason=False):
@@ -176,8 +176,8 @@ def _with_blocks(tensors: Tensors, layout: TorchaoLayout, values: Mapping[str, A
         if set(front) <= {1} and shape[-2] % rows == 0 and shape[-1] % inputs == 0:
             return TorchaoLayout(layout.kind, layout.start, shape, (rows, inputs), layout.parts)
     raise InputError(
-        f"{tensors.source}: the header states block_size {stated!r:.80} for {layout.start}qdata, expected "
-        f"divisors of {list(shape)}; {DAMAGED}"
+        f"{tensors.source}: the file's header gives block_size {stated!r:.80} for {layout.start}qdata, "
+        f"expected sizes that divide {list(shape)}; {DAMAGED}"
     )
 
 
@@ -217,8 +217,8 @@ def _numbers(tensors: Tensors, layout: TorchaoLayout, values: Mapping[str, Any])
         bits = int(name[3:]) if name in {f"int{width}" for width in range(1, 9)} else 0
         if not bits:
             raise InputError(
-                f"{tensors.source}: the header states target_dtype {name!r:.80} for {layout.start}qdata, "
-                f"expected int1 to int8; {DAMAGED}"
+                f"{tensors.source}: the file's header gives target_dtype {name!r:.80} for "
+                f"{layout.start}qdata, expected int1 to int8; {DAMAGED}"
             )
     return f"{'float8' if float8 else f'{bits}-bit'}, {_grouping(layout)}", layout, _read_numbers
 
@@ -258,8 +258,9 @@ def _int4(tensors: Tensors, layout: TorchaoLayout, values: Mapping[str, Any]) ->
     stated, group = values.get("shape"), layout.blocks[1]
     if stated != list(layout.shape) or layout.blocks[0] != 1:
         raise InputError(
-            f"{tensors.source}: the header states shape {stated!r:.80} and blocks of {list(layout.blocks)} "
-            f"for {layout.start}qdata, expected {list(layout.shape)} and blocks of one row; {DAMAGED}"
+            f"{tensors.source}: the file's header gives shape {stated!r:.80} and blocks of "
+            f"{list(layout.blocks)} for {layout.start}qdata, expected {list(layout.shape)} and blocks of "
+            f"one row; {DAMAGED}"
         )
     require_part(tensors, f"{layout.start}qdata", (*layout.shape[:-1], half), "int8", "uint8")
     outputs, inputs = layout.matrix
@@ -295,8 +296,8 @@ def _micro(tensors: Tensors, layout: TorchaoLayout, values: Mapping[str, Any]) -
     shape = (*layout.shape[:-1], layout.shape[-1] * (1 + packed))
     if stated != group or shape[-1] % group:
         raise InputError(
-            f"{tensors.source}: the header states block_size {stated!r:.80} for {layout.start}qdata with "
-            f"{shape[-1]} inputs, expected whole groups of {group}; {DAMAGED}"
+            f"{tensors.source}: the file's header gives block_size {stated!r:.80} for {layout.start}qdata "
+            f"with {shape[-1]} inputs, expected whole groups of {group}; {DAMAGED}"
         )
     swizzled = values.get("is_swizzled_scales", False)
     layout = TorchaoLayout(layout.kind, layout.start, shape, (1, group), layout.parts, swizzled is True)

@@ -27,8 +27,8 @@ from attnlaw.render.charts.style import PALETTE
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, has_values
 from attnlaw.render.describe_rows import MOST_CASES, rows_by_case, varying_settings
 
-MEASURED = "Points: measured, with one standard error"
-POINTS = f"{MEASURED}. Good: they are on the lines."
+MEASURED = "Points are measured values, with one standard error"
+POINTS = f"{MEASURED}. Good agreement means that they are on the lines."
 MOST_DOTS = 40  # a line with more points has no dots
 
 

@@ -105,7 +105,9 @@ def save_chart(chart: Any, path: str | os.PathLike[str]) -> Path:
 def chart_bytes(chart: Any, target: Path) -> bytes:
     """Return the content of the file that `save_chart` writes."""
     if target.suffix[1:] not in ENDINGS:
-        raise InputError(f"{target}: a figure ends in one of .{', .'.join(ENDINGS)}; rename it")
+        raise InputError(
+            f"{target}: the name of a figure must end in one of .{', .'.join(ENDINGS)}; choose such a name"
+        )
     spec = without_controls(paper_spec(chart))
     if target.suffix == ".pdf":
         return call_engine("draw_pdf", to_json(spec, indent=None))  # type: ignore[no-any-return]
@@ -150,8 +152,8 @@ def paper_spec(chart: Any) -> dict[str, Any]:
         if (fitted := _fit_width(styled, target, least)) is not None:
             return fitted
     raise InputError(
-        f"figure: its labels alone are wider than {PAGE / POINTS_PER_INCH:g} inches; draw fewer panels, or "
-        "shorten the names"
+        f"figure: its labels do not fit into the width of {PAGE / POINTS_PER_INCH:g} inches; draw fewer "
+        "panels, or shorten the names"
     )
 
 

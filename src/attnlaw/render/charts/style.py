@@ -88,9 +88,12 @@ def call_engine(function: str, *arguments: Any) -> Any:
         lines = [line for line in str(error).splitlines() if line.startswith("Error: ")]
         raise _undrawable(lines[0] if lines else "no reason given", "give the models other names") from error
     except ChildEnded as error:
-        remedy = "draw it later from saved rows, with attnlaw report DIR"
+        remedy = "to draw it later from the saved rows, type attnlaw report DIR"
         if has_address_limit():
-            remedy = f"the engine reserves more addresses than `ulimit -v` allows; raise that, or {remedy}"
+            remedy = (
+                "the drawing engine needs more address space than `ulimit -v` allows; raise this "
+                f"limit, or {remedy}"
+            )
         raise _undrawable(f"the drawing engine {error}", remedy) from error
 
 
@@ -129,7 +132,7 @@ def draw_svg(spec: dict[str, Any]) -> str:
     """Draw a Vega-Lite specification as SVG. Raise an `InputError` if Vega-Lite fails or draws nothing."""
     drawn: str = call_engine("draw_svg", compile_to_vega(without_controls(spec)))
     if "<text" not in drawn:  # some charts fail without an error
-        raise _undrawable("it came out blank", "give the models other names")
+        raise _undrawable("the picture is blank", "give the models other names")
     return drawn
 
 

@@ -97,7 +97,7 @@ class Part:
 
     def figure_section(self, number: int, several: bool) -> Section | None:
         """Return the section of the figures. If the page has several parts, it names the directory."""
-        rows, drawn = self.listed_rows, "Drawn from" if self.figures else "No figure can be drawn from"
+        rows, drawn = self.listed_rows, "Drawn from" if self.figures else "attnlaw cannot draw a figure from"
         shared = shared_settings(rows, result_columns(result.verb for result in self.every))
         if not several:
             return figure_section("part-1", "Figures", self.figures, shared if self.figures else "")

@@ -103,7 +103,7 @@ def lipschitz(activation: str) -> float:
     """
     if activation not in LIPSCHITZ:
         raise InputError(
-            f"activation {activation!r} has no known Lipschitz constant; known: {', '.join(LIPSCHITZ)}"
+            f"activation {activation!r} has no known Lipschitz constant; choose one of {', '.join(LIPSCHITZ)}"
         )
     return LIPSCHITZ[activation]
 

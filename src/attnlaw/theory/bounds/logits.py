@@ -54,8 +54,10 @@ TOKENS, CHANCE = 512, 0.05
 SLACK = 1e-12
 # Largest finite numbers of the types that store logits.
 FLOAT8_E4M3, FLOAT16 = 448.0, 65504.0
-APPLIED_AGAIN = "the model applies the layer several times, first without the norm layer before it"
-PAST_FLOAT64 = "its queries or keys exceed float64"
+APPLIED_AGAIN = (
+    "the model applies this layer several times, and the first time without the norm layer before it"
+)
+PAST_FLOAT64 = "its queries or keys are too large for float64"
 
 
 @dataclass(frozen=True)

@@ -61,15 +61,15 @@ class Proxies:
 def why_no_proxies(network: Network[Spectrum | None]) -> str | None:
     """Return the reason why a network has no proxies; None if it has them."""
     if not network.layers or network.activation is None:
-        return "an adapter is not a network; audit its base model with --adapter"
+        return "an adapter alone is not a network; audit its base model with --adapter"
     if any(spectrum is None for layer in network.layers for _, spectrum in layer.leaves()):
-        return "they need every matrix of every layer"
+        return "the proxies need every matrix of every layer"
     if network.towers:
         return f"{' and '.join(tower.name for tower in network.towers)} are separate networks"
     if network.unread is not None:
         return network.unread
     if network.hidden_size is None:
-        return f"they need one hidden size, the layers have {', '.join(map(str, network.widths))}"
+        return f"the proxies need one hidden size, but the layers have {', '.join(map(str, network.widths))}"
     try:
         lipschitz(network.activation)
     except InputError as error:

@@ -83,7 +83,7 @@ def why_no_growth(depth: ArrayLike, width: ArrayLike) -> str | None:
     """
     L, N = (np.asarray(values, dtype=np.float64) for values in (depth, width))
     if L.size < LEAST_MODELS:
-        return f"growth needs three models or more that differ in depth or width; found {L.size}"
+        return f"growth needs three or more models of different depths or widths; found {L.size}"
     varied = [np.log10(values) for values in (L, N) if np.unique(values).size > 1]
     if not varied:
         return f"all {L.size} models have the same depth and width, so growth cannot be fitted"

@@ -69,7 +69,7 @@ class Schedule:
     def __post_init__(self) -> None:
         times = tuple(float(time) for time in np.ravel(np.asarray(self.times, dtype=float)))
         if not times or not all(0 <= time < math.inf for time in times) or list(times) != sorted(set(times)):
-            raise InputError("times: expected ascending finite numbers, none negative")
+            raise InputError("times: expected finite numbers from 0 on, in ascending order")
         rules: dict[str, dict[str, Any]] = {
             "learning_rate": {"minimum": 0},
             "decay": {"minimum": 0},
@@ -128,10 +128,11 @@ def stability(problem: Problem, schedule: Schedule, divergence_time: float | Non
     if limit is not None and (eta > limit or (eta == limit and schedule.decay == 0)):
         place = "above" if eta > limit else "at"
         remark = (
-            f"the learning rate is {place} {limit:.3g}, so the target is not stable; choose a smaller one"
+            f"the learning rate is {place} {limit:.3g}, so training cannot settle at the target; choose a "
+            "smaller one"
         )
     elif divergence_time is not None:
-        remark = "the noise of its gradient carries the student away; choose a smaller learning rate"
+        remark = "the noise of the gradient makes the student diverge; choose a smaller learning rate"
     else:
         return {}
     return {"outcome": Outcome.UNSTABLE, "remark": remark}

@@ -125,7 +125,7 @@ def parse_log_times(name: str, text: str) -> tuple[float, ...]:
         raise BadSetting(name, "expected FROM:TO:COUNT such as 0.001:1:40", text)
     even = parse_range(name, text)
     if even[0] <= 0:
-        raise BadSetting(name, "FROM must be above 0; time 0 is always added", text)
+        raise BadSetting(name, "FROM must be above 0, because attnlaw always adds time 0", text)
     ratio = math.log(even[-1] / even[0]) / (len(even) - 1)
     between = [float(f"{even[0] * math.exp(ratio * i):.12g}") for i in range(1, len(even) - 1)]
     return (even[0], *between, even[-1])

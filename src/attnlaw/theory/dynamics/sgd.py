@@ -136,7 +136,7 @@ def _outcome_and_remark(norms: Reals) -> dict[str, Any]:
     lost = int(np.sum(~np.isfinite(norms[:, -1])))
     if not lost:
         return {}
-    remark = f"{lost} of {len(norms)} runs diverged; lower the learning rate or the batch"
+    remark = f"{lost} of {len(norms)} runs diverged; choose a lower learning rate or a smaller batch"
     return {"outcome": Outcome.UNSTABLE, "remark": remark}
 
 
@@ -196,7 +196,10 @@ def trajectory_agreement(
         InputError: the runs belong to another problem or schedule, or have a single seed.
     """
     if any((run.problem, run.schedule) != (path.problem, path.schedule) for run in measured):
-        raise InputError("agreement: the runs belong to another problem or schedule; compare one at a time")
+        raise InputError(
+            "agreement: these runs do not all have the same problem and schedule; compare "
+            "one set of runs at a time"
+        )
     require_seeds(measured)
     flow = trajectory(path.problem, replace(path.schedule, learning_rate=0.0))
     comparisons = []

@@ -164,7 +164,7 @@ class Trajectory(StudentPath):
     def _at_end(self, name: str, time: float) -> Any:
         theory = getattr(student_dynamics(self.problem), name)
         if theory is None:
-            raise InputError(f"{name}: has no theory for {self.problem.attention} factors")
+            raise InputError(f"{name}: attnlaw has no theory for {self.problem.attention} factors")
         return theory(self.problem, replace(self.schedule, times=(time,)))
 
 
@@ -195,7 +195,9 @@ def student_dynamics(problem: Problem) -> StudentDynamics:
     if kind not in STUDENT_DYNAMICS:
         able = [student for attention, student in STUDENT_DYNAMICS if attention == problem.attention]
         raise BadSetting(
-            "student", f"expected {' or '.join(able)}: attnlaw has no dynamics of others", problem.student
+            "student",
+            f"expected {' or '.join(able)}: attnlaw does not know the dynamics of other students",
+            problem.student,
         )
     return STUDENT_DYNAMICS[kind]
 
@@ -206,17 +208,19 @@ def check_motion(problem: Problem, schedule: Schedule) -> None:
     for name in ("width", "flow_time"):
         given = getattr(problem, name)
         if given is not None:
-            raise BadSetting(name, "is part of the schedule; leave it out of the problem", given)
+            raise BadSetting(name, "belongs to the schedule; leave it out of the problem", given)
     if problem.pairs != "all":
-        raise BadSetting("pairs", "expected all: one pass shows every ordered pair", problem.pairs)
+        raise BadSetting(
+            "pairs", "expected all: one pass over new samples uses every ordered pair", problem.pairs
+        )
     if schedule.scale_key is not None and problem.attention != "untied":
-        raise BadSetting("scale_key", "needs {attention} untied, which has keys of their own")
+        raise BadSetting("scale_key", "needs {attention} untied, because tied attention has no separate keys")
     if problem.output not in POTENTIALS:
         raise BadSetting("output", f"expected one of {', '.join(POTENTIALS)}", problem.output)
     if not OUTPUTS[problem.output].has_static_theory and problem.noise > 0:
         raise BadSetting("noise", f"expected 0 with {{output}} {problem.output}", problem.noise)
     if problem.groups:
-        raise InputError("groups: have no dynamics; leave them out")
+        raise InputError("groups: attnlaw cannot compute dynamics with groups; leave them out")
     check = student_dynamics(problem).check
     if check is not None:
         check(problem, schedule)

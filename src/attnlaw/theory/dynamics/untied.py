@@ -95,7 +95,10 @@ def observed_pairs(problem: Problem) -> ObservedPairs:
     }
     for name, given in others.items():
         if given:
-            rule = "needs {attention} tied; untied, targets of a {target_rank} alone have a theory"
+            rule = (
+                "needs {attention} tied; with untied attention, only targets with a {target_rank} "
+                "have a theory"
+            )
             raise BadSetting(name, rule)
     if problem.output == "softmax" and problem.tokens > 2:
         raise BadSetting("tokens", "expected 2 with {output} softmax and {attention} untied", problem.tokens)

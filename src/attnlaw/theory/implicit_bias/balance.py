@@ -34,8 +34,8 @@ from attnlaw.spectra.head_sizes import FULL, GAUGES, NO_GAUGE, ROTARY, FactorSiz
 # Nodes of the quadrature. More nodes do not change a digit at ratios up to 1.
 NODES = 64
 DONE = "done"
-NOT_DEFINED = "not defined: query/key norms"
-NO_PRODUCT = "not defined: the product is zero, or exceeds float64"
+NOT_DEFINED = "not defined because the model normalises queries and keys"
+NO_PRODUCT = "not defined because the product is zero or too large for float64"
 
 
 @dataclass(frozen=True)
@@ -160,11 +160,9 @@ def mean_root(first: float, second: float) -> float:
 
 def _rotary(gauge: str, inner: int) -> Rotary | None:
     if gauge not in GAUGES:
-        raise InputError(f"gauge {gauge!r}: expected one of {', '.join(GAUGES)}, or a Rotary")
+        raise InputError(f"gauge {gauge!r}: expected one of {', '.join(GAUGES)}, or a Rotary object")
     if gauge != ROTARY:
         return None
     if inner % 2:
-        raise InputError(
-            f"factors with an inner size of {inner}: planes of rotary positions need an even one"
-        )
+        raise InputError(f"factors with an inner size of {inner}: rotary positions need an even size")
     return Rotary(inner)

@@ -186,13 +186,14 @@ class Completion:
         )
         if not mask.any():
             raise InputError(
-                "completion: the mask has no entry, so nothing is learned; let it show at least one"
+                "completion: the mask shows no entry, so nothing can be learned; show at least one entry"
             )
         if not np.isfinite(M[mask]).all():
             raise InputError("completion: an observed entry is not finite; leave it out of the mask")
         if not M[mask].any():
             raise InputError(
-                "completion: all observed entries are zero, which the start fits; show another one"
+                "completion: all observed entries are zero, which the start already fits; show an entry "
+                "that is not zero"
             )
         k = min(M.shape) if self.latent is None else check_value("latent", self.latent, int, minimum=1)
         object.__setattr__(self, "matrix", np.where(mask, M, 0.0))
@@ -340,13 +341,18 @@ def _outcome_and_remark(blocks: list[_Block], latent: int, size: float) -> tuple
     lost = next((block.lost for block in blocks if block.lost is not None), None)
     if lost is not None:
         return Outcome.NOT_CONVERGED, (
-            f"no rank-{lost} critical point: its stage runs away or takes too long, and this is its last "
-            "place; train from two small starts instead"
+            f"no rank-{lost} critical point: training diverges or takes too long there, and this is its "
+            "last position; train from two small starts instead"
         )
     if np.sqrt(sum(block.residual**2 for block in blocks)) > FITTED * size:
-        return Outcome.DONE, f"latent {latent} is too small to fit all observed entries; raise it to fit them"
+        return Outcome.DONE, (
+            f"latent {latent} is too small to fit all observed entries; choose a larger value"
+        )
     if len(blocks) > 1 and any(block.Q is None for block in blocks):
-        remark = "entries between incomplete components of rank above one are not predicted: train"
+        remark = (
+            "no prediction for entries between incomplete components of rank above one; train the "
+            "factors instead"
+        )
         return Outcome.DONE, remark
     return Outcome.DONE, None
 
@@ -369,9 +375,9 @@ def train_completion(problem: Completion, seed: int = 0) -> CompletionRun:
     outcome, remark = Outcome.DONE, None
     if not end.still:
         outcome = Outcome.NOT_CONVERGED
-        remark = "the flow is still on its way; start larger, or show more entries"
+        remark = "training had not converged when it stopped; choose a larger start, or show more entries"
     elif end.residual > FITTED * float(np.linalg.norm(mask * M)):
-        remark = f"latent {k} is too small to fit all observed entries; raise it to fit them"
+        remark = f"latent {k} is too small to fit all observed entries; choose a larger value"
     rank = int(np.sum(s > TRAINED_RANK * s[0]))
     return CompletionRun(W, rank, float(s.sum()), end.time, end.residual, outcome, remark)
 

@@ -47,8 +47,8 @@ def stopping_time(threshold: ArrayLike, init: float) -> Reals:
     tau = np.asarray(threshold, dtype=float)
     if tau.size and not tau.min() > np.e * a * a:
         raise InputError(
-            f"early stopping: found a threshold {tau.min():g} for a start of {a:g}, expected one above "
-            f"{np.e * a * a:.3g}; start smaller"
+            f"early stopping: found a threshold {tau.min():g} for a start of {a:g}, expected a threshold "
+            f"above {np.e * a * a:.3g}; choose a smaller start"
         )
     return np.asarray(np.log(tau / a**2) / (8 * tau))
 
@@ -172,7 +172,7 @@ def spike_cost(spikes: ArrayLike, noise: float) -> float:
     theta, square = np.abs(np.asarray(spikes, dtype=float)), noise**2
     if theta.size and not theta.min() > noise:
         raise InputError(
-            f"early stopping: found a spike {theta.min():g} in noise {noise:g}, expected one above it: "
-            "below, no eigenvalue leaves the bulk; take more samples"
+            f"early stopping: found a spike {theta.min():g} in noise {noise:g}, expected a spike above "
+            "the noise, because no eigenvalue leaves the bulk below it; use more samples"
         )
     return float(np.sum(2 * square + 3 * square**2 / theta**2))

@@ -108,7 +108,7 @@ def _require_chain(matrices: Sequence[Reals]) -> None:
     )
     if len(matrices) < 2 or not chained:
         raise InputError(
-            f"factors of shapes {shapes}: expected at least two matrices whose product exists, in its order"
+            f"factors of shapes {shapes}: expected at least two matrices that can be multiplied in this order"
         )
 
 
@@ -118,10 +118,10 @@ def _root(covariance: ArrayLike, matrices: Sequence[Reals]) -> Reals:
     rows, cols = matrices[0].shape[0], matrices[-1].shape[1]
     if S.shape != (rows, rows) or rows != cols or not np.allclose(S, S.T):
         raise InputError(
-            f"covariance of shape {list(S.shape)} for a product of shape {[rows, cols]}: "
-            "expected a symmetric matrix and a square product of its size"
+            f"covariance of shape {list(S.shape)} for a product of shape {[rows, cols]}: expected a "
+            "symmetric covariance and a square product of the same size"
         )
     values, vectors = np.linalg.eigh(S)
     if values[0] < -1e-10 * abs(values[-1]):
-        raise InputError(f"covariance with an eigenvalue of {values[0]:.3g}: expected none below 0")
+        raise InputError(f"covariance has the eigenvalue {values[0]:.3g}, expected no negative eigenvalue")
     return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)

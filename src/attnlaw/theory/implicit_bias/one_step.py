@@ -52,7 +52,7 @@ def one_step_law(problem: Problem) -> FreeConvolution:
     if problem.output != "linear" or problem.tokens != 1 or problem.groups:
         raise InputError(
             f"one step: output {problem.output}, {problem.tokens} tokens, {len(problem.groups)} groups; "
-            "expected a linear output of one token without groups"
+            "one step is only known for a linear output of one token without groups"
         )
     square = (problem.target.second_moment + problem.noise / 2) / (2 * problem.alpha)
     return FreeConvolution(problem.target.law, float(np.sqrt(square)))

@@ -179,12 +179,15 @@ class Architecture:
     def __post_init__(self) -> None:
         if self.heads % self.key_value_heads:
             raise InputError(
-                f"{self.name}: {self.heads} heads cannot share {self.key_value_heads} key-value heads evenly"
+                f"{self.name}: {self.heads} heads cannot be divided evenly among {self.key_value_heads} "
+                "key-value heads"
             )
         if len(self.score_scales) != self.depth:
             raise InputError(f"{self.name}: expected one score scale for each of {self.depth} layers")
         if 2 * len(self.frequencies) > self.head_width:
-            raise InputError(f"{self.name}: more rotary planes than heads of {self.head_width} numbers have")
+            raise InputError(
+                f"{self.name}: too many rotary frequencies for heads of {self.head_width} entries"
+            )
         assert self.order in ORDERS, self.order
         assert self.head in HEADS, self.head
 
@@ -232,7 +235,9 @@ def at_width(model: Architecture, width: int, keep: str) -> Architecture:
     sizes = {name: getattr(model, name) for name in grown}
     step = model.width // math.gcd(model.width, *sizes.values())
     if width % step:
-        raise BadSetting("width", f"expected a multiple of {step}, at which heads come out whole", width)
+        raise BadSetting(
+            "width", f"expected a multiple of {step}, so that every head has a whole number of entries", width
+        )
     sizes = {name: size * width // model.width for name, size in sizes.items()}
     share, head_width = width / model.width, sizes.get("head_width", model.head_width)
     scale = math.sqrt(model.head_width / head_width)

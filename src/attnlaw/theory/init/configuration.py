@@ -46,7 +46,7 @@ def config_of(source: str | os.PathLike[str] | Mapping[str, Any]) -> Config:
             f"or one of {', '.join(shipped_configs())}"
         )
     if path.suffix != ".json":
-        raise InputError(f"{path}: not a config.json; give that file or its folder")
+        raise InputError(f"{path}: this is not a config.json; give that file or its folder")
     return read_config(path)
 
 
@@ -71,7 +71,12 @@ def architecture_of(config: Config, std: float | None = None, depth: int = 0) ->
     head_width = config.size("head_dim") or width // heads
     _refuse_parts(config, family)
     std = std or _std(config, init)
-    std = _require_value(std, config, init.std[0], "add it, or give a deviation (--std)")
+    std = _require_value(
+        std,
+        config,
+        init.std[0],
+        "add it to the config, or give the standard deviation of the weights (--std)",
+    )
     order = _order(config, init)
     pad = config.values.get("pad_token_id")
     root = math.sqrt(width) if init.embedding_root else None
@@ -171,15 +176,15 @@ def _require_initialiser(config: Config) -> tuple[str, Family, Initialiser]:
     if reason := _unsupported_part(config, near):
         _refuse(named, reason)
     known = ", ".join(known_types())
-    raise InputError(f"{named}: attnlaw does not know how its weights are initialised; it knows: {known}")
+    raise InputError(f"{named}: attnlaw does not know how its weights are initialised; it knows {known}")
 
 
 def _unsupported_part(config: Config, family: Family | None) -> str | None:
     """Describe the part of an unknown model type that the law does not cover; None if there is none."""
     if config.values.get("is_encoder_decoder") is True:
-        return "an encoder with a decoder"
+        return "models with an encoder and a decoder"
     if any(key in config for key in STATE_SPACE) or (family and any(stack.linear for stack in family.stacks)):
-        return "a state-space block or linear attention"
+        return "state-space blocks or linear attention"
     if family is None:
         return None
     if family.shared_layers:
@@ -215,7 +220,7 @@ def _refuse_parts(config: Config, family: Family) -> None:
 
 def _refuse(where: str, part: str, known: Iterable[str] = ()) -> NoReturn:
     remedy = f"init covers: {', '.join(known)}" if known else "choose another model"
-    raise InputError(f"{where}: init does not cover {part} yet; {remedy}")
+    raise InputError(f"{where}: init does not support {part} yet; {remedy}")
 
 
 def _require_value(value: T | None, config: Config, key: str, remedy: str) -> T:

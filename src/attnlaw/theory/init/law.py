@@ -35,7 +35,7 @@ from attnlaw.theory.init.tokens import BoolArray, Tokens, check_tokens
 from attnlaw.theory.limit.inputs import cosine_matrix, mean_cosine
 from attnlaw.theory.limit.wishart import Array
 
-MATCHED = "Hidden units are matched in mean and covariance only (--units), so other numbers are approximate"
+MATCHED = "Only the means and covariances of hidden units are exact (--units); other numbers are approximate"
 
 
 def remarks(law: InitialLaw, exact: bool = True) -> str | None:

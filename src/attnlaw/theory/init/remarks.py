@@ -100,7 +100,10 @@ def _signals(start: Start) -> StartRemark | None:
 def _tokens(start: Start) -> StartRemark | None:
     if not start.cosine:
         return None
-    names = {1 - PARALLEL: "they are parallel up to rounding", ALIKE: f"their mean cosine is above {ALIKE}"}
+    names = {
+        1 - PARALLEL: "all tokens are parallel up to rounding",
+        ALIKE: f"their mean cosine is above {ALIKE}",
+    }
     for limit, words in names.items():
         for layer, cosine in start.cosine.items():
             if cosine.value > limit:
@@ -109,7 +112,9 @@ def _tokens(start: Start) -> StartRemark | None:
     depth = max(start.cosine)
     cosine = start.cosine[depth]
     words = "stay distinct" if cosine.value < DISTINCT else "become similar but do not collapse"
-    return StartRemark(f"Tokens {words}: mean cosine {cosine} after layer {depth} (1: all alike)", False)
+    return StartRemark(
+        f"Tokens {words}: mean cosine {cosine} after layer {depth} (1 means that all are alike)", False
+    )
 
 
 def _attention(start: Start) -> StartRemark | None:
@@ -125,10 +130,14 @@ def _attention(start: Start) -> StartRemark | None:
 
 def _loss(start: Start) -> StartRemark | None:
     if start.loss is None:
-        reason = "Logits of a tied head have no limit" if start.cosine else "A single token has no next token"
+        reason = (
+            "In the limit of infinite width, the logits of a tied head are not defined"
+            if start.cosine
+            else "A single token has no next token"
+        )
         size = f"{start.logit_sd.value:.3g}"
         return StartRemark(
-            f"{reason}, so there is no loss. Other logits have standard deviation {size}", None
+            f"{reason}, so there is no loss. The other logits have a standard deviation of {size}", None
         )
     above, error = start.loss.value - start.uniform_loss, start.loss.error or 0.0
     guess = f"the {start.uniform_loss:.4g} of a uniform guess (ln V)"

@@ -68,7 +68,9 @@ def random_tokens(architecture: Architecture, count: int, padded: int, seed: int
     pad = architecture.padding if architecture.padding is not None else 0
     least = count - padded + 1
     if architecture.vocabulary < least:
-        raise BadSetting("tokens", f"expected fewer than the vocabulary, {architecture.vocabulary}", count)
+        raise BadSetting(
+            "tokens", f"expected fewer than the size of the vocabulary, {architecture.vocabulary}", count
+        )
     rng = np.random.default_rng(seed)
     ids = rng.choice(architecture.vocabulary - 1, count - padded, replace=False)
     ids = ids + (ids >= pad)
@@ -83,4 +85,6 @@ def check_tokens(architecture: Architecture, tokens: Tokens) -> None:
         raise BadSetting("tokens", message, len(tokens))
     for token in tokens.ids:
         if token >= architecture.vocabulary:
-            raise BadSetting("ids", f"expected ids below the vocabulary, {architecture.vocabulary}", token)
+            raise BadSetting(
+                "ids", f"expected ids below the size of the vocabulary, {architecture.vocabulary}", token
+            )

@@ -170,9 +170,9 @@ def require_beta(what: str, beta: float) -> None:
     """Raise an `InputError` if beta is so large or so small that rounding errors would spoil the law."""
     if not 0 < beta <= MOST_BETA:
         raise InputError(
-            f"{what}: found beta {beta}, expected a number above 0 and at most {MOST_BETA:g}, beyond which "
-            "rounding hides the edges and no n is near the limit; give the standard deviation of a row's "
-            "logits, or draw finite matrices"
+            f"{what}: found beta {beta}, expected a number above 0 and at most {MOST_BETA:g}, because the "
+            "law does not hold for larger values; give the standard deviation of a row's logits, or draw "
+            "random matrices instead"
         )
     require_scale(f"{what}: beta", beta, LARGEST_INVERSE_BETA)
 

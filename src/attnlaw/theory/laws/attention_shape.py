@@ -50,8 +50,8 @@ MATRICES = by_name(
     Matrix("output", "[A₁V₁ … A_hV_h] W", values=True, output=True, added=True),
 )
 SHARINGS = by_name(
-    Sharing("none", "each head its keys and values"),
-    Sharing("across", "one key and value for all heads", across=True),
+    Sharing("none", "each head has its keys and values"),
+    Sharing("across", "all heads share their keys and values", across=True),
     Sharing("tied", "K = V within heads", tied=True),
 )
 
@@ -97,7 +97,7 @@ class AttentionShape:
         check_value("sharing", self.sharing, str, choices=SHARINGS)
         if SHARINGS[self.sharing].tied and self.d_V != self.head_size:
             raise InputError(
-                f"value_size {self.value_size}: expected the head size, {self.head_size}, where K = V"
+                f"value_size {self.value_size}: expected the head size, {self.head_size}, because K = V"
             )
 
     @property
@@ -133,7 +133,7 @@ class AttentionShape:
         gK, gV, gO = h * self.head_size / n, h * self.d_V / n, self.d_O / n
         if sharing.tied and matrix.values:
             if second_order:
-                raise InputError("second_order: there is no second-order law for K = V; leave it out")
+                raise InputError("second_order: there is no second-order law for K = V; leave this out")
             return TiedValuesLaw(beta, h, gK, gO if matrix.output else None)
         kept = self.head_size if second_order else None
         if matrix.added and not matrix.values:  # the head mean has the law of one head
@@ -187,6 +187,6 @@ class RandomLayer:
         if spike is not None and not CENTRINGS[self.centring].by_columns:
             lines += (
                 f"keys of unequal length put one singular value near {spike**0.5:.4g}, beyond the edge of "
-                "the law, which means nothing; centre by column means to remove it",
+                "the law; this value has no meaning, and centring by column means removes it",
             )
         return lines

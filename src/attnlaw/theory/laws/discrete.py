@@ -28,10 +28,11 @@ class Discrete(Law):
     def __post_init__(self) -> None:
         positive = all(weight > 0 for weight in self.weights)
         if not positive or len(self.values) != len(self.weights) or not np.all(np.isfinite(self.values)):
-            raise InputError("eigenvalues: expected finite values, each with a weight above 0")
+            raise InputError("eigenvalues: expected finite values, each with a positive weight")
         if abs(sum(self.weights) - 1.0) > 1e-9:
             raise InputError(
-                f"eigenvalues: the weights sum to {sum(self.weights):.6g}; divide them by their sum"
+                f"eigenvalues: the weights sum to {sum(self.weights):.6g}, expected 1; divide them by "
+                "their sum"
             )
 
     def scaled(self, factor: float) -> Discrete:

@@ -68,7 +68,7 @@ def frobenius_shift(tokens: int, head_size: int, beta: float) -> float:
 LARGEST_SHIFT = 0.05
 # At n = 1000 and one head, the distribution function is off by about 0.2/g_2: 0.09 at g_2 = 2, 0.03 at 8.
 LEAST_WIDTH = 5.0
-REMEDY = "compare with random matrices of this shape instead"
+REMEDY = "draw random matrices of this shape instead"
 
 
 def finite_size_warnings(
@@ -89,7 +89,7 @@ def finite_size_warnings(
     lost = few_rows_beta(tokens)
     if abs(shift) > LARGEST_SHIFT or beta > lost:
         how = (
-            f"above {lost:.3g} a few rows dominate"
+            f"above {lost:.3g} a few rows dominate the matrix"
             if beta > lost
             else f"the mean of the law is about {-shift:.0%} too {'large' if shift < 0 else 'small'}"
         )
@@ -97,9 +97,8 @@ def finite_size_warnings(
     width = heads * head_size * (head_size + 1) / (2 * tokens)
     if width < LEAST_WIDTH and not second_order:
         lines.append(
-            f"heads of size {head_size} are narrow for {tokens} tokens: h d_K^2/(2n) is {width:.2g}, below "
-            f"{LEAST_WIDTH:g}, so the law is off; correct it (--second-order), "
-            f"or {REMEDY}"
+            f"heads of size {head_size} are narrow for {tokens} tokens: h d_K^2/(2n) is {width:.2g}, "
+            f"below {LEAST_WIDTH:g}, so the law is inaccurate; correct it with --second-order, or {REMEDY}"
         )
     return tuple(lines)
 

@@ -193,8 +193,8 @@ class FreeConvolution(Law):
         most = LARGEST_RATIO * max(abs(end) for end in self.solved_base.support)
         if self.sigma > most:
             raise InputError(
-                f"free convolution: found sigma {self.sigma:g}, expected at most {most:g}: beyond it "
-                "the base law is lost in round-off; use a semicircle"
+                f"free convolution: found sigma {self.sigma:g}, expected at most {most:g}: above this, "
+                "rounding errors hide the base law; use a semicircle instead"
             )
 
     @property
@@ -202,7 +202,7 @@ class FreeConvolution(Law):
         """A sentence that says by what the base law is replaced, or None if it is solved itself."""
         if isinstance(self.base, Base):
             return None
-        return f"{QUANTILES} quantiles approximate the base law {type(self.base).__name__}"
+        return f"{QUANTILES} quantiles are used to approximate the base law {type(self.base).__name__}"
 
     @cached_property
     def solved_base(self) -> Base:

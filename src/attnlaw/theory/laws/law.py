@@ -329,5 +329,7 @@ def require_levels(p: ArrayLike) -> Reals:
     """Return the levels p of a quantile as an array. Raises an `InputError` if one is outside [0, 1]."""
     p = np.asarray(p, dtype=float)
     if p.size and not (p.min() >= 0 and p.max() <= 1):
-        raise InputError(f"quantile: found a level outside [0, 1] (least {p.min()}, largest {p.max()})")
+        raise InputError(
+            f"quantile: expected levels between 0 and 1 (the smallest is {p.min()}, the largest {p.max()})"
+        )
     return p

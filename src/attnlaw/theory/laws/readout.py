@@ -60,7 +60,7 @@ def readout(law: OutputLaw, ridge: float, noise_variance: float = 0.0) -> Readou
     """
     gO = law.output_ratio
     if gO is None:
-        raise InputError("readout: found a law without an output; give its output_ratio, d_O / n")
+        raise InputError("readout: the law has no output; give output_ratio, which is d_O / n")
     check_value("ridge", ridge, float, greater_than=0)
     check_value("noise_variance", noise_variance, float, minimum=0)
     x, weights = _spectrum(law)

@@ -96,11 +96,11 @@ def extrapolate(sizes: ArrayLike, means: ArrayLike, standard_errors: ArrayLike) 
     d, y, s = (np.asarray(values, dtype=float) for values in (sizes, means, standard_errors))
     if not d.shape == y.shape == s.shape or d.ndim != 1 or np.unique(d).size < 2:
         raise InputError(
-            f"extrapolation: found {np.unique(d).size} distinct sizes, expected at least 2 with one mean and "
-            "one standard error each; simulate another size"
+            f"extrapolation: found {np.unique(d).size} different sizes, expected at least 2, each with a "
+            "mean and a standard error; simulate another size"
         )
     if not np.all(s > 0):
-        raise InputError("extrapolation: a standard error is not positive; simulate more seeds")
+        raise InputError("extrapolation: one standard error is zero; simulate more seeds")
     # Centred regression: the intercept at 1/d = 0 is the weighted mean, moved along the slope.
     w = 1.0 / s**2
     u = 1.0 / d - w @ (1.0 / d) / w.sum()
@@ -164,10 +164,12 @@ def agreement(prediction: Prediction, measurements: Sequence[Measurement]) -> Ag
     require_seeds(measurements)
     rounded = [m.rounding for m in measurements if m.rounding is not None]
     if rounded:
-        raise InputError(f"agreement: {rounded[0]}; choose a larger dimension or that alpha")
+        raise InputError(f"agreement: {rounded[0]}; choose a larger dimension, or use that alpha")
     ordered = sorted(measurements, key=lambda m: m.size)
     if len({m.size for m in ordered}) < len(ordered):
-        raise InputError("agreement: two measurements have the same size; join them into one with more seeds")
+        raise InputError(
+            "agreement: two measurements have the same size; combine them into one with more seeds"
+        )
     largest = ordered[-1]
     return Agreement(
         comparisons=tuple(

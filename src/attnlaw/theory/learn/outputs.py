@@ -75,7 +75,7 @@ HARDMAX = Output(
     identifies_target=False,
     least_tokens=2,
     most_tokens=2,
-    beyond="; or take the softmax with a large {beta}",
+    beyond="; or use the softmax with a large {beta}",
 )
 HERMITE2 = Output(
     "hermite2",
@@ -118,7 +118,7 @@ LOSSES = by_name(
         "cross-entropy of the attended key",
         Output(
             "cross-entropy",
-            "the key that a query attends to",
+            "the key to which a query attends most",
             lambda tokens: tokens - 1.0,
             loss=lambda problem, weights: Attended(problem.beta, drawn=not problem.soft_labels),
             uses_temperature=True,

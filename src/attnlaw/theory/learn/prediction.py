@@ -289,23 +289,26 @@ def outcome_of(
     if not resolved:
         return {
             "outcome": Outcome.RECOVERED,
-            "remark": "the error is too small to resolve, so an upper bound is given; "
-            f"lower alpha or {remedy} for a value",
+            "remark": "the error is too small to compute, so this is an upper bound; for a value, lower "
+            f"alpha or {remedy} for a value",
         }
     if not residual <= RESIDUAL:
         return {
             "outcome": Outcome.ILL_CONDITIONED,
-            "remark": f"the equations are solved only to {residual:.1e}; raise the weight decay or the noise",
+            "remark": f"the equations were solved only to a precision of {residual:.1e}; raise the weight "
+            "decay or the noise",
         }
     if instability is not None and instability > UNSTABLE:
         return {
             "outcome": Outcome.UNSTABLE,
-            "remark": f"unstable (stability {instability:.3g} is above 1): training loss is a lower bound",
+            "remark": f"unstable (stability {instability:.3g} is above 1), so the training loss is a "
+            "lower bound",
         }
     if instability is not None and instability > WARNING:
         return {
             "outcome": Outcome.DONE,
-            "remark": f"nearly unstable (stability {instability:.3g}): training runs may end up to 1% apart",
+            "remark": f"nearly unstable (stability {instability:.3g}), so training runs may differ by up "
+            "to 1%",
         }
     return {"outcome": Outcome.DONE, "remark": None}
 
@@ -318,7 +321,8 @@ def recovered_prediction(
     how = outcome_of(residual, resolved=False)
     if is_exact:
         how["remark"] = (
-            "clean labels without weight decay give the target itself; add a weight decay for an error"
+            "labels without noise and no weight decay recover the target exactly; add weight decay to "
+            "get an error above 0"
         )
     return Prediction(
         problem=problem,

@@ -179,14 +179,14 @@ class Problem(ProblemRules):
         if self.observed_output.uses_temperature and spread > STEEPEST:
             raise BadSetting(
                 "beta",
-                f"with it the logits spread over {spread:.3g}, expected at most {STEEPEST:g}; lower it or "
-                "{noise}, or use the hardmax {output}",
+                f"this makes the standard deviation of the logits {spread:.3g}, expected at most "
+                f"{STEEPEST:g}; lower this value or {{noise}}, or use {{output}} hardmax",
                 self.beta,
             )
         if self.groups:
             self._check_groups()
         if self.groups and self.flow_time is not None:
-            raise BadSetting("flow_time", "cannot be combined with {groups}; leave one out")
+            raise BadSetting("flow_time", "cannot be combined with {groups}; remove one of the two")
         if self.weight_decay == 0 and self.flow_time is None and self.alpha != math.inf:
             self._check_interpolation()
 
@@ -194,14 +194,18 @@ class Problem(ProblemRules):
         """Set `pairs` and `target` to fit the attention; raise an `InputError` if the given ones do not."""
         paired = ATTENTIONS[self.attention].paired
         if not paired and given_pairs not in (None, "all"):
-            raise BadSetting("pairs", "expected all with {attention} tied; or take untied", given_pairs)
+            raise BadSetting(
+                "pairs", "expected all with {attention} tied; or use {attention} untied", given_pairs
+            )
         if not paired and self.target.is_product:
             raise InputError(
-                "target: a product of two factors is not symmetric; take attention untied, or "
+                "target: a product of two factors is not symmetric; use attention untied, or "
                 "Target.marchenko_pastur"
             )
         if paired and self.groups:
-            raise BadSetting("groups", "have diagonal entries, which untied pairs have not; leave them out")
+            raise BadSetting(
+                "groups", "have diagonal entries, but untied attention has none; leave the groups out"
+            )
         target = self.target
         if paired and target is DEFAULT_TARGET:
             target = DEFAULT_UNTIED_TARGET
@@ -214,7 +218,7 @@ class Problem(ProblemRules):
             able = " or ".join(name for name, output in OUTPUTS.items() if output.weighted)
             raise BadSetting("groups", f"need {{output}} {able}")
         if self.noise:
-            raise InputError("groups: each group has its noise; leave the noise of the problem at 0")
+            raise InputError("groups: each group has a noise; leave the noise of the problem at 0")
         for place, exists in (("diagonal", True), ("off_diagonal", self.tokens > 1)):
             total = sum(group.share for group in self.groups if getattr(ENTRIES[group.entries], place))
             if exists and abs(total - 1.0) > 1e-9:
@@ -233,7 +237,7 @@ class Problem(ProblemRules):
             raise BadSetting(
                 "weight_decay",
                 f"but below interpolation ({{alpha}} {threshold / self.observations_per_sample:.6g}) many "
-                "students fit the data; set a small one such as 1e-4, or raise {alpha}",
+                "students fit the data equally well; set a small value such as 1e-4, or raise {alpha}",
                 self.weight_decay,
             )
 
@@ -269,7 +273,7 @@ class Problem(ProblemRules):
     def sample_ratio(self) -> float:
         """The number of samples divided by d^2 (alpha). An infinite alpha raises a `BadSetting`."""
         if self.alpha == math.inf:
-            raise BadSetting("alpha", "is missing; give the number of samples over d^2")
+            raise BadSetting("alpha", "is missing; give the number of samples divided by d^2")
         return self.alpha
 
     @property

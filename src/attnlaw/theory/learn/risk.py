@@ -203,7 +203,7 @@ class Risk:
 def linear_output(risk: Risk, what: str, remedy: str) -> Linear:
     """Return the output of a risk, or raise an `InputError` with `what` and `remedy` if it is not linear."""
     if not isinstance(risk.output, Linear):
-        raise InputError(f"{what}: the output is not linear; {remedy}")
+        raise InputError(f"{what}: this needs a linear output; {remedy}")
     return risk.output
 
 

@@ -80,7 +80,9 @@ def leading_error(
     known = {name: student.for_attention(attention) for name, student in STUDENTS.items()}
     laws = {name: spec.leading["linear"] for name, spec in known.items() if spec and "linear" in spec.leading}
     if student not in laws:
-        raise BadSetting("student", f"which has no scaling law; expected {' or '.join(laws)}", student)
+        raise BadSetting(
+            "student", f"no scaling law is known for this student; choose {' or '.join(laws)}", student
+        )
     counted = np.asarray(ratios, dtype=float) / ATTENTIONS[attention].sides
     return _leading_error(gamma, counted, noise, laws[student](gamma))
 

@@ -177,7 +177,7 @@ def check_dense(rows: int, columns: int, remedy: str, size: int) -> None:
     if 8 * rows * columns > LARGEST_DENSE_BYTES:
         raise BadSetting(
             "size",
-            f"needs a dense {rows} x {columns} matrix, more than {LARGEST_DENSE_BYTES // 2**30} GiB; "
+            f"this needs a dense {rows} x {columns} matrix, more than {LARGEST_DENSE_BYTES // 2**30} GiB; "
             f"choose a smaller {{size}}{remedy}",
             size,
         )

@@ -46,8 +46,8 @@ class ProblemRules:
             if LARGEST < value < math.inf or 0 < value < 1 / LARGEST:
                 raise BadSetting(
                     name,
-                    "too large or too small for double precision; expected 0 or a number from "
-                    f"{1 / LARGEST:g} to {LARGEST:g}",
+                    f"expected 0 or a number in the range of double precision, from {1 / LARGEST:g} to "
+                    f"{LARGEST:g}",
                     value,
                 )
         output = self.observed_output
@@ -56,8 +56,8 @@ class ProblemRules:
         if self.tokens < output.least_tokens:
             raise BadSetting(
                 "tokens",
-                f"expected at least {output.least_tokens} with {{output}} {self.output}: a row of one entry "
-                "is always 1 and shows nothing",
+                f"expected at least {output.least_tokens} with {{output}} {self.output}: with a single "
+                "token, attention is always 1 and labels show nothing",
                 self.tokens,
             )
         if output.has_static_theory:
@@ -66,7 +66,9 @@ class ProblemRules:
             able = " or ".join(name for name, student in STUDENTS.items() if student.has_factors)
             raise BadSetting("width", f"needs {{student}} {able}, which has factors")
         if self.width is not None and not output.weighted:
-            raise BadSetting("width", "needs {output} linear: no theory of narrow heads is known for others")
+            raise BadSetting(
+                "width", "needs {output} linear, because no theory of narrow heads is known for other outputs"
+            )
         if self.flow_time is not None:
             self._check_flow()
         if ATTENTIONS[self.attention].paired:
@@ -74,8 +76,8 @@ class ProblemRules:
         if output.most_tokens is not None and self.tokens > output.most_tokens:
             raise BadSetting(
                 "tokens",
-                f"expected {output.most_tokens} with {self._label_setting}, which has a theory for no more"
-                f"{output.beyond}",
+                f"expected {output.most_tokens} with {self._label_setting}, because no theory is known "
+                f"for more{output.beyond}",
                 self.tokens,
             )
 
@@ -96,26 +98,30 @@ class ProblemRules:
 
     def _check_loss(self) -> None:
         if self._one_pass:
-            raise BadSetting("loss", "has no theory of one pass over new samples; give {alpha}", self.loss)
+            raise BadSetting(
+                "loss", "has no theory for one pass over new samples; give a finite {alpha}", self.loss
+            )
         if not OUTPUTS[self.output].selects_key:
-            raise BadSetting("loss", "needs {output} softmax, whose rows choose a key", self.loss)
+            raise BadSetting("loss", "needs {output} softmax, because only its rows choose a key", self.loss)
         if not ATTENTIONS[self.attention].paired:
-            raise BadSetting("loss", "has no theory with {attention} tied; take untied", self.loss)
+            raise BadSetting("loss", "has no theory with {attention} tied; use {attention} untied", self.loss)
         if self.pairs != "cross":
             raise BadSetting(
-                "pairs", f"expected cross with {self._label_setting}: keys of another sequence", self.pairs
+                "pairs",
+                f"expected cross with {self._label_setting}, which takes keys from another sequence",
+                self.pairs,
             )
         if self.noise:
             raise BadSetting(
                 "noise",
-                f"expected 0 with {self._label_setting}: a smaller {{beta}} makes labels noisy",
+                f"expected 0 with {self._label_setting}; to make labels noisy, lower {{beta}}",
                 self.noise,
             )
         if not self.weight_decay:
             raise BadSetting(
                 "weight_decay",
-                f"expected more than 0 with {self._label_setting}: "
-                "labels that can be separated have no least loss",
+                f"expected more than 0 with {self._label_setting}, because the loss of separable labels "
+                "has no minimum without it",
                 self.weight_decay,
             )
 
@@ -131,7 +137,7 @@ class ProblemRules:
         if not able:
             raise BadSetting(
                 "output",
-                f"has no theory with {{attention}} {self.attention}; take linear, or {{attention}} tied"
+                f"has no theory with {{attention}} {self.attention}; use linear, or {{attention}} tied"
                 + (", or {loss} cross-entropy" if OUTPUTS[self.output].selects_key else ""),
                 self.output,
             )
@@ -149,7 +155,9 @@ class ProblemRules:
                 f"needs {{student}} {able}; for factors, use attnlaw dynamics",
             )
         if not OUTPUTS[self.output].weighted:
-            raise BadSetting("flow_time", "needs {output} linear: other losses have no closed flow")
+            raise BadSetting(
+                "flow_time", "needs {output} linear, because the flow is not known for other outputs"
+            )
 
     def _check_pairs(self) -> None:
         pairs = PAIRS[self.pairs or ""]
@@ -165,7 +173,8 @@ class ProblemRules:
         if self.tokens < pairs.least_tokens:
             raise BadSetting(
                 "tokens",
-                f"expected at least {pairs.least_tokens} with {{pairs}} {self.pairs}: one has no such pair",
+                f"expected at least {pairs.least_tokens} with {{pairs}} {self.pairs}, because one token "
+                "has no such pair",
                 self.tokens,
             )
 

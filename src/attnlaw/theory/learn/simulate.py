@@ -98,13 +98,13 @@ class Measurement(BriefRepr):
         alpha, actual_alpha = self.problem.alpha, self.samples / self.size**2
         if abs(actual_alpha - alpha) <= NEAR * alpha:
             return None
-        return f"at d = {self.size}, n = {self.samples} means alpha {actual_alpha:.3g} instead of {alpha:.3g}"
+        return f"at d = {self.size}, n = {self.samples} gives alpha {actual_alpha:.3g} instead of {alpha:.3g}"
 
     @property
     def remark(self) -> str | None:
         """A note on runs that did not converge and on an alpha that was rounded; None if neither occurred."""
         rounding = self.rounding
-        other = None if rounding is None else f"{rounding}; choose a larger dimension or that alpha"
+        other = None if rounding is None else f"{rounding}; choose a larger dimension, or use that alpha"
         return "; ".join(filter(None, (self.unsolved, other))) or None
 
 
@@ -203,7 +203,9 @@ def check_simulation(problem: Problem, size: int, sensing: str = "tokens") -> in
     if problem.student_spec.trainer is None:
         able = [name for name, student in STUDENTS.items() if student.trainer is not None]
         raise BadSetting(
-            "student", f"computed and not trained; simulate {' or '.join(able)}", problem.student
+            "student",
+            f"this student is computed and cannot be trained; simulate {' or '.join(able)}",
+            problem.student,
         )
     problem.student_spec.theory(problem.observed_output.name)
     size = check_value("size", size, int, minimum=2)
@@ -233,6 +235,7 @@ def _outcome_and_remark(trained: list[Trained]) -> dict[str, Any]:
     worst = max(run.residual for run in failed)
     return {
         "outcome": Outcome.NOT_CONVERGED,
-        "unsolved": f"{len(failed)} of {len(trained)} runs stopped with residual up to {worst:.1e} after "
-        f"{max(run.steps for run in failed)} steps; raise the weight decay or move away from interpolation",
+        "unsolved": f"{len(failed)} of {len(trained)} runs did not converge: they stopped with a residual "
+        f"of up to {worst:.1e} after {max(run.steps for run in failed)} steps; raise the "
+        "weight decay or choose an alpha that is further from the interpolation threshold",
     }

@@ -222,8 +222,9 @@ def check_size(problem: Problem, log2_draws: int | None = None) -> None:
     if needed(problem.tokens) > LARGEST_BYTES:
         most = next(T for T in range(2, problem.tokens) if needed(T + 1) > LARGEST_BYTES)
         raise InputError(
-            f"tokens: {problem.tokens} through a softmax need {needed(problem.tokens) / 2**30:.0f} GiB, more "
-            f"than {LARGEST_BYTES // 2**30}; choose at most {most} tokens, the linear output or student bayes"
+            f"tokens: {problem.tokens} through a softmax need {needed(problem.tokens) / 2**30:.0f} GiB, "
+            f"more than {LARGEST_BYTES // 2**30}; choose at most {most} tokens, or use the linear output "
+            "or the student bayes"
         )
 
 
@@ -393,12 +394,15 @@ def _prediction(problem: Problem, student: StudentUpdate, point: SoftmaxPoint) -
     outcome, remark = Outcome.DONE, None
     if point.stability is not None and point.stability > UNSTABLE:
         outcome = Outcome.UNSTABLE
-        remark = f"unstable (stability {point.stability:.3g} is above 1): training runs may end apart"
+        remark = (
+            f"unstable (stability {point.stability:.3g} is above 1), so training runs may end at "
+            "different students"
+        )
     if not iteration.converged:
         outcome = Outcome.NOT_CONVERGED
         remark = (
-            f"residual {iteration.residual:.1e} after {iteration.steps} steps, these values may be far off; "
-            "lower beta or raise the weight decay for a unique proximal point"
+            f"training stopped with a residual of {iteration.residual:.1e} after {iteration.steps} steps, "
+            "so these values may be wrong; lower beta or raise the weight decay"
         )
     values = _values(problem, student, point)
     return Prediction(

@@ -160,7 +160,7 @@ def train_splitting(
     >>> trained.converged, trained.matrix.round(6).tolist()
     (True, [[2.0, 0.0], [0.0, 0.0]])
     """
-    output = linear_output(risk, "splitting", "use train_proximal or the factorized student")
+    output = linear_output(risk, "splitting", "call train_proximal, or use the factorized student")
     samples, tokens, size = risk.sensing.shape
     scale = np.sqrt(0.5 * output.curvature(tokens))
     labels = scale * risk.labels

@@ -100,7 +100,9 @@ def best_weight_decay(problem: Problem, *, points: int = 25, rounds: int = 4) ->
     student = problem.student_spec
     if not student.penalised:
         able = [name for name, student in STUDENTS.items() if student.penalised]
-        raise BadSetting("student", f"which has no weight decay; choose {' or '.join(able)}", problem.student)
+        raise BadSetting(
+            "student", f"this student has no weight decay; choose {' or '.join(able)}", problem.student
+        )
     closed_form = student.best_decay.get(problem.observed_output.name)
     known = None if closed_form is None else closed_form(problem)
     if known is not None:
@@ -117,6 +119,7 @@ def best_weight_decay(problem: Problem, *, points: int = 25, rounds: int = 4) ->
     decay = predictions[least].problem.weight_decay
     at_end = min(abs(np.log(decay) - ends)) < 1e-9
     remark = (
-        f"the least error is at an end of the range that was searched, {decay:.3g}; the best is beyond it"
+        f"the smallest error is at the end of the searched range, at weight decay {decay:.3g}; the best "
+        "value may be outside it"
     )
     return BestDecay(decay, predictions[least], remark if at_end else None)

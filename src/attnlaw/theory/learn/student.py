@@ -81,7 +81,7 @@ class Student:
     def theory(self, output: str) -> Theory:
         """Return the theory for an output; raise a `BadSetting` if only its dynamics is known."""
         if output not in self.theories:
-            raise BadSetting("output", "whose dynamics alone is known (trajectory)", output)
+            raise BadSetting("output", "attnlaw only knows the dynamics for this output (trajectory)", output)
         return self.theories[output]
 
     def train(self, problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:

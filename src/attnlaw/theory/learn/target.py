@@ -197,8 +197,8 @@ class Target:
         if self.exponent is not None and self.dimension is not None:
             if size != self.dimension:
                 raise InputError(
-                    f"students of dimension {size} cannot learn a power-law target of dimension "
-                    f"{self.dimension}; choose equal dimensions"
+                    f"students of dimension {size} cannot learn a power-law target of the different "
+                    f"dimension {self.dimension}; choose equal dimensions"
                 )
             values = _power_law(self.exponent, self.dimension)[::-1][len(self.spikes) :]
         elif self.rank_ratio is not None and self.rank_ratio < 1:
@@ -277,7 +277,7 @@ def read_target(source: str) -> Target:
     >>> read_target("0,0.4,0.4,2.2").weights
     (0.25, 0.5, 0.25)
     """
-    wanted = "an eigenvalue a line (or 0,0.4,1,2.2), behind each its weight or nothing, all of them numbers"
+    wanted = "one eigenvalue on each line, optionally followed by its weight (or a list such as 0,0.4,1,2.2)"
     with as_input_error(f"{source}: not a spectrum", f"expected {wanted}", *DAMAGE, with_reason=False):
         table = _numbers(source)
         if table.ndim == 1:
@@ -286,7 +286,7 @@ def read_target(source: str) -> Target:
             raise ValueError(f"shape {table.shape}")
         values, places = np.unique(table[:, 0], return_inverse=True)
         if not np.all(table[:, 1] > 0):
-            raise ValueError("a weight that is not above 0")
+            raise ValueError("a weight that is not positive")
         weights = np.bincount(places.ravel(), table[:, 1])
     try:
         return Target.discrete(values.tolist(), weights.tolist())
@@ -298,7 +298,9 @@ def _numbers(source: str) -> NDArray[np.float64]:
     path = require_valid_path(Path(source))
     if "," in source and not path.exists():
         return np.array(source.split(","), dtype=np.float64)
-    data = read_bounded(path, LARGEST, remedy="give a file of eigenvalues, or the numbers with commas")
+    data = read_bounded(
+        path, LARGEST, remedy="give a file of eigenvalues, or a list of numbers separated by commas"
+    )
     if path.suffix == ".npy":
         stored: Any = np.load(io.BytesIO(data), allow_pickle=False)
         return np.asarray(stored.astype(np.float64, casting="same_kind"))

@@ -99,7 +99,9 @@ def thresholds(
     k0 = min(target.rank_fraction, 1.0)
     who, per = STUDENTS[student].for_attention(attention), observations_per_sample
     if who is None:
-        raise BadSetting("student", f"which has no theory with {{attention}} {attention}", student)
+        raise BadSetting(
+            "student", f"there is no theory for this student with {{attention}} {attention}", student
+        )
     tied = attention == "tied"
     peak = who.interpolation(target, noise) if noise > 0 and who.interpolation is not None else None
     return Thresholds(

@@ -52,9 +52,9 @@ _MOST_ERROR = 1.0
 _MOST_SHARE = 0.5
 # KL is never negative. An estimate further below zero, in standard errors, is wrong.
 _MOST_BELOW = 4.0
-NO_QUADRATURE = "single draws are too narrow to integrate their densities, so use W1 or KS, or more draws"
-INFINITE = "it is infinite, because only the output of this layer is exactly zero in some draws"
-NOT_RESOLVED = "a few draws with the largest outputs decide it, so use W1 or KS, or more draws"
+NO_QUADRATURE = "the densities of single draws are too narrow to integrate; use W1 or KS, or more draws"
+INFINITE = "it is infinite, because this layer's output is exactly zero in some draws and the limit's is not"
+NOT_RESOLVED = "it depends only on the few draws with the largest outputs; use W1 or KS, or more draws"
 # The paper adds this to its kernel density estimates.
 _FLOOR = 1e-12
 # Grid cells in one bandwidth: the error of linear binning is (1/32)^2 / 12 < 1e-4 of the density's

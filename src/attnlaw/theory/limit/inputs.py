@@ -224,7 +224,7 @@ def require_real(what: str, dtype: np.dtype[Any]) -> None:
 
 def _check_gram(gram: Array) -> None:
     square = gram.ndim == 2 and gram.shape[0] == gram.shape[1] and gram.size > 0
-    require_shapes(square, "Gram matrix", "a square matrix, one row a token", gram=gram)
+    require_shapes(square, "Gram matrix", "a square matrix with one row for each token", gram=gram)
     if not np.isfinite(gram).all():
         raise InputError("the Gram matrix holds a NaN or infinite entry; expected finite numbers")
     size = float(np.abs(gram).max())
@@ -243,8 +243,8 @@ def _check_gram(gram: Array) -> None:
     lowest = float(np.linalg.eigvalsh(_normalised_gram(gram))[0])
     if lowest < -1e-8:
         raise InputError(
-            f"the Gram matrix is not positive semi-definite: its lowest eigenvalue is {lowest:.6g} once "
-            "tokens have length 1; give X X^T / n"
+            f"the Gram matrix is not positive semi-definite: its lowest eigenvalue is {lowest:.6g} after "
+            "tokens are scaled to length 1; give X X^T / n"
         )
 
 
@@ -300,10 +300,12 @@ def read_gram(path: Path) -> Array:
 
     `GivenInputs` checks later that it is a Gram matrix.
     """
-    wanted = "expected .npy, or text with one row a line"
+    wanted = "expected a .npy file, or text with one row in each line"
     with (
         as_input_error(f"{path}: cannot be read", REMEDY),
-        as_input_error(f"{path}: not a matrix of numbers", wanted, *DAMAGE, with_reason=False),
+        as_input_error(
+            f"{path}: this file does not hold a matrix of numbers", wanted, *DAMAGE, with_reason=False
+        ),
     ):
         return _read_binary_gram(path) if path.suffix == ".npy" else _read_text_gram(path)
 
@@ -323,11 +325,11 @@ def _read_binary_gram(path: Path) -> Array:
         require_real(str(path), dtype)
         size = prod(shape) * dtype.itemsize
         if size < 1:
-            raise ValueError(f"no numbers in a shape of {shape}")
+            raise ValueError(f"it has no numbers, because its shape is {shape}")
         if size > MOST_BYTES:
             raise InputError(
-                f"{path}: a matrix of shape {shape} in {dtype}, larger than {MOST_BYTES // 2**30} GB; "
-                "choose fewer tokens"
+                f"{path}: found a matrix of shape {shape} in {dtype}, larger than {MOST_BYTES // 2**30} "
+                "GB; choose fewer tokens"
             )
         data = file.read(size + 1)
     if len(data) != size:
@@ -342,4 +344,4 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         return np.lib.format.read_array_header_1_0(file)
     if version == (2, 0):
         return np.lib.format.read_array_header_2_0(file)
-    raise ValueError(f"version {version} of the format")
+    raise ValueError(f"its format has the unknown version {version}")

@@ -239,7 +239,7 @@ def linearised(name: str, variance: float) -> tuple[float, float]:
     v = check_value("variance", variance, float, greater_than=0)
     kernel = activation(name).kernel
     if kernel is None:
-        raise BadSetting("activation", "expected one whose kernel is known in closed form", name)
+        raise BadSetting("activation", "expected an activation whose kernel is known in closed form", name)
     step = 1e-3 * v
     places = np.array([0.0, v, -2 * step, -step, step, 2 * step])
     at_zero, at_one, *near = kernel(np.full(6, v), np.full(6, v), places).tolist()

@@ -238,7 +238,8 @@ class AttentionLayer:
         if self.width < self.inputs.least_width():
             raise InputError(
                 f"the Gram matrix has rank {self.inputs.least_width()}, and tokens of width "
-                f"{int(self.width)} cannot reach it; choose a width of at least {self.inputs.least_width()}"
+                f"{int(self.width)} cannot have this rank; choose a width of at least "
+                f"{self.inputs.least_width()}"
             )
         self.scores.allowed(self.tokens)
         planes = 2 * len(self.scores.frequencies)

@@ -297,9 +297,9 @@ def at_width(stack: Depth, width: float, draws: int) -> Depth:
     if size > MOST_MEMORY:
         at = "infinite width" if width == math.inf else f"width {int(width)}"
         raise InputError(
-            f"tokens is {layer.tokens}; with heads {layer.heads}, depth {stack.depth} and {at} this takes "
-            f"about {-(-size // 2**30)} GiB of memory, more than {MOST_MEMORY // 2**30}: "
-            "choose fewer tokens, or less of the others"
+            f"{layer.tokens} tokens with {layer.heads} heads, {stack.depth} layers and {at} need about "
+            f"{-(-size // 2**30)} GiB of memory, more than {MOST_MEMORY // 2**30}: choose fewer tokens, "
+            "or make one of the other sizes smaller"
         )
     return stack
 

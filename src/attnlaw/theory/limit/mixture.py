@@ -91,7 +91,8 @@ class OutputLaw:
     def __post_init__(self) -> None:
         if not (self.variances > 0).any():
             raise InputError(
-                "the output is zero in every draw; choose a token that sees a token other than zero"
+                "the output is zero in every draw; choose a token that sees at least one token that is "
+                "not zero"
             )
 
     @property

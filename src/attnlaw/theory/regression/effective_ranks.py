@@ -72,7 +72,8 @@ class EffectiveRanks:
         if not long_enough.size:
             remark = (
                 f"no tail of this spectrum has an effective rank of {needed:g}, the longest has "
-                f"{self.largest:.4g}: {n} samples are not fitted benignly; fit fewer, or add a ridge"
+                f"{self.largest:.4g}: {n} samples cannot be fitted without harm; use fewer samples, or "
+                "add a ridge"
             )
             return Split(None, None, None, None, remark)
         k = int(long_enough[0])
@@ -92,7 +93,7 @@ def effective_ranks(eigenvalues: ArrayLike) -> EffectiveRanks:
     >>> ranks.r.tolist(), ranks.R.tolist()
     ([1.5, 2.0, 1.0], [2.0, 2.0, 1.0])
     """
-    remedy = "give eigenvalues of a covariance, or square singular values first"
+    remedy = "give the eigenvalues of a covariance; if you have singular values, square them first"
     values = np.sort(require_spectral_values("effective ranks", eigenvalues, remedy, positive=True))
     relative = values[values > 0] / values[-1]
     # In ascending order, sums over tails are running sums that add the smallest values first.

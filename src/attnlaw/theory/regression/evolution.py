@@ -94,7 +94,10 @@ def gaussian_nodes() -> tuple[Reals, Reals]:
 
 TOLERANCE = 1e-10
 DAMPED_STEPS = 25
-NO_MINIMUM = "but no minimum was found: samples that can be separated have none without a ridge; raise it"
+NO_MINIMUM = (
+    "but no minimum was found: if the classes can be separated, the loss has none without a "
+    "ridge; choose a larger ridge"
+)
 
 
 @dataclass(frozen=True)
@@ -181,7 +184,10 @@ def _ridge(problem: Ensemble) -> EnsemblePrediction:
     modes, a = _Modes.of(problem), problem.samples / problem.features
     if problem.ridge == 0 and problem.samples <= problem.features:
         raise BadSetting(
-            "ridge", "expected a number above 0: with no more {samples} than {features} fits are many", 0.0
+            "ridge",
+            "expected a number above 0, because many students fit the data if there are no more "
+            "{samples} than {features}",
+            0.0,
         )
     # ln V is between its value at Vh = a, at which every label counts, and that of the ridge alone.
     low = math.log(modes.response(a))

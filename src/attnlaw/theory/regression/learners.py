@@ -23,7 +23,10 @@ TEST_SAMPLES = 1000
 ENVELOPE = 0.1  # V of the envelope of a loss with corners
 TOLERANCE = 1e-7
 MOST_STEPS = 100
-NO_MINIMUM = "ensemble: a learner has no minimum: samples that can be separated need a ridge; raise it"
+NO_MINIMUM = (
+    "ensemble: the loss of a learner has no minimum, because the classes can be separated; "
+    "choose a larger ridge"
+)
 
 
 @dataclass(frozen=True)

@@ -119,7 +119,7 @@ def mixture(groups: Sequence[Group], shares: Sequence[float] | None = None) -> R
     parts = [group.share for group in groups] if shares is None else shares
     covariances = _same_form([group.covariance for group in groups])
     if len({covariance.shape for covariance in covariances}) > 1:
-        raise InputError("regression: found covariances of different sizes, expected one size p")
+        raise InputError("regression: found covariances of different sizes, expected the same size p for all")
     return np.asarray(np.tensordot(np.asarray(parts, dtype=float), np.array(covariances), axes=1))
 
 
@@ -142,8 +142,8 @@ def _covariance(values: ArrayLike, name: str) -> Reals:
     square = array.ndim == 1 or (array.ndim == 2 and np.allclose(array, array.T, rtol=1e-10, atol=0))
     if not square or not array.size or not np.isfinite(array).all() or _variances(array).min() < 0:
         raise InputError(
-            f"{name}: found an array of shape {array.shape}, expected the p variances of a diagonal "
-            "covariance, none negative, or a symmetric p x p matrix"
+            f"{name}: found an array of shape {array.shape}, expected p variances from 0 on (a diagonal "
+            "covariance), or a symmetric p x p matrix"
         )
     return array
 

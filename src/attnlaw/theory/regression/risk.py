@@ -165,20 +165,20 @@ def _form(problem: Regression) -> tuple[float, float]:
     if n > directions == p:
         return 0.0, 1.0
     raise InputError(
-        f"regression: {n} samples of inputs with {directions} directions out of {p} leave no unique fit "
-        "without a ridge; give a ridge above 0"
+        f"regression: {n} samples of inputs with {directions} directions out of {p} do not determine a "
+        "unique fit without a ridge; give a ridge above 0"
     )
 
 
 def outcome_and_remark(point: RidgeFixedPoint) -> tuple[Outcome, str | None]:
     """Return how the computation ended, and a remark with a remedy if the result is not reliable."""
     if not point.converged:
-        return Outcome.NOT_CONVERGED, "the fixed point was not reached; give a larger ridge"
+        return Outcome.NOT_CONVERGED, "the equations did not converge; give a larger ridge"
     if point.effective_samples < LEAST_SPARE:
         return (
             Outcome.ILL_CONDITIONED,
-            f"samples and directions nearly match: at this size the limit errs by about "
-            f"1/{point.effective_samples:.2g}; give a ridge, or other samples",
+            "the numbers of samples and directions are close: at this size the error of the limit is "
+            f"about 1/{point.effective_samples:.2g}; give a ridge, or another number of samples",
         )
     return Outcome.DONE, None
 

@@ -86,8 +86,8 @@ def group_of_samples(problem: Regression) -> NDArray[np.intp]:
     counts = problem.shares * problem.samples
     if np.abs(counts - counts.round()).max() > 1e-6:
         raise InputError(
-            f"regression: shares {problem.shares.tolist()} of {problem.samples} samples are not whole; "
-            "choose other samples to simulate"
+            f"regression: shares {problem.shares.tolist()} of {problem.samples} samples are not whole "
+            "numbers; simulate another number of samples"
         )
     return np.repeat(np.arange(len(problem.groups)), counts.round().astype(int))
 

@@ -77,7 +77,9 @@ def two_layer_limit(inputs: ArrayLike, labels: ArrayLike, start: ArrayLike) -> I
     require_shapes(fits, "two layers", "n x p, n and p", inputs=X, labels=y, start=w_0)
     start_norm = float(np.linalg.norm(w_0))
     if start_norm == 0:
-        raise InputError("two layers: the start is zero, where gradient flow stays; give another one")
+        raise InputError(
+            "two layers: the start is zero, which gradient flow never leaves; give another start"
+        )
     U, s, Vt = np.linalg.svd(X, full_matrices=False)
     seen = s > np.finfo(float).eps * max(X.shape) * s[0]
     U, s, Vt = U[:, seen], s[seen], Vt[seen]
