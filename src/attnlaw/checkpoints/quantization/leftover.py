@@ -25,7 +25,7 @@ CODE_WORDS = re.compile(
     r"(qweight|qzeros|g_idx|SCB|trellis|q_weight|q_groups|Qidxs|SU|SV|W_q|codebooks|codes|centroids|qdata|"
     r"_data|absmax|quant_map|\w*(_packed|_qdata|_zero_point|_blocks)|bitsandbytes__\w+)$"
 )
-GPU_ORDER = "stores weights in the order of a GPU's tensor cores"
+GPU_ORDER = "it stores weights in the order of a GPU's tensor cores"
 # Codes that attnlaw knows and does not read: by `quant_method`, or by the last word of a tensor.
 REASONS: Mapping[str, str] = {
     "exl2": "its codes have different widths inside a matrix and are in the order of a GPU",
