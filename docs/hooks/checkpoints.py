@@ -1,7 +1,7 @@
 """Tables of the page on checkpoints, from what attnlaw reads and from what was measured.
 
 A page says where, on a line of its own: `<!-- model types -->`, `<!-- keys of a family -->`,
-`<!-- codes without support -->`, `<!-- exactness of codes -->`. docs/scripts/codes_page.py measures the last one.
+`<!-- codes without support -->`, `<!-- exactness of codes -->` (docs/scripts/codes_page.py measures it).
 """
 
 from __future__ import annotations

@@ -153,12 +153,12 @@ class Family:
             stream.
         norm: kind of the norms, `layer` or `rms`.
         epsilon: keys of config.json for the number that norms add to the variance.
-        default_epsilon: this number if config.json does not state it.
+        default_epsilon: number that norms add to the variance if config.json does not state it.
         offset_gains: model types that store the gain of a norm minus 1.
         rotary: true if rotary positions turn queries and keys.
         rotary_share: share of a head that is turned, unless config.json states it.
         rotary_base: keys of config.json for the base of the rotary angles.
-        default_rotary_base: base of the angles if config.json does not state it.
+        default_rotary_base: base of the rotary angles if config.json does not state it.
         rotary_neighbours: model types that turn pairs of neighbouring entries; others pair the two halves of
             a head.
         rotary_layers: only type of layers with rotary positions, if config.json has types of layers.
@@ -169,7 +169,7 @@ class Family:
         scaled_experts: model types whose routers multiply the inputs of experts, not their outputs.
         separate_prefixes: true if several prefixes of names may be stacks of one model.
         towers: true if the stacks are separate networks, such as text and image.
-        init: `Initialiser` for each model type whose law at initialisation is known.
+        init: how a library draws the weights of each model type (`Initialiser`), as `[init.TYPE]`.
     """
 
     name: str
