@@ -1,11 +1,10 @@
 """Other paths that users wait for: start-up, laws of LLaMA-7B's heads, 4096 tokens, a monitored step.
 
-    python benchmarks/paths.py [SRC]
+    python benchmarks/paths.py
 
 CPU seconds of one thread. Start-up is that of fresh processes, beside an empty one, with the modules that
-take longest to import. Spectra of heads are drawn at LLaMA-7B's shapes. SRC is the folder `src` of another
-version, such as 0.2.0: three commands on the tiny decoder then take turns with ours, and `audit --out` must
-save the same fits. Exits with status 1 when a claim does not hold.
+take longest to import. Spectra of heads are drawn at LLaMA-7B's shapes. Exits with status 1 when a claim does
+not hold.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 from claims import Claims
 from threadpoolctl import threadpool_limits
 
@@ -29,13 +27,6 @@ ONE_THREAD = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 HEADS, WIDTH, HEAD_SIZE = 2048, 4096, 128
 COMMANDS = {"--help": ["--help"], "audit of the tiny decoder": ["audit", str(ROOT / "examples/tiny-decoder")]}
 MOST = {"--help": 1.0, "audit of the tiny decoder": 6.0}
-DECODER = str(ROOT / "examples/tiny-decoder")
-# Commands that are compared with another version, and how many times as fast they must be.
-COMPARED: dict[str, tuple[list[str], float]] = {
-    "audit --out": (["audit", DECODER, "--jobs", "1", "--out"], 1.5),
-    "check": (["check", DECODER, "--jobs", "1"], 1.0),
-    "limit": (["limit", "--embeddings", DECODER, "--ids", "1,2,3", "--width", "16,64,inf"], 1.0),
-}
 SLOWEST = 8  # modules that are named
 
 
@@ -49,51 +40,6 @@ def process_seconds(words: list[str], runs: int = 3, source: str | None = None) 
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
     return min(seconds)
-
-
-def compare_commands(claims: Claims, source: str, runs: int = 2) -> None:
-    """Compare commands with those of another version in the folder `source`. They take turns."""
-    with tempfile.TemporaryDirectory() as name:
-        folders = Path(name) / "ours", Path(name) / "theirs"
-        for command, (words, goal) in COMPARED.items():
-            seconds = {folder: float("inf") for folder in folders}
-            for _ in range(runs):
-                for folder, path in zip(folders, (str(ROOT / "src"), source), strict=True):
-                    out = [str(folder)] if words[-1] == "--out" else []
-                    took = process_seconds(["-m", "attnlaw", *words, *out], 1, path)
-                    seconds[folder] = min(seconds[folder], took)
-            ours, theirs = seconds.values()
-            claims.add(
-                f"`attnlaw` {command} on the tiny decoder, CPU seconds of a fresh process",
-                f"{ours:.2f} s",
-                f"the version before: {theirs:.2f} s",
-                theirs / ours,
-                goal,
-            )
-        claims.add(
-            "rows of fits.parquet of the tiny decoder that differ",
-            "",
-            "the version before",
-            different_fits(*(pl.read_parquet(folder / "fits.parquet") for folder in folders)),
-            0,
-            least=False,
-        )
-
-
-def different_fits(ours: pl.DataFrame, theirs: pl.DataFrame) -> int:
-    """Count the rows of which a number differs by more than a millionth, or anything else at all."""
-    names = [name for name in theirs.columns if name in ours.columns and name != "attnlaw_version"]
-    if ours.height != theirs.height:
-        return max(ours.height, theirs.height)
-    different = np.zeros(ours.height, dtype=bool)
-    for name in names:
-        first, second = ours[name], theirs[name]
-        if first.dtype == pl.Float64:
-            near = np.isclose(first.to_numpy(), second.to_numpy(), rtol=1e-6, atol=0, equal_nan=True)
-            different |= ~near
-        else:
-            different |= ~first.eq_missing(second).to_numpy()
-    return int(different.sum())
 
 
 def imports(words: list[str]) -> str:
@@ -245,8 +191,6 @@ def monitored(claims: Claims) -> None:
 def main() -> int:
     claims = Claims()
     start_up(claims)
-    if sys.argv[1:]:
-        compare_commands(claims, sys.argv[1])
     with threadpool_limits(1):
         head_laws(claims)
         many_tokens(claims)

@@ -24,7 +24,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import scipy.linalg  # noqa: F401  (loads OpenBLAS)
 from threadpoolctl import threadpool_info
 
 ROOT = Path(__file__).parent.parent
@@ -58,7 +57,7 @@ SHOWN = (
 # One BLAS thread, so that CPU seconds are those of work; here each side takes its own.
 ONE_THREAD, OWN_THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}, ("audit",)
 # Benchmarks that compare another version, and their arguments before its folder. `versions` needs one.
-COMPARED = {"audit": (), "llama": ("4",), "paths": (), "versions": ()}
+COMPARED = {"audit": (), "llama": ("4",), "versions": ()}
 HEAD = "| task | attnlaw | against | measured | claimed |\n|---|---|---|---|---|\n"
 ALONE = "no peer"
 MEASURED = ROOT / "benchmarks" / "measured.json"
@@ -73,6 +72,8 @@ def machine() -> str:
         model = names[0].split(":", 1)[1].strip() if names else model
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     versions = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "torch", "attnlaw"))
+    import scipy.linalg  # noqa: F401  (loads OpenBLAS)
+
     kernels = {pool["architecture"] for pool in threadpool_info() if "architecture" in pool}
     machine = f"{model}, {cores} cores, OpenBLAS kernels {', '.join(kernels)}"
     return f"Machine: {machine}, Python {platform.python_version()}, {versions}."
@@ -134,6 +135,7 @@ def brief(measured: dict[str, dict[str, Any]]) -> str:
 
 
 def main() -> int:
+    os.environ.pop("OPENBLAS_CORETYPE", None)  # all benchmarks use the kernels that OpenBLAS chooses
     status, names, source = 0, sys.argv[1:], []
     if "--before" in names:
         at = names.index("--before")

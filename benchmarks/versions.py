@@ -1,4 +1,4 @@
-"""Audits of real checkpoints compared with those of another version, such as 0.2.0: numbers and findings.
+"""Audits compared with those of another version, such as 0.2.0: numbers, findings, and time of commands.
 
     python benchmarks/versions.py SRC [BEFORE]
 
@@ -9,7 +9,9 @@ number of outliers, by one. Matrices whose p-value crosses 0.01 are listed.
 
 BEFORE is a version that has the same rules of findings (SRC is used if it is missing). Both must have the
 same findings in the shipped example, in damaged copies of it, and in all kinds of damage that
-tests/analysis/findings/planted.py plants in rxnfp. Exits with status 1 when a claim does not hold.
+tests/analysis/findings/planted.py plants in rxnfp. At last, three commands on the tiny decoder take turns in
+CPU seconds of fresh processes, and `audit --out` must save the same fits. Exits with status 1 when a claim
+does not hold.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 from claims import Claims
+from paths import process_seconds
 from safetensors.numpy import save_file
 
 ROOT = Path(__file__).parent.parent
@@ -40,6 +43,14 @@ REFERENCES = ("null_edge", "null_scale", "edge_scale")
 PLACE = ("layer", "stack", "kind", "head", "expert")
 FINDING = ("rule", "level", *PLACE, "tensor")
 LEVEL = 0.01
+DECODER = str(ROOT / "examples" / "tiny-decoder")
+# Commands that take turns with those of the other version, and how many times as fast they must be. `limit`
+# shows a table of polars since 0.3, whose import costs as much as those of scipy that it no longer needs.
+COMMANDS: dict[str, tuple[list[str], float]] = {
+    "audit --out": (["audit", DECODER, "--jobs", "1", "--out"], 1.5),
+    "check": (["check", DECODER, "--jobs", "1"], 1.0),
+    "limit": (["limit", "--embeddings", DECODER, "--ids", "1,2,3", "--width", "16,64,inf"], 0.75),
+}
 
 
 def write_tables(folder: str, models: list[str]) -> None:
@@ -184,11 +195,57 @@ TABLES = ("matrices", "fits")
 SIDES = {"tables": write_tables, "findings": write_findings}
 
 
+def compare_commands(claims: Claims, source: str, runs: int = 2) -> None:
+    """Compare commands with those of another version in the folder `source`. They take turns."""
+    with tempfile.TemporaryDirectory() as name:
+        folders = Path(name) / "ours", Path(name) / "theirs"
+        for command, (words, goal) in COMMANDS.items():
+            seconds = {folder: float("inf") for folder in folders}
+            for _ in range(runs):
+                for folder, path in zip(folders, (str(ROOT / "src"), source), strict=True):
+                    out = [str(folder)] if words[-1] == "--out" else []
+                    took = process_seconds(["-m", "attnlaw", *words, *out], 1, path)
+                    seconds[folder] = min(seconds[folder], took)
+            ours, theirs = seconds.values()
+            claims.add(
+                f"`attnlaw` {command} on the tiny decoder, CPU seconds of a fresh process",
+                f"{ours:.2f} s",
+                f"the version before: {theirs:.2f} s",
+                theirs / ours,
+                goal,
+            )
+        claims.add(
+            "rows of fits.parquet of the tiny decoder that differ",
+            "",
+            "the version before",
+            different_fits(*(pl.read_parquet(folder / "fits.parquet") for folder in folders)),
+            0,
+            least=False,
+        )
+
+
+def different_fits(ours: pl.DataFrame, theirs: pl.DataFrame) -> int:
+    """Count the rows of which a number differs by more than a millionth, or anything else at all."""
+    names = [name for name in theirs.columns if name in ours.columns and name != "attnlaw_version"]
+    if ours.height != theirs.height:
+        return max(ours.height, theirs.height)
+    different = np.zeros(ours.height, dtype=bool)
+    for name in names:
+        first, second = ours[name], theirs[name]
+        if first.dtype == pl.Float64:
+            near = np.isclose(first.to_numpy(), second.to_numpy(), rtol=1e-6, atol=0, equal_nan=True)
+            different |= ~near
+        else:
+            different |= ~first.eq_missing(second).to_numpy()
+    return int(different.sum())
+
+
 def main() -> int:
     claims = Claims()
     with tempfile.TemporaryDirectory() as name:
         compare_numbers(claims, sys.argv[1], Path(name))
         compare_findings(claims, sys.argv[-1], Path(name))
+    compare_commands(claims, sys.argv[1])
     return claims.finish()
 
 

@@ -128,3 +128,11 @@ def test_pages_and_notebooks_start_with_the_answer(tmp_path: Path) -> None:
     assert page.index(first.text) < page.index("Densities")
     assert first.text in result._repr_html_()
     assert VERB.title in page
+
+
+def test_a_page_does_not_suggest_itself(tmp_path: Path) -> None:
+    result = attnlaw.limit(width=[16, math.inf], draws=500)
+    assert any("--out" in command for command in answer(result).next_commands)
+    page = (result.save(tmp_path / "out") / "report.html").read_text()
+    assert "What to do next" in page
+    assert "--out results" not in page.partition("<script")[0]

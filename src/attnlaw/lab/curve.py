@@ -12,15 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import altair as alt
-
 from attnlaw.core.errors import InputError
 from attnlaw.core.progress import no_progress
 from attnlaw.core.settings import setting_fields
 from attnlaw.lab.controls import slider_steps
 from attnlaw.lab.page_model import State
-from attnlaw.render.charts.encodings import HEIGHT, WIDTH, inline_data, log_axis
-from attnlaw.render.charts.style import PALETTE
+from attnlaw.render.charts.lines import draw_marked_curve
 
 BUDGET = 0.7  # seconds
 LEVELS = 6  # halvings of the axis: 2 ** LEVELS + 1 points
@@ -58,25 +55,11 @@ CURVES = {
 _points: dict[str, dict[float, float]] = {}
 
 
-def curve_chart(spec: CurveSpec, state: State, value: float | None) -> alt.LayerChart:
+def curve_chart(spec: CurveSpec, state: State, value: float | None) -> Any:
     """Return the chart of a curve. `value` is the quantity at the current setting, or None."""
-    rows = [{"x": x, "y": y} for x, y in sorted(curve_points(spec, state).items())]
-    here, ends = _current(spec, state), slider_ends(spec, state)
-    # Between few points of a slow theory, a monotone line shows the trend without corners.
-    across = alt.X("x:Q", title=spec.x).scale(type="log", nice=False, domain=list(ends))
-    across = across.axis(log_axis(ends))
-    up = alt.Y("y:Q", title=spec.y).scale(zero=True)
-    line = alt.Chart(inline_data(rows)).mark_line(color=PALETTE[0], interpolate="monotone", clip=True)
-    layers = [line.encode(x=across, y=up)]
-    title = ""
-    if value is not None and math.isfinite(value):
-        mark = alt.Chart(inline_data([{"x": here, "y": value}]))
-        layers.append(mark.mark_rule(color=PALETTE[1], strokeDash=[3, 3]).encode(x=across))
-        layers.append(
-            mark.mark_point(size=90, filled=True, color=PALETTE[1], opacity=1).encode(x=across, y=up)
-        )
-        title = f"now: α = {here:g}, E = {value:.3g}"
-    return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT, title=title)
+    points, here = curve_points(spec, state), _current(spec, state)
+    ends = slider_ends(spec, state)
+    return draw_marked_curve(points, (here, value), spec.x, spec.y, ends, f"now: α = {here:g}, E = {{:.3g}}")
 
 
 def curve_points(spec: CurveSpec, state: State) -> dict[float, float]:

@@ -97,7 +97,7 @@ def test_growth_of_the_trained_family_by_a_separate_fit() -> None:
 def test_an_audit_of_several_sizes_has_growth_on_screen_page_and_json(
     models: list[str], tmp_path: Path
 ) -> None:
-    ended = invoke("audit", *models, "--no-laws", "--out", tmp_path / "out")
+    ended = invoke("audit", *models, "--no-laws", "--details", "--out", tmp_path / "out")
     screen = " ".join(ended.stdout.split())
     assert "Over 6 models the spectrum-adaptive proxy grows as depth^" in screen
     assert "norm-based, Trauger-Tewari (1,1)" in screen
@@ -147,7 +147,7 @@ def test_without_growth_there_is_no_part_of_it(
     models: list[str], chosen: list[int], words: list[str], reason: str | None
 ) -> None:
     paths = [models[place] for place in chosen]
-    ended = invoke("audit", *paths, *words)
+    ended = invoke("audit", *paths, *words, "--details")
     assert "grows as" not in ended.stdout
     first, *_ = json.loads(invoke("audit", *paths, *words, "--json").stdout)
     if reason is None:

@@ -23,6 +23,7 @@ from attnlaw.render.charts.encodings import (
     with_theory_legend,
 )
 from attnlaw.render.charts.figure import Figure
+from attnlaw.render.charts.style import PALETTE
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, has_values
 from attnlaw.render.describe_rows import MOST_CASES, rows_by_case, varying_settings
 
@@ -268,3 +269,35 @@ def _measured_axis(x: pl.Series) -> alt.Axis:
     inside = [tick for tick in ticks if 0.99 * points[0] <= tick <= 1.01 * points[-1]]
     small = points[0] < 1e-4  # "~g" writes 0.000001 with zeros and smaller numbers with powers
     return alt.Axis(values=inside, format="~e" if small else "~g", grid=False, labelOverlap=True)
+
+
+def draw_marked_curve(
+    points: Mapping[float, float],
+    here: tuple[float, float | None],
+    x: str,
+    y: str,
+    ends: tuple[float, float],
+    title: str,
+) -> alt.LayerChart:
+    """Draw a curve over a logarithmic axis, with a line and a dot at the current value, if it is known.
+
+    Args:
+        points: the heights of the curve by place.
+        here: the current place and its height.
+        ends: the ends of the x axis.
+        title: a title with a field for the current height.
+    """
+    rows = [{"x": place, "y": height} for place, height in sorted(points.items())]
+    # Between few points of a slow theory, a monotone line shows the trend without corners.
+    across = alt.X("x:Q", title=x).scale(type="log", nice=False, domain=list(ends)).axis(log_axis(ends))
+    up = alt.Y("y:Q", title=y).scale(zero=True)
+    line = alt.Chart(inline_data(rows)).mark_line(color=PALETTE[0], interpolate="monotone", clip=True)
+    layers = [line.encode(x=across, y=up)]
+    place, height = here
+    if height is None or not math.isfinite(height):
+        return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
+    mark = alt.Chart(inline_data([{"x": place, "y": height}]))
+    layers.append(mark.mark_rule(color=PALETTE[1], strokeDash=[3, 3]).encode(x=across))
+    dot = mark.mark_point(size=90, filled=True, color=PALETTE[1], opacity=1)
+    layers.append(dot.encode(x=across, y=up))
+    return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT, title=title.format(height))

@@ -43,6 +43,7 @@ from attnlaw.render.describe_rows import (
 from attnlaw.render.pages.html import TEMPLATES, environment, macros
 
 SCRIPTS = ("explorer", "detail", "table", "page")
+SHOWN_HERE = {"--out", "--details"}  # a page does not suggest itself
 MOST_SHOWN = 14  # columns of the table; the download has all
 OUTCOME = ("status", "remark")  # columns that are shown if a task failed
 WIDEST_HALF = 660  # a wider drawing, in pixels, does not fit half of a page
@@ -274,7 +275,11 @@ def page_html(
     script = "\n".join(["'use strict';", *(read_asset(f"{name}.js") for name in SCRIPTS)])
     template = environment().get_template("page.html")
     # A path in a command may contain control characters.
-    commands = {printable(command): why for command, why in answer.next_commands.items()} if answer else {}
+    commands = {
+        printable(command): why
+        for command, why in (answer.next_commands if answer else {}).items()
+        if not SHOWN_HERE & set(command.split())
+    }
     return template.render(
         title=title,
         answer=macros("sections.html").answer(answer.lines, commands) if answer else "",
