@@ -1,13 +1,15 @@
-"""The table and the figure of docs/commands/checkpoints.md, from the small checkpoints in the tests.
+"""Measure how exact each quantised code is, on the small checkpoints in the tests.
 
     python docs/scripts/codes_page.py
 
-decodes every checkpoint, compares it with what its library decoded and with the original model, and writes
-the table between two marks of the page and docs/figures/codes.svg.
+decodes every checkpoint and compares it with what its library decoded and with the original model. It writes
+docs/experiments/codes.csv, which docs/hooks/checkpoints.py shows on the page, and docs/figures/codes.svg.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import sys
 from dataclasses import dataclass
 from functools import cache
@@ -27,16 +29,11 @@ from attnlaw.render.charts.encodings import inline_data
 from attnlaw.render.charts.style import PALETTE, draw_svg, house_spec
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "commands" / "checkpoints.md"
+MEASURED = ROOT / "docs" / "experiments" / "codes.csv"
 FIGURE = ROOT / "docs" / "figures" / "codes.svg"
-START, END = "<!-- codes -->\n", "<!-- end of codes -->"
-HEAD = (
-    "| code | file | written by | largest difference | bits per weight | correlation | relative error |\n"
-    "|---|---|---|---|---|---|---|\n"
-)
+HEAD = ("code", "file", "library", "difference", "bits", "error")
 ITEM_SIZES = {"float64": 8, "int64": 8, "uint64": 8, "float32": 4, "int32": 4, "uint32": 4, "float16": 2}
 ITEM_SIZES |= {"bfloat16": 2, "int16": 2, "uint16": 2}
-UNKNOWN = "–"
 NEAR_BITS, NEAR_ERRORS = (4.2, 5.35), (0.08, 0.18)  # the enlarged part of the figure
 
 
@@ -49,7 +46,6 @@ class Row:
     library: str
     difference: float
     bits: float | None
-    correlation: float | None
     error: float | None
 
 
@@ -65,11 +61,10 @@ def measure(name: str) -> Row:
     labels = dict.fromkeys(model.tensors.dtype(key) for key in weights)
     label = "; ".join(labels) if len(labels) < 4 else f"{len(labels)} types"
     base = str(about(name)["original"])
-    correlation = error = None
+    error = None
     if (FOLDER / base).is_dir() and all(key in original(base).shapes for key in weights):
         pairs = [(original(base).read(key).astype(np.float64), value) for key, value in weights.items()]
         before, after = (np.concatenate([np.ravel(pair[side]) for pair in pairs]) for side in (0, 1))
-        correlation = float(np.corrcoef(before, after)[0, 1])
         error = float(np.linalg.norm(after - before) / np.linalg.norm(before))
     return Row(
         name=name,
@@ -77,7 +72,6 @@ def measure(name: str) -> Row:
         library=str(about(name)["library"]),
         difference=max(difference(name, key, value) for key, value in weights.items()),
         bits=_bits(model.tensors, weights),
-        correlation=correlation,
         error=error,
     )
 
@@ -97,18 +91,19 @@ def rows() -> list[Row]:
     return [measure(name) for name in NAMES]
 
 
-def line(row: Row) -> str:
-    def shown(value: float | None, form: str) -> str:
-        return UNKNOWN if value is None else format(value, form)
-
-    return (
-        f"| {row.label} | `{row.name}` | {row.library} | {row.difference:g} | {shown(row.bits, '.2f')} "
-        f"| {shown(row.correlation, '.4f')} | {shown(row.error, '.1%')} |\n"
-    )
-
-
 def table(measured: list[Row]) -> str:
-    return HEAD + "".join(map(line, measured))
+    """Return the rows as CSV, rounded as the page shows them; what is not known is empty."""
+
+    def shown(value: float | None, form: str) -> str:
+        return "" if value is None else format(value, form)
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(HEAD)
+    for row in measured:
+        sizes = (f"{row.difference:g}", shown(row.bits, ".2f"), shown(row.error, ".3f"))
+        writer.writerow((row.label, row.name, row.library, *sizes))
+    return text.getvalue()
 
 
 def clusters(dots: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -168,10 +163,7 @@ def draw(measured: list[Row]) -> str:
 
 def main() -> None:
     measured = rows()
-    before, rest = PAGE.read_text(encoding="utf-8").split(START)
-    after = rest.split(END)[1]
-    page = f"{before}{START}{table(measured)}{END}{after}"
-    write_all({PAGE: page.encode(), FIGURE: draw(measured).encode()})
+    write_all({MEASURED: table(measured).encode(), FIGURE: draw(measured).encode()})
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Pictures that attnlaw draws, with their commands: docs/gallery/*.png and docs/start/gallery.md.
+"""Pictures that attnlaw draws, with their commands and captions: docs/gallery/*.png and *.txt.
 
     python docs/scripts/gallery.py [NAME...]
 
-Without names it draws every picture, in about ten minutes on one core. With names it draws those alone. It
-writes the page from all of them. Needs the `test` extra.
+Without names it draws every picture, in about ten minutes on one core. With names it draws those alone.
+docs/hooks/pictures.py puts all of them into docs/start/gallery.md. Needs the `test` extra.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import shlex
 import subprocess
 import sys
 import tempfile
-import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,9 +20,8 @@ from attnlaw.render.charts import engine
 from attnlaw.reproduce.papers import PAPERS
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE, PICTURES = ROOT / "docs" / "start" / "gallery.md", ROOT / "docs" / "gallery"
+PICTURES = ROOT / "docs" / "gallery"
 PIXELS_PER_INCH = 130
-WIDTH = 118  # columns of the page's source
 COLOURS = 256  # of a picture: a third of its bytes
 MODEL = "examples/tiny-decoder"
 TEXT = "--text 'the cat sat on the mat and the cat slept'"
@@ -152,29 +150,8 @@ def entry(picture: Picture) -> str:
     width = int.from_bytes((PICTURES / f"{picture.name}.png").read_bytes()[16:20], "big") * 3 // 4
     return (
         f"### {title}\n\n![{title}](../gallery/{picture.name}.png){{ width={width} loading=lazy }}\n\n"
-        f"{wrap(f'{caption} {paper}[More]({picture.page})')}\n\n`{picture.shown}`\n"
+        f"{caption} {paper}[More]({picture.page})\n\n`{picture.shown}`\n"
     )
-
-
-def wrap(text: str) -> str:
-    return textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
-
-
-HEAD = """# Gallery
-
-For everyone who wants to see what attnlaw draws. Afterwards you can draw each picture yourself.
-
-The command is below each picture. Add `--out DIR --figures png`, and attnlaw writes all its figures to
-`DIR/figures`. Figures of papers are quick versions: without `--quick`, attnlaw takes more draws and points.
-"""
-
-
-def page() -> str:
-    """The page of all pictures."""
-    parts = [HEAD]
-    for title, pictures in (("Your models, and the theory", VERBS), ("Figures of papers", studies())):
-        parts += [f"## {title}\n", *map(entry, pictures)]
-    return "\n".join(parts)
 
 
 def main() -> None:
@@ -182,7 +159,6 @@ def main() -> None:
     every = {picture.name: picture for picture in (*VERBS, *studies())}
     for name in sys.argv[1:] or every:
         draw(every[name])
-    PAGE.write_text(page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

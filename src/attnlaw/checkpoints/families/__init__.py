@@ -37,40 +37,55 @@ class LayerTable:
     """The tensor names of a stack of equal layers.
 
     Args:
-        feed_forward: the ways in which a layer may store the block that every token passes.
-        experts: the ways in which a layer may store experts: in separate tensors, with `{expert}` for the
-            number, or stacked in one tensor.
+        layer: common start of a layer's tensor names, with `{layer}` for its number.
+        attention: tensors of self-attention by role; `"query,key,value"` is one tensor with three roles.
+        feed_forward: tensors by role of the block that every token passes, one table for each way of storing
+            it.
+        experts: tensors of experts by role, in the same form; `{expert}` is the number of an expert.
+        cross: tensors of cross-attention by role.
         interleaved: true if a fused tensor has query, key and value of head 0, then of head 1, and so on.
-        ignored: known matrices inside a layer that belong to no block, such as routers.
-        unread: tensors of blocks that no formula here covers. A model that has them gets no proxies.
-        norms: the ways in which a layer may be normalised. The first whose tensors all exist is taken. The
-            norm of a block is before it (`pre_norm`), or after its sum with the stream.
-        first_norm, last_norm: the norms before and after all layers. False removes an inherited one.
-        heads, inner_size: keys of config.json whose values must agree with the tensors.
-        depth: the keys of config.json for the number of layers, one for each number in `layer`.
+        runs: number of runs in a fused tensor, if each run has all its parts, whatever the heads.
+        biases: biases that are not named like their weights, by role.
+        ignored: names of matrices that do not matter, such as routers.
+        unread: tensors of blocks that attnlaw cannot measure; a model that has them gets no proxies.
+        turned: tensors stored the other way round, compared with the rest of the family.
+        head_axis: true if attention tensors have a separate axis for heads.
+        alternating: fused tensors whose parts alternate from output to output.
+        sinks: tensor with an extra score for each head that belongs to no token.
+        linear: tensors that mark a layer of linear attention, which attnlaw does not measure.
+        norms: names of the norms of a layer by role, one table for each way; attnlaw takes the first whose
+            tensors exist.
+        inner_norms: norms inside the blocks, by role.
+        first_norm: norm before all layers; false removes an inherited one.
+        last_norm: norm after all layers; false removes an inherited one.
+        name: name of the stack, if the model has several.
+        config: table inside config.json that has the sizes of this stack.
+        heads: key of config.json for the number of heads, which must agree with the tensors.
+        depth: keys of config.json for the number of layers, one for each number in `layer`.
+        inner_size: key of config.json for the feed-forward width, which must agree with the tensors.
     """
 
-    layer: str  # the common part of the names, with `{layer}` for the number of the layer
-    attention: Roles  # tensors of self-attention by role
+    layer: str
+    attention: Roles
     feed_forward: tuple[Roles, ...] = ()
     experts: tuple[Roles, ...] = ()
-    cross: Roles = field(default_factory=dict)  # tensors of cross-attention by role
+    cross: Roles = field(default_factory=dict)
     interleaved: bool = False
-    runs: int | None = None  # a fused tensor consists of this many runs of all its parts, whatever its heads
-    biases: Roles = field(default_factory=dict)  # biases that are not named like their weights, by role
+    runs: int | None = None
+    biases: Roles = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
-    turned: tuple[str, ...] = ()  # tensors stored the other way round than the others of the family
-    head_axis: bool = False  # attention tensors have the heads as a separate axis
-    alternating: tuple[str, ...] = ()  # fused tensors whose parts alternate output by output
-    sinks: str | None = None  # the tensor with one further score per head that belongs to no token
-    linear: tuple[str, ...] = ()  # tensors that mark a layer of linear attention, which is not read
+    turned: tuple[str, ...] = ()
+    head_axis: bool = False
+    alternating: tuple[str, ...] = ()
+    sinks: str | None = None
+    linear: tuple[str, ...] = ()
     norms: tuple[Roles, ...] = ()
-    inner_norms: Roles = field(default_factory=dict)  # norms inside the blocks, by role
+    inner_norms: Roles = field(default_factory=dict)
     first_norm: str | None = None
     last_norm: str | None = None
-    name: str | None = None  # the name of the stack, if the model has several
-    config: str | None = None  # the table inside config.json with the sizes of this stack
+    name: str | None = None
+    config: str | None = None
     heads: str = "num_attention_heads"
     depth: tuple[str, ...] = ("num_hidden_layers",)
     inner_size: str = "intermediate_size"
@@ -120,22 +135,49 @@ class Family:
     """A family of models whose tensors have the same names.
 
     Args:
-        priority: decides between families that name equally many tensors. The highest is taken.
-        hidden_size, activation: keys of config.json.
+        name: name of the family in results.
+        stacks: tables of tensor names, `[[stacks]]` in the file.
+        like: shipped file, such as `"llama"`, whose keys are used unless this file has them.
+        model_types: values of `model_type` in config.json.
+        priority: number that decides between families that name equally many tensors; the highest is taken
+            (not used with `--map`).
+        stored_out_in: true if weights are stored as (out, in), like those of `nn.Linear`; false for (in,
+            out).
+        hidden_size: key of config.json for the width of the model.
+        activation: keys of config.json for the activation function.
+        default_activation: activation function if config.json names none.
+        default_head_size: width of a head if config.json does not state it.
+        embedding: last parts of the names of the embedding matrices.
+        unembedding: last parts of the names of the output matrix.
+        pre_norm: true if norms come before their blocks, false if they come after the sum with the residual
+            stream.
+        norm: kind of the norms, `layer` or `rms`.
         epsilon: keys of config.json for the number that norms add to the variance.
-        rotary_neighbours: the model types that pair neighbouring entries; others pair the two halves.
-        rotary_layers: the only type of layers with rotary positions, if config.json has types of layers.
-        norms_after_rotary: the model types whose norms of queries and keys come after the positions.
-        scaled_experts: the model types whose routers multiply the inputs of experts, not their outputs.
-        init: an `Initialiser` for each model type whose law at initialisation is known.
+        default_epsilon: number that norms add to the variance if config.json does not state it.
+        offset_gains: model types that store the gain of a norm minus 1.
+        rotary: true if rotary positions turn queries and keys.
+        rotary_share: share of a head that is turned, unless config.json states it.
+        rotary_base: keys of config.json for the base of the rotary angles.
+        default_rotary_base: base of the rotary angles if config.json does not state it.
+        rotary_neighbours: model types that turn pairs of neighbouring entries; others pair the two halves of
+            a head.
+        rotary_layers: only type of layers with rotary positions, if config.json has types of layers.
+        norms_after_rotary: model types that normalise queries and keys after the rotation.
+        scaled_scores: false if scores are not divided by the square root of the head size.
+        shared_layers: true if each layer is applied several times.
+        sigmoid_routers: model types whose routers weight experts by sigmoids.
+        scaled_experts: model types whose routers multiply the inputs of experts, not their outputs.
+        separate_prefixes: true if several prefixes of names may be stacks of one model.
+        towers: true if the stacks are separate networks, such as text and image.
+        init: how a library draws the weights of each model type (`Initialiser`), as `[init.TYPE]`.
     """
 
     name: str
     stacks: tuple[LayerTable, ...]
     like: str | None = None
-    model_types: tuple[str, ...] = ()  # values of `model_type` in config.json
+    model_types: tuple[str, ...] = ()
     priority: int = 0
-    stored_out_in: bool = True  # false for weights stored (in, out)
+    stored_out_in: bool = True
     hidden_size: str = "hidden_size"
     activation: tuple[str, ...] = ("hidden_act",)
     default_activation: str = "gelu"
@@ -143,21 +185,21 @@ class Family:
     embedding: tuple[str, ...] = ()
     unembedding: tuple[str, ...] = ("lm_head.weight",)
     pre_norm: bool = False
-    norm: str = "layer"  # the kind of its norms, `layer` or `rms`
+    norm: str = "layer"
     epsilon: tuple[str, ...] = ("layer_norm_eps",)
     default_epsilon: float = 1e-5
-    offset_gains: tuple[str, ...] = ()  # model types that store the gain minus 1
-    rotary: bool = False  # positions turn queries and keys
-    rotary_share: float = 1.0  # the part of every head that is turned, unless config.json says otherwise
-    rotary_base: tuple[str, ...] = ("rope_theta",)  # keys of config.json for the base of the angles
+    offset_gains: tuple[str, ...] = ()
+    rotary: bool = False
+    rotary_share: float = 1.0
+    rotary_base: tuple[str, ...] = ("rope_theta",)
     default_rotary_base: float | None = None
     rotary_neighbours: tuple[str, ...] = ()
     rotary_layers: str | None = None
     norms_after_rotary: tuple[str, ...] = ()
-    scaled_scores: bool = True  # false if scores are not divided by the square root of the head size
-    shared_layers: bool = False  # every layer is applied several times
-    sigmoid_routers: tuple[str, ...] = ()  # model types whose routers weight experts by sigmoids
+    scaled_scores: bool = True
+    shared_layers: bool = False
+    sigmoid_routers: tuple[str, ...] = ()
     scaled_experts: tuple[str, ...] = ()
-    separate_prefixes: bool = False  # several prefixes may be stacks of one model
-    towers: bool = False  # the stacks are separate networks, such as text and image
+    separate_prefixes: bool = False
+    towers: bool = False
     init: Mapping[str, Initialiser] = field(default_factory=dict)
