@@ -19,6 +19,7 @@ from __future__ import annotations
 import cmath
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -55,12 +56,37 @@ class Cut:
         logarithm is the continuous argument.
         """
         step = self.step(y)
-        half = 0.5 * (self.edges[step + 1] - self.edges[step])
-        t = (y - 0.5 * (self.edges[step] + self.edges[step + 1])) / half
+        half, t = self._place(y, step)
         value, slope = _horner(np.moveaxis(self.coefficients[step], -1, 0), t)
         turned = np.angle(value * np.exp(-1j * self.phase[step]))
         log_f = np.log(np.abs(value)) + self.scale[step] + 1j * (self.phase[step] + turned)
         return log_f, slope / (value * half)
+
+    def log_size(self, y: Reals) -> Reals:
+        """Return `log |f|` at y on the cut, several times as fast as `at`.
+
+        The argument t is real there, so the polynomial is a pair of real ones, without its derivative.
+        """
+        step = self.step(y)
+        t = self._place(y, step)[1]
+        pair, *rest = np.take(self._real_pairs, step, axis=-1)
+        for coefficient in rest:
+            pair *= t
+            pair += coefficient
+        pair *= pair
+        return np.asarray(0.5 * np.log(pair[0] + pair[1]) + self.scale[step])
+
+    @cached_property
+    def _real_pairs(self) -> Reals:
+        """Real and imaginary parts of the coefficients, highest power first, (terms, 2, steps)."""
+        parts = np.stack([self.coefficients.real, self.coefficients.imag])
+        return np.ascontiguousarray(parts.transpose(2, 0, 1)[::-1])
+
+    def _place(self, y: Any, step: NDArray[np.intp]) -> tuple[Reals, Any]:
+        """Return half the length of the steps, and the places t of the points y in them."""
+        low, high = self.edges[step], self.edges[step + 1]
+        half = 0.5 * (high - low)
+        return half, (y - 0.5 * (low + high)) / half
 
     def step(self, y: Any) -> NDArray[np.intp]:
         """Return the index of the step that covers y."""

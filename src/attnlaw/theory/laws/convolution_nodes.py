@@ -50,6 +50,7 @@ CUBIC_NODES = (64, 256, 1024, 4096, 16384)
 BIANE_NODES = (12, 64, 256, 1024, 4096, 16384)
 BLOCK = 500_000  # most points times atoms in one array
 IN_CACHE = 2**13  # nodes solved together: twice as fast as a large batch
+SETTLED = 1e-11  # relative step of Newton's method after which the error is far below rounding
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,10 @@ def cubic_stieltjes(k0: float, a: Reals, x: Reals) -> tuple[Reals, Reals]:
     for _ in range(4):
         slope = (3 * r + 2 * A) * r + B
         step = (((r + A) * r + B) * r + C) / np.where(slope == 0, 1.0, slope)
-        r = np.where(r - step > 0, r - step, r / 2)
+        new = r - step
+        r = np.where(new > 0, new, r / 2)
+        if (np.abs(step) <= SETTLED * r).all():
+            break
     half_sum = 0.5 * np.where(r > 0.5 * np.abs(A), (B + C / r) / r, -(A + r))
     imaginary = np.sqrt(np.maximum(-C / r - half_sum**2, 0.0))
     return half_sum / a, imaginary / (np.pi * a)
@@ -189,10 +193,18 @@ def interval_nodes(
     theta = midpoint_angles(count)
     half = 0.5 * (high - low)
     x = 0.5 * (low + high)[..., None] - half[..., None] * np.cos(theta)
-    rows = max(IN_CACHE // (low.shape[1] * count), 1)
+    re_g, density = _solve_blocks(stieltjes, a, x)
+    return Nodes(low, high, x, density * half[..., None] * np.sin(theta), re_g)
+
+
+def _solve_blocks(
+    stieltjes: Callable[[Reals, Reals], tuple[Reals, Reals]], a: Reals, x: Reals
+) -> tuple[Reals, Reals]:
+    """Return Re g and the density at points x, (batch, intervals, nodes), in blocks that fit in the cache."""
+    rows = max(IN_CACHE // x[0].size, 1)
     blocks = [stieltjes(a[i : i + rows, None, None], x[i : i + rows]) for i in range(0, a.size, rows)]
     re_g, density = (np.concatenate(values) for values in zip(*blocks, strict=True))
-    return Nodes(low, high, x, density * half[..., None] * np.sin(theta), re_g)
+    return re_g, density
 
 
 def biane_components(s: Reals, p: Reals, a: float) -> tuple[Indices, Indices, Reals, Reals]:
@@ -412,7 +424,10 @@ def product_stieltjes(k: float, a: Reals, x: Reals) -> tuple[Reals, Reals]:
     for _ in range(4):
         slope = (3 * u + 2 * B) * u + linear
         step = (((u + B) * u + linear) * u + constant) / np.where(slope == 0, np.inf, slope)
-        u = u - np.where(np.abs(step) < 0.1 * np.abs(u), step, 0.0)
+        size, scale = np.abs(step), np.abs(u)
+        u = u - np.where(size < 0.1 * scale, step, 0.0)
+        if (size <= SETTLED * scale).all():
+            break
     far = np.sqrt(u * u + 4 * K)
     Y = np.where(u > 0, (u + far) / 2, 2 * K / np.where(u > 0, 1.0, far - u))
     half_sum = X * Y * (Y + K) / (2 * (Y * Y + K))
@@ -421,19 +436,37 @@ def product_stieltjes(k: float, a: Reals, x: Reals) -> tuple[Reals, Reals]:
 
 
 def product_nodes(k: float, a: Reals) -> list[tuple[Indices, Nodes]]:
-    """Return nodes of mu_a for many noise levels a, in groups (indices in the batch, nodes)."""
+    """Return nodes of mu_a for many noise levels a, in groups (indices in the batch, nodes).
+
+    mu_a is symmetric, so only the nodes above zero are solved. Members without a gap have one interval.
+    """
     low, high = product_edges(k, a)
+    has_gap = high[:, 1] > low[:, 1]
+    solve = partial(product_stieltjes, k)
 
-    def with_mirror(values: Reals, sign: float) -> Reals:
+    def lay_middle(rows: Indices, count: int) -> Nodes:
+        theta, half = midpoint_angles(count), high[rows, :1, None]
+        x = -half * np.cos(theta[count // 2 :])
+        re_g, density = _solve_blocks(solve, a[rows], x)
+        mass = density * half * np.sin(theta[count // 2 :])
+        x, mass, re_g = (_unfold(values, sign) for values, sign in ((x, -1.0), (mass, 1.0), (re_g, -1.0)))
+        return Nodes(low[rows, :1], high[rows, :1], x, mass, re_g)
+
+    def lay_all(rows: Indices, count: int) -> Nodes:
         # The last interval is the image of the second under x -> -x.
-        image = sign * (values[:, 1:, ::-1] if values.ndim == 3 else values[:, 1:])
-        return np.concatenate([values, image], axis=1)
+        middle = lay_middle(rows, count)
+        upper = interval_nodes(low[rows, 1:], high[rows, 1:], count, a[rows], solve)
+        lower = -upper.high, -upper.low, -upper.x[..., ::-1], upper.mass[..., ::-1], -upper.re_g[..., ::-1]
+        parts = zip(vars(middle).values(), vars(upper).values(), lower, strict=True)
+        return Nodes(*(np.concatenate(values, axis=1) for values in parts))
 
-    def lay(rows: Indices, count: int) -> Nodes:
-        half = interval_nodes(low[rows], high[rows], count, a[rows], partial(product_stieltjes, k))
-        ends = ((half.low, half.high), (half.high, half.low))
-        low_ends, high_ends = (np.concatenate([x, -y[:, 1:]], axis=1) for x, y in ends)
-        x, mass, re_g = (with_mirror(*p) for p in ((half.x, -1.0), (half.mass, 1.0), (half.re_g, -1.0)))
-        return Nodes(low_ends, high_ends, x, mass, re_g)
+    return [
+        group
+        for lay, mask in ((lay_middle, ~has_gap), (lay_all, has_gap))
+        for group in enough_nodes(lay, 1 + a * a, np.flatnonzero(mask))
+    ]
 
-    return enough_nodes(lay, 1 + a * a, np.arange(a.size))
+
+def _unfold(upper: Reals, sign: float) -> Reals:
+    """Return the values of an even (sign 1) or odd (sign -1) function from those at the nodes above zero."""
+    return np.concatenate([sign * upper[..., ::-1], upper], axis=-1)

@@ -97,7 +97,9 @@ class HighTemperatureMP(Law):
         a, b, cut = self.a, self.b, self._cut
         y = np.where(x > 0, x, 1.0) * (b / self.gamma)
         peak = np.log(-cut.transform.imag / np.pi * b / self.gamma)
-        value = peak + a * np.log(y / cut.start) - (y - cut.start) - 2 * self._log_f(y).real
+        solved = y.min(initial=np.inf) >= cut.edges[0] and y.max(initial=0.0) <= cut.edges[-1]
+        log_size = cut.log_size(y) if solved else self._log_f(y).real
+        value = peak + a * np.log(y / cut.start) - (y - cut.start) - 2 * log_size
         return np.where(x > 0, value, -np.inf)
 
     def density(self, x: ArrayLike) -> Reals:
