@@ -53,7 +53,7 @@ def test_every_mark_stands_for_a_table(hook):
     for path, text in PAGES.items():
         # What benchmarks write stands between marks of its own, and tests and symbols have theirs.
         written = re.sub(
-            r"<!-- ((end of )?(measured|growth|codes|glossary)\b|no-run: |symbols of )",
+            r"<!-- ((end of )?(measured|ranking|growth|codes|glossary)\b|no-run: |symbols of )",
             "",
             hook.on_page_markdown(text),
         )
