@@ -216,7 +216,7 @@ TRACKS = (
 )
 SIMULATE = Verb(
     "dynamics.simulate",
-    "Models trained by SGD",
+    "Students trained by SGD",
     DynamicsSimulationSettings,
     (
         *MEASURED,
@@ -231,7 +231,7 @@ SIMULATE = Verb(
 )
 VERB = Verb(
     "dynamics",
-    "How attention learns over time",
+    "How attention learns, in time",
     DynamicsSettings,
     QUANTITIES,
     run_each_case(solve),

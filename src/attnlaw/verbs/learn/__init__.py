@@ -405,7 +405,7 @@ DENSITY = (
 )
 SIMULATE = Verb(
     "learn.simulate",
-    "Trained models",
+    "Trained students",
     LearnSimulationSettings,
     (
         *MEASURED,
