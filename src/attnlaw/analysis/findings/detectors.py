@@ -184,7 +184,8 @@ DETECTORS = by_name(
         when="the heads of two layers are alike: their median cosines for QK and for VO are above the "
         "threshold",
         meaning="two layers compute nearly the same function: one of them is a copy",
-        remedy="nothing to do if you deepened the model with copies; otherwise check how it was merged",
+        remedy="nothing to do if you deepened the model with copies of layers; otherwise check how the "
+        "model was merged",
         measure="cosine {}",
         least=duplicates.LEAST,
     ),

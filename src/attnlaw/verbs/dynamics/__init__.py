@@ -138,7 +138,8 @@ QUANTITIES = (
     ),
     Quantity(
         "recovery_samples",
-        "samples / d² until the correlation with the target matrix is 0.5; null for a gradient flow",
+        "number of samples / d² until the correlation with the target matrix is 0.5; null for a "
+        "gradient flow",
         in_summary=True,
     ),
     *MEASURED,
