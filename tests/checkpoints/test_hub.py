@@ -163,7 +163,11 @@ def test_models_by_their_ids(hub: Hub, tmp_path: Path) -> None:
         (model, 3) for model in models[:2]
     ]
     assert len(hub.fetched) == 5 + 2
-    expected = ("no such model on http://127.0.0.1", "a gated model", "holds no safetensors")
+    expected = (
+        "not a model on http://127.0.0.1",
+        "this model is gated; accept",
+        "this repository holds no safetensors",
+    )
     for line, model, said in zip(refused, models[2:], expected, strict=True):
         assert line.startswith(f"attnlaw: {model}: ")
         assert said in line
@@ -205,7 +209,7 @@ def test_a_revision_of_a_model(hub: Hub, tmp_path: Path) -> None:
     assert hub.fetched == []
 
     summaries, (missing,) = audits(hub, tmp_path, "owner/models--a--b", "owner/whole")
-    assert "no such file or directory, and no id that a hub takes" in missing
+    assert "this is not a file or directory here, and not a model on" in missing
 
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,13 +141,13 @@ def test_weights_that_diverge_fail_every_rule(tmp_path):
             'version = 1\nbase = "a/b"\n' + RULES.partition("\n")[2],
             "base works only in attnlaw check",
         ),
-        ('version = 1\n[findings]\nignore = ["x"]\n', r"\[findings\] works only in attnlaw check"),
-        (RULES.replace("steps", "matrices"), "but this table is not available here; expected one of steps"),
+        ('version = 1\n[findings]\nignore = ["x"]\n', "only attnlaw check can use the section"),
+        (RULES.replace("steps", "matrices"), "but attnlaw has no such table here; expected one of steps"),
         (
             RULES.replace("stable_rank_ffn", "stable_rank"),
             "unknown column stable_rank in table steps; did you mean",
         ),
-        (RULES.replace("first", "baseline"), "but steps have no baseline; expected first"),
+        (RULES.replace("first", "baseline"), "but the steps of a training run have no baseline; write first"),
     ],
 )
 def test_a_bad_rule_file_is_told_before_training(tmp_path, text, message):

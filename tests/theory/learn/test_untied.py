@@ -290,7 +290,7 @@ def error_message(verb: Any, **given: Any) -> str:
         ({"output": "hardmax", "tokens": 2, "student": "bayes"}, "--output hardmax: has no theory"),
         (
             {"pairs": "causal"},
-            "--tokens 1: expected at least 2 with --pairs causal: one has no such pair",
+            "--tokens 1: expected at least 2 with --pairs causal, because one token has no such pair",
         ),
         ({"pairs": "distinct"}, "--tokens 1: expected at least 2 with --pairs distinct"),
     ],
