@@ -178,7 +178,7 @@ def test_models_by_their_ids(hub: Hub, tmp_path: Path) -> None:
     assert "cannot be reached" in absent
     cached, (absent,) = audits(hub, tmp_path, "owner/whole", "owner/unknown", HF_HUB_OFFLINE="1")
     assert cached == [whole]
-    assert "no such file or directory" in absent
+    assert "this is not a file or directory here" in absent
     assert hub.fetched == []
 
 
@@ -196,7 +196,7 @@ def test_a_revision_of_a_model(hub: Hub, tmp_path: Path) -> None:
     cached, (refused,) = audits(None, tmp_path, "owner/whole@step-1", "owner/whole@absent")
     # The growth of proxies belongs to several models.
     assert cached == [{key: value for key, value in first.items() if not key.startswith("growth")}]
-    assert refused.startswith("attnlaw: owner/whole@absent: no such file or directory")
+    assert refused.startswith("attnlaw: owner/whole@absent: this is not a file or directory here")
 
     cache = tmp_path / "hub" / "models--owner--whole"
     assert (cache / "snapshots" / COMMITS["main"] / "model.safetensors").is_symlink()
@@ -209,7 +209,7 @@ def test_a_revision_of_a_model(hub: Hub, tmp_path: Path) -> None:
     assert hub.fetched == []
 
     summaries, (missing,) = audits(hub, tmp_path, "owner/models--a--b", "owner/whole")
-    assert "this is not a file or directory here, and not a model on" in missing
+    assert "this is not a file or directory here, and not a valid id on a model hub" in missing
 
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:

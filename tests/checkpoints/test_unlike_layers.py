@@ -204,7 +204,7 @@ def test_numbers_of_layers_are_the_models_everywhere(tmp_path: Path) -> None:
     _, model = opened(tmp_path, "Qwen3_5ForCausalLM", QWEN)
     assert {beta.layer for beta in effective_betas(model)} == {2}
     assert effective_beta(model, 2, 1) == effective_betas(model)[1]
-    with pytest.raises(InputError, match=r"no head 0 of layer 0; the model has layers 2 to 2"):
+    with pytest.raises(InputError, match=r"no head 0 in layer 0; the model has layers 2 to 2"):
         effective_beta(model, 0, 0)
     for chosen in (2, "-2", "1:3"):
         assert set(audit(tmp_path, layers=chosen, jobs=1).matrices["layer"]) == {2}

@@ -215,7 +215,7 @@ def test_one_student_has_no_error() -> None:
         ("--thresholds yes", "attnlaw: yes is not an option. To"),
         (
             "--simulate 100000",
-            "--simulate 100000: needs a dense 2000000000 x 100000 matrix, more than 2 GiB; choose a smaller "
+            "--simulate 100000: this needs a dense 2000000000 x 100000 matrix, more than 2 GiB; choose a smaller "
             "--simulate or --alpha",
         ),
         ("--simulate 10000000", "--simulate 10000000: expected a whole number"),
@@ -239,7 +239,7 @@ def test_a_bad_setting_is_one_line_and_status_2(arguments: str, words: str) -> N
     ("arguments", "words", "status"),
     [
         ("--simulate 25 --target-rank 0.5", "25 times target rank 0.5 is 12.5", 1),
-        ("--student bayes --simulate 20", "computed and not trained", 2),
+        ("--student bayes --simulate 20", "this student is computed and cannot be trained", 2),
         ("--output softmax --tokens 40", "choose at most 14 tokens, or use the linear output", 1),
     ],
 )

@@ -428,7 +428,7 @@ def test_what_is_not_there_is_no_attribute_and_says_what_to_do(tmp_path: Path) -
         _ = result.record
     with pytest.raises(
         InputError,
-        match="this result was loaded from files, which do not keep this object; compute it "
+        match=r"this result was loaded from files, which do not keep this object; compute it "
         "again with attnlaw.learn",
     ):
         _ = loaded.record

@@ -107,7 +107,8 @@ def test_what_cannot_be_is_one_line():
     with pytest.raises(InputError) as error:
         shown.solve(desk.state({"output": "softmax"}))
     assert shown.error_html(error.value).strip() == (
-        '<p class="lab lab-error" role="alert">tokens: found 1, expected at least 2 with output softmax: with a single token, attention is always 1 and labels show nothing</p>'
+        '<p class="lab lab-error" role="alert">tokens: found 1, expected at least 2 with output softmax: '
+        "with a single token, attention is always 1 and labels show nothing</p>"
     )
     assert "&lt;b&gt;" in shown.error_html(InputError("<b>"))
 

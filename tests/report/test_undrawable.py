@@ -79,7 +79,7 @@ def test_an_engine_that_ends_is_a_warning(
     folder = result.save(tmp_path / "out", figures="pdf")
     assert attnlaw.load(folder).rows.equals(result.rows)
     page = (folder / "report.html").read_text()
-    assert "figure: cannot be drawn (the drawing engine ended with signal 6); draw it later" in page
+    assert "figure: cannot be drawn (the drawing engine ended with signal 6); to draw it later" in page
     on_page, in_files = caplog.messages
     reason = "cannot be drawn (the drawing engine ended with signal 6); to draw it later from the saved"
     assert on_page.startswith(f"attnlaw: warning: figure learning: {reason}")

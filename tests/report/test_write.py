@@ -150,7 +150,7 @@ def test_settings_that_all_rows_share_are_told_once(tmp_path):
 
 BAD = {
     "nothing there": lambda folder: [folder],
-    "directories, so attnlaw cannot choose where": lambda folder: [folder, folder],
+    "two directories and no place": lambda folder: [folder, folder],
     "torn manifest": lambda folder: [torn(folder, "attnlaw.json")],
     "torn rows": lambda folder: [torn(study_of(folder, learn_rows()), "rows.parquet")],
     "torn table": lambda folder: [torn(study_of(folder, limit_study(folder)), "densities.parquet")],
@@ -184,7 +184,7 @@ def test_lines_of_a_case_that_is_not_there_are_refused(audited, tmp_path):
     folder = copied(audited, tmp_path)
     table = pl.read_parquet(audited / "matrices.parquet").with_columns(case=pl.lit(1))
     table.write_parquet(tmp_path / "matrices.parquet")
-    with pytest.raises(attnlaw.InputError, match="matrices.parquet: found rows of case 1 of 1"):
+    with pytest.raises(attnlaw.InputError, match=r"matrices\.parquet: found rows of case 1 of 1"):
         write_report([folder])
 
 

@@ -137,7 +137,7 @@ def test_two_runs_at_the_same_time(tmp_path: Path) -> None:
     sample_study = study(tmp_path, SLOW.replace("24", "12"))
     with forked(driver.drive, transcript, file, out) as process:
         until(lambda: len(calls(tmp_path)) > 2)
-        with pytest.raises(InputError, match=f"another run is at work .process {process.pid}"):
+        with pytest.raises(InputError, match=f"another run is using this directory .process {process.pid}"):
             run(sample_study, out)
         assert status(sample_study, out).running
         process.join(PATIENCE)

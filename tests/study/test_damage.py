@@ -48,7 +48,7 @@ def test_a_store_of_other_columns_is_told(drawn: Study, tmp_path: Path) -> None:
     connection.close()
     for action in (status, run):
         with pytest.raises(
-            InputError, match="store.sqlite: this file is not a store of a study .no such column"
+            InputError, match=r"store\.sqlite: this file is not a store of a study .no such column"
         ):
             action(drawn, tmp_path / "out")
 

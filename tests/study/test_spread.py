@@ -79,7 +79,7 @@ def test_who_asks_to_stop_keeps_what_is_finished(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_one_run_at_a_time_and_only_of_what_has_parts(tmp_path: Path) -> None:
-    with hold_lock(tmp_path / "s"), pytest.raises(InputError, match="another run is at work"):
+    with hold_lock(tmp_path / "s"), pytest.raises(InputError, match="another run is using this directory"):
         next(spread(TOTAL, [Total(terms=2)], tmp_path / "s"))
     assert TOTAL.split is not None
     with pytest.raises(InputError, match="term cannot be split among workers"):

@@ -75,7 +75,7 @@ def test_a_killed_run_keeps_its_rows_and_frees_its_lock(tmp_path: Path) -> None:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"ready\n"
         assert is_locked(tmp_path)
-        refusal = f"another run is at work .process {holder.pid} on "
+        refusal = f"another run is using this directory .process {holder.pid} on "
         with pytest.raises(InputError, match=refusal), hold_lock(tmp_path):
             pass
         with open_store(tmp_path) as store:  # readers are welcome meanwhile

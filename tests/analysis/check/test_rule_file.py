@@ -72,7 +72,7 @@ def test_a_base_that_is_not_on_disk_is_an_id_of_a_hub(tmp_path):
         ('[findings]\nignore = ["random-haed"]', "unknown finding random-haed; did you mean random-head?"),
         (
             '[findings]\nignore = "random-head"',
-            "ignore: found 'random-head', expected a list of names of findings",
+            "ignore: found 'random-head', expected a list with the names of findings",
         ),
         (
             '[findings]\nlevels = { unbalanced = "fatal" }',
@@ -195,9 +195,18 @@ def test_a_mistake_is_one_line_with_the_file_and_the_rule(tmp_path, text, line):
     ("head", "line"),
     [
         ("", "version is missing from the file; write version = 1 in its first line"),
-        ("version = 2\n", "version: found 2, expected version = 1 in the first line"),
-        ("version = true\n", "version: found True, expected version = 1 in the first line"),
-        ('version = "1"\n', "version: found '1', expected version = 1 in the first line"),
+        (
+            "version = 2\n",
+            "version: found 2, which attnlaw does not read; write version = 1 in the first line",
+        ),
+        (
+            "version = true\n",
+            "version: found True, which attnlaw does not read; write version = 1 in the first line",
+        ),
+        (
+            'version = "1"\n',
+            "version: found '1', which attnlaw does not read; write version = 1 in the first line",
+        ),
     ],
 )
 def test_a_file_states_its_version(tmp_path, head, line):

@@ -147,7 +147,10 @@ def test_weights_that_diverge_fail_every_rule(tmp_path):
             RULES.replace("stable_rank_ffn", "stable_rank"),
             "unknown column stable_rank in table steps; did you mean",
         ),
-        (RULES.replace("first", "baseline"), "but the steps of a training run have no baseline; write first"),
+        (
+            RULES.replace("first", "baseline"),
+            'but the steps of a training run have no baseline; write "first"',
+        ),
     ],
 )
 def test_a_bad_rule_file_is_told_before_training(tmp_path, text, message):

@@ -52,7 +52,7 @@ MODELS = {
     "low-rank": (
         lambda: tiny() | {QUERY: low_rank(tiny()[QUERY], 2)},
         None,
-        f"There is a low-rank update of rank 2, in {QUERY} (18.8%).",
+        f"Low-rank update of rank 2, in {QUERY} (18.8%).",
         "merged LoRA adapter",
     ),
     "rescaled": (

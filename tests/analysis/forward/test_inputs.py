@@ -110,7 +110,7 @@ def test_lists_of_ids(tmp_path: Path) -> None:
         (
             "a.txt",
             "a\n" + "b" * 21,
-            "a.txt, line 2: has 21 tokens, and the model reads at most 20; give a shorter input",
+            "a.txt, line 2: has 21 tokens, but the model reads at most 20; give a shorter input",
         ),
         ("a.txt", "\n \n", "a.txt: all its lines are empty; write one input on each line"),
         ("a.csv", "a\n", "expected a name that ends in .txt or .jsonl"),

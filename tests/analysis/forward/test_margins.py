@@ -341,7 +341,7 @@ def refusals():
         (lambda: measure_margins(bert(), [*IDS * 3, [11]]), "number 12: found 11, outside the vocabulary"),
         (
             lambda: measure_margins(bert(), [*IDS * 3, [1] * 9]),
-            "number 12: has 9 tokens, and the model reads at most 8",
+            "number 12: has 9 tokens, but the model reads at most 8",
         ),
         (lambda: condition(attends, points), "is an nn.MultiheadAttention"),
         (lambda: condition(Read(two), points), "it has no nn.Linear and no"),

@@ -283,7 +283,7 @@ ASKED = {
         ),
         (
             {"pairs": "causal"},
-            "--pairs causal: expected cross with --loss cross-entropy: keys of another sequence",
+            "--pairs causal: expected cross with --loss cross-entropy, which takes keys from another sequence",
         ),
         (
             {"tokens": 3},
@@ -328,7 +328,7 @@ def test_more_that_is_refused() -> None:
     )
     with pytest.raises(InputError, match="have diagonal entries, but untied"):
         Problem(0.5, groups=(ObservationGroup(),), **ASKED)
-    with pytest.raises(BadSetting, match="one pass over new samples; give alpha"):
+    with pytest.raises(BadSetting, match="one pass over new samples; give a finite alpha"):
         Problem(**ASKED)
     with pytest.raises(BadSetting, match="needs output softmax"):
         Problem(0.5, loss="cross-entropy", attention="untied")

@@ -285,7 +285,7 @@ def error_message(verb: Any, **given: Any) -> str:
         ),
         (
             {"output": "softmax", "tokens": 2},
-            "--output softmax: has no theory with --attention untied; take linear",
+            "--output softmax: has no theory with --attention untied; use linear",
         ),
         ({"output": "hardmax", "tokens": 2, "student": "bayes"}, "--output hardmax: has no theory"),
         (

@@ -207,7 +207,11 @@ def test_a_case_that_cannot_work_leaves_the_others_alone() -> None:
             {"simulate": 8, "sensing": "gue"},
             f"--sensing gue: expected one of {', '.join(SENSINGS)}",
         ),
-        (SIMULATE, {"simulate": 8, "student": "bayes"}, "--student bayes: computed and not trained"),
+        (
+            SIMULATE,
+            {"simulate": 8, "student": "bayes"},
+            "--student bayes: this student is computed and cannot be trained",
+        ),
         (SIMULATE, {"simulate": 3000}, "more than 2 GiB; choose a smaller --simulate or --alpha"),
         (
             SIMULATE,
