@@ -215,7 +215,8 @@ def test_one_student_has_no_error() -> None:
         ("--thresholds yes", "attnlaw: yes is not an option. To"),
         (
             "--simulate 100000",
-            "--simulate 100000: this needs a dense 2000000000 x 100000 matrix, more than 2 GiB; choose a smaller "
+            "--simulate 100000: this needs a dense 2000000000 x 100000 matrix, more than 2 GiB; choose a "
+            "smaller "
             "--simulate or --alpha",
         ),
         ("--simulate 10000000", "--simulate 10000000: expected a whole number"),

@@ -118,7 +118,8 @@ def test_linked_figures_are_refused(result: Result, tmp_path: Path) -> None:
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     for write in (lambda: write_report([folder], figures="svg"), lambda: result.save(folder, figures="svg")):
         with pytest.raises(
-            InputError, match=f"figures: this directory is a link to {victim}; remove it, or give another"
+            InputError,
+            match=f"figures: this directory is a link to {victim}; remove the link, or give another",
         ):
             write()
     assert not list(victim.iterdir())

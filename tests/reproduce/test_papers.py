@@ -237,10 +237,7 @@ def test_verbs_after_an_abstract_say_whose_equations_they_solve(tmp_path: Path) 
     abstracts = [paper.arxiv for paper in PAPERS if paper.compared == ABSTRACT and paper.figures]
     assert set(derived) == set(abstracts)
     for paper, name in derived.items():
-        sentence = (
-            f"These equations were derived for this project, because those of arXiv {paper} were "
-            "not available."
-        )
+        sentence = f"Equations derived for this project; those of arXiv {paper} were not available."
         assert find_verb(name).provenance == sentence
         page = (ROOT / "docs" / "theory" / "implicit-bias.md").read_text(encoding="utf-8")
         assert sentence in " ".join(page.split())

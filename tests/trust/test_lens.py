@@ -51,7 +51,7 @@ def test_what_the_lens_does_not_use_changes_nothing(
     [
         (
             {"attn_pdrop": "x"},
-            "transformers cannot build a GPT2Model from it (",
+            "transformers cannot build a GPT2Model from this file (",
         ),  # then why: transformers' words
         ({"num_hidden_layers": 10**9}, "it describes 1000000000 layers, but the weights have 4"),
     ],

@@ -142,7 +142,7 @@ def test_a_base_that_is_not_on_disk_is_an_id_of_a_hub(tmp_path):
         ),
         (
             RULE.replace("size", "route") + 'over = "max"',
-            "rule 'near': over: found 'max', but route holds text; expected count",
+            "rule 'near': over: found 'max', but route holds text and not numbers; write",
         ),
         (RULE + "mostly = 95", "rule 'near': mostly: found 95, expected a number above 0 and of at most 1"),
         (

@@ -283,7 +283,8 @@ ASKED = {
         ),
         (
             {"pairs": "causal"},
-            "--pairs causal: expected cross with --loss cross-entropy, which takes keys from another sequence",
+            "--pairs causal: expected cross with --loss cross-entropy, which takes keys from "
+            "another sequence",
         ),
         (
             {"tokens": 3},
