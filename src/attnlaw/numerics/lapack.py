@@ -24,7 +24,7 @@ def singular_values(matrix: Reals) -> Reals:
     """
     library = openblas.library()
     if library is None or not matrix.size:
-        return np.asarray(scipy.linalg.svdvals(matrix, check_finite=False))
+        return np.asarray(scipy.linalg.svdvals(matrix.astype(np.float64, copy=False), check_finite=False))
     (m, n), least = matrix.shape, min(matrix.shape)
     values, none, query = np.zeros(least), np.zeros(1), np.zeros(1)
     integers = np.zeros(8 * least, dtype=np.intc)
