@@ -27,8 +27,7 @@ def answer(result: Result) -> Answer:
     if len(measured) == 1:
         row = measured[0][1]
         lines += [_single_line(row), *_place_line(result, row), *_amplification_line(result, row)]
-    warnings = _warnings(measured)
-    return Answer((*warnings, *lines), next_commands(result))
+    return Answer((*lines, *_warnings(measured)), next_commands(result))
 
 
 def next_commands(result: Result) -> dict[str, str]:
