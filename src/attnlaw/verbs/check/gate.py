@@ -35,8 +35,9 @@ def check_model(case: CheckSettings, progress: Progress) -> CheckVerdicts:
     tables = RuleTables(case, rule_file.base, TABLES, rule_file.thresholds or {}, case.approximate, progress)
     baseline = None if case.baseline is None else _read_baseline(case.baseline)
     names = case.title, model_file(case.model)
-    judged = TABLES, tables.rows, tables.findings, DETECTORS
-    verdicts = judge(rule_file, *names, *judged, baseline, tables.can_look)
+    verdicts = judge(
+        rule_file, *names, TABLES, tables.rows, tables.findings, DETECTORS, baseline, tables.can_look
+    )
     return CheckVerdicts(**vars(verdicts))
 
 
