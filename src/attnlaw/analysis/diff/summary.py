@@ -12,7 +12,7 @@ import numpy as np
 from attnlaw.analysis.diff.columns import MODEL_VERDICTS, TENSOR_VERDICTS
 from attnlaw.analysis.diff.compare import ModelComparison
 from attnlaw.analysis.diff.matching import TensorPair
-from attnlaw.analysis.diff.places import join_words, layer_of, layers_text, stack_names
+from attnlaw.analysis.diff.places import Place, join_words, layer_of, layers_text, stack_names
 from attnlaw.analysis.diff.tensors import TensorChange
 from attnlaw.analysis.diff.update import SIDES
 from attnlaw.checkpoints.network import KINDS, MatrixLocation
@@ -154,7 +154,8 @@ def sentence(comparison: ModelComparison, verdicts: Sequence[str]) -> str:
         those = [pair for pair in left if pair[1].verdict in known]
         parts += describe(comparison, those) if those else []
     if len(changed) < len(comparison.tensors):
-        parts.append("Everything else is identical.")
+        whole = not comparison.left_out
+        parts.append(f"Everything else{'' if whole else ' that was compared'} is identical.")
     return " ".join(parts)
 
 
@@ -164,14 +165,18 @@ Describe = Callable[[ModelComparison, Changed], list[str]]
 
 def coverage(comparison: ModelComparison) -> str:
     """Say which tensors of both files were compared, and which were not."""
-    counts = Counter(comparison.kind_of(pair) for pair in comparison.pairs)
+    both = [pair for pair in comparison.pairs if pair.base is not None and pair.model is not None]
+    counts = Counter(comparison.kind_of(pair) for pair in both)
     listed = ", ".join(f"{counts[kind]} {_kind(kind, counts[kind])}" for kind in TENSOR_KINDS if counts[kind])
-    total = len(comparison.pairs)
-    if not comparison.left_out:
-        text = f"Compared: all {total} {_plural('tensor', total)} ({listed})."
+    compared, lone, others = len(both), len(comparison.pairs) - len(both), len(comparison.left_out)
+    if not lone + others:
+        text = f"Compared: all {compared} {_plural('tensor', compared)} ({listed})."
     else:
-        others = len(comparison.left_out)
-        text = f"Compared: {total} of {total + others} tensors ({listed}). Not selected: the other {others}."
+        text = f"Compared: {compared} of {compared + lone + others} tensors ({listed})."
+    if lone:
+        text += f" Only in one of the files: {lone}."
+    if others:
+        text += f" Not selected: {others}." if lone else f" Not selected: the other {others}."
     if comparison.not_weights:
         count = len(comparison.not_weights)
         names = ", ".join(printable(name) for name in comparison.not_weights[:MOST_NAMED])
@@ -189,7 +194,15 @@ ANOTHER_BASE = (
 LOST = "These weights are lost. Find out whether training, a conversion or a merge set these tensors to zero."
 MISPLACED = "This looks like a mistake in a conversion or a merge: weights are in the wrong place."
 MISSCALED = "This looks like a mistake: look for a scale that was applied twice, or not at all."
-WARNINGS = (NOT_FINITE, ANOTHER_BASE, LOST, MISPLACED, MISSCALED)
+LAYERS_GONE = (
+    "Whole layers of the base are missing from the model. If you did not remove them on purpose, save or "
+    "download the model again."
+)
+LAYERS_NEW = (
+    "The base lacks whole layers of the model. If you did not add them on purpose, check first that the base "
+    "is complete and the right one."
+)
+WARNINGS = (NOT_FINITE, ANOTHER_BASE, LAYERS_GONE, LAYERS_NEW, LOST, MISPLACED, MISSCALED)
 # What needs no action.
 SAME_FUNCTION = "This looks like the same model, written in another way: nothing is broken."
 EXPORTED = "This looks like the same model in another number format. Nothing else changed."
@@ -211,6 +224,9 @@ def next_step(comparison: ModelComparison) -> str | None:
         return NOT_FINITE
     if matrices["reinitialised"] + matrices["unrelated"] > most:
         return ANOTHER_BASE
+    for verdict, warning in (("removed", LAYERS_GONE), ("added", LAYERS_NEW)):
+        if verdict in present and _has_lone_layer(comparison, verdict):
+            return warning
     if present & {"moved", "transposed", "permuted"}:
         return MISPLACED
     if present & {"zeroed", "reinitialised", "unrelated"}:
@@ -243,6 +259,16 @@ def next_step(comparison: ModelComparison) -> str | None:
     if present == {"changed"} and not matrices["changed"]:
         return "This looks like training of norms, biases or embeddings alone: no matrix of a layer changed."
     return EXPORTED if present <= {"rounded", "coded"} else None
+
+
+def _has_lone_layer(comparison: ModelComparison, verdict: str) -> bool:
+    """Return whether all matrices of some layer have a verdict: "removed" or "added"."""
+    verdicts: dict[Place, set[str]] = {}
+    for pair, change in comparison.tensors:
+        place = layer_of(pair.name)
+        if place is not None and comparison.kind_of(pair) == "matrix":
+            verdicts.setdefault(place, set()).add(change.verdict)
+    return {verdict} in verdicts.values()
 
 
 def _above_rounding(changes: Sequence[TensorChange]) -> str:
