@@ -25,6 +25,7 @@ from attnlaw.analysis.findings.apply import count_by_level, number_text
 from attnlaw.analysis.findings.detectors import Detector
 from attnlaw.core.quantity import column_kinds
 from attnlaw.core.tables import to_frame, to_schema
+from attnlaw.core.words import count_of
 
 PASSED, FAILED = "passed", "failed"
 STATUS_FAILED = 3
@@ -178,15 +179,15 @@ class Verdicts:
             outcome += ": no problems found"
         judged = len([rule for rule in self.rules if rule.outcome != OFF])
         known = len(self.findings) - len(self.new_findings)
-        parts = [_many(len(self.detectors), "check")] if self.detectors else []
+        parts = [count_of(len(self.detectors), "check")] if self.detectors else []
         if judged and self.failed_rules:
-            parts.append(f"{len(self.failed_rules)} of {_many(judged, 'rule')} failed")
+            parts.append(f"{len(self.failed_rules)} of {count_of(judged, 'rule')} failed")
         elif judged:
             parts.append("the rule holds" if judged == 1 else f"all {judged} rules hold")
         if self.fail_on != "error":
             parts.append(f"{self.fail_on}s fail the gate")
         if known:
-            parts.append(f"{_many(known, 'known finding')} not counted")
+            parts.append(f"{count_of(known, 'known finding')} not counted")
         return f"{outcome} ({'; '.join(parts)})" if parts else f"{outcome}: nothing was checked"
 
     @property
@@ -230,7 +231,3 @@ class Verdicts:
 
 def _by_severity(problems: Any) -> tuple[Any, ...]:
     return tuple(sorted(problems, key=lambda problem: -LEVELS.index(problem.level)))
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
