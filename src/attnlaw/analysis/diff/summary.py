@@ -18,6 +18,7 @@ from attnlaw.analysis.diff.update import SIDES
 from attnlaw.checkpoints.network import KINDS, MatrixLocation
 from attnlaw.core.answer import AnswerStatus
 from attnlaw.core.errors import printable
+from attnlaw.core.words import short_number
 
 # The singular values of a rotated model differ from the base by at most this many times the floor.
 MAX_ROTATED_GAP = 10.0
@@ -300,7 +301,7 @@ def _describe_adapter(changes: Sequence[TensorChange]) -> str | None:
     often = "twice" if round(times) == 2 else f"{times:.0f} times"
     return (
         f"This looks like a LoRA adapter that was merged about {often} "
-        f"(its noise is {roundings:.3g} times that of one {grid.name} rounding)."
+        f"(its noise is {short_number(roundings)} times that of one {grid.name} rounding)."
     )
 
 
@@ -474,7 +475,7 @@ def _factors_text(factors: Sequence[float]) -> str:
     >>> _factors_text([2.0, 2.0]), _factors_text([0.5, 2.0])
     ('2', 'factors from 0.5 to 2')
     """
-    low, high = format(min(factors), ".4g"), format(max(factors), ".4g")
+    low, high = short_number(min(factors), 4), short_number(max(factors), 4)
     return low if low == high else f"factors from {low} to {high}"
 
 
@@ -643,8 +644,8 @@ def percent(value: float) -> str:
     ('23.4%', '0.166%', '900%', '25 times', 'under 0.0001%', '0%')
     """
     if value >= 10:
-        return f"{value:.3g} times"
-    return f"{100 * value:.3g}%" if value >= 1e-6 or not value else "under 0.0001%"
+        return f"{short_number(value)} times"
+    return f"{short_number(100 * value)}%" if value >= 1e-6 or not value else "under 0.0001%"
 
 
 def _percents(values: Sequence[float]) -> str:
