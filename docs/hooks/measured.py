@@ -1,4 +1,4 @@
-"""Tables of measurements, from their records: `<!-- measured -->` and `<!-- ranking -->`, each on its own line.
+"""Tables of measurements, from their records: `<!-- measured -->`, `<!-- ranking -->`, each on its own line.
 
 benchmarks/table.py keeps the claims about speed and accuracy in benchmarks/measured.json. The ranking is the
 first table of docs/experiments/ranking/tables.txt, which ranking_study.py prints.

@@ -48,7 +48,7 @@ def test_json_is_the_library_call() -> None:
     assert numbers["total_kappa"] == pytest.approx(condition(str(EXAMPLE), texts(12)).total, rel=1e-12)
     assert (numbers["inputs"], numbers["ties"], numbers["extension"]) == (12, 0, True)
     assert numbers["inputs_sha256"] == expected.inputs_sha256
-    assert "D is less certain on 12 inputs than on 32 or more" in case["remark"]
+    assert "12 inputs are few: use 32 or more for a reliable D" in case["remark"]
     assert "D has not been validated for causal language models" in case["remark"]
     assert len(case["tables"]["margins"]) == 12
     assert case["tables"]["amplification"] is None
@@ -77,7 +77,7 @@ def test_two_models_in_pairs_and_files(tmp_path: Path) -> None:
     shown = run(*words, "--out", tmp_path / "out", columns=120)
     lines = shown.stdout.splitlines()
     assert lines[0] == "Relative margin D    40 inputs without labels"
-    assert lines[2] == "D of b, compared with a: the same to within 0.1%."
+    assert lines[2] == "D of b, compared with a: the same within 0.1%."
     assert RANKS in " ".join(shown.stdout.split())
     rows = pl.read_parquet(tmp_path / "out" / "rows.parquet")
     assert abs(rows["log_ratio"][1]) < 1e-6
@@ -98,7 +98,7 @@ def test_two_models_in_pairs_and_files(tmp_path: Path) -> None:
     lead = page.split('class="lead">', 1)[1].split("</p>", 1)[0]
     assert lead == f"a, b on 40 inputs without labels. {RANKS}"
     first = page.split('class="answer-line">', 1)[1].split("</p>", 1)[0]
-    assert first == "D of b, compared with a: the same to within 0.1%."
+    assert first == "D of b, compared with a: the same within 0.1%."
     titles = (
         "D of every input",
         "Where the margin depends on the weights",
@@ -152,7 +152,7 @@ def test_one_model_has_its_number_and_the_commands_to_try() -> None:
         (0.2, 0.05, "22% larger, 4.0 standard errors: a clear difference"),
         (1.0, 0.1, "2.72 times as large, 10.0 standard errors: a clear difference"),
         (0.1, 0.0, "11% larger on every input: a clear difference"),
-        (1e-16, 1e-18, "the same to within 0.1%"),
+        (1e-16, 1e-18, "the same within 0.1%"),
     ],
 )
 def test_a_difference_has_a_size_an_error_and_a_verdict(
@@ -200,7 +200,7 @@ def test_bad_input_is_one_clear_line(arguments: str, message: str, status: int) 
 def test_a_model_without_a_head_or_without_a_tokenizer(tmp_path: Path) -> None:
     headless = save_tiny("bert", tmp_path / "bert")
     line = run(headless, "--file", SENTENCES, status=1).stderr
-    assert "is a BertModel, and margins are read from BertForSequenceClassification" in line
+    assert "is a BertModel, but margins need BertForSequenceClassification" in line
     decoder = save_tiny("gpt2", tmp_path / "gpt2")
     line = run(decoder, "--file", SENTENCES, status=1).stderr
     assert "line 1: needs a tokenizer" in line

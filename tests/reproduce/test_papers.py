@@ -209,7 +209,7 @@ def test_the_list_names_papers_and_figures() -> None:
     # Every paper has a line that says what is compared with what, and the screen keeps to 80 columns.
     words = " ".join(printed.split())
     assert words.count("compared with") == len(PAPERS)
-    assert words.count("nothing: only the abstract was available.") == 9
+    assert words.count("There is nothing to compare with, because only the abstract was available.") == 9
     assert max(map(len, printed.splitlines())) <= 80
     (tokens,) = (figure for figure in figures if figure["figure"] == "learn-tokens")
     assert (tokens["paper"], tokens["numbers"], tokens["needs"]) == ("2506.01582", 43, None)
@@ -290,19 +290,21 @@ def test_the_crossing_of_two_errors() -> None:
 def test_bad_words_and_missing_packages_end_in_one_line(tmp_path: Path) -> None:
     ended = invoke("reproduce", "2506.0158", "--out", tmp_path, status=1)
     assert ended.stderr == (
-        "attnlaw: 2506.0158: no such paper or figure; attnlaw reproduce list names them all\n"
+        "attnlaw: 2506.0158: there is no such paper or figure; "
+        "to see all of them, type attnlaw reproduce list\n"
     )
     ended = invoke("reproduce", "2306.13239", "--out", tmp_path, status=1)
     assert ended.stderr == (
-        "attnlaw: 2306.13239: no figure is repeated; attnlaw audit shows what the paper is about\n"
+        "attnlaw: 2306.13239: attnlaw does not repeat a figure of this paper; "
+        "attnlaw audit shows what the paper is about\n"
     )
     ended = invoke("reproduce", "arXiv:2506.01582", status=2)
     assert ended.stderr == "attnlaw: --out is missing; type attnlaw reproduce arXiv:2506.01582 --out DIR\n"
     ended = invoke("reproduce", "2506.00846", "limit-width", "--out", tmp_path, status=2)
-    assert ended.stderr.startswith("attnlaw: limit-width is not an option; ")
+    assert ended.stderr.startswith("attnlaw: limit-width is not an option. To")
     ended = invoke("reproduce", "2605.07297", "--quick", "--out", tmp_path, status=1)
     assert "pip install --no-deps rxnfp==0.1.0" in ended.stderr
-    assert "bounds-miniatures: left out of a quick run" in ended.stderr
+    assert "bounds-miniatures: a quick run leaves this out" in ended.stderr
 
 
 def test_figures_need_a_few_numbers_over_one_setting() -> None:

@@ -142,11 +142,11 @@ PAPERS = (
             PaperFigure("dynamics-flow", "gradient flow with four kinds of outputs"),
             PaperFigure("dynamics-students", "alignment and loss against time, three students"),
             PaperFigure("dynamics-spectra", "the spectrum during training"),
-            PaperFigure("dynamics-cost", "error after one pass of SGD, compared with the best possible"),
+            PaperFigure("dynamics-cost", "error after one pass of SGD, and the best possible error"),
             PaperFigure("dynamics-modes", "the order in which directions are learned"),
             PaperFigure(
                 "dynamics-training",
-                "heads of a real model compared with the theory",
+                "heads of a real model next to the theory",
                 needs="the extra torch",
                 large=True,
             ),

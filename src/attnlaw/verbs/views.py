@@ -90,13 +90,16 @@ def show(result: Result, console: Console | None = None, details: bool = False) 
 
 def show_end(result: Result, console: Console, details: bool = False) -> None:
     """Print the text after the last case. For a verb without `terminal.py`, this prints the whole result."""
-    terminal = find_part(result.verb, "terminal")
-    if terminal is None:
-        from attnlaw.render.terminal.view import show
+    from attnlaw.render.terminal.screen import typed_options
 
-        show(result, console, answer_of(result), details)
-    elif hasattr(terminal, "show_summary"):
-        terminal.show_summary(result, console, details)
+    terminal = find_part(result.verb, "terminal")
+    with typed_options(["--details"] if details else []):
+        if terminal is None:
+            from attnlaw.render.terminal.view import show
+
+            show(result, console, answer_of(result), details)
+        elif hasattr(terminal, "show_summary"):
+            terminal.show_summary(result, console, details)
 
 
 def progress(name: str) -> AbstractContextManager[Progress]:

@@ -155,7 +155,7 @@ def test_small_heads_are_far_from_the_law_and_say_so() -> None:
     assert drawn.law_distance > 0.05
     assert len(drawn.warnings) == 1
     assert "h d_K^2/(2n) is 1.2, below 5" in drawn.warnings[0]
-    assert "compare with random matrices of this shape" in drawn.warnings[0]
+    assert "draw random matrices of this shape instead" in drawn.warnings[0]
 
 
 def test_attention_rows_sum_to_one_and_lose_their_mean() -> None:

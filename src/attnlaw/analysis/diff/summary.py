@@ -464,10 +464,7 @@ def _describe_low_rank(comparison: ModelComparison, those: Changed) -> list[str]
     ]
     more = " or more" if any(change.rank_high is None for _, change in those) else ""
     sizes = _sizes([change.update_size or change.size for _, change in those])
-    return [
-        f"There is a low-rank update of rank {_span(ranks, 'd')}{more}, in "
-        f"{_of_text(comparison, those)}{sizes}."
-    ]
+    return [f"Low-rank update of rank {_span(ranks, 'd')}{more}, in {_of_text(comparison, those)}{sizes}."]
 
 
 def _describe_dense(comparison: ModelComparison, those: Changed) -> list[str]:

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from attnlaw import CheckResult
 
 EXPLAINED = ("name", "level", "threshold", "when", "meaning", "remedy")
-DETAILS = "--details"
 FOUND = {"found": "value of the worst row, or the one number of all rows"}
 COUNTS = {"errors": "errors", "warnings": "warnings", "notes": "notes", "failed_rules": "failed rules"}
 
@@ -73,10 +72,7 @@ def show_summary(result: CheckResult, console: Console, details: bool = False) -
         console.print()
     print_lines(console, tuple(general_lines(list(result))))
     console.print()
-    commands = answer(result).next_commands
-    print_next(
-        console, {command: commands[command] for command in commands if not (details and DETAILS in command)}
-    )
+    print_next(console, answer(result).next_commands)
 
 
 def print_explanation(name: str, as_json: bool) -> None:

@@ -54,7 +54,6 @@ MEDIAN_MEANINGS = {
     "kappa": "small is heavy-tailed; 2.3 to 3.4 for a random head (less if its sides differ), "
     "hundreds or infinite for a random matrix",
 }
-DETAILS = "--details"
 FORMS = {"outliers": "g", "tail_share": ".0%"}
 
 
@@ -106,10 +105,7 @@ def show_summary(result: FitResult, console: Console, details: bool = False) -> 
     if (sure := certainty_line(rows)) is not None:
         print_lines(console, (sure,))
         console.print()
-    commands = next_commands(result)
-    print_next(
-        console, {command: commands[command] for command in commands if not (details and DETAILS in command)}
-    )
+    print_next(console, next_commands(result))
 
 
 def _law_map(rows: pl.DataFrame) -> list[Column]:

@@ -73,8 +73,7 @@ def show_summary(result: LensResult, console: Console, details: bool = False) ->
         meanings |= TOKEN_MEANINGS
     print_definitions(console, meanings)
     console.print()
-    commands = next_commands(result.row(0))
-    print_next(console, {name: text for name, text in commands.items() if not details or "--out" in name})
+    print_next(console, next_commands(result))
 
 
 def _print_heads(result: LensResult, console: Console, details: bool) -> None:

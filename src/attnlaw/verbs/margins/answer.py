@@ -10,10 +10,12 @@ from attnlaw.analysis.forward.inputs import input_words
 from attnlaw.analysis.forward.margins import CLEAR, SAME
 from attnlaw.core.answer import Answer, AnswerStatus, Line
 from attnlaw.core.result import Result
+from attnlaw.core.settings import setting_fields
 from attnlaw.core.tables import unique_short_names
 from attnlaw.render.model_names import lines_about_models
+from attnlaw.verbs.typed import option_words
 
-LONGEST_COMMAND = 120  # letters; a longer command is not repeated
+LONGEST_COMMAND = 400  # letters; a longer command is not repeated
 
 
 def answer(result: Result) -> Answer:
@@ -26,18 +28,21 @@ def answer(result: Result) -> Answer:
         row = measured[0][1]
         lines += [_single_line(row), *_place_line(result, row), *_amplification_line(result, row)]
     warnings = _warnings(measured)
-    return Answer((*warnings, *lines), next_commands(measured[0][1], names))
+    return Answer((*warnings, *lines), next_commands(result))
 
 
-def next_commands(row: dict[str, Any], names: list[str]) -> dict[str, str]:
-    """Return the command with further options, or the options alone if it has several models or is long."""
-    words = ["attnlaw", "margins", row["model"], *input_words(row)]
+def next_commands(result: Result) -> dict[str, str]:
+    """Return the command with further options. An input that is too long is not repeated."""
+    row, models = result.finished_rows.row(0, named=True), list(dict.fromkeys(result.rows["model"]))
+    words = ["attnlaw", "margins", *models, *input_words(row)]
+    words += option_words(setting_fields(result.verb.settings)["limit"], row["limit"])
     words += [f"--{name}" for name in ("kappa", "amplification") if row[name]]
     command = shlex.join(words)
-    start = f"{command} " if len(command) <= LONGEST_COMMAND and len(names) == 1 else ""
+    if len(command) > LONGEST_COMMAND:
+        return page_commands(models)
     return {
-        **({} if row["kappa"] else {f"{start}--kappa": "which layers the margin depends on"}),
-        f"{start}--out results": "D of every input, in results/report.html",
+        **({} if row["kappa"] else {f"{command} --kappa": "which layers the margin depends on"}),
+        f"{command} --out results": "D of every input, in results/report.html",
     }
 
 
