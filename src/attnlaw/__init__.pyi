@@ -381,19 +381,19 @@ class DiffResult(Result):
     size_ffn_out: float | None
     """Median size of the updates of FFN out, |model − base| / |base|."""
     scale_qk: float | None
-    """Median factor by which QK grew; below 1 it shrank."""
+    """Median growth factor of QK; below 1 means that matrices shrank."""
     scale_vo: float | None
-    """Median factor by which VO grew; below 1 it shrank."""
+    """Median growth factor of VO; below 1 means that matrices shrank."""
     scale_cross_qk: float | None
-    """Median factor by which cross QK grew; below 1 it shrank."""
+    """Median growth factor of cross QK; below 1 means that matrices shrank."""
     scale_cross_vo: float | None
-    """Median factor by which cross VO grew; below 1 it shrank."""
+    """Median growth factor of cross VO; below 1 means that matrices shrank."""
     scale_ffn_in: float | None
-    """Median factor by which FFN in grew; below 1 it shrank."""
+    """Median growth factor of FFN in; below 1 means that matrices shrank."""
     scale_ffn_gate: float | None
-    """Median factor by which FFN gate grew; below 1 it shrank."""
+    """Median growth factor of FFN gate; below 1 means that matrices shrank."""
     scale_ffn_out: float | None
-    """Median factor by which FFN out grew; below 1 it shrank."""
+    """Median growth factor of FFN out; below 1 means that matrices shrank."""
     largest_size: float | None
     """Largest relative change of a head or feed-forward matrix, |model − base| / |base|."""
     worst_map: str | None
@@ -806,17 +806,19 @@ class LearnResult(Result):
     scaling law.
     """
     threshold_recovery: float | None
-    """Samples / d² with which trained factors recover the target matrix (no noise)."""
+    """Number of samples / d² that trained factors need to recover the target matrix (no noise)."""
     threshold_feasibility: float | None
-    """Samples / d² from which only the target matrix fits the labels (no noise)."""
+    """Number of samples / d² from which only the target matrix fits the labels (no noise)."""
     threshold_bayes: float | None
-    """Samples / d² with which the best possible estimate recovers the target matrix (no noise)."""
+    """Number of samples / d² that the best possible (Bayes) estimate needs to recover the target matrix
+    (no noise).
+    """
     threshold_direct: float | None
-    """Samples / d² with which a directly trained matrix recovers the target matrix (no noise)."""
+    """Number of samples / d² that a directly trained matrix needs to recover the target matrix (no noise)."""
     threshold_own_recovery: float | None
-    """Samples / d² with which the chosen learner recovers the target matrix (no noise)."""
+    """Number of samples / d² that the chosen learner needs to recover the target matrix (no noise)."""
     threshold_interpolation: float | None
-    """Samples / d² up to which the chosen learner fits noisy labels exactly."""
+    """Number of samples / d² up to which the chosen learner fits noisy labels exactly."""
     threshold_peak_error: float | None
     """Error at the interpolation threshold, without weight decay (E)."""
     predicted_spectra: pl.DataFrame
@@ -834,7 +836,9 @@ class DynamicsResult(Result):
     recovery_time_90: float | None
     """Training time (τ) until the correlation with the target matrix is 0.9."""
     recovery_samples: float | None
-    """Samples / d² until the correlation with the target matrix is 0.5; null for a gradient flow."""
+    """Number of samples / d² until the correlation with the target matrix is 0.5; null for a gradient
+    flow.
+    """
     alignment: Estimate | None
     """Correlation with the target matrix; 1 means equal up to scale."""
     estimation_error: Estimate | None
@@ -1220,7 +1224,7 @@ def check(
         name (str; optional): Name of the model in results (default: its path).
         jobs (int; optional): Number of CPU threads to use (default: all cores).
         rules (str or path; optional): Rule file, or one that comes with attnlaw: export, fine-tune or
-            release. By default there are no rules.
+            release (watchdog is for training). By default there are no rules.
         base (path or object; optional): Checkpoint that rules about a diff compare the model with. By
             default, the base in the rule file.
         baseline (str or path; optional): Earlier result (directory of audit --out or diff --out). Its
@@ -1969,8 +1973,8 @@ def dynamics(
 
         - `recovery_time` (float): training time (τ) until the correlation with the target matrix is 0.5.
         - `recovery_time_90` (float): training time (τ) until the correlation with the target matrix is 0.9.
-        - `recovery_samples` (float): samples / d² until the correlation with the target matrix is 0.5; null
-          for a gradient flow.
+        - `recovery_samples` (float): number of samples / d² until the correlation with the target matrix is
+          0.5; null for a gradient flow.
         - `alignment` (Estimate): correlation with the target matrix; 1 means equal up to scale.
         - `estimation_error` (Estimate): squared distance of learned and target matrix, |S − S*|²/d.
         - `prediction_error` (Estimate): mean loss of a new sample with noise-free labels.
