@@ -207,7 +207,11 @@ WARNINGS = (NOT_FINITE, ANOTHER_BASE, LAYERS_GONE, LAYERS_NEW, LOST, MISPLACED, 
 # What needs no action.
 SAME_FUNCTION = "This looks like the same model, written in another way: nothing is broken."
 EXPORTED = "This looks like the same model in another number format. Nothing else changed."
-HARMLESS_STEPS = (SAME_FUNCTION, EXPORTED)
+CODED = (
+    "This looks like the same model in another number format. A small fine-tune would look the same: compare "
+    "the files from before quantization."
+)
+HARMLESS_STEPS = (SAME_FUNCTION, EXPORTED, CODED)
 
 
 def next_step(comparison: ModelComparison) -> str | None:
@@ -259,7 +263,9 @@ def next_step(comparison: ModelComparison) -> str | None:
         return "This looks like a model with another vocabulary or other sizes."
     if present == {"changed"} and not matrices["changed"]:
         return "This looks like training of norms, biases or embeddings alone: no matrix of a layer changed."
-    return EXPORTED if present <= {"rounded", "coded"} else None
+    if present <= {"rounded", "coded"}:
+        return CODED if "coded" in present else EXPORTED
+    return None
 
 
 def _has_lone_layer(comparison: ModelComparison, verdict: str) -> bool:

@@ -185,11 +185,11 @@ QUANTITIES = (
     ),
     Quantity(
         "underfitting_error",
-        "part of the error from parts of the target matrix that were not learned (not in the paper)",
+        "part of the error along the target matrix, which was not fully learned (not in the paper)",
     ),
     Quantity(
         "overfitting_error",
-        "part of the error from learned directions that the target matrix does not have (not in the paper)",
+        "part of the learned matrix that is orthogonal to the target matrix, as an error (not in the paper)",
     ),
     Quantity(
         "adapter_noise",

@@ -145,17 +145,12 @@ def _causes(row: Mapping[str, Any]) -> Iterator[Line]:
     if None in (error, missing, wrong) or error < 1e-9:
         return
     parts = {
-        "learned in directions that the target does not have (overfitting)": wrong / error,
+        "the part of the learned matrix that is orthogonal to the target (overfitting)": wrong / error,
         "still missing from the target (underfitting)": missing / error,
     }
     first, second = sorted(parts, key=parts.__getitem__, reverse=True)
-    yield Line(
-        f"{_rounded(parts[first])} of this error was {first}."
-        if parts[first] >= 0.995
-        else f"{_rounded(parts[first])} of this error was {first}, {_rounded(parts[second])} is {second}."
-        if "learned" in first
-        else f"{_rounded(parts[first])} of this error is {first}, {_rounded(parts[second])} was {second}."
-    )
+    more = "" if parts[first] >= 0.995 else f", {_rounded(parts[second])} is {second}"
+    yield Line(f"{_rounded(parts[first])} of this error is {first}{more}.")
 
 
 def _rounded(part: float) -> str:
