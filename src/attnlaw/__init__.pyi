@@ -776,9 +776,9 @@ class LearnResult(Result):
     approximation_error: float | None
     """Part of the error from outlying eigenvalues (not in the paper)."""
     underfitting_error: float | None
-    """Part of the error from parts of the target matrix that were not learned (not in the paper)."""
+    """Part of the error along the target matrix, which was not fully learned (not in the paper)."""
     overfitting_error: float | None
-    """Part of the error from learned directions that the target matrix does not have (not in the paper)."""
+    """Part of the learned matrix that is orthogonal to the target matrix, as an error (not in the paper)."""
     adapter_noise: float | None
     """Effective noise for a rank-one adapter that is trained afterwards, Δ/2 + E (arXiv 2606.05899)."""
     residual: float | None
@@ -1224,7 +1224,7 @@ def check(
         name (str; optional): Name of the model in results (default: its path).
         jobs (int; optional): Number of CPU threads to use (default: all cores).
         rules (str or path; optional): Rule file, or one that comes with attnlaw: export, fine-tune or
-            release. By default there are no rules.
+            release (watchdog is for training). By default there are no rules.
         base (path or object; optional): Checkpoint that rules about a diff compare the model with. By
             default, the base in the rule file.
         baseline (str or path; optional): Earlier result (directory of audit --out or diff --out). Its
