@@ -139,13 +139,9 @@ def _attention(start: Start) -> StartRemark | None:
     return StartRemark(f"Attention starts {nearly}: {share}", False)
 
 
-def _excess(loss: float) -> str:
-    return f"{loss:.2f}" if loss < 10 else short_number(loss)
-
-
 def _loss(start: Start) -> StartRemark | None:
     if start.loss is None:
-        size = f"have a standard deviation of {start.logit_sd.value:.3g}"
+        size = f"have a standard deviation of {_size(start.logit_sd.value)}"
         if start.cosine and not start.infinite:
             text = f"The loss is too large to be computed from so many logits, because they {size}"
             return StartRemark(text, True)
@@ -154,20 +150,6 @@ def _loss(start: Start) -> StartRemark | None:
             if start.cosine
             else "A single token has no next token"
         )
-<<<<<<< HEAD
-        size = f"{short_number(start.logit_sd.value)}"
-        return StartRemark(
-            f"{reason}, so there is no loss. The other logits have a standard deviation of {size}", None
-        )
-    above, error = start.loss.value - start.uniform_loss, start.loss.error or 0.0
-    guess = f"the {start.uniform_loss:.4g} of a uniform guess (ln V)"
-    if above > max(LOSS, 2 * error):
-        text = f"The loss starts at {start.loss}, {_excess(above)} above {guess}"
-        if start.logit_sd.value > WIDE:
-            text += (
-                f": output weights smaller by a factor of {short_number(start.logit_sd.value)} would "
-                "give logits of "
-=======
         return StartRemark(f"{reason}, so there is no loss. The other logits {size}", None)
     above, error = start.loss.value - start.uniform_loss, start.loss.error or 0.0
     guess = f"the {start.uniform_loss:.4g} of a uniform guess (ln V)"
@@ -176,14 +158,13 @@ def _loss(start: Start) -> StartRemark | None:
         if start.logit_sd.value > WIDE:
             text += (
                 f": output weights smaller by a factor of {_size(start.logit_sd.value)} would give logits of "
->>>>>>> fixa
             )
             text += "standard deviation 1"
         return StartRemark(text, True)
     if abs(above) <= 2 * error:
         return StartRemark(f"The loss starts at {start.loss}, near {guess}", False)
     side = "above" if above > 0 else "below"
-    return StartRemark(f"The loss starts at {start.loss}, {_excess(abs(above))} {side} {guess}", False)
+    return StartRemark(f"The loss starts at {start.loss}, {_size(abs(above))} {side} {guess}", False)
 
 
 def _size(number: float) -> str:

@@ -116,17 +116,10 @@ def _single(result: Result, row: Mapping[str, Any]) -> Iterator[Line]:
     yield from _end(row, times)
     yield from _plateaus(row)
     yield from _spikes(result, row)
-<<<<<<< HEAD
-    if row["plateau_error"] and row["plateau_error"] > LEAST:
-        yield Line(
-            f"With this learning rate the error cannot fall below {short_number(row['plateau_error'])}."
-        )
-=======
     last, plateau = times["estimation_error"][-1], row["plateau_error"]
     # The plateau holds to leading order in the learning rate. A path that is already below has no such end.
     if plateau and plateau > LEAST and last is not None and last >= ABOVE * plateau:
-        yield Line(f"With this learning rate the error settles at about {plateau:.3g}.")
->>>>>>> fixa
+        yield Line(f"With this learning rate the error settles at about {short_number(plateau)}.")
 
 
 def _arrival(row: Mapping[str, Any], times: pl.DataFrame) -> Line:
@@ -134,16 +127,7 @@ def _arrival(row: Mapping[str, Any], times: pl.DataFrame) -> Line:
     places = {level: row[name] for level, name in LEVELS.items() if row[name] is not None}
     end = times["time"].to_list()[-1]
     if places:
-<<<<<<< HEAD
-        # Recovery times are interpolated between the times of the trajectory.
-        about = "about " if _is_coarse(times) else ""
-        parts = [
-            f"{level} at time {about}{short_number(time)}{samples_at(row, time)}"
-            for level, time in places.items()
-        ]
-=======
         parts = [f"{level} {_when(row, times, time)}" for level, time in places.items()]
->>>>>>> fixa
         text = f"The alignment with the target reaches {' and '.join(parts)}."
         if len(places) < len(LEVELS):
             text += f" It does not reach 0.9 by time {short_number(end)}."
