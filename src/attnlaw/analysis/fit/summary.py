@@ -14,7 +14,7 @@ from attnlaw.core.answer import AnswerStatus, Line
 
 UNFITTED = "not fitted"
 # What it means that no law was fitted.
-NO_LAW = "cannot be compared with random matrices, such as a matrix of zeros (the remark says why)"
+NO_LAW = "cannot be compared with random matrices, such as a matrix of zeros"
 FEW_VALUES = 64  # with fewer singular values, several laws often fit the same matrix
 # What it means that most matrices follow a law: for several matrices, and for one.
 STRONG = "their singular values spread much further than those of random matrices"
@@ -45,7 +45,7 @@ def training_line(quantities: Mapping[str, Any]) -> Line:
         quantities[f"not_random_{name}"] for name in ("tested", "rejected", "expected", "p_value")
     )
     if not tested:
-        return Line("No matrix could be compared with random ones.")
+        return Line("No matrix could be compared with random ones.", AnswerStatus.WARNING)
     matrices, differ = "matrix" if tested == 1 else "matrices", "differs" if rejected == 1 else "differ"
     sentence = (
         f"{rejected} of {tested} weight {matrices} {differ} from random ones "
