@@ -69,9 +69,9 @@ def law_line(rows: pl.DataFrame) -> Line:
     most, count = _most_common(counts)
     several, single = MEANINGS[most]
     if list(counts) == [UNFITTED]:
-        return Line("No law could be fitted.")
+        return Line("No law could be fitted.", is_main=True)
     if rows.height == 1:
-        return Line(f"The matrix {single}.")
+        return Line(f"The matrix {single}.", is_main=True)
     whole = f"All {count} matrices" if len(counts) == 1 else f"{count} of {rows.height} matrices"
     text = f"{whole} {several}." if count > 1 else "No two matrices follow the same law."
     kinds = []
@@ -80,7 +80,7 @@ def law_line(rows: pl.DataFrame) -> Line:
         kinds.append(f"{kind_label(group['kind'][0])} {law} ({number} of {group.height})")
     if len(counts) > 1 and len(kinds) > 1:
         text += f" Most common by kind: {', '.join(kinds)}."
-    return Line(text)
+    return Line(text, is_main=True)
 
 
 def _most_common(counts: Mapping[str, int]) -> tuple[str, int]:
