@@ -19,6 +19,7 @@ from attnlaw.render.terminal.screen import (
     print_hanging,
     print_next,
     print_title,
+    without,
 )
 from attnlaw.verbs.margins import D_MEANING
 from attnlaw.verbs.margins.answer import answer, most_sensitive_place
@@ -36,6 +37,7 @@ AMPLIFICATION = {
 MEANINGS = {
     "D": "how far a typical prediction is from flipping, relative to the spread of the inputs",
     "error": "factor of one standard error",
+    "inputs": "number of inputs that were measured",
 }
 KAPPA_MEANING = "condition: a relative change of the weights by 1/κ could flip a typical prediction"
 AMPLIFICATION_MEANINGS = {
@@ -57,11 +59,15 @@ def show_summary(result: MarginsResult, console: Console, details: bool = False)
     console.print()
     known = answer(result)
     print_answer(console, known)
-    print_table(console, _model_columns(result, names, details), ("confidence", "flat", "ties", "median"))
+    droppable = ("confidence", "flat", "ties", "median")
+    hidden = print_table(console, _model_columns(result, names, details), droppable)
     console.print()
     for name, case in zip(names, result, strict=True):
         _print_places(case, name if len(names) > 1 else "", console, details)
-    print_definitions(console, _meanings(result, details))
+    meanings = _meanings(result, details)
+    if result.rows["log_ratio"].count():
+        meanings[f"D vs {names[0]}"] = f"how much larger D is than that of {names[0]}, ± a standard error"
+    print_definitions(console, without(meanings, hidden))
     print_hanging(console, Text(), D_MEANING, style="dim")
     console.print()
     print_next(console, known.next_commands)
