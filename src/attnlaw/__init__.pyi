@@ -250,8 +250,8 @@ class FitResult(Result):
     initialisation).
     """
     learned_count: int | None
-    """Number of matrices with the law learned (some directions were learned and the others were set to
-    zero, as theory predicts for trained attention).
+    """Number of matrices with the law learned (some directions were learned, and the others are zero, as
+    theory predicts for trained attention).
     """
     heavy_tailed_count: int | None
     """Number of matrices with the law heavy-tailed (the singular values fall off smoothly and spread
@@ -1027,7 +1027,7 @@ def fit(
     A matrix may look random, follow the theory of trained attention, have heavy tails, or none of these.
 
     random: looks like random numbers of this shape, as at initialisation
-    learned: some directions were learned and the others were set to zero, as theory predicts for trained attention
+    learned: some directions were learned, and the others are zero, as theory predicts for trained attention
     heavy-tailed: the singular values fall off smoothly and spread further than those of a random matrix
     power-law tail: no law fits the whole spectrum, but the largest values (at most half) follow a power law
     power-law spectrum: no law fits the whole spectrum, but a power law fits more than half of the values
@@ -1062,8 +1062,8 @@ def fit(
         - `matrix_count` (int): number of weight matrices that were measured.
         - `random_count` (int): number of matrices with the law random (looks like random numbers of this
           shape, as at initialisation).
-        - `learned_count` (int): number of matrices with the law learned (some directions were learned and
-          the others were set to zero, as theory predicts for trained attention).
+        - `learned_count` (int): number of matrices with the law learned (some directions were learned, and
+          the others are zero, as theory predicts for trained attention).
         - `heavy_tailed_count` (int): number of matrices with the law heavy-tailed (the singular values fall
           off smoothly and spread further than those of a random matrix).
         - `power_law_tail_count` (int): number of matrices with the law power-law tail (no law fits the

@@ -53,8 +53,8 @@ def test_every_mark_stands_for_a_table(hook):
     for path, text in PAGES.items():
         # Marks that other hooks fill in, marks around the numbers of benchmarks, and marks for tests.
         written = re.sub(
-            r"<!-- ((end of )?(measured|ranking|growth|glossary)\b|no-run: |symbols of |pictures of |model types|"
-            r"keys of a family|exactness of codes|codes without support)",
+            r"<!-- ((end of )?(measured|ranking|growth|glossary)\b|no-run: |symbols of |pictures of |"
+            r"model types|keys of a family|exactness of codes|codes without support)",
             "",
             hook.on_page_markdown(text),
         )

@@ -102,9 +102,9 @@ def test_rows_of_a_verb_that_is_not_known_are_refused_in_one_line(
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        ({"bias": pl.lit("<b>")}, "bias is a column of String"),
+        ({"bias": pl.lit("<b>")}, "bias is a column of type String"),
         ({"bias": pl.lit(-1.0)}, "bias: found "),
-        ({"mean": pl.lit([1.0])}, "mean is a column of List"),
+        ({"mean": pl.lit([1.0])}, "mean is a column of type List"),
         ({"status": pl.lit(None, pl.String)}, "found a row without status"),
     ],
 )

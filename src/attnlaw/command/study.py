@@ -13,6 +13,7 @@ from attnlaw import study
 from attnlaw.command.report import Report
 from attnlaw.core.result import ROWS
 from attnlaw.core.settings import Settings, setting, setting_like, settings_dataclass
+from attnlaw.core.words import count_of
 from attnlaw.render.output_options import JSON_HELP, output_option, require_directory_name
 from attnlaw.render.terminal.console import (
     Column,
@@ -202,10 +203,6 @@ class Export(StudyLocation):
 COMMANDS = {"list": List, "new": New, "run": Run, "resume": Resume, "status": Status, "export": Export}
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def _report_command(out: str) -> dict[str, str]:
     return {f"attnlaw report {shlex.quote(out)}": "a page with the figures and all rows"}
 
@@ -216,12 +213,12 @@ def _compute(
     """Compute tasks, print the status, and return the exit status. `drawn`: a page follows anyway."""
 
     def announce(cost: Cost) -> None:
-        tasks = f"{_count(cost.tasks, 'task')} to compute."
+        tasks = f"{count_of(cost.tasks, 'task')} to compute."
         if cost.first is None or cost.seconds is None:
             print_message(f"{tasks} The first one failed, so attnlaw cannot estimate the time.")
             return
         first, whole = format_duration(cost.first), format_duration(cost.seconds)
-        workers = _count(cost.workers, "worker")
+        workers = count_of(cost.workers, "worker")
         print_message(f"{tasks} The first took {first}; all will take about {whole} on {workers}.")
 
     study = read_study(place.file)
@@ -239,13 +236,13 @@ def _print_status(standing: StudyStatus, place: StudyRunSettings | Status, drawn
     state = " A run is computing the missing tasks now." if standing.running else ""
     failed = f", {len(standing.failures)} failed" if standing.failures else ""
     missing = f", {standing.missing} missing" if standing.missing else ""
-    tasks = _count(standing.tasks, "task")
+    tasks = count_of(standing.tasks, "task")
     output.print(f"{standing.done} of {tasks} done{failed}{missing}.{state}", soft_wrap=True)
     again = f"attnlaw study resume {shlex.quote(place.file)} --out {shlex.quote(place.out)}"
     errors = Counter(failure.error for failure in standing.failures).most_common()
-    lines = [f"{_count(count, 'task')} failed: {error}" for error, count in errors[:MOST_ERRORS]]
+    lines = [f"{count_of(count, 'task')} failed: {error}" for error, count in errors[:MOST_ERRORS]]
     if len(errors) > MOST_ERRORS:
-        lines.append(f"There are {_count(len(errors) - MOST_ERRORS, 'other error')}.")
+        lines.append(f"There are {count_of(len(errors) - MOST_ERRORS, 'other error')}.")
     if standing.failures:
         lines.append(
             f"The column remark shows the error of each failed row. Try them again with: {again} --failed"

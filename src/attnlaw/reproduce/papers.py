@@ -31,10 +31,8 @@ OTHER_SETUP_MEANS = (
     f"{OTHER_SETUP}: this number was published for another algorithm or size, so attnlaw shows it but "
     "does not test it."
 )
-ABSTRACT = (
-    "There is nothing to compare with, because only the abstract was available. The equations "
-    "were derived for this project"
-)
+# Follows "compared with" on screens.
+ABSTRACT = "nothing: only the abstract was available. attnlaw derives the equations itself"
 
 
 HARDMAX = (

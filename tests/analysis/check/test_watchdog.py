@@ -208,10 +208,8 @@ def test_scores_are_those_of_whole_matrices(tmp_path):
     row = SpectralMonitor(model, tmp_path, quantities=["scores"]).step(0).row
     # Sums of 256 products of float64, in another order.
     assert (row["score_spread_qk"], row["logit_bound"]) == pytest.approx(dense_scores(model), rel=1e-12)
-    assert (
-        row["remark"]
-        == "attnlaw has no bound for the logits of layer 0: there is no norm layer before this layer"
-    )
+    unbounded = "attnlaw has no bound for the logits of layer 0: there is no norm layer before this layer"
+    assert row["remark"] == unbounded
 
 
 def test_the_watchdog_by_its_numbers(tmp_path):

@@ -18,6 +18,7 @@ from attnlaw.analysis.audit.audit import Audit, audit
 from attnlaw.analysis.check.columns import TENSORS
 from attnlaw.analysis.check.locations import KEYS, LOCATION, location_of, row_location_text
 from attnlaw.analysis.check.rules import GateRule, Tables
+from attnlaw.analysis.findings.detectors import Detector
 from attnlaw.checkpoints.settings import Arithmetic, ModelSettings
 from attnlaw.core.errors import InputError, printable, require_some
 from attnlaw.core.progress import Progress, no_progress
@@ -62,6 +63,10 @@ class RuleTables:
     @property
     def findings(self) -> pl.DataFrame | None:
         return self.audit.findings
+
+    def can_look(self, detector: Detector) -> bool:
+        """Return whether the parts of the model that a detector needs were measured."""
+        return self.audit.subject.allows(detector.needs)
 
 
 def tensor_table(audit: Audit) -> pl.DataFrame:

@@ -12,12 +12,13 @@ import numpy as np
 from attnlaw.analysis.diff.columns import MODEL_VERDICTS, TENSOR_VERDICTS
 from attnlaw.analysis.diff.compare import ModelComparison
 from attnlaw.analysis.diff.matching import TensorPair
-from attnlaw.analysis.diff.places import join_words, layer_of, layers_text, stack_names
+from attnlaw.analysis.diff.places import Place, join_words, layer_of, layers_text, stack_names
 from attnlaw.analysis.diff.tensors import TensorChange
 from attnlaw.analysis.diff.update import SIDES
 from attnlaw.checkpoints.network import KINDS, MatrixLocation
 from attnlaw.core.answer import AnswerStatus
 from attnlaw.core.errors import printable
+from attnlaw.core.words import short_number
 
 # The singular values of a rotated model differ from the base by at most this many times the floor.
 MAX_ROTATED_GAP = 10.0
@@ -154,7 +155,8 @@ def sentence(comparison: ModelComparison, verdicts: Sequence[str]) -> str:
         those = [pair for pair in left if pair[1].verdict in known]
         parts += describe(comparison, those) if those else []
     if len(changed) < len(comparison.tensors):
-        parts.append("Everything else is identical.")
+        whole = not comparison.left_out
+        parts.append(f"Everything else{'' if whole else ' that was compared'} is identical.")
     return " ".join(parts)
 
 
@@ -164,14 +166,18 @@ Describe = Callable[[ModelComparison, Changed], list[str]]
 
 def coverage(comparison: ModelComparison) -> str:
     """Say which tensors of both files were compared, and which were not."""
-    counts = Counter(comparison.kind_of(pair) for pair in comparison.pairs)
+    both = [pair for pair in comparison.pairs if pair.base is not None and pair.model is not None]
+    counts = Counter(comparison.kind_of(pair) for pair in both)
     listed = ", ".join(f"{counts[kind]} {_kind(kind, counts[kind])}" for kind in TENSOR_KINDS if counts[kind])
-    total = len(comparison.pairs)
-    if not comparison.left_out:
-        text = f"Compared: all {total} {_plural('tensor', total)} ({listed})."
+    compared, lone, others = len(both), len(comparison.pairs) - len(both), len(comparison.left_out)
+    if not lone + others:
+        text = f"Compared: all {compared} {_plural('tensor', compared)} ({listed})."
     else:
-        others = len(comparison.left_out)
-        text = f"Compared: {total} of {total + others} tensors ({listed}). Not selected: the other {others}."
+        text = f"Compared: {compared} of {compared + lone + others} tensors ({listed})."
+    if lone:
+        text += f" Only in one of the files: {lone}."
+    if others:
+        text += f" Not selected: {others}." if lone else f" Not selected: the other {others}."
     if comparison.not_weights:
         count = len(comparison.not_weights)
         names = ", ".join(printable(name) for name in comparison.not_weights[:MOST_NAMED])
@@ -189,7 +195,15 @@ ANOTHER_BASE = (
 LOST = "These weights are lost. Find out whether training, a conversion or a merge set these tensors to zero."
 MISPLACED = "This looks like a mistake in a conversion or a merge: weights are in the wrong place."
 MISSCALED = "This looks like a mistake: look for a scale that was applied twice, or not at all."
-WARNINGS = (NOT_FINITE, ANOTHER_BASE, LOST, MISPLACED, MISSCALED)
+LAYERS_GONE = (
+    "Whole layers of the base are missing from the model. If you did not remove them on purpose, save or "
+    "download the model again."
+)
+LAYERS_NEW = (
+    "The base lacks whole layers of the model. If you did not add them on purpose, check first that the base "
+    "is complete and the right one."
+)
+WARNINGS = (NOT_FINITE, ANOTHER_BASE, LAYERS_GONE, LAYERS_NEW, LOST, MISPLACED, MISSCALED)
 # What needs no action.
 SAME_FUNCTION = "This looks like the same model, written in another way: nothing is broken."
 EXPORTED = "This looks like the same model in another number format. Nothing else changed."
@@ -215,6 +229,9 @@ def next_step(comparison: ModelComparison) -> str | None:
         return NOT_FINITE
     if matrices["reinitialised"] + matrices["unrelated"] > most:
         return ANOTHER_BASE
+    for verdict, warning in (("removed", LAYERS_GONE), ("added", LAYERS_NEW)):
+        if verdict in present and _has_lone_layer(comparison, verdict):
+            return warning
     if present & {"moved", "transposed", "permuted"}:
         return MISPLACED
     if present & {"zeroed", "reinitialised", "unrelated"}:
@@ -251,6 +268,16 @@ def next_step(comparison: ModelComparison) -> str | None:
     return None
 
 
+def _has_lone_layer(comparison: ModelComparison, verdict: str) -> bool:
+    """Return whether all matrices of some layer have a verdict: "removed" or "added"."""
+    verdicts: dict[Place, set[str]] = {}
+    for pair, change in comparison.tensors:
+        place = layer_of(pair.name)
+        if place is not None and comparison.kind_of(pair) == "matrix":
+            verdicts.setdefault(place, set()).add(change.verdict)
+    return {verdict} in verdicts.values()
+
+
 def _above_rounding(changes: Sequence[TensorChange]) -> str:
     """Return how far changes are above the rounding of the file, if they clearly are."""
     ratios = [
@@ -280,7 +307,7 @@ def _describe_adapter(changes: Sequence[TensorChange]) -> str | None:
     often = "twice" if round(times) == 2 else f"{times:.0f} times"
     return (
         f"This looks like a LoRA adapter that was merged about {often} "
-        f"(its noise is {roundings:.3g} times that of one {grid.name} rounding)."
+        f"(its noise is {short_number(roundings)} times that of one {grid.name} rounding)."
     )
 
 
@@ -454,7 +481,7 @@ def _factors_text(factors: Sequence[float]) -> str:
     >>> _factors_text([2.0, 2.0]), _factors_text([0.5, 2.0])
     ('2', 'factors from 0.5 to 2')
     """
-    low, high = format(min(factors), ".4g"), format(max(factors), ".4g")
+    low, high = short_number(min(factors), 4), short_number(max(factors), 4)
     return low if low == high else f"factors from {low} to {high}"
 
 
@@ -623,8 +650,8 @@ def percent(value: float) -> str:
     ('23.4%', '0.166%', '900%', '25 times', 'under 0.0001%', '0%')
     """
     if value >= 10:
-        return f"{value:.3g} times"
-    return f"{100 * value:.3g}%" if value >= 1e-6 or not value else "under 0.0001%"
+        return f"{short_number(value)} times"
+    return f"{short_number(100 * value)}%" if value >= 1e-6 or not value else "under 0.0001%"
 
 
 def _percents(values: Sequence[float]) -> str:

@@ -46,7 +46,7 @@ LAWS = by_name(
     ),
     LawLabel(
         *("learned", "L", 2, "green"),
-        description="some directions were learned and the others were set to zero, as theory predicts "
+        description="some directions were learned, and the others are zero, as theory predicts "
         "for trained attention",
     ),
     LawLabel(

@@ -46,8 +46,11 @@ def training_line(quantities: Mapping[str, Any]) -> Line:
     )
     if not tested:
         return Line("No matrix could be compared with random ones.")
-    verb = "matrix differs" if tested == 1 else "matrices differ"
-    sentence = f"{rejected} of {tested} weight {verb} from random ones (chance alone: about {expected:.2g})."
+    matrices, differ = "matrix" if tested == 1 else "matrices", "differs" if rejected == 1 else "differ"
+    sentence = (
+        f"{rejected} of {tested} weight {matrices} {differ} from random ones "
+        f"(chance alone: about {expected:.2g})."
+    )
     significant = p_value is not None and p_value <= LEVEL
     if 2 * rejected >= tested:
         return Line(f"Trained: {sentence}", AnswerStatus.OK) if significant else Line(sentence)

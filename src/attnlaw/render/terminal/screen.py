@@ -121,7 +121,7 @@ def _adapt(commands: Mapping[str, str]) -> dict[str, str]:
 def _break_command(command: str, width: int) -> str:
     """Return a command in several lines. Each but the last ends with a backslash.
 
-    >>> print(_break_command("attnlaw lens MODEL --text 'a long text'", 24).replace(chr(92), "/"))
+    >>> print(_break_command("attnlaw lens MODEL --text 'a long text'", 23).replace(chr(92), "/"))
     attnlaw lens MODEL /
              --text /
              'a long text'

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from attnlaw.core.estimate import Estimate
+from attnlaw.core.words import short_number, short_percent
 from attnlaw.theory.init.records import PARALLEL, InitialLaw, Spread
 
 LOSS, SCORES, ALIKE, SHARE = 0.1, 1.0, 0.99, 0.05
@@ -86,12 +87,17 @@ def _signals(start: Start) -> StartRemark | None:
         return StartRemark(f"Signals stay in range: {words}", False)
     growth = last / after if after else 1.0
     if 0 < first < SHARE * after:
-        words = f"The embedding is only {first / after:.1%} of the residual stream after layer 1"
-        more = f", which grows {growth:.2g}-fold up to layer {depth}" if depth > 1 else ""
+        words = f"The embedding is only {short_percent(first / after)} of the residual stream after layer 1"
+        more = f", which grows {short_number(growth, 2)}-fold up to layer {depth}" if depth > 1 else ""
         return StartRemark(f"{words}{more}", True)
-    sizes = f"the residual stream grows from size {first:.3g} to {last:.3g} in {depth} layers"
+    sizes = (
+        f"the residual stream grows from size {short_number(first)} to {short_number(last)} in {depth} layers"
+    )
     if last < first:
-        sizes = f"the residual stream shrinks from size {first:.3g} to {last:.3g} in {depth} layers"
+        sizes = (
+            f"the residual stream shrinks from size {short_number(first)} to {short_number(last)} in "
+            f"{depth} layers"
+        )
     if 1 / RANGE <= growth <= RANGE:
         return StartRemark(f"Signals stay in range: {sizes}", False)
     return StartRemark(f"Signals {'grow' if growth > 1 else 'vanish'} with depth: {sizes}", None)
@@ -120,12 +126,18 @@ def _tokens(start: Start) -> StartRemark | None:
 def _attention(start: Start) -> StartRemark | None:
     if start.score_sd is None or start.entropy is None:
         return None
-    share = f"the mean entropy in layer 1 is {start.entropy.value:.1%} of that of uniform attention"
+    share = (
+        f"the mean entropy in layer 1 is {short_percent(start.entropy.value)} of that of uniform attention"
+    )
     if start.score_sd.value > SCORES:
-        spread = f"scores have a standard deviation of {start.score_sd.value:.2g}"
+        spread = f"scores have a standard deviation of {short_number(start.score_sd.value, 2)}"
         return StartRemark(f"Attention does not start uniform: {spread}, and {share}", True)
     nearly = "almost uniform" if start.entropy.value >= NEAR_UNIFORM else "fairly uniform"
     return StartRemark(f"Attention starts {nearly}: {share}", False)
+
+
+def _excess(loss: float) -> str:
+    return f"{loss:.2f}" if loss < 10 else short_number(loss)
 
 
 def _loss(start: Start) -> StartRemark | None:
@@ -135,24 +147,25 @@ def _loss(start: Start) -> StartRemark | None:
             if start.cosine
             else "A single token has no next token"
         )
-        size = f"{start.logit_sd.value:.3g}"
+        size = f"{short_number(start.logit_sd.value)}"
         return StartRemark(
             f"{reason}, so there is no loss. The other logits have a standard deviation of {size}", None
         )
     above, error = start.loss.value - start.uniform_loss, start.loss.error or 0.0
     guess = f"the {start.uniform_loss:.4g} of a uniform guess (ln V)"
     if above > max(LOSS, 2 * error):
-        text = f"The loss starts at {start.loss}, {above:.2f} above {guess}"
+        text = f"The loss starts at {start.loss}, {_excess(above)} above {guess}"
         if start.logit_sd.value > WIDE:
             text += (
-                f": output weights smaller by a factor of {start.logit_sd.value:.2f} would give logits of "
+                f": output weights smaller by a factor of {short_number(start.logit_sd.value)} would "
+                "give logits of "
             )
             text += "standard deviation 1"
         return StartRemark(text, True)
     if abs(above) <= 2 * error:
         return StartRemark(f"The loss starts at {start.loss}, near {guess}", False)
     side = "above" if above > 0 else "below"
-    return StartRemark(f"The loss starts at {start.loss}, {abs(above):.2f} {side} {guess}", False)
+    return StartRemark(f"The loss starts at {start.loss}, {_excess(abs(above))} {side} {guess}", False)
 
 
 def _gradients(start: Start) -> StartRemark | None:
@@ -162,7 +175,9 @@ def _gradients(start: Start) -> StartRemark | None:
     if not start.gradient[last].value:
         return None
     ratio = start.gradient[min(start.gradient)].value / start.gradient[last].value
-    return StartRemark(f"The gradient of layer 1 is {ratio:.2g} times as large as that of layer {last}", None)
+    return StartRemark(
+        f"The gradient of layer 1 is {short_number(ratio, 2)} times as large as that of layer {last}", None
+    )
 
 
 TOPICS: tuple[Callable[[Start], StartRemark | None], ...] = (_signals, _tokens, _attention, _loss, _gradients)

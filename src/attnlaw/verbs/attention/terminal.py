@@ -11,6 +11,7 @@ from rich.text import Text
 
 from attnlaw.core.estimate import format_value, format_with_error
 from attnlaw.core.settings import setting_fields
+from attnlaw.core.words import short_number
 from attnlaw.render.describe_rows import ValueLabels, varying_settings
 from attnlaw.render.terminal.console import Column, print_table, sparkline
 from attnlaw.render.terminal.screen import (
@@ -114,7 +115,10 @@ def _show_spectrum(result: AttentionResult, console: Console) -> None:
     print_hanging(console, Text(""), words)
     lines = result.quantiles.rows(named=True)
     names = [LEVEL_NAMES.get(line["level"], f"{line['level']:.0%} are below") for line in lines]
-    columns = [Column("", names, is_text=True), Column("law", [f"{line['law']:.3f}" for line in lines])]
+    columns = [
+        Column("", names, is_text=True),
+        Column("law", [f"{_three_digits(line['law'])}" for line in lines]),
+    ]
     if row["draws"]:
         columns.append(Column("drawn", [_drawn(line) for line in lines]))
     print_table(console, columns)
@@ -138,7 +142,11 @@ def _show_spectrum(result: AttentionResult, console: Console) -> None:
 
 def _drawn(line: dict[str, Any]) -> str:
     error = line["drawn_error"]
-    return format_with_error(line["drawn"], error) if error else f"{line['drawn']:.3f}"
+    return format_with_error(line["drawn"], error) if error else _three_digits(line["drawn"])
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:.3f}" if value < 10 else short_number(value)
 
 
 def _pictures(result: AttentionResult) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ import polars as pl
 from rich.console import Console
 from rich.text import Text
 
-from attnlaw.core.estimate import format_value, format_with_error
+from attnlaw.core.estimate import format_column, format_value
 from attnlaw.core.settings import setting_fields
 from attnlaw.render.describe_rows import ValueLabels
 from attnlaw.render.terminal.console import Column, print_table
@@ -95,16 +95,13 @@ def _number(value: Any) -> str:
     return "∞" if value == math.inf else format_value(value)
 
 
-def _cell(value: float | None, error: float | None = None) -> str:
-    if value is None:
-        return ""
-    return format_with_error(value, error) if error else f"{value:.4g}"
-
-
 def _cells(times: pl.DataFrame, name: str) -> list[str]:
     error = f"{name}_error"
     errors: Iterable[Any] = times[error] if error in times.columns else [None] * times.height
-    return [_cell(value, error) for value, error in zip(times[name], errors, strict=True)]
+    errors = list(errors)
+    if any(errors):
+        return format_column(times[name], errors)
+    return ["" if value is None else f"{value:.4g}" for value in times[name]]
 
 
 def _print_times(result: DynamicsResult, console: Console, details: bool) -> dict[str, str]:

@@ -20,6 +20,7 @@ from attnlaw.analysis.fit.summary import (
     law_counts,
 )
 from attnlaw.core.tables import short_names
+from attnlaw.core.words import count_of
 from attnlaw.render.model_names import model_names
 from attnlaw.render.terminal.console import Column, format_number, print_table
 from attnlaw.render.terminal.screen import (
@@ -62,8 +63,8 @@ def show_case(result: FitResult, console: Console, details: bool = False) -> Non
     rows = result.fits
     inside = rows.filter(pl.col("layer").is_not_null())
     layers = inside.select("stack", "layer").n_unique()
-    facts = [f"{rows.height} {'matrix' if rows.height == 1 else 'matrices'}"]
-    facts += [f"{layers} {'layer' if layers == 1 else 'layers'}"] if layers else []
+    facts = [count_of(rows.height, "matrix", "matrices")]
+    facts += [count_of(layers, "layer")] if layers else []
     console.print()
     print_title(console, result.row()["model"], " · ".join(facts))
     print_lines(console, tuple(case_lines(result)))

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from attnlaw.core.estimate import Outcome
+from attnlaw.core.words import count_of, short_number
 from attnlaw.render.terminal.console import Column, number_columns, print_table, sparkline
 from attnlaw.render.terminal.screen import (
     print_answer,
@@ -51,9 +52,11 @@ TOKEN_MEANINGS = {
 def show_case(result: LensResult, console: Console, details: bool = False) -> None:
     """Print what stands out in one model, and tables of its layers, of ranks, and of tokens."""
     row = result.row()
-    tokens = f"{row['tokens']} token{'' if row['tokens'] == 1 else 's'}"
-    heads = f" × {result.heads['head'].n_unique()} heads" if row["head_count"] else ""
-    print_title(console, row["model"], f"{row['family']} · {tokens} · {row['layers']} layers{heads}")
+    heads = f" × {count_of(result.heads['head'].n_unique(), 'head')}" if row["head_count"] else ""
+    facts = (
+        f"{row['family']} · {count_of(row['tokens'], 'token')} · {count_of(row['layers'], 'layer')}{heads}"
+    )
+    print_title(console, row["model"], facts)
     console.print()
     print_answer(console, answer(result))
     if row["head_count"]:
@@ -93,13 +96,13 @@ def _print_heads(result: LensResult, console: Console, details: bool) -> None:
         _print_remarks(result.head_findings, console)
         low, high = (_threshold(result, name) for name in ("beta_2", "beta_c"))
         counts = f"{row['heads_below_beta_2']} below β₂ {low}, {row['heads_above_beta_c']} above β_c {high}"
-        console.print(f"{row['head_count']} heads: {counts}; median β {row['median_beta']:.2f}")
+        console.print(f"{count_of(row['head_count'], 'head')}: {counts}; median β {row['median_beta']:.2f}")
     console.print()
 
 
 def _print_remarks(remarks: pl.DataFrame, console: Console) -> None:
     for (rule, meaning), group in remarks.group_by("rule", "meaning", maintain_order=True):
-        count = f"{group.height} head{'' if group.height == 1 else 's'}"
+        count = count_of(group.height, "head")
         console.print()
         print_hanging(console, Text(f"{rule}, {count}: ", style="bold"), meaning)
         for sentence in group["sentence"].head(MAX_SENTENCES):
@@ -188,7 +191,9 @@ def _print_operator(result: LensResult, console: Console) -> None:
     row = result.row()
     ended = "exact" if row["status"] == Outcome.DONE else row["status"]
     console.print(f"reconstruction error  {row['reconstruction_error']:.2e} ({ended})")
-    console.print(f"offset |c| / |F(X)|   {row['offset_share']:.3g} (part of the output that biases give)")
+    console.print(
+        f"offset |c| / |F(X)|   {short_number(row['offset_share'])} (part of the output that biases give)"
+    )
     if row["singular_values"]:
         values = "  ".join(f"{value:.4g}" for value in row["singular_values"])
         console.print(f"singular values of T  {values}", soft_wrap=True)

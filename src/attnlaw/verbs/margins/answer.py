@@ -12,6 +12,7 @@ from attnlaw.core.answer import Answer, AnswerStatus, Line
 from attnlaw.core.result import Result
 from attnlaw.core.settings import setting_fields
 from attnlaw.core.tables import unique_short_names
+from attnlaw.core.words import short_number
 from attnlaw.render.model_names import lines_about_models
 from attnlaw.verbs.typed import option_words
 
@@ -27,8 +28,7 @@ def answer(result: Result) -> Answer:
     if len(measured) == 1:
         row = measured[0][1]
         lines += [_single_line(row), *_place_line(result, row), *_amplification_line(result, row)]
-    warnings = _warnings(measured)
-    return Answer((*warnings, *lines), next_commands(result))
+    return Answer((*lines, *_warnings(measured)), next_commands(result))
 
 
 def next_commands(result: Result) -> dict[str, str]:
@@ -58,7 +58,7 @@ def distance_text(row: dict[str, Any]) -> str:
     """Format D of a model with its standard error as a factor."""
     if row["geometric_mean"] is None:
         return "D has no mean"
-    return f"D {row['geometric_mean']:.3g} (×/÷ {exp(row['mean_log_error'] or 0.0):.2f})"
+    return f"D {short_number(row['geometric_mean'])} (×/÷ {exp(row['mean_log_error'] or 0.0):.2f})"
 
 
 def _single_line(row: dict[str, Any]) -> Line:
@@ -97,7 +97,10 @@ def _amplification_line(result: Result, row: dict[str, Any]) -> list[Line]:
     if not layers.height:
         return []
     most = layers.sort("median", descending=True, maintain_order=True).row(0, named=True)
-    text = f"A small change of the input of layer {most['layer']} moves the logits most: {most['median']:.3g}"
+    text = (
+        f"A small change of the input of layer {most['layer']} moves the logits most: "
+        f"{short_number(most['median'])}"
+    )
     worst = most["log10_worst_case"]
     bound = "" if worst is None else f" The weights alone would allow 10^{worst:.1f}."
     return [Line(f"{text} times as much.{bound}")]

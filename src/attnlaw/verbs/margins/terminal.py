@@ -11,6 +11,7 @@ from rich.text import Text
 
 from attnlaw.checkpoints.network import KINDS
 from attnlaw.core.tables import unique_short_names
+from attnlaw.core.words import short_number
 from attnlaw.render.terminal.console import Column, bar, format_number, number_columns, print_table
 from attnlaw.render.terminal.screen import (
     print_answer,
@@ -116,9 +117,11 @@ def _print_places(result: MarginsResult, name: str, console: Console, details: b
     print_table(console, _layer_columns(result, details), ("log10", "max"))
     if "kappa_kinds" in result.tables and details:
         largest = result.kappa_kinds.sort("kappa", descending=True, maintain_order=True).head(MAX_KINDS)
-        listing = "  ".join(f"{kind} {kappa:.3g}" for kind, kappa in largest.select("kind", "kappa").rows())
+        listing = "  ".join(
+            f"{kind} {short_number(kappa)}" for kind, kappa in largest.select("kind", "kappa").rows()
+        )
         print_hanging(console, Text("κ by kind of map  "), listing)
-        console.print(f"κ in total        {result.total_kappa:.3g}")
+        console.print(f"κ in total        {short_number(result.total_kappa or 0.0)}")
     if "directions" in result.tables:
         _print_directions(result.directions, console)
     console.print()
@@ -131,7 +134,10 @@ def _layer_columns(result: MarginsResult, details: bool) -> list[Column]:
         top = max(kappas)
         bars = [bar(kappa / top if 0 < top < float("inf") else 0.0, 16) for kappa in kappas]
         columns = [Column("layer", result.kappa_layers["place"].to_list())]
-        columns += [Column("κ", [f"{kappa:.3g}" for kappa in kappas]), Column("", bars, is_text=True)]
+        columns += [
+            Column("κ", [f"{short_number(kappa)}" for kappa in kappas]),
+            Column("", bars, is_text=True),
+        ]
     if "amplification" in result.tables:
         rows = result.amplification
         columns = columns or [Column("layer", [str(layer) for layer in rows["layer"]])]
