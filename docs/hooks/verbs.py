@@ -38,6 +38,7 @@ RULES_PLACE = "<!-- rules of findings -->"
 KIND_WORDS = {"small": "int", "texts": "list of text", "floats": "list of float"}
 ATLAS_PLACE = "<!-- models of the atlas -->"
 TENSORS_PLACE = "<!-- columns of stored tensors -->"
+STAR = re.compile(r"(?<=\w)\*(?![*\w])")  # of a letter such as S*, which Markdown would eat
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
@@ -130,4 +131,4 @@ def atlas_table(of: Atlas) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.strip().replace("|", "\\|")
+    return STAR.sub(r"\\*", text.strip()).replace("|", "\\|")
