@@ -99,7 +99,8 @@ def finite_size_warnings(
         lines.append(
             f"heads of size {head_size} are narrow for {tokens} tokens: "
             f"heads × head size × (head size + 1) / (2 × tokens) is {width:.2g}, "
-            f"below {LEAST_WIDTH:g}, so the law is inaccurate; correct it with --second-order, or {REMEDY}"
+            f"below {LEAST_WIDTH:g}, so the law is inaccurate; correct it with "
+            f"--second-order, or {REMEDY}"
         )
     return tuple(lines)
 
