@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ def test_json_is_the_library_call() -> None:
     assert numbers["total_kappa"] == pytest.approx(condition(str(EXAMPLE), texts(12)).total, rel=1e-12)
     assert (numbers["inputs"], numbers["ties"], numbers["extension"]) == (12, 0, True)
     assert numbers["inputs_sha256"] == expected.inputs_sha256
-    assert "D is less certain on 12 inputs than on 32 or more" in case["remark"]
+    assert "12 inputs are few: use 32 or more for a reliable D" in case["remark"]
     assert "D has not been validated for causal language models" in case["remark"]
     assert len(case["tables"]["margins"]) == 12
     assert case["tables"]["amplification"] is None
@@ -77,7 +78,7 @@ def test_two_models_in_pairs_and_files(tmp_path: Path) -> None:
     shown = run(*words, "--out", tmp_path / "out", columns=120)
     lines = shown.stdout.splitlines()
     assert lines[0] == "Relative margin D    40 inputs without labels"
-    assert lines[2] == "D of b, compared with a: the same to within 0.1%."
+    assert lines[2] == "D of b, compared with a: the same within 0.1%."
     assert RANKS in " ".join(shown.stdout.split())
     rows = pl.read_parquet(tmp_path / "out" / "rows.parquet")
     assert abs(rows["log_ratio"][1]) < 1e-6
@@ -98,7 +99,7 @@ def test_two_models_in_pairs_and_files(tmp_path: Path) -> None:
     lead = page.split('class="lead">', 1)[1].split("</p>", 1)[0]
     assert lead == f"a, b on 40 inputs without labels. {RANKS}"
     first = page.split('class="answer-line">', 1)[1].split("</p>", 1)[0]
-    assert first == "D of b, compared with a: the same to within 0.1%."
+    assert first == "D of b, compared with a: the same within 0.1%."
     titles = (
         "D of every input",
         "Where the margin depends on the weights",
@@ -148,11 +149,11 @@ def test_one_model_has_its_number_and_the_commands_to_try() -> None:
 @pytest.mark.parametrize(
     ("log_ratio", "error", "sentence"),
     [
-        (-0.03, 0.02, "3.0% smaller, 1.5 standard errors: no clear difference"),
-        (0.2, 0.05, "22% larger, 4.0 standard errors: a clear difference"),
-        (1.0, 0.1, "2.72 times as large, 10.0 standard errors: a clear difference"),
+        (-0.03, 0.02, "3.0% smaller, 1.5 standard errors of log D: no clear difference"),
+        (0.2, 0.05, "22% larger, 4.0 standard errors of log D: a clear difference"),
+        (1.0, 0.1, "2.72 times as large, 10.0 standard errors of log D: a clear difference"),
         (0.1, 0.0, "11% larger on every input: a clear difference"),
-        (1e-16, 1e-18, "the same to within 0.1%"),
+        (1e-16, 1e-18, "the same within 0.1%"),
     ],
 )
 def test_a_difference_has_a_size_an_error_and_a_verdict(
@@ -166,7 +167,7 @@ def test_a_comparison_is_the_answer(tmp_path: Path) -> None:
     given = "--file", SENTENCES, "--limit", 12
     run(EXAMPLE, EXAMPLE, *given, "--out", tmp_path)
     result = attnlaw.load(tmp_path)
-    words = "3.0% smaller, 1.5 standard errors: no clear difference"
+    words = "3.0% smaller, 1.5 standard errors of log D: no clear difference"
     second = pl.col("comparison").is_not_null()
     rows = result.rows.with_columns(
         model=pl.when(second).then(pl.lit("tuned")).otherwise("model"),
@@ -175,10 +176,16 @@ def test_a_comparison_is_the_answer(tmp_path: Path) -> None:
         log_ratio_error=pl.when(second).then(0.02),
     )
     changed = replace(result, rows=rows)
-    assert answer(changed).lines[0].text == f"D of tuned, compared with tiny-decoder: {words}."
+    assert answer(changed).lines[-1].text == f"D of tuned, compared with tiny-decoder: {words}."
     console = terminal(80, file=io.StringIO())
     show(changed, console)
-    assert "-3.0% ± 1.9%" in console.file.getvalue()
+    assert "-3.0% [-4.9%, -1.0%]" in console.file.getvalue()
+
+
+def test_the_condition_of_the_whole_model_is_shown_with_its_inverse() -> None:
+    shown = " ".join(run(EXAMPLE, "--file", SENTENCES, "--limit", 12, "--kappa", columns=80).stdout.split())
+    inverse, total = re.search(r"weights by ([\d.e-]+) could .* κ = ([\d,.]+) for all maps", shown).groups()
+    assert float(inverse) * float(total.replace(",", "")) == pytest.approx(1, rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +207,7 @@ def test_bad_input_is_one_clear_line(arguments: str, message: str, status: int) 
 def test_a_model_without_a_head_or_without_a_tokenizer(tmp_path: Path) -> None:
     headless = save_tiny("bert", tmp_path / "bert")
     line = run(headless, "--file", SENTENCES, status=1).stderr
-    assert "is a BertModel, and margins are read from BertForSequenceClassification" in line
+    assert "is a BertModel, but margins need BertForSequenceClassification" in line
     decoder = save_tiny("gpt2", tmp_path / "gpt2")
     line = run(decoder, "--file", SENTENCES, status=1).stderr
     assert "line 1: needs a tokenizer" in line

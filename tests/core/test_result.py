@@ -427,7 +427,9 @@ def test_what_is_not_there_is_no_attribute_and_says_what_to_do(tmp_path: Path) -
     with pytest.raises(InputError, match=r"choose one, such as result\[0\].record"):
         _ = result.record
     with pytest.raises(
-        InputError, match=r"a loaded result has no record; compute it again with attnlaw\.learn"
+        InputError,
+        match=r"this result was loaded from files, which do not keep this object; compute it "
+        "again with attnlaw.learn",
     ):
         _ = loaded.record
     assert loaded.plot().to_dict() == result[0].plot().to_dict()

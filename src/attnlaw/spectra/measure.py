@@ -54,8 +54,12 @@ class Selection:
     @property
     def whole(self) -> bool:
         """Whether every matrix of every layer was selected. An adapter alone has no groups."""
-        groups = not self.groups or set(LAYER_GROUPS) <= {*self.groups}
-        return self.layers is None and self.experts is None and groups
+        return self.every_kind and self.experts is None
+
+    @property
+    def every_kind(self) -> bool:
+        """Whether every kind of matrix of every layer was selected, though perhaps not of every expert."""
+        return self.layers is None and (not self.groups or set(LAYER_GROUPS) <= {*self.groups})
 
     @classmethod
     def from_settings(

@@ -38,6 +38,7 @@ from attnlaw.core.result import MANIFEST, ROWS, SIMULATION, SUMMARY, Result
 from attnlaw.core.verb import Verb
 from attnlaw.core.version import require_readable_version
 from attnlaw.render.terminal.console import notebook_progress, output, print_message
+from attnlaw.render.terminal.screen import typed_options
 from attnlaw.verbs import find_verb, verb_module
 
 if TYPE_CHECKING:
@@ -90,8 +91,6 @@ def show(result: Result, console: Console | None = None, details: bool = False) 
 
 def show_end(result: Result, console: Console, details: bool = False) -> None:
     """Print the text after the last case. For a verb without `terminal.py`, this prints the whole result."""
-    from attnlaw.render.terminal.screen import typed_options
-
     terminal = find_part(result.verb, "terminal")
     with typed_options(["--details"] if details else []):
         if terminal is None:

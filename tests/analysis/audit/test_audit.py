@@ -374,7 +374,7 @@ def test_the_summary_has_its_keys_and_the_shape_of_every_verb(tiny, request):
     fixed = tiny.summary["quantities"]["log10_fixed_p_2"]["value"]
     assert fixed == proxies["fixed_p"]["2"]["log10"]
     some = attnlaw.audit(path, layers=0)
-    assert some.summary["remark"] == "no proxies: they need every matrix of every layer"
+    assert some.summary["remark"] == "no proxies: the proxies need every matrix of every layer"
     assert list(VERB.schema) == tiny.rows.columns
 
 

@@ -1,11 +1,12 @@
 """An audit of the first experts of each layer: `--experts N`."""
 
 import json
+import shutil
 
 import numpy as np
 import polars as pl
 import pytest
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 import attnlaw
 from attnlaw.analysis.audit import AuditOptions
@@ -104,5 +105,18 @@ def test_units_of_workers_give_the_same_audit(mixture):
 
 def test_a_model_without_experts_is_one_line():
     state = {"in_proj_weight": np.tile(np.eye(4), (3, 1)), "out_proj.weight": np.eye(4)}
-    with pytest.raises(InputError, match="expected a mixture of experts"):
+    with pytest.raises(InputError, match="this model has no experts; leave"):
         attnlaw.audit(state, heads=2, experts=1)
+
+
+def test_tensors_that_are_no_matrices_are_checked_although_experts_are_left_out(mixture, tmp_path):
+    """No matrix uses an embedding, so only the checks read it."""
+    shutil.copytree(mixture, tmp_path / "copy")
+    state = load_file(mixture / "model.safetensors")
+    state["model.embed_tokens.weight"] = np.full((40, WIDTH), np.nan, np.float32)
+    save_file(state, tmp_path / "copy" / "model.safetensors")
+    findings = attnlaw.audit(tmp_path / "copy", experts=2).findings
+    bad = findings.filter(pl.col("rule") == "non-finite")["tensor"].to_list()
+    assert bad == ["model.embed_tokens.weight"]
+    tensors = attnlaw.audit(mixture, experts=2).record.subject.evidence.tensors
+    assert not any(".experts.3." in (tensor.location.tensor or "") for tensor in tensors)

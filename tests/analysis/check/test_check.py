@@ -131,7 +131,11 @@ def test_several_models_and_one_that_is_not_there(tmp_path):
             "rule 'x': unknown column stable in table matrices; did you mean stable_rank?",
         ),
         (RULE + 'against = "baseline"', [], "rule 'ranks' compares with a baseline; add --baseline DIR"),
-        (RULE.replace("matrices", "steps"), [], "rule 'ranks': of: steps are rows of a training run"),
+        (
+            RULE.replace("matrices", "steps"),
+            [],
+            "rule 'ranks': of: the table steps exists only for a training",
+        ),
         (
             "[findings]\nignore = ['dead']",
             [],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -100,8 +101,32 @@ def test_rules_about_stored_tensors(broken, tmp_path):
     assert verdict["selected"] == len(maps)
 
 
-def test_the_page_lists_the_columns_of_tensors():
+def test_the_page_names_where_a_tensor_is():
+    """docs/hooks/verbs.py adds the other columns."""
     page = (Path("docs") / "commands" / "check.md").read_text(encoding="utf-8")
+    assert "\n<!-- columns of stored tensors -->\n" in page
     for column in TENSORS:
-        assert f"`{column.name}`" in page
-        assert column in LOCATION or f"| `{column.name}` | {column.kind} | {column.description} |" in page
+        assert column not in LOCATION or f"`{column.name}`" in page
+
+
+@pytest.mark.parametrize(
+    ("chosen", "blind"),
+    [
+        (("--layers", 0), {"norm-outlier", "unbalanced", "copied-layer", "random-embedding", "gains-one"}),
+        (("--only", "qk"), {"duplicate-heads", "untrained-model", "transposed", "zero-embedding-rows"}),
+        (("--only", "ffn"), {"saturated-scores", "logit-overflow", "random-head"}),
+    ],
+)
+def test_checks_that_could_not_look_are_not_claimed(chosen, blind, tmp_path):
+    """A gate of a part of the model says how many checks ran. A report for CI lists only these."""
+    path = tmp_path / "gate.xml"
+    shown = " ".join(invoke("check", TINY, *chosen, "--junit", path, "--jobs", 1).stdout.split())
+    ran = {case.get("name") for case in ElementTree.parse(path).iter("testcase")}
+    assert ran
+    assert not ran & blind
+    assert {"non-finite", "zero-rows", "rank-deficient"} <= ran
+    skipped = len(DETECTORS) - len(ran)
+    words = f"({len(ran)} checks; {skipped} others need the whole model)"
+    assert f"no problems found {words}." in shown
+    audited = " ".join(invoke("audit", TINY, *chosen, "--jobs", 1).stdout.split())
+    assert f"No problems found {words}." in audited

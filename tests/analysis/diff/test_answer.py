@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -52,7 +54,7 @@ MODELS = {
     "low-rank": (
         lambda: tiny() | {QUERY: low_rank(tiny()[QUERY], 2)},
         None,
-        f"Low-rank update, rank 2, in {QUERY} (18.8%).",
+        f"Low-rank update of rank 2, in {QUERY} (18.8%).",
         "merged LoRA adapter",
     ),
     "rescaled": (
@@ -70,13 +72,13 @@ MODELS = {
     "nan": (
         lambda: tiny() | {FFN: np.full_like(tiny()[FFN], np.nan)},
         AnswerStatus.ERROR,
-        f"NaN or infinite entries, in the model or in the base: {FFN}.",
-        "Do not use this file",
+        f"The model or the base has NaN or infinite entries in {FFN}.",
+        "Do not use this file. Find",
     ),
     "zero": (
         lambda: tiny() | {FFN: np.zeros_like(tiny()[FFN])},
         AnswerStatus.WARNING,
-        f"All entries are zero now: {FFN}.",
+        f"All entries are now zero in {FFN}.",
         "These weights are lost",
     ),
     "other": (
@@ -195,3 +197,28 @@ def test_several_models_have_a_line_each_in_the_answer() -> None:
     assert answer is not None
     assert [line.status for line in answer.lines] == [AnswerStatus.OK, AnswerStatus.WARNING]
     assert [line.text[:3] for line in answer.lines] == ["a: ", "b: "]
+
+
+def test_a_comparison_of_a_part_says_nothing_about_the_rest() -> None:
+    model = tiny() | {QUERY: low_rank(tiny()[QUERY], 2), FFN: 10 * tiny()[FFN]}
+    result = attnlaw.diff(str(TINY), model, layers=2, only="qk", jobs=1)
+    assert "Everything else that was compared is identical." in result.verdict
+    assert "Everything else is identical." not in result.verdict
+
+
+def test_missing_layers_are_a_warning_with_a_remedy() -> None:
+    """Three of four layers are gone. Their tensors have no partner, so they were not compared."""
+    whole, config = tiny(), json.loads((TINY / "config.json").read_text())
+    first = {name: array for name, array in whole.items() if not re.search(r"\.h\.[123]\.", name)}
+    lone = len(whole) - len(first)
+    for base, model, lead, step in (
+        (whole, first, "Only the base has", "missing from the model"),
+        (first, whole, "Only the model has", "base lacks whole layers"),
+    ):
+        result = attnlaw.diff(base, model, heads=config["n_head"], jobs=1)
+        lines = answer_of(result).lines
+        assert lines[0].text == f"{lead} 12 matrices and 24 vectors (layers 1 to 3)."
+        assert lines[0].status == AnswerStatus.WARNING
+        assert any(step in line.text for line in lines)
+        assert lines[-1].text.startswith(f"Compared: {len(first)} of {len(whole)} tensors (4 matrices")
+        assert f"Only in one of the files: {lone}." in lines[-1].text

@@ -549,7 +549,7 @@ def test_queries_with_norms_of_their_own_have_no_balance(tiny: Model) -> None:
     for layer in layers:
         for view in layer.views:
             watched.model.read(view)
-    noted = watched.evidence(whole=False)
+    noted = watched.evidence(Selection(layers=[0]))
     assert {balance.pair for balance in noted.balances} == {"V/O", "in/out"}
 
 
@@ -589,7 +589,7 @@ def test_evidence_does_not_depend_on_threads(tiny: Model) -> None:
     for jobs in (1, 2):
         watched = EvidenceCollector(tiny)
         measure(watched.model, Selection(), jobs)
-        noted.append(replace(watched.evidence(whole=True), seconds=0.0))
+        noted.append(replace(watched.evidence(Selection()), seconds=0.0))
     assert noted[0] == noted[1]
 
 
@@ -611,7 +611,7 @@ def test_every_tensor_is_read_once_for_findings(tiny: Model) -> None:
         watched = EvidenceCollector(model)
         measure(watched.model if look else model, Selection(), 1)
         if look:
-            watched.evidence(whole=True)
+            watched.evidence(Selection())
         return tensors.reads
 
     plain, watched = reads(look=False), reads(look=True)

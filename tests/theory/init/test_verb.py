@@ -66,7 +66,10 @@ def test_the_screen_begins_with_the_answer(config: str) -> None:
     assert "Weights are drawn as transformers 5.22.2 draws them." in run.stdout
     limit = invoke("init", config, "--tokens", "4", "--draws", "20", "--width", "inf", "--scaling", "1/d")
     assert "gpt2 · infinite width · 2 layers · 4 tokens · not random" in limit.stdout
-    assert "Logits of a tied head have no limit, so there is no loss." in " ".join(limit.stdout.split())
+    assert (
+        "In the limit of infinite width, the logits of a tied head are not defined, so there is no loss."
+        in " ".join(limit.stdout.split())
+    )
 
 
 def test_a_good_start_is_ok_and_a_bad_one_says_what_is_unusual() -> None:
@@ -211,11 +214,17 @@ def test_gradients_stand_beside_layers_and_by_matrix(config: str) -> None:
         ("--width much", "--width much: expected own, inf or a whole number"),
         ("--width 0", "--width 0: expected own, inf or a whole number"),
         ("--tokens 17", "--tokens 17: expected at most 16, the number of positions of gpt2"),
-        ("--ids 41", "--ids 41: expected ids below the vocabulary, 40"),
+        ("--ids 41", "--ids 41: expected ids below the size of the vocabulary, 40"),
         ("--padding 4 --tokens 4", "--padding 4: expected fewer than the 4 --tokens"),
         ("--ids 1,2 --tokens 4", "--tokens cannot be combined with --ids; choose one"),
-        ("--width 26", "--width 26: expected a multiple of 4, at which heads come out whole"),
-        ("--width own,26", "--width 26: expected a multiple of 4, at which heads come out whole"),
+        (
+            "--width 26",
+            "--width 26: expected a multiple of 4, so that every head has a whole number of entries",
+        ),
+        (
+            "--width own,26",
+            "--width 26: expected a multiple of 4, so that every head has a whole number of entries",
+        ),
         ("--tokens 4,17", "--tokens 17: expected at most 16, the number of positions of gpt2"),
         ("--std 0", "--std 0: expected a number above 0"),
         ("--keep both", "--keep both: expected one of heads, head-width"),
@@ -233,3 +242,21 @@ def test_a_model_that_is_not_covered_is_one_line(tmp_path: Path) -> None:
     path.write_text(json.dumps({"model_type": "albert"}))
     run = invoke("init", str(path), status=1)
     assert "init does not cover weights that layers share yet" in run.stderr
+
+
+@pytest.mark.parametrize("vocabulary", [256, 50257])
+def test_huge_weights_have_a_loss_or_the_true_reason_for_none(vocabulary: int, tmp_path: Path) -> None:
+    """exp(logit) exceeds float64. A drawn vocabulary has a loss anyway: about its largest logit."""
+    config = {"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": vocabulary}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    result = attnlaw.init(str(tmp_path / "config.json"), std=1000.0, tokens=4, draws=20)
+    row, text = result.row(), " ".join(line.text for line in answer(result).lines)
+    assert "infinite width" not in text
+    if vocabulary == 256:
+        assert row["logit_sd"] > 1000
+        # The largest of 256 normal logits is about 2.8 deviations above a typical one.
+        assert 1.5 * row["logit_sd"] < row["loss"] < 4 * row["logit_sd"]
+    else:
+        assert row["loss"] is None
+        assert "The loss is too large to be computed" in text
+    json.dumps(row["loss"], allow_nan=False)

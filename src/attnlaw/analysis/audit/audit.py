@@ -26,14 +26,14 @@ from attnlaw.analysis.audit.summary import (
 from attnlaw.analysis.columns import FINDINGS
 from attnlaw.analysis.findings.apply import run_detectors
 from attnlaw.analysis.findings.detectors import Finding
-from attnlaw.analysis.findings.evidence import Evidence, Subject
+from attnlaw.analysis.findings.evidence import EXPERTS, LAYERS, MATRICES, REST, Evidence, Subject
 from attnlaw.analysis.findings.observer import EvidenceCollector, Note
 from attnlaw.analysis.findings.scan import damaged_locations
 from attnlaw.analysis.fit.null import NullPreparer, Rejections, null_test
 from attnlaw.analysis.fit.saved_spectra import LOCATIONS, spectrum_from_row
 from attnlaw.checkpoints.blocks import Product
 from attnlaw.checkpoints.model import Model
-from attnlaw.checkpoints.network import Network
+from attnlaw.checkpoints.network import KINDS, Network
 from attnlaw.checkpoints.settings import DEFAULT_ARITHMETIC, Arithmetic, ModelSettings
 from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.progress import Progress, no_progress
@@ -177,7 +177,7 @@ def audit_model(
     measure_unit = None if keeper is None else keeper.measurer(model, gathered.take)
     run = partial(measure, gathered.model, jobs=jobs, progress=progress, measure_unit=measure_unit)
     spectra = _measure_undamaged(gathered.model, selection, run, options.tolerant)
-    return build_audit(model, selection, options, spectra, gathered.evidence(selection.whole))
+    return build_audit(model, selection, options, spectra, gathered.evidence(selection))
 
 
 def build_audit(
@@ -205,8 +205,9 @@ def build_audit(
     values = case_values(model, len(tests), bounds, per_application, counted, samples, reason)
     values |= norm_values(model, spectra, options.as_stored)
     matrices, layers = matrix_table(model, spectra, tests, bounds), layer_table(model, spectra, bounds)
+    left_out = _left_out_parts(selection, model.network)
     tested = selection.whole and model.layers and counted.tested
-    subject = Subject(evidence, matrices, counted.p_value if tested else None, selection.experts is None)
+    subject = Subject(evidence, matrices, counted.p_value if tested else None, left_out)
     if selection.experts is not None:
         values["warnings"].append(experts_sentence(selection.experts, model.network.experts))
     findings = run_detectors(subject, thresholds=options.thresholds)
@@ -225,6 +226,18 @@ def build_audit(
         subject,
         not options.no_laws,
     )
+
+
+def _left_out_parts(selection: Selection, network: Network[Product]) -> frozenset[str]:
+    """Return the parts of a model that a selection leaves out and that detectors may need."""
+    groups = {KINDS[location.kind].group for location, _ in network.leaves()}
+    parts = {
+        LAYERS: selection.layers is not None,
+        EXPERTS: selection.experts is not None,
+        REST: not selection.every_kind,
+        **{group: group in groups and group not in selection.groups for group in MATRICES},
+    }
+    return frozenset(name for name, is_left_out in parts.items() if is_left_out)
 
 
 def _measure_undamaged(

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from attnlaw import __version__
 from attnlaw.analysis.atlas.compare import unusual_numbers
-from attnlaw.analysis.findings.apply import count_by_level
+from attnlaw.analysis.findings.apply import checks_text, count_by_level
+from attnlaw.analysis.findings.detectors import DETECTORS
 from attnlaw.analysis.fit.null import LEVEL
 from attnlaw.checkpoints.network import KINDS
 from attnlaw.core.answer import AnswerStatus, Line
@@ -70,11 +72,20 @@ def findings_sentence(summary: Mapping[str, Any]) -> str | None:
     counts = summary["findings"]
     if counts["rules"] is None:
         return None
-    checks = count_of(counts["rules"], "check")
+    checks = checks_text(counts["rules"], skipped_checks(summary))
     if counts["error"] or counts["warning"]:
         return f"Found {count_by_level(counts)} ({checks})."
     notes = f", {count_of(counts['note'], 'note')}" if counts["note"] else ""
     return f"No problems found ({checks}{notes})."
+
+
+def skipped_checks(summary: Mapping[str, Any]) -> int:
+    """Return how many checks did not run because parts of the model were left out.
+
+    It is 0 for the result of another version of attnlaw, which may have had other checks.
+    """
+    ours = summary.get("attnlaw_version") == __version__
+    return len(DETECTORS) - summary["findings"]["rules"] if ours else 0
 
 
 def null_test_sentence(summary: Mapping[str, Any]) -> str | None:

@@ -16,7 +16,7 @@ from attnlaw.analysis.atlas.compare import atlas_entry
 from attnlaw.analysis.audit.rows import log10, measured_leaves
 from attnlaw.analysis.columns import LEVELS, TOWERS
 from attnlaw.analysis.findings.detectors import DETECTORS, Finding
-from attnlaw.analysis.findings.evidence import Subject
+from attnlaw.analysis.findings.evidence import EXPERTS, Subject
 from attnlaw.analysis.fit.null import Rejections
 from attnlaw.checkpoints.blocks import NO_NORM, Attention
 from attnlaw.checkpoints.model import Model
@@ -89,7 +89,7 @@ def experts_sentence(measured: int, experts: int) -> str:
     >>> experts_sentence(8, 64).split(":")[0]
     '8 of 64 experts measured (--experts 8)'
     """
-    *names, last = (detector.name for detector in DETECTORS.values() if detector.needs_experts)
+    *names, last = (detector.name for detector in DETECTORS.values() if EXPERTS in detector.needs)
     return (
         f"{measured} of {experts} experts measured (--experts {measured}): the checks {', '.join(names)} "
         f"and {last} need every expert and were skipped; other checks did not see {experts - measured} "
@@ -101,7 +101,7 @@ def finding_values(findings: Sequence[Finding], subject: Subject) -> dict[str, A
     """Count the findings of each level, and the rules that were checked."""
     return {
         **{f"findings_{level}": sum(finding.level == level for finding in findings) for level in LEVELS},
-        "finding_rules": sum(subject.allows(detector.needs_experts) for detector in DETECTORS.values()),
+        "finding_rules": sum(subject.allows(detector.needs) for detector in DETECTORS.values()),
     }
 
 

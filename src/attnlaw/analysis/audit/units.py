@@ -202,4 +202,4 @@ def audit_from_units(
                     gathered.take(record)
 
     measured = spectra_tree(model, selection, list(spectra()))
-    return build_audit(model, selection, options, measured, gathered.evidence(selection.whole))
+    return build_audit(model, selection, options, measured, gathered.evidence(selection))

@@ -148,6 +148,7 @@ def judge(
     findings: pl.DataFrame | None = None,
     detectors: Mapping[str, Detector] | None = None,
     baseline: Baseline | None = None,
+    can_look: Callable[[Detector], bool] = lambda detector: True,
 ) -> Verdicts:
     """Return the verdicts of a rule file on one model.
 
@@ -159,17 +160,20 @@ def judge(
         findings: a table with the columns of an audit's findings.
         detectors: the detectors that looked for findings, by name.
         baseline: earlier results, whose findings count as known.
+        can_look: whether a detector could look at the parts of the model that were measured.
     """
     known = set() if baseline is None else baseline.known_identities()
-    looking = [name for name in detectors or {} if _level(rule_file, name, "note") != OFF]
+    wanted = [name for name in detectors or {} if _level(rule_file, name, "note") != OFF]
+    looking = {name: detectors[name] for name in wanted if can_look(detectors[name])} if detectors else {}
     return Verdicts(
         model,
         location,
         tuple(_judge_rule(rule, tables, rows, baseline) for rule in rule_file.rules),
         () if findings is None else _findings_by_level(rule_file, findings, known),
-        {name: detectors[name] for name in looking} if detectors else {},
+        looking,
         rule_file.fail_on,
         None if baseline is None else baseline.folder,
+        len(wanted) - len(looking),
     )
 
 

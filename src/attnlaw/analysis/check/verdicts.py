@@ -21,7 +21,7 @@ from attnlaw.analysis.check.columns import FINDINGS, VERDICT_VALUES, VERDICTS
 from attnlaw.analysis.check.locations import Location, row_location_text
 from attnlaw.analysis.check.rules import OFF, is_at_least, value_text
 from attnlaw.analysis.columns import LEVELS
-from attnlaw.analysis.findings.apply import count_by_level, number_text
+from attnlaw.analysis.findings.apply import checks_text, count_by_level, number_text
 from attnlaw.analysis.findings.detectors import Detector
 from attnlaw.core.quantity import column_kinds
 from attnlaw.core.tables import to_frame, to_schema
@@ -116,6 +116,7 @@ class Verdicts:
     Args:
         location: the file that reports point at.
         detectors: the detectors that looked for findings, by name.
+        skipped: number of detectors that could not look, because parts of the model were left out.
         fail_on: the lowest level that fails the gate.
         baseline: the directory of the baseline whose findings are known, if one was given.
     """
@@ -127,6 +128,7 @@ class Verdicts:
     detectors: Mapping[str, Detector] = field(default_factory=dict)
     fail_on: str = "error"
     baseline: str | None = None
+    skipped: int = 0
 
     @property
     def failed_rules(self) -> tuple[Verdict, ...]:
@@ -179,7 +181,7 @@ class Verdicts:
             outcome += ": no problems found"
         judged = len([rule for rule in self.rules if rule.outcome != OFF])
         known = len(self.findings) - len(self.new_findings)
-        parts = [count_of(len(self.detectors), "check")] if self.detectors else []
+        parts = [self.checks] if self.detectors else []
         if judged and self.failed_rules:
             parts.append(f"{len(self.failed_rules)} of {count_of(judged, 'rule')} failed")
         elif judged:
@@ -189,6 +191,11 @@ class Verdicts:
         if known:
             parts.append(f"{count_of(known, 'known finding')} not counted")
         return f"{outcome} ({'; '.join(parts)})" if parts else f"{outcome}: nothing was checked"
+
+    @property
+    def checks(self) -> str:
+        """How many checks ran, and how many could not."""
+        return checks_text(len(self.detectors), self.skipped)
 
     @property
     def not_checked(self) -> str | None:

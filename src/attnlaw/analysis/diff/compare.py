@@ -6,7 +6,7 @@ each of them when they need it. So neither model is in memory as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
@@ -25,6 +25,7 @@ from attnlaw.analysis.diff.rearranged import (
 )
 from attnlaw.analysis.diff.tensors import TensorChange, compare_tensors
 from attnlaw.analysis.diff.units import ModelPair, UnitChanges, units_of
+from attnlaw.checkpoints.blocks import View
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import LAYER_GROUPS, MatrixLocation
 from attnlaw.core.errors import InputError
@@ -45,7 +46,8 @@ class ModelComparison:
         pairs: the pairs of tensors that were compared, fused tensors whole.
         left_out: names of the tensors that were not selected.
         not_weights: names of the tensors that hold indices, masks or counters.
-        layer_tensors: names of the tensors of the base that the matrices of layers are made of.
+        layer_tensors: names of the tensors that the matrices of layers are made of: those of the base, and
+            those that only the model has.
     """
 
     tensors: tuple[tuple[TensorPair, TensorChange], ...]
@@ -63,9 +65,9 @@ class ModelComparison:
 
     def kind_of(self, pair: TensorPair) -> str:
         """Return matrix (of a layer), embedding, vector, or tensor (any other)."""
-        if pair.base in self.layer_tensors:
+        if (pair.base or pair.model) in self.layer_tensors:
             return "matrix"
-        if pair.base in self.embeddings:
+        if (pair.base or pair.model) in self.embeddings:
             return "embedding"
         return "vector" if sum(side > 1 for side in self.shapes.get(pair.name, (2, 2))) < 2 else "tensor"
 
@@ -126,15 +128,25 @@ def compare(
         tuple(rearrangement.changes),
         tuple(joined),
         tuple(unit_changes),
-        frozenset(name for layer in base.layers for view in layer.views for name in view.tensors),
+        _names(base, model, joined, lambda of: (view for layer in of.layers for view in layer.views)),
         rearrangement,
         tuple(pair.name for pair in every if pair.name not in selected),
         tuple(not_weights(base, model)),
         shapes,
         {pair.name: samples[0].model_shape for pair, _, samples in compared},
         first_layers(base),
-        frozenset(view.tensor for view in (base.embedding_view, base.unembedding_view) if view is not None),
+        _names(base, model, joined, lambda of: (of.embedding_view, of.unembedding_view)),
     )
+
+
+def _names(
+    base: Model, model: Model, pairs: Sequence[TensorPair], views: Callable[[Model], Iterable[View | None]]
+) -> frozenset[str]:
+    """Return the names of tensors in views of the base, and in views of the model if it alone has them."""
+    in_base, in_model = (
+        {name for view in views(of) if view is not None for name in view.tensors} for of in (base, model)
+    )
+    return frozenset(in_base | {pair.model for pair in pairs if not pair.base and pair.model in in_model})
 
 
 def _select_pairs(

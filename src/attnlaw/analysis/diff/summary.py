@@ -12,7 +12,7 @@ import numpy as np
 from attnlaw.analysis.diff.columns import MODEL_VERDICTS, TENSOR_VERDICTS
 from attnlaw.analysis.diff.compare import ModelComparison
 from attnlaw.analysis.diff.matching import TensorPair
-from attnlaw.analysis.diff.places import join_words, layer_of, layers_text, stack_names
+from attnlaw.analysis.diff.places import Place, join_words, layer_of, layers_text, stack_names
 from attnlaw.analysis.diff.tensors import TensorChange
 from attnlaw.analysis.diff.update import SIDES
 from attnlaw.checkpoints.network import KINDS, MatrixLocation
@@ -155,7 +155,8 @@ def sentence(comparison: ModelComparison, verdicts: Sequence[str]) -> str:
         those = [pair for pair in left if pair[1].verdict in known]
         parts += describe(comparison, those) if those else []
     if len(changed) < len(comparison.tensors):
-        parts.append("Everything else is identical.")
+        whole = not comparison.left_out
+        parts.append(f"Everything else{'' if whole else ' that was compared'} is identical.")
     return " ".join(parts)
 
 
@@ -165,14 +166,18 @@ Describe = Callable[[ModelComparison, Changed], list[str]]
 
 def coverage(comparison: ModelComparison) -> str:
     """Say which tensors of both files were compared, and which were not."""
-    counts = Counter(comparison.kind_of(pair) for pair in comparison.pairs)
+    both = [pair for pair in comparison.pairs if pair.base is not None and pair.model is not None]
+    counts = Counter(comparison.kind_of(pair) for pair in both)
     listed = ", ".join(f"{counts[kind]} {_kind(kind, counts[kind])}" for kind in TENSOR_KINDS if counts[kind])
-    total = len(comparison.pairs)
-    if not comparison.left_out:
-        text = f"Compared: all {total} {_plural('tensor', total)} ({listed})."
+    compared, lone, others = len(both), len(comparison.pairs) - len(both), len(comparison.left_out)
+    if not lone + others:
+        text = f"Compared: all {compared} {_plural('tensor', compared)} ({listed})."
     else:
-        others = len(comparison.left_out)
-        text = f"Compared: {total} of {total + others} tensors ({listed}). Not selected: the other {others}."
+        text = f"Compared: {compared} of {compared + lone + others} tensors ({listed})."
+    if lone:
+        text += f" Only in one of the files: {lone}."
+    if others:
+        text += f" Not selected: {others}." if lone else f" Not selected: the other {others}."
     if comparison.not_weights:
         count = len(comparison.not_weights)
         names = ", ".join(printable(name) for name in comparison.not_weights[:MOST_NAMED])
@@ -190,11 +195,23 @@ ANOTHER_BASE = (
 LOST = "These weights are lost. Find out whether training, a conversion or a merge set these tensors to zero."
 MISPLACED = "This looks like a mistake in a conversion or a merge: weights are in the wrong place."
 MISSCALED = "This looks like a mistake: look for a scale that was applied twice, or not at all."
-WARNINGS = (NOT_FINITE, ANOTHER_BASE, LOST, MISPLACED, MISSCALED)
+LAYERS_GONE = (
+    "Whole layers of the base are missing from the model. If you did not remove them on purpose, save or "
+    "download the model again."
+)
+LAYERS_NEW = (
+    "The base lacks whole layers of the model. If you did not add them on purpose, check first that the base "
+    "is complete and the right one."
+)
+WARNINGS = (NOT_FINITE, ANOTHER_BASE, LAYERS_GONE, LAYERS_NEW, LOST, MISPLACED, MISSCALED)
 # What needs no action.
 SAME_FUNCTION = "This looks like the same model, written in another way: nothing is broken."
 EXPORTED = "This looks like the same model in another number format. Nothing else changed."
-HARMLESS_STEPS = (SAME_FUNCTION, EXPORTED)
+CODED = (
+    "This looks like the same model in another number format. A small fine-tune would look the same: compare "
+    "the files from before quantization."
+)
+HARMLESS_STEPS = (SAME_FUNCTION, EXPORTED, CODED)
 
 
 def next_step(comparison: ModelComparison) -> str | None:
@@ -212,6 +229,9 @@ def next_step(comparison: ModelComparison) -> str | None:
         return NOT_FINITE
     if matrices["reinitialised"] + matrices["unrelated"] > most:
         return ANOTHER_BASE
+    for verdict, warning in (("removed", LAYERS_GONE), ("added", LAYERS_NEW)):
+        if verdict in present and _has_lone_layer(comparison, verdict):
+            return warning
     if present & {"moved", "transposed", "permuted"}:
         return MISPLACED
     if present & {"zeroed", "reinitialised", "unrelated"}:
@@ -243,7 +263,19 @@ def next_step(comparison: ModelComparison) -> str | None:
         return "This looks like a model with another vocabulary or other sizes."
     if present == {"changed"} and not matrices["changed"]:
         return "This looks like training of norms, biases or embeddings alone: no matrix of a layer changed."
-    return EXPORTED if present <= {"rounded", "coded"} else None
+    if present <= {"rounded", "coded"}:
+        return CODED if "coded" in present else EXPORTED
+    return None
+
+
+def _has_lone_layer(comparison: ModelComparison, verdict: str) -> bool:
+    """Return whether all matrices of some layer have a verdict: "removed" or "added"."""
+    verdicts: dict[Place, set[str]] = {}
+    for pair, change in comparison.tensors:
+        place = layer_of(pair.name)
+        if place is not None and comparison.kind_of(pair) == "matrix":
+            verdicts.setdefault(place, set()).add(change.verdict)
+    return {verdict} in verdicts.values()
 
 
 def _above_rounding(changes: Sequence[TensorChange]) -> str:
@@ -459,10 +491,7 @@ def _describe_low_rank(comparison: ModelComparison, those: Changed) -> list[str]
     ]
     more = " or more" if any(change.rank_high is None for _, change in those) else ""
     sizes = _sizes([change.update_size or change.size for _, change in those])
-    return [
-        f"There is a low-rank update of rank {_span(ranks, 'd')}{more}, in "
-        f"{_of_text(comparison, those)}{sizes}."
-    ]
+    return [f"Low-rank update of rank {_span(ranks, 'd')}{more}, in {_of_text(comparison, those)}{sizes}."]
 
 
 def _describe_dense(comparison: ModelComparison, those: Changed) -> list[str]:

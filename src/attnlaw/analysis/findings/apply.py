@@ -50,7 +50,7 @@ def run_detectors(
             raise InputError(f"level {level!r} of {name}: expected one of {', '.join((OFF, *LEVELS))}")
     all_findings = []
     for name, detector in DETECTORS.items():
-        if name not in left_out and subject.allows(detector.needs_experts):
+        if name not in left_out and subject.allows(detector.needs):
             threshold = _threshold(detector, thresholds)
             for hit in detector.detect(subject, threshold or 0.0):
                 level = levels.get(name) or hit.level or detector.level
@@ -281,6 +281,16 @@ def location_text(row: Mapping[str, Any]) -> str:
     # The name of a tensor already shows its layer and kind.
     words = [row["tensor"]] if row.get("tensor") else [first, kind, *numbered]
     return printable(", ".join(word for word in words if word)) or WHOLE
+
+
+def checks_text(ran: int, skipped: int = 0) -> str:
+    """Return how many checks ran, and how many did not because parts of the model were left out.
+
+    >>> checks_text(28), checks_text(12, 16)
+    ('28 checks', '12 checks; 16 others need the whole model')
+    """
+    others = f"; {skipped} other{'s need' if skipped > 1 else ' needs'} the whole model" if skipped else ""
+    return f"{ran} check{'' if ran == 1 else 's'}{others}"
 
 
 def count_by_level(counts: Mapping[str, int]) -> str:

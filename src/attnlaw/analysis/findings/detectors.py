@@ -12,7 +12,16 @@ from typing import Any
 
 from attnlaw.analysis.columns import LEVELS
 from attnlaw.analysis.findings import duplicates, embeddings, orientation, precision, scan, sizes, vectors
-from attnlaw.analysis.findings.evidence import Hit, Subject, TensorLocation
+from attnlaw.analysis.findings.evidence import (
+    EXPERTS,
+    HEADS,
+    LAYERS,
+    MATRICES,
+    REST,
+    Hit,
+    Subject,
+    TensorLocation,
+)
 from attnlaw.core.variants import by_name
 from attnlaw.theory.bounds.logits import FLOAT16
 
@@ -36,7 +45,8 @@ class Detector:
     # value is not shown, because there is none or because the details have it.
     measure: str | None = None
     least: float = 0.0  # the smallest threshold that a user may set
-    needs_experts: bool = False  # whether it compares all experts, and does not look at some of them
+    # The parts of the model that it needs whole (names of `evidence`). It does not run if one was left out.
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -105,6 +115,7 @@ DETECTORS = by_name(
         "frozen on purpose)",
         remedy="look for a tensor whose name did not match when the model was loaded or saved",
         measure="{} times the norm of a random table",
+        needs=(REST,),
     ),
     Detector(
         *("alike-embedding-rows", ERROR, None, embeddings.alike_rows),
@@ -113,6 +124,7 @@ DETECTORS = by_name(
         meaning="the embedding table does not distinguish its tokens, positions or types: it was filled, "
         "not trained",
         remedy="compare the tensor's name with the name under which your training program saves it",
+        needs=(REST,),
     ),
     Detector(
         *("zero-embedding-rows", WARNING, 0.01, embeddings.zero_embedding_rows),
@@ -122,6 +134,7 @@ DETECTORS = by_name(
         remedy="nothing to do if you removed these tokens; otherwise compare the embedding with the "
         "tokenizer's vocabulary",
         measure="{}% of its rows are 0",
+        needs=(REST,),
     ),
     Detector(
         *("gains-one", WARNING, None, vectors.gains_one),
@@ -130,6 +143,7 @@ DETECTORS = by_name(
         remedy="nothing to do if the gains were folded; otherwise compare the names of the norms with "
         "those of "
         "your training program",
+        needs=(REST,),
     ),
     Detector(
         *("biases-zero", WARNING, None, vectors.biases_zero),
@@ -137,6 +151,7 @@ DETECTORS = by_name(
         meaning="the biases were reset, or the model has none and its format stores zeros",
         remedy="nothing to do if the model has no biases; otherwise compare their names with those of your "
         "training program",
+        needs=(REST,),
     ),
     Detector(
         *("coarse-grid", WARNING, precision.COARSE, precision.coarse_grid),
@@ -168,7 +183,7 @@ DETECTORS = by_name(
         when="two weight matrices of the model have exactly the same bits",
         meaning="one tensor was saved twice",
         remedy="compare the two layers with those of your training program",
-        needs_experts=True,
+        needs=(LAYERS, EXPERTS, *MATRICES),
     ),
     Detector(
         *("copied-layer", ERROR, None, duplicates.copied_layer),
@@ -178,15 +193,18 @@ DETECTORS = by_name(
         remedy="compare these layers with those of your training program. If a merge repeats them on "
         "purpose, "
         'write ignore = ["copied-layer"] under [findings] in the file of --rules',
+        needs=(LAYERS, *MATRICES),
     ),
     Detector(
         *("duplicate-layers", WARNING, 0.95, duplicates.duplicate_layers),
         when="the heads of two layers are alike: their median cosines for QK and for VO are above the "
         "threshold",
         meaning="two layers compute nearly the same function: one of them is a copy",
-        remedy="nothing to do if you deepened the model with copies; otherwise check how it was merged",
+        remedy="nothing to do if you deepened the model with copies of layers; otherwise check how the "
+        "model was merged",
         measure="cosine {}",
         least=duplicates.LEAST,
+        needs=(LAYERS, *HEADS),
     ),
     Detector(
         *("duplicate-heads", WARNING, 0.95, duplicates.duplicate_heads),
@@ -195,6 +213,7 @@ DETECTORS = by_name(
         remedy="prune one of the two heads, or check how heads were split or repeated",
         measure="cosine {}",
         least=duplicates.LEAST,
+        needs=HEADS,
     ),
     Detector(
         *("dead-map", WARNING, 0.01, sizes.dead_map),
@@ -203,6 +222,7 @@ DETECTORS = by_name(
         meaning="the matrix contributes nothing to the output",
         remedy="nothing to do if you pruned the matrix; otherwise look at the tensors that form it",
         measure="{}% of the median norm",
+        needs=(LAYERS,),
     ),
     Detector(
         *("random-head", NOTE, sizes.LEVEL, sizes.random_head),
@@ -212,6 +232,7 @@ DETECTORS = by_name(
         remedy="nothing to do for a few such heads, which you could prune; if there are many, check how "
         "heads were initialised",
         measure="p-value at least {}",
+        needs=HEADS,
     ),
     Detector(
         *("untrained-layer", ERROR, 0.5, sizes.untrained_layer),
@@ -219,7 +240,7 @@ DETECTORS = by_name(
         meaning="the layer looks freshly initialised",
         remedy="look for tensor names that did not match when the model was loaded or saved",
         measure="{}% of its matrices look random",
-        needs_experts=True,
+        needs=(EXPERTS, *MATRICES),
     ),
     Detector(
         *("untrained-model", ERROR, sizes.LEVEL, sizes.untrained_model),
@@ -228,7 +249,7 @@ DETECTORS = by_name(
         meaning="the whole model looks freshly initialised",
         remedy="look for tensor names that did not match when the model was loaded or saved",
         measure="an untrained model looks like this with a chance of {}%",
-        needs_experts=True,
+        needs=(LAYERS, EXPERTS, *MATRICES),
     ),
     Detector(
         *("rank-deficient", NOTE, 1.0, sizes.rank_deficient),
@@ -243,11 +264,12 @@ DETECTORS = by_name(
         *("unbalanced", ERROR, 3.0, sizes.unbalanced),
         when="the scale of a layer's Q relative to K (or of V to O, or of FFN in to FFN out) differs from "
         "the median layer by a factor above the threshold",
-        meaning="one tensor of a pair, such as Q and K, has a wrong scale: training keeps the ratio of their "
-        "scales similar in all layers",
+        meaning="one of two paired tensors has a wrong scale: training keeps the ratio of their sizes "
+        "similar in all layers",
         remedy="look for a scale that was applied twice, or not at all, when the file was converted",
         measure="off by a factor of {}",
         least=1.0,
+        needs=(LAYERS,),
     ),
     Detector(
         *("norm-outlier", WARNING, 5.0, sizes.norm_outlier),
@@ -257,6 +279,7 @@ DETECTORS = by_name(
         remedy="look for a wrong scale in the file; after training, look for a layer that diverges",
         measure="off by a factor of {}",
         least=1.0,
+        needs=(LAYERS,),
     ),
     Detector(
         *("saturated-scores", WARNING, 100.0, sizes.saturated_scores),
@@ -265,6 +288,7 @@ DETECTORS = by_name(
         "logits spread further",
         remedy="watch the logits of this head; normalise queries and keys in training, or cap the logits",
         measure="typical logit {}",
+        needs=("qk",),
     ),
     Detector(
         *("logit-overflow", WARNING, FLOAT16, sizes.logit_overflow),
@@ -272,6 +296,7 @@ DETECTORS = by_name(
         meaning="some input may overflow float16 (real inputs reach 0.02 to 0.3 of the bound)",
         remedy="compute attention scores in bfloat16 or float32, or measure the logits on your inputs",
         measure="logits of at most {}",
+        needs=("qk",),
     ),
     Detector(
         *("transposed", WARNING, 0.1, orientation.transposed),
@@ -280,5 +305,6 @@ DETECTORS = by_name(
         meaning="the matrix seems to be stored transposed (attnlaw does not find every transposed matrix)",
         remedy="compare its layout with that of the model family: (out, in) or (in, out)",
         measure="transposed fits better by {}",
+        needs=MATRICES,
     ),
 )

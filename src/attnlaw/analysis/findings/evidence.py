@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import polars as pl
 
 from attnlaw.checkpoints.model import MissingTensor
+from attnlaw.checkpoints.network import LAYER_GROUPS
 
 # The roles of stored tensors, as `attnlaw.analysis.findings.scan` describes them.
 MAP, EMBEDDING, GAIN, VECTOR, OTHER = ROLES = ("map", "embedding", "gain", "vector", "other")
@@ -19,6 +21,13 @@ TOKENS, TABLE, NORM_GAIN, OFFSET_GAIN, NORM_BIAS, BIAS = (
     "norm bias",
     "bias",
 )
+
+
+# Parts of a model that an audit can leave out and that a detector may need. REST are the tensors that are no
+# matrices of layers: embeddings, norms and biases.
+LAYERS, EXPERTS, REST = "every layer", "every expert", "the other tensors"
+HEADS = ("qk", "vo")
+MATRICES = tuple(LAYER_GROUPS)
 
 
 @dataclass(frozen=True)
@@ -140,11 +149,11 @@ class Subject:
     evidence: Evidence  # notes about the model from when it was read
     matrices: pl.DataFrame  # the audit's table of matrices
     chance: float | None = None
-    every_expert: bool = True  # whether all experts were measured
+    left_out: frozenset[str] = frozenset()  # parts that were not measured: LAYERS, EXPERTS, REST, `MATRICES`
 
-    def allows(self, needs_experts: bool) -> bool:
-        """Return whether a detector can look at this model, given whether it needs every expert."""
-        return self.every_expert or not needs_experts
+    def allows(self, needs: Iterable[str]) -> bool:
+        """Return whether a detector can look at this model, given the parts that it needs."""
+        return self.left_out.isdisjoint(needs)
 
 
 @dataclass(frozen=True)

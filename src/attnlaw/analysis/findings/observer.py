@@ -60,6 +60,7 @@ from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.tensors import NotFiniteError, Tensors
 from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError, printable
+from attnlaw.spectra.measure import Selection
 from attnlaw.theory.bounds.logits import FLOAT16
 
 
@@ -354,10 +355,13 @@ class EvidenceCollector:
         }
         return worst_orientation(sides, named)
 
-    def evidence(self, whole: bool) -> Evidence:
-        """Return the evidence from all notes. If `whole`, first read and note the tensors not read yet."""
-        if whole:
-            self._read_remaining()
+    def evidence(self, selection: Selection) -> Evidence:
+        """Return the evidence from all notes about the selected matrices.
+
+        If every kind of matrix was selected, first read and note the tensors that were not read yet.
+        """
+        if selection.every_kind:
+            self._read_remaining(selection.whole)
         with self._watch.timed():
             for layer in list(self._sides):
                 self._turned[layer] = self._layer_orientations(layer)
@@ -375,8 +379,11 @@ class EvidenceCollector:
             self._plain.missing,
         )
 
-    def _read_remaining(self) -> None:
+    def _read_remaining(self, whole: bool) -> None:
+        """Read the tensors that were not read yet; of a model that is not `whole`, no matrices of layers."""
         read = {name for name, _ in self._tensors}
+        if not whole:
+            read |= {name for (name, _), use in self._index.roles.by_tensor.items() if use.role == MAP}
         for name in self._plain.tensors.shapes:
             if name not in read:
                 try:

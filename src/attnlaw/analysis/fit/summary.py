@@ -76,11 +76,25 @@ def law_line(rows: pl.DataFrame) -> Line:
     text = f"{whole} {several}." if count > 1 else "No two matrices follow the same law."
     kinds = []
     for group in groups_by_kind(rows):
-        law, number = _most_common(law_counts(group))
-        kinds.append(f"{kind_label(group['kind'][0])} {law} ({number} of {group.height})")
+        kinds.append(f"{kind_label(group['kind'][0])} {_laws_text(law_counts(group))}")
     if len(counts) > 1 and len(kinds) > 1:
         text += f" Most common by kind: {', '.join(kinds)}."
     return Line(text, is_main=True)
+
+
+def _laws_text(counts: Mapping[str, int]) -> str:
+    """Return the most common laws of a kind of matrix. All laws with the largest number are named.
+
+    >>> _laws_text({"learned": 1, "heavy-tailed": 3})
+    'heavy-tailed (3 of 4)'
+    >>> _laws_text({"heavy-tailed": 2, "power-law tail": 2}), _laws_text({"random": 1, "learned": 1})
+    ('heavy-tailed and power-law tail (2 each of 4)', 'random and learned (1 each of 2)')
+    """
+    number, total = max(counts.values()), sum(counts.values())
+    laws = [law for law, count in counts.items() if count == number]
+    if len(laws) == 1:
+        return f"{laws[0]} ({number} of {total})"
+    return f"{', '.join(laws[:-1])} and {laws[-1]} ({number} each of {total})"
 
 
 def _most_common(counts: Mapping[str, int]) -> tuple[str, int]:

@@ -14,9 +14,10 @@ from attnlaw.analysis.audit.remarks import (
     is_comparable,
     model_facts,
     note_lines,
+    skipped_checks,
     training_line,
 )
-from attnlaw.analysis.findings.apply import FindingGroup, group_findings
+from attnlaw.analysis.findings.apply import FindingGroup, checks_text, group_findings
 from attnlaw.analysis.findings.detectors import DETECTORS
 from attnlaw.core.answer import Answer, AnswerStatus, Line
 from attnlaw.core.estimate import Outcome
@@ -48,8 +49,10 @@ def answer(result: AuditResult) -> Answer:
         else:
             lines += [replace(line, text=f"{name}: {line.text}") for line in problems]
     if sound:
-        rules = summaries[sound[0]]["findings"]["rules"]
-        lines.append(Line(f"No problems found in {', '.join(sound)} ({rules} checks).", AnswerStatus.OK))
+        # Models without experts run checks that others skip.
+        fewest = min((summaries[name] for name in sound), key=lambda summary: summary["findings"]["rules"])
+        checks = checks_text(fewest["findings"]["rules"], skipped_checks(fewest))
+        lines.append(Line(f"No problems found in {', '.join(sound)} ({checks}).", AnswerStatus.OK))
     return Answer((*lines, *model_lines(cases, summaries)), next_commands(result))
 
 

@@ -36,7 +36,9 @@ def check_model(case: CheckSettings, progress: Progress) -> CheckVerdicts:
     tables = RuleTables(case, rule_file.base, TABLES, rule_file.thresholds or {}, case.approximate, progress)
     baseline = None if case.baseline is None else _read_baseline(case.baseline)
     names = case.title, model_file(case.model)
-    verdicts = judge(rule_file, *names, TABLES, tables.rows, tables.findings, DETECTORS, baseline)
+    verdicts = judge(
+        rule_file, *names, TABLES, tables.rows, tables.findings, DETECTORS, baseline, tables.can_look
+    )
     return CheckVerdicts(**vars(verdicts))
 
 

@@ -317,7 +317,7 @@ def _section(verdicts: Verdicts) -> str:
     if verdicts.findings:
         lines += _table(("", "finding", "where", "what it means", "what to do"), _finding_rows(verdicts))
     elif verdicts.detectors:
-        lines += [f"No problems found ({len(verdicts.detectors)} checks).", ""]
+        lines += [f"No problems found ({verdicts.checks}).", ""]
     return "\n".join(lines)
 
 

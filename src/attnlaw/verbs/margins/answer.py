@@ -28,8 +28,7 @@ def answer(result: Result) -> Answer:
     if len(measured) == 1:
         row = measured[0][1]
         lines += [_single_line(row), *_place_line(result, row), *_amplification_line(result, row)]
-    warnings = _warnings(measured)
-    return Answer((*warnings, *lines), next_commands(result))
+    return Answer((*lines, *_warnings(measured)), next_commands(result))
 
 
 def next_commands(result: Result) -> dict[str, str]:
@@ -89,9 +88,13 @@ def most_sensitive_place(result: Result, row: dict[str, Any]) -> str:
 def _place_line(result: Result, row: dict[str, Any]) -> list[Line]:
     if row["total_kappa"] is None:
         return []
-    text = f"A relative change of the weights by {1 / row['total_kappa']:.2g} (1/κ) could flip a typical"
+    text = f"A relative change of the weights by {1 / row['total_kappa']:.2g} could flip a typical"
     place = most_sensitive_place(result, row)
-    return [Line(f"{text} prediction, to first order. The margin depends most on {place}.")]
+    kappa = row["total_kappa"]
+    total = (
+        f"This is 1/κ with κ = {f'{kappa:,.0f}' if kappa >= 100 else f'{kappa:.3g}'} for all maps together."
+    )
+    return [Line(f"{text} prediction, to first order. {total} The margin depends most on {place}.")]
 
 
 def _amplification_line(result: Result, row: dict[str, Any]) -> list[Line]:

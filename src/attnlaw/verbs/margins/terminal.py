@@ -102,11 +102,14 @@ def _model_columns(result: MarginsResult, names: list[str], details: bool) -> li
 
 
 def _change(row: dict[str, Any]) -> str:
-    """Return the relative difference of D from the first model, with one standard error."""
+    """Return the relative difference of D from the first model, and its range for one standard error.
+
+    The standard error is that of log D, so the range is not symmetric.
+    """
     if row["log_ratio"] is None:
         return "–"
-    change, error = expm1(row["log_ratio"]), exp(row["log_ratio"]) * (row["log_ratio_error"] or 0.0)
-    return f"{change:+.1%} ± {error:.1%}"
+    middle, error = row["log_ratio"], row["log_ratio_error"] or 0.0
+    return f"{expm1(middle):+.1%} [{expm1(middle - error):+.1%}, {expm1(middle + error):+.1%}]"
 
 
 def _interval(middle: float | None, low: float | None, high: float | None) -> str:
@@ -168,6 +171,8 @@ def _meanings(result: MarginsResult, details: bool) -> dict[str, str]:
         meanings["median"] = "median of D over inputs, with a confidence interval from ranks"
         meanings["ties, flat"] = "inputs with margin 0 or gradient 0, which are left out"
         meanings["confidence"] = "mean of the largest predicted probability; ranks models worse than D"
+    if result.rows["log_ratio"].count():
+        meanings["D vs"] = "difference of D in percent, and its range for one standard error of log D"
     if "kappa_layers" in result.tables:
         meanings["κ"] = KAPPA_MEANING
     return meanings | (AMPLIFICATION_MEANINGS if "amplification" in result.tables else {})
