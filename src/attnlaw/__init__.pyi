@@ -1202,8 +1202,7 @@ def check(
     """Decide whether a checkpoint may pass: look for damage, and apply your rules to its numbers.
 
     Without rules, the check fails if attnlaw finds a problem of severity error. Rules compare numbers of an
-    audit, a fit or a diff with limits. The exit status is 0 if the model passed, 3 if it failed, 1 if
-    something could not be read, and 2 if the command or the rule file is wrong.
+    audit, a fit or a diff with limits.
 
     An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
 
@@ -1224,7 +1223,7 @@ def check(
         name (str; optional): Name of the model in results (default: its path).
         jobs (int; optional): Number of CPU threads to use (default: all cores).
         rules (str or path; optional): Rule file, or one that comes with attnlaw: export, fine-tune or
-            release (watchdog is for training). By default there are no rules.
+            release (watchdog is for attnlaw.training). By default there are no rules.
         base (path or object; optional): Checkpoint that rules about a diff compare the model with. By
             default, the base in the rule file.
         baseline (str or path; optional): Earlier result (directory of audit --out or diff --out). Its
@@ -1803,15 +1802,13 @@ def learn(
     spectrum: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> LearnResult:
-    """Predict what a single attention head learns from n samples, and train real heads to compare.
+    """Predict what a single attention head learns from n samples.
 
     Tokens x_a are Gaussian vectors of dimension d. A head with the matrix S gives two tokens a and b the
     attention score h_ab = (x_aᵀ S x_b − δ_ab Tr S)/√d. Labels are the scores of a target matrix S*, plain or
     through a row softmax, with optional noise. The model that learns from the labels (the student) finds a
     matrix Ŝ. By default the target is S* = W₀W₀ᵀ/√(m₀d), where W₀ is a Gaussian d × m₀ matrix. Predictions
     are for large d (arXiv 2509.24914, 2506.01582).
-
-    In Python, this command is attnlaw.learn(alpha=..., tokens=...).
 
     An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
     For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works, too.
@@ -1922,8 +1919,6 @@ def dynamics(
     two factors). The trained matrix S (the student) starts at random and lowers the loss of new samples, Σ_ab
     (y_ab − ŷ_ab)². Each training run gives a table with one row for each training time, which is learning
     rate · steps / d.
-
-    In Python, this command is attnlaw.dynamics(times="0.001:1:60", ...).
 
     An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
     For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works, too.

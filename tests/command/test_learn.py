@@ -129,7 +129,7 @@ def test_table_names_every_quantity() -> None:
 def test_how_it_ended_is_said_in_the_answer() -> None:
     shown = learn("--alpha", 0.49, "--student", "bayes").stdout
     assert "OK       With 0.49 d² samples the student recovers the target." in shown
-    assert "Recovered: the error is too small to resolve" in " ".join(shown.split())
+    assert "Recovered: the error is too small to compute" in " ".join(shown.split())
 
 
 @pytest.mark.slow
@@ -309,3 +309,27 @@ def test_ctrl_c_ends_the_students_in_training() -> None:
     assert output == b""
     assert b"Traceback" not in said
     assert said.replace(b"\r", b"").endswith(b"attnlaw: stopped\n")
+
+
+def test_a_recovered_target_has_no_causes_of_an_error() -> None:
+    shown = " ".join(learn("--alpha", 100).stdout.split())
+    assert "With 100 d² samples the student recovers the target." in shown
+    assert "of this error" not in shown
+
+
+def test_recovered_cases_are_one_sentence_and_bounds() -> None:
+    shown = " ".join(learn("--student", "bayes", "--alpha", "0.5,0.7,0.9").stdout.split())
+    assert (
+        "The student recovers the target at 0.5, 0.7 and 0.9 d² samples: the error is below what can be "
+        "computed (rounding)." in shown
+    )
+    assert "and 2 more" not in shown
+    errors = json.loads(learn("--student", "bayes", "--alpha", "0.5,0.7,0.9", "--json").stdout)
+    cells = re.findall(r"< (\de-\d\d)", shown)
+    values = [case["quantities"]["estimation_error"] for case in errors]
+    numbers = [value["value"] if isinstance(value, dict) else value for value in values]
+    assert [0 <= float(cell) - value < value for cell, value in zip(cells, numbers, strict=True)] == [
+        True
+    ] * 3
+    both = " ".join(learn("--student", "bayes,direct", "--alpha", "0.7,0.9").stdout.split())
+    assert "Bayes-optimal recovers the target at 0.7 and 0.9 d² samples" in both

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from command.in_process import invoke
 
@@ -101,7 +104,7 @@ def test_the_screen_fits_and_its_commands_run(words: list[str]) -> None:
     lines = screen.splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("Next"))
     assert all(len(line) <= 80 for line in lines[:start])
-    for line in lines[start:]:
+    for line in re.sub(r" \\\n\s+", " ", "\n".join(lines[start:])).splitlines():
         if "attnlaw limit" in line:
             command = shlex.split(line[line.index("attnlaw") :].partition("   ")[0])
             cases = [word for word in command[2:] if word not in ("--out", "results")]
@@ -136,3 +139,15 @@ def test_a_page_does_not_suggest_itself(tmp_path: Path) -> None:
     page = (result.save(tmp_path / "out") / "report.html").read_text()
     assert "What to do next" in page
     assert "--out results" not in page.partition("<script")[0]
+
+
+@pytest.mark.parametrize(("value", "error"), [(0.04, 0.02), (0.011, 0.01)])
+def test_a_difference_within_the_noise_of_the_draws_is_not_seen(value: float, error: float) -> None:
+    result = attnlaw.limit(width=16, draws=2000)
+    rows = result.rows.with_columns(ks_to_limit=pl.lit(value), ks_to_limit_error=pl.lit(error))
+    noisy = answer(replace(result, rows=rows))
+    assert "cannot be told from the noise of the draws" in noisy.lines[0].text
+    assert "differs from" not in text_of(noisy)
+    assert "attnlaw limit --width 16 --draws 32000" in noisy.next_commands
+    seen = rows.with_columns(ks_to_limit_error=pl.lit(value / 3))
+    assert "differs from its infinite-width limit" in answer(replace(result, rows=seen)).lines[0].text

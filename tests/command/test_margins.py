@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -148,9 +149,9 @@ def test_one_model_has_its_number_and_the_commands_to_try() -> None:
 @pytest.mark.parametrize(
     ("log_ratio", "error", "sentence"),
     [
-        (-0.03, 0.02, "3.0% smaller, 1.5 standard errors: no clear difference"),
-        (0.2, 0.05, "22% larger, 4.0 standard errors: a clear difference"),
-        (1.0, 0.1, "2.72 times as large, 10.0 standard errors: a clear difference"),
+        (-0.03, 0.02, "3.0% smaller, 1.5 standard errors of log D: no clear difference"),
+        (0.2, 0.05, "22% larger, 4.0 standard errors of log D: a clear difference"),
+        (1.0, 0.1, "2.72 times as large, 10.0 standard errors of log D: a clear difference"),
         (0.1, 0.0, "11% larger on every input: a clear difference"),
         (1e-16, 1e-18, "the same within 0.1%"),
     ],
@@ -166,7 +167,7 @@ def test_a_comparison_is_the_answer(tmp_path: Path) -> None:
     given = "--file", SENTENCES, "--limit", 12
     run(EXAMPLE, EXAMPLE, *given, "--out", tmp_path)
     result = attnlaw.load(tmp_path)
-    words = "3.0% smaller, 1.5 standard errors: no clear difference"
+    words = "3.0% smaller, 1.5 standard errors of log D: no clear difference"
     second = pl.col("comparison").is_not_null()
     rows = result.rows.with_columns(
         model=pl.when(second).then(pl.lit("tuned")).otherwise("model"),
@@ -175,10 +176,16 @@ def test_a_comparison_is_the_answer(tmp_path: Path) -> None:
         log_ratio_error=pl.when(second).then(0.02),
     )
     changed = replace(result, rows=rows)
-    assert answer(changed).lines[0].text == f"D of tuned, compared with tiny-decoder: {words}."
+    assert answer(changed).lines[-1].text == f"D of tuned, compared with tiny-decoder: {words}."
     console = terminal(80, file=io.StringIO())
     show(changed, console)
-    assert "-3.0% ± 1.9%" in console.file.getvalue()
+    assert "-3.0% [-4.9%, -1.0%]" in console.file.getvalue()
+
+
+def test_the_condition_of_the_whole_model_is_shown_with_its_inverse() -> None:
+    shown = " ".join(run(EXAMPLE, "--file", SENTENCES, "--limit", 12, "--kappa", columns=80).stdout.split())
+    inverse, total = re.search(r"weights by ([\d.e-]+) could .* κ = ([\d,.]+) for all maps", shown).groups()
+    assert float(inverse) * float(total.replace(",", "")) == pytest.approx(1, rel=0.05)
 
 
 @pytest.mark.parametrize(

@@ -246,8 +246,8 @@ def test_several_cases_are_rows_a_table_and_a_chart(curve: Result) -> None:
     assert curve.rows["estimation_error"].to_list() == errors
     head, *rows = Cells(str(curve._repr_html_())).rows
     assert [row[0] for row in rows] == ["0.1", "0.2", "0.4"]
-    assert [row[head.index("E")] for row in rows] == [f"{error:.6g}" for error in errors]
-    assert repr(curve) == "<learn: 3 cases>"
+    assert [row[head.index("estimation error")] for row in rows] == [f"{error:.3g}" for error in errors]
+    assert repr(curve).startswith("<learn: 3 cases: The error falls from ")
     with pytest.raises(AttributeError, match=r"use result\[0\]\.estimation_error or result\.rows"):
         _ = curve.estimation_error
     for asked in (lambda: curve.record, lambda: curve.summary):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import shlex
 import sys
 from collections import Counter
@@ -11,6 +12,7 @@ from typing import ClassVar
 
 from attnlaw import study
 from attnlaw.command.report import Report
+from attnlaw.core.errors import InputError
 from attnlaw.core.result import ROWS
 from attnlaw.core.settings import Settings, setting, setting_like, settings_dataclass
 from attnlaw.core.words import count_of
@@ -31,7 +33,7 @@ from attnlaw.study.run import Cost
 from attnlaw.study.shipped import shipped_studies, study_description
 from attnlaw.study.store import open_store
 from attnlaw.study.study_file import template
-from attnlaw.verbs import find_verb
+from attnlaw.verbs import STUDY_VERBS, VERBS, find_verb
 
 MOST_ERRORS = 5  # different errors that are printed
 STOPPED = 130  # exit status after Ctrl-C
@@ -80,6 +82,10 @@ class List(Settings):
             Column("about", [about.split(". ")[0].rstrip(".") for about in abouts], is_text=True, wraps=True),
         ]
         print_table(output, columns)
+        output.print()
+        print_next(
+            output, {"attnlaw study run NAME --out DIR": "compute a study; resume it if it is stopped"}
+        )
         return 0
 
 
@@ -101,6 +107,12 @@ class New(Settings):
     )
 
     def execute(self) -> int:
+        known = {**VERBS, **STUDY_VERBS}
+        if self.verb not in known:
+            close = difflib.get_close_matches(self.verb, known, n=1)
+            others = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(VERBS)}"
+            only = "" if close else f", or of those that run only in studies: {', '.join(STUDY_VERBS)}"
+            raise InputError(f"{self.verb}: attnlaw has no computation of this name; {others}{only}")
         sys.stdout.write(template(find_verb(self.verb)))
         return 0
 

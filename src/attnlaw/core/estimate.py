@@ -106,7 +106,11 @@ def format_column(values: Iterable[float | None], errors: Iterable[float | None]
     sizes = [abs(value) for value, error in pairs if value and error]
     finite = [size for size in sizes if math.isfinite(size)]
     exponent = any(not LEAST <= size < LARGEST for size in finite) if finite else None
-    return ["" if value is None else format_with_error(value, error, exponent) for value, error in pairs]
+    plain = ".2e" if exponent else ".4g"
+    return [
+        "" if value is None else format_with_error(value, error, exponent) if error else format(value, plain)
+        for value, error in pairs
+    ]
 
 
 def format_percent(share: Estimate) -> str:

@@ -24,7 +24,7 @@ from safetensors.numpy import load_file
 import attnlaw
 from attnlaw.analysis.atlas.atlas import FOLDER, SHIPPED_COLUMNS, Atlas, load_atlas
 from attnlaw.analysis.atlas.columns import APPLIED, COLUMNS, KIND_OF, STORED, column_values, model_kinds
-from attnlaw.analysis.atlas.compare import LEAST, range_lines, same_models
+from attnlaw.analysis.atlas.compare import LEAST, range_lines, same_models, unusual_numbers
 from attnlaw.checkpoints.families.read_toml import known_families
 from attnlaw.study import Backend, read_study, run
 
@@ -344,3 +344,20 @@ def test_what_is_no_study_of_audits_is_told(tmp_path: Path) -> None:
     run(read_study(file), tmp_path / "rows", Backend())
     with pytest.raises(attnlaw.InputError, match="every audit of this study covers only"):
         load_atlas(attnlaw.load(tmp_path / "rows"))
+
+
+def test_round_off_is_not_outside_and_an_ordinary_count_is_not_unusual() -> None:
+    """Ten numbers of an ordinary model have two outside the range of nine others; four is clearly more."""
+    names = list(COLUMNS)[:10]
+
+    def entry(values: list[float]) -> dict[str, Any]:
+        trained = {"low": 8.1, "high": 19.3, "models": 9, "below": 0}
+        columns = {
+            name: {"value": value, "trained": trained} for name, value in zip(names, values, strict=True)
+        }
+        return {"among": None, "trained": ["a"] * 9, "columns": columns}
+
+    assert not unusual_numbers(entry([8.1 * (1 - 1e-14), 19.3 * (1 + 1e-14), *[10.0] * 8])).lines
+    assert len(unusual_numbers(entry([8.1 * (1 - 1e-8), *[10.0] * 9])).lines) == 1
+    for outside, is_unusual in {0: False, 2: False, 3: False, 4: True}.items():
+        assert unusual_numbers(entry([1.0] * outside + [10.0] * (10 - outside))).is_unusual == is_unusual

@@ -159,7 +159,7 @@ def test_what_comes_back_is_shown_in_a_line(tiny, request):
     assert repr(tiny).startswith(
         "<audit: OK No problems found (28 checks). OK Trained: 40 of 40 weight matrices"
     )
-    assert repr(tiny + tiny) == "<audit: 2 cases>"
+    assert repr(tiny + tiny).startswith("<audit: 2 cases: No problems found")
     rng = np.random.default_rng(0)
     block = {"in_proj_weight": rng.standard_normal((96, 32)), "out_proj.weight": 1e200 * np.eye(32)}
     fits = attnlaw.fit(block, heads=2, name="block")

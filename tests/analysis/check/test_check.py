@@ -229,8 +229,10 @@ def test_a_log_shows_the_limit_next_to_the_value(tmp_path):
 def test_no_model_is_bad_usage():
     assert (
         invoke("check", status=2).stderr
-        == "attnlaw: MODEL is missing; try: attnlaw check MODEL, or: attnlaw check --explain RULE\n"
+        == "attnlaw: MODEL is missing; try: attnlaw check examples/tiny-decoder\n"
     )
+    with pytest.raises(attnlaw.InputError, match=r"^model is missing$"):
+        attnlaw.check()
 
 
 def test_a_rule_is_explained_without_a_model():

@@ -257,3 +257,24 @@ def test_heads_of_the_shipped_decoder() -> None:
 @pytest.mark.parametrize("name", ["rxnfp-pretrained", "minilm"])
 def test_heads_of_real_encoders(name: str) -> None:
     compare(name, real_checkpoint(name))
+
+
+@pytest.mark.parametrize("n", [2, 4, 6])
+def test_uniform_causal_attention_is_not_notable(n: int) -> None:
+    """On a short text the first token gets a large share anyway: (1 + 1/2 + ... + 1/n) / n."""
+    rng = np.random.default_rng(0)
+    allowed = np.tri(n, dtype=bool)
+    labels = [str(number) for number in range(n)]
+    for _ in range(40):
+        flat = replace(made(0.01 * rng.standard_normal((n, n))), allowed=allowed)
+        (head,) = measure_heads([flat], {})
+        share = sum(1 / (row + 1) for row in range(n)) / n
+        assert head.uniform_column == pytest.approx(share)
+        assert not {"one-column", "one-offset"} & {remark.rule for remark in head_remarks([head], labels)}
+    logits = np.zeros((n, n))
+    logits[:, 0] = 30.0
+    (sink,) = measure_heads([replace(made(logits), allowed=allowed)], {})
+    assert "one-column" in {remark.rule for remark in head_remarks([sink], labels)}
+    (before,) = measure_heads([replace(made(30.0 * np.eye(n, k=-1)), allowed=allowed)], {})
+    expected = n >= 4  # of two positions, only one has a token before it
+    assert ("one-offset" in {remark.rule for remark in head_remarks([before], labels)}) == expected

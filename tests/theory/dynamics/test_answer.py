@@ -75,9 +75,31 @@ def test_the_loss_at_the_end_is_compared_with_the_start() -> None:
     )
 
 
-def test_coarse_times_are_said_to_be_approximate() -> None:
-    assert "at time about " in lines(attnlaw.dynamics(times="0.001:1:10"))[0]
-    assert "about" not in lines(attnlaw.dynamics())[0]
+def test_without_draws_a_time_does_not_depend_on_the_grid() -> None:
+    coarse, fine = (attnlaw.dynamics(times=times) for times in ("0.001:1:4", "0.001:1:40"))
+    assert lines(coarse)[0] == lines(fine)[0]
+    assert coarse.recovery_time == pytest.approx(fine.recovery_time, rel=1e-3)
+
+
+def test_between_coarse_draws_a_time_is_only_a_range() -> None:
+    """The alignment of draws is known at the times alone, which may be far from the place of 0.5."""
+    coarse = attnlaw.dynamics(noise=100, learning_rate=0.01, times="0.1:1:3")
+    below, above = 10**-1, 10**-0.5
+    text = (
+        f"0.5 between time {below:.3g} and {above:.3g} ({below / 0.01:.3g} to {above / 0.01:.3g} d² samples)"
+    )
+    assert text in lines(coarse)[0]
+
+
+def test_a_plateau_is_named_only_if_the_path_goes_there() -> None:
+    """The error of this path falls below the plateau, which is known to leading order only."""
+    below = attnlaw.dynamics(noise=100, learning_rate=0.01, times="0.1:1:3")
+    assert min(below.trajectory["estimation_error"]) < 0.9 * below.rows["plateau_error"][0]
+    assert not any("learning rate" in line for line in lines(below)[1:])
+    result = attnlaw.dynamics(noise=0.5, learning_rate=0.05)
+    plateau = result.rows["plateau_error"][0]
+    assert f"With this learning rate the error settles at about {plateau:.3g}." in lines(result)
+    assert result.trajectory["estimation_error"][-1] == pytest.approx(plateau, rel=0.5)
 
 
 def test_a_level_that_is_not_reached_is_said() -> None:

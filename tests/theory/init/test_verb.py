@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -106,7 +107,8 @@ def test_commands_of_the_screen_run_and_no_line_is_too_long(config: str) -> None
     lines = invoke("init", config, "--tokens", "4", "--draws", "20", columns=80).stdout.splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("Next"))
     assert all(len(line) <= 80 or config in line for line in lines[:start])
-    width = next(line for line in lines[start:] if "own,inf" in line)
+    whole = re.sub(r" \\\n\s+", " ", "\n".join(lines[start:]))  # a long command has several lines
+    width = next(line for line in whole.splitlines() if "own,inf" in line)
     invoke(*shlex.split(width.partition("attnlaw ")[2].partition("   ")[0]), "--json")
 
 
@@ -240,3 +242,21 @@ def test_a_model_that_is_not_covered_is_one_line(tmp_path: Path) -> None:
     path.write_text(json.dumps({"model_type": "albert"}))
     run = invoke("init", str(path), status=1)
     assert "init does not cover weights that layers share yet" in run.stderr
+
+
+@pytest.mark.parametrize("vocabulary", [256, 50257])
+def test_huge_weights_have_a_loss_or_the_true_reason_for_none(vocabulary: int, tmp_path: Path) -> None:
+    """exp(logit) exceeds float64. A drawn vocabulary has a loss anyway: about its largest logit."""
+    config = {"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": vocabulary}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    result = attnlaw.init(str(tmp_path / "config.json"), std=1000.0, tokens=4, draws=20)
+    row, text = result.row(), " ".join(line.text for line in answer(result).lines)
+    assert "infinite width" not in text
+    if vocabulary == 256:
+        assert row["logit_sd"] > 1000
+        # The largest of 256 normal logits is about 2.8 deviations above a typical one.
+        assert 1.5 * row["logit_sd"] < row["loss"] < 4 * row["logit_sd"]
+    else:
+        assert row["loss"] is None
+        assert "The loss is too large to be computed" in text
+    json.dumps(row["loss"], allow_nan=False)

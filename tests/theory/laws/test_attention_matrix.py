@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -154,8 +155,9 @@ def test_small_heads_are_far_from_the_law_and_say_so() -> None:
     drawn = attention_sample(600, 38, 1.0, seed=0)
     assert drawn.law_distance > 0.05
     assert len(drawn.warnings) == 1
-    assert "h d_K^2/(2n) is 1.2, below 5" in drawn.warnings[0]
+    assert "heads × head size × (head size + 1) / (2 × tokens) is 1.2, below 5" in drawn.warnings[0]
     assert "draw random matrices of this shape instead" in drawn.warnings[0]
+    assert float(re.search(r"is ([\d.]+), below", drawn.warnings[0])[1]) == round(38 * 39 / (2 * 600), 1)
 
 
 def test_attention_rows_sum_to_one_and_lose_their_mean() -> None:

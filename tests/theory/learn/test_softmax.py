@@ -335,7 +335,7 @@ def test_what_the_iteration_does_not_resolve_is_missing(monkeypatch: pytest.Monk
     monkeypatch.setattr(softmax, "default_draws", lambda problem: 8)
     prediction = state_evolution(replace(REFERENCE, alpha=0.6, weight_decay=1e-14, student="direct"))
     assert prediction.outcome is Outcome.RECOVERED
-    assert prediction.remark.startswith("the error is too small to resolve")
+    assert prediction.remark.startswith("the error is too small to compute")
     assert 0 < prediction.estimation_error.value < 1e-18
     assert (prediction.rank_fraction, prediction.training_loss, prediction.prediction_error) == (
         None,

@@ -218,7 +218,7 @@ def _rule(written: Mapping[str, Any], tables: Tables) -> GateRule:
         raise BadSetting("name", "expected a name", rule.name)
     if rule.table == "steps" and "steps" not in tables:
         raise InputError(
-            "of: the table steps exists only for a training run; give these rules to "
+            "it reads the table steps, which only a training run has; give these rules to "
             "SpectralMonitor(rules=...)"
         )
     if rule.table not in tables:

@@ -14,7 +14,7 @@ from attnlaw.core.answer import AnswerStatus, Line
 
 UNFITTED = "not fitted"
 # What it means that no law was fitted.
-NO_LAW = "cannot be compared with random matrices, such as a matrix of zeros (the remark says why)"
+NO_LAW = "cannot be compared with random matrices, such as a matrix of zeros"
 FEW_VALUES = 64  # with fewer singular values, several laws often fit the same matrix
 # What it means that most matrices follow a law: for several matrices, and for one.
 STRONG = "their singular values spread much further than those of random matrices"
@@ -45,7 +45,7 @@ def training_line(quantities: Mapping[str, Any]) -> Line:
         quantities[f"not_random_{name}"] for name in ("tested", "rejected", "expected", "p_value")
     )
     if not tested:
-        return Line("No matrix could be compared with random ones.")
+        return Line("No matrix could be compared with random ones.", AnswerStatus.WARNING)
     matrices, differ = "matrix" if tested == 1 else "matrices", "differs" if rejected == 1 else "differ"
     sentence = (
         f"{rejected} of {tested} weight {matrices} {differ} from random ones "
@@ -69,18 +69,32 @@ def law_line(rows: pl.DataFrame) -> Line:
     most, count = _most_common(counts)
     several, single = MEANINGS[most]
     if list(counts) == [UNFITTED]:
-        return Line("No law could be fitted.")
+        return Line("No law could be fitted.", is_main=True)
     if rows.height == 1:
-        return Line(f"The matrix {single}.")
+        return Line(f"The matrix {single}.", is_main=True)
     whole = f"All {count} matrices" if len(counts) == 1 else f"{count} of {rows.height} matrices"
     text = f"{whole} {several}." if count > 1 else "No two matrices follow the same law."
     kinds = []
     for group in groups_by_kind(rows):
-        law, number = _most_common(law_counts(group))
-        kinds.append(f"{kind_label(group['kind'][0])} {law} ({number} of {group.height})")
+        kinds.append(f"{kind_label(group['kind'][0])} {_laws_text(law_counts(group))}")
     if len(counts) > 1 and len(kinds) > 1:
         text += f" Most common by kind: {', '.join(kinds)}."
-    return Line(text)
+    return Line(text, is_main=True)
+
+
+def _laws_text(counts: Mapping[str, int]) -> str:
+    """Return the most common laws of a kind of matrix. All laws with the largest number are named.
+
+    >>> _laws_text({"learned": 1, "heavy-tailed": 3})
+    'heavy-tailed (3 of 4)'
+    >>> _laws_text({"heavy-tailed": 2, "power-law tail": 2}), _laws_text({"random": 1, "learned": 1})
+    ('heavy-tailed and power-law tail (2 each of 4)', 'random and learned (1 each of 2)')
+    """
+    number, total = max(counts.values()), sum(counts.values())
+    laws = [law for law, count in counts.items() if count == number]
+    if len(laws) == 1:
+        return f"{laws[0]} ({number} of {total})"
+    return f"{', '.join(laws[:-1])} and {laws[-1]} ({number} each of {total})"
 
 
 def _most_common(counts: Mapping[str, int]) -> tuple[str, int]:

@@ -91,6 +91,9 @@ class Head:
     top_offset: int  # the same for the distance from the row's token (-1: the token before)
     top_offset_rows: float
     largest_logit: float  # the largest |l| over the allowed pairs
+    top_offset_mean: float  # mean weight of a row at that distance
+    uniform_column: float  # the weight of the column `sink` if each row attends to its tokens uniformly
+    uniform_offset: float  # the same for `top_offset_mean`
     logit_bound: float | None  # upper bound of |l| for any input, from the weights, if they give one
     logit_typical: float | None  # beta for isotropic tokens, from the weights; None if they do not give one
 
@@ -135,6 +138,7 @@ def _measure_head(scores: FrozenScores, place: tuple[int, int], bounds: Logits, 
     beta = row_spread(logits, allowed)
     most = int(allowed.sum(axis=1).max())
     columns = attention.mean(axis=0)
+    uniform = allowed / allowed.sum(axis=1, keepdims=True)
     tops = attention.argmax(axis=1)
     column, column_rows = _most_frequent(tops)
     offset, offset_rows = _most_frequent(tops - np.arange(len(tops)))
@@ -153,6 +157,9 @@ def _measure_head(scores: FrozenScores, place: tuple[int, int], bounds: Logits, 
         top_offset=offset,
         top_offset_rows=offset_rows,
         largest_logit=float(np.abs(logits[allowed]).max()),
+        top_offset_mean=_mean_at(attention, offset),
+        uniform_column=float(uniform[:, columns.argmax()].mean()),
+        uniform_offset=_mean_at(uniform, offset),
         logit_bound=bounds.bound,
         logit_typical=bounds.typical,
     )
@@ -184,6 +191,11 @@ def row_spread(logits: Reals, allowed: NDArray[np.bool_]) -> float:
     means = np.where(allowed, logits, 0.0).sum(axis=1, keepdims=True) / counts
     variances = np.where(allowed, (logits - means) ** 2, 0.0).sum(axis=1, keepdims=True) / counts
     return float(np.sqrt(variances[counts > 1].mean()))
+
+
+def _mean_at(attention: Reals, offset: int) -> float:
+    """Return the mean weight of a row at a distance from its token. Rows without such a token have 0."""
+    return float(np.trace(attention, offset) / len(attention))
 
 
 def _most_frequent(values: NDArray[np.int64]) -> tuple[int, float]:

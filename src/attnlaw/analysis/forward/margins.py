@@ -212,9 +212,9 @@ class Difference:
         """The difference in words: its size, its size in standard errors, and whether it is clear.
 
         >>> Difference(Estimate(-0.03, 0.02), 32).sentence
-        '3.0% smaller, 1.5 standard errors: no clear difference'
+        '3.0% smaller, 1.5 standard errors of log D: no clear difference'
         >>> Difference(Estimate(0.9, 0.1), 32).sentence
-        '2.46 times as large, 9.0 standard errors: a clear difference'
+        '2.46 times as large, 9.0 standard errors of log D: a clear difference'
         """
         value, error = self.log_ratio.value, self.log_ratio.error or 0.0
         if abs(value) < SAME:
@@ -226,7 +226,7 @@ class Difference:
         if error == 0:
             return f"{size} on every input: a clear difference"
         verdict = "no clear difference" if abs(value) < CLEAR * error else "a clear difference"
-        return f"{size}, {abs(value) / error:.1f} standard errors: {verdict}"
+        return f"{size}, {abs(value) / error:.1f} standard errors of log D: {verdict}"
 
 
 def measure_margins(

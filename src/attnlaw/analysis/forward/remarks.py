@@ -14,6 +14,7 @@ from attnlaw.analysis.forward.heads import Head
 
 MIN_ROW_SHARE = 0.75  # share of rows that have their largest weight at one column or distance
 MIN_COLUMN_SHARE = 0.5  # share of all weight that is in one column
+TIMES_UNIFORM = 2.0  # how clearly a share must be above that of uniform attention; see `_is_above_uniform`
 MAX_SHARE_OF_NULL = 0.1  # relative to the participation number of independent Gaussian queries and keys
 MAX_SHARE_OF_RANDOM = 0.5  # relative to the participation number of random weights on the same tokens
 MIN_ALIGNMENT = 5.0  # times the spread of logits that isotropic tokens would have
@@ -43,6 +44,18 @@ class HeadRemark:
     size: float
     sentence: str
     meaning: str  # when this kind of remark applies
+
+
+def _is_above_uniform(share: float, uniform: float) -> bool:
+    """Return whether a share of attention is clearly above what uniform attention on these positions gives.
+
+    It must be twice as large. If that is too much to ask for, because uniform attention already gives a large
+    share (on a short text), half of the rest is enough.
+
+    >>> _is_above_uniform(0.2, 0.05), _is_above_uniform(0.52, 0.52), _is_above_uniform(0.8, 0.52)
+    (True, False, True)
+    """
+    return share >= min(TIMES_UNIFORM * uniform, (1 + uniform) / 2)
 
 
 def _describe_column(head: Head, labels: Sequence[str]) -> str:
@@ -100,7 +113,7 @@ REMARK_KINDS = (
     RemarkKind(
         "one-column",
         f"at least {MIN_ROW_SHARE:.0%} of positions attend most to the same token, and it gets at least "
-        f"{MIN_COLUMN_SHARE:.0%} of all attention",
+        f"{MIN_COLUMN_SHARE:.0%} of all attention, clearly more than uniform attention would give it",
         "one fixed token",
         "attends mainly to one fixed token",
         "attend mainly to one fixed token",
@@ -108,17 +121,22 @@ REMARK_KINDS = (
             head.top_column_rows >= MIN_ROW_SHARE
             and head.sink == head.top_column
             and head.largest_column_mean >= MIN_COLUMN_SHARE
+            and _is_above_uniform(head.largest_column_mean, head.uniform_column)
         ),
         lambda head: head.top_column_rows,
         _describe_column,
     ),
     RemarkKind(
         "one-offset",
-        f"at least {MIN_ROW_SHARE:.0%} of positions attend most to a token at one fixed distance",
+        f"at least {MIN_ROW_SHARE:.0%} of positions attend most to a token at one fixed distance, which gets "
+        "clearly more attention than uniform attention would give it",
         "one fixed distance",
         "looks at tokens at one fixed distance",
         "look at tokens at one fixed distance",
-        lambda head: head.top_offset_rows >= MIN_ROW_SHARE,
+        lambda head: (
+            head.top_offset_rows >= MIN_ROW_SHARE
+            and _is_above_uniform(head.top_offset_mean, head.uniform_offset)
+        ),
         lambda head: head.top_offset_rows,
         _describe_offset,
     ),

@@ -74,6 +74,12 @@ def print_lines(console: Console, lines: tuple[Line, ...]) -> None:
             print_hanging(console, Text(" " * indent), sentence, style="dim")
 
 
+def without(meanings: Mapping[str, str], left_out: Iterable[str]) -> dict[str, str]:
+    """Return the meanings of the columns that the screen shows."""
+    hidden = set(left_out)
+    return {title: meaning for title, meaning in meanings.items() if title not in hidden}
+
+
 def print_definitions(console: Console, meanings: Mapping[str, str]) -> None:
     """Print a line with the meaning of each term. A meaning that is too long continues below itself."""
     if not meanings:

@@ -183,6 +183,8 @@ def _head_table(state: Chain) -> dict[str, Array]:
     if logits.token_logits is None:
         return table
     sums = logits.log_sums(state.rng)
+    if not np.isfinite(sums).all():
+        return table
     places, targets = tokens.targets(state.model.causal)
     if len(places):
         target_logits = logits.token_logits[:, places, _columns(tokens, targets)]

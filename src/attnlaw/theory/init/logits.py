@@ -19,6 +19,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 
 from attnlaw.theory.init.architecture import Architecture
 from attnlaw.theory.init.chain import Chain, capped
@@ -57,17 +58,26 @@ class InitialLogits:
         return capped(z, self.cap)
 
     def log_sums(self, rng: np.random.Generator) -> Array:
-        """Return the logarithm of the sum of exp(logit) over the vocabulary, shape (draws, s)."""
+        """Return the logarithm of the sum of exp(logit) over the vocabulary, shape (draws, s).
+
+        It is not finite if the vocabulary is not drawn and exp(logit) exceeds the range of float64.
+        """
         assert self.token_logits is not None
         draws, s = self.covariance.shape[:2]
         if self.others <= MOST_DRAWN:
             z = symmetric_root(self.covariance) @ rng.standard_normal((draws, s, self.others))
-            rest = np.exp(capped(z, self.cap)).sum(axis=-1)
-        else:
+            zeros = np.zeros((draws, s, self.zeros))
+            every = np.concatenate([capped(z, self.cap), self.token_logits, zeros], axis=-1)
+            return np.asarray(scipy.special.logsumexp(every, axis=-1))
+        with np.errstate(over="ignore", invalid="ignore"):
             mean, second = self._moments()
-            spread = symmetric_root(self.others * (second - mean[..., :, None] * mean[..., None, :]))
-            rest = self.others * mean + (spread @ rng.standard_normal((draws, s, 1)))[..., 0]
-        return np.asarray(np.log(rest + self.zeros + np.exp(self.token_logits).sum(axis=-1)))
+            products = self.others * (second - mean[..., :, None] * mean[..., None, :])
+            if not np.isfinite(products).all():
+                return np.full((draws, s), np.inf)
+            rest = (
+                self.others * mean + (symmetric_root(products) @ rng.standard_normal((draws, s, 1)))[..., 0]
+            )
+            return np.asarray(np.log(rest + self.zeros + np.exp(self.token_logits).sum(axis=-1)))
 
     def _moments(self) -> tuple[Array, Array]:
         """Return E e^(z_i) and E e^(z_i + z_j) for the logits z of one id at the tokens i and j."""

@@ -35,6 +35,7 @@ class Start:
         rms: the root mean square of the residual stream by layer; 0 is the embeddings.
         cosine: the mean cosine between tokens by layer. It is empty for a single token.
         gradient: the norm of the gradient by layer. It is empty if gradients were not computed.
+        infinite: whether the width is infinite.
     """
 
     rms: Mapping[int, Estimate]
@@ -45,6 +46,7 @@ class Start:
     loss: Estimate | None
     uniform_loss: float
     gradient: Mapping[int, Estimate]
+    infinite: bool
 
 
 def start_of(law: InitialLaw) -> Start:
@@ -63,6 +65,7 @@ def start_of(law: InitialLaw) -> Start:
         loss=law.loss,
         uniform_loss=law.uniform_loss,
         gradient=by_layer("gradient"),
+        infinite=law.model_width is None,
     )
 
 
@@ -136,36 +139,41 @@ def _attention(start: Start) -> StartRemark | None:
     return StartRemark(f"Attention starts {nearly}: {share}", False)
 
 
-def _excess(loss: float) -> str:
-    return f"{loss:.2f}" if loss < 10 else short_number(loss)
-
-
 def _loss(start: Start) -> StartRemark | None:
     if start.loss is None:
+        size = f"have a standard deviation of {_size(start.logit_sd.value)}"
+        if start.cosine and not start.infinite:
+            text = f"The loss is too large to be computed from so many logits, because they {size}"
+            return StartRemark(text, True)
         reason = (
             "In the limit of infinite width, the logits of a tied head are not defined"
             if start.cosine
             else "A single token has no next token"
         )
-        size = f"{short_number(start.logit_sd.value)}"
-        return StartRemark(
-            f"{reason}, so there is no loss. The other logits have a standard deviation of {size}", None
-        )
+        return StartRemark(f"{reason}, so there is no loss. The other logits {size}", None)
     above, error = start.loss.value - start.uniform_loss, start.loss.error or 0.0
     guess = f"the {start.uniform_loss:.4g} of a uniform guess (ln V)"
     if above > max(LOSS, 2 * error):
-        text = f"The loss starts at {start.loss}, {_excess(above)} above {guess}"
+        text = f"The loss starts at {start.loss}, {_size(above)} above {guess}"
         if start.logit_sd.value > WIDE:
             text += (
-                f": output weights smaller by a factor of {short_number(start.logit_sd.value)} would "
-                "give logits of "
+                f": output weights smaller by a factor of {_size(start.logit_sd.value)} would give logits of "
             )
             text += "standard deviation 1"
         return StartRemark(text, True)
     if abs(above) <= 2 * error:
         return StartRemark(f"The loss starts at {start.loss}, near {guess}", False)
     side = "above" if above > 0 else "below"
-    return StartRemark(f"The loss starts at {start.loss}, {_excess(abs(above))} {side} {guess}", False)
+    return StartRemark(f"The loss starts at {start.loss}, {_size(abs(above))} {side} {guess}", False)
+
+
+def _size(number: float) -> str:
+    """Format a number with two decimals, or without any if it is large.
+
+    >>> _size(0.907), _size(31048.73)
+    ('0.91', '31,049')
+    """
+    return f"{number:.2f}" if number < 100 else f"{number:,.0f}"
 
 
 def _gradients(start: Start) -> StartRemark | None:

@@ -97,8 +97,10 @@ def finite_size_warnings(
     width = heads * head_size * (head_size + 1) / (2 * tokens)
     if width < LEAST_WIDTH and not second_order:
         lines.append(
-            f"heads of size {head_size} are narrow for {tokens} tokens: h d_K^2/(2n) is {width:.2g}, "
-            f"below {LEAST_WIDTH:g}, so the law is inaccurate; correct it with --second-order, or {REMEDY}"
+            f"heads of size {head_size} are narrow for {tokens} tokens: "
+            f"heads × head size × (head size + 1) / (2 × tokens) is {width:.2g}, "
+            f"below {LEAST_WIDTH:g}, so the law is inaccurate; correct it with "
+            f"--second-order, or {REMEDY}"
         )
     return tuple(lines)
 

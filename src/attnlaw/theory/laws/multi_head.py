@@ -78,7 +78,7 @@ class MultiHeadLaw(Law):
         output_ratio: the output size divided by the number of tokens (gO). None means the law before the
             output matrix.
         head_size: the head size d_K of a finite layer, to keep the second Hermite term (an extension). Narrow
-            heads need it: the noise of the limit is white only if `h d_K^2` is far above 2n.
+            heads need it: the noise of the limit is white only if `h d_K (d_K + 1)` is far above 2n.
 
     >>> law = MultiHeadLaw(1.0, heads=12, key_ratio=1.5, value_ratio=1.5, output_ratio=1.5)
     >>> [round(end, 4) for end in law.intervals[0]], round(law.moment(2) / law.mean**2 - 1, 4)

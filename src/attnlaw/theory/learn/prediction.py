@@ -289,7 +289,7 @@ def outcome_of(
     if not resolved:
         return {
             "outcome": Outcome.RECOVERED,
-            "remark": "the error is too small to compute, so this is an upper bound; for a value, lower "
+            "remark": "the error is too small to compute, so this is an upper bound; lower "
             f"alpha or {remedy} for a value",
         }
     if not residual <= RESIDUAL:

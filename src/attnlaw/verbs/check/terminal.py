@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 EXPLAINED = ("name", "level", "threshold", "when", "meaning", "remedy")
 FOUND = {"found": "value of the worst row, or the one number of all rows"}
 COUNTS = {"errors": "errors", "warnings": "warnings", "notes": "notes", "failed_rules": "failed rules"}
+COUNT_MEANINGS = {
+    "errors": "findings of this level; warnings and notes in the same way",
+    "failed rules": "rules of the file that --rules names which do not hold",
+}
 
 
 def show_case(result: CheckResult, console: Console, details: bool = False) -> None:
@@ -69,6 +73,8 @@ def show_summary(result: CheckResult, console: Console, details: bool = False) -
                 *(Column(title, [str(row[name]) for row in rows]) for name, title in COUNTS.items()),
             ],
         )
+        console.print()
+        print_definitions(console, COUNT_MEANINGS)
         console.print()
     print_lines(console, tuple(general_lines(list(result))))
     console.print()

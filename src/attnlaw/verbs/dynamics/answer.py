@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ NOT_THE_CASE = ("times", "spectrum", "statics", "simulate", "seeds", "seed", "se
 MOST_COMMANDS = 3  # besides those for all quantities and for a page
 COARSE = 1.2  # ratio of successive times
 LEAST = 1e-9  # an error below which SGD is not limited by its learning rate
+ABOVE = 0.9  # share of a plateau that a path must exceed at its end to be on the way to it
 LONGER = 10  # factor by which the next command extends a trajectory that does not arrive
 
 
@@ -116,10 +116,10 @@ def _single(result: Result, row: Mapping[str, Any]) -> Iterator[Line]:
     yield from _end(row, times)
     yield from _plateaus(row)
     yield from _spikes(result, row)
-    if row["plateau_error"] and row["plateau_error"] > LEAST:
-        yield Line(
-            f"With this learning rate the error cannot fall below {short_number(row['plateau_error'])}."
-        )
+    last, plateau = times["estimation_error"][-1], row["plateau_error"]
+    # The plateau holds to leading order in the learning rate. A path that is already below has no such end.
+    if plateau and plateau > LEAST and last is not None and last >= ABOVE * plateau:
+        yield Line(f"With this learning rate the error settles at about {short_number(plateau)}.")
 
 
 def _arrival(row: Mapping[str, Any], times: pl.DataFrame) -> Line:
@@ -127,12 +127,7 @@ def _arrival(row: Mapping[str, Any], times: pl.DataFrame) -> Line:
     places = {level: row[name] for level, name in LEVELS.items() if row[name] is not None}
     end = times["time"].to_list()[-1]
     if places:
-        # Recovery times are interpolated between the times of the trajectory.
-        about = "about " if _is_coarse(times) else ""
-        parts = [
-            f"{level} at time {about}{short_number(time)}{samples_at(row, time)}"
-            for level, time in places.items()
-        ]
+        parts = [f"{level} {_when(row, times, time)}" for level, time in places.items()]
         text = f"The alignment with the target reaches {' and '.join(parts)}."
         if len(places) < len(LEVELS):
             text += f" It does not reach 0.9 by time {short_number(end)}."
@@ -152,10 +147,19 @@ def _arrival(row: Mapping[str, Any], times: pl.DataFrame) -> Line:
     )
 
 
-def _is_coarse(times: pl.DataFrame) -> bool:
-    """Return whether times are too far apart to read a recovery time with three digits."""
-    positive = times.filter(pl.col("time") > 0)["time"].to_list()
-    return any(later > COARSE * earlier for earlier, later in pairwise(positive))
+def _when(row: Mapping[str, Any], times: pl.DataFrame, time: float) -> str:
+    """Return when a level is reached: a time, or the two times around it if draws are far apart in time.
+
+    Without draws, a recovery time does not depend on the times that are shown (`Trajectory.recovery_time`).
+    """
+    places: list[float] = times.filter(pl.col("time") > 0)["time"].to_list()
+    below = max((place for place in places if place <= time), default=0.0)
+    above = min((place for place in places if place >= time), default=time)
+    if not any(times["alignment_error"].drop_nulls()) or above <= COARSE * below:
+        return f"at time {time:.3g}{samples_at(row, time)}"
+    rate = row["learning_rate"]
+    samples = f" ({below / rate:.3g} to {above / rate:.3g} d² samples)" if rate else ""
+    return f"between time {below:.3g} and {above:.3g}{samples}"
 
 
 def _end(row: Mapping[str, Any], times: pl.DataFrame) -> Iterator[Line]:

@@ -15,7 +15,7 @@ from attnlaw.core.estimate import format_column, format_value
 from attnlaw.core.settings import setting_fields
 from attnlaw.render.describe_rows import ValueLabels
 from attnlaw.render.terminal.console import Column, print_table
-from attnlaw.render.terminal.screen import print_answer, print_definitions, print_next, print_title
+from attnlaw.render.terminal.screen import print_answer, print_definitions, print_next, print_title, without
 from attnlaw.verbs.dynamics.answer import (
     NOT_THE_CASE,
     answer,
@@ -129,13 +129,16 @@ def _print_times(result: DynamicsResult, console: Console, details: bool) -> dic
             droppable += [f"{title}, trained"]
     if runs:
         meanings["trained"] = f"mean over students of dimension d = {max(runs)}, trained by SGD"
-    print_table(console, columns, droppable[::-1])
+    meanings = without(meanings, print_table(console, columns, droppable[::-1]))
+    if times[chosen]["alignment"].null_count():
+        console.print(Text("Empty cells: training has diverged, so there are no numbers.", style="dim"))
     return meanings | _error_meaning(columns)
 
 
 def _description(result: DynamicsResult, name: str) -> str:
     table = result.verb.tables[0]
-    return next(quantity.description for quantity in table.columns if quantity.name == name)
+    meaning = next(quantity.description for quantity in table.columns if quantity.name == name)
+    return meaning.removesuffix("; null for a gradient flow")
 
 
 def _print_cases(result: DynamicsResult, console: Console) -> dict[str, str]:
@@ -154,9 +157,9 @@ def _print_cases(result: DynamicsResult, console: Console) -> dict[str, str]:
     for name, title in CASE_TITLES.items():
         if name in rows.columns and rows[name].count():
             columns.append(Column(title, _cells(rows, name)))
-            meanings[title] = descriptions[name]
+            meanings[title] = descriptions[name].removesuffix("; null for a gradient flow")
             droppable.append(title)
-    print_table(console, columns, droppable[:0:-1])
+    meanings = without(meanings, print_table(console, columns, droppable[:0:-1]))
     return meanings | _error_meaning(columns)
 
 

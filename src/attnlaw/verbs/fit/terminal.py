@@ -29,6 +29,7 @@ from attnlaw.render.terminal.screen import (
     print_lines,
     print_next,
     print_title,
+    without,
 )
 from attnlaw.verbs.fit.answer import case_lines, next_commands
 
@@ -99,9 +100,10 @@ def show_summary(result: FitResult, console: Console, details: bool = False) -> 
     print_definitions(console, {law: LAWS[law].description if law in LAWS else NO_LAW for law in laws})
     if details:
         console.print()
-        print_table(console, _median_columns(rows, names), ("beyond", "W1", "kappa", "covers", "alpha"))
+        droppable = ("beyond", "W1", "kappa", "covers", "alpha")
+        left_out = print_table(console, _median_columns(rows, names), droppable)
         console.print()
-        print_definitions(console, MEDIAN_MEANINGS)
+        print_definitions(console, without(MEDIAN_MEANINGS, left_out))
     console.print()
     if (sure := certainty_line(rows)) is not None:
         print_lines(console, (sure,))

@@ -49,6 +49,7 @@ def _remarks(row: dict[str, Any], layers: pl.DataFrame) -> list[StartRemark]:
         loss=known("loss"),
         uniform_loss=row["uniform_loss"],
         gradient=by_layer("gradient"),
+        infinite=row["model_width"] is None,
     )
     return start_remarks(start)
 

@@ -13,7 +13,7 @@ from attnlaw.core.settings import setting_fields
 from attnlaw.core.words import count_of
 from attnlaw.render.describe_rows import ValueLabels, varying_settings
 from attnlaw.render.terminal.console import Column, print_table
-from attnlaw.render.terminal.screen import print_answer, print_definitions, print_next, print_title
+from attnlaw.render.terminal.screen import print_answer, print_definitions, print_next, print_title, without
 from attnlaw.verbs.init.answer import answer
 
 if TYPE_CHECKING:
@@ -119,8 +119,7 @@ def _print_layers(result: InitResult, console: Console, details: bool) -> dict[s
         if any(cells) and (details or not hidden):
             columns.append(Column(title, cells))
             meanings[title] = meaning
-    print_table(console, columns, ("scores", "rank", "entropy"))
-    return meanings
+    return without(meanings, print_table(console, columns, ("scores", "rank", "entropy")))
 
 
 def _cells(rows: Sequence[dict[str, Any]], name: str) -> list[str]:
@@ -143,11 +142,12 @@ def _print_cases(result: InitResult, console: Console) -> dict[str, str]:
         for name in names
         if name != "seed"
     ]
-    meanings = {}
+    known = setting_fields(result.verb.settings)
+    texts = {name: known[name].rule.help.split(". ")[0].rstrip(".") for name in names if name != "seed"}
+    meanings = {name.replace("_", " "): f"{text[:1].lower()}{text[1:]}" for name, text in texts.items()}
     for name, (title, meaning) in CASE_COLUMNS.items():
         cells = _cells(rows, name)
         if any(cells):
             columns.append(Column(title, cells))
             meanings[title] = meaning
-    print_table(console, columns, ("gradient", "ln V", "entropy", "size"))
-    return meanings
+    return without(meanings, print_table(console, columns, ("gradient", "ln V", "entropy", "size")))

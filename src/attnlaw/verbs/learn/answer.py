@@ -19,6 +19,7 @@ from attnlaw.render.describe_rows import ValueLabels, independent_settings, vary
 from attnlaw.theory.learn.agreement import DISAGREE, largest_chance_difference
 from attnlaw.verbs.learn.comparison import TrainedStudents, relative_error, trained_students
 
+MOST_NAMED = 6  # numbers of samples that a sentence names
 MOST_LINES = 4  # curves that get a sentence each
 LEAST = 1e-6  # relative error below which the target counts as recovered
 NOTHING = 0.98  # relative error from which on practically nothing is learned
@@ -114,7 +115,7 @@ def _single(row: Mapping[str, Any], measure: Measure) -> Iterator[Line]:
     else:
         yield Line(f"{samples} the error is {percent(value)} of learning nothing.")
     yield from _directions(row)
-    if measure is ERROR:
+    if measure is ERROR and value is not None and value.value >= LEAST:
         yield from _causes(row)
     yield from _spike(row)
 
@@ -323,6 +324,9 @@ def _endings(result: Result, rows: pl.DataFrame) -> Iterator[Line]:
         parts.append((trained, varying_settings(trained, [*names, "simulate"])))
     for part, varied in parts:
         known = part.drop_nulls("remark")
+        if part.height > 1:
+            yield from _recovered(known.filter(pl.col("status") == Outcome.RECOVERED), varied, labels)
+            known = known.filter(pl.col("status") != Outcome.RECOVERED)
         for (status, remark), same in known.group_by("status", "remark", maintain_order=True):
             first = in_words({name: same[name][0] for name in varied}, labels)
             more = f" and {same.height - 1} more" if same.height > 1 else ""
@@ -331,6 +335,30 @@ def _endings(result: Result, rows: pl.DataFrame) -> Iterator[Line]:
             said = status == Outcome.DONE or remark.startswith(status)
             text = f"{lead}{remark}." if said else f"{lead}{status}: {remark}."
             yield Line(f"{text[:1].upper()}{text[1:]}", None if exact else AnswerStatus.WARNING)
+
+
+def _recovered(rows: pl.DataFrame, varied: Sequence[str], labels: ValueLabels) -> Iterator[Line]:
+    """Yield who recovers the target so well that rounding hides the error, and with how many samples."""
+    others = [name for name in varied if name != "alpha"]
+    groups = rows.group_by(others, maintain_order=True) if others else [((), rows)]
+    for key, same in groups:
+        if not same.height:
+            continue
+        values = {name: value for name, value in zip(others, key, strict=True) if value is not None}
+        if list(values) == ["student"]:
+            who = labels.label_of("student", values["student"])
+        else:
+            named = in_words(values, labels)
+            who = f"{named}: the student" if named else "the student"
+        alphas = [f"{alpha:g}" for alpha in same["alpha"].unique().sort()]
+        if len(alphas) > MOST_NAMED:
+            alphas = [f"{len(alphas)} numbers of samples between {alphas[0]}", alphas[-1]]
+        places = " and ".join([", ".join(alphas[:-1]), alphas[-1]] if len(alphas) > 1 else alphas)
+        text = f"{who} recovers the target at {places} d² samples"
+        yield Line(
+            f"{text[:1].upper()}{text[1:]}: the error is below what can be computed (rounding).",
+            AnswerStatus.OK,
+        )
 
 
 def _failures(result: Result) -> Iterator[Line]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ import polars as pl
 from rich.console import Console
 from rich.text import Text
 
-from attnlaw.core.estimate import Estimate, format_value
+from attnlaw.core.estimate import Estimate, Outcome, format_value
 from attnlaw.core.settings import setting_fields
 from attnlaw.render.describe_rows import ValueLabels
 from attnlaw.render.terminal.console import Column, print_table
@@ -36,6 +37,7 @@ IN_ROWS = (RELATIVE, "estimation_error", "wrong_keys", "rank_fraction", "trainin
 MEANINGS = {
     RELATIVE: "squared distance from the target; 100% is learning nothing",
 }
+DIMENSION = {"d": "dimension of a token; the learned matrix has d² entries"}
 THRESHOLD = "threshold_"
 CASES_BESIDE = 3  # columns of a table of details, so that it fits the screen
 FLAGS = ("thresholds", "spectrum")
@@ -57,7 +59,8 @@ def show_summary(result: LearnResult, console: Console, details: bool = False) -
         console.print()
         _print_details(result, console)
     console.print()
-    print_definitions(console, meanings)
+    more = {"theory": "values that theory predicts for infinite d"} if single else {}
+    print_definitions(console, {**more, **meanings, **DIMENSION})
     if details:
         print_definitions(console, {"settings": _all_settings(result)})
     if shown.next_commands:
@@ -101,6 +104,15 @@ def _cell(value: Any, as_percent: bool) -> str:
     return str(estimate) if estimate.error else f"{estimate.value:.4g}"
 
 
+def _bounded(cell: str, name: str, value: Any, recovered: bool) -> str:
+    """Return a cell, or an upper bound with one digit if the target is recovered and rounding hides E."""
+    if name != "estimation_error" or not recovered or not value:
+        return cell
+    number = float(value.value if isinstance(value, Estimate) else value)
+    exponent = math.floor(math.log10(number))
+    return f"< {math.ceil(number / 10.0**exponent):d}e{exponent:+03d}"
+
+
 def _values(result: LearnResult, case: int) -> dict[str, Any]:
     values = result.values(case)
     if RELATIVE not in values:  # trained students alone
@@ -130,10 +142,12 @@ def _print_case(result: LearnResult, console: Console, students: TrainedStudents
         for quantity in result.verb.quantities
         if quantity.name.startswith(THRESHOLD)
     }
+    recovered = result.finished_rows["status"][0] == Outcome.RECOVERED
     for name, (title, as_percent) in (TITLES | thresholds).items():
         if values.get(name) is None:
             continue
-        lines.append((title, _cell(values[name], as_percent), _cell(_trained(students, name), as_percent)))
+        theory = _bounded(_cell(values[name], as_percent), name, values[name], recovered)
+        lines.append((title, theory, _cell(_trained(students, name), as_percent)))
         meanings[title] = _meaning(result, name)
     head = "theory" if result.verb.simulation is not None else "trained"
     columns = [
@@ -160,7 +174,10 @@ def _print_rows(
     meanings, droppable = {}, []
     for name in IN_ROWS:
         title, as_percent = TITLES[name]
-        cells = [_cell(known[name], as_percent) for known in values]
+        cells = [
+            _bounded(_cell(known[name], as_percent), name, known[name], status == Outcome.RECOVERED)
+            for known, status in zip(values, rows["status"], strict=True)
+        ]
         if not any(cells):
             continue
         columns.append(Column(title, cells))

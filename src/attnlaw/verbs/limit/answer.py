@@ -22,6 +22,7 @@ from attnlaw.theory.limit.layer import SCALINGS
 CLOSE = 0.01  # largest difference of distribution functions at which a layer counts as like its limit
 CLEAR = 0.05  # from here on, a histogram of a few hundred values shows the difference
 SEEN = 2.0  # standard errors above which a difference is more than the noise of the draws
+MORE_DRAWS = 16  # factor by which the next command raises the draws if their noise hides a difference
 MOST_LINES = 4  # settings that get a sentence each
 COLLAPSED, LEAST_RISE = 0.99, 0.05  # mean cosine of tokens that count as one, and a rise that counts
 
@@ -98,13 +99,18 @@ def _closeness_line(layer: LayerNumbers) -> Line:
     first, widest = _first_close(layer), max(known)
     if first is None:
         at, most = known[widest], "clearly" if known[widest].value >= CLEAR else "visibly"
+        if _is_noise(at):
+            return Line(
+                f"The difference between a layer of width {widest:g} and its infinite-width limit cannot be "
+                f"told from the noise of the draws ({format_percent(at)}). Use more draws (--draws)."
+            )
         lead = "A layer" if len(known) == 1 else "Even a layer"
         return Line(
             f"{lead} of width {widest:g} {most} differs from its infinite-width limit: the distribution "
             f"functions of the two outputs differ by up to {format_percent(at)}."
         )
     at = known[first]
-    if at.error and at.value <= SEEN * at.error:
+    if _is_noise(at):
         size = f"no difference is seen beyond the noise of the draws ({format_percent(at)})"
     else:
         size = f"the distribution functions of the two outputs differ by at most {format_percent(at)}"
@@ -114,6 +120,11 @@ def _closeness_line(layer: LayerNumbers) -> Line:
     if before:
         text += f" there, and by up to {format_percent(known[max(before)])} at width {max(before):g}"
     return Line(f"{text}.{_tails(layer, first)}", AnswerStatus.OK)
+
+
+def _is_noise(difference: Estimate) -> bool:
+    """Return whether the draws do not show a difference."""
+    return bool(difference.error) and difference.value <= SEEN * (difference.error or 0.0)
 
 
 def _first_close(layer: LayerNumbers) -> float | None:
@@ -225,6 +236,8 @@ def _next_commands(result: Result, layers: list[LayerNumbers]) -> dict[str, str]
     far = [layer for layer in finite if _first_close(layer) is None]
     if not finite:
         commands[command(result, width=None)] = "how wide a layer must be to be like this limit"
+    elif far and (draws := _more_draws(result, far[0])):
+        commands[command(result, draws=draws)] = "with less noise"
     elif far and not narrow and (wider := _enough(far[0])):
         commands[command(result, width=[wider, math.inf])] = f"a width that may be within {CLOSE:.0%}"
     elif all(layer.limit is None for layer in layers):
@@ -236,6 +249,15 @@ def _next_commands(result: Result, layers: list[LayerNumbers]) -> dict[str, str]
         commands[command(result, **more, other_scaling=None)] = "how many heads make the limit Gaussian"
     commands[command(result, "--out", "results")] = "a page with densities and distances"
     return commands
+
+
+def _more_draws(result: Result, layer: LayerNumbers) -> int | None:
+    """Return more draws if the difference at the largest width is not above their noise."""
+    known = {width: row["ks_to_limit"] for width, row in layer.finite.items() if row["ks_to_limit"]}
+    difference = known[max(known)] if known else None
+    if difference is None or not _is_noise(difference):
+        return None
+    return MORE_DRAWS * int(result.rows["draws"].max())  # type: ignore[arg-type]
 
 
 def _enough(layer: LayerNumbers) -> int | None:

@@ -14,7 +14,7 @@ from attnlaw.core.settings import setting_fields
 from attnlaw.core.words import count_of, short_number
 from attnlaw.render.describe_rows import varying_settings
 from attnlaw.render.terminal.console import Column, print_table
-from attnlaw.render.terminal.screen import print_answer, print_definitions, print_next, print_title
+from attnlaw.render.terminal.screen import print_answer, print_definitions, print_next, print_title, without
 from attnlaw.verbs.limit.answer import answer
 
 if TYPE_CHECKING:
@@ -99,8 +99,7 @@ def _print_rows(result: LimitResult, console: Console, details: bool) -> dict[st
             columns.append(Column(title, cells))
             meanings[title] = meaning
             droppable.append(title)
-    print_table(console, columns, droppable[:0:-1])
-    return meanings
+    return without(meanings, print_table(console, columns, droppable[:0:-1]))
 
 
 def _cells(name: str, values: Sequence[Any]) -> list[str]:

@@ -64,7 +64,8 @@ def distance_text(row: dict[str, Any]) -> str:
 def _single_line(row: dict[str, Any]) -> Line:
     inputs = f"{row['inputs']} inputs without labels"
     return Line(
-        f"{distance_text(row)} on {inputs}. One number says little: compare it with D of other models."
+        f"{distance_text(row)} on {inputs}. One number says little: compare it with D of other models.",
+        is_main=True,
     )
 
 
@@ -74,7 +75,7 @@ def _comparison(name: str, first: str, row: dict[str, Any]) -> Line:
     text = f"D of {name}, compared with {first}: {row['comparison']}."
     if not row["extension"] and abs(row["log_ratio"]) >= max(SAME, CLEAR * (row["log_ratio_error"] or 0.0)):
         text += f" This suggests that {name if row['log_ratio'] > 0 else first} generalises better."
-    return Line(text)
+    return Line(text, is_main=True)
 
 
 def most_sensitive_place(result: Result, row: dict[str, Any]) -> str:
@@ -87,9 +88,13 @@ def most_sensitive_place(result: Result, row: dict[str, Any]) -> str:
 def _place_line(result: Result, row: dict[str, Any]) -> list[Line]:
     if row["total_kappa"] is None:
         return []
-    text = f"A relative change of the weights by {1 / row['total_kappa']:.2g} (1/κ) could flip a typical"
+    text = f"A relative change of the weights by {1 / row['total_kappa']:.2g} could flip a typical"
     place = most_sensitive_place(result, row)
-    return [Line(f"{text} prediction, to first order. The margin depends most on {place}.")]
+    kappa = row["total_kappa"]
+    total = (
+        f"This is 1/κ with κ = {f'{kappa:,.0f}' if kappa >= 100 else f'{kappa:.3g}'} for all maps together."
+    )
+    return [Line(f"{text} prediction, to first order. {total} The margin depends most on {place}.")]
 
 
 def _amplification_line(result: Result, row: dict[str, Any]) -> list[Line]:

@@ -19,6 +19,7 @@ from attnlaw.render.terminal.screen import (
     print_hanging,
     print_next,
     print_title,
+    without,
 )
 from attnlaw.verbs.margins import D_MEANING
 from attnlaw.verbs.margins.answer import answer, most_sensitive_place
@@ -36,6 +37,7 @@ AMPLIFICATION = {
 MEANINGS = {
     "D": "how far a typical prediction is from flipping, relative to the spread of the inputs",
     "error": "factor of one standard error",
+    "inputs": "number of inputs that were measured",
 }
 KAPPA_MEANING = "condition: a relative change of the weights by 1/κ could flip a typical prediction"
 AMPLIFICATION_MEANINGS = {
@@ -57,11 +59,15 @@ def show_summary(result: MarginsResult, console: Console, details: bool = False)
     console.print()
     known = answer(result)
     print_answer(console, known)
-    print_table(console, _model_columns(result, names, details), ("confidence", "flat", "ties", "median"))
+    droppable = ("confidence", "flat", "ties", "median")
+    hidden = print_table(console, _model_columns(result, names, details), droppable)
     console.print()
     for name, case in zip(names, result, strict=True):
         _print_places(case, name if len(names) > 1 else "", console, details)
-    print_definitions(console, _meanings(result, details))
+    meanings = _meanings(result, details)
+    if result.rows["log_ratio"].count():
+        meanings[f"D vs {names[0]}"] = f"how much larger D is than that of {names[0]}, ± a standard error"
+    print_definitions(console, without(meanings, hidden))
     print_hanging(console, Text(), D_MEANING, style="dim")
     console.print()
     print_next(console, known.next_commands)
@@ -96,11 +102,14 @@ def _model_columns(result: MarginsResult, names: list[str], details: bool) -> li
 
 
 def _change(row: dict[str, Any]) -> str:
-    """Return the relative difference of D from the first model, with one standard error."""
+    """Return the relative difference of D from the first model, and its range for one standard error.
+
+    The standard error is that of log D, so the range is not symmetric.
+    """
     if row["log_ratio"] is None:
         return "–"
-    change, error = expm1(row["log_ratio"]), exp(row["log_ratio"]) * (row["log_ratio_error"] or 0.0)
-    return f"{change:+.1%} ± {error:.1%}"
+    middle, error = row["log_ratio"], row["log_ratio_error"] or 0.0
+    return f"{expm1(middle):+.1%} [{expm1(middle - error):+.1%}, {expm1(middle + error):+.1%}]"
 
 
 def _interval(middle: float | None, low: float | None, high: float | None) -> str:
@@ -162,6 +171,8 @@ def _meanings(result: MarginsResult, details: bool) -> dict[str, str]:
         meanings["median"] = "median of D over inputs, with a confidence interval from ranks"
         meanings["ties, flat"] = "inputs with margin 0 or gradient 0, which are left out"
         meanings["confidence"] = "mean of the largest predicted probability; ranks models worse than D"
+    if result.rows["log_ratio"].count():
+        meanings["D vs"] = "difference of D in percent, and its range for one standard error of log D"
     if "kappa_layers" in result.tables:
         meanings["κ"] = KAPPA_MEANING
     return meanings | (AMPLIFICATION_MEANINGS if "amplification" in result.tables else {})
