@@ -1,6 +1,6 @@
-"""Run benchmarks and renew their rows in the table of all claims, in docs/theory/benchmarks.md.
+"""Run benchmarks and keep their rows, from which docs/hooks/measured.py makes the table of all claims.
 
-README.md gets the three rows of SHOWN.
+The table is on the page docs/theory/benchmarks.md of the site. README.md gets the three rows of SHOWN.
 
     python benchmarks/table.py [NAME...] [--before SRC]      (default: all of SCRIPTS)
 
@@ -61,7 +61,7 @@ COMPARED = {"audit": (), "llama": ("4",), "versions": ()}
 HEAD = "| task | attnlaw | against | measured | claimed |\n|---|---|---|---|---|\n"
 ALONE = "no peer"
 MEASURED = ROOT / "benchmarks" / "measured.json"
-# Where the table stands in README.md and docs/theory/benchmarks.md.
+# The marks around the table in README.md.
 START, END = "<!-- measured -->\n", "<!-- end of measured -->"
 
 
@@ -110,9 +110,8 @@ def keep(name: str, rows: list[dict[str, Any]]) -> None:
     MEASURED.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
 
 
-def write() -> None:
-    """Write both tables from the rows that are kept."""
-    measured = kept()
+def claims_table(measured: dict[str, dict[str, Any]]) -> str:
+    """Return when and where the benchmarks were run, and the table of all claims."""
     rows = [row for record in measured.values() for row in record["rows"]]
     runs: dict[str, list[str]] = {}
     for name, record in measured.items():
@@ -120,9 +119,7 @@ def write() -> None:
     notes = [f"- {', '.join(names)}: {run}" for run, names in runs.items()]
     if never := [name for name in SCRIPTS if name not in measured]:
         notes.append(f"- not run for this table: {', '.join(never)}")
-    text = "\n".join(notes) + f"\n\n{HEAD}" + "\n".join(map(line, rows)) + "\n"
-    write_between(ROOT / "docs" / "theory" / "benchmarks.md", text)
-    write_between(ROOT / "README.md", brief(measured))
+    return "\n".join(notes) + f"\n\n{HEAD}" + "\n".join(map(line, rows)) + "\n"
 
 
 def brief(measured: dict[str, dict[str, Any]]) -> str:
@@ -151,8 +148,8 @@ def main() -> int:
             status |= subprocess.run(script, env=environment).returncode
             if claims.exists():
                 keep(name, [json.loads(row) for row in claims.read_text().splitlines()])
-    write()
-    print((ROOT / "docs" / "theory" / "benchmarks.md").read_text(encoding="utf-8"))
+    write_between(ROOT / "README.md", brief(kept()))
+    print(claims_table(kept()))
     return int(status != 0)
 
 

@@ -52,7 +52,7 @@ FRAMES = {
 NO_SENTENCE = re.compile(
     r"(CREATE|SELECT|DELETE|INSERT|UPDATE|PRAGMA) [A-Za-z]|<\w+[ >]|</\w|.*(\(\^\||\(\?|\\[bdsw(.]|\.\*)"
     r"|(import|from) [\w.]+ import |pip install |attnlaw [a-z]+( [\w./{}-]+)* (-|[>/])|attnlaw (lab|study) "
-    r"|.* = [({\[]|[\w-]+(, [\w-]+)*$|[\w./:-]+$"
+    r"|.* = [({\[]|\S*\w\|\w+\||[\w-]+(, [\w-]+)*$|[\w./:-]+$"
 )
 MARKUP = re.compile(r"<(script|style)\b.*?</\1>|{#.*?#}|{%.*?%}|<[^>]*>", re.DOTALL)
 

@@ -1,4 +1,6 @@
-"""Prepare docstrings for the site: examples become code, and defaults with a colon leave the types."""
+"""Prepare docstrings for the site: examples become code, letters keep their stars, and defaults with a
+colon leave the types.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,8 @@ from typing import Any
 import griffe
 
 DEFAULT = re.compile(r"^( +\w+ \([^()\n]*?); default [^\n]*?\): ", re.MULTILINE)
+CODE = re.compile(r"(`[^`]*`|^ *(?:>>>|\.\.\. ).*$)", re.MULTILINE)
+STAR = re.compile(r"(?<=\w)\*(?![*\w])")
 
 
 class Doctests(griffe.Extension):
@@ -15,7 +19,7 @@ class Doctests(griffe.Extension):
 
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
         if obj.docstring is not None:
-            obj.docstring.value = fenced(parsable(obj.docstring.value))
+            obj.docstring.value = fenced(starred(parsable(obj.docstring.value)))
 
 
 def parsable(text: str) -> str:
@@ -25,6 +29,16 @@ def parsable(text: str) -> str:
     'Args:\\n    times (str): Times.\\n\\nExamples:\\n    >>> 1'
     """
     return DEFAULT.sub(r"\1): ", text).replace("\n\nExample:\n", "\n\nExamples:\n")
+
+
+def starred(text: str) -> str:
+    """Return the text with a backslash before the star of a letter outside of code, which Markdown would eat.
+
+    >>> print(starred("|S - S*|/|S*|, `S*`"))
+    |S - S\\*|/|S\\*|, `S*`
+    """
+    parts = CODE.split(text)
+    return "".join(part if place % 2 else STAR.sub(r"\*", part) for place, part in enumerate(parts))
 
 
 def fenced(text: str) -> str:

@@ -35,6 +35,9 @@ CLOSED = {
     "th",
     "figcaption",
 }
+# Neighbours with which an ordinary word has its ordinary meaning: "runs code", "an open gate".
+BEFORE = re.compile(r"\b(?:runs?|running|open|opens|your|own|foreign|source)\s+$", re.IGNORECASE)
+AFTER = re.compile(r"\s+(?:scanning|hosts?)\b", re.IGNORECASE)
 VOID = {"img", "br", "hr", "input", "meta", "link", "source", "wbr", "col"}
 
 
@@ -142,6 +145,9 @@ class Linker(HTMLParser):
     def _linked(self, match: re.Match[str]) -> str:
         entry = forms()[match[0].lower()]
         word = entry["word"]
+        before, after = match.string[: match.start()], match.string[match.end() :]
+        if "where" in entry and (BEFORE.search(before) or AFTER.match(after)):
+            return match[0]
         # "law" is a term, and the "Law" that starts a name is not; capitals alone must agree ("QK").
         if word in self.seen or (
             word.isupper() and match[0] != word and match[0] not in entry.get("also", ())

@@ -2,8 +2,8 @@
 
 A page says where, on a line of its own: `<!-- settings of learn -->`, `<!-- quantities of learn -->`,
 `<!-- table matrices of audit -->`; `<!-- more settings of learn.simulate -->` are those that `learn` lacks;
-`<!-- rules of findings -->`, `<!-- models of the atlas -->`. `<!-- help of learn -->` becomes what
-`attnlaw learn --help` prints.
+`<!-- rules of findings -->`, `<!-- models of the atlas -->`, `<!-- columns of stored tensors -->`.
+`<!-- help of learn -->` becomes what `attnlaw learn --help` prints.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from functools import cache
 from typing import Any
 
 from attnlaw.analysis.atlas.atlas import Atlas, load_atlas
+from attnlaw.analysis.check.columns import TENSORS
+from attnlaw.analysis.columns import LOCATION
 from attnlaw.analysis.findings.apply import sentences
 from attnlaw.analysis.findings.detectors import DETECTORS, Detector
 from attnlaw.core.quantity import Quantity
@@ -35,12 +37,16 @@ RULES_PLACE = "<!-- rules of findings -->"
 # Kinds of columns whose names say how they are stored, in words.
 KIND_WORDS = {"small": "int", "texts": "list of text", "floats": "list of float"}
 ATLAS_PLACE = "<!-- models of the atlas -->"
+TENSORS_PLACE = "<!-- columns of stored tensors -->"
+STAR = re.compile(r"(?<=\w)\*(?![*\w])")  # of a letter such as S*, which Markdown would eat
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """The page with its tables."""
     tables = PLACE.sub(_table, markdown).replace(RULES_PLACE, rules_table(DETECTORS.values()))
     tables = tables.replace(ATLAS_PLACE, atlas_table(load_atlas()))
+    stored = [column for column in TENSORS if column not in LOCATION]
+    tables = tables.replace(TENSORS_PLACE, quantities_table(stored))
     return HELP.sub(lambda place: help_block(place["words"]), tables)
 
 
@@ -125,4 +131,4 @@ def atlas_table(of: Atlas) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.strip().replace("|", "\\|")
+    return STAR.sub(r"\\*", text.strip()).replace("|", "\\|")

@@ -82,7 +82,7 @@ def qk_vo() -> alt.Chart:
         .mark_rect(color=BLUE)
         .encode(
             x=alt.X("key:N", sort=tokens, title="token that is looked at", axis=alt.Axis(labelAngle=-90)),
-            y=alt.Y("query:N", sort=tokens, title="token that looks"),
+            y=alt.Y("query:N", sort=tokens, title="token that looks", axis=alt.Axis(labelFlush=False)),
             # Opacity suits light and dark pages: what gets no attention has the colour of the page.
             opacity=alt.Opacity(
                 "share:Q",
@@ -334,7 +334,15 @@ def margin() -> alt.Chart:
         alt.Chart(rows(x=values.tolist()))
         .mark_bar(color=BLUE)
         .encode(
-            x=alt.X("x:Q", bin=alt.Bin(maxbins=18), title="log10 of the relative margin"),
+            x=alt.X(
+                "x:Q",
+                bin=alt.Bin(maxbins=18),
+                title="relative margin (D), logarithmic",
+                axis=alt.Axis(
+                    values=np.log10([0.01, 0.02, 0.03, 0.04, 0.06]).tolist(),
+                    labelExpr="format(pow(10, datum.value), '.0%')",
+                ),
+            ),
             y=alt.Y("count()", title="inputs"),
         )
         .properties(width=WIDTH, height=170)
@@ -355,7 +363,7 @@ def proxy() -> alt.Chart:
         .mark_point(color=BLUE, filled=True, size=22, opacity=0.7)
         .encode(
             x=alt.X("proxy:Q", title="proxy of a generalization bound (log10)", scale=alt.Scale(zero=False)),
-            y=alt.Y("gap:Q", title="test error minus training error (points)"),
+            y=alt.Y("gap:Q", title="test error minus training error (% points)"),
         )
         .properties(width=WIDTH, height=190)
     )

@@ -250,8 +250,8 @@ class FitResult(Result):
     initialisation).
     """
     learned_count: int | None
-    """Number of matrices with the law learned (some directions were learned and the others were set to
-    zero, as theory predicts for trained attention).
+    """Number of matrices with the law learned (some directions were learned, and the others are zero, as
+    theory predicts for trained attention).
     """
     heavy_tailed_count: int | None
     """Number of matrices with the law heavy-tailed (the singular values fall off smoothly and spread
@@ -381,19 +381,19 @@ class DiffResult(Result):
     size_ffn_out: float | None
     """Median size of the updates of FFN out, |model − base| / |base|."""
     scale_qk: float | None
-    """Median factor by which QK grew; below 1 it shrank."""
+    """Median growth factor of QK; below 1 means that matrices shrank."""
     scale_vo: float | None
-    """Median factor by which VO grew; below 1 it shrank."""
+    """Median growth factor of VO; below 1 means that matrices shrank."""
     scale_cross_qk: float | None
-    """Median factor by which cross QK grew; below 1 it shrank."""
+    """Median growth factor of cross QK; below 1 means that matrices shrank."""
     scale_cross_vo: float | None
-    """Median factor by which cross VO grew; below 1 it shrank."""
+    """Median growth factor of cross VO; below 1 means that matrices shrank."""
     scale_ffn_in: float | None
-    """Median factor by which FFN in grew; below 1 it shrank."""
+    """Median growth factor of FFN in; below 1 means that matrices shrank."""
     scale_ffn_gate: float | None
-    """Median factor by which FFN gate grew; below 1 it shrank."""
+    """Median growth factor of FFN gate; below 1 means that matrices shrank."""
     scale_ffn_out: float | None
-    """Median factor by which FFN out grew; below 1 it shrank."""
+    """Median growth factor of FFN out; below 1 means that matrices shrank."""
     largest_size: float | None
     """Largest relative change of a head or feed-forward matrix, |model − base| / |base|."""
     worst_map: str | None
@@ -776,9 +776,9 @@ class LearnResult(Result):
     approximation_error: float | None
     """Part of the error from outlying eigenvalues (not in the paper)."""
     underfitting_error: float | None
-    """Part of the error from parts of the target matrix that were not learned (not in the paper)."""
+    """Part of the error along the target matrix, which was not fully learned (not in the paper)."""
     overfitting_error: float | None
-    """Part of the error from learned directions that the target matrix does not have (not in the paper)."""
+    """Part of the learned matrix that is orthogonal to the target matrix, as an error (not in the paper)."""
     adapter_noise: float | None
     """Effective noise for a rank-one adapter that is trained afterwards, Δ/2 + E (arXiv 2606.05899)."""
     residual: float | None
@@ -806,17 +806,19 @@ class LearnResult(Result):
     scaling law.
     """
     threshold_recovery: float | None
-    """Samples / d² with which trained factors recover the target matrix (no noise)."""
+    """Number of samples / d² that trained factors need to recover the target matrix (no noise)."""
     threshold_feasibility: float | None
-    """Samples / d² from which only the target matrix fits the labels (no noise)."""
+    """Number of samples / d² from which only the target matrix fits the labels (no noise)."""
     threshold_bayes: float | None
-    """Samples / d² with which the best possible estimate recovers the target matrix (no noise)."""
+    """Number of samples / d² that the best possible (Bayes) estimate needs to recover the target matrix
+    (no noise).
+    """
     threshold_direct: float | None
-    """Samples / d² with which a directly trained matrix recovers the target matrix (no noise)."""
+    """Number of samples / d² that a directly trained matrix needs to recover the target matrix (no noise)."""
     threshold_own_recovery: float | None
-    """Samples / d² with which the chosen learner recovers the target matrix (no noise)."""
+    """Number of samples / d² that the chosen learner needs to recover the target matrix (no noise)."""
     threshold_interpolation: float | None
-    """Samples / d² up to which the chosen learner fits noisy labels exactly."""
+    """Number of samples / d² up to which the chosen learner fits noisy labels exactly."""
     threshold_peak_error: float | None
     """Error at the interpolation threshold, without weight decay (E)."""
     predicted_spectra: pl.DataFrame
@@ -834,7 +836,9 @@ class DynamicsResult(Result):
     recovery_time_90: float | None
     """Training time (τ) until the correlation with the target matrix is 0.9."""
     recovery_samples: float | None
-    """Samples / d² until the correlation with the target matrix is 0.5; null for a gradient flow."""
+    """Number of samples / d² until the correlation with the target matrix is 0.5; null for a gradient
+    flow.
+    """
     alignment: Estimate | None
     """Correlation with the target matrix; 1 means equal up to scale."""
     estimation_error: Estimate | None
@@ -1023,7 +1027,7 @@ def fit(
     A matrix may look random, follow the theory of trained attention, have heavy tails, or none of these.
 
     random: looks like random numbers of this shape, as at initialisation
-    learned: some directions were learned and the others were set to zero, as theory predicts for trained attention
+    learned: some directions were learned, and the others are zero, as theory predicts for trained attention
     heavy-tailed: the singular values fall off smoothly and spread further than those of a random matrix
     power-law tail: no law fits the whole spectrum, but the largest values (at most half) follow a power law
     power-law spectrum: no law fits the whole spectrum, but a power law fits more than half of the values
@@ -1058,8 +1062,8 @@ def fit(
         - `matrix_count` (int): number of weight matrices that were measured.
         - `random_count` (int): number of matrices with the law random (looks like random numbers of this
           shape, as at initialisation).
-        - `learned_count` (int): number of matrices with the law learned (some directions were learned and
-          the others were set to zero, as theory predicts for trained attention).
+        - `learned_count` (int): number of matrices with the law learned (some directions were learned, and
+          the others are zero, as theory predicts for trained attention).
         - `heavy_tailed_count` (int): number of matrices with the law heavy-tailed (the singular values fall
           off smoothly and spread further than those of a random matrix).
         - `power_law_tail_count` (int): number of matrices with the law power-law tail (no law fits the
@@ -1198,8 +1202,7 @@ def check(
     """Decide whether a checkpoint may pass: look for damage, and apply your rules to its numbers.
 
     Without rules, the check fails if attnlaw finds a problem of severity error. Rules compare numbers of an
-    audit, a fit or a diff with limits. The exit status is 0 if the model passed, 3 if it failed, 1 if
-    something could not be read, and 2 if the command or the rule file is wrong.
+    audit, a fit or a diff with limits.
 
     An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
 
@@ -1220,7 +1223,7 @@ def check(
         name (str; optional): Name of the model in results (default: its path).
         jobs (int; optional): Number of CPU threads to use (default: all cores).
         rules (str or path; optional): Rule file, or one that comes with attnlaw: export, fine-tune or
-            release. By default there are no rules.
+            release (watchdog is for attnlaw.training). By default there are no rules.
         base (path or object; optional): Checkpoint that rules about a diff compare the model with. By
             default, the base in the rule file.
         baseline (str or path; optional): Earlier result (directory of audit --out or diff --out). Its
@@ -1799,15 +1802,13 @@ def learn(
     spectrum: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> LearnResult:
-    """Predict what a single attention head learns from n samples, and train real heads to compare.
+    """Predict what a single attention head learns from n samples.
 
     Tokens x_a are Gaussian vectors of dimension d. A head with the matrix S gives two tokens a and b the
     attention score h_ab = (x_aᵀ S x_b − δ_ab Tr S)/√d. Labels are the scores of a target matrix S*, plain or
     through a row softmax, with optional noise. The model that learns from the labels (the student) finds a
     matrix Ŝ. By default the target is S* = W₀W₀ᵀ/√(m₀d), where W₀ is a Gaussian d × m₀ matrix. Predictions
     are for large d (arXiv 2509.24914, 2506.01582).
-
-    In Python, this command is attnlaw.learn(alpha=..., tokens=...).
 
     An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
     For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works, too.
@@ -1919,8 +1920,6 @@ def dynamics(
     (y_ab − ŷ_ab)². Each training run gives a table with one row for each training time, which is learning
     rate · steps / d.
 
-    In Python, this command is attnlaw.dynamics(times="0.001:1:60", ...).
-
     An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
     For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works, too.
 
@@ -1969,8 +1968,8 @@ def dynamics(
 
         - `recovery_time` (float): training time (τ) until the correlation with the target matrix is 0.5.
         - `recovery_time_90` (float): training time (τ) until the correlation with the target matrix is 0.9.
-        - `recovery_samples` (float): samples / d² until the correlation with the target matrix is 0.5; null
-          for a gradient flow.
+        - `recovery_samples` (float): number of samples / d² until the correlation with the target matrix is
+          0.5; null for a gradient flow.
         - `alignment` (Estimate): correlation with the target matrix; 1 means equal up to scale.
         - `estimation_error` (Estimate): squared distance of learned and target matrix, |S − S*|²/d.
         - `prediction_error` (Estimate): mean loss of a new sample with noise-free labels.

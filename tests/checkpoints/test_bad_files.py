@@ -38,7 +38,7 @@ def test_truncated_safetensors(folder: Path, kept: int) -> None:
 def test_a_pointer_of_git_lfs(tmp_path: Path, name: str) -> None:
     file = tmp_path / name
     file.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n")
-    refusal(tmp_path, f"{file}: a Git LFS pointer, not the weights; run git lfs pull")
+    refusal(tmp_path, f"{file}: this is a Git LFS pointer and not the weights; run git lfs pull")
 
 
 def test_a_safetensors_header_that_lies(folder: Path) -> None:
@@ -121,7 +121,7 @@ def with_pickle(value: Any, path: Path) -> None:
 def test_a_pickle_is_never_executed(tmp_path: Path, save: Callable[[Any, Path], None]) -> None:
     sprung, file = tmp_path / "sprung", tmp_path / "model.pt"
     save({"extra": Canary(sprung), QUERY: [1.0]}, file)
-    refusal(file, str(file), "only plain tensors", "state_dict")
+    refusal(file, str(file), "but attnlaw only loads plain", "state_dict")
     assert not sprung.exists()
     pickle.loads(pickle.dumps(Canary(sprung)))
     assert sprung.exists()  # the trap itself works
@@ -195,7 +195,7 @@ def test_index_and_config_that_are_not_json(folder: Path, text: str) -> None:
     refusal(folder, str(folder / "config.json"), "not valid JSON", "restore")
     index = sharded(folder, {})
     index.write_text(text)
-    refusal(folder, str(index), "not a shard index")
+    refusal(folder, str(index), "this is not an index")
 
 
 def test_paths_that_hold_nothing(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_paths_that_hold_nothing(tmp_path: Path) -> None:
 def test_several_checkpoints_without_an_index(tmp_path: Path) -> None:
     for number in (1, 2):
         torch.save(bert_state(), tmp_path / f"pytorch_model-0000{number}-of-00002.bin")
-    refusal(tmp_path, "several checkpoints without an index", "pytorch_model-00001-of-00002.bin")
+    refusal(tmp_path, "found several checkpoints but no index", "pytorch_model-00001-of-00002.bin")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -242,5 +242,5 @@ def test_objects_that_are_no_model(source: Any) -> None:
 
 
 def test_an_empty_state_dict() -> None:
-    refusal({}, "holds no tensors", "state_dict")
-    refusal({"a": 3}, "holds no tensors", "state_dict")
+    refusal({}, "found no tensors; pass model.state_dict", "state_dict")
+    refusal({"a": 3}, "found no tensors; pass model.state_dict", "state_dict")

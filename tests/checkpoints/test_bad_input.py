@@ -78,7 +78,7 @@ def test_tensors_that_are_not_plain_arrays(tensor: torch.Tensor) -> None:
         ({"num_hidden_layers": 2}, ("expected 2 layers", "found layers 0-2")),
         ({"num_hidden_layers": 4}, ("expected 4 layers", "found layers 0-2")),
         ({"num_hidden_layers": 10**12}, ("expected 1000000000000 layers",)),
-        ({"num_attention_heads": None}, ("how many attention heads?", "--heads")),
+        ({"num_attention_heads": None}, ("attnlaw cannot find the number", "--heads")),
         ({"model_type": "gpt2"}, ("names of bert", "says gpt2")),
     ],
     ids=str,
@@ -97,7 +97,7 @@ def test_a_config_that_is_a_list(folder: Path) -> None:
 
 def test_no_config_asks_for_the_heads(folder: Path) -> None:
     (folder / "config.json").unlink()
-    refusal(folder, "how many attention heads?", "8 inputs", "pass --heads H")
+    refusal(folder, "attnlaw cannot find the number", "8 inputs", "pass --heads H")
     assert open_model(folder, heads=4).heads == 4
     refusal(folder, "not divisible by 3", heads=3)
     refusal(folder, "--heads 0", heads=0)
@@ -229,7 +229,7 @@ def test_an_unknown_architecture(folder: Path) -> None:
 def test_a_stranger_with_known_names_is_announced(folder: Path) -> None:
     config_with(folder, model_type="newbert")
     assert open_model(folder).warnings == (
-        "attnlaw does not know model type newbert; it reads the model as bert, because the tensor names fit",
+        "attnlaw does not know model type newbert; it treats the model as bert, because the tensor names fit",
         "the config does not state the activation; attnlaw assumes gelu",
     )
 

@@ -181,7 +181,9 @@ def test_sizes_that_contradict_the_parts(llama: torch.nn.Module, tmp_path: Path)
     write_parts(tmp_path, state, 2, n_kv_heads=4)
     refusal(tmp_path, "2 key/value heads", "params.json says 4")
     (tmp_path / "params.json").unlink()
-    refusal(tmp_path, "how many attention heads? There is no", "params.json", "--heads")
+    refusal(
+        tmp_path, "attnlaw cannot find the number of attention heads: There is no", "params.json", "--heads"
+    )
     assert open_model(tmp_path, heads=4).heads == 4
     (tmp_path / "params.json").write_text("[")
     refusal(tmp_path, "params.json: not valid JSON", "params.json or remove it")

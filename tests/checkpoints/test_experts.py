@@ -211,7 +211,7 @@ def test_layers_that_predict_further_tokens_are_left_out(tmp_path: Path) -> None
     (tmp_path / "config.json").write_text(json.dumps(config | {"num_nextn_predict_layers": 1}))
     model = open_model(tmp_path)
     assert len(model.layers) == 2
-    assert model.warnings == ("attnlaw leaves out layers that only predict further tokens: 1",)
+    assert model.warnings == ("attnlaw leaves out the layers for multi-token prediction: 1",)
 
 
 def experts(**changes: torch.Tensor) -> dict[str, torch.Tensor]:

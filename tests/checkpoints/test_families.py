@@ -124,7 +124,7 @@ def test_the_factors_are_the_models_own(case: str, tmp_path: Path, monkeypatch: 
     assert (model.family, model.hidden_size, model.heads) == (family, 24, 4)
     gated = any(layer.feed_forward and layer.feed_forward.gate for layer in model.layers)
     assert set(model.extensions) == (DECODERS if gated else extensions)
-    normalised = any("normalised before their product" in text for text in model.warnings)
+    normalised = any("the model normalises queries and" in text for text in model.warnings)
     assert normalised == (case in ("qwen3", "gemma3"))
     assert len(model.warnings) == normalised
     assert np.array_equal(model.embedding(), module.get_input_embeddings().weight.detach().numpy())
@@ -212,13 +212,13 @@ def test_the_language_model_of_a_multimodal_checkpoint(
 
 def test_softcapped_scores_are_announced() -> None:
     model = open_model(make("Gemma2Model", **GEMMA | {"attn_logit_softcapping": 50.0}))
-    assert any("scores are capped" in text for text in model.warnings)
+    assert any("the model caps the scores" in text for text in model.warnings)
 
 
 def test_clipped_queries_are_announced() -> None:
     model = open_model(make("OlmoForCausalLM", **GROUPED, clip_qkv=8.0))
     assert model.warnings == (
-        "queries, keys and values are clipped at 8 (clip_qkv); QK and VO leave this out",
+        "the model clips queries, keys and values at 8 (clip_qkv); QK and VO ignore this",
     )
 
 

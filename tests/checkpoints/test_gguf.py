@@ -246,7 +246,7 @@ def test_an_architecture_that_is_known_by_other_names(tmp_path: Path, architectu
     path = write_gguf(tmp_path / "m.gguf", tiny(np.random.default_rng(0)), SIZES, architecture)
     model = open_model(path)
     assert model.family == architecture
-    assert f"attnlaw does not know model type {architecture}; it reads the model as llama.cpp" in str(
+    assert f"attnlaw does not know model type {architecture}; it treats the model as llama.cpp" in str(
         model.warnings
     )
     assert {layer.attention.norm for layer in model.layers} == {None}

@@ -163,7 +163,11 @@ def test_models_by_their_ids(hub: Hub, tmp_path: Path) -> None:
         (model, 3) for model in models[:2]
     ]
     assert len(hub.fetched) == 5 + 2
-    expected = ("no such model on http://127.0.0.1", "a gated model", "holds no safetensors")
+    expected = (
+        "not a model on http://127.0.0.1",
+        "this model is gated; accept",
+        "this repository holds no safetensors",
+    )
     for line, model, said in zip(refused, models[2:], expected, strict=True):
         assert line.startswith(f"attnlaw: {model}: ")
         assert said in line
@@ -174,7 +178,7 @@ def test_models_by_their_ids(hub: Hub, tmp_path: Path) -> None:
     assert "cannot be reached" in absent
     cached, (absent,) = audits(hub, tmp_path, "owner/whole", "owner/unknown", HF_HUB_OFFLINE="1")
     assert cached == [whole]
-    assert "no such file or directory" in absent
+    assert "this is not a file or directory here" in absent
     assert hub.fetched == []
 
 
@@ -192,7 +196,7 @@ def test_a_revision_of_a_model(hub: Hub, tmp_path: Path) -> None:
     cached, (refused,) = audits(None, tmp_path, "owner/whole@step-1", "owner/whole@absent")
     # The growth of proxies belongs to several models.
     assert cached == [{key: value for key, value in first.items() if not key.startswith("growth")}]
-    assert refused.startswith("attnlaw: owner/whole@absent: no such file or directory")
+    assert refused.startswith("attnlaw: owner/whole@absent: this is not a file or directory here")
 
     cache = tmp_path / "hub" / "models--owner--whole"
     assert (cache / "snapshots" / COMMITS["main"] / "model.safetensors").is_symlink()
@@ -205,7 +209,7 @@ def test_a_revision_of_a_model(hub: Hub, tmp_path: Path) -> None:
     assert hub.fetched == []
 
     summaries, (missing,) = audits(hub, tmp_path, "owner/models--a--b", "owner/whole")
-    assert "no such file or directory, and no id that a hub takes" in missing
+    assert "this is not a file or directory here, and not a valid id on a model hub" in missing
 
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:

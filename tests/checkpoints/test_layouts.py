@@ -69,7 +69,7 @@ def test_what_a_cache_says_leads_nowhere_else(said: str, tmp_path: Path) -> None
 def test_a_cache_without_snapshots(tmp_path: Path) -> None:
     cache = write_cache(tmp_path)
     (cache / "snapshots").mkdir()
-    refusal(cache, "the cache of a hub without a snapshot", "download the model again")
+    refusal(cache, "this cache of a hub holds no snapshot; download", "download the model again")
 
 
 def test_an_adapter_in_a_cache(tmp_path: Path) -> None:

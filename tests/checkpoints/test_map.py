@@ -117,7 +117,7 @@ WRONG: dict[str, tuple[str, tuple[str, ...]]] = {
     "wrong type": (MINE.replace("= false", '= "no"'), ("stored_out_in: found 'no'", "true or false")),
     "a number for a name": (
         MINE.replace('"mix.back"', "3"),
-        ("stacks[0]: attention", "tensor names by role"),
+        ("stacks[0]: attention", "a table that maps roles"),
     ),
     "a role too few": (
         MINE.replace('"query,key,value"', '"query,key"'),
@@ -178,8 +178,8 @@ MISFITS: dict[str, tuple[str, str, str]] = {
     "orientation": (
         "stored_out_in = false",
         "stored_out_in = true",
-        "weights: tensor net.tower.0.mix.qkv has 8 outputs, which do not make whole key heads for 2 query "
-        "heads of size 4; check stored_out_in and the order of the parts in {path}",
+        "weights: tensor net.tower.0.mix.qkv has 8 outputs, which cannot be divided into key heads for 2 "
+        "query heads of size 4; check the key stored_out_in and the order of the parts in {path}",
     ),
 }
 
@@ -201,8 +201,8 @@ def test_a_map_whose_parts_are_in_no_layer_together(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         open_model(state, heads=2, map=path, name="weights")
     assert (
-        str(caught.value)
-        == f"weights: no layer has all attention tensors of {path}; save the whole checkpoint"
+        str(caught.value) == f"weights: no layer has all the attention tensors of {path}; save the whole "
+        "checkpoint"
     )
 
 
@@ -228,5 +228,5 @@ def test_a_decoder_beside_a_wider_encoder_has_no_proxies(tmp_path: Path, memory:
     options = ["--heads", "2", "--map", str(written(tmp_path, CROSSED)), "--jobs", "1"]
     shown = invoke("audit", path, *options, "--details")
     assert f"width {8 if memory == 8 else 'varies'} " in shown.stdout
-    refused = "No proxies: they need one hidden size, the layers have 8, 12" in shown.stdout
+    refused = "No proxies: the proxies need one hidden size, but the layers have 8, 12" in shown.stdout
     assert refused == (memory == 12)

@@ -97,5 +97,7 @@ def test_a_conversion_that_fails_is_one_line(tmp_path: Path, monkeypatch: pytest
         raise KeyError("gate_up_proj\nsecond line")
 
     monkeypatch.setattr("transformers.core_model_loading.revert_weight_conversion", fails)
-    with pytest.raises(InputError, match=r"transformers cannot find the names .*; save it with save_pretr"):
+    with pytest.raises(
+        InputError, match=r"transformers does not know under which names .*; save it with save_pretr"
+    ):
         open_model(module)

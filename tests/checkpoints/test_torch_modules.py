@@ -127,7 +127,7 @@ def test_towers_of_different_width_have_no_proxies() -> None:
             is None
         )
         assert (
-            "no proxies: they need one hidden size, the layers have 32, 64"
+            "no proxies: the proxies need one hidden size, but the layers have 32, 64"
             in audit_result.summary["warnings"]
         )
         assert audit_result.layers["log10_alpha"].null_count() == 4

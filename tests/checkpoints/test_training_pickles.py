@@ -125,7 +125,7 @@ def test_lightning_with_sizes_among_its_hyper_parameters(holder: Any, tmp_path: 
     same(model, open_model(bert))
 
     torch.save(lightning(bert.state_dict()), tmp_path / "last.ckpt")
-    refusal(tmp_path / "last.ckpt", "how many attention heads?", "--heads")
+    refusal(tmp_path / "last.ckpt", "attnlaw cannot find the number", "--heads")
     same(open_model(tmp_path / "last.ckpt", heads=4), open_model(bert))
     torch.save(lightning(bert.state_dict(), num_hidden_layers=7), tmp_path / "last.ckpt")
     refusal(tmp_path / "last.ckpt", "expected 7 layers", heads=4)
@@ -236,7 +236,7 @@ def test_other_classes_stay_refused(tmp_path: Path) -> None:
     state = {"a": torch.ones(2, 2)}
     for value, said in ((Path("x"), "pathlib.PosixPath"), (np.float64(1), "numpy"), (print, "print")):
         torch.save(fairseq(state, new=False, held=value), tmp_path / "model.pt")
-        refusal(tmp_path / "model.pt", said, "only plain tensors", "state_dict")
+        refusal(tmp_path / "model.pt", said, "but attnlaw only loads plain", "state_dict")
 
 
 def test_what_others_allow_is_left_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,7 @@ CASES: dict[str, tuple[str, dict[str, Any], str | None, set[str]]] = {
         GEMMA4
         | {"num_hidden_layers": 5, "layer_types": [SLIDING, FULL, SLIDING, SLIDING, FULL]}
         | {"num_kv_shared_layers": 2, "use_double_wide_mlp": True},
-        "some layers read keys and values of the layers 1-2",
+        "some layers use the keys and values of the layers 1-2",
         set(),
     ),
     "experts beside": (
@@ -86,7 +86,7 @@ CASES: dict[str, tuple[str, dict[str, Any], str | None, set[str]]] = {
         QWEN
         | ROUTED
         | {"shared_expert_intermediate_size": 28, "layer_types": [FULL] * 4, "mlp_only_layers": [0]},
-        "gates multiply the output of heads, which the formulas do not cover",
+        "gates multiply the output of the heads, and the formulas do not cover gates",
         {"gated attention"},
     ),
     "linear": (
@@ -148,8 +148,8 @@ def test_what_stands_between_the_maps_of_heads_is_told_and_needed(
     check(model, run)
     words = {
         "gate": "a gate (a sigmoid",
-        "value_norm": "values are normalised",
-        "output_norm": "a norm comes between",
+        "value_norm": "the model normalises values before",
+        "output_norm": "the model has a norm",
     }
     assert any(words[field] in text for text in model.warnings)
     with pytest.raises(AssertionError):
@@ -204,11 +204,11 @@ def test_numbers_of_layers_are_the_models_everywhere(tmp_path: Path) -> None:
     _, model = opened(tmp_path, "Qwen3_5ForCausalLM", QWEN)
     assert {beta.layer for beta in effective_betas(model)} == {2}
     assert effective_beta(model, 2, 1) == effective_betas(model)[1]
-    with pytest.raises(InputError, match=r"no head 0 of layer 0; the model has layers 2 to 2"):
+    with pytest.raises(InputError, match=r"no head 0 in layer 0; the model has layers 2 to 2"):
         effective_beta(model, 0, 0)
     for chosen in (2, "-2", "1:3"):
         assert set(audit(tmp_path, layers=chosen, jobs=1).matrices["layer"]) == {2}
-    with pytest.raises(InputError, match=r"selects no layer with softmax attention"):
+    with pytest.raises(InputError, match="none of these layers has softmax attention"):
         audit(tmp_path, layers="0:2", jobs=1)
     with pytest.raises(InputError, match=r"none of the 4 layers \(0 to 3\)"):
         audit(tmp_path, layers=4, jobs=1)

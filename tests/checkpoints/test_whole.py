@@ -74,7 +74,9 @@ def test_layers_that_predict_further_tokens_are_no_part_of_the_network(tmp_path:
 def test_part_of_a_model_says_so(tmp_path: Path) -> None:
     make("T5EncoderModel", **T5).save_pretrained(tmp_path)
     model = open_model(tmp_path)
-    assert model.warnings == ("the checkpoint has no decoder; attnlaw reads the rest as the model",)
+    assert model.warnings == (
+        "the checkpoint has no decoder; attnlaw audits the rest as if it were the whole model",
+    )
     assert model.network.unread is None
 
 

@@ -33,5 +33,5 @@ def test_wrapped_modules_are_read_as_the_plain_model(before: str, wrapper: str) 
 def test_two_tensors_of_one_plain_name_are_refused() -> None:
     plain = load_file(TINY)
     name = "transformer.h.1.attn.c_attn.weight"
-    with pytest.raises(InputError, match=r"_orig_mod.* have one name without"):
+    with pytest.raises(InputError, match=r"_orig_mod.* have the same name once"):
         audit({**plain, name.replace(".attn.", "._orig_mod.attn."): plain[name]}, heads=4)

@@ -195,13 +195,13 @@ def test_one_student_has_no_error() -> None:
     [
         ("--alpha 0", "--alpha 0: expected a number above 0"),
         ("--alpha -1", "--alpha -1: expected a number above 0"),
-        ("--alpha 1:0.5:3", "--alpha 1:0.5:3: FROM must be below TO"),
+        ("--alpha 1:0.5:3", "--alpha 1:0.5:3: FROM must be smaller than TO"),
         ("--alpha 0:0.5:3", "--alpha 0: expected a number above 0"),
         ("--target-rank -0.5", "--target-rank -0.5: expected a number of at least 1e-09"),
         ("--noise -1", "--noise -1: expected a number of at least 0"),
         ("--tokens 0", "--tokens 0: expected a whole number of at least 1"),
         ("--output tanh", f"--output tanh: expected one of {', '.join(STATIC_OUTPUTS)}"),
-        ("--weight-decay 0", "set a small one such as 1e-4"),
+        ("--weight-decay 0", "many students fit the data equally well; set"),
         ("--target-exponent 1 --target-dimension 1000000000000", "of at most 10000000"),
         ("--figure curve.txt", "--figure curve.txt: expected a name that ends in .pdf"),
         ("--simulate 20 --figure x.jpg", "--figure x.jpg: expected a name that ends in .pdf"),
@@ -211,11 +211,12 @@ def test_one_student_has_no_error() -> None:
         ("--beta 1", "--beta needs --output softmax"),
         ("--beta 1 --output hardmax --student bayes --tokens 2", "--beta needs --output softmax"),
         ("--alpha 0.1:1", "--alpha 0.1:1: expected FROM:TO:COUNT such as 0.05:1:40"),
-        ("--alpha 0.3 0.4", "attnlaw: 0.4 is not an option; join several values with commas"),
-        ("--thresholds yes", "attnlaw: yes is not an option"),
+        ("--alpha 0.3 0.4", "attnlaw: 0.4 is not an option. To give several values, join them"),
+        ("--thresholds yes", "attnlaw: yes is not an option. To"),
         (
             "--simulate 100000",
-            "--simulate 100000: needs a dense 2000000000 x 100000 matrix, more than 2 GiB; choose a smaller "
+            "--simulate 100000: this needs a dense 2000000000 x 100000 matrix, more than 2 GiB; choose a "
+            "smaller "
             "--simulate or --alpha",
         ),
         ("--simulate 10000000", "--simulate 10000000: expected a whole number"),
@@ -239,8 +240,8 @@ def test_a_bad_setting_is_one_line_and_status_2(arguments: str, words: str) -> N
     ("arguments", "words", "status"),
     [
         ("--simulate 25 --target-rank 0.5", "25 times target rank 0.5 is 12.5", 1),
-        ("--student bayes --simulate 20", "computed and not trained", 2),
-        ("--output softmax --tokens 40", "choose at most 14 tokens, the linear output", 1),
+        ("--student bayes --simulate 20", "this student is computed and cannot be trained", 2),
+        ("--output softmax --tokens 40", "choose at most 14 tokens, or use the linear output", 1),
     ],
 )
 def test_what_cannot_work_is_told_before_anything_runs(arguments: str, words: str, status: int) -> None:

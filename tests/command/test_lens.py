@@ -87,15 +87,15 @@ def test_many_tokens_are_estimated_and_cut(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     ("arguments", "message", "status"),
     [
-        ("--ids 1,x", "--ids 1,x: expected whole numbers with commas", 2),
-        ("--ids 1.5", "--ids 1.5: expected whole numbers with commas", 2),
-        ("--ids ,", "--ids ,: expected whole numbers with commas", 2),
+        ("--ids 1,x", "--ids 1,x: expected whole numbers from 0 on", 2),
+        ("--ids 1.5", "--ids 1.5: expected whole numbers from 0 on", 2),
+        ("--ids ,", "--ids ,: expected whole numbers from 0 on", 2),
         ("--ids=-1", "--ids -1: expected", 2),
         ("--ids 1 --top 0", "--top 0: expected a whole number of at least 1", 2),
-        ("--ids 256", "--ids 256: outside the vocabulary; choose from 0 to 255", 2),
+        ("--ids 256", "--ids 256: expected ids of the vocabulary, from 0 to 255", 2),
         (
             f"--ids {','.join(['1'] * 129)}",
-            "--ids has 129 tokens, and the model reads at most 128; give a shorter input",
+            "--ids has 129 tokens, but the model reads at most 128; give a shorter input",
             2,
         ),
         ("--ids 1 --top 128", "of at most 127", 2),
@@ -131,7 +131,7 @@ def test_an_input_is_needed() -> None:
 def test_one_input_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "two.txt").write_text("ab\n\ncd\n")
     line = run(EXAMPLE, "--file", tmp_path / "two.txt", status=1).stderr
-    assert line == f"attnlaw: {tmp_path / 'two.txt'}: has 2 inputs; lens reads one, so keep one line\n"
+    assert line == f"attnlaw: {tmp_path / 'two.txt'}: has 2 inputs; lens takes only one, so keep one line\n"
     (tmp_path / "one.jsonl").write_text('{"ids": [97, 98]}\n')
     words = (EXAMPLE, "--only", "heads", "--json")
     case = json.loads(run(*words, "--file", tmp_path / "one.jsonl").stdout)
@@ -140,7 +140,7 @@ def test_one_input_of_a_file(tmp_path: Path) -> None:
     assert case["tables"]["token_map"] is None
     (tmp_path / "ids").write_text("97,256\n")
     line = run(EXAMPLE, "--ids", f"@{tmp_path / 'ids'}", status=1).stderr
-    assert f"{tmp_path / 'ids'}, line 1: found 256, outside the vocabulary; choose from 0 to 255" in line
+    assert f"{tmp_path / 'ids'}, line 1: found 256, expected ids of the vocabulary, from 0 to 255" in line
 
 
 @pytest.mark.slow
@@ -194,7 +194,10 @@ def test_several_models_have_lines_of_their_own() -> None:
 
 def test_numbers_that_do_not_hold_are_a_warning() -> None:
     result = attnlaw.lens(EXAMPLE, text="ab", only="heads")
-    remark = "do not use the map of tokens: attnlaw's blocks do not reproduce the model's output"
+    remark = (
+        "do not use the map of tokens, because attnlaw's copy of the blocks does not reproduce the "
+        "model's output"
+    )
     lost = replace(result, rows=result.rows.with_columns(status=pl.lit("inexact"), remark=pl.lit(remark)))
     first = answer(lost).lines[0]
     assert (first.status, first.text) == ("WARNING", f"D{remark[1:]}.")

@@ -22,7 +22,7 @@ def test_what_does_not_fit_into_memory_is_said_in_one_line(monkeypatch: pytest.M
     monkeypatch.setattr("attnlaw.command.app.run", lambda words: np.empty(2**58))
     line = invoke("learn", status=1).stderr
     assert "does not fit into memory (Unable to allocate 2.00 EiB" in line
-    assert line.endswith("; choose smaller sizes\n")
+    assert line.endswith("; choose a smaller size\n")
 
 
 def test_what_the_system_refuses_is_one_line_that_names_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,7 +36,7 @@ def test_what_the_system_refuses_is_one_line_that_names_the_path(monkeypatch: py
 def test_a_connection_that_breaks_is_not_standard_output(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attnlaw.command.app.run", lambda words: socket.create_connection(("127.0.0.1", 9)))
     line = invoke("learn", status=1).stderr
-    assert line.startswith("attnlaw: the system reported an error (ConnectionRefusedError(")
+    assert line.startswith("attnlaw: the operating system reported an error (ConnectionRefusedError(")
     assert line.endswith("); try again\n")
 
 
@@ -60,7 +60,8 @@ def test_an_empty_name_is_not_the_directory_one_is_in(
     monkeypatch.chdir(tmp_path)
     refused = invoke(*arguments.split(), "--out", "", status=2)
     assert (
-        refused.stderr == "attnlaw: --out found an empty name; give a directory (. is the one you are in)\n"
+        refused.stderr
+        == "attnlaw: --out found an empty name; give a directory (a dot means the current directory)\n"
     )
     assert not list(tmp_path.iterdir())
 
@@ -68,8 +69,8 @@ def test_an_empty_name_is_not_the_directory_one_is_in(
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        ("lab audit", "PATH is missing: the page of audit looks at a file; attnlaw lab audit PATH"),
-        ("lab learn DIR", "DIR: the page of learn looks at no file; leave it out"),
+        ("lab audit", "PATH is missing: the page of audit needs a file; type: attnlaw lab audit PATH"),
+        ("lab learn DIR", "DIR: the page of learn does not use a file; leave it out"),
         ("lab limit --port 0", "--port 0: expected a whole number of at least 1 and of at most 65535"),
     ],
 )
@@ -154,7 +155,9 @@ def test_a_refusal_stands_alone(tmp_path: Path) -> None:
     ended = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert ended.returncode == 1
     (line,) = ended.stderr.splitlines()
-    assert line.startswith("attnlaw: heads cannot be compared because products of weights exceed 1e308")
+    assert line.startswith(
+        "attnlaw: these heads cannot be compared, because products of their weights exceed 1e308"
+    )
 
 
 def test_a_process_that_has_imported_pydantic_can_call_every_option(capsys):

@@ -49,7 +49,7 @@ def test_json_is_the_library_call() -> None:
     assert numbers["total_kappa"] == pytest.approx(condition(str(EXAMPLE), texts(12)).total, rel=1e-12)
     assert (numbers["inputs"], numbers["ties"], numbers["extension"]) == (12, 0, True)
     assert numbers["inputs_sha256"] == expected.inputs_sha256
-    assert "D is less certain on 12 inputs than on 32 or more" in case["remark"]
+    assert "12 inputs are few: use 32 or more for a reliable D" in case["remark"]
     assert "D has not been validated for causal language models" in case["remark"]
     assert len(case["tables"]["margins"]) == 12
     assert case["tables"]["amplification"] is None
@@ -176,7 +176,7 @@ def test_a_comparison_is_the_answer(tmp_path: Path) -> None:
         log_ratio_error=pl.when(second).then(0.02),
     )
     changed = replace(result, rows=rows)
-    assert answer(changed).lines[-1].text == f"D of tuned, compared with tiny-decoder: {words}."
+    assert answer(changed).lines[0].text == f"D of tuned, compared with tiny-decoder: {words}."
     console = terminal(80, file=io.StringIO())
     show(changed, console)
     assert "-3.0% [-4.9%, -1.0%]" in console.file.getvalue()
@@ -207,7 +207,7 @@ def test_bad_input_is_one_clear_line(arguments: str, message: str, status: int) 
 def test_a_model_without_a_head_or_without_a_tokenizer(tmp_path: Path) -> None:
     headless = save_tiny("bert", tmp_path / "bert")
     line = run(headless, "--file", SENTENCES, status=1).stderr
-    assert "is a BertModel, and margins are read from BertForSequenceClassification" in line
+    assert "is a BertModel, but margins need BertForSequenceClassification" in line
     decoder = save_tiny("gpt2", tmp_path / "gpt2")
     line = run(decoder, "--file", SENTENCES, status=1).stderr
     assert "line 1: needs a tokenizer" in line

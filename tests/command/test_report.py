@@ -41,7 +41,7 @@ def test_rows_without_figures_are_told(tmp_path):
     """One case that failed: there is nothing to draw, and no directory of figures."""
     study_of(tmp_path, [{"verb": "limit", "status": "failed", "remark": "too wide; choose less"}])
     done = invoke("report", tmp_path, "--figures", "pdf")
-    assert done.stderr == f"wrote {tmp_path}/report.html; no figures were drawn\n"
+    assert done.stderr == f"wrote {tmp_path}/report.html, but no figures\n"
     assert not (tmp_path / "figures").exists()
 
 

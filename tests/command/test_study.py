@@ -103,7 +103,7 @@ def test_a_failure_says_how_to_retry(tmp_path: Path) -> None:
 def test_bad_input_is_one_line(tmp_path: Path, file: Path) -> None:
     with hold_lock(tmp_path / "busy"):
         refused = study("run", file, "--out", tmp_path / "busy", status=1)
-    assert "another run is at work" in refused.stderr
+    assert "another run is using this directory" in refused.stderr
     absent = tmp_path / "absent.toml"
     absent.write_text('verb = "audit"\n[grid]\nmodel = ["./no/such/model"]\n')
     for arguments in (

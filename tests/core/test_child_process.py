@@ -73,7 +73,7 @@ def test_values_bytes_and_errors_come_back(child: ChildProcess) -> None:
     [
         ("abort", (), "ended with signal 6"),
         ("end", (), "ended with status 3"),
-        ("reserve", (10**9,), "needed more than the 500 MB of memory that it may use"),
+        ("reserve", (10**9,), "needed more than the 500 MB of memory that it is allowed to use"),
     ],
 )
 def test_the_next_call_after_an_end_is_answered(

@@ -10,5 +10,5 @@ def test_errors_above_a_million_and_negative_zeros_are_short() -> None:
     assert format_with_error(-1.0e28, 1.2e44) == "0(1)e+44"
     assert format_with_error(-0.3, 3.0) == "0(3)"
     assert format_with_error(-0.0004, 0.02) == "0.00(2)"
-    assert format_with_error(65_234.0, 30_856.0) == "65234(30856)"
+    assert format_with_error(65_234.0, 30_856.0) == "65,234(30,856)"
     assert format_with_error(1.2e-5, 6e-7) == "1.20(6)e-05"

@@ -7,7 +7,14 @@ from attnlaw.core.plain_text import FORMS, HANDLER, to_plain
 
 @pytest.mark.parametrize(
     ("text", "plain"),
-    [("α κ₀ λ Δ", "alpha kappa_0 lambda Delta"), ("d² × 10³", "d^2 x 10^3"), ("ä é", "a e"), ("▁▄█", "_:#")],
+    [
+        ("α κ₀ λ Δ", "alpha kappa_0 lambda Delta"),
+        ("d² × 10³", "d^2 x 10^3"),
+        ("ä é", "a e"),
+        ("▁▄█", "_:#"),
+        ("⟨a, b⟩", "<a, b>"),
+        ("×/÷ 2", "x or / 2"),
+    ],
 )
 def test_ascii_keeps_the_meaning_of_letters(text, plain):
     assert to_plain(text, "ascii") == plain

@@ -64,7 +64,7 @@ def test_tensors_of_torch() -> None:
     [
         (np.full((2, 2), 0.5), r"bias: found array\(\[0.5, 0.5\]\), expected a number"),
         (np.array([]), "bias found an empty list"),
-        ("1:0:3", "bias: found '1:0:3', FROM must be below TO"),
+        ("1:0:3", "bias: found '1:0:3', FROM must be smaller than TO"),
         ("many", "bias: found 'many', expected a number"),
         ({"low": 0.1}, "bias: found {'low': 0.1}, expected a number"),
         (itertools.count(), "bias expected at most 100000 values"),

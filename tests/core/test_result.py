@@ -246,8 +246,8 @@ def test_several_cases_are_rows_a_table_and_a_chart(curve: Result) -> None:
     assert curve.rows["estimation_error"].to_list() == errors
     head, *rows = Cells(str(curve._repr_html_())).rows
     assert [row[0] for row in rows] == ["0.1", "0.2", "0.4"]
-    assert [row[head.index("E")] for row in rows] == [f"{error:.6g}" for error in errors]
-    assert repr(curve) == "<learn: 3 cases>"
+    assert [row[head.index("estimation error")] for row in rows] == [f"{error:.3g}" for error in errors]
+    assert repr(curve).startswith("<learn: 3 cases: The error falls from ")
     with pytest.raises(AttributeError, match=r"use result\[0\]\.estimation_error or result\.rows"):
         _ = curve.estimation_error
     for asked in (lambda: curve.record, lambda: curve.summary):
@@ -427,7 +427,9 @@ def test_what_is_not_there_is_no_attribute_and_says_what_to_do(tmp_path: Path) -
     with pytest.raises(InputError, match=r"choose one, such as result\[0\].record"):
         _ = result.record
     with pytest.raises(
-        InputError, match=r"a loaded result has no record; compute it again with attnlaw\.learn"
+        InputError,
+        match=r"this result was loaded from files, which do not keep this object; compute it "
+        "again with attnlaw.learn",
     ):
         _ = loaded.record
     assert loaded.plot().to_dict() == result[0].plot().to_dict()

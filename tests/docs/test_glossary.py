@@ -56,6 +56,13 @@ def test_an_ordinary_word_is_a_term_only_where_it_has_its_meaning(glossary):
     assert 'class="term"' in linked(glossary, text, "commands/learn.md")
 
 
+def test_an_ordinary_word_is_no_term_next_to_words_that_change_its_meaning(glossary):
+    text = "<p>It never runs code. See code scanning.</p>"
+    assert linked(glossary, text, "how-to/quantised.md") == text
+    assert 'class="term"' in linked(glossary, "<p>The code has 4 bits.</p>", "how-to/quantised.md")
+    assert 'class="term"' not in linked(glossary, "<p>It has two of three cases.</p>", "commands/lens.md")
+
+
 def test_the_page_of_the_glossary_has_every_word(glossary):
     page = glossary.on_page_markdown("<!-- glossary -->")
     assert page.count("<dt ") == len(glossary.terms())

@@ -86,5 +86,5 @@ def test_what_it_has_no_theory_for_is_refused_by_name() -> None:
 def test_a_student_that_is_not_trained_is_refused() -> None:
     refused = error_message(SIMULATE, student="bayes", simulate=8)
     trained = names_of(lambda student: student.trainer is not None)
-    assert refused == f"--student bayes: computed and not trained; simulate {trained}"
+    assert refused == f"--student bayes: this student is computed and cannot be trained; simulate {trained}"
     assert trained.endswith(" or copycat")

@@ -86,7 +86,7 @@ def test_a_figure_of_it_alone(tmp_path: Path) -> None:
     figure = figure_to_plot(tossed(bias=[0.25, 0.5]))
     save_figure(figure, tmp_path / "coin.svg")
     assert "mean p̂" in (tmp_path / "coin.svg").read_text()
-    with pytest.raises(InputError, match=r"a figure ends in one of \.pdf, \.svg, \.png"):
+    with pytest.raises(InputError, match=r"the name of a figure must end in one of \.pdf, \.svg, \.png"):
         save_figure(figure, tmp_path / "coin.jpg")
 
 
@@ -102,9 +102,9 @@ def test_rows_of_a_verb_that_is_not_known_are_refused_in_one_line(
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        ({"bias": pl.lit("<b>")}, "bias is a column of String"),
+        ({"bias": pl.lit("<b>")}, "bias is a column of type String"),
         ({"bias": pl.lit(-1.0)}, "bias: found "),
-        ({"mean": pl.lit([1.0])}, "mean is a column of List"),
+        ({"mean": pl.lit([1.0])}, "mean is a column of type List"),
         ({"status": pl.lit(None, pl.String)}, "found a row without status"),
     ],
 )

@@ -108,7 +108,7 @@ def test_what_cannot_be_is_one_line():
         shown.solve(desk.state({"output": "softmax"}))
     assert shown.error_html(error.value).strip() == (
         '<p class="lab lab-error" role="alert">tokens: found 1, expected at least 2 with output softmax: '
-        "a row of one entry is always 1 and shows nothing</p>"
+        "with a single token, attention is always 1 and labels show nothing</p>"
     )
     assert "&lt;b&gt;" in shown.error_html(InputError("<b>"))
 

@@ -84,7 +84,7 @@ def test_shared_layers_keep_both_counts(tmp_path: Path) -> None:
 def test_a_part_of_a_model_has_a_page_without_proxies(tmp_path: Path) -> None:
     folder = run(tmp_path, f'[fixed]\nmodel = "{TINY}"\nonly = "qk"\nsamples = 1000\n')
     assert summaries(folder) == [expected(model=TINY, only="qk", samples=1000)]
-    assert "No proxies: they need every matrix" in write_report([folder]).read_text(encoding="utf-8")
+    assert "No proxies: the proxies need every matrix" in write_report([folder]).read_text(encoding="utf-8")
 
 
 def test_a_checkpoint_that_failed_is_told_on_the_page_of_the_others(tmp_path: Path) -> None:

@@ -79,9 +79,9 @@ def test_an_engine_that_ends_is_a_warning(
     folder = result.save(tmp_path / "out", figures="pdf")
     assert attnlaw.load(folder).rows.equals(result.rows)
     page = (folder / "report.html").read_text()
-    assert "figure: cannot be drawn (the drawing engine ended with signal 6); draw it later" in page
+    assert "figure: cannot be drawn (the drawing engine ended with signal 6); to draw it later" in page
     on_page, in_files = caplog.messages
-    reason = "cannot be drawn (the drawing engine ended with signal 6); draw it later from saved rows, "
+    reason = "cannot be drawn (the drawing engine ended with signal 6); to draw it later from the saved"
     assert on_page.startswith(f"attnlaw: warning: figure learning: {reason}")
     assert in_files.startswith(f"attnlaw: warning: figures {', '.join(named(result))}: {reason}")
     assert not (folder / "figures").exists()
@@ -117,7 +117,10 @@ def test_linked_figures_are_refused(result: Result, tmp_path: Path) -> None:
     (folder / "figures").symlink_to(victim)
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     for write in (lambda: write_report([folder], figures="svg"), lambda: result.save(folder, figures="svg")):
-        with pytest.raises(InputError, match=rf"figures: is a link to {victim}; remove it, or give another"):
+        with pytest.raises(
+            InputError,
+            match=f"figures: this directory is a link to {victim}; remove the link, or give another",
+        ):
             write()
     assert not list(victim.iterdir())
     assert before == {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}

@@ -184,7 +184,7 @@ def test_lines_of_a_case_that_is_not_there_are_refused(audited, tmp_path):
     folder = copied(audited, tmp_path)
     table = pl.read_parquet(audited / "matrices.parquet").with_columns(case=pl.lit(1))
     table.write_parquet(tmp_path / "matrices.parquet")
-    with pytest.raises(attnlaw.InputError, match=r"matrices\.parquet: found lines of case 1 of 1"):
+    with pytest.raises(attnlaw.InputError, match=r"matrices\.parquet: found rows of case 1 of 1"):
         write_report([folder])
 
 

@@ -236,13 +236,20 @@ def test_verbs_after_an_abstract_say_whose_equations_they_solve(tmp_path: Path) 
     derived = {find_verb(name).after_abstract: name for name in STUDY_VERBS if find_verb(name).after_abstract}
     abstracts = [paper.arxiv for paper in PAPERS if paper.compared == ABSTRACT and paper.figures]
     assert set(derived) == set(abstracts)
+    page = (ROOT / "docs" / "theory" / "implicit-bias.md").read_text(encoding="utf-8")
+    words = (
+        "derives all equations on this page itself, because only the abstracts of the papers were available."
+    )
+    assert f"attnlaw {words}" in " ".join(page.split())
     for paper, name in derived.items():
-        sentence = f"Equations derived for this project; those of arXiv {paper} were not at hand."
+        sentence = (
+            "attnlaw derives these equations itself, "
+            f"because only the abstract of arXiv {paper} was available."
+        )
         assert find_verb(name).provenance == sentence
-        page = (ROOT / "docs" / "theory" / "implicit-bias.md").read_text(encoding="utf-8")
-        assert sentence in " ".join(page.split())
+        assert f"the abstract of [arXiv {paper}]" in " ".join(page.split())
     find_verb("early_stopping")().save(tmp_path)
-    assert "those of arXiv 2007.08322 were not at hand" in (tmp_path / "report.html").read_text()
+    assert "only the abstract of arXiv 2007.08322 was available" in (tmp_path / "report.html").read_text()
     assert find_verb("learn").provenance == ""
 
 
@@ -283,19 +290,21 @@ def test_the_crossing_of_two_errors() -> None:
 def test_bad_words_and_missing_packages_end_in_one_line(tmp_path: Path) -> None:
     ended = invoke("reproduce", "2506.0158", "--out", tmp_path, status=1)
     assert ended.stderr == (
-        "attnlaw: 2506.0158: no such paper or figure; attnlaw reproduce list names them all\n"
+        "attnlaw: 2506.0158: there is no such paper or figure; "
+        "to see all of them, type attnlaw reproduce list\n"
     )
     ended = invoke("reproduce", "2306.13239", "--out", tmp_path, status=1)
     assert ended.stderr == (
-        "attnlaw: 2306.13239: no figure is repeated; attnlaw audit shows what the paper is about\n"
+        "attnlaw: 2306.13239: attnlaw does not repeat a figure of this paper; "
+        "attnlaw audit shows what the paper is about\n"
     )
     ended = invoke("reproduce", "arXiv:2506.01582", status=2)
     assert ended.stderr == "attnlaw: --out is missing; type attnlaw reproduce arXiv:2506.01582 --out DIR\n"
     ended = invoke("reproduce", "2506.00846", "limit-width", "--out", tmp_path, status=2)
-    assert ended.stderr.startswith("attnlaw: limit-width is not an option; ")
+    assert ended.stderr.startswith("attnlaw: limit-width is not an option. To")
     ended = invoke("reproduce", "2605.07297", "--quick", "--out", tmp_path, status=1)
     assert "pip install --no-deps rxnfp==0.1.0" in ended.stderr
-    assert "bounds-miniatures: left out of a quick run" in ended.stderr
+    assert "bounds-miniatures: a quick run leaves this out" in ended.stderr
 
 
 def test_figures_need_a_few_numbers_over_one_setting() -> None:

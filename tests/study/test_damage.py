@@ -35,9 +35,7 @@ def test_a_row_that_cannot_be_read_is_told(damage: str, drawn: Study, tmp_path: 
     connection.close()
     with (
         open_store(tmp_path / "out") as store,
-        pytest.raises(
-            InputError, match=r"store\.sqlite: what it holds of task \w+ cannot be read; the store"
-        ),
+        pytest.raises(InputError, match=r"store.sqlite: its row for task \w+ cannot be read; the store"),
     ):
         export(drawn, store)
     assert rows(tmp_path / "out").equals(before)
@@ -49,7 +47,9 @@ def test_a_store_of_other_columns_is_told(drawn: Study, tmp_path: Path) -> None:
         connection.execute("CREATE TABLE outcomes (x)")
     connection.close()
     for action in (status, run):
-        with pytest.raises(InputError, match=r"store\.sqlite: not a store that can be used .no such column"):
+        with pytest.raises(
+            InputError, match=r"store\.sqlite: this file is not a store of a study .no such column"
+        ):
             action(drawn, tmp_path / "out")
 
 
@@ -57,7 +57,7 @@ def test_a_store_of_other_columns_is_told(drawn: Study, tmp_path: Path) -> None:
 def test_a_directory_where_a_file_should_be_is_told(name: str, drawn: Study, tmp_path: Path) -> None:
     (tmp_path / "out" / name).unlink()
     (tmp_path / "out" / name).mkdir()
-    with pytest.raises(InputError, match=r"cannot be locked|not a store that can be used"):
+    with pytest.raises(InputError, match=r"cannot be locked|this file is not a store of a study"):
         run(drawn, tmp_path / "out")
 
 
@@ -125,7 +125,9 @@ def test_results_without_their_store_are_not_written_over(name: str, tmp_path: P
     copied = tmp_path / "out" / name
     copied.parent.mkdir(parents=True)
     copied.write_text("mine")
-    with pytest.raises(InputError, match=rf"{name}: a result without its store .*choose another directory"):
+    with pytest.raises(
+        InputError, match=rf"{name}: this directory holds a result whose store .*choose another directory"
+    ):
         run(study(tmp_path, 'verb = ["square", "cut"]\n[fixed]\nx = 1\n'), tmp_path / "out")
     assert copied.read_text() == "mine"
 

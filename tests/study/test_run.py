@@ -195,7 +195,7 @@ def test_all_tasks_may_fail(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_second_run_at_the_same_time_is_refused(tmp_path: Path) -> None:
-    with hold_lock(tmp_path / "out"), pytest.raises(InputError, match="another run is at work"):
+    with hold_lock(tmp_path / "out"), pytest.raises(InputError, match="another run is using this directory"):
         run(study(tmp_path, SQUARES), tmp_path / "out")
     assert calls(tmp_path) == []
     run(study(tmp_path, SQUARES), tmp_path / "out")

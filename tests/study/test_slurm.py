@@ -72,7 +72,7 @@ def test_refusals_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     refusing.write_text("#!/bin/sh\necho 'sbatch: error: invalid partition specified: gpu' >&2\nexit 1\n")
     refusing.chmod(0o755)
     with pytest.raises(
-        InputError, match="sbatch did not accept the job: sbatch: error: invalid partition specified: gpu"
+        InputError, match="sbatch rejected the job: sbatch: error: invalid partition specified: gpu"
     ):
         run(read_study(file, find), tmp_path / "out", Backend(slurm="partition=gpu"))
 

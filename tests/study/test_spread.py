@@ -49,7 +49,7 @@ def test_a_sum_in_parts_is_the_sum(tmp_path: Path) -> None:
 def test_a_part_that_fails_ends_its_case_and_no_other(tmp_path: Path) -> None:
     cases = [Total(terms=9, at=3, log=str(tmp_path)), Total(terms=3, log=str(tmp_path))]
     bad, good = spread(TOTAL, cases, tmp_path / "s")
-    assert str(bad) == "x: not this one; it was part 3 of 9, and what is finished is kept"
+    assert str(bad) == "x: not this one; this happened in part 3 of 9, and all finished parts are kept"
     assert good == Found(square=14.0)
     assert calls(tmp_path) == [1, 2, 3, 1, 2, 3]  # 4 to 9 are in vain
     assert str(next(spread(TOTAL, cases, tmp_path / "s"))) == str(bad)
@@ -79,10 +79,10 @@ def test_who_asks_to_stop_keeps_what_is_finished(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_one_run_at_a_time_and_only_of_what_has_parts(tmp_path: Path) -> None:
-    with hold_lock(tmp_path / "s"), pytest.raises(InputError, match="another run is at work"):
+    with hold_lock(tmp_path / "s"), pytest.raises(InputError, match="another run is using this directory"):
         next(spread(TOTAL, [Total(terms=2)], tmp_path / "s"))
     assert TOTAL.split is not None
-    with pytest.raises(InputError, match="term has no parts"):
+    with pytest.raises(InputError, match="term cannot be split among workers"):
         next(spread(TOTAL.split.verb, [], tmp_path / "s"))
 
 

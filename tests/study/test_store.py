@@ -75,7 +75,7 @@ def test_a_killed_run_keeps_its_rows_and_frees_its_lock(tmp_path: Path) -> None:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"ready\n"
         assert is_locked(tmp_path)
-        refusal = f"another run is at work .process {holder.pid} on "
+        refusal = f"another run is using this directory .process {holder.pid} on "
         with pytest.raises(InputError, match=refusal), hold_lock(tmp_path):
             pass
         with open_store(tmp_path) as store:  # readers are welcome meanwhile
@@ -90,14 +90,14 @@ def test_a_killed_run_keeps_its_rows_and_frees_its_lock(tmp_path: Path) -> None:
 
 def test_no_store_and_broken_stores_are_told(tmp_path: Path) -> None:
     with (
-        pytest.raises(InputError, match="holds no study; start it with: attnlaw study run"),
+        pytest.raises(InputError, match="this directory holds no study; start one with: attnlaw study run"),
         open_store(tmp_path),
     ):
         pass
     (tmp_path / "store.sqlite").write_text(
         "this is not a database, but it is long enough to look like a file"
     )
-    with pytest.raises(InputError, match="not a store that can be used"), open_store(tmp_path):
+    with pytest.raises(InputError, match="this file is not a store of a study"), open_store(tmp_path):
         pass
 
 

@@ -147,7 +147,7 @@ def test_a_setting_of_several_values_is_one_value_where_it_is_fixed(tmp_path: Pa
         ('verb = "square"\n[grid]\nx = []', "[grid] x: found [], expected a list of values"),
         ('verb = "square"\n[grid]\nx = 0.1', "[grid] x: found 0.1, expected a list of values"),
         ('verb = "square"\n[grid]\nx = "0.1:1"', "[grid] x: found '0.1:1', expected FROM:TO:COUNT"),
-        ('verb = "square"\n[[list]]\nx = "1:0:3"', "[[list]] x: found '1:0:3', FROM must be below TO"),
+        ('verb = "square"\n[[list]]\nx = "1:0:3"', "[[list]] x: found '1:0:3', FROM must be smaller than TO"),
         ('verb = "square"\n[grid]\nx = ["y"]', "[grid] x: found 'y', expected a number"),
         ('verb = "square"\n[grid]\nx = [true]', "[grid] x: found True, expected a number"),
         ('verb = "square"\n[grid]\nx = [nan]', "[grid] x: found nan, expected a number"),
@@ -160,11 +160,11 @@ def test_a_setting_of_several_values_is_one_value_where_it_is_fixed(tmp_path: Pa
             'verb = "cut"\n[fixed]\nslices = 2\n[grid]\nthickness = [1]',
             "[grid] thickness cannot be combined with slices; choose one",
         ),
-        ('verb = "square"\n[fixed]\nx = [1, 2]', "[fixed] x: found [1, 2], expected one value; lists go"),
-        ('verb = "square"\n[fixed]\nx = 1\n[grid]\nx = [1]', "[grid] x: already given above"),
+        ('verb = "square"\n[fixed]\nx = [1, 2]', "[fixed] x: found [1, 2], expected one value; to vary this"),
+        ('verb = "square"\n[fixed]\nx = 1\n[grid]\nx = [1]', "[grid] x: this key appears twice; keep"),
         (
             'verb = "draw"\n[fixed]\nx = 1\nseed = 3',
-            "[fixed] seed: every task gets its own; set it under [run]",
+            "[fixed] seed: every task needs a different seed; set this key under [run]",
         ),
         ('verb = "draw"\n[fixed]\nx = 1\njobs = 3', "[fixed] jobs is not a setting of draw"),
         ('verb = "square"\nlist = 3', "list: found 3, expected tables [[list]]"),
@@ -181,9 +181,12 @@ def test_a_setting_of_several_values_is_one_value_where_it_is_fixed(tmp_path: Pa
         ('verb = "square"', "x is missing"),
         (
             'verb = "cut"\n[grid]\nmodel = ["*.none"]',
-            "[grid] model: '*.none' matches nothing; paths",
+            "[grid] model: '*.none' matches no file; give a",
         ),
-        ('verb = "torn"\n[grid]\nx = "1:9:9999"\nat = "1:9999:9999"', "tasks, expected at most 1000000"),
+        (
+            'verb = "torn"\n[grid]\nx = "1:9:9999"\nat = "1:9999:9999"',
+            "tasks are too many, expected at most 1000000",
+        ),
     ],
 )
 def test_bad_files_are_told_in_one_line(tmp_path: Path, text: str, expected: str) -> None:

@@ -71,7 +71,7 @@ def test_a_bad_case_costs_itself_alone(tmp_path: Path, how: str, error: str, att
     ("how", "error", "attempts"),
     [
         ("raises", "ArithmeticError: poison in two lines", 2),
-        ("exits", "the worker process died while computing it", 2),
+        ("exits", "the worker process died during this task (it", 2),
         ("freezes", 'exceeded its time limit of 1 s at File "', 2),
     ],
 )

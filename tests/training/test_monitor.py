@@ -557,10 +557,10 @@ def test_bad_models_and_directories_are_told_before_training(tmp_path):
         SpectralMonitor(torch.nn.Linear(4, 4), tmp_path)
     split = TimedEncoder()
     next(split.parameters()).ds_id = 0  # as ZeRO-3 marks the weights that it splits
-    with pytest.raises(InputError, match="split over processes"):
+    with pytest.raises(InputError, match="split over several processes"):
         SpectralMonitor(split, tmp_path)
     pl.DataFrame({"model": ["a"]}).write_parquet(tmp_path / "steps.parquet")
-    with pytest.raises(InputError, match=r"has steps of attnlaw 0\.2 or earlier; give the monitor another"):
+    with pytest.raises(InputError, match=r"has steps that attnlaw 0\.2 or earlier wrote; give"):
         SpectralMonitor(TimedEncoder(), tmp_path)
     SpectralMonitor(TimedEncoder(), tmp_path / "run").step(0)
     pl.DataFrame({"model": ["a"]}).write_parquet(tmp_path / "run" / "steps.parquet")

@@ -129,16 +129,16 @@ INDEXES = (
     Attack("index-directory", directory, "missing"),
     Attack("index-device", device("model.safetensors.index.json"), "not a regular file"),
     Attack("index-gigabyte", index_gigabyte, "larger than"),
-    Attack("index-nested", index_text("[" * 10**6), "not a shard index"),
-    Attack("index-numbers", index_text('{"weight_map": {"a": 3}}'), "names no files"),
-    Attack("index-digits", index_text('{"weight_map": ' + "9" * 10**5 + "}"), "not a shard index"),
+    Attack("index-nested", index_text("[" * 10**6), "this is not an index"),
+    Attack("index-numbers", index_text('{"weight_map": {"a": 3}}'), "this index lists no files"),
+    Attack("index-digits", index_text('{"weight_map": ' + "9" * 10**5 + "}"), "this is not an index"),
     Attack("lone-pipe", lone_pipe("model.safetensors"), "not a regular file"),
     Attack("lone-pipe-torch", lone_pipe("pytorch_model.bin"), "not a regular file"),
     Attack("pipe-itself", pipe_itself, ""),
     Attack("device", device("model.safetensors"), "not a regular file"),
     Attack("device-gguf", device("model.gguf"), "not a regular file"),
     Attack("config-gigabyte", config_gigabyte, "larger than"),
-    Attack("config-pipe", config_pipe, "how many attention heads?"),
+    Attack("config-pipe", config_pipe, "attnlaw cannot find the number"),
 )
 
 

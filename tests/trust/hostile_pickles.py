@@ -440,7 +440,7 @@ def loop(folder: Path) -> Path:
     return folder
 
 
-FOREIGN = "only plain tensors are loaded"
+FOREIGN = "but attnlaw only loads plain tensors"
 DAMAGED = "not a complete PyTorch checkpoint"
 FOLDER = "are not in one folder"
 BYTES = "bytes before, between or after"
@@ -460,27 +460,25 @@ PICKLES = (
     *in_every_container("long-integer", long_integer, DAMAGED),
     *in_every_container("long-text", long_text, DAMAGED),
     *in_every_container("long-bytes", long_bytes, DAMAGED),
-    *in_every_container("laughs", laughs, "unfolds to more than"),
+    *in_every_container("laughs", laughs, "it unpacks to more than"),
     *in_every_container("deep", deep, "deep"),
-    Attack("stride-zero", spread, "repeats the same few numbers"),
+    Attack("stride-zero", spread, "is an expanded view of a"),
     Attack("past-the-record", outside_its_storage, DAMAGED),
-    Attack("short-record", short_record, "the record of storage 1 has 64 bytes of 256"),
+    Attack("short-record", short_record, "the file of storage 1 has 64 bytes of 256"),
     *in_every_container("float-tensor", unfilled(torch.FloatTensor), "torch.FloatTensor without saying"),
     *in_every_container("any-tensor", unfilled(torch.Tensor), "torch.Tensor without saying"),
     *in_every_container("own-storage", unfilled_storage, "TypedStorage without saying"),
     *in_every_container("new-tensor", new_object, "torch.FloatTensor without saying"),
-    Attack("computed-size", computed_size, "a storage is not written out"),
+    Attack("computed-size", computed_size, "it does not contain the numbers of a tensor"),
     Attack("no-keys", numbers_left_out(beside=False), "are missing after it"),
     Attack("keys-beside-a-list", numbers_left_out(beside=True), "are missing after it"),
-    Attack("attributes", with_attributes(torch.clone), "further attributes or another class"),
-    Attack(
-        "attributes-of-parameters", with_attributes(torch.nn.Parameter), "further attributes or another class"
-    ),
-    Attack("zip-bomb", bomb, "the records of its archive are compressed"),
-    Attack("zip-compressed", compressed, "the records of its archive are compressed"),
-    Attack("zip-upper-case-laughs", in_other_case(laughs), "unfolds to more than"),
+    Attack("attributes", with_attributes(torch.clone), "it has a tensor with extra"),
+    Attack("attributes-of-parameters", with_attributes(torch.nn.Parameter), "it has a tensor with extra"),
+    Attack("zip-bomb", bomb, "the files in its archive are compressed"),
+    Attack("zip-compressed", compressed, "the files in its archive are compressed"),
+    Attack("zip-upper-case-laughs", in_other_case(laughs), "it unpacks to more than"),
     Attack("zip-upper-case-deep", in_other_case(deep), "deep"),
-    Attack("zip-both-cases", in_both_cases, "two records of its archive have the same name"),
+    Attack("zip-both-cases", in_both_cases, "two files in its archive have the same name"),
     Attack("zip-renamed-inside", renamed_inside, DAMAGED),
     Attack("zip-renamed", renamed_in_directory(b"archive/data.pk_"), DAMAGED),
     Attack("zip-null", renamed_in_directory(b"archive/data\0pkl"), FOLDER),
@@ -491,7 +489,7 @@ PICKLES = (
     Attack("zip-before", padded(before=b"PK\3\4" + bytes(60)), BYTES),
     Attack("zip-after", padded(after=bytes(60)), BYTES),
     Attack("zip-comment", padded(after=b"# a comment"), BYTES),
-    Attack("zip-overlap", overlapping, "the records of its archive claim"),
+    Attack("zip-overlap", overlapping, "its archive claims to hold"),
     Attack("zip-escape", escaping, FOLDER),
     Attack("old-tar", old_tar, DAMAGED),
     Attack("bag-poses", posing, "no named tensors"),

@@ -49,8 +49,11 @@ def test_what_the_lens_does_not_use_changes_nothing(
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"attn_pdrop": "x"}, "no GPT2Model can be built from it ("),  # then why: transformers' words
-        ({"num_hidden_layers": 10**9}, "1000000000 layers, the weights have 4"),
+        (
+            {"attn_pdrop": "x"},
+            "transformers cannot build a GPT2Model from this file (",
+        ),  # then why: transformers' words
+        ({"num_hidden_layers": 10**9}, "it describes 1000000000 layers, but the weights have 4"),
     ],
     ids=["type", "depth under another name"],
 )

@@ -94,7 +94,7 @@ ATTACKS: dict[str, tuple[Callable[[Path], list[str]], str]] = {
     "map, digits between": (lambda f: divisions(f, b"{layer}1"), "without text between them"),
     "config, 401 digits": (config, "routed_scaling_factor is an integer of 1329 bits"),
     "one layer twice": (padded_layer, "are the same layer"),
-    "superscript": (superscript, "how many attention heads?"),
+    "superscript": (superscript, "attnlaw cannot find the number"),
 }
 
 

@@ -52,7 +52,9 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def stopped(seconds: int, megabytes: int) -> str:
     """What is said, whichever limit is reached first."""
-    limits = rf"took more than {seconds} s|needed more than the {megabytes} MB of memory that it may use"
+    limits = (
+        rf"took more than {seconds} s|needed more than the {megabytes} MB of memory that it is allowed to use"
+    )
     return rf"tokenizer\.json: the tokenizer ({limits}), so it was stopped; give token ids$"
 
 

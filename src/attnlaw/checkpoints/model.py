@@ -16,6 +16,7 @@ from attnlaw.checkpoints.network import Network
 from attnlaw.checkpoints.tensors import Tensors, require_real
 from attnlaw.core.arrays import SMALLEST, Reals, as_float
 from attnlaw.core.errors import InputError
+from attnlaw.core.words import count_of
 
 PLAIN = re.compile(r"b?float\d+(_\w+)?|u?int\d+|bool|complex\d+")  # names of types that are not codes
 MOST_CODES = 3  # the largest number of codes that are named
@@ -156,7 +157,8 @@ class Model:
         if not np.isfinite(total) and not np.isfinite(array).all():
             bad = int(array.size - np.count_nonzero(np.isfinite(array)))
             raise InputError(
-                f"{self.tensors.source}: tensor {name} has {bad} NaN or infinite entries; the checkpoint "
+                f"{self.tensors.source}: tensor {name} has "
+                f"{count_of(bad, 'NaN or infinite entry', 'NaN or infinite entries')}; the checkpoint "
                 "is damaged, or training diverged: use an earlier checkpoint"
             )
         return array

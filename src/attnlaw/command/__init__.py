@@ -14,6 +14,7 @@ imports modules that take time only inside `main`, which answers Ctrl-C.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import warnings
@@ -21,6 +22,7 @@ from io import TextIOWrapper
 
 from attnlaw import __version__
 
+COLLECT_AFTER = 20_000  # new objects between two searches of the garbage collector; Python's default is 700
 TYPE_CHECKING = False  # importing typing takes longer than all the rest
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,6 +75,8 @@ def main() -> None:
 def _run_command() -> int:
     from attnlaw.core.errors import InputError
 
+    # Imports and charts make many small objects and hardly any cycles, so search for cycles less often.
+    gc.set_threshold(COLLECT_AFTER)
     # Several BLAS threads slow down small matrices; large ones are measured in threads of attnlaw.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Results say themselves what is wrong with a number. Filters that the user gives to Python come first.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from cyclopts import App, CycloptsError, Parameter
@@ -17,6 +18,7 @@ from cyclopts.exceptions import (
     MissingArgumentError,
     RepeatArgumentError,
     UnknownCommandError,
+    UnknownOptionError,
     UnusedCliTokensError,
 )
 
@@ -30,6 +32,7 @@ from attnlaw.render.terminal.console import output, print_message
 
 PLAIN: Literal["plaintext"] = "plaintext"  # starts a third faster than markup
 HELP_FLAGS = ("--help", "-h")
+NEAR = 0.75  # how alike the spelling of two options must be to suggest one for the other
 
 
 def run(words: list[str]) -> int:
@@ -67,12 +70,13 @@ def run(words: list[str]) -> int:
     except CycloptsError as error:
         chosen = next((word for word in words if word in commands), None)
         title = commands[chosen].title if chosen else called if called in lines else ""
-        print_message(f"attnlaw: {_error_message(error, title)}")
+        known_options = [as_option(name) for name in commands[chosen].known] if chosen else []
+        print_message(f"attnlaw: {_error_message(error, title, known_options)}")
         return 2
     return status if isinstance(status, int) else 0
 
 
-def _error_message(error: CycloptsError, title: str) -> str:
+def _error_message(error: CycloptsError, title: str, known_options: Sequence[str]) -> str:
     """Return what is wrong with the words of the command `title`, and where to read about it."""
     options = " ".join(filter(None, ["attnlaw", title, "--help"]))
     option = re.search(r"--[\w-]+", str(error))
@@ -83,6 +87,11 @@ def _error_message(error: CycloptsError, title: str) -> str:
             message = f"{word} is not an option. To give several values, join them with commas, such as a,b"
         case MissingArgumentError():
             message = f"{name} needs a value"
+        case RepeatArgumentError() if name == "--ids" and title == "margins":
+            message = f"{name} is given twice. For several inputs, use --ids @FILE with one list on each line"
+        case UnknownOptionError():
+            close = difflib.get_close_matches(name, known_options, n=1, cutoff=NEAR)
+            message = f"{name} is not an option{f'. Did you mean {close[0]}?' if close else ''}"
         case RepeatArgumentError():
             message = f"{name} is given twice. To give several values, join them with commas, such as a,b"
         case CoercionError() if error.argument is not None and error.argument.hint is bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, replace
 from functools import cache
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlaw.command.workers import WorkerOptions
-from attnlaw.core.errors import BadSetting, InputError
+from attnlaw.core.errors import BadSetting, InputError, as_option
 from attnlaw.core.files import figures_directory
 from attnlaw.core.result import Result
 from attnlaw.core.settings import SettingField, setting_fields
@@ -20,6 +20,8 @@ from attnlaw.core.verb import Verb
 from attnlaw.render.charts.paper import save_figure
 from attnlaw.render.output_options import Failure, OutputOptions
 from attnlaw.render.terminal.console import output, print_json, print_message, progress
+from attnlaw.render.terminal.screen import typed_options
+from attnlaw.verbs.typed import option_words as option_words_of
 from attnlaw.verbs.views import figure_to_plot, find_part, result_directory, show_end
 
 Fail = Callable[[Any, InputError], None]  # a function that is called with a case and its error
@@ -73,13 +75,27 @@ def run_command(verb: Verb[Any, Any], typed_words: Mapping[str, Any]) -> int:
                 objects = result.to_json()
                 print_json(objects if len(requested) > 1 or len(requested[0][1]) > 1 else objects[0])
             else:
-                show_end(result, output, options.details)
+                with typed_options(map(as_option, option_words), verb.name, _unrecorded_options(requested)):
+                    show_end(result, output, options.details)
             _write(result, options)
             status = options.finish(result, failures)
         else:
             options.finish(results[0], failures)
     is_whole = all(len(cases) == len(result) for (_, cases), result in zip(requested, results, strict=True))
     return (status or 0) if is_whole else 1
+
+
+def _unrecorded_options(requested: Sequence[tuple[Verb[Any, Any], Sequence[Any]]]) -> list[str]:
+    """Return the words of options that rows do not have, such as `--as-stored`."""
+    ((verb, cases), *_) = requested
+    known = setting_fields(verb.settings)
+    hidden = {name: field for name, field in known.items() if name not in verb.setting_columns}
+    return [
+        word
+        for name, field in hidden.items()
+        for word in option_words_of(field, getattr(cases[0], name))
+        if cases and not field.rule.positional
+    ]
 
 
 def _requested_cases(verb: Verb[Any, Any], words: dict[str, Any]) -> list[tuple[Verb[Any, Any], list[Any]]]:

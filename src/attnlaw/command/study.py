@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import shlex
 import sys
 from collections import Counter
@@ -11,8 +12,10 @@ from typing import ClassVar
 
 from attnlaw import study
 from attnlaw.command.report import Report
+from attnlaw.core.errors import InputError
 from attnlaw.core.result import ROWS
 from attnlaw.core.settings import Settings, setting, setting_like, settings_dataclass
+from attnlaw.core.words import count_of
 from attnlaw.render.output_options import JSON_HELP, output_option, require_directory_name
 from attnlaw.render.terminal.console import (
     Column,
@@ -30,7 +33,7 @@ from attnlaw.study.run import Cost
 from attnlaw.study.shipped import shipped_studies, study_description
 from attnlaw.study.store import open_store
 from attnlaw.study.study_file import template
-from attnlaw.verbs import find_verb
+from attnlaw.verbs import STUDY_VERBS, VERBS, find_verb
 
 MOST_ERRORS = 5  # different errors that are printed
 STOPPED = 130  # exit status after Ctrl-C
@@ -79,6 +82,10 @@ class List(Settings):
             Column("about", [about.split(". ")[0].rstrip(".") for about in abouts], is_text=True, wraps=True),
         ]
         print_table(output, columns)
+        output.print()
+        print_next(
+            output, {"attnlaw study run NAME --out DIR": "compute a study; resume it if it is stopped"}
+        )
         return 0
 
 
@@ -100,6 +107,12 @@ class New(Settings):
     )
 
     def execute(self) -> int:
+        known = {**VERBS, **STUDY_VERBS}
+        if self.verb not in known:
+            close = difflib.get_close_matches(self.verb, known, n=1)
+            others = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(VERBS)}"
+            only = "" if close else f", or of those that run only in studies: {', '.join(STUDY_VERBS)}"
+            raise InputError(f"{self.verb}: attnlaw has no computation of this name; {others}{only}")
         sys.stdout.write(template(find_verb(self.verb)))
         return 0
 
@@ -202,10 +215,6 @@ class Export(StudyLocation):
 COMMANDS = {"list": List, "new": New, "run": Run, "resume": Resume, "status": Status, "export": Export}
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def _report_command(out: str) -> dict[str, str]:
     return {f"attnlaw report {shlex.quote(out)}": "a page with the figures and all rows"}
 
@@ -216,12 +225,12 @@ def _compute(
     """Compute tasks, print the status, and return the exit status. `drawn`: a page follows anyway."""
 
     def announce(cost: Cost) -> None:
-        tasks = f"{_count(cost.tasks, 'task')} to compute."
+        tasks = f"{count_of(cost.tasks, 'task')} to compute."
         if cost.first is None or cost.seconds is None:
             print_message(f"{tasks} The first one failed, so attnlaw cannot estimate the time.")
             return
         first, whole = format_duration(cost.first), format_duration(cost.seconds)
-        workers = _count(cost.workers, "worker")
+        workers = count_of(cost.workers, "worker")
         print_message(f"{tasks} The first took {first}; all will take about {whole} on {workers}.")
 
     study = read_study(place.file)
@@ -239,13 +248,13 @@ def _print_status(standing: StudyStatus, place: StudyRunSettings | Status, drawn
     state = " A run is computing the missing tasks now." if standing.running else ""
     failed = f", {len(standing.failures)} failed" if standing.failures else ""
     missing = f", {standing.missing} missing" if standing.missing else ""
-    tasks = _count(standing.tasks, "task")
+    tasks = count_of(standing.tasks, "task")
     output.print(f"{standing.done} of {tasks} done{failed}{missing}.{state}", soft_wrap=True)
     again = f"attnlaw study resume {shlex.quote(place.file)} --out {shlex.quote(place.out)}"
     errors = Counter(failure.error for failure in standing.failures).most_common()
-    lines = [f"{_count(count, 'task')} failed: {error}" for error, count in errors[:MOST_ERRORS]]
+    lines = [f"{count_of(count, 'task')} failed: {error}" for error, count in errors[:MOST_ERRORS]]
     if len(errors) > MOST_ERRORS:
-        lines.append(f"There are {_count(len(errors) - MOST_ERRORS, 'other error')}.")
+        lines.append(f"There are {count_of(len(errors) - MOST_ERRORS, 'other error')}.")
     if standing.failures:
         lines.append(
             f"The column remark shows the error of each failed row. Try them again with: {again} --failed"

@@ -27,11 +27,13 @@ class Line:
         text: the sentences.
         status: how good the news is, if that can be said.
         details: further sentences, each shown on a line of its own.
+        is_main: whether a short text of the answer has the line even if it has no status.
     """
 
     text: str
     status: AnswerStatus | None = None
     details: tuple[str, ...] = ()
+    is_main: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 MAX_LIST_ENTRIES = 6  # entries of a list; JSON has them all
-LARGEST_PLACE = 6  # of an error's first digit; values with larger errors are written with an exponent
+LEAST, LARGEST = 1e-4, 1e6  # a column with values outside of this range is written with exponents
+MOST_DIGITS = 6  # digits after the point of a number with an exponent
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,24 +62,55 @@ class Outcome(StrEnum):
     FAILED = "failed"
 
 
-def format_with_error(value: float, error: float | None) -> str:
+def format_with_error(value: float, error: float | None, exponent: bool | None = None) -> str:
     """Return a value with its error in units of the last digit: `0.25(1)`.
+
+    Args:
+        exponent: whether to write the number with an exponent. By default, its size decides.
 
     >>> format_with_error(0.25, 0.01), format_with_error(0.25, math.nan), format_with_error(-3.1e40, 2e38)
     ('0.25(1)', '0.25(?)', '-3.10(2)e+40')
+    >>> format_with_error(65_234.0, 308.0), format_with_error(78_361_752.0, 422_935.0)
+    ('65,234(308)', '7.84(4)e+07')
     """
     if not error:
-        return f"{value:.6g}"
+        return f"{value:.2e}" if exponent else f"{value:.6g}"
     if not math.isfinite(error):
         return f"{value:.6g}(?)"
     place = math.floor(math.log10(error))
-    if 0 <= place < LARGEST_PLACE:
-        return f"{value:z.0f}({error:.0f})"
+    large = abs(value) >= LARGEST or error >= LARGEST
+    if exponent is None:
+        exponent = large or not (place >= 0 or place >= -4 or abs(value) >= 0.1)
+    if not exponent:
+        if place >= 0:
+            return f"{value:z,.0f}({error:,.0f})"
+        return f"{value:z,.{-place}f}({round(error / 10.0**place)})"
+    size = max(place, math.floor(math.log10(abs(value)))) if value else place
+    if size - place > MOST_DIGITS:  # the error is far below the digits that anyone reads
+        return f"{value:.2e}"
     unit = round(error / 10.0**place)
-    if -4 <= place < 0 or (place < 0 and abs(value) >= 0.1):
-        return f"{value:z.{-place}f}({unit})"
-    exponent = max(place, math.floor(math.log10(abs(value)))) if value else place
-    return f"{value / 10.0**exponent:z.{exponent - place}f}({unit})e{exponent:+03d}"
+    return f"{value / 10.0**size:z.{size - place}f}({unit})e{size:+03d}"
+
+
+def format_column(values: Iterable[float | None], errors: Iterable[float | None]) -> list[str]:
+    """Return the cells of a column of values with errors, in one notation. A missing value gives "".
+
+    The cells have no exponent if all values are between 0.0001 and a million.
+
+    >>> format_column([0.046, 0.0508, None], [1e-4, 1e-4, None])
+    ['0.0460(1)', '0.0508(1)', '']
+    >>> format_column([0.0221, 1.2e-5], [4e-4, 6e-7])
+    ['2.21(4)e-02', '1.20(6)e-05']
+    """
+    pairs = list(zip(values, errors, strict=True))
+    sizes = [abs(value) for value, error in pairs if value and error]
+    finite = [size for size in sizes if math.isfinite(size)]
+    exponent = any(not LEAST <= size < LARGEST for size in finite) if finite else None
+    plain = ".2e" if exponent else ".4g"
+    return [
+        "" if value is None else format_with_error(value, error, exponent) if error else format(value, plain)
+        for value, error in pairs
+    ]
 
 
 def format_percent(share: Estimate) -> str:

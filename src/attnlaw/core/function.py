@@ -69,6 +69,12 @@ def python_function(verb: Verb[Any, Any]) -> Callable[..., Any]:
     return function
 
 
+# Sentences that are true of the command alone: a function has no exit status and does not train students.
+ONLY_COMMAND = re.compile(
+    r"\s*The exit status [^.]*\.|,\s+and train real heads\s+to compare|\s*In Python, this command is [^\n]*"
+)
+
+
 def signature(verb: Verb[Any, Any]) -> Signature:
     """Return the signature of a verb's function: each setting is a parameter with its type."""
     parameters = [
@@ -142,7 +148,8 @@ def result_name(verb: Verb[Any, Any]) -> str:
 
 def describe(verb: Verb[Any, Any]) -> str:
     """Return the documentation of a verb's function: summary, Args, Returns and an example."""
-    summary, _, more = _in_python(verb, cleandoc(verb.settings.__doc__ or verb.title)).partition("\n\n")
+    text = ONLY_COMMAND.sub("", _in_python(verb, cleandoc(verb.settings.__doc__ or verb.title)))
+    summary, _, more = text.partition("\n\n")
     known = _ordered(verb)
     arguments = [
         _wrap(f"{setting.name} ({_type_and_default(setting)}): {_meaning(verb, setting)}", 8)

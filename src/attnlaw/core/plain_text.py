@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import unicodedata
+from contextlib import suppress
 
 # What stands for a letter that an encoding lacks. Greek letters become their names, and letters with accents
 # lose them.
@@ -27,6 +28,8 @@ FORMS = {
     "∫": "integral",
     "‖": "|",
     "÷": "/",
+    "⟨": "<",
+    "⟩": ">",
     "’": "'",
     "‘": "'",
     "“": '"',
@@ -50,7 +53,9 @@ def to_plain(text: str, encoding: str) -> str:
     >>> to_plain("β₂ ≤ 0.5 × 10⁴", "ascii"), to_plain("β ▁█", "utf-8")
     ('beta_2 <= 0.5 x 10^4', 'β ▁█')
     """
-    return text.encode(encoding, HANDLER).decode(encoding)
+    with suppress(UnicodeEncodeError):
+        return text.encode(encoding).decode(encoding)
+    return text.replace("×/÷", "x or /").encode(encoding, HANDLER).decode(encoding)
 
 
 def _ascii_form(letter: str) -> str:

@@ -346,10 +346,12 @@ class Result:
         return str(load_views().notebook_html(self))
 
     def __repr__(self) -> str:
+        answer = load_views().answer_of(self) if len(self) else None
+        known = [line for line in answer.lines if line.status or line.is_main] if answer else []
+        known = known or list(answer.lines[:1] if answer else ())
         if len(self) != 1:
-            return f"<{self.verb.name}: {len(self)} cases>"
-        answer = load_views().answer_of(self)
-        known = [line for line in answer.lines if line.status] or answer.lines[:1] if answer else ()
+            first = f": {known[0].text}" if known else ""
+            return f"<{self.verb.name}: {len(self)} cases{first}>"
         lines = [f"{line.status} {line.text}" if line.status else line.text for line in known]
         if lines:
             return f"<{self.verb.name}: {' '.join(lines)}>"

@@ -8,10 +8,14 @@ platforms), `library` returns None, and callers compute the same numbers in anot
 from __future__ import annotations
 
 import ctypes
+from contextlib import suppress
 from functools import cache
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy
 from threadpoolctl import threadpool_info
 
 LETTERS = {"float32": "s", "float64": "d"}
@@ -23,13 +27,22 @@ Argument = bytes | int | np.ndarray
 @cache
 def library() -> ctypes.CDLL | None:
     """Return SciPy's OpenBLAS, or None if it does not export the routines used here with 32-bit integers."""
-    import scipy.linalg  # noqa: F401  (loads the library)
-
+    # Wheels have the library next to the package, so it need not be loaded by importing scipy.linalg.
+    for file in Path(scipy.__file__).parent.with_name("scipy.libs").glob("libscipy_openblas*"):
+        with suppress(OSError):
+            shared_library = ctypes.CDLL(str(file))
+            if _has_routines(shared_library):
+                return shared_library
+    import_module("scipy.linalg")  # loads the library if it is elsewhere
     for pool in threadpool_info():
         shared_library = ctypes.CDLL(pool["filepath"])
-        if hasattr(shared_library, "scipy_dsytrd_sb2st_"):
+        if _has_routines(shared_library):
             return shared_library
     return None
+
+
+def _has_routines(shared_library: ctypes.CDLL) -> bool:
+    return hasattr(shared_library, "scipy_dsytrd_sb2st_")
 
 
 def blas(dll: ctypes.CDLL, name: str, *arguments: Argument) -> None:

@@ -107,14 +107,16 @@ def _float64_eigenvalues(diagonal: NDArray[Any], off_diagonal: NDArray[Any]) -> 
 def _one_stage(library: ctypes.CDLL | None, matrix: NDArray[Any]) -> Tridiagonal:
     transpose = np.asarray(matrix.T, order="F")
     n, letter = len(transpose), openblas.LETTERS[transpose.dtype.name]
-    work = np.zeros(int(scipy.linalg.lapack.ssytrd_lwork(n, lower=1)[0]), transpose.dtype)
-    diagonal, off_diagonal, tau = (np.zeros(n, transpose.dtype) for _ in range(3))
     if library is None:
-        result = scipy.linalg.lapack.ssytrd(transpose, lower=1, lwork=work.size, overwrite_a=1)
+        size = int(scipy.linalg.lapack.ssytrd_lwork(n, lower=1)[0])
+        result = scipy.linalg.lapack.ssytrd(transpose, lower=1, lwork=size, overwrite_a=1)
         _, diagonal, off_diagonal, _, _ = result
     else:
-        arrays = diagonal, off_diagonal, tau, work
-        openblas.lapack(library, f"{letter}sytrd", b"L", n, transpose, n, *arrays, work.size)
+        diagonal, off_diagonal, tau, query = (np.zeros(n, transpose.dtype) for _ in range(4))
+        routine = f"{letter}sytrd", b"L", n, transpose, n, diagonal, off_diagonal, tau
+        openblas.lapack(library, *routine, query, -1)
+        work = np.zeros(int(query[0]), transpose.dtype)
+        openblas.lapack(library, *routine, work, work.size)
     return diagonal, off_diagonal[: n - 1]
 
 

@@ -31,10 +31,8 @@ OTHER_SETUP_MEANS = (
     f"{OTHER_SETUP}: this number was published for another algorithm or size, so attnlaw shows it but "
     "does not test it."
 )
-ABSTRACT = (
-    "There is nothing to compare with, because only the abstract was available. The equations "
-    "were derived for this project"
-)
+# Follows "compared with" on screens.
+ABSTRACT = "nothing: only the abstract was available. attnlaw derives the equations itself"
 
 
 HARDMAX = (
@@ -142,11 +140,11 @@ PAPERS = (
             PaperFigure("dynamics-flow", "gradient flow with four kinds of outputs"),
             PaperFigure("dynamics-students", "alignment and loss against time, three students"),
             PaperFigure("dynamics-spectra", "the spectrum during training"),
-            PaperFigure("dynamics-cost", "error after one pass of SGD, compared with the best possible"),
+            PaperFigure("dynamics-cost", "error after one pass of SGD, and the best possible error"),
             PaperFigure("dynamics-modes", "the order in which directions are learned"),
             PaperFigure(
                 "dynamics-training",
-                "heads of a real model compared with the theory",
+                "heads of a real model next to the theory",
                 needs="the extra torch",
                 large=True,
             ),

@@ -16,12 +16,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from attnlaw.checkpoints.blocks import NormFold
 from attnlaw.core.arrays import Reals
 from attnlaw.core.estimate import Estimate
+from attnlaw.numerics.lapack import singular_values
 from attnlaw.numerics.symmetric import add_gram, symmetric_eigenvalues
 from attnlaw.spectra.precision import CONSTANT, EPS, FLOAT32, FLOAT64, least_ratio, power_scaled
 from attnlaw.spectra.spectrum import BLOCK, Applied, Spectrum, applied_matrix
@@ -76,8 +76,7 @@ def _in_float64(matrix: Reals, fold: NormFold | None) -> SingularValueResult:
     eigenvalues, applied = _eigenvalues(matrix, fold, np.dtype(np.float64))
     if eigenvalues[-1] > GRAM_LIMIT**2 * eigenvalues[0]:
         return np.sqrt(eigenvalues), applied, "gram", FLOAT64
-    values = scipy.linalg.svdvals(matrix.astype(np.float64, copy=False), check_finite=False)
-    return values, applied, "svd", FLOAT64
+    return singular_values(matrix), applied, "svd", FLOAT64
 
 
 def _eigenvalues(matrix: Reals, fold: NormFold | None, dtype: np.dtype[Any]) -> tuple[Reals, Applied | None]:

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from attnlaw.core.arrays import Reals
 from attnlaw.core.estimate import Estimate
+from attnlaw.numerics.lapack import cholesky_factor, singular_values, triangular_condition
 from attnlaw.spectra.exact import rescale_spectrum
 from attnlaw.spectra.head_sizes import Root
 from attnlaw.spectra.precision import power_scaled, require_resolved
@@ -123,7 +124,7 @@ def spectrum_and_roots(
         norm_11 = Estimate(_scaled_absolute_product_sum(scaled_left, scaled_right))
     else:
         norm_11 = sampled_absolute_sum(scaled_left, scaled_right, lengths, seed)
-    values = scipy.linalg.svdvals(left_root @ right_root.T, check_finite=False)
+    values = singular_values(left_root @ right_root.T)
     route = max(left_route, right_route)  # "qr" if one of both is
     shape, norms = (left.shape[0], right.shape[1]), (float(lengths.sum()), norm_11.value)
     spectrum = Spectrum(values, shape, *norms, route, inner=left.shape[1], norm_11_error=norm_11.error)
@@ -140,7 +141,7 @@ def spectrum_and_roots(
 
 def _applied_sizes(left: Root, right: Root) -> Applied:
     """Return the sizes of a product from the scaled triangular factors of both sides."""
-    values = scipy.linalg.svdvals(left[0] @ right[0].T, check_finite=False)
+    values = singular_values(left[0] @ right[0].T)
     require_resolved(float(values[0]), left[1], right[1])
     sizes = Applied(Estimate(float(values[0])), root_sum_of_squares(values), values)
     return sizes.rescale(left[1] * right[1])
@@ -161,8 +162,8 @@ def _factorise_scaled(matrix: Reals, quick: bool) -> tuple[Reals, str]:
     It calls LAPACK itself, because NumPy's wrapper blocks other threads.
     """
     if quick and matrix.shape[0] >= matrix.shape[1]:
-        root, status = scipy.linalg.lapack.dpotrf(matrix.T @ matrix, overwrite_a=1)
-        if status == 0 and scipy.linalg.lapack.dtrcon(root)[0] >= CHOLESKY_LIMIT:
+        root = cholesky_factor(matrix.T @ matrix)
+        if root is not None and triangular_condition(root) >= CHOLESKY_LIMIT:
             return root, "cholesky"
     factored = scipy.linalg.lapack.dgeqrf(matrix)[0]
     return np.triu(factored[: min(matrix.shape)]), "qr"

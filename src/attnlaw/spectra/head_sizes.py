@@ -30,13 +30,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from attnlaw.checkpoints.blocks import Attention, Rotary
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import KINDS
 from attnlaw.core.arrays import Reals
+from attnlaw.numerics.lapack import singular_values
 
 # A triangular factor (or a matrix with the same Gram matrix) and the power of two it was divided by.
 Root = tuple[Reals, float]
@@ -81,7 +81,7 @@ def factor_sizes(
         turned = planes(rotary)
         rest = np.setdiff1d(np.arange(inner), turned)
         if nuclear_norm is None:
-            nuclear = float(scipy.linalg.svdvals(a @ b.T, check_finite=False).sum())
+            nuclear = float(singular_values(a @ b.T).sum())
         else:
             nuclear = nuclear_norm / left[1] / right[1]
         least = nuclear
@@ -91,7 +91,7 @@ def factor_sizes(
             lengths = [np.diag(gram)[turned].sum(axis=1) for gram in grams]
             least = float(np.sqrt(lengths[0] * lengths[1]).sum())
             if rest.size:
-                least += float(scipy.linalg.svdvals(a[:, rest] @ b[:, rest].T, check_finite=False).sum())
+                least += float(singular_values(a[:, rest] @ b[:, rest].T).sum())
             sizes = [
                 float(np.hypot(np.linalg.norm(traces) / 2**0.5, np.linalg.norm(gram[np.ix_(rest, rest)])))
                 for traces, gram in zip(lengths, grams, strict=True)

@@ -29,12 +29,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from attnlaw.checkpoints.blocks import NormFold
 from attnlaw.core.arrays import Reals
 from attnlaw.core.estimate import Estimate
+from attnlaw.numerics.lapack import symmetric_product
 from attnlaw.spectra.head_sizes import FactorSizes, ScoreSizes
 from attnlaw.spectra.krylov import largest_value
 from attnlaw.spectra.precision import FLOAT32, FLOAT64, power_scaled, single_errors
@@ -298,8 +298,7 @@ def applied_matrix(matrix: Reals, fold: NormFold, gram: Reals | None = None) -> 
 
 def _symmetric(gram: NDArray[Any], vector: NDArray[Any]) -> NDArray[Any]:
     """Multiply a symmetric matrix in C order by one column. This reads only the upper triangle."""
-    multiply = scipy.linalg.blas.dsymv if gram.dtype == np.float64 else scipy.linalg.blas.ssymv
-    return np.asarray(multiply(1.0, gram.T, vector[:, 0], lower=1))[:, None]
+    return symmetric_product(gram, vector[:, 0])[:, None]
 
 
 # Smallest part of the trace that the mean may leave.

@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import scipy
 
 from attnlaw.checkpoints.blocks import NONE, Attention, Norm, NormFold
 from attnlaw.checkpoints.model import Model
 from attnlaw.core.arrays import Reals
 from attnlaw.core.estimate import Estimate
+from attnlaw.numerics.lapack import triangular_condition
 from attnlaw.spectra.factored import (
     CHOLESKY_LIMIT,
     HeadSpectrum,
@@ -155,7 +155,7 @@ def _cholesky_factors(grams: Reals) -> Reals:
     roots = np.full_like(grams, np.nan)
     roots[inside] = _cholesky_or_nan(grams[inside])
     for root in roots:
-        if not scipy.linalg.lapack.dtrcon(root)[0] >= CHOLESKY_LIMIT:
+        if not triangular_condition(root) >= CHOLESKY_LIMIT:
             root[...] = np.nan
     return roots
 

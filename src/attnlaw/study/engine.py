@@ -153,7 +153,7 @@ class Engine:
                 return run_task(task, self.folder)
         except TimeUp:
             limit = self.time_limit or 0.0
-            return Ending(task.key, limit, error=f"the task exceeded its time limit of {limit:g} s")
+            return Ending(task.key, limit, error=f"exceeded its time limit of {limit:g} s")
         except KeyboardInterrupt:
             return None
 

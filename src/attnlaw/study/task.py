@@ -201,7 +201,7 @@ def cause_of_death(key: str, folder: Path, time_limit: float | None) -> str | No
     if time_limit is None or not lines:
         return "the worker process died during this task (it exited, got a signal or ran out of memory)"
     place = next((line.strip() for line in lines if line.lstrip().startswith("File ")), "unknown place")
-    return f"the task exceeded its time limit of {time_limit:g} s at {printable(place)}"
+    return f"exceeded its time limit of {time_limit:g} s at {printable(place)}"
 
 
 def _run_with_marker(task: Task, folder: Path, time_limit: float | None) -> Ending:

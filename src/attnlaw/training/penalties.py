@@ -46,7 +46,7 @@ def tail_exponent(weight: Tensor) -> Tensor:
         raise _weight_error(weight, why)
     spread = (values[:k] / values[k]).log().sum()
     if spread.item() <= 0:
-        why = "has no tail, because its upper singular values are all equal; start from random weights"
+        why = "has no tail, because its largest singular values are all equal; start from random weights"
         raise _weight_error(weight, why)
     return 1 + k / spread
 

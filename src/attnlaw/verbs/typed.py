@@ -41,17 +41,18 @@ def typed_command(result: Result, verb: str | None = None) -> str | None:
             else:
                 places.append(known[name].rule.metavar or name.upper())
         elif name != "name" and len(values) == 1:
-            options += _option(known[name], cases[0][name])
+            options += option_words(known[name], cases[0][name], quoted=True)
     return " ".join(["attnlaw", verb or result.verb.name, *dict.fromkeys(places), *options])
 
 
-def _option(field: SettingField, value: Any) -> list[str]:
+def option_words(field: SettingField, value: Any, quoted: bool = False) -> list[str]:
+    """Return the words that give a setting its value. There are none for the default."""
     if value is None or value == field.default or value is False:
         return []
     if value is True:
         return [as_option(field.name)]
     text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-    return [as_option(field.name), shlex.quote(text)]
+    return [as_option(field.name), shlex.quote(text) if quoted else text]
 
 
 def _is_object(title: str) -> bool:

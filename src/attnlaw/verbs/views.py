@@ -38,6 +38,7 @@ from attnlaw.core.result import MANIFEST, ROWS, SIMULATION, SUMMARY, Result
 from attnlaw.core.verb import Verb
 from attnlaw.core.version import require_readable_version
 from attnlaw.render.terminal.console import notebook_progress, output, print_message
+from attnlaw.render.terminal.screen import typed_options
 from attnlaw.verbs import find_verb, verb_module
 
 if TYPE_CHECKING:
@@ -91,12 +92,13 @@ def show(result: Result, console: Console | None = None, details: bool = False) 
 def show_end(result: Result, console: Console, details: bool = False) -> None:
     """Print the text after the last case. For a verb without `terminal.py`, this prints the whole result."""
     terminal = find_part(result.verb, "terminal")
-    if terminal is None:
-        from attnlaw.render.terminal.view import show
+    with typed_options(["--details"] if details else []):
+        if terminal is None:
+            from attnlaw.render.terminal.view import show
 
-        show(result, console, answer_of(result), details)
-    elif hasattr(terminal, "show_summary"):
-        terminal.show_summary(result, console, details)
+            show(result, console, answer_of(result), details)
+        elif hasattr(terminal, "show_summary"):
+            terminal.show_summary(result, console, details)
 
 
 def progress(name: str) -> AbstractContextManager[Progress]:

@@ -159,7 +159,7 @@ def test_what_comes_back_is_shown_in_a_line(tiny, request):
     assert repr(tiny).startswith(
         "<audit: OK No problems found (28 checks). OK Trained: 40 of 40 weight matrices"
     )
-    assert repr(tiny + tiny) == "<audit: 2 cases>"
+    assert repr(tiny + tiny).startswith("<audit: 2 cases: No problems found")
     rng = np.random.default_rng(0)
     block = {"in_proj_weight": rng.standard_normal((96, 32)), "out_proj.weight": 1e200 * np.eye(32)}
     fits = attnlaw.fit(block, heads=2, name="block")
@@ -374,7 +374,7 @@ def test_the_summary_has_its_keys_and_the_shape_of_every_verb(tiny, request):
     fixed = tiny.summary["quantities"]["log10_fixed_p_2"]["value"]
     assert fixed == proxies["fixed_p"]["2"]["log10"]
     some = attnlaw.audit(path, layers=0)
-    assert some.summary["remark"] == "no proxies: they need every matrix of every layer"
+    assert some.summary["remark"] == "no proxies: the proxies need every matrix of every layer"
     assert list(VERB.schema) == tiny.rows.columns
 
 

@@ -81,7 +81,7 @@ def test_growth_of_the_trained_family_by_a_separate_fit() -> None:
         "Over 18 models the spectrum-adaptive proxy grows as depth^1.000(3) width^1.332(3), the norm-based "
         "one as depth^18(1) width^5(1). Norm-based proxies grow exponentially with depth"
     )
-    assert "averages over depths 2 to 8" in result.sentence
+    assert "an average over depths 2 to 8" in result.sentence
     (figure,) = figures_of(result)
     panels = [panel for line in figure.draw().to_dict()["vconcat"] for panel in line["hconcat"]]
     assert len(panels) == 6

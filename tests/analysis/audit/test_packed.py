@@ -64,7 +64,7 @@ def test_only_known_classes_are_made_and_only_plain_values_packed() -> None:
     with pytest.raises(InputError, match="Estimate"):
         unpack(data, [])
     for value in ({"a": 1}, np.float32(1), [1]):
-        with pytest.raises(TypeError, match="cannot pack a value"):
+        with pytest.raises(TypeError, match="attnlaw cannot store a value"):
             pack((value,))
     with pytest.raises(ValueError, match="allow_pickle=False"):
         pack((np.array([object()]),))

@@ -105,7 +105,7 @@ def test_units_of_workers_give_the_same_audit(mixture):
 
 def test_a_model_without_experts_is_one_line():
     state = {"in_proj_weight": np.tile(np.eye(4), (3, 1)), "out_proj.weight": np.eye(4)}
-    with pytest.raises(InputError, match="this model has no experts"):
+    with pytest.raises(InputError, match="this model has no experts; leave"):
         attnlaw.audit(state, heads=2, experts=1)
 
 

@@ -142,7 +142,7 @@ def test_a_checkpoint_that_was_replaced_is_measured_anew(tiny: Path, tmp_path: P
 
 def test_damaged_weights_are_one_line(tiny: Path, tmp_path: Path) -> None:
     model = saved(DAMAGES["a NaN"](open_model(tiny), LAYER), tiny, tmp_path)
-    with pytest.raises(InputError, match=r"c_attn\.weight has 1 NaN .* part 9 of 16, and what is finished"):
+    with pytest.raises(InputError, match=r"c_attn\.weight has 1 NaN .* part 9 of 16, and all finished parts"):
         in_units(tmp_path / "store", model=str(model))
 
 

@@ -58,7 +58,7 @@ def test_a_failed_gate_names_cause_place_value_limit_and_fix(failed: attnlaw.Res
     assert unbalanced.text == "unbalanced: layer 2, FFN in: off by a factor of 9.39 (limit 3)"
     reason, fix = unbalanced.details
     assert "The entries of FFN in are 9.48 times as large as those of FFN out" in reason
-    assert "One of the two tensors has a wrong scale" in reason
+    assert "One of two paired tensors has a wrong scale" in reason
     assert fix.startswith("Fix: look for a scale that was applied twice")
 
 

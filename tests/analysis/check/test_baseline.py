@@ -56,8 +56,8 @@ def test_what_is_new_or_was_zero_is_missing_and_what_is_gone_fails(tmp_path):
     assert gate(tmp_path, now, diff=heads(SIZES), rules=skipping).passed
     (verdict,) = gate(tmp_path, heads({(0, "qk", 0): 1.0}), diff=heads(SIZES), rules=skipping).rules
     assert sorted(map(str, verdict.failures)) == [
-        "layer 0, FFN in: missing in this model",
-        "layer 0, QK, head 1: missing in this model",
+        "layer 0, FFN in: this model does not have it",
+        "layer 0, QK, head 1: this model does not have it",
     ]
 
 
@@ -75,7 +75,9 @@ def test_a_result_that_cannot_serve(tmp_path):
     assert str(caught.value) == f"old: found no findings.parquet; {remedy}"
     with pytest.raises(InputError, match=r"found no diff\.parquet"):
         gate(tmp_path, heads(SIZES))
-    with pytest.raises(InputError, match="holds several models; give a baseline of one"):
+    with pytest.raises(
+        InputError, match="this baseline holds several models; give one that holds a single model"
+    ):
         baseline(pl.DataFrame({"model": ["m", "other"]}))
 
 

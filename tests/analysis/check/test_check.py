@@ -131,7 +131,11 @@ def test_several_models_and_one_that_is_not_there(tmp_path):
             "rule 'x': unknown column stable in table matrices; did you mean stable_rank?",
         ),
         (RULE + 'against = "baseline"', [], "rule 'ranks' compares with a baseline; add --baseline DIR"),
-        (RULE.replace("matrices", "steps"), [], "rule 'ranks': of: steps are rows of a training run"),
+        (
+            RULE.replace("matrices", "steps"),
+            [],
+            "rule 'ranks': of: the table steps exists only for a training",
+        ),
         (
             "[findings]\nignore = ['dead']",
             [],
@@ -225,8 +229,10 @@ def test_a_log_shows_the_limit_next_to_the_value(tmp_path):
 def test_no_model_is_bad_usage():
     assert (
         invoke("check", status=2).stderr
-        == "attnlaw: MODEL is missing; try: attnlaw check MODEL, or: attnlaw check --explain RULE\n"
+        == "attnlaw: MODEL is missing; try: attnlaw check examples/tiny-decoder\n"
     )
+    with pytest.raises(attnlaw.InputError, match=r"^model is missing$"):
+        attnlaw.check()
 
 
 def test_a_rule_is_explained_without_a_model():

@@ -179,7 +179,9 @@ def test_rows_that_are_gone_fail_whatever_the_share(tmp_path):
     old = heads({(0, "qk", 0): 1.0, (0, "vo", 0): 1.0, (1, "ffn_in", None): 1.0})
     verdict = evaluate(rule, now, old)
     assert (verdict.outcome, verdict.held) == ("failed", 1)
-    assert [str(failure) for failure in verdict.failures] == ["layer 0, VO, head 0: missing in this model"]
+    assert [str(failure) for failure in verdict.failures] == [
+        "layer 0, VO, head 0: this model does not have it"
+    ]
     assert evaluate(rule, now, old.filter(pl.col("kind") != "vo")).outcome == "passed"
 
 
@@ -189,4 +191,4 @@ def test_updates_of_several_weights_of_a_layer_are_told_apart_by_their_order(tmp
     assert evaluate(rule, table("diff", rows), table("diff", rows)).outcome == "passed"
     assert evaluate(rule, table("diff", rows), table("diff", rows[::-1])).outcome == "failed"
     (gone,) = evaluate(rule, table("diff", rows[:1]), table("diff", rows)).failures
-    assert gone.why == "missing in this model"
+    assert gone.why == "this model does not have it"

@@ -101,11 +101,12 @@ def test_rules_about_stored_tensors(broken, tmp_path):
     assert verdict["selected"] == len(maps)
 
 
-def test_the_page_lists_the_columns_of_tensors():
+def test_the_page_names_where_a_tensor_is():
+    """docs/hooks/verbs.py adds the other columns."""
     page = (Path("docs") / "commands" / "check.md").read_text(encoding="utf-8")
+    assert "\n<!-- columns of stored tensors -->\n" in page
     for column in TENSORS:
-        assert f"`{column.name}`" in page
-        assert column in LOCATION or f"| `{column.name}` | {column.kind} | {column.description} |" in page
+        assert column not in LOCATION or f"`{column.name}`" in page
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ def test_junit_is_read_back_by_a_parser(tmp_path):
     assert (
         cases["random-head"]
         .find("system-out")
-        .text.startswith("note: layer 0, QK, head 1: p at least 0.5 (limit 0.01)")
+        .text.startswith("note: layer 0, QK, head 1: p-value at least 0.5 (limit 0.01)")
     )
 
 

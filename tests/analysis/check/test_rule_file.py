@@ -72,7 +72,7 @@ def test_a_base_that_is_not_on_disk_is_an_id_of_a_hub(tmp_path):
         ('[findings]\nignore = ["random-haed"]', "unknown finding random-haed; did you mean random-head?"),
         (
             '[findings]\nignore = "random-head"',
-            "ignore: found 'random-head', expected a list of names of findings",
+            "ignore: found 'random-head', expected a list with the names of findings",
         ),
         (
             '[findings]\nlevels = { unbalanced = "fatal" }',
@@ -83,7 +83,10 @@ def test_a_base_that_is_not_on_disk_is_an_id_of_a_hub(tmp_path):
             "[findings]\nthresholds = { unbalanced = -1 }",
             "thresholds.unbalanced: found -1, expected a number of at least 0",
         ),
-        ("[findings]\nthresholds = { non-finite = 1 }", "thresholds.non-finite has no threshold; remove it"),
+        (
+            "[findings]\nthresholds = { non-finite = 1 }",
+            "thresholds.non-finite sets a threshold, but this check has none; remove the line",
+        ),
         ("rules = []", "unknown key rules; did you mean rule?"),
         ("rule = 3", "rule: found 3, expected tables [[rule]]"),
         (RULE + RULE, "rule 'near': name: found 'near', but another rule has this name; choose another"),
@@ -93,7 +96,10 @@ def test_a_base_that_is_not_on_disk_is_an_id_of_a_hub(tmp_path):
         ),
         (RULE.replace("near", " "), "rule ' ': name: found ' ', expected a name"),
         (RULE.replace("size", "siez"), "rule 'near': unknown column siez in table diff; did you mean size?"),
-        (RULE.replace("size", "values"), "rule 'near': values holds lists; choose a column of single values"),
+        (
+            RULE.replace("size", "values"),
+            "rule 'near': the column values holds lists; choose a column that has one value in each row",
+        ),
         (RULE.replace("column", "colum"), "rule 'near': unknown key colum; did you mean column?"),
         (RULE.replace('is = "< 0.25"\n', ""), "rule 'near': \"is\" is missing"),
         (RULE.replace('name = "near"\n', ""), "rule 1: name is missing"),
@@ -105,12 +111,12 @@ def test_a_base_that_is_not_on_disk_is_an_id_of_a_hub(tmp_path):
         ),
         (
             RULE.replace('"diff"', '"steps"'),
-            "rule 'near': of: steps are rows of a training run; give these rules to "
+            "rule 'near': of: the table steps exists only for a training run; give these rules to "
             "SpectralMonitor(rules=...)",
         ),
         (
             RULE.replace('"diff"', '"fits"'),
-            "rule 'near': of: found 'fits', but this table is not available here; expected one of diff, "
+            "rule 'near': of: found 'fits', but attnlaw has no such table here; expected one of diff, "
             "diff_tensors, summary",
         ),
         *(
@@ -136,18 +142,22 @@ def test_a_base_that_is_not_on_disk_is_an_id_of_a_hub(tmp_path):
         ),
         (
             RULE.replace("size", "route") + 'over = "max"',
-            "rule 'near': over: found 'max', but route holds text; expected count",
+            "rule 'near': over: found 'max', but route holds text and not numbers; write",
         ),
         (RULE + "mostly = 95", "rule 'near': mostly: found 95, expected a number above 0 and of at most 1"),
         (
             RULE + 'against = "first"',
-            "rule 'near': against: found 'first', which works only with of = \"steps\"; expected baseline",
+            "rule 'near': against: found 'first', which works only with of = \"steps\"; write \"baseline\"",
         ),
         (
             RULE.replace("size", "latent").replace("< 0.25", "== true") + 'against = "baseline"',
             "rule 'near': against: found 'baseline', but latent does not hold numbers",
         ),
-        (RULE + "where = 3", "rule 'near': where: found 3, expected a table of allowed values by column"),
+        (
+            RULE + "where = 3",
+            "rule 'near': where: found 3, expected a table whose keys are columns and "
+            "whose values are allowed",
+        ),
         (
             RULE + 'where = { kid = "qk" }',
             "rule 'near': unknown column kid in table diff; did you mean kind?",
@@ -184,10 +194,19 @@ def test_a_mistake_is_one_line_with_the_file_and_the_rule(tmp_path, text, line):
 @pytest.mark.parametrize(
     ("head", "line"),
     [
-        ("", "version is missing; write version = 1 in the first line"),
-        ("version = 2\n", "version: found 2, expected version = 1 in the first line"),
-        ("version = true\n", "version: found True, expected version = 1 in the first line"),
-        ('version = "1"\n', "version: found '1', expected version = 1 in the first line"),
+        ("", "version is missing from the file; write version = 1 in its first line"),
+        (
+            "version = 2\n",
+            "version: found 2, which attnlaw does not read; write version = 1 in the first line",
+        ),
+        (
+            "version = true\n",
+            "version: found True, which attnlaw does not read; write version = 1 in the first line",
+        ),
+        (
+            'version = "1"\n',
+            "version: found '1', which attnlaw does not read; write version = 1 in the first line",
+        ),
     ],
 )
 def test_a_file_states_its_version(tmp_path, head, line):

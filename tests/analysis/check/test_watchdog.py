@@ -141,13 +141,16 @@ def test_weights_that_diverge_fail_every_rule(tmp_path):
             'version = 1\nbase = "a/b"\n' + RULES.partition("\n")[2],
             "base works only in attnlaw check",
         ),
-        ('version = 1\n[findings]\nignore = ["x"]\n', r"\[findings\] works only in attnlaw check"),
-        (RULES.replace("steps", "matrices"), "but this table is not available here; expected one of steps"),
+        ('version = 1\n[findings]\nignore = ["x"]\n', "only attnlaw check can use the section"),
+        (RULES.replace("steps", "matrices"), "but attnlaw has no such table here; expected one of steps"),
         (
             RULES.replace("stable_rank_ffn", "stable_rank"),
             "unknown column stable_rank in table steps; did you mean",
         ),
-        (RULES.replace("first", "baseline"), "but steps have no baseline; expected first"),
+        (
+            RULES.replace("first", "baseline"),
+            'but the steps of a training run have no baseline; write "first"',
+        ),
     ],
 )
 def test_a_bad_rule_file_is_told_before_training(tmp_path, text, message):
@@ -205,7 +208,8 @@ def test_scores_are_those_of_whole_matrices(tmp_path):
     row = SpectralMonitor(model, tmp_path, quantities=["scores"]).step(0).row
     # Sums of 256 products of float64, in another order.
     assert (row["score_spread_qk"], row["logit_bound"]) == pytest.approx(dense_scores(model), rel=1e-12)
-    assert row["remark"] == "no logit bound of layer 0: it has no norm layer before it"
+    unbounded = "attnlaw has no bound for the logits of layer 0: there is no norm layer before this layer"
+    assert row["remark"] == unbounded
 
 
 def test_the_watchdog_by_its_numbers(tmp_path):

@@ -54,7 +54,7 @@ MODELS = {
     "low-rank": (
         lambda: tiny() | {QUERY: low_rank(tiny()[QUERY], 2)},
         None,
-        f"Low-rank update, rank 2, in {QUERY} (18.8%).",
+        f"Low-rank update of rank 2, in {QUERY} (18.8%).",
         "merged LoRA adapter",
     ),
     "rescaled": (
@@ -72,13 +72,13 @@ MODELS = {
     "nan": (
         lambda: tiny() | {FFN: np.full_like(tiny()[FFN], np.nan)},
         AnswerStatus.ERROR,
-        f"NaN or infinite entries, in the model or in the base: {FFN}.",
-        "Do not use this file",
+        f"The model or the base has NaN or infinite entries in {FFN}.",
+        "Do not use this file. Find",
     ),
     "zero": (
         lambda: tiny() | {FFN: np.zeros_like(tiny()[FFN])},
         AnswerStatus.WARNING,
-        f"All entries are zero now: {FFN}.",
+        f"All entries are now zero in {FFN}.",
         "These weights are lost",
     ),
     "other": (

@@ -119,7 +119,7 @@ def test_a_coded_model_is_not_a_damaged_one(name: str) -> None:
     label = coded["dtype_model"][0]
     assert coded["format"].unique().to_list() == [label]
     assert result.row()["verdict"].startswith(f"Stored as {label}: all 7 matrices, ")
-    assert "cannot be seen in this file" in result.row()["verdict"]
+    assert "This file cannot show changes that are" in result.row()["verdict"]
     assert attnlaw.check(CODES / name, base=str(BASE), rules="export", jobs=1).row()["passed"]
 
 

@@ -46,7 +46,7 @@ def test_the_verdict_comes_first(copies):
     title = " ".join(done.stdout.split("Low-rank")[0].split())
     assert title == f"{copies / 'tuned'} compared with {TINY}"
     lines = lines[next(i for i, line in enumerate(lines) if line.startswith("Low-rank")) :]
-    assert lines[0] == f"Low-rank update, rank 2, in {CHANGED} (18.8%)."
+    assert lines[0] == f"Low-rank update of rank 2, in {CHANGED} (18.8%)."
     assert lines[1] == "Everything else is identical."
     assert lines[2].startswith("This looks like a merged LoRA adapter")
     assert "Compared: all 52 tensors (16 matrices, 1 embedding, 34 vectors, 1 other tensor)." in lines
@@ -97,7 +97,7 @@ def test_what_is_written(copies, tmp_path):
     assert tensors.columns == [*(column.name for column in DIFF_TENSORS), "case"]
     assert [summary["model"] for summary in json.loads((tmp_path / "summary.json").read_text())] == models
     page = (tmp_path / "report.html").read_text()
-    assert page.index("Low-rank update, rank 2") < page.index("Rounded to float16")
+    assert page.index("Low-rank update of rank 2") < page.index("Rounded to float16")
 
 
 def test_python_gives_the_same(copies):
@@ -149,7 +149,7 @@ def test_a_state_dict_has_the_sizes_of_the_base(copies, tmp_path):
         compared = attnlaw.diff(base, model)
         assert compared.verdict == by_path.verdict
         assert compared.diff.drop("model").equals(by_path.diff.drop("model"))
-    with pytest.raises(InputError, match="how many attention heads"):
+    with pytest.raises(InputError, match="attnlaw cannot find the number"):
         attnlaw.audit(state)
     with pytest.raises(InputError, match=r"--heads 8: .*tiny-decoder/config.json says 4"):
         attnlaw.diff(base, str(copies / "tuned"), heads=8)

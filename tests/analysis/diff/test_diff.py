@@ -332,7 +332,7 @@ def test_an_adapter_against_its_own_rows(folders):
     sizes = [row["size"] * np.linalg.norm(stored[row["tensor"]]) for row in changed.iter_rows(named=True)]
     assert sizes == pytest.approx(lora["frobenius_norm"].to_list(), rel=1e-5)
     assert set(comparison.maps.filter(pl.col("kind") == "qk")["rank"]) == {2}
-    assert "Low-rank update, rank 2, in 4 of 12 matrices" in comparison.quantities["verdict"]
+    assert "Low-rank update of rank 2, in 4 of 12 matrices" in comparison.quantities["verdict"]
 
 
 def test_files_of_other_types(folders, tmp_path):

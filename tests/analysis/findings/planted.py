@@ -323,10 +323,11 @@ KINDS = {
 
 
 def found_by_gate(model: Path) -> str:
-    """Return the findings of the gate without rules, with their levels."""
+    """Return the findings of the gate without rules, and say which are errors."""
     gate = attnlaw.check(model, jobs=1)
     levels = {row["rule"]: row["level"] for row in gate.findings.iter_rows(named=True)}
-    return ", ".join(f"`{rule}` ({level})" for rule, level in levels.items()) or "not found"
+    marks = {"error": " (error)"}
+    return ", ".join(f"`{rule}`{marks.get(level, '')}" for rule, level in levels.items()) or "not found"
 
 
 def found_by_diff(model: Path) -> str:

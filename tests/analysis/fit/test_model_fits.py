@@ -82,7 +82,7 @@ def test_latent_attention_has_no_null():
     assert heads.height == 8
     for name in ("law", "random_p_value", "outliers", "null_shape", "null_scale"):
         assert heads[name].null_count() == 8
-    assert heads["remark"].str.contains("latent attention has no null here").all()
+    assert heads["remark"].str.contains("attnlaw has no random reference for latent attention").all()
     assert heads["alpha"].null_count() == 0
     assert others["law"].to_list() == ["random"] * 3
     assert fits.quantities["not_random_tested"] == 3

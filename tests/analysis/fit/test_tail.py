@@ -4,13 +4,14 @@ import warnings
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 from scipy.optimize import minimize
 
 from attnlaw.analysis.fit.tail import (
     goodness_of_fit,
     hill,
     least_distance,
+    log_normal_cdf,
     lognormal_tail,
     power_law_tail,
     power_law_tails,
@@ -214,3 +215,9 @@ def test_likelihood_ratio_is_that_of_the_package_powerlaw(name):
     assert ours.ratio <= ratio + 1e-9 * abs(ratio)
     assert ours.ratio == pytest.approx(ratio, abs=0.02)
     assert ours.p_value == pytest.approx(p_value, abs=0.02)
+
+
+def test_the_normal_distribution_function_agrees_with_scipy() -> None:
+    places = np.concatenate([np.linspace(-110.0, 8.0, 2001), np.linspace(-20.1, -19.9, 21)])
+    logs = np.array([log_normal_cdf(z) for z in places.tolist()])
+    assert np.allclose(logs, special.log_ndtr(places), rtol=2e-14, atol=0)

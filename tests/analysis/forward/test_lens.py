@@ -23,7 +23,7 @@ from attnlaw.verbs.lens import VERB
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "tiny-decoder"
 IDS = [3, 1, 4]
-LISTS = "expected whole numbers with commas, such as 1,2,3, not below 0; or @FILE"
+LISTS = "expected whole numbers from 0 on, separated by commas, such as 1,2,3; or @FILE"
 
 
 @pytest.fixture(scope="module")
@@ -154,14 +154,15 @@ def test_scores_that_are_not_rebuilt_say_so(tiny):
         ({"text": "a"}, None),
         ({"ids": [1], "top": 0}, "top: found 0, expected a whole number of at least 1"),
         ({"ids": [1], "top": 8}, "top: found 8, expected a whole number of at least 1 and of at most 7"),
-        ({"ids": [20]}, "ids: found 20, outside the vocabulary; choose from 0 to 19"),
+        ({"ids": [20]}, "ids: found 20, expected ids of the vocabulary, from 0 to 19"),
     ],
 )
 def test_bad_settings_are_one_line(tiny, given, line):
     with pytest.raises(BadSetting) as caught:
         attnlaw.lens(tiny[0], **given)
     expected = (
-        f"text needs a tokenizer: {tiny[0]} has no tokenizer.json, and with 20 ids it does not read bytes; "
+        f"text needs a tokenizer: {tiny[0]} has no tokenizer.json, and its 20 ids are not bytes, so "
+        "attnlaw cannot read text; "
     )
     assert str(caught.value) == (line or f"{expected}give token ids, such as 1,2,3")
 

@@ -279,7 +279,7 @@ def test_pairs():
     assert comparison.log_ratio.value == pytest.approx(np.mean(logs), rel=1e-12)
     assert comparison.log_ratio.error == pytest.approx(np.std(logs, ddof=1) / np.sqrt(40), rel=1e-12)
     assert comparison.sentence.startswith(f"{100 * np.expm1(np.mean(logs)):.0f}% larger, ")
-    assert compare_margins(first, first).sentence == "the same to within 0.1%"
+    assert compare_margins(first, first).sentence == "the same within 0.1%"
     with pytest.raises(InputError, match="different token ids"):
         compare_margins(first, measure_margins(plain, points + 1))
     third = measure_margins(Read(lambda x: torch.cat([x, x[:, :1] - 1], dim=1)), points)
@@ -292,7 +292,7 @@ def test_flat_inputs_are_counted_and_ranked():
     margins = measure_margins(Read(lambda x: two(x.clamp(max=17.0))), points)
     assert margins.flat == 6
     assert margins.ties == 1
-    assert "flat inputs (gradient 0) are left out: 6 of 46" in margins.remark
+    assert "left out 6 of 46 inputs whose margin does not depend on the input (gradient 0)" in margins.remark
     assert sum(row.distance == np.inf for row in margins.rows) == 6
     assert np.isfinite(margins.mean)
     dead = few(Read(lambda x: 0 * two(x)), points)
@@ -334,19 +334,22 @@ def refusals():
     return [
         (lambda: measure_margins(headless, IDS * 3), "BertModel is a model without a head"),
         (lambda: measure_margins(masked, IDS * 3), "a masked language model"),
-        (lambda: measure_margins(bert(num_labels=1), IDS * 3), "a regression, of one label"),
+        (lambda: measure_margins(bert(num_labels=1), IDS * 3), "a regression model with one output"),
         (lambda: measure_margins(bert(), IDS[:1]), "found 1, expected at least 12"),
-        (lambda: measure_margins(Read(two), alike), "all are the same"),
-        (lambda: few(Read(two), points[:1]), "no two of them have a token"),
+        (lambda: measure_margins(Read(two), alike), "inputs: all inputs are the"),
+        (lambda: few(Read(two), points[:1]), "inputs: no two inputs have a token at"),
         (lambda: measure_margins(bert(), [*IDS * 3, [11]]), "number 12: found 11, outside the vocabulary"),
         (
             lambda: measure_margins(bert(), [*IDS * 3, [1] * 9]),
-            "number 12: has 9 tokens, and the model reads at most 8",
+            "number 12: has 9 tokens, but the model reads at most 8",
         ),
         (lambda: condition(attends, points), "is an nn.MultiheadAttention"),
-        (lambda: condition(Read(two), points), "has no nn.Linear or Conv1D"),
+        (lambda: condition(Read(two), points), "it has no nn.Linear and no"),
         (lambda: measure_margins(Read(lambda x: x / 0), points), "the logits of input 0 "),
-        (lambda: amplification(Flash(), pairs, method="power"), "has no second derivative (a flash kernel)"),
+        (
+            lambda: amplification(Flash(), pairs, method="power"),
+            "its attention kernel (flash attention) has no second",
+        ),
         (lambda: measure_margins(torch.nn.Embedding(3, 2), IDS[:3] * 4), "give blocks="),
     ]
 

@@ -144,7 +144,9 @@ def test_margins_of_0_have_no_scale():
 def test_a_module_of_no_known_family_is_one_line():
     inputs = as_inputs(torch.randn(3, 2, 4, generator=torch.manual_seed(0)))
     network = open_classifier(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(8, 2)), inputs)
-    with pytest.raises(InputError, match="need the heads of a known family; give a model of type bert"):
+    with pytest.raises(
+        InputError, match="scales can only be measured for known types of models; give a model of"
+    ):
         log_scales(network, inputs)
 
 

@@ -250,13 +250,13 @@ def test_an_activation_that_does_not_vanish_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("ids", "message"),
     [
-        ([], "ids: found .*, expected whole numbers with commas, such as 1,2,3 of at least 0"),
-        ([1, 20], "ids: found 20, outside the vocabulary; choose from 0 to 19"),
+        ([], "ids: found .*, expected whole numbers separated by commas, such as 1,2,3 of at least 0"),
+        ([1, 20], "ids: found 20, expected ids of the vocabulary, from 0 to 19"),
         ([-1], "of at least 0"),
         ([1.5], "expected whole numbers"),
         ([True], "expected whole numbers"),
         (["7"], "expected whole numbers"),
-        ([1] * 11, "ids has 11 tokens, and the model reads at most 10; give a shorter input"),
+        ([1] * 11, "ids has 11 tokens, but the model reads at most 10; give a shorter input"),
     ],
 )
 def test_bad_ids_are_refused(tmp_path, ids, message):
@@ -268,7 +268,7 @@ def test_bad_ids_are_refused(tmp_path, ids, message):
 def test_positions_of_roberta_start_after_the_padding(tmp_path):
     kind, model = load_base_model(save_tiny("roberta", tmp_path))
     assert trace_forward(kind, model, [2] * 8).reconstruction_error < 1e-12
-    with pytest.raises(InputError, match="ids has 9 tokens, and the model reads at most 8"):
+    with pytest.raises(InputError, match="ids has 9 tokens, but the model reads at most 8"):
         trace_forward(kind, model, [2] * 9)
 
 

@@ -358,7 +358,7 @@ def test_what_exceeds_float64_has_no_bound() -> None:
     sizes, _ = sizes_of(np.random.default_rng(3), turned=False)
     head_logits = logits_of(sizes, Scores(1e308))
     assert (head_logits.bound, head_logits.typical, head_logits.probable) == (None, None, None)
-    assert head_logits.reason == "its queries or keys exceed float64"
+    assert head_logits.reason == "its queries or keys are too large for float64"
 
 
 def dense(model: Model, layer: int, head: int) -> float:
@@ -434,7 +434,7 @@ def test_heads_of_odd_size_have_a_bound() -> None:
 
 def test_scores_that_grow_with_the_position_have_no_bound() -> None:
     small = TABLE.TYPES["llama4_text"]
-    for tuned, reason in ((True, "its logits grow with the position"), (False, None)):
+    for tuned, reason in ((True, "the logits of this layer grow with the position"), (False, None)):
         sizes = small.sizes | {"no_rope_layers": [1, 0], "attn_temperature_tuning": tuned}
         head_logits = logit_bounds(open_model(make(small.kind, **sizes)))
         assert {logits.reason for location, logits in head_logits.items() if location.layer == 0} == {None}

@@ -244,9 +244,9 @@ def test_why_a_network_has_no_proxies():
     reasons = {
         "every matrix of every layer": some,
         "could not be read": replace(whole, unread="a block could not be read"),
-        "one hidden size, the layers have 8, 16": replace(whole, widths=(8, 16)),
+        "the proxies need one hidden size, but the layers": replace(whole, widths=(8, 16)),
         "'wobble' has no known Lipschitz constant": replace(whole, activation="wobble"),
-        "an adapter is not a network": replace(whole, layers=(), activation=None),
+        "an adapter alone is not a network": replace(whole, layers=(), activation=None),
     }
     for words, network in reasons.items():
         assert words in why_no_proxies(network)

@@ -116,7 +116,7 @@ def test_beyond_the_limit_the_target_is_not_stable() -> None:
     problem = Problem(target=Target.discrete([1.0]))
     path = trajectory(problem, Schedule([0.01], learning_rate=0.3))
     assert str(path.outcome) == "unstable"
-    assert "above 0.25, so the target is not stable" in (path.remark or "")
+    assert "above 0.25, so training cannot settle at the target" in (path.remark or "")
     assert str(trajectory(problem, Schedule([0.01], learning_rate=0.2)).outcome) == "done"
 
 
@@ -126,7 +126,7 @@ def test_at_the_limit_the_error_of_the_direct_student_grows_with_the_noise_of_la
     path = trajectory(problem, Schedule([0.5, 1.0], learning_rate=1.0))
     assert np.diff(path.estimation_error) == pytest.approx([1.0, 1.0], rel=1e-6)
     assert (str(path.outcome), path.divergence_time) == ("unstable", None)
-    assert "learning rate is at 1, so the target is not stable" in (path.remark or "")
+    assert "learning rate is at 1, so training cannot settle at the target" in (path.remark or "")
     held = trajectory(problem, Schedule([0.5, 1.0], learning_rate=1.0, decay=1.0))
     assert str(held.outcome) == "done"
 

@@ -68,7 +68,7 @@ def test_what_as_many_samples_allow(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ({"times": "0.1"}, "--times"),
         ({"times": "0:1:5"}, "FROM must be above 0"),
-        ({"times": "1:0.1:5"}, "FROM must be below TO"),
+        ({"times": "1:0.1:5"}, "FROM must be smaller than TO"),
         ({"student": "bayes"}, "--student"),
         ({"output": "hardmax"}, "--output"),
         ({"scale_key": 0.5}, "--scale-key needs --attention untied"),

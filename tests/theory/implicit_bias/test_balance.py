@@ -297,12 +297,15 @@ def test_a_head_of_finite_size_is_a_little_above_its_null():
 def test_norms_leave_no_balance():
     balance = factor_balance(np.ones((4, 2)), np.ones((2, 4)), gauge="none")
     assert (balance.excess, balance.excess_scaled, balance.imbalance, balance.null_excess) == (None,) * 4
-    assert balance.status == "not defined: query/key norms"
+    assert balance.status == "not defined because the model normalises queries and keys"
 
 
 def test_a_zero_product_has_no_excess():
     balance = factor_balance(np.ones((4, 2)), np.zeros((2, 4)))
-    assert (balance.excess, balance.status) == (None, "not defined: the product is zero, or exceeds float64")
+    assert (balance.excess, balance.status) == (
+        None,
+        "not defined because the product is zero or too large for float64",
+    )
 
 
 @pytest.mark.parametrize("power", [-400, 400])
@@ -328,7 +331,7 @@ def test_scales_beyond_squares_of_float64(power):
         ),
         (
             lambda: factor_balance(np.ones((4, 3)), np.ones((3, 4)), "rotary"),
-            "planes of rotary positions need",
+            "rotary positions need an even size",
         ),
     ],
 )

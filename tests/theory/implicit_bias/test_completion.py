@@ -186,7 +186,7 @@ def test_a_narrow_latent_space_is_told() -> None:
     assert (
         prediction.remark
         == run.remark
-        == "latent 1 is too small to fit all observed entries; raise it to fit them"
+        == "latent 1 is too small to fit all observed entries; choose a larger value"
     )
 
 
@@ -199,7 +199,7 @@ def test_lines_without_an_entry_are_in_no_component() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: Completion(np.ones((2, 2)), np.zeros((2, 2))), "the mask has no entry"),
+        (lambda: Completion(np.ones((2, 2)), np.zeros((2, 2))), "the mask shows no entry, so"),
         (lambda: Completion(np.zeros((2, 2)), np.ones((2, 2))), "all observed entries are zero"),
         (
             lambda: Completion(np.ones((2, 2)), np.ones((2, 3))),

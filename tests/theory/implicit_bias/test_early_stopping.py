@@ -114,7 +114,7 @@ def test_spikes_cost_what_noise_leaves_on_them() -> None:
     [
         (
             lambda: stopping_time(1e-3, 0.1),
-            "threshold 0.001 for a start of 0.1, expected one above 0.0272; start",
+            "threshold 0.001 for a start of 0.1, expected a threshold above 0.0272; choose",
         ),
         (lambda: flow_at_time(1.0, 0.0, 1.0), "init: found 0, expected a number above 0"),
         (lambda: spike_cost([0.05], 0.1), "found a spike 0.05 in noise 0.1"),

@@ -216,15 +216,18 @@ def test_flatness_and_decay_part_above_depth_two():
 @pytest.mark.parametrize(
     ("call", "line"),
     [
-        (lambda: hessian_trace([np.eye(2)]), "expected at least two matrices whose product exists"),
+        (lambda: hessian_trace([np.eye(2)]), "expected at least two matrices that can be multiplied"),
         (lambda: hessian_trace([np.eye(2), np.eye(3)]), r"factors of shapes \[\[2, 2\], \[3, 3\]\]"),
         (lambda: hessian_trace([np.eye(2), np.eye(2)], np.eye(3)), r"covariance of shape \[3, 3\]"),
         (
             lambda: hessian_trace([np.eye(2), np.eye(2)], -np.eye(2)),
-            "eigenvalue of -1: expected none below 0",
+            "the eigenvalue -1, expected no negative eigenvalue",
         ),
         (lambda: least_trace([1.0], 1, 2, 2), "depth"),
-        (lambda: least_decay([-1.0], 2), "singular values: expected finite numbers, none negative; give"),
+        (
+            lambda: least_decay([-1.0], 2),
+            "singular values: expected finite numbers that are not negative; give",
+        ),
     ],
 )
 def test_bad_input_gets_one_line(call, line):

@@ -168,5 +168,5 @@ def test_a_soft_threshold_on_both_sides_is_worse() -> None:
 
 
 def test_other_outputs_are_refused() -> None:
-    with pytest.raises(InputError, match="expected a linear output of one token without groups"):
+    with pytest.raises(InputError, match="groups; one step is only known for a linear output"):
         one_step(Problem(alpha=0.3, tokens=2, target=TARGET))

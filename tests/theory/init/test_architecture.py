@@ -118,10 +118,10 @@ REFUSED = {
     ),
     "mamba": ({"model_type": "mamba", "state_size": 16}, "state-space"),
     "albert": ({"model_type": "albert"}, "share"),
-    "t5": ({"model_type": "t5", "is_encoder_decoder": True}, "encoder with a decoder"),
+    "t5": ({"model_type": "t5", "is_encoder_decoder": True}, "models with an encoder and"),
     "t5 encoder": ({"model_type": "t5"}, "T5"),
     "bloom": ({"model_type": "bloom"}, "ALiBi"),
-    "bart": ({"model_type": "bart", "is_encoder_decoder": True}, "encoder with a decoder"),
+    "bart": ({"model_type": "bart", "is_encoder_decoder": True}, "models with an encoder and"),
     "deepseek": ({"model_type": "deepseek_v3"}, "latent attention"),
     "unknown": (
         {"model_type": "coin"},

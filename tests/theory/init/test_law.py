@@ -127,7 +127,7 @@ def test_matched_units_are_labelled() -> None:
             {"tokens": Tokens(tuple(range(17)))},
             "tokens: found 17, expected at most 16, the number of positions of gpt2",
         ),
-        ({"tokens": Tokens((40,))}, "ids: found 40, expected ids below the vocabulary, 40"),
+        ({"tokens": Tokens((40,))}, "ids: found 40, expected ids below the size of the vocabulary, 40"),
         ({"draws": 1}, "draws: found 1"),
         ({"keep": "both"}, "keep: found 'both', expected one of heads, head-width"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -106,7 +107,8 @@ def test_commands_of_the_screen_run_and_no_line_is_too_long(config: str) -> None
     lines = invoke("init", config, "--tokens", "4", "--draws", "20", columns=80).stdout.splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("Next"))
     assert all(len(line) <= 80 or config in line for line in lines[:start])
-    width = next(line for line in lines[start:] if "own,inf" in line)
+    whole = re.sub(r" \\\n\s+", " ", "\n".join(lines[start:]))  # a long command has several lines
+    width = next(line for line in whole.splitlines() if "own,inf" in line)
     invoke(*shlex.split(width.partition("attnlaw ")[2].partition("   ")[0]), "--json")
 
 
@@ -212,11 +214,17 @@ def test_gradients_stand_beside_layers_and_by_matrix(config: str) -> None:
         ("--width much", "--width much: expected own, inf or a whole number"),
         ("--width 0", "--width 0: expected own, inf or a whole number"),
         ("--tokens 17", "--tokens 17: expected at most 16, the number of positions of gpt2"),
-        ("--ids 41", "--ids 41: expected ids below the vocabulary, 40"),
+        ("--ids 41", "--ids 41: expected ids below the size of the vocabulary, 40"),
         ("--padding 4 --tokens 4", "--padding 4: expected fewer than the 4 --tokens"),
         ("--ids 1,2 --tokens 4", "--tokens cannot be combined with --ids; choose one"),
-        ("--width 26", "--width 26: expected a multiple of 4, at which heads come out whole"),
-        ("--width own,26", "--width 26: expected a multiple of 4, at which heads come out whole"),
+        (
+            "--width 26",
+            "--width 26: expected a multiple of 4, so that every head has a whole number of entries",
+        ),
+        (
+            "--width own,26",
+            "--width 26: expected a multiple of 4, so that every head has a whole number of entries",
+        ),
         ("--tokens 4,17", "--tokens 17: expected at most 16, the number of positions of gpt2"),
         ("--std 0", "--std 0: expected a number above 0"),
         ("--keep both", "--keep both: expected one of heads, head-width"),

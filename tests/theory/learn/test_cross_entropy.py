@@ -275,23 +275,24 @@ ASKED = {
     [
         (
             {"output": "linear", "tokens": 1},
-            "--loss cross-entropy: needs --output softmax, whose rows choose a key",
+            "--loss cross-entropy: needs --output softmax, because only its rows choose a key",
         ),
         (
             {"attention": "tied"},
-            "--loss cross-entropy: has no theory with --attention tied; take untied",
+            "--loss cross-entropy: has no theory with --attention tied; use --attention untied",
         ),
         (
             {"pairs": "causal"},
-            "--pairs causal: expected cross with --loss cross-entropy: keys of another sequence",
+            "--pairs causal: expected cross with --loss cross-entropy, which takes keys from "
+            "another sequence",
         ),
         (
             {"tokens": 3},
-            "--tokens 3: expected 2 with --loss cross-entropy, which has a theory for no more",
+            "--tokens 3: expected 2 with --loss cross-entropy, because no theory is known for more",
         ),
         (
             {"noise": 0.5},
-            "--noise 0.5: expected 0 with --loss cross-entropy: a smaller --beta makes labels noisy",
+            "--noise 0.5: expected 0 with --loss cross-entropy; to make labels noisy, lower --beta",
         ),
         (
             {"student": "direct"},
@@ -303,10 +304,13 @@ ASKED = {
         ),
         (
             {"weight_decay": 0},
-            "--weight-decay 0: expected more than 0 with --loss cross-entropy: labels that can be separated "
-            "have no least loss",
+            "--weight-decay 0: expected more than 0 with --loss cross-entropy, because the loss of "
+            "separable labels has no minimum without it",
         ),
-        ({"width": 0.3}, "--width needs --output linear: no theory of narrow heads is known for others"),
+        (
+            {"width": 0.3},
+            "--width needs --output linear, because no theory of narrow heads is known for other outputs",
+        ),
     ],
 )
 def test_what_is_refused(given: dict[str, Any], line: str) -> None:
@@ -323,9 +327,9 @@ def test_more_that_is_refused() -> None:
     assert error_message(SIMULATE, simulate=8, sensing="goe", **ASKED).startswith(
         "--sensing goe: expected tokens or"
     )
-    with pytest.raises(InputError, match="untied pairs have not"):
+    with pytest.raises(InputError, match="have diagonal entries, but untied"):
         Problem(0.5, groups=(ObservationGroup(),), **ASKED)
-    with pytest.raises(BadSetting, match="one pass over new samples; give alpha"):
+    with pytest.raises(BadSetting, match="one pass over new samples; give a finite alpha"):
         Problem(**ASKED)
     with pytest.raises(BadSetting, match="needs output softmax"):
         Problem(0.5, loss="cross-entropy", attention="untied")

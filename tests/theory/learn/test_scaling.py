@@ -160,5 +160,5 @@ def test_modes_are_learned_one_after_the_other(law: ScalingLaw) -> None:
 def test_bad_input() -> None:
     with pytest.raises(InputError, match="at least two values"):
         scaling_law(1.0, 100, [8])
-    with pytest.raises(InputError, match="no scaling law; expected factorized or bayes"):
+    with pytest.raises(InputError, match="no scaling law is known for this student"):
         scaling_law(1.0, 100, [8, 16], student="direct")

@@ -176,7 +176,7 @@ def test_a_run_that_stops_early_says_so(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("attnlaw.theory.learn.training.MOST_STEPS", 3)
     measured = simulate(PLAIN, size=12, seeds=2, seed=0)
     assert measured.outcome is Outcome.NOT_CONVERGED
-    assert measured.remark.startswith("2 of 2 runs stopped with residual up to")
+    assert measured.remark.startswith("2 of 2 runs did not converge: they stopped with")
     assert "raise the weight decay" in measured.remark
 
 

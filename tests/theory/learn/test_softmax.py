@@ -268,7 +268,8 @@ def test_what_is_unstable_says_so(reference: Prediction, monkeypatch: pytest.Mon
     assert prediction.outcome is Outcome.UNSTABLE
     assert (
         prediction.remark
-        == f"unstable (stability {prediction.stability:.3g} is above 1): training runs may end apart"
+        == f"unstable (stability {prediction.stability:.3g} is above 1), so training runs may end at "
+        "different students"
     )
 
 
@@ -372,7 +373,7 @@ def test_what_did_not_converge_has_no_error_and_says_so(monkeypatch: pytest.Monk
     monkeypatch.setattr(softmax, "accelerated_iteration", partial(_two_steps, softmax.accelerated_iteration))
     prediction = state_evolution(REFERENCE)
     assert prediction.outcome is Outcome.NOT_CONVERGED
-    assert "may be far off; lower beta or raise the weight decay" in prediction.remark
+    assert "steps, so these values may be wrong; lower beta or raise the" in prediction.remark
     assert prediction.norm.error is None
 
 

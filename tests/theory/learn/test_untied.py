@@ -285,12 +285,12 @@ def error_message(verb: Any, **given: Any) -> str:
         ),
         (
             {"output": "softmax", "tokens": 2},
-            "--output softmax: has no theory with --attention untied; take linear",
+            "--output softmax: has no theory with --attention untied; use linear",
         ),
         ({"output": "hardmax", "tokens": 2, "student": "bayes"}, "--output hardmax: has no theory"),
         (
             {"pairs": "causal"},
-            "--tokens 1: expected at least 2 with --pairs causal: one has no such pair",
+            "--tokens 1: expected at least 2 with --pairs causal, because one token has no such pair",
         ),
         ({"pairs": "distinct"}, "--tokens 1: expected at least 2 with --pairs distinct"),
     ],

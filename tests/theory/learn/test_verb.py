@@ -165,7 +165,7 @@ def test_a_case_that_cannot_work_leaves_the_others_alone() -> None:
         (
             VERB,
             {"alpha": 1e-16},
-            "--alpha 1e-16: too large or too small for double precision; expected 0 or a",
+            "--alpha 1e-16: expected 0 or a number in the range of double precision, from",
         ),
         (VERB, {"tokens": 1.5}, "--tokens 1.5: expected a whole number of at least 1"),
         (VERB, {"beta": 2}, "--beta needs --output softmax"),
@@ -195,7 +195,11 @@ def test_a_case_that_cannot_work_leaves_the_others_alone() -> None:
             {"weight_decay": 0},
             "--weight-decay 0: but below interpolation (--alpha 0.4375) many students",
         ),
-        (VERB, {**SOFTMAX, "beta": 1e5}, "--beta 100000: with it the logits spread over 1.22e+05"),
+        (
+            VERB,
+            {**SOFTMAX, "beta": 1e5},
+            "--beta 100000: this makes the standard deviation of the logits 1.22e+05",
+        ),
         (SIMULATE, {"simulate": 1}, "--simulate 1: expected a whole number of at least 2"),
         (SIMULATE, {"alpha": 0.3}, "--simulate is missing"),
         (
@@ -203,7 +207,11 @@ def test_a_case_that_cannot_work_leaves_the_others_alone() -> None:
             {"simulate": 8, "sensing": "gue"},
             f"--sensing gue: expected one of {', '.join(SENSINGS)}",
         ),
-        (SIMULATE, {"simulate": 8, "student": "bayes"}, "--student bayes: computed and not trained"),
+        (
+            SIMULATE,
+            {"simulate": 8, "student": "bayes"},
+            "--student bayes: this student is computed and cannot be trained",
+        ),
         (SIMULATE, {"simulate": 3000}, "more than 2 GiB; choose a smaller --simulate or --alpha"),
         (
             SIMULATE,
@@ -221,7 +229,7 @@ def test_a_bad_setting_is_spelled_as_an_option(of: Any, given: dict[str, Any], w
 @pytest.mark.parametrize(
     ("of", "given", "words"),
     [
-        (VERB, {"output": "softmax", "tokens": 40}, "choose at most 14 tokens, the linear output"),
+        (VERB, {"output": "softmax", "tokens": 40}, "choose at most 14 tokens, or use the linear output"),
         (SIMULATE, {"simulate": 25}, "dimension 25 times target rank 0.5 is 12.5"),
         (SIMULATE, {"simulate": 8, "alpha": 1e-3}, "alpha 0.001 gives no sample; choose a larger dimension"),
     ],

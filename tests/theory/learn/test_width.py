@@ -61,7 +61,9 @@ def test_reference_values(case: tuple[float, float, float, float, float]) -> Non
     assert within(instability(batch, solve(batch), 0, size=40), small)
     assert within(prediction.stability, large)
     assert (prediction.outcome is Outcome.UNSTABLE) == (prediction.stability > 1)
-    sentence = f"unstable (stability {prediction.stability:.3g} is above 1): training loss is a lower bound"
+    sentence = (
+        f"unstable (stability {prediction.stability:.3g} is above 1), so the training loss is a lower bound"
+    )
     assert prediction.outcome is not Outcome.UNSTABLE or prediction.remark == sentence
 
 

@@ -53,15 +53,15 @@ def test_where_no_tail_is_long_enough() -> None:
     none = ranks.split(81)
     assert (none.k, none.r, none.R, none.noise_terms) == (None, None, None, None)
     assert none.remark == (
-        "no tail of this spectrum has an effective rank of 81, the longest has 80: 81 samples are not fitted "
-        "benignly; fit fewer, or add a ridge"
+        "no tail of this spectrum has an effective rank of 81, the longest has 80: 81 samples cannot be "
+        "fitted without harm; use fewer samples, or add a ridge"
     )
 
 
 @pytest.mark.parametrize("values", [[], [0.0, 0.0], [1.0, -0.1], [np.inf]])
 def test_what_is_no_spectrum(values: list[float]) -> None:
     with pytest.raises(
-        InputError, match="none negative, at least one above 0; give eigenvalues of a covariance"
+        InputError, match="not negative, with at least one above 0; give the eigenvalues of a covariance"
     ):
         effective_ranks(values)
 

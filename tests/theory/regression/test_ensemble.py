@@ -151,14 +151,14 @@ def test_without_a_ridge(loss: str) -> None:
     )
     assert (none.m, none.q, none.q1) == pytest.approx((small.m, small.q, small.q1), rel=1e-6)
     with pytest.raises(
-        InputError, match="ridge: found 0, but no minimum was found: samples that can be separated"
+        InputError, match="ridge: found 0, but no minimum was found: if the classes can be separated"
     ):
         ensemble_evolution(Ensemble(samples=600, features=450, inputs=300, loss=loss, ridge=0.0))
 
 
 def test_bad_input_is_one_line() -> None:
     with pytest.raises(
-        InputError, match="ridge: found 0, expected a number above 0: with no more samples than"
+        InputError, match="ridge: found 0, expected a number above 0, because many students fit the data if"
     ):
         ensemble_evolution(Ensemble(samples=300, features=300, ridge=0.0))
     with pytest.raises(InputError, match=r"activation: found 'relu', expected one of sign, .*tanh:G"):

@@ -44,7 +44,9 @@ def test_slope_and_remainder_by_quadrature(name: str, variance: float) -> None:
 
 
 def test_an_activation_without_a_kernel_is_refused() -> None:
-    with pytest.raises(InputError, match="activation: found 'clip:2', expected one whose kernel is known"):
+    with pytest.raises(
+        InputError, match="activation: found 'clip:2', expected an activation whose kernel is known"
+    ):
         linearised("clip:2", 1.0)
     with pytest.raises(InputError, match=f"kernel: found 'cubic', expected one of {', '.join(KERNELS)}$"):
         linear_equivalent(two_groups(20), "cubic")

@@ -15,6 +15,7 @@ from attnlaw.analysis.findings.detectors import DETECTORS
 from attnlaw.analysis.fit.null import LEVEL
 from attnlaw.checkpoints.network import KINDS
 from attnlaw.core.answer import AnswerStatus, Line
+from attnlaw.core.words import count_of
 from attnlaw.theory.bounds import BOUNDS
 
 ROUND_OFF = 1e-9  # smaller errors come only from the order of sums and are not shown
@@ -38,30 +39,26 @@ def model_facts(summary: Mapping[str, Any], stacks: Mapping[str | None, int], ex
     if towers := summary.get("towers"):
         facts += [f"{tower['tower']} {_size(tower, tower['layers'])}" for tower in towers]
     elif summary["heads"] is None:  # an adapter has none
-        facts.append(_count(summary["layers"], "layer"))
+        facts.append(count_of(summary["layers"], "layer"))
     else:
         facts.append(_size(summary, summary["layers"], stacks))
     if experts:
-        facts.append(f"{_count(experts, 'expert')} per layer")
+        facts.append(f"{count_of(experts, 'expert')} per layer")
     matrices = summary["matrices"]
-    facts.append(f"{matrices} {'matrix' if matrices == 1 else 'matrices'}")
+    facts.append(count_of(matrices, "matrix", "matrices"))
     return " · ".join([*facts, *filter(None, [summary.get("codes")])])
 
 
 def _size(sizes: Mapping[str, Any], layers: int, stacks: Mapping[str | None, int] = {}) -> str:
     named = {name: count for name, count in stacks.items() if name}
     shared = sizes.get("distinct_layers")
-    words = _count(layers, "layer")
+    words = count_of(layers, "layer")
     if len(named) > 1 and sum(named.values()) == layers:
         words = " + ".join(f"{count} {name}" for name, count in named.items()) + " layers"
     elif shared is not None and shared < layers:
         words += f" ({shared} distinct)"
     width = sizes["hidden_size"] or "varies"
-    return f"{words} × {_count(sizes['heads'], 'head')} · width {width}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return f"{words} × {count_of(sizes['heads'], 'head')} · width {width}"
 
 
 def findings_sentence(summary: Mapping[str, Any]) -> str | None:
@@ -78,7 +75,7 @@ def findings_sentence(summary: Mapping[str, Any]) -> str | None:
     checks = checks_text(counts["rules"], skipped_checks(summary))
     if counts["error"] or counts["warning"]:
         return f"Found {count_by_level(counts)} ({checks})."
-    notes = f", {_count(counts['note'], 'note')}" if counts["note"] else ""
+    notes = f", {count_of(counts['note'], 'note')}" if counts["note"] else ""
     return f"No problems found ({checks}{notes})."
 
 
@@ -100,9 +97,10 @@ def null_test_sentence(summary: Mapping[str, Any]) -> str | None:
     counts = summary["not_random"]
     if not counts["tested"]:
         return None
-    verb = "matrix differs" if counts["tested"] == 1 else "matrices differ"
+    matrices = "matrix" if counts["tested"] == 1 else "matrices"
     return (
-        f"{counts['rejected']} of {counts['tested']} weight {verb} from random ones "
+        f"{counts['rejected']} of {counts['tested']} weight {matrices} "
+        f"{'differs' if counts['rejected'] == 1 else 'differ'} from random ones "
         f"(chance alone: about {counts['expected']:.2g})."
     )
 
@@ -222,9 +220,10 @@ def proxy_remarks(summary: Mapping[str, Any]) -> list[str]:
         )
     elif summary["value_of_adaptivity"] is not None:
         gain, error = summary["value_of_adaptivity"], summary["value_of_adaptivity_error"]
+        size = f"{gain:.3g}{_format_error(error)} times as large as"
+        same = "as large as" if f"{gain:.3g}" == "1" and not error else size
         lines.append(
-            f"If all matrices share the best single p, the proxy is {gain:.4g}{_format_error(error)} "
-            "times as large as if each matrix has its own p."
+            f"If all matrices share the best single p, the proxy is {same} if each matrix has its own p."
         )
     return lines
 

@@ -218,7 +218,7 @@ def _rule(written: Mapping[str, Any], tables: Tables) -> GateRule:
         raise BadSetting("name", "expected a name", rule.name)
     if rule.table == "steps" and "steps" not in tables:
         raise InputError(
-            "of: the table steps exists only for a training run; give these rules to "
+            "it reads the table steps, which only a training run has; give these rules to "
             "SpectralMonitor(rules=...)"
         )
     if rule.table not in tables:
@@ -230,10 +230,12 @@ def _rule(written: Mapping[str, Any], tables: Tables) -> GateRule:
     if rule.against == FIRST and rule.table != "steps":
         raise BadSetting("against", 'which works only with of = "steps"; write "baseline"', FIRST)
     if rule.against == BASELINE and rule.table == "steps":
-        raise BadSetting("against", "but the steps of a training run have no baseline; write first", BASELINE)
+        raise BadSetting(
+            "against", 'but the steps of a training run have no baseline; write "first"', BASELINE
+        )
     if column.kind not in (*NUMBERS, "bool") and rule.over not in (None, "count"):
         raise BadSetting(
-            "over", f"but {column.name} holds {column.kind} and not numbers; write count", rule.over
+            "over", f'but {column.name} holds {column.kind} and not numbers; write "count"', rule.over
         )
     if column.kind not in NUMBERS and rule.against is not None:
         raise BadSetting(

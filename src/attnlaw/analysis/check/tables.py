@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -18,7 +18,6 @@ from attnlaw.analysis.audit.audit import Audit, audit
 from attnlaw.analysis.check.columns import TENSORS
 from attnlaw.analysis.check.locations import KEYS, LOCATION, location_of, row_location_text
 from attnlaw.analysis.check.rules import GateRule, Tables
-from attnlaw.analysis.diff.diff import Diff, diff
 from attnlaw.analysis.findings.detectors import Detector
 from attnlaw.checkpoints.settings import Arithmetic, ModelSettings
 from attnlaw.core.errors import InputError, printable, require_some
@@ -26,6 +25,9 @@ from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.quantity import Quantity, column_kinds
 from attnlaw.core.result import Result
 from attnlaw.core.tables import nan_to_null, quantity_frame, to_frame, to_schema
+
+if TYPE_CHECKING:
+    from attnlaw.analysis.diff.diff import Diff
 
 
 @dataclass(eq=False)
@@ -54,6 +56,8 @@ class RuleTables:
 
     @cached_property
     def base_diff(self) -> Diff:
+        from attnlaw.analysis.diff.diff import diff  # 14 modules, which a gate without a base does not need
+
         return diff(self.base, self.settings, progress=self.progress)
 
     @property

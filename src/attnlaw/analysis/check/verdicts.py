@@ -25,6 +25,7 @@ from attnlaw.analysis.findings.apply import checks_text, count_by_level, number_
 from attnlaw.analysis.findings.detectors import Detector
 from attnlaw.core.quantity import column_kinds
 from attnlaw.core.tables import to_frame, to_schema
+from attnlaw.core.words import count_of
 
 PASSED, FAILED = "passed", "failed"
 STATUS_FAILED = 3
@@ -182,13 +183,13 @@ class Verdicts:
         known = len(self.findings) - len(self.new_findings)
         parts = [self.checks] if self.detectors else []
         if judged and self.failed_rules:
-            parts.append(f"{len(self.failed_rules)} of {_many(judged, 'rule')} failed")
+            parts.append(f"{len(self.failed_rules)} of {count_of(judged, 'rule')} failed")
         elif judged:
             parts.append("the rule holds" if judged == 1 else f"all {judged} rules hold")
         if self.fail_on != "error":
             parts.append(f"{self.fail_on}s fail the gate")
         if known:
-            parts.append(f"{_many(known, 'known finding')} not counted")
+            parts.append(f"{count_of(known, 'known finding')} not counted")
         return f"{outcome} ({'; '.join(parts)})" if parts else f"{outcome}: nothing was checked"
 
     @property
@@ -237,7 +238,3 @@ class Verdicts:
 
 def _by_severity(problems: Any) -> tuple[Any, ...]:
     return tuple(sorted(problems, key=lambda problem: -LEVELS.index(problem.level)))
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -203,17 +203,17 @@ DIFF = (
     Quantity(
         "overlap_left",
         "overlap of the k leading input directions (of n) of both models: 1 if equal, k/n if unrelated",
-        display_name="overlap of inputs",
+        display_name="overlap of input directions",
     ),
     Quantity(
         "overlap_right",
         "overlap of the k leading output directions (of n) of both models: 1 if equal, k/n if unrelated",
-        display_name="overlap of outputs",
+        display_name="overlap of output directions",
     ),
     Quantity(
         "z_top",
-        "shift of the largest singular value, in standard deviations of the shift that noise of the "
-        "update's size causes",
+        "shift of the largest singular value / standard deviation of the shift that noise of the "
+        "same size would cause",
         display_name="z of s₁",
     ),
     Quantity(

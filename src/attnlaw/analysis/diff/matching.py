@@ -288,7 +288,7 @@ def match_heads(
     cosines = np.mean([head_cosines(*factors) for factors in kinds], axis=0)
     if not np.isfinite(cosines).all():
         raise InputError(
-            "attnlaw cannot compare the heads, because products of their weights exceed 1e308; scale the "
+            "these heads cannot be compared, because products of their weights exceed 1e308; scale the "
             "weights down"
         )
     return _accept_moves(cosines, _assign_heads(cosines, key_value_heads))

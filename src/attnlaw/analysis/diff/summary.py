@@ -18,6 +18,7 @@ from attnlaw.analysis.diff.update import SIDES
 from attnlaw.checkpoints.network import KINDS, MatrixLocation
 from attnlaw.core.answer import AnswerStatus
 from attnlaw.core.errors import printable
+from attnlaw.core.words import short_number
 
 # The singular values of a rotated model differ from the base by at most this many times the floor.
 MAX_ROTATED_GAP = 10.0
@@ -206,7 +207,11 @@ WARNINGS = (NOT_FINITE, ANOTHER_BASE, LAYERS_GONE, LAYERS_NEW, LOST, MISPLACED, 
 # What needs no action.
 SAME_FUNCTION = "This looks like the same model, written in another way: nothing is broken."
 EXPORTED = "This looks like the same model in another number format. Nothing else changed."
-HARMLESS_STEPS = (SAME_FUNCTION, EXPORTED)
+CODED = (
+    "This looks like the same model in another number format. A small fine-tune would look the same: compare "
+    "the files from before quantization."
+)
+HARMLESS_STEPS = (SAME_FUNCTION, EXPORTED, CODED)
 
 
 def next_step(comparison: ModelComparison) -> str | None:
@@ -258,7 +263,9 @@ def next_step(comparison: ModelComparison) -> str | None:
         return "This looks like a model with another vocabulary or other sizes."
     if present == {"changed"} and not matrices["changed"]:
         return "This looks like training of norms, biases or embeddings alone: no matrix of a layer changed."
-    return EXPORTED if present <= {"rounded", "coded"} else None
+    if present <= {"rounded", "coded"}:
+        return CODED if "coded" in present else EXPORTED
+    return None
 
 
 def _has_lone_layer(comparison: ModelComparison, verdict: str) -> bool:
@@ -300,7 +307,7 @@ def _describe_adapter(changes: Sequence[TensorChange]) -> str | None:
     often = "twice" if round(times) == 2 else f"{times:.0f} times"
     return (
         f"This looks like a LoRA adapter that was merged about {often} "
-        f"(its noise is {roundings:.3g} times that of one {grid.name} rounding)."
+        f"(its noise is {short_number(roundings)} times that of one {grid.name} rounding)."
     )
 
 
@@ -474,7 +481,7 @@ def _factors_text(factors: Sequence[float]) -> str:
     >>> _factors_text([2.0, 2.0]), _factors_text([0.5, 2.0])
     ('2', 'factors from 0.5 to 2')
     """
-    low, high = format(min(factors), ".4g"), format(max(factors), ".4g")
+    low, high = short_number(min(factors), 4), short_number(max(factors), 4)
     return low if low == high else f"factors from {low} to {high}"
 
 
@@ -484,10 +491,7 @@ def _describe_low_rank(comparison: ModelComparison, those: Changed) -> list[str]
     ]
     more = " or more" if any(change.rank_high is None for _, change in those) else ""
     sizes = _sizes([change.update_size or change.size for _, change in those])
-    return [
-        f"There is a low-rank update of rank {_span(ranks, 'd')}{more}, in "
-        f"{_of_text(comparison, those)}{sizes}."
-    ]
+    return [f"Low-rank update of rank {_span(ranks, 'd')}{more}, in {_of_text(comparison, those)}{sizes}."]
 
 
 def _describe_dense(comparison: ModelComparison, those: Changed) -> list[str]:
@@ -646,8 +650,8 @@ def percent(value: float) -> str:
     ('23.4%', '0.166%', '900%', '25 times', 'under 0.0001%', '0%')
     """
     if value >= 10:
-        return f"{value:.3g} times"
-    return f"{100 * value:.3g}%" if value >= 1e-6 or not value else "under 0.0001%"
+        return f"{short_number(value)} times"
+    return f"{short_number(100 * value)}%" if value >= 1e-6 or not value else "under 0.0001%"
 
 
 def _percents(values: Sequence[float]) -> str:

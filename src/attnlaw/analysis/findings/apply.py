@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import log
@@ -15,6 +16,7 @@ from attnlaw.analysis.findings.evidence import Subject
 from attnlaw.checkpoints.network import KINDS
 from attnlaw.core.answer import AnswerStatus, Line
 from attnlaw.core.errors import InputError, printable
+from attnlaw.core.words import short_number
 
 OFF = "off"
 
@@ -113,8 +115,13 @@ class FindingGroup:
 
     @property
     def where(self) -> str:
-        """At most four places, and the number of all if there are more."""
-        shown = "; ".join(map(shorten, self.locations[:MOST_LOCATIONS]))
+        """The four worst places in the order of their numbers, and the number of all if there are more.
+
+        >>> FindingGroup("a", "error", ["layer 10", "layer 9"], [1.0, 0.8], 0.5, ["", ""], "").where
+        'layer 9; layer 10'
+        """
+        worst = sorted(self.locations[:MOST_LOCATIONS], key=_natural_order)
+        shown = "; ".join(map(shorten, worst))
         more = self.count - MOST_LOCATIONS
         return f"{self.count} places: {shown}; and {more} more" if more > 0 else shown
 
@@ -122,7 +129,7 @@ class FindingGroup:
     def number(self) -> str:
         """The value with its limit, in words; empty if there is no value, or if the details have it."""
         text = number_text(self.rule, self.values[0], self.threshold)
-        return f"at worst {text}" if text and self.count > 1 else text
+        return f"at worst {text.replace(' its ', ' their ')}" if text and self.count > 1 else text
 
     @property
     def places(self) -> list[str]:
@@ -137,7 +144,7 @@ class FindingGroup:
 
         >>> cause = "neither QK nor VO differs from random entries"
         >>> FindingGroup("random-head", "note", ["layer 2, head 1"], [0.9], 0.01, [""], cause).title
-        'random-head: layer 2, head 1: p at least 0.9 (limit 0.01)'
+        'random-head: layer 2, head 1: p-value at least 0.9 (limit 0.01)'
         """
         where = self.where if self.where != WHOLE else "" if self.number else f"in {WHOLE}"
         return ": ".join(filter(None, (self.rule, where, self.number)))
@@ -153,7 +160,7 @@ class FindingGroup:
 
         >>> cause = "neither QK nor VO differs from random entries"
         >>> FindingGroup("random-head", "note", ["layer 2"], [0.9], 0.01, [""], cause).sentence
-        'P at least 0.9 (limit 0.01). Neither QK nor VO differs from random entries.'
+        'P-value at least 0.9 (limit 0.01). Neither QK nor VO differs from random entries.'
         """
         return " ".join(filter(None, (sentences(self.number), self.reason)))
 
@@ -177,6 +184,13 @@ def fix_text(rule: str) -> str:
     'Fix: serve the model in bfloat16 or float32.'
     """
     return f"Fix: {DETECTORS[rule].remedy}." if rule in DETECTORS else ""
+
+
+def _natural_order(text: str) -> list[tuple[bool, int, str]]:
+    """Return a key that sorts texts with numbers by the numbers: layer 9 is before layer 10."""
+    return [
+        (part.isdigit(), int(part) if part.isdigit() else 0, part) for part in re.split(r"([0-9]+)", text)
+    ]
 
 
 LONGEST = 120  # letters of a name that a sentence has; tables have all
@@ -211,18 +225,13 @@ def number_text(rule: str, value: float | None, threshold: float | None) -> str:
         return ""
     measure = measure.partition("|")[0] if value == 1 else measure.rpartition("|")[2]
     scale, unit = (100, "%") if "{}%" in measure else (1, "")
-    shown = _short(scale * value)
+    shown = short_number(scale * value)
     if threshold is None:
         return measure.format(shown)
-    limit = _short(scale * threshold)
+    limit = short_number(scale * threshold)
     if shown == limit and value != threshold:  # the digits must show that the limit was passed
         shown = f"{scale * value:.7g}"
     return f"{measure.format(shown)} (limit {limit}{unit})"
-
-
-def _short(number: float) -> str:
-    """Return a number with three significant digits, and all digits before the decimal point."""
-    return f"{number:.3g}" if abs(number) < 999.5 or abs(number) >= 1e9 else f"{number:,.0f}"
 
 
 def group_findings(rows: Iterable[Mapping[str, Any]]) -> list[FindingGroup]:

@@ -200,7 +200,8 @@ DETECTORS = by_name(
         when="the heads of two layers are alike: their median cosines for QK and for VO are above the "
         "threshold",
         meaning="two layers compute nearly the same function: one of them is a copy",
-        remedy="nothing to do if you deepened the model with copies; otherwise check how it was merged",
+        remedy="nothing to do if you deepened the model with copies of layers; otherwise check how the "
+        "model was merged",
         measure="cosine {}",
         least=duplicates.LEAST,
         needs=(LAYERS, *HEADS),
@@ -263,8 +264,8 @@ DETECTORS = by_name(
         *("unbalanced", ERROR, 3.0, sizes.unbalanced),
         when="the scale of a layer's Q relative to K (or of V to O, or of FFN in to FFN out) differs from "
         "the median layer by a factor above the threshold",
-        meaning="one tensor of a pair, such as Q and K, has a wrong scale: training keeps the ratio of their "
-        "scales similar in all layers",
+        meaning="one of two paired tensors has a wrong scale: training keeps the ratio of their sizes "
+        "similar in all layers",
         remedy="look for a scale that was applied twice, or not at all, when the file was converted",
         measure="off by a factor of {}",
         least=1.0,

@@ -25,6 +25,7 @@ from attnlaw.analysis.findings.duplicates import CROSS, SELF
 from attnlaw.analysis.findings.evidence import Balance, Hit, Subject, TensorLocation
 from attnlaw.checkpoints.network import KINDS
 from attnlaw.core.arrays import Reals
+from attnlaw.core.words import short_number
 
 # A layer is an outlier if it is more than 6 standard deviations from the median. 1.4826 times the median
 # absolute deviation estimates the standard deviation of normal numbers.
@@ -55,8 +56,12 @@ def dead_map(subject: Subject, threshold: float) -> Iterator[Hit]:
         for row, size in zip(rows.iter_rows(named=True), sizes, strict=True):
             # If most heads are pruned, the median is 0.
             if size == 0 or size < threshold * usual:
-                median_of = f"median over all {KINDS[str(kind)].label} matrices is {usual:.3g}"
-                detail = f"its Frobenius norm is {size:.3g}; the {median_of}" if size else "every entry is 0"
+                median_of = f"median over all {KINDS[str(kind)].label} matrices is {short_number(usual)}"
+                detail = (
+                    f"its Frobenius norm is {short_number(size)}; the {median_of}"
+                    if size
+                    else "every entry is 0"
+                )
                 yield Hit(location_of(row), size / usual if size else 0.0, detail)
 
 
@@ -81,7 +86,10 @@ def norm_outlier(subject: Subject, threshold: float) -> Iterator[Hit]:
             distance = abs(value - middle)
             if distance > log(threshold) and distance > DEVIATIONS * spread:
                 side = "above" if value > middle else "below"
-                detail = f"its spectral norm is {exp(value):.3g}, {side} the median layer's {exp(middle):.3g}"
+                detail = (
+                    f"its spectral norm is {short_number(exp(value))}, {side} the median layer's "
+                    f"{short_number(exp(middle))}"
+                )
                 yield Hit(TensorLocation(layer, stack, str(kind)), exp(distance), detail)
 
 
@@ -185,6 +193,9 @@ def unbalanced(subject: Subject, threshold: float) -> Iterator[Hit]:
             factor = max(balance.ratio / usual, usual / balance.ratio)
             if factor > threshold:
                 first, second = PAIR_LABELS.get(pair, pair).split("/")
-                scale = f"the entries of {first} are {balance.ratio:.3g} times as large as those of {second}"
-                detail = f"{scale}; the median layer has {usual:.3g} times"
+                scale = (
+                    f"the entries of {first} are {short_number(balance.ratio)} times as large as those "
+                    f"of {second}"
+                )
+                detail = f"{scale}; the median layer has {short_number(usual)} times"
                 yield Hit(balance.location, factor, detail)

@@ -46,7 +46,7 @@ LAWS = by_name(
     ),
     LawLabel(
         *("learned", "L", 2, "green"),
-        description="some directions were learned and the others were set to zero, as theory predicts "
+        description="some directions were learned, and the others are zero, as theory predicts "
         "for trained attention",
     ),
     LawLabel(
@@ -140,11 +140,13 @@ FITS = (
     ),
     Quantity(
         "noise_low",
-        "smallest noise level with which the theory of trained heads (learned law) fits about as well",
+        "smallest noise level at which the theory of trained heads (learned law) still fits "
+        "about equally well",
     ),
     Quantity(
         "noise_high",
-        "largest noise level with which the theory of trained heads (learned law) fits about as well",
+        "largest noise level at which the theory of trained heads (learned law) still fits about "
+        "equally well",
     ),
     Quantity(
         "threshold",
@@ -155,13 +157,13 @@ FITS = (
     ),
     Quantity(
         "rank_fraction",
-        "numerical rank of the matrix as a share of its shorter side",
+        "numerical rank of the matrix / length of its shorter side",
         "ρ",
     ),
     Quantity(
         "target_rank",
-        "rank of the matrix to learn / width, in the fitted theory of trained heads (learned "
-        "law); null if not determined",
+        "rank of the matrix to learn, divided by the width, in the fitted theory of trained "
+        "heads (learned law); null if not determined",
         "κ₀",
         range=True,
     ),

@@ -14,7 +14,7 @@ from attnlaw.core.answer import AnswerStatus, Line
 
 UNFITTED = "not fitted"
 # What it means that no law was fitted.
-NO_LAW = "cannot be compared with random matrices, such as a matrix of zeros (the remark says why)"
+NO_LAW = "cannot be compared with random matrices, such as a matrix of zeros"
 FEW_VALUES = 64  # with fewer singular values, several laws often fit the same matrix
 # What it means that most matrices follow a law: for several matrices, and for one.
 STRONG = "their singular values spread much further than those of random matrices"
@@ -45,9 +45,12 @@ def training_line(quantities: Mapping[str, Any]) -> Line:
         quantities[f"not_random_{name}"] for name in ("tested", "rejected", "expected", "p_value")
     )
     if not tested:
-        return Line("No matrix could be compared with random ones.")
-    verb = "matrix differs" if tested == 1 else "matrices differ"
-    sentence = f"{rejected} of {tested} weight {verb} from random ones (chance alone: about {expected:.2g})."
+        return Line("No matrix could be compared with random ones.", AnswerStatus.WARNING)
+    matrices, differ = "matrix" if tested == 1 else "matrices", "differs" if rejected == 1 else "differ"
+    sentence = (
+        f"{rejected} of {tested} weight {matrices} {differ} from random ones "
+        f"(chance alone: about {expected:.2g})."
+    )
     significant = p_value is not None and p_value <= LEVEL
     if 2 * rejected >= tested:
         return Line(f"Trained: {sentence}", AnswerStatus.OK) if significant else Line(sentence)
@@ -66,9 +69,9 @@ def law_line(rows: pl.DataFrame) -> Line:
     most, count = _most_common(counts)
     several, single = MEANINGS[most]
     if list(counts) == [UNFITTED]:
-        return Line("No law could be fitted.")
+        return Line("No law could be fitted.", is_main=True)
     if rows.height == 1:
-        return Line(f"The matrix {single}.")
+        return Line(f"The matrix {single}.", is_main=True)
     whole = f"All {count} matrices" if len(counts) == 1 else f"{count} of {rows.height} matrices"
     text = f"{whole} {several}." if count > 1 else "No two matrices follow the same law."
     kinds = []
@@ -76,7 +79,7 @@ def law_line(rows: pl.DataFrame) -> Line:
         kinds.append(f"{kind_label(group['kind'][0])} {_laws_text(law_counts(group))}")
     if len(counts) > 1 and len(kinds) > 1:
         text += f" Most common by kind: {', '.join(kinds)}."
-    return Line(text)
+    return Line(text, is_main=True)
 
 
 def _laws_text(counts: Mapping[str, int]) -> str:

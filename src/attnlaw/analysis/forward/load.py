@@ -109,7 +109,7 @@ def _builder(
     sizes = {key: value for key, value in values.items() if key in known} | added
 
     def build(device: str) -> Any:
-        source = f"{folder / 'config.json'}: transformers cannot build a {reader.model} from it"
+        source = f"{folder / 'config.json'}: transformers cannot build a {reader.model} from this file"
         # The checks of transformers raise errors of many classes.
         with (
             as_input_error(source, "restore the model's config.json", Exception, last_line=True),

@@ -40,6 +40,7 @@ from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Estimate, Range
 from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.settings import check_value
+from attnlaw.core.words import short_number
 from attnlaw.numerics.draws import mean_of
 
 MIN_RELATIVE_SPREAD = 1e-12  # relative to the size of tokens; a smaller spread is rounding
@@ -221,7 +222,7 @@ class Difference:
         change = expm1(value)
         size = f"{100 * abs(change):#.2g}".removesuffix(".") + f"% {'larger' if value > 0 else 'smaller'}"
         if change > 1:
-            size = f"{exp(value):.3g} times as large"
+            size = f"{short_number(exp(value))} times as large"
         if error == 0:
             return f"{size} on every input: a clear difference"
         verdict = "no clear difference" if abs(value) < CLEAR * error else "a clear difference"

@@ -70,7 +70,7 @@ def _describe_offset(head: Head, labels: Sequence[str]) -> str:
     if head.top_offset == -1:
         return f"is a previous-token head: {share} the token before"
     if steps == 0:
-        return f"looks at the token itself: {share} it"
+        return f"looks at the token itself: {share} their own token"
     way, place = ("back", "before") if head.top_offset < 0 else ("ahead", "after")
     count = f"{steps} token{'s' if steps > 1 else ''}"
     return f"looks {count} {way}: {share} the token {steps} {place}"

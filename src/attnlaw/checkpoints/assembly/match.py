@@ -144,8 +144,7 @@ def _misnamed_message(tensors: Tensors, family: Family, described: str) -> str:
                     f"(its first tensor: {next(iter(tensors.shapes), 'none')}); correct the name"
                 )
     return (
-        f"{tensors.source}: no layer has all the attention tensors that it needs: {described}; save "
-        "the whole checkpoint"
+        f"{tensors.source}: no layer has all the attention tensors of {described}; save the whole checkpoint"
     )
 
 

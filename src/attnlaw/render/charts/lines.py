@@ -28,7 +28,7 @@ from attnlaw.render.charts.view import ChartView, Drawing, Drawings, has_values
 from attnlaw.render.describe_rows import MOST_CASES, rows_by_case, varying_settings
 
 MEASURED = "Points are measured values, with one standard error"
-POINTS = f"{MEASURED}. Good agreement means that they are on the lines."
+POINTS = f"{MEASURED}. Good agreement: they are on the lines, or come closer to them at larger sizes."
 MOST_DOTS = 40  # a line with more points has no dots
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import polars as pl
 from markupsafe import Markup
@@ -10,6 +12,7 @@ from markupsafe import Markup
 from attnlaw.core.answer import Answer
 from attnlaw.core.estimate import format_value
 from attnlaw.core.result import Result
+from attnlaw.core.words import short_number
 from attnlaw.render.pages.html import macros
 
 MOST_LINES = 20  # lines of a table that a notebook shows
@@ -46,18 +49,23 @@ def _cases_html(result: Result) -> Markup:
         if len({str(value) for value in result.rows[column]}) > 1
     ]
     for quantity in verb.quantities:
-        cells = [format_value(numbers[quantity.name]) for numbers in values]
+        cells = [_short_text(numbers[quantity.name]) for numbers in values]
         if quantity.in_summary and any(cells):
-            columns.append((quantity.symbol or quantity.label, cells))
+            columns.append((quantity.name.replace("_", " "), cells))
     head, rows = [title for title, _ in columns], list(zip(*(cells for _, cells in columns), strict=True))
     html: Markup = macros("notebook.html").cases(verb.title, len(result), head, rows)
     return html
 
 
+def _short_text(value: Any) -> str:
+    is_number = isinstance(value, float) and math.isfinite(value)
+    return short_number(value) if is_number else format_value(value)
+
+
 def frame_html(frame: pl.DataFrame, columns: Sequence[str]) -> Markup:
     """Return the first lines of a table as HTML. Columns without values are left out."""
     kept = [name for name in columns if name in frame.columns and frame[name].count()]
-    rows = [[format_value(value) for value in row] for row in frame.select(kept).head(MOST_LINES).iter_rows()]
+    rows = [[_short_text(value) for value in row] for row in frame.select(kept).head(MOST_LINES).iter_rows()]
     head = [name.replace("_", " ") for name in kept]
     html: Markup = macros("notebook.html").frame(head, rows, frame.height - MOST_LINES)
     return html

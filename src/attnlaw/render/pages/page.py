@@ -29,6 +29,7 @@ from attnlaw.core.result import Result
 from attnlaw.core.settings import setting_fields
 from attnlaw.core.tables import nan_to_null, short_names
 from attnlaw.core.verb import Verb
+from attnlaw.core.words import count_of
 from attnlaw.render.charts.figure import Figure, draw_each
 from attnlaw.render.charts.style import finite_or_none, inline_svg
 from attnlaw.render.describe_rows import (
@@ -101,7 +102,7 @@ class Part:
         shared = shared_settings(rows, result_columns(result.verb for result in self.every))
         if not several:
             return figure_section("part-1", "Figures", self.figures, shared if self.figures else "")
-        lead = f"{drawn} {_count_rows(rows.height)} in {self.name}. {shared}".strip()
+        lead = f"{drawn} {count_of(rows.height, 'row')} in {self.name}. {shared}".strip()
         return figure_section(f"part-{number}", f"{self.name}: {self.title}", self.figures, lead, self.name)
 
 
@@ -119,7 +120,7 @@ def results_page(parts: Sequence[Part], note: str = "", answer: Answer | None = 
     names = ", ".join(f"{part.name} ({part.title})" for part in parts)
     drawn = any(part.figures for part in parts)
     lead = [
-        f"{_count_rows(rows.height)}{f' of {names}' if several else ''}."
+        f"{count_of(rows.height, 'row')}{f' of {names}' if several else ''}."
         f"{'' if drawn else ' They cannot be drawn as a figure.'}",
         note,
         failure_sentences(parts),
@@ -132,10 +133,6 @@ def results_page(parts: Sequence[Part], note: str = "", answer: Answer | None = 
     ]
     title = " · ".join(dict.fromkeys(part.title for part in parts))
     return rows_page(title, lead, sections, rows, verbs, answer)
-
-
-def _count_rows(count: int) -> str:
-    return f"{count} row{'' if count == 1 else 's'}"
 
 
 def failure_sentences(parts: Sequence[Part]) -> str:

@@ -63,7 +63,7 @@ class Column(NamedTuple):
 
 def print_table(
     console: Console, columns: Sequence[Column], droppable: Sequence[str] = (), tight: bool = False
-) -> None:
+) -> list[str]:
     """Print columns without cutting a cell.
 
     If the screen is too narrow, some columns are left out, and a line says so. A table that is still too wide
@@ -72,12 +72,36 @@ def print_table(
     Args:
         droppable: the titles of columns that may be left out, in the order in which they are left out.
         tight: whether to put one space between columns instead of two.
+
+    Returns:
+        The titles of the columns that were left out. Their meanings need not be printed.
     """
+    table, hidden = _fit_columns(console, columns, droppable, tight)
+    size = Measurement.get(console, console.options.update(width=1000), table)
+    # Only a column that may wrap can be narrower than its cells.
+    least = size.minimum if any(column.wraps for column in columns) else size.maximum
+    if least > console.width:
+        table.width = least
+    console.print(table, crop=False)
+    if hidden:
+        console.print(Text(f"A wider screen also shows: {', '.join(hidden)}.", style="dim"))
+    return hidden
+
+
+def left_out(console: Console, columns: Sequence[Column], droppable: Sequence[str]) -> list[str]:
+    """Return the titles of the columns that `print_table` leaves out."""
+    return _fit_columns(console, columns, droppable)[1]
+
+
+def _fit_columns(
+    console: Console, columns: Sequence[Column], droppable: Sequence[str], tight: bool = False
+) -> tuple[Table, list[str]]:
+    """Return the table that fits into the screen, and the titles of the columns that it leaves out."""
     names = [column.name or " ".join(column.title.split()) for column in columns]
     droppable = [name for name in droppable if name in names and console.is_terminal]
     for count in range(len(droppable) + 1):
-        left_out = droppable[:count]
-        kept = [column for column, name in zip(columns, names, strict=True) if name not in left_out]
+        dropped = droppable[:count]
+        kept = [column for column, name in zip(columns, names, strict=True) if name not in dropped]
         table = Table(box=None, pad_edge=False, collapse_padding=tight)
         for column in kept:
             title = Text.from_markup(to_screen(console, column.title))
@@ -95,13 +119,7 @@ def print_table(
         size = Measurement.get(console, console.options.update(width=1000), table)
         if size.maximum <= console.width:
             break
-    # Only a column that may wrap can be narrower than its cells.
-    least = size.minimum if any(column.wraps for column in columns) else size.maximum
-    if least > console.width:
-        table.width = least
-    console.print(table, crop=False)
-    if left_out:
-        console.print(Text(f"A wider screen also shows: {', '.join(left_out)}.", style="dim"))
+    return table, dropped
 
 
 def _cell(console: Console, cell: str | Text) -> Text:

@@ -6,7 +6,11 @@ ends with the next commands. Everything else waits for `--details`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from rich.console import Console
 from rich.text import Text
@@ -24,6 +28,28 @@ STYLES = {
 STATUS_WIDTH = max(map(len, AnswerStatus)) + 2
 WIDEST_PROSE = 100  # letters in a line of prose; longer lines are hard to read
 NEXT = "Next   "
+# A word of a command line. Spaces inside quotes belong to it.
+WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"[^"]*")+""")
+_already_typed: ContextVar[frozenset[str]] = ContextVar("already_typed", default=frozenset())
+_kept_options: ContextVar[tuple[str, tuple[str, ...]]] = ContextVar("kept_options", default=("", ()))
+
+
+@contextmanager
+def typed_options(shown: Iterable[str] = (), verb: str = "", kept: Iterable[str] = ()) -> Iterator[None]:
+    """Adapt the next commands that are printed in the block to the command that the user typed.
+
+    Args:
+        shown: options such as `--details` that the user typed. Commands with them are left out.
+        verb: the command that the options `kept` are for.
+        kept: options that no row has, such as `--as-stored`. Commands of the same verb get them too.
+    """
+    before = _already_typed.set(_already_typed.get() | frozenset(shown))
+    kept_before = _kept_options.set((verb, tuple(kept)) if verb else _kept_options.get())
+    try:
+        yield
+    finally:
+        _already_typed.reset(before)
+        _kept_options.reset(kept_before)
 
 
 def print_title(console: Console, name: str, facts: str = "") -> None:
@@ -48,6 +74,12 @@ def print_lines(console: Console, lines: tuple[Line, ...]) -> None:
             print_hanging(console, Text(" " * indent), sentence, style="dim")
 
 
+def without(meanings: Mapping[str, str], left_out: Iterable[str]) -> dict[str, str]:
+    """Return the meanings of the columns that the screen shows."""
+    hidden = set(left_out)
+    return {title: meaning for title, meaning in meanings.items() if title not in hidden}
+
+
 def print_definitions(console: Console, meanings: Mapping[str, str]) -> None:
     """Print a line with the meaning of each term. A meaning that is too long continues below itself."""
     if not meanings:
@@ -60,17 +92,56 @@ def print_definitions(console: Console, meanings: Mapping[str, str]) -> None:
 
 
 def print_next(console: Console, commands: Mapping[str, str]) -> None:
-    """Print the commands to try next, each with what it gives. A command is never broken into two lines."""
+    """Print the commands to try next, each with what it gives.
+
+    A terminal breaks a command that is too long after a backslash, so that it can still be pasted. Commands
+    that would only repeat what the user typed are left out.
+    """
+    commands = _adapt(commands)
     widest = max((len(command) for command in commands), default=0)
     head = NEXT
     for command, purpose in commands.items():
         command, purpose = (to_screen(console, printable(text)) for text in (command, purpose))
+        if console.is_terminal and len(NEXT) + len(command) > console.width:
+            command = _break_command(command, console.width - len(NEXT))
         fits = len(NEXT) + widest + 3 + len(purpose) <= console.width
         line = Text(head).append(command.ljust(widest) if fits else command, style="bold")
         console.print(line.append(f"   {purpose}", style="dim") if fits else line, soft_wrap=True)
         if not fits:
             print_hanging(console, Text(" " * (len(NEXT) + 2)), purpose, style="dim")
         head = " " * len(NEXT)
+
+
+def _adapt(commands: Mapping[str, str]) -> dict[str, str]:
+    """Return the commands without those that the user has just typed, and with options that no row has."""
+    typed, (verb, kept) = _already_typed.get(), _kept_options.get()
+    adapted = {}
+    for command, purpose in commands.items():
+        if typed & set(WORD.findall(command)):
+            continue
+        same = verb and command.startswith(f"attnlaw {verb} ")
+        adapted[shlex.join([*shlex.split(command), *kept]) if same and kept else command] = purpose
+    return adapted
+
+
+def _break_command(command: str, width: int) -> str:
+    """Return a command in several lines. Each but the last ends with a backslash.
+
+    >>> print(_break_command("attnlaw lens MODEL --text 'a long text'", 23).replace(chr(92), "/"))
+    attnlaw lens MODEL /
+             --text /
+             'a long text'
+    """
+    lines, indent = [""], " " * (len(NEXT) + 2)
+    for word in WORD.findall(command):
+        longer = f"{lines[-1]} {word}" if lines[-1].strip() else f"{lines[-1]}{word}"
+        start = 0 if len(lines) == 1 else len(NEXT)
+        if len(longer) - start + 2 > width and lines[-1].strip():
+            lines[-1] += " \\"
+            lines.append(f"{indent}{word}")
+        else:
+            lines[-1] = longer
+    return "\n".join(lines)
 
 
 def print_hanging(console: Console, head: Text, text: str, style: str = "") -> None:

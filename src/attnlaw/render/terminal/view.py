@@ -15,7 +15,7 @@ from attnlaw.core.quantity import Quantity
 from attnlaw.core.result import Result
 from attnlaw.core.settings import setting_fields
 from attnlaw.render.terminal.console import Column, print_message, print_table
-from attnlaw.render.terminal.screen import print_answer, print_definitions, print_next
+from attnlaw.render.terminal.screen import print_answer, print_definitions, print_next, without
 
 
 def show(result: Result, console: Console, answer: Answer | None = None, details: bool = False) -> None:
@@ -67,8 +67,7 @@ def _show_rows(parts: Sequence[Result], console: Console) -> None:
     if any(status != Outcome.DONE for status in result.rows["status"]):
         cells["status"] = result.rows["status"].to_list()
     columns = [Column(title, column, is_text=title == "status") for title, column in cells.items()]
-    print_table(console, columns, less[:0:-1])
-    print_definitions(console, meanings)
+    print_definitions(console, without(meanings, print_table(console, columns, less[:0:-1])))
     names = [", ".join(format_value(result.rows[name][case]) for name in varied) for case in cases]
     for quantity in verb.quantities:
         if not (quantity.in_summary and _is_list(quantity)):

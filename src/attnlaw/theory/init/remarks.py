@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from attnlaw.core.estimate import Estimate
+from attnlaw.core.words import short_number, short_percent
 from attnlaw.theory.init.records import PARALLEL, InitialLaw, Spread
 
 LOSS, SCORES, ALIKE, SHARE = 0.1, 1.0, 0.99, 0.05
@@ -89,12 +90,17 @@ def _signals(start: Start) -> StartRemark | None:
         return StartRemark(f"Signals stay in range: {words}", False)
     growth = last / after if after else 1.0
     if 0 < first < SHARE * after:
-        words = f"The embedding is only {first / after:.1%} of the residual stream after layer 1"
-        more = f", which grows {growth:.2g}-fold up to layer {depth}" if depth > 1 else ""
+        words = f"The embedding is only {short_percent(first / after)} of the residual stream after layer 1"
+        more = f", which grows {short_number(growth, 2)}-fold up to layer {depth}" if depth > 1 else ""
         return StartRemark(f"{words}{more}", True)
-    sizes = f"the residual stream grows from size {first:.3g} to {last:.3g} in {depth} layers"
+    sizes = (
+        f"the residual stream grows from size {short_number(first)} to {short_number(last)} in {depth} layers"
+    )
     if last < first:
-        sizes = f"the residual stream shrinks from size {first:.3g} to {last:.3g} in {depth} layers"
+        sizes = (
+            f"the residual stream shrinks from size {short_number(first)} to {short_number(last)} in "
+            f"{depth} layers"
+        )
     if 1 / RANGE <= growth <= RANGE:
         return StartRemark(f"Signals stay in range: {sizes}", False)
     return StartRemark(f"Signals {'grow' if growth > 1 else 'vanish'} with depth: {sizes}", None)
@@ -123,9 +129,11 @@ def _tokens(start: Start) -> StartRemark | None:
 def _attention(start: Start) -> StartRemark | None:
     if start.score_sd is None or start.entropy is None:
         return None
-    share = f"the mean entropy in layer 1 is {start.entropy.value:.1%} of that of uniform attention"
+    share = (
+        f"the mean entropy in layer 1 is {short_percent(start.entropy.value)} of that of uniform attention"
+    )
     if start.score_sd.value > SCORES:
-        spread = f"scores have a standard deviation of {start.score_sd.value:.2g}"
+        spread = f"scores have a standard deviation of {short_number(start.score_sd.value, 2)}"
         return StartRemark(f"Attention does not start uniform: {spread}, and {share}", True)
     nearly = "almost uniform" if start.entropy.value >= NEAR_UNIFORM else "fairly uniform"
     return StartRemark(f"Attention starts {nearly}: {share}", False)
@@ -133,7 +141,7 @@ def _attention(start: Start) -> StartRemark | None:
 
 def _loss(start: Start) -> StartRemark | None:
     if start.loss is None:
-        size = f"have a standard deviation of {start.logit_sd.value:.3g}"
+        size = f"have a standard deviation of {_size(start.logit_sd.value)}"
         if start.cosine and not start.infinite:
             text = f"The loss is too large to be computed from so many logits, because they {size}"
             return StartRemark(text, True)
@@ -156,7 +164,7 @@ def _loss(start: Start) -> StartRemark | None:
     if abs(above) <= 2 * error:
         return StartRemark(f"The loss starts at {start.loss}, near {guess}", False)
     side = "above" if above > 0 else "below"
-    return StartRemark(f"The loss starts at {start.loss}, {abs(above):.2f} {side} {guess}", False)
+    return StartRemark(f"The loss starts at {start.loss}, {_size(abs(above))} {side} {guess}", False)
 
 
 def _size(number: float) -> str:
@@ -175,7 +183,9 @@ def _gradients(start: Start) -> StartRemark | None:
     if not start.gradient[last].value:
         return None
     ratio = start.gradient[min(start.gradient)].value / start.gradient[last].value
-    return StartRemark(f"The gradient of layer 1 is {ratio:.2g} times as large as that of layer {last}", None)
+    return StartRemark(
+        f"The gradient of layer 1 is {short_number(ratio, 2)} times as large as that of layer {last}", None
+    )
 
 
 TOPICS: tuple[Callable[[Start], StartRemark | None], ...] = (_signals, _tokens, _attention, _loss, _gradients)

@@ -17,7 +17,7 @@ squared overlap of their vectors. Together these modes carry `Q_out = sum s^2/d`
 
     approximation   sum_out (s^2 - 2 s s' o + s'^2)/d      modes that were found, but not exactly
     underfitting    (Q_in - m_in)^2 / Q_in                 what is missing along the target
-    overfitting     q_in - m_in^2 / Q_in                   what was learned in other directions
+    overfitting     q_in - m_in^2 / Q_in                   the part of S_hat orthogonal to S*
 
 They sum to `E = Q* - 2 m + q`. Without outliers the last two are never negative (Cauchy-Schwarz). A spike has
 no weight in the limit; a mode of a power law of dimension d has weight 1/d.
@@ -66,7 +66,7 @@ def split_error(prediction: Prediction) -> ErrorSplit:
     q_out = weight * sum(seen.location**2 for seen in modes)
     Q, m = target.second_moment - Q_out, prediction.overlap.value - m_out
     q = prediction.norm.value - q_out
-    # If all of the target is found, nothing is missing: the rest of S was learned in other directions.
+    # If all of the target is found, nothing is missing: the rest of S is overfitting.
     if 1e-12 * target.second_moment >= Q:
         return ErrorSplit(Q_out - 2 * m_out + q_out, 0.0, q)
     return ErrorSplit(Q_out - 2 * m_out + q_out, (Q - m) ** 2 / Q, q - m * m / Q)

@@ -153,7 +153,7 @@ def require_unsharded(model: Any) -> None:
 
     If they are distributed tensors (FSDP2), a note of the error has the code that gathers them.
     """
-    what = f"{type(model).__name__}: its weights are split over processes"
+    what = f"{type(model).__name__}: the weights of this model are split over several processes"
     if any(hasattr(weight, "device_mesh") for weight in model.parameters()):
         error = InputError(
             f"{what} (FSDP2), expected whole matrices; in every process, gather one matrix at a time with "
@@ -230,7 +230,9 @@ def _unbounded_remarks(logits: Mapping[MatrixLocation, Logits]) -> list[str]:
         if head.reason is not None:
             layers.setdefault(head.reason, {})[location.layer] = None
     numbers = {reason: ", ".join(map(str, chosen)) for reason, chosen in layers.items()}
-    return [f"no logit bound of layer {which}: {reason}" for reason, which in numbers.items()]
+    return [
+        f"attnlaw has no bound for the logits of layer {which}: {reason}" for reason, which in numbers.items()
+    ]
 
 
 def _group_columns(matrices: pl.DataFrame) -> dict[str, Any]:

@@ -260,11 +260,13 @@ class SpectralMonitor:
         manifest, remedy = self.directory / MANIFEST, "give the monitor another directory"
         if not manifest.exists():
             if (self.directory / "steps.parquet").exists():
-                raise InputError(f"{self.directory}: has steps of attnlaw 0.2 or earlier; {remedy}")
+                raise InputError(
+                    f"{self.directory}: this directory has steps that attnlaw 0.2 or earlier wrote; {remedy}"
+                )
             return [], None, []
         written = read_json(manifest, remedy)
         if not isinstance(written, dict) or written.get("verb") != VERB.name:
-            raise InputError(f"{self.directory}: has files that no monitor wrote; {remedy}")
+            raise InputError(f"{self.directory}: this directory has files that no monitor wrote; {remedy}")
         cases = list(Result.open(self.directory, VERB, remedy))
         names = [case.row()["model"] for case in cases]
         if self.name not in names:

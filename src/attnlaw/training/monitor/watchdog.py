@@ -50,10 +50,13 @@ class Watchdog:
         self.model = model
         self.rule_file = read_rules(path, {"steps": STEPS}, {})
         if self.rule_file.base is not None:
-            raise BadUsage(f"{path}: base works only in attnlaw check; remove it from the rules of a monitor")
+            raise BadUsage(
+                f"{path}: the key base works only in attnlaw check; remove it from the rules of a monitor"
+            )
         if all(rule.level == OFF for rule in self.rule_file.rules):
             raise BadUsage(
-                f'{path}: has no rule about steps; add one with of = "steps", or monitor without rules'
+                f'{path}: this file has no rule about steps; add one with of = "steps", or monitor '
+                "without rules"
             )
         self._rows = pl.DataFrame() if earlier is None else earlier.filter(pl.col("model") == model)
 

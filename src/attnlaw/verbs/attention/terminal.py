@@ -11,6 +11,7 @@ from rich.text import Text
 
 from attnlaw.core.estimate import format_value, format_with_error
 from attnlaw.core.settings import setting_fields
+from attnlaw.core.words import short_number
 from attnlaw.render.describe_rows import ValueLabels, varying_settings
 from attnlaw.render.terminal.console import Column, print_table, sparkline
 from attnlaw.render.terminal.screen import (
@@ -19,10 +20,11 @@ from attnlaw.render.terminal.screen import (
     print_lines,
     print_next,
     print_title,
+    without,
 )
 from attnlaw.theory.laws.attention_shape import CENTRINGS, MATRICES
 from attnlaw.verbs.attention.answer import answer, layer_line, limits
-from attnlaw.verbs.attention.verdict import head_line
+from attnlaw.verbs.attention.verdict import head_line, verdict_of
 
 if TYPE_CHECKING:
     from attnlaw import AttentionResult
@@ -35,6 +37,12 @@ ROW_COLUMNS = {
     "equivalent_distance": ("to Gaussian", "largest difference to the Gaussian equivalent of the same draws"),
     "coefficient_error": ("readout", "error of a ridge readout of the output, by the law"),
     "arrival_time": ("time", "time at which gradient flow on a readout reaches the loss"),
+}
+SYMBOLS = {
+    "A₁": "attention matrix of the first head",
+    "V": "values of the tokens",
+    "W": "random weights of the layer",
+    "d_K": "size of a head's queries and keys",
 }
 MATRIX_NAMES = {
     "attention": "the attention matrices of all heads, side by side",
@@ -81,9 +89,9 @@ def _show_rows(result: AttentionResult, console: Console) -> None:
         if any(cells):
             columns.append(Column(title, cells))
             meanings[title] = meaning
-    print_table(console, columns, [column.title for column in columns[:0:-1]])
+    left_out = print_table(console, columns, [column.title for column in columns[:0:-1]])
     console.print()
-    print_definitions(console, meanings)
+    print_definitions(console, without(meanings, left_out))
     console.print()
 
 
@@ -114,7 +122,10 @@ def _show_spectrum(result: AttentionResult, console: Console) -> None:
     print_hanging(console, Text(""), words)
     lines = result.quantiles.rows(named=True)
     names = [LEVEL_NAMES.get(line["level"], f"{line['level']:.0%} are below") for line in lines]
-    columns = [Column("", names, is_text=True), Column("law", [f"{line['law']:.3f}" for line in lines])]
+    columns = [
+        Column("", names, is_text=True),
+        Column("law", [f"{_three_digits(line['law'])}" for line in lines]),
+    ]
     if row["draws"]:
         columns.append(Column("drawn", [_drawn(line) for line in lines]))
     print_table(console, columns)
@@ -126,7 +137,10 @@ def _show_spectrum(result: AttentionResult, console: Console) -> None:
     console.print(Text(f"       0{top:>{PLACES - 1}}   singular value", style="dim"))
     console.print()
     layers = "one random layer" if row["draws"] == 1 else f"{row['draws']} random layers"
-    meanings = {
+    warning = verdict_of(row).warning or ""
+    meanings = {name: text for name, text in SYMBOLS.items() if name in f"{matrix.label} {warning}"}
+    meanings |= {
+        "n, h": "numbers of tokens and of heads",
         "β": "standard deviation of the logits in a row of attention",
         "law": "singular value by theory",
     }
@@ -138,7 +152,11 @@ def _show_spectrum(result: AttentionResult, console: Console) -> None:
 
 def _drawn(line: dict[str, Any]) -> str:
     error = line["drawn_error"]
-    return format_with_error(line["drawn"], error) if error else f"{line['drawn']:.3f}"
+    return format_with_error(line["drawn"], error) if error else _three_digits(line["drawn"])
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:.3f}" if value < 10 else short_number(value)
 
 
 def _pictures(result: AttentionResult) -> list[tuple[str, str]]:

@@ -48,7 +48,9 @@ HEAD_NORMS = {
     "spectral_norm": "Norms are those of the stored matrices.",
 }
 LAWS = ("Fitted laws", "Each cell is a matrix. Its colour shows the law that describes its spectrum.")
-STORED_ALPHA = "Norms include gains of norm layers. The proxies use the stored matrices, whose α differs."
+STORED_ALPHA = (
+    "Norms include gains of norm layers. The proxies use the stored matrices, so their scale α differs."
+)
 # Both ends of viridis are hard to see, on a dark page or on a light one.
 SHADES = alt.SchemeParams(name="viridis", extent=[0.3, 0.88])
 MOST_NAMED = 10  # layers that a legend names one by one

@@ -27,7 +27,9 @@ class UnitSettings(ModelSettings):
     """Measure one unit of a model: one matrix, or QK or VO of all heads of a block."""
 
     approximate: bool = setting(False, "Estimate the spectra of large matrices.")
-    precision: str = setting(STORAGE, "Precision in which singular values are computed.", choices=PRECISIONS)
+    precision: str = setting(
+        STORAGE, "Floating-point precision in which singular values are computed.", choices=PRECISIONS
+    )
     exact: bool = setting(False, "Compute norms of entries from every entry, not from a sample.")
     first: int = setting(0, "Row number of the first matrix to measure.", minimum=0)
     state: str = setting(

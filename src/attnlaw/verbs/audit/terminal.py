@@ -24,6 +24,7 @@ from attnlaw.render.terminal.screen import (
     print_lines,
     print_next,
     print_title,
+    without,
 )
 from attnlaw.verbs.audit.answer import (
     DETAILS,
@@ -53,6 +54,11 @@ if TYPE_CHECKING:
 MOST_LINES = 16  # layers of the first screen; neighbours share a line if there are more
 # The numbers of the atlas whose terms the table of layers defines.
 IN_TABLE = ("median_stable_rank", "median_spectral_norm")
+PROXY_MEANINGS = {
+    "p": "exponent of the norm that measures a matrix by its singular values; p = 0 counts them (the rank)",
+    "spectrum-adaptive": "each matrix is measured with the p that gives the smallest proxy",
+    "logits": "scores of a head before the softmax",
+}
 PURPOSES = {"qk": "QK: where it looks", "vo": "VO: what it passes on"}
 
 
@@ -83,9 +89,9 @@ def show_summary(result: AuditResult, console: Console, details: bool = False) -
         print_lines(console, tuple(model_lines(cases, summaries)))
         console.print()
         columns, meanings = _model_columns(summaries, details)
-        print_table(console, columns, ["log10 α", "notes", "strong directions"])
+        left_out = print_table(console, columns, ["log10 α", "notes", "strong directions"])
         console.print()
-        print_definitions(console, meanings)
+        print_definitions(console, without(meanings, left_out))
     if details:
         console.print()
         _show_proxies(result, summaries, console)
@@ -102,6 +108,8 @@ def _show_proxies(result: AuditResult, summaries: Summaries, console: Console) -
         if len(summaries) == 1 and summary["proxies"]:
             print_table(console, _proxy_columns(summary))
             console.print()
+            print_definitions(console, PROXY_MEANINGS)
+            console.print()
     texts = {name: remarks(summary) for name, summary in summaries.items()}
     for line in lines_about_models(texts):
         print_hanging(console, Text(), line, style="dim")
@@ -111,10 +119,10 @@ def _show_atlas(entry: dict[str, Any], console: Console) -> None:
     """Print how the model compares with the models of the atlas."""
     titles, cells = ("", "here", "trained", "below", "untrained"), zip(*range_lines(entry), strict=True)
     columns = [Column(title, column, is_text=not title) for title, column in zip(titles, cells, strict=True)]
-    print_table(console, columns, ["below"])
+    left_out = print_table(console, columns, ["below"])
     console.print()
     below = {"below": "how many of the trained models have a smaller number"}
-    print_definitions(console, range_meanings(entry["columns"]) | below)
+    print_definitions(console, range_meanings(entry["columns"]) | without(below, left_out))
     print_hanging(console, Text(), ranges_sentence(entry), style="dim")
     console.print()
 
@@ -126,8 +134,11 @@ def _show_sizes(result: AuditResult, summary: dict[str, Any], console: Console, 
     if lines:
         columns = _layer_columns(lines, result, console, details)
         droppable = ("log10 α with gains", "share of proxy", "FFN norms")
-        print_table(console, columns, droppable, tight=True)
-        meanings |= _layer_meanings(lines, result, summary, details)
+        left_out = print_table(console, columns, droppable, tight=True)
+        terms = [
+            {"log10 α with gains": "with gains", "share of proxy": "share"}.get(name) for name in left_out
+        ]
+        meanings |= without(_layer_meanings(lines, result, summary, details), filter(None, terms))
     others = shown_matrices(result).filter(pl.col("layer").is_null())
     if others.height:
         if lines:
@@ -163,6 +174,7 @@ def _layer_meanings(
     )
     meanings["norm"] = _norm_meaning(summary)
     if kinds_of(lines, HEADS):
+        meanings["bars, max"] = "norm of each head, and the largest of them"
         size = head_size(result)
         most = f"; at most {size}" if size else ""
         meanings["rank"] = f"stable rank: directions that carry a head (median{most})"

@@ -33,8 +33,8 @@ def answer(result: Result) -> Answer:
     """Return whether the models passed. For one model, each problem is a line with its cause and a remedy."""
     cases = [case for case in result if case.row()["status"] != Outcome.FAILED]
     if len(cases) == 1:
-        return Answer((*case_lines(cases[0]), *general_lines(cases)), next_commands(cases))
-    return Answer((*map(_short_line, cases), *general_lines(cases)), next_commands(cases))
+        return Answer((*case_lines(cases[0]), *general_lines(cases)), next_commands(result, cases))
+    return Answer((*map(_short_line, cases), *general_lines(cases)), next_commands(result, cases))
 
 
 def finding_groups(case: Result, known: bool = False) -> list[FindingGroup]:
@@ -102,28 +102,33 @@ def _short_line(case: Result) -> Line:
     return Line(f"{case.row()['model']}: {headline.text}", headline.status, tuple(details))
 
 
-def next_commands(cases: Sequence[Result]) -> dict[str, str]:
+def _has_nan(case: Result) -> bool:
+    return any(group.rule == "non-finite" for group in finding_groups(case))
+
+
+def next_commands(result: Result, cases: Sequence[Result]) -> dict[str, str]:
     """Return commands that explain a failure, or commands for a model that has passed."""
     # The first model that failed has the most to look at.
     case = next((case for case in cases if not case.row()["passed"]), cases[0])
     row, rules, groups = case.row(), failed_rules(case), finding_groups(case)
     named = [group.rule for group in groups if group.rule in DETECTORS]
-    command, audit = typed_command(case), typed_command(case, "audit")
+    command, audit = typed_command(result), typed_command(result, "audit")
     commands: dict[str, str] = {}
     if named:
         commands[f"attnlaw check --explain {named[0]}"] = f"when {named[0]} is reported, and what to do"
     if row["base"] is not None and any(rule["of"] in DIFF_TABLES for rule in rules):
         base = shlex.quote(row["base"])
-        diff = (typed_command(case, "diff") or "").replace(f" --base {base}", "")
+        diff = (typed_command(result, "diff") or "").replace(f" --base {base}", "")
         if diff:
             commands[diff.replace("diff", f"diff {base}", 1)] = "what changed, tensor by tensor"
-    elif (rules or named) and "non-finite" not in named and audit:  # an audit does not accept NaN
+    elif (rules or named) and audit and not any(map(_has_nan, cases)):  # an audit does not accept NaN
         commands[f"{audit} --out results"] = "interactive report of all matrices"
     hidden = len(groups) > MOST_EXPLAINED or any(group.count > 1 for group in groups)
     hidden = hidden or any(len(rule["failures"]) > MOST_LOCATIONS for rule in rules)
-    if len(cases) == 1 and hidden and command:
+    if (hidden or len(cases) > 1) and command:
         commands[f"{command} --details"] = "every place and remedy"
-    if row["passed"] and row["rules"] is None and command:
-        commands[f"{command} --rules release"] = "let warnings fail the gate, too"
+    if row["passed"] and command:
+        if row["rules"] is None:
+            commands[f"{command} --rules release"] = "let warnings fail the gate, too"
         commands[f"{command} --junit gate.xml"] = "a report that CI systems show"
     return commands

@@ -12,8 +12,9 @@ from attnlaw.analysis.check.rules import BASELINE, OFF, RuleFile
 from attnlaw.analysis.check.tables import Baseline, RuleTables
 from attnlaw.analysis.findings.detectors import DETECTORS
 from attnlaw.checkpoints.settings import ModelSettings, require_model_exists
-from attnlaw.core.errors import BadUsage
+from attnlaw.core.errors import BadSetting, BadUsage
 from attnlaw.core.progress import Progress
+from attnlaw.core.settings import IS_MISSING
 from attnlaw.verbs.check import TABLES, CheckSettings
 from attnlaw.verbs.check.reports import CheckVerdicts
 from attnlaw.verbs.views import load
@@ -48,7 +49,7 @@ def effective_rules(case: CheckSettings) -> RuleFile:
         BadUsage: if the model, or a base or baseline that a rule needs, is missing.
     """
     if case.model is None:
-        raise BadUsage("MODEL is missing; try: attnlaw check MODEL, or: attnlaw check --explain RULE")
+        raise BadSetting("model", IS_MISSING)
     rule_file = RuleFile() if case.rules is None else read_rules(case.rules, TABLES, DETECTORS)
     given = {"fail_on": case.fail_on, "base": case.base}
     rule_file = replace(rule_file, **{name: value for name, value in given.items() if value is not None})

@@ -33,9 +33,12 @@ if TYPE_CHECKING:
     from attnlaw import CheckResult
 
 EXPLAINED = ("name", "level", "threshold", "when", "meaning", "remedy")
-DETAILS = "--details"
 FOUND = {"found": "value of the worst row, or the one number of all rows"}
 COUNTS = {"errors": "errors", "warnings": "warnings", "notes": "notes", "failed_rules": "failed rules"}
+COUNT_MEANINGS = {
+    "errors": "findings of this level; warnings and notes in the same way",
+    "failed rules": "rules of the file that --rules names which do not hold",
+}
 
 
 def show_case(result: CheckResult, console: Console, details: bool = False) -> None:
@@ -71,12 +74,11 @@ def show_summary(result: CheckResult, console: Console, details: bool = False) -
             ],
         )
         console.print()
+        print_definitions(console, COUNT_MEANINGS)
+        console.print()
     print_lines(console, tuple(general_lines(list(result))))
     console.print()
-    commands = answer(result).next_commands
-    print_next(
-        console, {command: commands[command] for command in commands if not (details and DETAILS in command)}
-    )
+    print_next(console, answer(result).next_commands)
 
 
 def print_explanation(name: str, as_json: bool) -> None:

@@ -36,8 +36,9 @@ def run(view: ChartView) -> Drawings:
 @chart(
     "Which modes leave first",
     "Singular values of heads that are outside the bulk at the end: their size against the step at which "
-    "they left it. Next to them, the large eigenvalues of the theory's target. If strong ones leave first, "
-    "the cloud falls from left to right. Values that left early also had more time to grow.",
+    "they left it. Next to them are the large eigenvalues of the theory's target. If strong directions "
+    "leave first, the cloud of points falls from left to right. Directions that left early also had more "
+    "time to grow.",
 )
 def order(view: ChartView) -> Drawings:
     """Draw when each mode left the bulk against the strength of the mode, for the run and for the theory."""

@@ -103,7 +103,9 @@ QUANTITIES = (
         for kind in LAYER_KINDS
     ),
     *(
-        Quantity(f"scale_{kind.name}", f"median factor by which {kind.label} grew; below 1 it shrank")
+        Quantity(
+            f"scale_{kind.name}", f"median growth factor of {kind.label}; below 1 means that matrices shrank"
+        )
         for kind in LAYER_KINDS
     ),
     Quantity(

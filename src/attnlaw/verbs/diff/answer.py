@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,7 @@ def answer(result: Result, details: bool = False) -> Answer:
     """
     rows = [row for row in result.rows.iter_rows(named=True) if row["status"] != Outcome.FAILED]
     if len(rows) == 1:
-        return Answer(_lines(rows[0], details), _next_commands(rows[0], not details))
+        return Answer(_lines(rows[0], details), _next_commands(rows, not details))
     names = short_names(model_names(result))
     given = dict(zip(result.rows["model"], names.values(), strict=False))
     lines = []
@@ -41,7 +41,7 @@ def answer(result: Result, details: bool = False) -> Answer:
         known = _sentences(row)
         more = (row["next_step"],) if row["next_step"] else ()
         lines.append(Line(f"{given[row['model']]}: {' '.join(known[:2])}", status_of(row), more))
-    return Answer(tuple(lines), _next_commands(rows[0], not details))
+    return Answer(tuple(lines), _next_commands(rows, not details))
 
 
 def _lines(row: Mapping[str, Any], details: bool) -> tuple[Line, ...]:
@@ -58,29 +58,35 @@ def _sentences(row: Mapping[str, Any]) -> list[str]:
     return SENTENCE_END.split(row["verdict"])
 
 
-def _next_commands(row: Mapping[str, Any], again: bool) -> dict[str, str]:
+def _next_commands(rows: Sequence[Mapping[str, Any]], again: bool) -> dict[str, str]:
     """Return further commands. There are none for models in memory.
 
     Args:
         again: whether to name commands that show more of this comparison.
     """
-    base, model = str(row["base"]), str(row["model"])
-    if row["name"] is not None or not (_can_be_opened(base) and _can_be_opened(model)):
+    base, models = str(rows[0]["base"]), list(dict.fromkeys(str(row["model"]) for row in rows))
+    if any(row["name"] is not None for row in rows) or not all(map(_can_be_opened, (base, *models))):
         return {}
-    opening, chosen = _options(row, OPENING), _options(row, CHOSEN)
-    audit = shlex.join(["attnlaw", "audit", model, *opening])
-    if set(row["verdicts"]) <= {"identical"}:
-        return {audit: "norms, ranks and problems of the model"}
-    words = ["attnlaw", "diff", base, model, *opening, *chosen]
+    opening, chosen = _options(rows[0], OPENING), _options(rows[0], CHOSEN)
+    # An audit does not accept NaN.
+    sound = list(dict.fromkeys(str(row["model"]) for row in rows if "non-finite" not in row["verdicts"]))
+    audit = {
+        shlex.join(["attnlaw", "audit", *sound, *opening]): f"norms, ranks and problems of {_whose(sound)}"
+    }
+    audit = audit if sound else {}
+    if all(set(row["verdicts"]) <= {"identical"} for row in rows):
+        return audit
+    words = ["attnlaw", "diff", base, *models, *opening, *chosen]
     more = {
         shlex.join([*words, "--details"]): "every head: sizes, ranks, new directions",
         shlex.join([*words, "--out", "results"]): "an interactive page",
     }
-    gate = ["attnlaw", "check", model, *opening, "--rules", "fine-tune", "--base", base]
-    return (more if again else {}) | {
-        audit: "norms, ranks and problems of the model itself",
-        shlex.join(gate): "pass or fail",
-    }
+    gate = ["attnlaw", "check", *models, *opening, "--rules", "fine-tune", "--base", base]
+    return (more if again else {}) | audit | {shlex.join(gate): "pass or fail"}
+
+
+def _whose(models: Sequence[str]) -> str:
+    return "the model itself" if len(models) == 1 else "the models themselves"
 
 
 def _can_be_opened(model: str) -> bool:

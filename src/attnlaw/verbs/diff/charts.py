@@ -63,7 +63,8 @@ def heads_size(view: ChartView) -> Drawings:
 
 @head_chart(
     "Ranks of updates",
-    "Number of directions of each change above the rounding of the file. A few everywhere: an adapter.",
+    "Number of directions of each change above the rounding of the file. If there are only a few in "
+    "every cell, the change looks like an adapter.",
 )
 def heads_rank(view: ChartView) -> Drawings:
     return _head_maps(view, "rank")

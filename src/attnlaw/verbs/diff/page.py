@@ -38,12 +38,12 @@ MAPPED: dict[str, dict[str, Any]] = {
         "read": "Values between -4 and 4 can be chance. Above, the change keeps to these directions."
     },
     "rank": {"read": "A few in every cell: a low-rank update, as an adapter makes.", "zero": True},
-    "cosine": {"read": "Near 1, the matrix does what it did; near 0, it is another matrix."},
+    "cosine": {"read": "Near 1, the matrix acts almost as before; near 0, it acts completely differently."},
     "scale": {"read": "If all cells are below 1, the model shrank, as weight decay does."},
     "stable_rank": {"read": "Small values mean few directions.", "log": False},
     "z_top": {"read": "Below -4 it shrank and above 4 it grew by more than noise of that size explains."},
     "intruders_left": {
-        "read": "Directions with similar singular values mix in any training; they count here, too.",
+        "read": "Training always mixes directions with similar singular values, and these count here, too.",
         "zero": True,
     },
     "new_left": {"read": "Bright cells learned a direction that the base did not have.", "zero": True},

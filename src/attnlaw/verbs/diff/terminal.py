@@ -33,6 +33,10 @@ MOST_VERDICT = 24  # letters in a line of a verdict
 OUTSIDE = "outside"  # what the table calls tensors that belong to no layer
 SIZES = "the largest change in the layer: |model − base| / |base| (Frobenius norms)"
 SIZE_COLUMNS = {"change of matrices": False, "change of vectors": True}  # whether a column is about vectors
+TENSOR_MEANINGS = {
+    "dB": "the size in decibels, 20 log10(|base| / |model − base|); more is a smaller change",
+    "unchanged": "share of the entries that are the same in base and model",
+}
 MAP_MEANINGS = {
     "QK, VO": "size of the change of each head (bars), and the largest; FFN: of the matrix",
     "rank": "directions of these changes above the rounding of the file, least to most. "
@@ -71,7 +75,8 @@ def show_summary(result: DiffResult, console: Console, details: bool = False) ->
         maps = MAP_MEANINGS if details and (result.diff["size"].max() or 0) else {}
         if maps and result.diff["stack"].count():
             maps = {"layer": "in the table of heads, layers are numbered through all stacks"} | maps
-        print_definitions(console, sizes | meanings | maps)
+        tensors = TENSOR_MEANINGS if details and kinds else {}
+        print_definitions(console, sizes | tensors | meanings | maps)
         console.print()
     if commands := answer(result).next_commands:
         print_next(console, commands)

@@ -138,7 +138,8 @@ QUANTITIES = (
     ),
     Quantity(
         "recovery_samples",
-        "samples / d² until the correlation with the target matrix is 0.5; null for a gradient flow",
+        "number of samples / d² until the correlation with the target matrix is 0.5; null for a "
+        "gradient flow",
         in_summary=True,
     ),
     *MEASURED,
@@ -216,7 +217,7 @@ TRACKS = (
 )
 SIMULATE = Verb(
     "dynamics.simulate",
-    "Models trained by SGD",
+    "Students trained by SGD",
     DynamicsSimulationSettings,
     (
         *MEASURED,
@@ -231,7 +232,7 @@ SIMULATE = Verb(
 )
 VERB = Verb(
     "dynamics",
-    "How attention learns over time",
+    "How attention learns, in time",
     DynamicsSettings,
     QUANTITIES,
     run_each_case(solve),

@@ -14,6 +14,7 @@ from attnlaw.core.answer import Answer, AnswerStatus, Line
 from attnlaw.core.command_line import command
 from attnlaw.core.estimate import Estimate, Outcome
 from attnlaw.core.result import Result
+from attnlaw.core.words import short_number
 from attnlaw.render.describe_rows import ValueLabels, independent_settings, varying_settings
 from attnlaw.theory.learn.agreement import DISAGREE, largest_chance_difference
 
@@ -105,7 +106,7 @@ def crossings(result: Result, row: Mapping[str, Any], students: pl.DataFrame) ->
 def samples_at(row: Mapping[str, Any], time: float) -> str:
     """Return the number of samples seen at a time, in brackets. A gradient flow sees none."""
     rate = row["learning_rate"]
-    return f" ({time / rate:.3g} d² samples)" if rate else ""
+    return f" ({short_number(time / rate)} d² samples)" if rate else ""
 
 
 def _single(result: Result, row: Mapping[str, Any]) -> Iterator[Line]:
@@ -118,7 +119,7 @@ def _single(result: Result, row: Mapping[str, Any]) -> Iterator[Line]:
     last, plateau = times["estimation_error"][-1], row["plateau_error"]
     # The plateau holds to leading order in the learning rate. A path that is already below has no such end.
     if plateau and plateau > LEAST and last is not None and last >= ABOVE * plateau:
-        yield Line(f"With this learning rate the error settles at about {plateau:.3g}.")
+        yield Line(f"With this learning rate the error settles at about {short_number(plateau)}.")
 
 
 def _arrival(row: Mapping[str, Any], times: pl.DataFrame) -> Line:
@@ -129,18 +130,19 @@ def _arrival(row: Mapping[str, Any], times: pl.DataFrame) -> Line:
         parts = [f"{level} {_when(row, times, time)}" for level, time in places.items()]
         text = f"The alignment with the target reaches {' and '.join(parts)}."
         if len(places) < len(LEVELS):
-            text += f" It does not reach 0.9 by time {end:.3g}."
+            text += f" It does not reach 0.9 by time {short_number(end)}."
         return Line(text)
     lost = times.filter(pl.col("norm").is_null())
     if lost.height:
         return Line(
-            f"The student runs away from the target before time {lost['time'][0]:.3g}.", AnswerStatus.ERROR
+            f"The student runs away from the target before time {short_number(lost['time'][0])}.",
+            AnswerStatus.ERROR,
         )
     if row["alignment"] is None:
         return Line("A target proportional to the identity has no alignment; see the error.")
     return Line(
-        f"The alignment with the target does not reach 0.5 by time {end:.3g}, where it is "
-        f"{row['alignment']:.3g}.",
+        f"The alignment with the target does not reach 0.5 by time {short_number(end)}, where it is "
+        f"{short_number(row['alignment'])}.",
         AnswerStatus.UNUSUAL,
     )
 
@@ -168,7 +170,8 @@ def _end(row: Mapping[str, Any], times: pl.DataFrame) -> Iterator[Line]:
     share = last / start
     end = times["time"].to_list()[-1]
     yield Line(
-        f"At the last time, {end:.3g}{samples_at(row, end)}, the loss is {100 * share:.3g}% of that at the "
+        f"At the last time, {short_number(end)}{samples_at(row, end)}, the loss is "
+        f"{short_number(100 * share)}% of that at the "
         "start.",
         AnswerStatus.UNUSUAL if share > 1 else None,
     )
@@ -177,7 +180,10 @@ def _end(row: Mapping[str, Any], times: pl.DataFrame) -> Iterator[Line]:
 def _plateaus(row: Mapping[str, Any]) -> Iterator[Line]:
     ends = row["plateaus"] or []
     for low, high in zip(ends[::2], ends[1::2], strict=True):
-        yield Line(f"Nothing is learned from time {low:.3g} to {high:.3g} (plateau).", AnswerStatus.UNUSUAL)
+        yield Line(
+            f"Nothing is learned from time {short_number(low)} to {short_number(high)} (plateau).",
+            AnswerStatus.UNUSUAL,
+        )
 
 
 def _spikes(result: Result, row: Mapping[str, Any]) -> Iterator[Line]:
@@ -188,15 +194,19 @@ def _spikes(result: Result, row: Mapping[str, Any]) -> Iterator[Line]:
         seen = track.drop_nulls("location")
         if not seen.height:
             end = track["time"].to_list()[-1]
-            yield Line(f"The target's spike ({target:g}) is not visible in the spectrum by time {end:.3g}.")
+            yield Line(
+                f"The target's spike ({target:g}) is not visible in the spectrum by time {short_number(end)}."
+            )
             continue
         first, last = seen.row(0, named=True), seen.row(-1, named=True)
         half = row["recovery_time"]
         order = "" if half is None else ", before the rest" if first["time"] < half else ", after the rest"
         yield Line(
-            f"The target's spike ({target:g}) is visible in the spectrum from time {first['time']:.3g} "
-            f"on{order}. At the last time it is at {last['location']:.3g} and the other eigenvalues end at "
-            f"{last['edge']:.3g}."
+            f"The target's spike ({target:g}) is visible in the spectrum from time "
+            f"{short_number(first['time'])} "
+            f"on{order}. At the last time it is at {short_number(last['location'])} and the other "
+            "eigenvalues end at "
+            f"{short_number(last['edge'])}."
         )
 
 
@@ -217,7 +227,8 @@ def _several(result: Result, rows: pl.DataFrame) -> Iterator[Line]:
     elif known.height:
         first, last = (known.row(place, named=True) for place in (0, -1))
         ends = [
-            f"time {row['recovery_time']:.3g} ({labels.describe({name: row[name] for name in varied})})"
+            f"time {short_number(row['recovery_time'])} "
+            f"({labels.describe({name: row[name] for name in varied})})"
             for row in (first, last)
         ]
         yield Line(f"The alignment reaches 0.5 first at {ends[0]}, and last at {ends[1]}.")
@@ -230,7 +241,7 @@ def _several(result: Result, rows: pl.DataFrame) -> Iterator[Line]:
         best = costs.row(0, named=True)
         yield Line(
             f"It costs the fewest samples with learning rate {best['learning_rate']:g}: "
-            f"{best['recovery_samples']:.3g} d² until the alignment is 0.5."
+            f"{short_number(best['recovery_samples'])} d² until the alignment is 0.5."
         )
 
 
@@ -263,17 +274,22 @@ def _agreement(result: Result) -> Iterator[Line]:
     apart = abs(worst.standard_errors or 0.0)
     limit = largest_chance_difference(seeds, len(measured))
     of_size = f" at d = {size}" if len({size for size, _ in measured}) > 1 else ""
-    times = f"alignment {worst.level} at time {worst.trained}, theory {worst.theory:.3g}{of_size}"
+    times = f"alignment {worst.level} at time {worst.trained}, theory {short_number(worst.theory)}{of_size}"
     if apart <= DISAGREE:
-        yield Line(f"{who} agree with theory within {apart:.2g} standard errors ({times}).", AnswerStatus.OK)
+        yield Line(
+            f"{who} agree with theory within {short_number(apart, 2)} standard errors ({times}).",
+            AnswerStatus.OK,
+        )
     elif apart <= limit:
         yield Line(
-            f"{who} are {apart:.2g} standard errors from theory ({times}). More students (--seeds) would "
+            f"{who} are {short_number(apart, 2)} standard errors from theory ({times}). More students "
+            "(--seeds) would "
             "show whether that is chance."
         )
     else:
         yield Line(
-            f"{who} differ from theory by {apart:.2g} standard errors ({times}). Theory is for infinite d; "
+            f"{who} differ from theory by {short_number(apart, 2)} standard errors ({times}). Theory "
+            "is for infinite d; "
             "differences of order 1/d are expected.",
             AnswerStatus.UNUSUAL,
         )
@@ -284,8 +300,8 @@ def _not_compared(compared: Sequence[tuple[int, Crossing]], who: str) -> Line:
         return Line("The trained students do not reach alignment 0.5, so no times can be compared.")
     crossing = compared[0][1]
     return Line(
-        f"{who} reaches alignment {crossing.level} at time {crossing.trained.value:.3g} (theory "
-        f"{crossing.theory:.3g}). There is no standard error: use --seeds 2 or more.",
+        f"{who} reaches alignment {crossing.level} at time {short_number(crossing.trained.value)} (theory "
+        f"{short_number(crossing.theory)}). There is no standard error: use --seeds 2 or more.",
         AnswerStatus.WARNING,
     )
 

@@ -11,11 +11,11 @@ import polars as pl
 from rich.console import Console
 from rich.text import Text
 
-from attnlaw.core.estimate import format_value, format_with_error
+from attnlaw.core.estimate import format_column, format_value
 from attnlaw.core.settings import setting_fields
 from attnlaw.render.describe_rows import ValueLabels
 from attnlaw.render.terminal.console import Column, print_table
-from attnlaw.render.terminal.screen import print_answer, print_definitions, print_next, print_title
+from attnlaw.render.terminal.screen import print_answer, print_definitions, print_next, print_title, without
 from attnlaw.verbs.dynamics.answer import (
     NOT_THE_CASE,
     answer,
@@ -95,16 +95,13 @@ def _number(value: Any) -> str:
     return "∞" if value == math.inf else format_value(value)
 
 
-def _cell(value: float | None, error: float | None = None) -> str:
-    if value is None:
-        return ""
-    return format_with_error(value, error) if error else f"{value:.4g}"
-
-
 def _cells(times: pl.DataFrame, name: str) -> list[str]:
     error = f"{name}_error"
     errors: Iterable[Any] = times[error] if error in times.columns else [None] * times.height
-    return [_cell(value, error) for value, error in zip(times[name], errors, strict=True)]
+    errors = list(errors)
+    if any(errors):
+        return format_column(times[name], errors)
+    return ["" if value is None else f"{value:.4g}" for value in times[name]]
 
 
 def _print_times(result: DynamicsResult, console: Console, details: bool) -> dict[str, str]:
@@ -132,13 +129,16 @@ def _print_times(result: DynamicsResult, console: Console, details: bool) -> dic
             droppable += [f"{title}, trained"]
     if runs:
         meanings["trained"] = f"mean over students of dimension d = {max(runs)}, trained by SGD"
-    print_table(console, columns, droppable[::-1])
+    meanings = without(meanings, print_table(console, columns, droppable[::-1]))
+    if times[chosen]["alignment"].null_count():
+        console.print(Text("Empty cells: training has diverged, so there are no numbers.", style="dim"))
     return meanings | _error_meaning(columns)
 
 
 def _description(result: DynamicsResult, name: str) -> str:
     table = result.verb.tables[0]
-    return next(quantity.description for quantity in table.columns if quantity.name == name)
+    meaning = next(quantity.description for quantity in table.columns if quantity.name == name)
+    return meaning.removesuffix("; null for a gradient flow")
 
 
 def _print_cases(result: DynamicsResult, console: Console) -> dict[str, str]:
@@ -157,9 +157,9 @@ def _print_cases(result: DynamicsResult, console: Console) -> dict[str, str]:
     for name, title in CASE_TITLES.items():
         if name in rows.columns and rows[name].count():
             columns.append(Column(title, _cells(rows, name)))
-            meanings[title] = descriptions[name]
+            meanings[title] = descriptions[name].removesuffix("; null for a gradient flow")
             droppable.append(title)
-    print_table(console, columns, droppable[:0:-1])
+    meanings = without(meanings, print_table(console, columns, droppable[:0:-1]))
     return meanings | _error_meaning(columns)
 
 

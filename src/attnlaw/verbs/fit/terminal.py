@@ -20,6 +20,7 @@ from attnlaw.analysis.fit.summary import (
     law_counts,
 )
 from attnlaw.core.tables import short_names
+from attnlaw.core.words import count_of
 from attnlaw.render.model_names import model_names
 from attnlaw.render.terminal.console import Column, format_number, print_table
 from attnlaw.render.terminal.screen import (
@@ -28,6 +29,7 @@ from attnlaw.render.terminal.screen import (
     print_lines,
     print_next,
     print_title,
+    without,
 )
 from attnlaw.verbs.fit.answer import case_lines, next_commands
 
@@ -54,7 +56,6 @@ MEDIAN_MEANINGS = {
     "kappa": "small is heavy-tailed; 2.3 to 3.4 for a random head (less if its sides differ), "
     "hundreds or infinite for a random matrix",
 }
-DETAILS = "--details"
 FORMS = {"outliers": "g", "tail_share": ".0%"}
 
 
@@ -63,8 +64,8 @@ def show_case(result: FitResult, console: Console, details: bool = False) -> Non
     rows = result.fits
     inside = rows.filter(pl.col("layer").is_not_null())
     layers = inside.select("stack", "layer").n_unique()
-    facts = [f"{rows.height} {'matrix' if rows.height == 1 else 'matrices'}"]
-    facts += [f"{layers} {'layer' if layers == 1 else 'layers'}"] if layers else []
+    facts = [count_of(rows.height, "matrix", "matrices")]
+    facts += [count_of(layers, "layer")] if layers else []
     console.print()
     print_title(console, result.row()["model"], " · ".join(facts))
     print_lines(console, tuple(case_lines(result)))
@@ -99,17 +100,15 @@ def show_summary(result: FitResult, console: Console, details: bool = False) -> 
     print_definitions(console, {law: LAWS[law].description if law in LAWS else NO_LAW for law in laws})
     if details:
         console.print()
-        print_table(console, _median_columns(rows, names), ("beyond", "W1", "kappa", "covers", "alpha"))
+        droppable = ("beyond", "W1", "kappa", "covers", "alpha")
+        left_out = print_table(console, _median_columns(rows, names), droppable)
         console.print()
-        print_definitions(console, MEDIAN_MEANINGS)
+        print_definitions(console, without(MEDIAN_MEANINGS, left_out))
     console.print()
     if (sure := certainty_line(rows)) is not None:
         print_lines(console, (sure,))
         console.print()
-    commands = next_commands(result)
-    print_next(
-        console, {command: commands[command] for command in commands if not (details and DETAILS in command)}
-    )
+    print_next(console, next_commands(result))
 
 
 def _law_map(rows: pl.DataFrame) -> list[Column]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
 
-from attnlaw.core.estimate import format_value, format_with_error
+from attnlaw.core.estimate import format_column, format_value
 from attnlaw.core.settings import setting_fields
+from attnlaw.core.words import count_of
 from attnlaw.render.describe_rows import ValueLabels, varying_settings
 from attnlaw.render.terminal.console import Column, print_table
-from attnlaw.render.terminal.screen import print_answer, print_definitions, print_next, print_title
+from attnlaw.render.terminal.screen import print_answer, print_definitions, print_next, print_title, without
 from attnlaw.verbs.init.answer import answer
 
 if TYPE_CHECKING:
@@ -97,10 +99,10 @@ def _title(result: InitResult) -> tuple[str, str]:
     facts = [
         kind,
         "infinite width" if row["model_width"] is None else f"width {row['model_width']}",
-        f"{layers} layer{'' if layers == 1 else 's'}",
-        f"{tokens} token{'' if tokens == 1 else 's'}",
+        count_of(layers, "layer"),
+        count_of(tokens, "token"),
         *([f"std {row['std']:g}"] if row["std"] is not None else []),
-        f"{row['draws']} initialisations" if random else "not random",
+        count_of(row["draws"], "initialisation") if random else "not random",
     ]
     return row["model"], " · ".join(facts[1:] if kind == row["model"] else facts)
 
@@ -113,16 +115,18 @@ def _print_layers(result: InitResult, console: Console, details: bool) -> dict[s
     shown = [layer for layer in layers if layer["layer"] in (0, 1, last) or layer["layer"] % step == 0]
     columns, meanings = [Column("layer", [str(layer["layer"]) for layer in shown])], {}
     for name, (title, meaning, hidden) in COLUMNS.items():
-        cells = [_cell(layer, name) for layer in shown]
+        cells = _cells(shown, name)
         if any(cells) and (details or not hidden):
             columns.append(Column(title, cells))
             meanings[title] = meaning
-    print_table(console, columns, ("scores", "rank", "entropy"))
-    return meanings
+    return without(meanings, print_table(console, columns, ("scores", "rank", "entropy")))
 
 
-def _cell(row: dict[str, Any], name: str) -> str:
-    return "" if row[name] is None else format_with_error(row[name], row.get(f"{name}_error"))
+def _cells(rows: Sequence[dict[str, Any]], name: str) -> list[str]:
+    values, errors = [row[name] for row in rows], [row.get(f"{name}_error") for row in rows]
+    if any(errors):
+        return format_column(values, errors)
+    return ["" if value is None else f"{value:.4g}" for value in values]
 
 
 def _print_cases(result: InitResult, console: Console) -> dict[str, str]:
@@ -138,11 +142,12 @@ def _print_cases(result: InitResult, console: Console) -> dict[str, str]:
         for name in names
         if name != "seed"
     ]
-    meanings = {}
+    known = setting_fields(result.verb.settings)
+    texts = {name: known[name].rule.help.split(". ")[0].rstrip(".") for name in names if name != "seed"}
+    meanings = {name.replace("_", " "): f"{text[:1].lower()}{text[1:]}" for name, text in texts.items()}
     for name, (title, meaning) in CASE_COLUMNS.items():
-        cells = [_cell(row, name) for row in rows]
+        cells = _cells(rows, name)
         if any(cells):
             columns.append(Column(title, cells))
             meanings[title] = meaning
-    print_table(console, columns, ("gradient", "ln V", "entropy", "size"))
-    return meanings
+    return without(meanings, print_table(console, columns, ("gradient", "ln V", "entropy", "size")))

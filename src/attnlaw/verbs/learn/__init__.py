@@ -185,11 +185,11 @@ QUANTITIES = (
     ),
     Quantity(
         "underfitting_error",
-        "part of the error from parts of the target matrix that were not learned (not in the paper)",
+        "part of the error along the target matrix, which was not fully learned (not in the paper)",
     ),
     Quantity(
         "overfitting_error",
-        "part of the error from learned directions that the target matrix does not have (not in the paper)",
+        "part of the learned matrix that is orthogonal to the target matrix, as an error (not in the paper)",
     ),
     Quantity(
         "adapter_noise",
@@ -234,32 +234,33 @@ QUANTITIES = (
     ),
     Quantity(
         "threshold_recovery",
-        "samples / d² with which trained factors recover the target matrix (no noise)",
+        "number of samples / d² that trained factors need to recover the target matrix (no noise)",
         display_name="factorized recovery",
     ),
     Quantity(
         "threshold_feasibility",
-        "samples / d² from which only the target matrix fits the labels (no noise)",
+        "number of samples / d² from which only the target matrix fits the labels (no noise)",
         display_name="feasibility",
     ),
     Quantity(
         "threshold_bayes",
-        "samples / d² with which the best possible estimate recovers the target matrix (no noise)",
+        "number of samples / d² that the best possible (Bayes) estimate needs to recover the "
+        "target matrix (no noise)",
         display_name="Bayes recovery",
     ),
     Quantity(
         "threshold_direct",
-        "samples / d² with which a directly trained matrix recovers the target matrix (no noise)",
+        "number of samples / d² that a directly trained matrix needs to recover the target matrix (no noise)",
         display_name="direct recovery",
     ),
     Quantity(
         "threshold_own_recovery",
-        "samples / d² with which the chosen learner recovers the target matrix (no noise)",
+        "number of samples / d² that the chosen learner needs to recover the target matrix (no noise)",
         display_name="recovery",
     ),
     Quantity(
         "threshold_interpolation",
-        "samples / d² up to which the chosen learner fits noisy labels exactly",
+        "number of samples / d² up to which the chosen learner fits noisy labels exactly",
         display_name="interpolation",
     ),
     Quantity("threshold_peak_error", "error at the interpolation threshold, without weight decay (E)"),
@@ -405,7 +406,7 @@ DENSITY = (
 )
 SIMULATE = Verb(
     "learn.simulate",
-    "Trained models",
+    "Trained students",
     LearnSimulationSettings,
     (
         *MEASURED,

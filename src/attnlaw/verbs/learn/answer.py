@@ -14,6 +14,7 @@ from attnlaw.core.command_line import command
 from attnlaw.core.estimate import Estimate, Outcome, format_percent
 from attnlaw.core.result import Result
 from attnlaw.core.settings import parse_range
+from attnlaw.core.words import short_number
 from attnlaw.render.describe_rows import ValueLabels, independent_settings, varying_settings
 from attnlaw.theory.learn.agreement import DISAGREE, largest_chance_difference
 from attnlaw.verbs.learn.comparison import TrainedStudents, relative_error, trained_students
@@ -128,12 +129,12 @@ def _directions(row: Mapping[str, Any]) -> Iterator[Line]:
         dimension = row["target_dimension"]
         yield Line(f"The learned matrix uses {rank * dimension:,.0f} of {dimension:,} directions.")
         return
-    uses = "all directions" if rank > 1 - 1e-9 else f"{100 * rank:.3g}% of all directions"
+    uses = "all directions" if rank > 1 - 1e-9 else f"{short_number(100 * rank)}% of all directions"
     if row["target_rank"] is None:
         yield Line(f"The learned matrix uses {uses}.")
         return
     target = min(row["target_rank"], 1.0)
-    has = "all of them" if target == 1 else f"{100 * target:.3g}%"
+    has = "all of them" if target == 1 else f"{short_number(100 * target)}%"
     yield Line(f"The learned matrix uses {uses}; the target has {has}.")
 
 
@@ -145,17 +146,12 @@ def _causes(row: Mapping[str, Any]) -> Iterator[Line]:
     if None in (error, missing, wrong) or error < 1e-9:
         return
     parts = {
-        "learned in directions that the target does not have (overfitting)": wrong / error,
+        "the part of the learned matrix that is orthogonal to the target (overfitting)": wrong / error,
         "still missing from the target (underfitting)": missing / error,
     }
     first, second = sorted(parts, key=parts.__getitem__, reverse=True)
-    yield Line(
-        f"{_rounded(parts[first])} of this error was {first}."
-        if parts[first] >= 0.995
-        else f"{_rounded(parts[first])} of this error was {first}, {_rounded(parts[second])} is {second}."
-        if "learned" in first
-        else f"{_rounded(parts[first])} of this error is {first}, {_rounded(parts[second])} was {second}."
-    )
+    more = "" if parts[first] >= 0.995 else f", {_rounded(parts[second])} is {second}"
+    yield Line(f"{_rounded(parts[first])} of this error is {first}{more}.")
 
 
 def _rounded(part: float) -> str:
@@ -169,7 +165,9 @@ def _spike(row: Mapping[str, Any]) -> Iterator[Line]:
     if seen is None:
         yield Line(f"The target's spike ({spike:g}) is not visible in the learned matrix.")
     else:
-        yield Line(f"The target's spike ({spike:g}) is visible in the learned matrix, at {seen:.3g}.")
+        yield Line(
+            f"The target's spike ({spike:g}) is visible in the learned matrix, at {short_number(seen)}."
+        )
 
 
 def _several(result: Result, rows: pl.DataFrame, measure: Measure) -> Iterator[Line]:
@@ -251,9 +249,12 @@ def _agreement(
     limit = largest_chance_difference(trained.students, count)
     every = f" in all {count} cases" if count > 1 else ""
     side = "above" if worst.standard_errors > 0 else "below"
-    apart = f"{size:.2g} standard errors {side} theory"
+    apart = f"{short_number(size, 2)} standard errors {side} theory"
     if size <= DISAGREE:
-        yield Line(f"{who} agrees with theory{every}, within {size:.2g} standard errors.", AnswerStatus.OK)
+        yield Line(
+            f"{who} agrees with theory{every}, within {short_number(size, 2)} standard errors.",
+            AnswerStatus.OK,
+        )
     elif size <= limit:
         where = " in one case" if count > 1 else ""
         yield Line(
@@ -264,8 +265,10 @@ def _agreement(
         far = sum(each[0] > limit for each in compared)
         where = f" in {far} of {count} cases, by up to" if count > 1 else ":"
         yield Line(
-            f"{who} differs from theory{where} {size:.2g} standard errors ({worst.trained}, theory "
-            f"{worst.theory.value:.3g}). Theory is for infinite d; differences of order 1/d are expected.",
+            f"{who} differs from theory{where} {short_number(size, 2)} standard errors "
+            f"({worst.trained}, theory "
+            f"{short_number(worst.theory.value)}). Theory is for infinite d; differences of order 1/d "
+            "are expected.",
             AnswerStatus.UNUSUAL,
         )
 
@@ -292,9 +295,12 @@ def _thresholds(rows: pl.DataFrame) -> Iterator[Line]:
     needed = rows["threshold_own_recovery"].drop_nulls().unique()
     if needed.len() == 1 and not rows["noise"].max():
         least, most = rows["alpha"].min(), rows["alpha"].max()
-        start = f"To recover the target without weight decay, this student needs {needed[0]:.3g} d² samples"
+        start = (
+            f"To recover the target without weight decay, this student needs {short_number(needed[0])} "
+            "d² samples"
+        )
         if most < needed[0]:
-            yield Line(f"{start}: {needed[0] / most:.3g} times as many.")
+            yield Line(f"{start}: {short_number(needed[0] / most)} times as many.")
         elif least >= needed[0]:
             yield Line(f"{start}. It has enough.", AnswerStatus.OK)
         else:
@@ -302,7 +308,8 @@ def _thresholds(rows: pl.DataFrame) -> Iterator[Line]:
     fitted = rows["threshold_interpolation"].drop_nulls().unique()
     if fitted.len() == 1:
         yield Line(
-            f"Up to {fitted[0]:.3g} d² samples this student can fit the noise of all labels. Around there it "
+            f"Up to {short_number(fitted[0])} d² samples this student can fit the noise of all labels. "
+            "Around there it "
             "needs weight decay most."
         )
 

@@ -37,6 +37,7 @@ IN_ROWS = (RELATIVE, "estimation_error", "wrong_keys", "rank_fraction", "trainin
 MEANINGS = {
     RELATIVE: "squared distance from the target; 100% is learning nothing",
 }
+DIMENSION = {"d": "dimension of a token; the learned matrix has d² entries"}
 THRESHOLD = "threshold_"
 CASES_BESIDE = 3  # columns of a table of details, so that it fits the screen
 FLAGS = ("thresholds", "spectrum")
@@ -58,7 +59,8 @@ def show_summary(result: LearnResult, console: Console, details: bool = False) -
         console.print()
         _print_details(result, console)
     console.print()
-    print_definitions(console, meanings)
+    more = {"theory": "values that theory predicts for infinite d"} if single else {}
+    print_definitions(console, {**more, **meanings, **DIMENSION})
     if details:
         print_definitions(console, {"settings": _all_settings(result)})
     if shown.next_commands:

@@ -271,7 +271,7 @@ ENTRYWISE = (
     Quantity(
         "largest",
         "largest error of an attention weight if only some singular values are kept",
-        display_name="error of the worst weight",
+        display_name="worst weight",
         log=True,
     ),
     Quantity(

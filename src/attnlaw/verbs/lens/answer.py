@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from attnlaw import LensResult
 
 MAX_CASES = 8  # cases with lines of their own
-LONGEST_COMMAND = 120  # letters; a longer command is not repeated
+LONGEST_COMMAND = 400  # letters; a longer command is not repeated
 # Kinds of remarks whose absence is worth a sentence.
 NOTABLE_IF_ABSENT = ("one-column", "one-offset", "sharp")
 
@@ -27,7 +27,7 @@ def answer(result: LensResult) -> Answer:
     """Return what stands out on this input, and the commands to try next."""
     cases = [case for case in result if case.row()["status"] != Outcome.FAILED]
     if len(cases) == 1:
-        return Answer(tuple(case_lines(cases[0])), next_commands(cases[0].row()))
+        return Answer(tuple(case_lines(cases[0])), next_commands(result))
     names = unique_short_names(case.row()["model"] for case in cases)
     lines = [
         Line(f"{name}: {line.text}", line.status, line.details)
@@ -36,7 +36,7 @@ def answer(result: LensResult) -> Answer:
     ]
     if len(cases) > MAX_CASES:
         lines.append(Line(f"{len(cases) - MAX_CASES} more cases are in the rows below."))
-    return Answer(tuple(lines), next_commands(cases[0].row()))
+    return Answer(tuple(lines), next_commands(result))
 
 
 def case_lines(result: LensResult) -> list[Line]:
@@ -54,16 +54,18 @@ def case_lines(result: LensResult) -> list[Line]:
     return lines
 
 
-def next_commands(row: dict[str, Any]) -> dict[str, str]:
-    """Return the same command with further options, or the options alone if the command is long."""
+def next_commands(result: LensResult) -> dict[str, str]:
+    """Return the same command with further options. A text that is too long is not repeated."""
+    row, models = result.row(0), list(dict.fromkeys(result.rows["model"]))
     part = [] if row["only"] is None else ["--only", row["only"]]
     ranks = [] if row["entrywise"] is None else ["--entrywise", ",".join(map(str, row["entrywise"]))]
-    command = shlex.join(["attnlaw", "lens", row["model"], *input_words(row), *part, *ranks])
-    start = f"{command} " if len(command) <= LONGEST_COMMAND else ""
+    command = shlex.join(["attnlaw", "lens", *models, *input_words(row), *part, *ranks])
+    if len(command) > LONGEST_COMMAND:
+        return {shlex.join(["attnlaw", "audit", *models]): "check the weights themselves, without an input"}
     by_token = "" if row["only"] in ("heads", "entrywise") else ", and a line for each token"
     return {
-        f"{start}--details": f"all numbers{by_token}",
-        f"{start}--out results": "maps of heads and tokens in results/report.html",
+        f"{command} --details": f"all numbers{by_token}",
+        f"{command} --out results": "maps of heads and tokens in results/report.html",
     }
 
 

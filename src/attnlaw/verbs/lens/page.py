@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from attnlaw.core.tables import unique_short_names
+from attnlaw.core.words import count_of
 from attnlaw.render.charts.figure import Figure
 from attnlaw.render.describe_rows import failure_sentence
 from attnlaw.render.pages.html import macros
@@ -38,7 +39,7 @@ def page(result: LensResult, figures: Sequence[Figure]) -> str:
     """Return the HTML page of one input and one or several models."""
     rows = result.finished_rows
     names = rows.with_columns(short=pl.Series(unique_short_names(rows["model"]), dtype=pl.String))
-    tokens = " or ".join(f"{count} token{'' if count == 1 else 's'}" for count in rows["tokens"].unique())
+    tokens = " or ".join(count_of(count, "token") for count in rows["tokens"].unique())
     lead = [
         f"{', '.join(names['short'])} on one input of {tokens}.",
         INPUT_NOTICE,

@@ -9,13 +9,15 @@ from rich.console import Console
 from rich.text import Text
 
 from attnlaw.core.estimate import Outcome
-from attnlaw.render.terminal.console import Column, number_columns, print_table, sparkline
+from attnlaw.core.words import count_of, short_number
+from attnlaw.render.terminal.console import Column, left_out, number_columns, print_table, sparkline
 from attnlaw.render.terminal.screen import (
     print_answer,
     print_definitions,
     print_hanging,
     print_next,
     print_title,
+    without,
 )
 from attnlaw.verbs.lens.answer import answer, is_causal, next_commands
 
@@ -37,6 +39,7 @@ HEADS = {
     "max\nlogit": ("largest_logit", ".1f"),
     "% of\nbound": ("fraction", ".0%"),
 }
+DROPPABLE = ("over random", "% of bound", "largest share", "max β")
 HEADS_DETAILS = {"over\nrandom": ("participation_over_random", ".2f")}
 ENTRYWISE = {"rank": ("rank", ".0f"), "median\nhead": ("largest", ".3g"), "worst\nhead": ("most", ".3g")}
 ENTRYWISE_DETAILS = {"tail / n": ("tail", ".3g"), "rms": ("rms", ".3g"), "worst / rms": ("ratio", ".2f")}
@@ -46,14 +49,20 @@ TOKEN_MEANINGS = {
     "rollout": "by attention weights alone (attention rollout)",
     "most": "position of the input token with the largest share",
 }
+OPERATOR_MEANINGS = {
+    "F(X)": "output of the network for this input; it is T X + c with the linear map T and the offset c, "
+    "which comes from biases",
+}
 
 
 def show_case(result: LensResult, console: Console, details: bool = False) -> None:
     """Print what stands out in one model, and tables of its layers, of ranks, and of tokens."""
     row = result.row()
-    tokens = f"{row['tokens']} token{'' if row['tokens'] == 1 else 's'}"
-    heads = f" × {result.heads['head'].n_unique()} heads" if row["head_count"] else ""
-    print_title(console, row["model"], f"{row['family']} · {tokens} · {row['layers']} layers{heads}")
+    heads = f" × {count_of(result.heads['head'].n_unique(), 'head')}" if row["head_count"] else ""
+    facts = (
+        f"{row['family']} · {count_of(row['tokens'], 'token')} · {count_of(row['layers'], 'layer')}{heads}"
+    )
+    print_title(console, row["model"], facts)
     console.print()
     print_answer(console, answer(result))
     if row["head_count"]:
@@ -68,17 +77,35 @@ def show_case(result: LensResult, console: Console, details: bool = False) -> No
 
 def show_summary(result: LensResult, console: Console, details: bool = False) -> None:
     """Print what the columns mean, and the commands to try next."""
-    meanings = _head_meanings(result, details) | _rank_meanings(result, details)
-    if "token_map" in result.tables and (details or not meanings):
+    meanings = _head_meanings(result, details)
+    if meanings:
+        cases = [case for case in result if case.row()["head_count"]]
+        hidden = [set(left_out(console, _head_columns(case, details), DROPPABLE)) for case in cases]
+        names = set.intersection(*hidden)
+        meanings = without(meanings, ("bound" if name == "% of bound" else name for name in names))
+    meanings |= _rank_meanings(result, details)
+    if "token_map" in result.tables and details:
+        meanings |= OPERATOR_MEANINGS
+    if "token_map" in result.tables and (details or result.rows["head_count"].null_count()):
         meanings |= TOKEN_MEANINGS
     print_definitions(console, meanings)
     console.print()
-    commands = next_commands(result.row(0))
-    print_next(console, {name: text for name, text in commands.items() if not details or "--out" in name})
+    print_next(console, next_commands(result))
 
 
 def _print_heads(result: LensResult, console: Console, details: bool) -> None:
     row = result.row()
+    print_table(console, _head_columns(result, details), DROPPABLE)
+    console.print(Text("Medians over the heads of a layer; max is over all its heads.", style="dim"))
+    if details:
+        _print_remarks(result.head_findings, console)
+        low, high = (_threshold(result, name) for name in ("beta_2", "beta_c"))
+        counts = f"{row['heads_below_beta_2']} below β₂ {low}, {row['heads_above_beta_c']} above β_c {high}"
+        console.print(f"{count_of(row['head_count'], 'head')}: {counts}; median β {row['median_beta']:.2f}")
+    console.print()
+
+
+def _head_columns(result: LensResult, details: bool) -> list[Column]:
     fractions = (pl.col("largest_logit") / pl.col("logit_bound")).filter(pl.col("logit_bound") != 0)
     medians = ("beta", "perplexity", "participation_over_null", "participation_over_random")
     layers = result.heads.group_by("layer", maintain_order=True).agg(
@@ -87,20 +114,12 @@ def _print_heads(result: LensResult, console: Console, details: bool) -> None:
         most=pl.col("beta").max(),
         fraction=fractions.max(),
     )
-    droppable = ("over random", "% of bound", "largest share", "max β")
-    print_table(console, number_columns(layers, HEADS | (HEADS_DETAILS if details else {})), droppable)
-    console.print(Text("Medians over the heads of a layer; max is over all its heads.", style="dim"))
-    if details:
-        _print_remarks(result.head_findings, console)
-        low, high = (_threshold(result, name) for name in ("beta_2", "beta_c"))
-        counts = f"{row['heads_below_beta_2']} below β₂ {low}, {row['heads_above_beta_c']} above β_c {high}"
-        console.print(f"{row['head_count']} heads: {counts}; median β {row['median_beta']:.2f}")
-    console.print()
+    return number_columns(layers, HEADS | (HEADS_DETAILS if details else {}))
 
 
 def _print_remarks(remarks: pl.DataFrame, console: Console) -> None:
     for (rule, meaning), group in remarks.group_by("rule", "meaning", maintain_order=True):
-        count = f"{group.height} head{'' if group.height == 1 else 's'}"
+        count = count_of(group.height, "head")
         console.print()
         print_hanging(console, Text(f"{rule}, {count}: ", style="bold"), meaning)
         for sentence in group["sentence"].head(MAX_SENTENCES):
@@ -116,6 +135,8 @@ def _head_meanings(result: LensResult, details: bool) -> dict[str, str]:
     if "heads" not in result.tables or not result.heads.height:
         return {}
     low, high = (_threshold(result, name) for name in ("beta_2", "beta_c"))
+    if details:
+        low, high = f"{low} (β₂)", f"{high} (β_c)"
     more = {"over random": "directions relative to random weights on the same tokens"} if details else {}
     return {
         "sharpness β": f"spread of a position's logits. Above {low}, random-attention theory does not "
@@ -189,7 +210,9 @@ def _print_operator(result: LensResult, console: Console) -> None:
     row = result.row()
     ended = "exact" if row["status"] == Outcome.DONE else row["status"]
     console.print(f"reconstruction error  {row['reconstruction_error']:.2e} ({ended})")
-    console.print(f"offset |c| / |F(X)|   {row['offset_share']:.3g} (part of the output that biases give)")
+    console.print(
+        f"offset |c| / |F(X)|   {short_number(row['offset_share'])} (part of the output that biases give)"
+    )
     if row["singular_values"]:
         values = "  ".join(f"{value:.4g}" for value in row["singular_values"])
         console.print(f"singular values of T  {values}", soft_wrap=True)

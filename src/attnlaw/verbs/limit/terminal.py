@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
 
-from attnlaw.core.estimate import Estimate, format_percent, format_value
+from attnlaw.core.estimate import Estimate, format_column, format_percent, format_value
 from attnlaw.core.settings import setting_fields
+from attnlaw.core.words import count_of, short_number
 from attnlaw.render.describe_rows import varying_settings
 from attnlaw.render.terminal.console import Column, print_table
-from attnlaw.render.terminal.screen import print_answer, print_definitions, print_next, print_title
+from attnlaw.render.terminal.screen import print_answer, print_definitions, print_next, print_title, without
 from attnlaw.verbs.limit.answer import answer
 
 if TYPE_CHECKING:
@@ -66,8 +68,8 @@ def _facts(result: LimitResult) -> str:
     elif row["embeddings"] is not None:
         facts = [f"{len(row['ids'])} embeddings of {row['embeddings']}"]
     else:
-        facts = [] if "tokens" in varied else [_count(row["tokens"], "random token")]
-    facts += [] if "heads" in varied else [_count(row["heads"], "head")]
+        facts = [] if "tokens" in varied else [count_of(row["tokens"], "random token")]
+    facts += [] if "heads" in varied else [count_of(row["heads"], "head")]
     for name, field in setting_fields(result.verb.settings).items():
         is_told = name in ("tokens", "embeddings", "ids", "gram", "heads", "width", "draws", "seed", *FLAGS)
         if not is_told and name not in varied and row[name] not in (None, False, field.default):
@@ -77,10 +79,6 @@ def _facts(result: LimitResult) -> str:
 
 
 FLAGS = ("gaussian", "kernel", "other_scaling")  # they add columns, and do not change the layer
-
-
-def _count(count: int, noun: str) -> str:
-    return f"1 {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _varied(result: LimitResult) -> list[str]:
@@ -96,19 +94,24 @@ def _print_rows(result: LimitResult, console: Console, details: bool) -> dict[st
     ]
     values, meanings, droppable = [result.values(case) for case in range(len(result))], {}, []
     for name, (title, meaning, hidden) in COLUMNS.items():
-        cells = [_cell(name, known[name]) for known in values]
+        cells = _cells(name, [known[name] for known in values])
         if any(cells) and (details or not hidden):
             columns.append(Column(title, cells))
             meanings[title] = meaning
             droppable.append(title)
-    print_table(console, columns, droppable[:0:-1])
-    return meanings
+    return without(meanings, print_table(console, columns, droppable[:0:-1]))
 
 
-def _cell(name: str, value: Any) -> str:
-    if name == "ks_to_limit" and isinstance(value, Estimate):
-        return format_percent(value)
-    return format_value(value)
+def _cells(name: str, values: Sequence[Any]) -> list[str]:
+    known = [value for value in values if isinstance(value, Estimate)]
+    if name == "ks_to_limit":
+        return [format_percent(value) if isinstance(value, Estimate) else "" for value in values]
+    if not known or len(known) < sum(value is not None for value in values):
+        return [short_number(value) if isinstance(value, float) else format_value(value) for value in values]
+    return format_column(
+        [None if value is None else value.value for value in values],
+        [None if value is None else value.error for value in values],
+    )
 
 
 def _print_paths(result: LimitResult, console: Console, details: bool) -> None:

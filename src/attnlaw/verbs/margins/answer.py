@@ -10,10 +10,13 @@ from attnlaw.analysis.forward.inputs import input_words
 from attnlaw.analysis.forward.margins import CLEAR, SAME
 from attnlaw.core.answer import Answer, AnswerStatus, Line
 from attnlaw.core.result import Result
+from attnlaw.core.settings import setting_fields
 from attnlaw.core.tables import unique_short_names
+from attnlaw.core.words import short_number
 from attnlaw.render.model_names import lines_about_models
+from attnlaw.verbs.typed import option_words
 
-LONGEST_COMMAND = 120  # letters; a longer command is not repeated
+LONGEST_COMMAND = 400  # letters; a longer command is not repeated
 
 
 def answer(result: Result) -> Answer:
@@ -25,19 +28,21 @@ def answer(result: Result) -> Answer:
     if len(measured) == 1:
         row = measured[0][1]
         lines += [_single_line(row), *_place_line(result, row), *_amplification_line(result, row)]
-    warnings = _warnings(measured)
-    return Answer((*warnings, *lines), next_commands(measured[0][1], names))
+    return Answer((*lines, *_warnings(measured)), next_commands(result))
 
 
-def next_commands(row: dict[str, Any], names: list[str]) -> dict[str, str]:
-    """Return the command with further options, or the options alone if it has several models or is long."""
-    words = ["attnlaw", "margins", row["model"], *input_words(row)]
+def next_commands(result: Result) -> dict[str, str]:
+    """Return the command with further options. An input that is too long is not repeated."""
+    row, models = result.finished_rows.row(0, named=True), list(dict.fromkeys(result.rows["model"]))
+    words = ["attnlaw", "margins", *models, *input_words(row)]
+    words += option_words(setting_fields(result.verb.settings)["limit"], row["limit"])
     words += [f"--{name}" for name in ("kappa", "amplification") if row[name]]
     command = shlex.join(words)
-    start = f"{command} " if len(command) <= LONGEST_COMMAND and len(names) == 1 else ""
+    if len(command) > LONGEST_COMMAND:
+        return page_commands(models)
     return {
-        **({} if row["kappa"] else {f"{start}--kappa": "which layers the margin depends on"}),
-        f"{start}--out results": "D of every input, in results/report.html",
+        **({} if row["kappa"] else {f"{command} --kappa": "which layers the margin depends on"}),
+        f"{command} --out results": "D of every input, in results/report.html",
     }
 
 
@@ -53,13 +58,14 @@ def distance_text(row: dict[str, Any]) -> str:
     """Format D of a model with its standard error as a factor."""
     if row["geometric_mean"] is None:
         return "D has no mean"
-    return f"D {row['geometric_mean']:.3g} (×/÷ {exp(row['mean_log_error'] or 0.0):.2f})"
+    return f"D {short_number(row['geometric_mean'])} (×/÷ {exp(row['mean_log_error'] or 0.0):.2f})"
 
 
 def _single_line(row: dict[str, Any]) -> Line:
     inputs = f"{row['inputs']} inputs without labels"
     return Line(
-        f"{distance_text(row)} on {inputs}. One number says little: compare it with D of other models."
+        f"{distance_text(row)} on {inputs}. One number says little: compare it with D of other models.",
+        is_main=True,
     )
 
 
@@ -69,7 +75,7 @@ def _comparison(name: str, first: str, row: dict[str, Any]) -> Line:
     text = f"D of {name}, compared with {first}: {row['comparison']}."
     if not row["extension"] and abs(row["log_ratio"]) >= max(SAME, CLEAR * (row["log_ratio_error"] or 0.0)):
         text += f" This suggests that {name if row['log_ratio'] > 0 else first} generalises better."
-    return Line(text)
+    return Line(text, is_main=True)
 
 
 def most_sensitive_place(result: Result, row: dict[str, Any]) -> str:
@@ -96,7 +102,10 @@ def _amplification_line(result: Result, row: dict[str, Any]) -> list[Line]:
     if not layers.height:
         return []
     most = layers.sort("median", descending=True, maintain_order=True).row(0, named=True)
-    text = f"A small change of the input of layer {most['layer']} moves the logits most: {most['median']:.3g}"
+    text = (
+        f"A small change of the input of layer {most['layer']} moves the logits most: "
+        f"{short_number(most['median'])}"
+    )
     worst = most["log10_worst_case"]
     bound = "" if worst is None else f" The weights alone would allow 10^{worst:.1f}."
     return [Line(f"{text} times as much.{bound}")]

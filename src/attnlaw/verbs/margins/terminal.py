@@ -11,6 +11,7 @@ from rich.text import Text
 
 from attnlaw.checkpoints.network import KINDS
 from attnlaw.core.tables import unique_short_names
+from attnlaw.core.words import short_number
 from attnlaw.render.terminal.console import Column, bar, format_number, number_columns, print_table
 from attnlaw.render.terminal.screen import (
     print_answer,
@@ -18,6 +19,7 @@ from attnlaw.render.terminal.screen import (
     print_hanging,
     print_next,
     print_title,
+    without,
 )
 from attnlaw.verbs.margins import D_MEANING
 from attnlaw.verbs.margins.answer import answer, most_sensitive_place
@@ -35,6 +37,7 @@ AMPLIFICATION = {
 MEANINGS = {
     "D": "how far a typical prediction is from flipping, relative to the spread of the inputs",
     "error": "factor of one standard error",
+    "inputs": "number of inputs that were measured",
 }
 KAPPA_MEANING = "condition: a relative change of the weights by 1/κ could flip a typical prediction"
 AMPLIFICATION_MEANINGS = {
@@ -56,11 +59,15 @@ def show_summary(result: MarginsResult, console: Console, details: bool = False)
     console.print()
     known = answer(result)
     print_answer(console, known)
-    print_table(console, _model_columns(result, names, details), ("confidence", "flat", "ties", "median"))
+    droppable = ("confidence", "flat", "ties", "median")
+    hidden = print_table(console, _model_columns(result, names, details), droppable)
     console.print()
     for name, case in zip(names, result, strict=True):
         _print_places(case, name if len(names) > 1 else "", console, details)
-    print_definitions(console, _meanings(result, details))
+    meanings = _meanings(result, details)
+    if result.rows["log_ratio"].count():
+        meanings[f"D vs {names[0]}"] = f"how much larger D is than that of {names[0]}, ± a standard error"
+    print_definitions(console, without(meanings, hidden))
     print_hanging(console, Text(), D_MEANING, style="dim")
     console.print()
     print_next(console, known.next_commands)
@@ -119,9 +126,11 @@ def _print_places(result: MarginsResult, name: str, console: Console, details: b
     print_table(console, _layer_columns(result, details), ("log10", "max"))
     if "kappa_kinds" in result.tables and details:
         largest = result.kappa_kinds.sort("kappa", descending=True, maintain_order=True).head(MAX_KINDS)
-        listing = "  ".join(f"{kind} {kappa:.3g}" for kind, kappa in largest.select("kind", "kappa").rows())
+        listing = "  ".join(
+            f"{kind} {short_number(kappa)}" for kind, kappa in largest.select("kind", "kappa").rows()
+        )
         print_hanging(console, Text("κ by kind of map  "), listing)
-        console.print(f"κ in total        {result.total_kappa:.3g}")
+        console.print(f"κ in total        {short_number(result.total_kappa or 0.0)}")
     if "directions" in result.tables:
         _print_directions(result.directions, console)
     console.print()
@@ -134,7 +143,10 @@ def _layer_columns(result: MarginsResult, details: bool) -> list[Column]:
         top = max(kappas)
         bars = [bar(kappa / top if 0 < top < float("inf") else 0.0, 16) for kappa in kappas]
         columns = [Column("layer", result.kappa_layers["place"].to_list())]
-        columns += [Column("κ", [f"{kappa:.3g}" for kappa in kappas]), Column("", bars, is_text=True)]
+        columns += [
+            Column("κ", [f"{short_number(kappa)}" for kappa in kappas]),
+            Column("", bars, is_text=True),
+        ]
     if "amplification" in result.tables:
         rows = result.amplification
         columns = columns or [Column("layer", [str(layer) for layer in rows["layer"]])]

@@ -98,8 +98,12 @@ QUANTITIES = (
     Quantity(
         "R", "effective rank of the tail of small variances: squared sum / sum of squared variances", "R_k*"
     ),
-    Quantity("head_term", "first term of the bound of arXiv 1906.11300 without its constant: k*/n"),
-    Quantity("tail_term", "second term of the bound of arXiv 1906.11300 without its constant: n/R_k*"),
+    Quantity(
+        "head_term", "first term (k*/n) of the risk bound in arXiv 1906.11300, without the constant factor"
+    ),
+    Quantity(
+        "tail_term", "second term (n/R_k*) of the risk bound in arXiv 1906.11300, without the constant factor"
+    ),
     Quantity("residual", "relative residual of the equation that theory solves (for kappa)", hidden=True),
 )
 SIMULATE = Verb(
