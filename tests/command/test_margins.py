@@ -177,7 +177,7 @@ def test_a_comparison_is_the_answer(tmp_path: Path) -> None:
         log_ratio_error=pl.when(second).then(0.02),
     )
     changed = replace(result, rows=rows)
-    assert answer(changed).lines[-1].text == f"D of tuned, compared with tiny-decoder: {words}."
+    assert answer(changed).lines[0].text == f"D of tuned, compared with tiny-decoder: {words}."
     console = terminal(80, file=io.StringIO())
     show(changed, console)
     assert "-3.0% [-4.9%, -1.0%]" in console.file.getvalue()
