@@ -3,7 +3,7 @@
 A page says where, on a line of its own: `<!-- settings of learn -->`, `<!-- quantities of learn -->`,
 `<!-- table matrices of audit -->`; `<!-- more settings of learn.simulate -->` are those that `learn` lacks;
 `<!-- rules of findings -->`, `<!-- models of the atlas -->`, `<!-- columns of stored tensors -->`.
-`<!-- help of learn -->` becomes what `attnlaw learn --help` prints.
+`<!-- help of all commands -->` becomes what `attnlaw --help` and the help of each command print.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from attnlaw.analysis.findings.apply import sentences
 from attnlaw.analysis.findings.detectors import DETECTORS, Detector
 from attnlaw.core.quantity import Quantity
 from attnlaw.core.settings import SettingField, setting_fields
-from attnlaw.verbs import find_verb
+from attnlaw.verbs import VERBS, find_verb
 
 PLACE = re.compile(
     r"^<!-- (?P<what>settings|more settings|quantities|table (?P<table>\w+)) of (?P<verb>[\w.]+) -->$",
@@ -32,7 +32,10 @@ PLACE = re.compile(
 )
 
 
-HELP = re.compile(r"^<!-- help of (?P<words>[a-z -]+) -->$", re.MULTILINE)
+HELP_PLACE = "<!-- help of all commands -->"
+# Commands in the order of the page, with the parts of those that have some.
+COMMANDS: dict[str, tuple[str, ...]] = dict.fromkeys((*VERBS, "reproduce", "report", "lab"), ())
+COMMANDS["study"] = ("list", "new", "run", "resume", "status", "export")
 RULES_PLACE = "<!-- rules of findings -->"
 # Kinds of columns whose names say how they are stored, in words.
 KIND_WORDS = {"small": "int", "texts": "list of text", "floats": "list of float"}
@@ -47,7 +50,15 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     tables = tables.replace(ATLAS_PLACE, atlas_table(load_atlas()))
     stored = [column for column in TENSORS if column not in LOCATION]
     tables = tables.replace(TENSORS_PLACE, quantities_table(stored))
-    return HELP.sub(lambda place: help_block(place["words"]), tables)
+    return tables.replace(HELP_PLACE, all_help()) if HELP_PLACE in tables else tables
+
+
+def all_help() -> str:
+    """Return the help of `attnlaw` and, each below a heading, of all of its commands and their parts."""
+    blocks = [help_block("attnlaw")]
+    for name, parts in COMMANDS.items():
+        blocks += [f"## {name}", help_block(name), *(help_block(f"{name} {part}") for part in parts)]
+    return "\n\n".join(blocks)
 
 
 @cache

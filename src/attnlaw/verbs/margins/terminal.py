@@ -66,7 +66,7 @@ def show_summary(result: MarginsResult, console: Console, details: bool = False)
         _print_places(case, name if len(names) > 1 else "", console, details)
     meanings = _meanings(result, details)
     if result.rows["log_ratio"].count():
-        meanings[f"D vs {names[0]}"] = f"how much larger D is than that of {names[0]}, ± a standard error"
+        meanings[f"D vs {names[0]}"] = "difference of D, and its range for one standard error of log D"
     print_definitions(console, without(meanings, hidden))
     print_hanging(console, Text(), D_MEANING, style="dim")
     console.print()
@@ -171,8 +171,6 @@ def _meanings(result: MarginsResult, details: bool) -> dict[str, str]:
         meanings["median"] = "median of D over inputs, with a confidence interval from ranks"
         meanings["ties, flat"] = "inputs with margin 0 or gradient 0, which are left out"
         meanings["confidence"] = "mean of the largest predicted probability; ranks models worse than D"
-    if result.rows["log_ratio"].count():
-        meanings["D vs"] = "difference of D in percent, and its range for one standard error of log D"
     if "kappa_layers" in result.tables:
         meanings["κ"] = KAPPA_MEANING
     return meanings | (AMPLIFICATION_MEANINGS if "amplification" in result.tables else {})
