@@ -435,7 +435,11 @@ def test_an_adapter_by_itself_says_what_it_replaces(tmp_path: Path) -> None:
     with_tensors(tmp_path / "adapter", model__norm__weight=torch.ones(16))
     warnings = audit(tmp_path / "adapter", jobs=1).summary["warnings"]
     (warning,) = (text for text in warnings if "replaces" in text)
-    assert "replaces tensors of its base model (1, such as model.norm.weight), which are left out" in warning
+    assert (
+        "replaces tensors of its base model (1, such as model.norm.weight), which attnlaw leaves out"
+        in warning
+    )
+    assert "give the base model with --adapter" in warning
 
 
 MISFITS: dict[str, tuple[dict[str, torch.Tensor], str]] = {

@@ -204,7 +204,7 @@ def test_paths_that_hold_nothing(tmp_path: Path) -> None:
     (tmp_path / "optimizer.pt").write_bytes(b"")
     refusal(tmp_path, "holds no checkpoint")
     (tmp_path / "model.h5").write_bytes(b"")
-    refusal(tmp_path / "model.h5", "unknown format .h5", ".safetensors")
+    refusal(tmp_path / "model.h5", "does not know the format .h5", ".safetensors")
 
 
 def test_several_checkpoints_without_an_index(tmp_path: Path) -> None:

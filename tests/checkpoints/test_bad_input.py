@@ -220,7 +220,7 @@ def test_an_unknown_architecture(folder: Path) -> None:
     save_file(state, folder / "model.safetensors")
     refusal(
         folder,
-        "unknown architecture (model_type mamba)",
+        "does not know this architecture (model_type mamba)",
         "mixer.in_proj",
         "known families; describe them in a file, and pass --map",
     )

@@ -137,7 +137,7 @@ def test_names_that_several_families_have(case: str) -> None:
         taken.append(family.name + " of bert" * (family.model_types == ("bert",)))
         left.remove(family)
     assert taken == expected
-    with pytest.raises(InputError, match="unknown architecture"):
+    with pytest.raises(InputError, match="does not know this architecture"):
         match_family(InMemoryTensors(state), Config(), left)
 
 

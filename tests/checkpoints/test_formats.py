@@ -261,9 +261,8 @@ class Lacking(InMemoryTensors):
 
 def test_a_format_is_a_file_and_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez(tmp_path / "block.npz", **{"in_proj_weight": np.eye(12, 4), "out_proj.weight": np.eye(4)})
-    with pytest.raises(
-        InputError, match=r"block\.npz: unknown format \.npz; attnlaw reads \.safetensors, \.bin"
-    ):
+    expected = r"block\.npz: attnlaw does not know the format \.npz; attnlaw reads \.safetensors, \.bin"
+    with pytest.raises(InputError, match=expected):
         open_model(tmp_path / "block.npz", heads=2)
     more = [*FORMATS, Format((".npz",), NpzFile, None, ("*.npz",))]
     monkeypatch.setattr("attnlaw.checkpoints.open.FORMATS", more)

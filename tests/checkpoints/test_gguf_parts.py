@@ -124,7 +124,7 @@ def test_first_bytes_never_identify_a_pickle(tmp_path: Path) -> None:
     torch.save(bert_state(), tmp_path / "zip")
     (tmp_path / "pickle").write_bytes(pickle.dumps({"a": Bomb()}))
     for name in ("zip", "pickle"):
-        refusal(tmp_path / name, "unknown format (no ending)", ".safetensors", heads=2)
+        refusal(tmp_path / name, "does not know the format (no ending)", ".safetensors", heads=2)
     assert not (tmp_path / "exploded").exists()
 
 

@@ -39,7 +39,7 @@ def write_cache(folder: Path, *revisions: str) -> Path:
 
 def test_the_directory_of_a_cache_is_the_snapshot_called_main(tmp_path: Path) -> None:
     cache = write_cache(tmp_path, *REVISIONS)
-    line = refusal(cache, f"{cache}: 2 snapshots", *REVISIONS, "refs/main")
+    line = refusal(cache, f"{cache}: this cache has 2 snapshots", *REVISIONS, "refs/main")
     assert line.endswith(str(cache / "snapshots" / REVISIONS[0]))
     for revision in REVISIONS:
         (cache / "refs" / "main").write_text(revision)
@@ -146,7 +146,7 @@ def test_a_base_against_a_series(trained: Path) -> None:
 
 def test_one_line_where_one_model_is_expected(trained: Path) -> None:
     last = steps(trained)[-1]
-    line = refusal(trained, f"{trained}: 5 checkpoints of a training run", "expected one model")
+    line = refusal(trained, f"{trained}: found 5 checkpoints of a training run", "expected one model")
     assert line.endswith(f"such as the last: {last}")
     with pytest.raises(InputError) as from_diff:
         attnlaw.diff(trained, last)

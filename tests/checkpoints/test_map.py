@@ -49,7 +49,7 @@ def written(folder: Path, text: str) -> Path:
 
 def test_an_architecture_of_ones_own(tmp_path: Path) -> None:
     state = tensors()
-    with pytest.raises(InputError, match=r"unknown architecture.*--map"):
+    with pytest.raises(InputError, match=r"does not know this architecture.*--map"):
         open_model(state, heads=2)
     audit_result = audit(state, heads=2, map=written(tmp_path, MINE), jobs=1)
     assert (
@@ -111,7 +111,7 @@ WRONG: dict[str, tuple[str, tuple[str, ...]]] = {
     "no toml": ("name = ", ("not valid TOML",)),
     "no name": (MINE.replace('name = "mine"', ""), ("name: missing", "text")),
     "no stacks": ('name = "a"', ("stacks: missing",)),
-    "empty stacks": ('name = "a"\nstacks = []', ("stacks: missing",)),
+    "empty stacks": ('name = "a"\nstacks = []', ("stacks: is missing", "[[stacks]]")),
     "unknown key": ("colour = 3\n" + MINE, ("colour: unknown key", "known: name, stacks")),
     "unknown key in a stack": (MINE + "colour = 3", ("stacks[0]: colour: unknown key",)),
     "wrong type": (MINE.replace("= false", '= "no"'), ("stored_out_in: found 'no'", "true or false")),

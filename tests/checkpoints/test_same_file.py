@@ -68,4 +68,4 @@ def test_a_file_that_changes_is_refused(
     change(path, data.replace(STEP.tobytes(), (2 * STEP).tobytes()))
     with pytest.raises(InputError) as caught:
         tensors.read(name)
-    assert f"{path.name}: changed while attnlaw read it; run the command again" in str(caught.value)
+    assert f"{path.name}: this file changed while attnlaw read it; run the command again" in str(caught.value)

@@ -244,7 +244,7 @@ def test_what_others_allow_is_left_as_it_was(tmp_path: Path, monkeypatch: pytest
     torch.save(fairseq({"a": torch.ones(2, 2)}, new=False), tmp_path / "model.pt")
 
     def read(_: int = 0) -> None:
-        refusal(tmp_path / "model.pt", "unknown architecture")
+        refusal(tmp_path / "model.pt", "does not know this architecture")
 
     load, inside = torch.load, []
 

@@ -160,7 +160,7 @@ def test_sinks_and_alternating_experts_are_needed(tmp_path: Path, monkeypatch: p
     module, model = opened(tmp_path, "GptOssForCausalLM", OSS)
     run = run_of(module, monkeypatch)
     check(model, run)
-    assert any("(a sink)" in text for text in model.warnings)
+    assert any("(an attention sink)" in text for text in model.warnings)
     assert not any("left out" in text for text in model.warnings)
     first = model.layers[0]
     scores = dataclasses.replace(first.attention.scores, sinks=None)
@@ -219,7 +219,7 @@ def test_a_missing_layer_of_linear_attention_is_an_incomplete_checkpoint(tmp_pat
     state = load_file(tmp_path / "model.safetensors")
     rest = {name: value for name, value in state.items() if "layers.1." not in name}
     save_file(rest, tmp_path / "model.safetensors")
-    refusal(tmp_path, "expected 4 layers, found layers 0, 2-3", "incomplete")
+    refusal(tmp_path, "expected 4 layers, found layers 0, 2-3", "download the checkpoint again")
 
 
 def test_a_whole_layer_that_predicts_further_tokens_is_left_out(tmp_path: Path) -> None:

@@ -234,5 +234,6 @@ def test_a_selection_without_matrices_is_refused():
 def test_weights_past_float64_are_refused_by_name():
     tensors = tiny(layers=1)
     tensors["model.layers.0.mlp.up_proj.weight"] = np.full((10, 8), 1e308)
-    with pytest.raises(InputError, match=r"ffn_in from .*up_proj.*exceeds float64; training diverged"):
+    expected = r"ffn_in from .*up_proj.*is too large for float64; training has diverged: use an earlier"
+    with pytest.raises(InputError, match=expected):
         measure(open_model(tensors, heads=4), Selection(), jobs=1)

@@ -117,7 +117,7 @@ def test_a_gain_that_spoils_a_condition_sends_its_heads_to_qr(monkeypatch):
 def test_a_gain_past_float64_is_one_line():
     state = state_of()
     state["model.layers.0.input_layernorm.weight"][:] = 1e308
-    with pytest.raises(InputError, match="exceeds float64"):
+    with pytest.raises(InputError, match="too large for float64"):
         heads_of(open_model(state, heads=4))
 
 

@@ -182,7 +182,7 @@ def _external(path: Path, tensor: Any) -> tuple[Path, int]:
     if not inside or links_outside(file, path.parent):
         raise InputError(
             f"{path}: tensor {tensor.name} is stored in {location!r}, outside the directory of the graph; "
-            "move that file next to the graph, and export it again"
+            "attnlaw reads only files next to the graph: export the model again, with its data there"
         )
     offset = entries.get("offset", "0")
     if not offset.isascii() or not offset.isdecimal() or len(offset) > MOST_DIGITS:

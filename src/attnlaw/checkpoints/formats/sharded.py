@@ -124,7 +124,7 @@ class ConsolidatedTensors(Tensors):
             if odd := set(first.shapes) ^ set(other.shapes):
                 raise InputError(
                     f"{other.source}: found the tensor {min(odd)} either only here or only in "
-                    f"{first.source}; download all parts of one model again"
+                    f"{first.source}, expected it in every part; download all parts of one model again"
                 )
         self._require_all(folder)
         self.shapes = {name: self._shape(name) for name in first.shapes}
