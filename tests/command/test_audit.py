@@ -383,7 +383,10 @@ def test_a_next_command_has_every_option():
 def test_an_audit_names_each_broken_tensor():
     block = {"in_proj_weight": np.eye(48, 16), "out_proj.weight": np.zeros((16, 16))}
     text = " ".join(drawn(attnlaw.audit(block, heads=2), 100).split())
-    assert "ERROR out_proj.weight: Every entry is 0: the tensor was never written, or it was erased." in text
+    assert (
+        "ERROR out_proj.weight: Every entry of the tensor is 0: it was never written, or it was erased."
+        in text
+    )
     assert "Fix: " in text
     assert text.index("ERROR ") < text.index("WARNING ")
 

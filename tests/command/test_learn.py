@@ -68,7 +68,7 @@ def test_simulation_stands_beside_the_theory() -> None:
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_a_rounded_sample_count_is_said(form: tuple[str, ...]) -> None:
     few = learn("--alpha", 0.01, "--simulate", 12, "--seeds", 2, *form)
-    assert "n = 1 means alpha 0.00694 instead of 0.01" in " ".join(few.stdout.split())
+    assert "n = 1 gives alpha 0.00694 instead of 0.01" in " ".join(few.stdout.split())
     assert "instead" not in learn("--alpha", 0.25, "--simulate", 12, "--seeds", 2, *form).stdout
 
 

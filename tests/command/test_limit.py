@@ -224,8 +224,8 @@ def test_one_mistake_is_told_once_and_not_for_each_width() -> None:
     [
         ("1 2\n2 1", "not positive semi-definite"),
         ("1 0.5\n0.4 1", "not symmetric"),
-        ("1 2\n3", "not a matrix of numbers"),
-        ("1 x\nx 1", "not a matrix of numbers"),
+        ("1 2\n3", "does not hold a matrix of numbers"),
+        ("1 x\nx 1", "does not hold a matrix of numbers"),
         ("1 nan\nnan 1", "NaN"),
         ("1 0 0\n0 1 0\n0 0 1", "rank 3, and tokens of width 2"),
     ],

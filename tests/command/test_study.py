@@ -91,7 +91,7 @@ def test_a_failure_says_how_to_retry(tmp_path: Path) -> None:
     file.write_text('verb = "audit"\n[grid]\nmodel = "models/*"\n')
     done = study("run", file, "--out", out, status=1)
     assert done.stdout == "0 of 2 tasks done, 2 failed.\n"
-    assert f"1 task failed: {tmp_path}/models/a: holds no checkpoint" in done.stderr
+    assert f"1 task failed: {tmp_path}/models/a: this directory holds no checkpoint" in done.stderr
     command = f"attnlaw study resume '{file}' --out {out} --failed"
     assert f"Try them again with: {command}\n" in done.stderr
     study("resume", file, "--out", out, status=1)
@@ -159,7 +159,7 @@ def test_an_unreadable_checkpoint_does_not_stop_the_others(tmp_path: Path) -> No
     done = study("run", file, "--out", out, status=1)
     assert done.stdout.startswith("1 of 3 tasks done, 2 failed.\n")
     assert "1 task failed: ./absent.safetensors: no such file or directory" in done.stderr
-    assert f"1 task failed: {torn}: not a complete safetensors file" in done.stderr
+    assert f"1 task failed: {torn}: this is not a complete safetensors file" in done.stderr
     rows = pl.read_parquet(out / "rows.parquet")
     assert rows["model"].to_list() == models
     assert rows["status"].to_list() == ["failed", "failed", "done"]

@@ -92,7 +92,7 @@ def test_several_models() -> None:
     audits = attnlaw.audit(TINY, f"{TINY}/model.safetensors", only="ffn", layers=0)
     assert audits.rows["model"].to_list() == [TINY, f"{TINY}/model.safetensors"]
     assert len(attnlaw.diff(TINY, TINY, [TINY], only="vo", layers=0)) == 2
-    with pytest.raises(TypeError, match="audit got two values of model"):
+    with pytest.raises(TypeError, match="audit got two values for model"):
         attnlaw.audit(TINY, model=TINY)
     with pytest.raises(TypeError, match="learn takes 0 positional arguments, found 1"):
         attnlaw.learn(0.1)  # type: ignore[call-arg]

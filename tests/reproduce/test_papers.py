@@ -196,8 +196,8 @@ def test_the_page_of_papers_gives_whole_commands_and_counts() -> None:
     assert f"{len(numbers) + len(new)} numbers of an independent program" in page
     beside = [line for line in published_lines("learn-tokens") if line["source"].startswith("AMP")]
     tested = [line for line in beside if line["kind"] not in UNTESTED]
-    words = f"{len(tested)} points with z -2.3 to -0.7, and {len(beside) - len(tested)} marked *beside*"
-    assert words in page
+    assert f"{len(tested)} points with z -2.3 to -0.7: " in page
+    assert f"{len(beside) - len(tested)} more marked *beside*" in page
 
 
 def test_the_list_names_papers_and_figures() -> None:

@@ -16,7 +16,7 @@ PAGE = (ROOT / "docs" / "commands" / "study.md").read_text(encoding="utf-8")
 
 
 def block(language: str) -> str:
-    match = re.search(rf"```{language}\n(.*?)```", PAGE, flags=re.DOTALL)
+    match = re.search(rf"```{language}\b[^\n]*\n(.*?)```", PAGE, flags=re.DOTALL)
     assert match is not None
     return match[1]
 

@@ -40,7 +40,8 @@ def test_a_template_is_a_study_and_so_is_each_line(name: str, tmp_path: Path) ->
 
 def test_the_command_prints_it() -> None:
     assert invoke("study", "new", "learn").stdout == template(find_verb("learn"))
-    assert "'coin' is not a verb; expected one of audit" in invoke("study", "new", "coin", status=1).stderr
+    refused = invoke("study", "new", "coin", status=1).stderr
+    assert "coin: attnlaw has no computation of this name; expected one of audit, " in refused
 
 
 def test_a_template_explains_every_key_in_sentences(tmp_path: Path) -> None:

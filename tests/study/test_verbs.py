@@ -255,7 +255,8 @@ def test_further_distances_of_a_law_are_those_of_the_library(tmp_path: Path) -> 
 def test_a_head_width_at_infinite_width_is_refused(tmp_path: Path) -> None:
     """The limit's heads are infinitely wide: a row that said otherwise would show another law's numbers."""
     text = 'verb = "limit"\n[fixed]\ndraws = 2000\nhead_width = 4\n[grid]\nwidth = [16{}]\n'
-    with pytest.raises(InputError, match="head_width: found 4, but heads are infinitely wide at width inf"):
+    message = r"head_width: found 4, but heads are infinitely wide in the limit \(width inf\); give finite"
+    with pytest.raises(InputError, match=message):
         rows(tmp_path, text.format(", inf"))
     (row,) = rows(tmp_path, text.format("")).to_dicts()
     law = output_law(AttentionLayer(RandomInputs(4), heads=2, width=16, head_width=4), 2000, row["seed"])

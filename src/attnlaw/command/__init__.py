@@ -14,7 +14,6 @@ imports modules that take time only inside `main`, which answers Ctrl-C.
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import warnings
@@ -73,6 +72,8 @@ def main() -> None:
 
 
 def _run_command() -> int:
+    import gc
+
     from attnlaw.core.errors import InputError
 
     # Imports and charts make many small objects and hardly any cycles, so search for cycles less often.
