@@ -143,7 +143,7 @@ def _exponents_sentence(rows: pl.DataFrame, table: pl.DataFrame) -> str:
 
 
 def exponent_text(row: Mapping[str, Any], name: str) -> str:
-    """Return an exponent with its error in parentheses, or an empty text if there is none.
+    """Return an exponent with its error in parentheses, or an empty text if there is no exponent.
 
     >>> exponent_text({"depth": 1.3316, "depth_error": 0.0029}, "depth")
     '1.332(3)'

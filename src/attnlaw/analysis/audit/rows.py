@@ -49,8 +49,8 @@ def matrix_table(
 ) -> pl.DataFrame:
     """Return a table with one row for each measured matrix.
 
-    A row has norms, ranks, the null test, and what the matrix contributes to the proxy. `tests` has an entry
-    for each measured matrix, in the order of the rows.
+    A row has norms, ranks, the null test, and the contribution of the matrix to the proxy. `tests` has an
+    entry for each measured matrix, in the order of the rows.
     """
     parts = [] if bounds is None else bounds.parts
     total = log_sum([part.log_value for part in parts]) if parts else -np.inf

@@ -35,8 +35,8 @@ def is_at_least(level: str, least: str) -> bool:
 class RuleCondition:
     """A condition on a value.
 
-    The operator "in" has a list of allowed values, and "not in" a list of forbidden ones. The others compare
-    with one value.
+    The operator "in" has a list of allowed values, and "not in" a list of forbidden ones. The other operators
+    compare with one value.
     """
 
     operator: str
@@ -57,7 +57,7 @@ class RuleCondition:
 
     @property
     def ordered(self) -> bool:
-        """Whether the condition compares with a number, so that one value can be worse than another."""
+        """Whether the condition compares with a number. If it does, one value can be worse than another."""
         return self.operator not in ("in", "not in", "!=") and isinstance(self.values[0], float)
 
     def violation(self, value: Any) -> float:

@@ -96,7 +96,7 @@ Identity = tuple[str, tuple[tuple[str, Any], ...]]
 
 
 def identity(rule: str, location: dict[str, Any]) -> Identity:
-    """Return what identifies a finding even if its value changes: its rule and its location."""
+    """Return the rule and the location of a finding, which identify the finding even if its value changes."""
     return rule, tuple((name, location[name]) for name in LOCATION if name in location)
 
 

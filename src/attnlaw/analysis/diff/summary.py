@@ -215,7 +215,7 @@ HARMLESS_STEPS = (SAME_FUNCTION, EXPORTED, CODED)
 
 
 def next_step(comparison: ModelComparison) -> str | None:
-    """Say what the changes look like and what to do next; None if nothing changed."""
+    """Describe the changes and the next step, or return None if nothing changed."""
     harmless = comparison.rearrangement.harmless
     by: dict[str, list[TensorChange]] = {name: [] for name in TENSOR_VERDICTS}
     matrices: Counter[str] = Counter()

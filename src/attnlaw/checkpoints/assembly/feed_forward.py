@@ -13,7 +13,7 @@ EXPERT = "{expert}"
 
 
 def build_feed_forward(shapes: Shapes, prefix: str, stack: LayerTable, experts: bool) -> FeedForward | None:
-    """Return the feed-forward block that every token passes, or None if the layer has none.
+    """Return the feed-forward block that processes every token, or None if the layer has none.
 
     Raise an `InputError` if the block's width differs from the config, unless the layer has experts.
     """
