@@ -71,7 +71,7 @@ class Update:
 
     @property
     def layer(self) -> int | None:
-        """The number of the layer: the first number in the module's name, or None without a number."""
+        """The number of the layer: the first number in the module's name, or None if there is no number."""
         number = re.search(r"\.(\d{1,9})\.", f".{self.module}.")
         return int(number[1]) if number else None
 

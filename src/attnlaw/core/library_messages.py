@@ -40,7 +40,7 @@ def relayed_warnings(library: str, subject: str) -> Iterator[None]:
 
     Args:
         library: the name of the package, which is also the name of its logger.
-        subject: what the warnings are about, such as the path of a config.json.
+        subject: the subject of the warnings, such as the path of a config.json.
 
     >>> with relayed_warnings("library", "config.json"):
     ...     logging.getLogger("library.config").debug("this is not a warning")

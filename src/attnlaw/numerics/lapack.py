@@ -69,7 +69,9 @@ def triangular_condition(root: Reals) -> float:
 
 
 def symmetric_product(gram: NDArray[Any], vector: NDArray[Any]) -> NDArray[Any]:
-    """Multiply a symmetric float32 or float64 matrix in C order by a vector. It reads the upper triangle.
+    """Multiply a symmetric float32 or float64 matrix in C order by a vector.
+
+    The function reads the upper triangle.
 
     >>> symmetric_product(np.array([[1.0, 2.0], [0.0, 3.0]]), np.array([1.0, 1.0]))
     array([3., 5.])

@@ -33,7 +33,7 @@ ROUND_OFF = 1e-9  # relative difference from the end of a range that comes from 
 
 
 def comparison_table(audit: Audit, atlas: Atlas) -> pl.DataFrame | None:
-    """Return a table with one row for each compared number; None if a matrix of a layer was not measured."""
+    """Return a table with one row for each compared number, or None if a matrix was not measured."""
     if not audit.layers.height or not _is_whole(audit):
         return None
     kind = model_kinds(audit.matrices)["kind"][0]

@@ -95,7 +95,7 @@ class Audit:
 
 
 class Keeper(Protocol):
-    """What keeps the finished units of an audit: `attnlaw.analysis.audit.unfinished.UnfinishedAudit`."""
+    """Something that keeps an audit's finished units: `attnlaw.analysis.audit.unfinished.UnfinishedAudit`."""
 
     def __contains__(self, unit: Unit) -> bool: ...
 

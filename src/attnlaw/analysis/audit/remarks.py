@@ -62,7 +62,7 @@ def _size(sizes: Mapping[str, Any], layers: int, stacks: Mapping[str | None, int
 
 
 def findings_sentence(summary: Mapping[str, Any]) -> str | None:
-    """Return a sentence that counts the findings; None for a study, which does not keep findings.
+    """Return a sentence that counts the findings, or None for a study.
 
     >>> findings_sentence({"findings": {"rules": 20, "note": 0, "warning": 0, "error": 0}})
     'No problems found (20 checks).'
@@ -130,7 +130,7 @@ def is_comparable(summary: Mapping[str, Any]) -> bool:
 
 
 def comparison_line(summary: Mapping[str, Any], head_size: int | None = None) -> Line | None:
-    """Return a line that compares the model with the models of the atlas; None if it cannot be compared.
+    """Return a line that compares the model with the models of the atlas, or None without a comparison.
 
     `head_size` is the number of dimensions of a head, on which ranks depend.
     """
@@ -159,7 +159,10 @@ def comparison_line(summary: Mapping[str, Any], head_size: int | None = None) ->
 
 
 def note_lines(summary: Mapping[str, Any]) -> list[Line]:
-    """Return what a reader of the numbers must know about this model. The remark on proxies is left out."""
+    """Return the remarks that a reader of the numbers needs to know about this model.
+
+    The remarks do not include the one on proxies.
+    """
     texts = [text for text in summary["warnings"] if not text.startswith(NO_PROXIES)]
     return [Line(f"Note: {text}.") for text in texts]
 

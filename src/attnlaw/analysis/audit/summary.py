@@ -233,7 +233,7 @@ def tower_summaries(towers: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def proxy_summary(values: dict[str, Any], prefix: str) -> dict[str, Any] | None:
-    """Return the proxies of `values` whose names start with `prefix`; None if there are none."""
+    """Return the proxies of `values` whose names start with `prefix`, or None if there are none."""
     if values[f"{prefix}spectrum_adaptive"] is None:
         return None
     entries = {name: _entry(values[f"{prefix}{name}"]) for name in BOUNDS}

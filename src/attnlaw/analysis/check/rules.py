@@ -48,7 +48,7 @@ class RuleCondition:
         return f"{words.get(self.operator, self.operator)} {shown}"
 
     def holds(self, column: pl.Expr) -> pl.Expr:
-        """Return an expression that is true if a value meets the condition, and null if it is missing."""
+        """Return an expression that is true if a value meets the condition, and null for a missing value."""
         if self.operator in ("in", "not in"):
             listed = column.is_in(list(self.values))
             return listed if self.operator == "in" else ~listed
@@ -61,7 +61,10 @@ class RuleCondition:
         return self.operator not in ("in", "not in", "!=") and isinstance(self.values[0], float)
 
     def violation(self, value: Any) -> float:
-        """Return by how much a value violates the condition. Reports list the largest violation first."""
+        """Return the amount by which a value violates the condition.
+
+        Reports list the largest violation first.
+        """
         if not self.ordered:
             return 0.0
         apart = float(value) - float(self.values[0])
@@ -113,7 +116,10 @@ class GateRule:
 
 @dataclass(frozen=True)
 class RuleFile:
-    """The content of a rule file. Without a file, the only demand is that no finding has the level error."""
+    """The content of a rule file.
+
+    Without a file, the only requirement is that no finding has the level "error".
+    """
 
     path: Path | None = None
     fail_on: str = "error"

@@ -46,7 +46,7 @@ class RuleTables:
 
     @cached_property
     def audit(self) -> Audit:
-        """The audit of the model. Tensors with NaN or infinity become findings and do not stop it."""
+        """The audit of the model. It reports tensors with NaN or infinity as findings and does not stop."""
         return audit(
             self.settings,
             AuditOptions(tolerant=True, thresholds=self.thresholds),

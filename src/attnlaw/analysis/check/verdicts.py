@@ -36,7 +36,10 @@ NOT_CHECKED_LEAD = "Not checked, because weights alone cannot show it:"
 
 @dataclass(frozen=True)
 class FailedRow:
-    """A row that fails a rule. `why` is the reason for the failure if the value does not show it."""
+    """A row that fails a rule.
+
+    `why` is the reason for the failure if the value alone does not show the reason.
+    """
 
     location: Location
     value: Any = None

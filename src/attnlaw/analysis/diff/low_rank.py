@@ -89,7 +89,9 @@ class MatrixUpdate:
 
 @dataclass(frozen=True, eq=False)
 class RankVerdict:
-    """What an update's rank is. `verdict` is None if the update does not have a low rank.
+    """The estimated rank of an update, with its limits.
+
+    `verdict` is None if the update does not have a low rank.
 
     Args:
         rank_high: upper end of the rank, or None if more directions may be hidden.

@@ -45,7 +45,7 @@ class TensorPair:
 
     @property
     def name(self) -> str:
-        """Name of the pair in reports: the base's name of the tensor, or the model's if the base has none.
+        """Name of the pair in reports: the name in the base, or in the model if the base has no such tensor.
 
         If only one role is compared, the name is the name of the tensor that fills no other role.
         """
@@ -78,7 +78,7 @@ def _part(stored: NDArray[Any], view: View) -> NDArray[Any]:
 
 
 def pair_tensors(base: Model, model: Model) -> list[TensorPair]:
-    """Pair the stored tensors of both models, in the order of the base, then those of the model alone."""
+    """Pair the stored tensors of both models in the order of the base, then those of the model alone."""
     base_roles, model_roles = roles(base), roles(model)
     pairs = list(_pair_by_role(base_roles, model_roles))
     pairs += _vectors(base, model, base_roles, model_roles)

@@ -163,7 +163,7 @@ def _cosine(first: Reals, second: Reals) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Rearrangement:
-    """The changes of two models with the verdicts moved, transposed and permuted, and what they mean.
+    """The changes of two models, with verdicts for moved, transposed and permuted tensors.
 
     Args:
         sentences: descriptions of the changes of whole layers and blocks.
@@ -223,7 +223,7 @@ class _Search:
     def join_renamed(
         self, changes: list[tuple[TensorPair, TensorChange]]
     ) -> list[tuple[TensorPair, TensorChange]]:
-        """Join tensors that each model alone has, if they are the same except for a cast.
+        """Join tensors that each model alone has, if the two are the same except for a cast.
 
         Such tensors have no role by which they could be paired: the last norm of a GGUF file, or a table of
         outputs that the other model ties to its embedding.
@@ -575,7 +575,7 @@ class _Summary:
         return change.verdict == "moved" and self.sources.get(change.source or "") == role
 
     def describe_neurons(self) -> None:
-        """Describe where neurons or heads are in another order, and whether the block computes the same."""
+        """Describe blocks with another order of neurons or heads, and whether they compute the same."""
         for layer, parts in self._layers().items():
             for block in dict.fromkeys(role[0] for role in parts):
                 inside = {role[1:]: pair for role, pair in parts.items() if role[0] == block}

@@ -141,7 +141,7 @@ def compare_tensors(base: NDArray[Any], model: NDArray[Any], dtype: str) -> Tens
 
 
 def as_matrix(array: NDArray[Any]) -> NDArray[Any]:
-    """Return a tensor as a matrix: a vector as one column, more dimensions with the first as rows."""
+    """Return a tensor as a matrix: a vector is one column, and otherwise the first axis gives the rows."""
     if array.ndim == 2:
         return array
     return array.reshape(len(array), -1) if array.ndim > 2 and array.size else array.reshape(-1, 1)

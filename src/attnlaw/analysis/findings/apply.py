@@ -127,7 +127,7 @@ class FindingGroup:
 
     @property
     def number(self) -> str:
-        """The value with its limit, in words; empty if there is no value, or if the details have it."""
+        """The value with its limit in words, or an empty text if there is no value or the details have it."""
         text = number_text(self.rule, self.values[0], self.threshold)
         return f"at worst {text.replace(' its ', ' their ')}" if text and self.count > 1 else text
 
@@ -151,7 +151,10 @@ class FindingGroup:
 
     @property
     def reason(self) -> str:
-        """The finding and its meaning, as sentences. The details are left out if there are several."""
+        """The finding and its meaning, as sentences.
+
+        If there are several details, the text leaves them out.
+        """
         return sentences(self.details[0] if self.count == 1 else "", self.cause)
 
     @property
@@ -178,7 +181,9 @@ class FindingGroup:
 
 
 def fix_text(rule: str) -> str:
-    """Return what to do about a finding, as a sentence. The text is empty if attnlaw does not know the rule.
+    """Return advice on how to fix a finding, as a sentence.
+
+    The text is empty if attnlaw does not know the rule.
 
     >>> fix_text("beyond-float16")
     'Fix: serve the model in bfloat16 or float32.'
@@ -284,7 +289,7 @@ def location_text(row: Mapping[str, Any]) -> str:
 
 
 def checks_text(ran: int, skipped: int = 0) -> str:
-    """Return how many checks ran, and how many did not because parts of the model were left out.
+    """Return how many checks ran, and how many did not because the audit left out parts of the model.
 
     >>> checks_text(28), checks_text(12, 16)
     ('28 checks', '12 checks; 16 others need the whole model')

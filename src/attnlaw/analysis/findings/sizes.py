@@ -175,7 +175,10 @@ PAIR_LABELS = {"in/out": "FFN in/FFN out"}
 
 
 def rms(matrix: Reals) -> float:
-    """Return the root mean square of the entries. It is infinite if squares exceed the range of float64."""
+    """Return the root mean square of the entries.
+
+    The result is infinite if squares exceed the range of float64.
+    """
     entries = matrix.ravel(order="K")
     with np.errstate(over="ignore"):
         return float(np.sqrt(np.dot(entries, entries) / entries.size))

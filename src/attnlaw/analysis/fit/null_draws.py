@@ -45,7 +45,7 @@ def middle_half(size: int) -> slice:
 
 
 def upper_quantile(values: Reals, level: float) -> float:
-    """Return the value that one more draw exceeds with probability 1 - level; the largest of few values.
+    """Return the value that one more draw exceeds with probability 1 - level.
 
     >>> upper_quantile(np.arange(1.0, 100.0), 0.99), upper_quantile(np.arange(3.0), 0.99)
     (99.0, 2.0)

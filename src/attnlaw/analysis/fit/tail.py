@@ -189,7 +189,9 @@ SIGNIFICANT = 0.1
 def goodness_of_fit(
     eigenvalues: ArrayLike, tail: PowerLawTail, seed: int | np.random.SeedSequence = 0, draws: int = DRAWS
 ) -> float:
-    """Return the p-value of the hypothesis that the tail is a power law. A small one means that it is not.
+    """Return the p-value of the hypothesis that the tail is a power law.
+
+    A small p-value means that the tail is not a power law.
 
     This test is the semi-parametric bootstrap of Clauset et al. (2009, 4.1). Each draw takes every value from
     the fitted power law with probability k/n, and otherwise from the values below x_min. The function then

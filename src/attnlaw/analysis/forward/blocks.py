@@ -128,7 +128,10 @@ class FrozenFeedForward:
 
 @dataclass(frozen=True, eq=False)
 class BlockChain:
-    """Blocks that run one after another. Two of them make T = T_2 T_1 and the offset c = T_2 c_1 + c_2."""
+    """Blocks that run one after another.
+
+    Two blocks in sequence have T = T_2 T_1 and the offset c = T_2 c_1 + c_2.
+    """
 
     blocks: tuple[FrozenBlock, ...]
 

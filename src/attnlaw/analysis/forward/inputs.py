@@ -43,7 +43,7 @@ SPACE = "␣"
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """The tokenizer of a model. `file` is its tokenizer.json, or None if it has none."""
+    """The tokenizer of a model. `file` is its tokenizer.json, or None if the model has no such file."""
 
     folder: str
     vocabulary: int

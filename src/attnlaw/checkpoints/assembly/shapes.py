@@ -163,7 +163,7 @@ class Shapes:
         return any(name in model_types for name in self.config.model_types or (self.family.name,))
 
     def require_norm_fits(self, norm: Norm | None, view: View) -> Norm | None:
-        """Return the norm. Raise an `InputError` if its size is not the matrix's number of inputs."""
+        """Return the norm. Raise an `InputError` if the norm's size is not the matrix's number of inputs."""
         for name in (norm.gain, norm.bias) if norm else ():
             if name is not None and (shape := self.tensors.shapes[name]) != (view.shape[0],):
                 wanted = f"[{view.shape[0]}], the inputs of {view.tensors[0]}"

@@ -69,7 +69,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class EntryLayout:
-    """How one matrix is stored.
+    """The storage of one matrix.
 
     Args:
         name: the name of the codes.
@@ -93,7 +93,7 @@ class EntryLayout:
 
 
 def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
-    """Yield the weights of a checkpoint that are stored as one code an entry."""
+    """Yield the weights of a checkpoint that are stored with one code for each entry."""
     for name, shape in tensors.shapes.items():
         dtype = tensors.dtype(name)
         if dtype != INT8 and dtype not in FLOAT8:
