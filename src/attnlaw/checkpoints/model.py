@@ -73,7 +73,7 @@ class Model:
 
     @property
     def heads(self) -> int | None:
-        """The number of heads in the first layer; None for a model without layers or with several towers."""
+        """The number of heads in the first layer, or None without layers or with several towers."""
         return self.layers[0].attention.heads if self.layers and not self.network.towers else None
 
     @property

@@ -221,7 +221,7 @@ class UnchangedFile:
             )
 
     def prefetch(self, offset: int, count: int) -> None:
-        """Ask the operating system to read bytes into its cache ahead of time, if it supports that."""
+        """Ask the operating system to read bytes into its cache ahead of time, if it supports this."""
         if hasattr(os, "posix_fadvise"):
             with suppress(OSError), self._path.open("rb") as file:
                 os.posix_fadvise(file.fileno(), offset, count, os.POSIX_FADV_WILLNEED)

@@ -33,7 +33,7 @@ def quiet_import() -> Iterator[None]:
 
 @contextmanager
 def relayed_warnings(library: str, subject: str) -> Iterator[None]:
-    """Relay what a library logs in the block to the log of attnlaw: one line for each different warning.
+    """Relay messages that a library logs in the block to attnlaw's log: one line for each warning.
 
     Python warnings inside the block are relayed too if they are meant for users; deprecations are dropped. If
     the block raises an error, its warnings are dropped, because the error is the message.

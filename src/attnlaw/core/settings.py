@@ -285,7 +285,7 @@ class SettingField:
         return parse_number(word) if {int, float} & set(self.types) else word
 
     def sweep_values(self, value: Any) -> list[Any]:
-        """Return the values that a value of Python stands for: several if it is a sweep, otherwise itself.
+        """Return the values that a Python value stands for: several for a sweep, otherwise the value itself.
 
         A model may be any object, so only lists and tuples of models are sweeps.
         """

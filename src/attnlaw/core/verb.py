@@ -54,7 +54,7 @@ class CasePart:
 
 @dataclass(frozen=True)
 class PartKeeper(Generic[S, R]):
-    """The way in which one process keeps finished parts of a case, so that the same command can go on.
+    """The way in which one process keeps finished parts of a case, so that it can continue later.
 
     Args:
         run: A function that computes a case. The function keeps finished parts in a directory, and reads the

@@ -37,7 +37,7 @@ def singular_values(matrix: Reals) -> Reals:
 
 
 def cholesky_factor(gram: Reals) -> Reals | None:
-    """Return the upper triangular R with R^T R equal to `gram`; None if the matrix is not positive definite.
+    """Return the upper triangular R with R^T R equal to `gram`, or None if there is none.
 
     >>> cholesky_factor(np.array([[4.0, 2.0], [2.0, 2.0]]))
     array([[2., 1.],

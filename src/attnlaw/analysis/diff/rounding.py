@@ -203,7 +203,7 @@ def _exact_share(weights: Reals, form: Format) -> float:
 
 
 def detect_cast(base: NDArray[Any], model: NDArray[Any]) -> FloatFormat | None:
-    """Return the float format that the base was cast to, to nearest or toward zero; None if it was not.
+    """Return the float format to which the base was cast, or None if the base was not cast.
 
     Numbers in bfloat16 may later have been stored in float16, which rounds the smallest numbers again.
 
@@ -232,7 +232,7 @@ def _cast(form: FloatFormat, weights: NDArray[Any], toward_zero: bool, then: Flo
 def detect_code(
     base: NDArray[Any], model: NDArray[Any], grid: Grid, size: float | None = None
 ) -> IntegerFormat | None:
-    """Return the integer format whose rounding turns the base into the model; None if no known format does.
+    """Return the integer format that rounds the base to the model, or None if there is none.
 
     Args:
         grid: the numbers that the model's file can hold.

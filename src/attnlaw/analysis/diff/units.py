@@ -119,7 +119,7 @@ class ModelPair:
 
     @cached_property
     def format_steps(self) -> Model:
-        """The base with rounding steps: of the format that the model rounds to, otherwise of the file."""
+        """The base with rounding steps: of the format that the model rounds to, or else of the file."""
         formats = {
             tensor_pair.base: change.format
             for tensor_pair, change in self.changes
@@ -132,7 +132,7 @@ class ModelPair:
         return any(pair.views is None and change.format for pair, change in self.changes_of(view))
 
     def whole_tensor_change(self, base_view: View, model_view: View) -> TensorChange | None:
-        """Return the change of the tensor that two views read; None if a view is only part of it."""
+        """Return the change of the tensor that two views read, or None if a view is only part of it."""
         pairs = (self.base, base_view), (self.model, model_view)
         sizes = [prod(of.tensors.shapes[view.tensor]) for of, view in pairs]
         changes = [change for tensor_pair, change in self.changes_of(base_view) if tensor_pair.views is None]

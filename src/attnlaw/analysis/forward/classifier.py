@@ -229,7 +229,7 @@ def batches(
 def choose_positions(
     lengths: Sequence[int], network: Classifier, positions: str | Sequence[int], seed: int
 ) -> NDArray[np.int64]:
-    """Return the position to read in each input: the last, one from the second half, or the given one."""
+    """Return the position to read: the last, a random one from the second half, or the given one."""
     ends = np.asarray(lengths) - 1
     if not network.causal:
         return ends

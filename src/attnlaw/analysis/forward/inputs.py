@@ -259,7 +259,10 @@ def check_ids(ids: Sequence[int]) -> tuple[int, ...]:
 
 
 def raw_inputs(case: InputSettings) -> list[RawInput]:
-    """Return the inputs that the settings give. They are not tokenised yet, so no model is needed."""
+    """Return the inputs that the settings give.
+
+    The inputs are not tokenised yet, so the function needs no model.
+    """
     if case.text is not None:
         several = len(case.text) > 1
         return [

@@ -117,7 +117,7 @@ class Lens(BriefRepr):
 
     @property
     def probes(self) -> int | None:
-        """Number of random probes for each token if the token map is estimated; None if the map is exact."""
+        """Number of random probes for each token of an estimated token map, or None if the map is exact."""
         return None if self.token_map is None else self.token_map.probes
 
     @property
@@ -138,7 +138,7 @@ class Lens(BriefRepr):
 
     @property
     def median_rank_within(self) -> int | None:
-        """The median over heads of the rank that keeps every weight within 0.01; None if not measured."""
+        """The median over heads of the rank that keeps every weight within 0.01, or None if not measured."""
         return median_high(head.rank_within for head in self.entrywise) if self.entrywise else None
 
     @property

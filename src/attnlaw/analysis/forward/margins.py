@@ -334,7 +334,10 @@ def compare_margins(a: Margins, b: Margins) -> Difference:
 
 
 def hard_margin(logits: Any) -> Any:
-    """Return the predicted logit minus the largest other logit. The first of equal logits is predicted."""
+    """Return the predicted logit minus the largest other logit.
+
+    If several logits are equal, the first is the predicted one.
+    """
     top, predicted = logits.max(dim=1)
     return top - _without_predicted(logits, predicted).max(dim=1).values
 

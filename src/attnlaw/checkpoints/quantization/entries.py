@@ -60,7 +60,7 @@ INT8 = "int8"
 
 @dataclass(frozen=True)
 class Grid:
-    """Which entries of a matrix share a scale: blocks of `rows` x `columns`, and `words` for the label."""
+    """Blocks of `rows` x `columns` entries of a matrix that share a scale, and `words` for the label."""
 
     rows: int
     columns: int

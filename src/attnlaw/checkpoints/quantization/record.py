@@ -236,7 +236,7 @@ def gives_groups(inputs: int, size: int, groups: int) -> bool:
 
 
 def stated_group_size(config: Config) -> int | None:
-    """Return the group size that the config states, or None if it states none or one group for all inputs."""
+    """Return the group size that the config states, or None if it states no size or a single group."""
     size = whole_number(config, "group_size", "q_group_size")
     return size if size and size > 0 else None
 

@@ -93,7 +93,7 @@ class ChartView:
         return rows_by_case(rows, self.other_settings(rows, apart))
 
     def other_settings(self, rows: pl.DataFrame, apart: Sequence[str]) -> list[str]:
-        """Return the settings, except those in `apart`, that vary and do not follow from the others."""
+        """Return the settings that vary and that no other setting determines, except those in `apart`."""
         names = [name for name in varying_settings(rows, self.settings) if name not in apart]
         return independent_settings(rows, names, apart)
 

@@ -90,14 +90,20 @@ class Part:
 
     @property
     def listed_rows(self) -> pl.DataFrame:
-        """The rows that the page lists. If there is only one case, these are the lines of its first table."""
+        """The rows that the page lists.
+
+        If there is only one case, the page lists the lines of its first table.
+        """
         rows, result = self.rows, self.results[0]
         names = [spec.name for spec in result.verb.tables[:1]]
         table = next((result.tables[name] for name in names if name in result.tables), rows.clear())
         return rows if rows.height > 1 or not table.height else nan_to_null(table).drop("case")
 
     def figure_section(self, number: int, several: bool) -> Section | None:
-        """Return the section of the figures. If the page has several parts, it names the directory."""
+        """Return the section of the figures.
+
+        If the page has several parts, the section names the directory.
+        """
         rows, drawn = self.listed_rows, "Drawn from" if self.figures else "attnlaw cannot draw a figure from"
         shared = shared_settings(rows, result_columns(result.verb for result in self.every))
         if not several:

@@ -147,7 +147,7 @@ def _largest_score(part: ScorePart) -> float:
 def largest_length(side: Lengths) -> float:
     """Return the largest length |z R + y0| over all z with |z|^2 <= S.
 
-    It solves the minimisation over l at the head of this module, by bisection in l - sigma_1^2.
+    The function solves the minimisation over l at the head of this module, by bisection in l - sigma_1^2.
 
     >>> round(largest_length(Lengths(np.array([2.0, 1.0]), np.array([9.0, 0.0]), 4.0)), 6)  # 3 + 2 * 2
     7.0

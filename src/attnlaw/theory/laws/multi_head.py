@@ -65,20 +65,21 @@ TINY = 1e-12  # a lower edge below this part of the upper edge counts as zero
 class MultiHeadLaw(Law):
     """The squared singular values of centred multi-head attention as n -> infinity.
 
-    The ratios that are given decide whether it is the law of the attention matrices, values or output.
+    The given ratios decide whether this is the law of the attention matrices, values or output.
 
     The rank is `min(n, h d_V, d_O)`, so the atom at zero has weight `1 - min(1, gV, gO)`. The law does not
     apply to causal masks, to correlated tokens, or if beta is near `few_rows_beta(n)`. If the smallest
-    factors are within a percent of each other but not equal, the quadrature loses digits next to zero.
+    factors are within a percent of each other but not equal, the quadrature loses digits near zero.
 
     Args:
         beta: standard deviation of a row's logits.
         key_ratio: the total size of all keys divided by the number of tokens (gK).
-        value_ratio: the same ratio for values (gV). None means the law of the attention matrices.
-        output_ratio: the output size divided by the number of tokens (gO). None means the law before the
-            output matrix.
+        value_ratio: the same ratio for values (gV). The value None means the law of the attention matrices.
+        output_ratio: the output size divided by the number of tokens (gO). The value None means the law
+            before the output matrix.
         head_size: the head size d_K of a finite layer, to keep the second Hermite term (an extension). Narrow
-            heads need it: the noise of the limit is white only if `h d_K (d_K + 1)` is far above 2n.
+            heads need this term, because the noise of the limit is white only if `h d_K (d_K + 1)` is far
+            above 2n.
 
     >>> law = MultiHeadLaw(1.0, heads=12, key_ratio=1.5, value_ratio=1.5, output_ratio=1.5)
     >>> [round(end, 4) for end in law.intervals[0]], round(law.moment(2) / law.mean**2 - 1, 4)
@@ -198,7 +199,7 @@ class MultiHeadLaw(Law):
 
 
 def make_piece(low: float, high: float, order: int) -> Piece:
-    """Return a quadrature piece. If it starts at zero, the density is like `x^(1/order - 1)` there."""
+    """Return a quadrature piece. If the density starts at zero, it behaves like `x^(1/order - 1)` there."""
     if low == 0:
         return HardEdge(high, order)
     return Bounded(low, high) if low > 0.1 * high else Decades(low, high)
@@ -380,8 +381,8 @@ class RationalMap:
 def inverted_moment(u: Reals, F: Reals, order: int) -> float:
     """Return the coefficient of `z^(-k)` in `1 + u`, where k is the order and `z y = F(y)`.
 
-    By Lagrange's inversion it is `[y^(k-1)] u'(y) F(y)^k / k`. The arguments u and F are the ascending
-    coefficients of these series in y, for u at least up to the power k.
+    By Lagrange's inversion the coefficient is `[y^(k-1)] u'(y) F(y)^k / k`. The arguments u and F are the
+    ascending coefficients of these series in y, for u at least up to the power k.
     """
     if order == 0:
         return 1.0
