@@ -83,8 +83,8 @@ NO_NORM = Norm(NONE)
 class Rotary:
     """The entries of a head that rotary positions rotate, and how they are paired.
 
-    The function rotates the `size` entries from `start` on in pairs. Entry i is paired with i + size / 2, or,
-    if `adjacent`, 2i with 2i + 1. The angle is position * base^(-2i / size).
+    Rotary positions rotate the `size` entries from `start` on in pairs. Entry i is paired with i + size / 2,
+    or, if `adjacent`, 2i with 2i + 1. The angle is position * base^(-2i / size).
 
     Args:
         base: the base of the angles, or None if the config does not state it or rescales it.

@@ -50,7 +50,7 @@ class Command:
     def paragraphs(self) -> list[str]:
         """The paragraphs of the help text.
 
-        The function joins the lines of a paragraph, except lines such as `name: what it means`.
+        The text joins the lines of a paragraph, except lines such as `name: what it means`.
         """
         text = cleandoc(self.settings.__doc__ or "")
         return re.sub(r"(?<!\n)\n(?!\n|[a-z-]+( [a-z]+)?: )", " ", text).split("\n\n")

@@ -26,8 +26,8 @@ MOST_STEPS = 200
 class Loss:
     """A convex loss l(y, z) with its derivatives in z and its proximal operator.
 
-    `corners(V)` returns the values of y omega near which the operator bends. The functions split integrals at
-    these points.
+    `corners(V)` returns the values of y omega near which the operator bends. Integrals are split at these
+    values.
     """
 
     name: str

@@ -85,7 +85,7 @@ def in_threads(
     """Run functions in threads and return their results in order.
 
     Args:
-        work: pairs of a function and the bytes that it needs, with the bytes first.
+        work: pairs (number of bytes, function), where the bytes are those that the function needs.
         budget: bytes that the running functions may need together.
         jobs: number of threads; None means all usable cores.
         on_done: a function that receives the number of finished functions.

@@ -173,7 +173,7 @@ def layer_alphas(network: Network[Any], alphas: Sequence[Estimate]) -> list[Esti
 
 
 def sum_alphas_by_layer(network: Network[Any], alpha: Sequence[float]) -> list[float]:
-    """Return ln of the sum of alpha over the applications of each layer, given ln alpha of each one."""
+    """Return ln of the sum of alpha over each layer's applications, given ln alpha of each application."""
     used = network.applications
     return [
         log_sum([alpha[depth] for depth, layer in enumerate(used) if layer == number])

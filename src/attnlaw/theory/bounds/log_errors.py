@@ -68,7 +68,7 @@ def combine_log_errors(terms: Iterable[tuple[Hashable, float, LogError]]) -> flo
 
 
 def with_upper_norms(network: Network[Spectrum]) -> Network[Spectrum] | None:
-    """Return the network with approximate spectral norms raised by their errors; None if all are exact."""
+    """Return the network with approximate spectral norms raised by their errors, or None if all are exact."""
     if all(spectrum.is_exact for _, spectrum in network.leaves()):
         return None
     return network.map(

@@ -102,7 +102,7 @@ def head_logits(model: Model, location: MatrixLocation, block: Attention, sizes:
 
 
 def why_no_bound(model: Model, location: MatrixLocation, block: Attention) -> str | None:
-    """Return the reason why the logits of a block have no bound for every input; None if they have one."""
+    """Return why the logits of a block have no bound for every input, or None if they have a bound."""
     again = location.layer is not None and model.network.applications.count(location.layer) > 1
     return missing_sizes_reason(block) or (APPLIED_AGAIN if again else None)
 

@@ -175,7 +175,7 @@ def best_index(spectrum: Spectrum, log_scale: float, hidden_size: int) -> float:
 def value_of_adaptivity(
     contributions: Sequence[Contribution], depth: int, hidden_size: int
 ) -> Estimate | None:
-    """Return the ratio of two sums of contributions: with one index for all matrices, and with one for each.
+    """Return the sum of contributions with one index for all matrices, over the sum with one for each.
 
     In both sums the indices are the best ones on the grid.
 

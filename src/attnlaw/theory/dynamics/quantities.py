@@ -113,8 +113,6 @@ class StudentPath(BriefRepr):
 
     @property
     def samples(self) -> Reals | None:
-        """The number of samples seen over d^2, tau/eta; None for a gradient flow, which sees infinitely
-        many.
-        """
+        """The number of samples seen over d^2, tau/eta, or None for a gradient flow with infinitely many."""
         eta = self.schedule.learning_rate
         return None if eta == 0 else self.time / eta

@@ -324,7 +324,7 @@ def add_noise_shifts(problem: Problem, schedule: Schedule, noiseless: dict[str, 
 
 
 def representative_eigenvalues(target: Target, size: int) -> Reals:
-    """Return `size` eigenvalues for a law, the means over equal shares of it, rescaled to its exact mean.
+    """Return `size` eigenvalues for a law: means over equal shares of it, rescaled to its exact mean.
 
     >>> float(representative_eigenvalues(Target.marchenko_pastur(0.25), 8).mean().round(6))
     0.5

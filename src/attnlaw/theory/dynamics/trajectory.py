@@ -151,7 +151,7 @@ class Trajectory(StudentPath):
 
     @property
     def largest_rate(self) -> float | None:
-        """The learning rate below which the solution S = S* is linearly stable; None if it is not known."""
+        """The learning rate below which the solution S = S* is linearly stable, or None if not known."""
         return largest_rate_and_plateau(self.problem, self.schedule)[0]
 
     @property

@@ -106,7 +106,7 @@ class Truncated:
         return self.split(b, which)[0]
 
     def split(self, b: Reals, which: Indices | None = None) -> tuple[Reals, Reals]:
-        """Return the five integrals over `x > b` and the same integrals over `x < b`, (5, batch) each.
+        """Return the integrals over `x > b` and the same integrals over `x < b`, each of shape (5, batch).
 
         Both results are sums over intervals, so the integrals below b are accurate even if they are tiny.
         With two sides, "below" means `abs(x) < b`, where the odd functions x and Re g integrate to zero.
@@ -200,7 +200,7 @@ class FreeConvolution(Law):
 
     @property
     def approximation(self) -> str | None:
-        """A sentence that says by what the base law is replaced, or None if it is solved itself."""
+        """A sentence that names the replacement of the base law, or None if it is solved directly."""
         if isinstance(self.base, Base):
             return None
         return f"{QUANTILES} quantiles are used to approximate the base law {type(self.base).__name__}"

@@ -123,7 +123,10 @@ class MultiHeadLaw(Law):
 
     @cached_property
     def intervals(self) -> tuple[tuple[float, float], ...]:
-        """The intervals with a positive density. Their ends are critical values of z."""
+        """The intervals on which the density is positive.
+
+        The ends of these intervals are critical values of z.
+        """
         top = float(self.map.z_at(self.map.top))
         ends = np.sort(self.map.z_at(self.map.real_critical))
         ends = ends[(ends > 0) & (ends <= top)]
@@ -152,7 +155,8 @@ class MultiHeadLaw(Law):
     def stieltjes(self, z: ArrayLike) -> Complexes:
         """Return the Stieltjes transform `g = (1 + u)/x`.
 
-        The rational function gives u for points below the real line. Points above it use the conjugate.
+        The rational function gives u for points below the real line. Points above the real line use the
+        conjugate.
         """
         place = np.asarray(z).astype(complex)
         x = place / self.mean
@@ -174,7 +178,8 @@ class MultiHeadLaw(Law):
 
         The term `l p q^T` is added to the attention matrices `sqrt(n/h) [A_r^perp]`, where the unit vectors
         p and q are in general position. Values and outputs then act on it too. By subordination, the outlier
-        is where `l^2 y = theta` (an extension). For attention alone this is `l^2 g (x g/h + 1 - 1/h) = 1`.
+        is at the point with `l^2 y = theta` (not in the paper). For attention alone the condition is `l^2 g
+        (x g/h + 1 - 1/h) = 1`.
 
         Args:
             squared_size: the squared size l^2 of the term.
@@ -241,7 +246,7 @@ class RationalMap:
     def critical(self) -> Complexes:
         """The critical points of z(y), at which `z'(y) = 0` and z is not zero.
 
-        They are the roots of the numerator of `z'/z`. Equal factors enter it once.
+        The critical points are the roots of the numerator of `z'/z`. Equal factors enter the numerator once.
         """
         D, B = self._polynomials
         once = dict(zip(self.factors, B, strict=True))
