@@ -71,7 +71,7 @@ class Update:
 
     @property
     def layer(self) -> int | None:
-        """The number of the layer: the first number in the module's name, or None without a number."""
+        """The number of the layer: the first number in the module's name, or None if there is no number."""
         number = re.search(r"\.(\d{1,9})\.", f".{self.module}.")
         return int(number[1]) if number else None
 
@@ -82,7 +82,7 @@ class Adapter:
 
     Args:
         transposed: true if the adapter's config says that the base model stores its weights as (in, out).
-        replaced: the tensors that take the place of the base's, by the names that they have there.
+        replaced: the tensors that take the place of the base's, by their names in the base.
     """
 
     source: str
@@ -161,7 +161,7 @@ def is_adapter(path: Path) -> bool:
 def open_adapter(path: Path, open_file: Callable[[Path], Tensors]) -> Adapter:
     """Open the adapter in a directory without reading its weights.
 
-    Raise an `InputError` if it is not a LoRA adapter that attnlaw supports.
+    Raise an `InputError` if the directory does not contain a LoRA adapter that attnlaw supports.
     """
     config = _config(path / CONFIG)
     file = next((path / name for name in WEIGHTS if (path / name).is_file()), None)

@@ -55,9 +55,9 @@ class Norm:
 
 @dataclass(frozen=True, eq=False)
 class NormFold:
-    """The matrix C diag(gain) that a norm puts before the matrix it feeds; diag(gain) if not `centred`.
+    """The matrix C diag(gain) that a norm puts before the matrix it feeds, or diag(gain) if not `centred`.
 
-    `gain` has one entry for each input, or one for all inputs.
+    `gain` has one entry for each input, or one entry for all inputs.
     """
 
     gain: Reals
@@ -83,12 +83,12 @@ NO_NORM = Norm(NONE)
 class Rotary:
     """The entries of a head that rotary positions rotate, and how they are paired.
 
-    The `size` entries from `start` on are rotated in pairs. Entry i is paired with i + size / 2, or, if
-    `adjacent`, 2i with 2i + 1. The angle is position * base^(-2i / size).
+    Rotary positions rotate the `size` entries from `start` on in pairs. Entry i is paired with i + size / 2,
+    or, if `adjacent`, 2i with 2i + 1. The angle is position * base^(-2i / size).
 
     Args:
-        base: the base of the angles; None if the config does not state it or rescales it.
-        scale: a further factor of the rotated entries; None if the type of positions is unknown.
+        base: the base of the angles, or None if the config does not state it or rescales it.
+        scale: a further factor of the rotated entries, or None if the type of positions is unknown.
     """
 
     size: int
@@ -102,11 +102,12 @@ class Rotary:
 class Scores:
     """How an attention block computes its scores from queries q and keys k.
 
-    It normalises queries and keys, applies positions, computes `scale * q . k`, and then applies a cap.
+    The block normalises queries and keys, applies positions, computes `scale * q . k`, and then applies a
+    cap.
 
     Args:
-        sinks: the tensor with one further score per head that belongs to no token. The weights of tokens then
-            add up to less than 1.
+        sinks: the tensor with one additional score per head, which belongs to no token. The weights of tokens
+            then add up to less than 1.
     """
 
     scale: float
@@ -127,8 +128,8 @@ UNSCALED = Scores(1.0)
 class View:
     """A stored tensor, or some of its columns, read as a matrix of shape (in, out).
 
-    The columns are the `out` columns from `start` on. If `block` and `stride` are given, they are runs of
-    `block` columns that begin `stride` columns apart.
+    The columns are the `out` columns from `start` on. If `block` and `stride` are given, the columns are runs
+    of `block` columns that begin `stride` columns apart.
     """
 
     tensor: str
@@ -166,9 +167,9 @@ class Attention:
 
     Args:
         shared_key: the part of the key that is the same for all heads (latent attention only).
-        memory_norm: the norm that keys and values read in cross-attention or from an earlier layer; None if
-            it is unknown.
-        value_norm, output_norm: the norms of each head's values and of the mixed values. VO omits them.
+        memory_norm: the norm that keys and values read in cross-attention or from an earlier layer, or None
+        if it is unknown. value_norm, output_norm: the norms of each head's values and of the mixed values. VO
+        omits them.
     """
 
     query: View
@@ -189,7 +190,7 @@ class Attention:
 
     @property
     def source_norm(self) -> Norm | None:
-        """The norm that keys and values read; None if it is unknown."""
+        """The norm that keys and values read, or None if it is unknown."""
         return self.norm if not self.cross and self.source is None else self.memory_norm
 
     def norms(self, kind: str) -> tuple[Norm | None, Norm | None]:
@@ -202,7 +203,7 @@ class Attention:
 
     @property
     def latent(self) -> bool:
-        """True if each factor of a head is a product of two tensors (latent attention)."""
+        """Whether each factor of a head is a product of two tensors (latent attention)."""
         return self.shared_key is not None
 
     def kv_head(self, head: int) -> int:
@@ -210,7 +211,7 @@ class Attention:
         return head * self.kv_heads // self.heads
 
     def views(self, kind: str) -> tuple[View, ...]:
-        """Return the stored matrices that the products of one kind ("qk" or "vo") are made of."""
+        """Return the stored matrices in the products of one kind ("qk" or "vo")."""
         if not KINDS[kind].scores:
             return self.value, self.output
         return (self.query, self.key, *([self.shared_key] if self.shared_key else []))
@@ -273,9 +274,9 @@ class FeedForward:
 class StoredLayer:
     """One layer as it is stored.
 
-    In a mixture of experts, `feed_forward` is the block that every token passes (a shared expert, or None),
-    and a router chooses among `experts`. `router_sum` is the largest sum of the router's weights for one
-    token.
+    In a mixture of experts, `feed_forward` is the block that processes every token (a shared expert, or
+    None), and a router chooses among `experts`. `router_sum` is the largest sum of the router's weights for
+    one token.
     """
 
     index: int
@@ -319,9 +320,10 @@ class Product:
     """One matrix of a model before it is read: a stored matrix, or a product of thin factors.
 
     Args:
-        inner: the inner dimension of a product (d_head, or the rank of an update); None for a stored matrix.
-        block: the block that reads the factors of a product; None for a stored matrix.
-        norm: the norm that a stored matrix reads. It is None if the norm is unknown, and for products,
+        inner: the inner dimension of a product (d_head, or the rank of an update), or None for a stored
+            matrix.
+        block: the block that reads the factors of a product, or None for a stored matrix.
+        norm: the norm that a stored matrix reads. `norm` is None if the norm is unknown, and for products,
             because their block has the norms.
     """
 
@@ -338,7 +340,7 @@ class Product:
 
     @property
     def tensors(self) -> tuple[str, ...]:
-        """The names of the stored tensors that the matrix is made of."""
+        """The names of the stored tensors in the matrix."""
         return tuple(name for view in self.views for name in view.tensors)
 
     @property

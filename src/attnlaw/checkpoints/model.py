@@ -24,7 +24,7 @@ MOST_CODES = 3  # the largest number of codes that are named
 
 @dataclass(frozen=True)
 class MissingTensor:
-    """A tensor that a checkpoint should have and has not, so that its model is read without it."""
+    """A tensor that a checkpoint should have but lacks, so that its model is read without it."""
 
     name: str
     reason: str  # what shows that it should be there
@@ -42,8 +42,8 @@ class Model:
         layers: the layers as they are stored.
         embedding_view, unembedding_view: the token embedding and the output matrix, or None if not found.
         extensions: features that the plain post-norm encoder of the bounds does not have.
-        warnings: sentences about what was not read and about what the numbers do not cover.
-        missing: tensors that the checkpoint should have and has not.
+        warnings: sentences about the parts that were not read and about the limits of the numbers.
+        missing: tensors that the checkpoint should have but lacks.
         config: the values from which the sizes were read.
         keeps_float32: true to read weights stored in less than 32 bits as float32 instead of float64.
     """
@@ -63,7 +63,7 @@ class Model:
 
     @property
     def hidden_size(self) -> int | None:
-        """The width N of the layers; None if they have different widths."""
+        """The width N of the layers, or None if they have different widths."""
         return self.network.hidden_size
 
     def __repr__(self) -> str:
@@ -73,14 +73,14 @@ class Model:
 
     @property
     def heads(self) -> int | None:
-        """The number of heads in the first layer; None for a model without layers or with several towers."""
+        """The number of heads in the first layer, or None without layers or with several towers."""
         return self.layers[0].attention.heads if self.layers and not self.network.towers else None
 
     @property
     def codes(self) -> str | None:
         """The codes in which matrices are stored, such as "GPTQ 4-bit, groups of 128 (224 of 226 matrices)".
 
-        None if all of them are stored as plain numbers.
+        The text is None if all matrices are stored as plain numbers.
         """
         dtypes = [self.tensors.dtype(name) for name, shape in self.tensors.shapes.items() if len(shape) > 1]
         counts = Counter(dtype for dtype in dtypes if not PLAIN.fullmatch(dtype))
@@ -123,21 +123,24 @@ class Model:
         return view.after is None and self.tensors.dtype(view.tensor) not in ("float64", "float32")
 
     def bias(self, view: View) -> Reals:
-        """Read the bias that is added to a matrix's outputs. Without one, return zeros."""
+        """Read the bias that is added to a matrix's outputs. If there is no bias, return zeros."""
         if view.bias is None:
             return np.zeros(view.shape[1])
         return self._finite(as_float(self._stored(view.bias, view.member)[view.columns]), view.bias)
 
     def gain(self, norm: Norm) -> Reals:
-        """Read the gain of a norm. Without one, return an array with the single entry 1."""
+        """Read the gain of a norm. If there is no gain, return an array with the single entry 1."""
         return np.ones(1) if norm.gain is None else self._vector(norm.gain) + norm.offset
 
     def shift(self, norm: Norm) -> Reals:
-        """Read the bias of a norm. Without one, return an array with the single entry 0."""
+        """Read the bias of a norm. If there is no bias, return an array with the single entry 0."""
         return np.zeros(1) if norm.bias is None else self._vector(norm.bias)
 
     def applied(self, norm: Norm, matrix: Reals) -> Reals:
-        """Return the matrix with a norm folded in. It then acts on the normalised vector without gain."""
+        """Return the matrix with a norm folded in.
+
+        The folded matrix acts on the normalised vector without gain.
+        """
         return matrix if norm.kind == NONE else self.fold(norm)(matrix)
 
     def fold(self, norm: Norm) -> NormFold:

@@ -81,8 +81,8 @@ class Heads(Generic[X]):
 class Maps(Generic[X]):
     """The matrices of one feed-forward block, or of one expert.
 
-    `gated` says whether the block has a gate. The leaf `gate` may be None even then, if the gate was not
-    selected.
+    `gated` says whether the block has a gate. The leaf `gate` may be None even for a gated block, if the gate
+    was not selected.
     """
 
     inner: X
@@ -100,8 +100,8 @@ class Layer(Generic[X]):
     """One layer of a network.
 
     Args:
-        cross: cross-attention; None if the layer has none.
-        feed_forward: the block that every token passes; None if the layer has none.
+        cross: cross-attention, or None if the layer has none.
+        feed_forward: the block that processes every token, or None if the layer has none.
         experts: the blocks from which a router chooses.
         stack: the encoder, decoder or tower to which the layer belongs, if the model has several.
         router_sum: the largest sum of a router's weights for one token.
@@ -162,18 +162,20 @@ class Tower:
 
 @dataclass(frozen=True)
 class Network(Generic[X]):
-    """All layers of a model, the order in which they are applied, and the matrices outside them.
+    """All layers of a model, their order of application, and the matrices outside the layers.
 
     Args:
-        layers: the stored layers. An adapter without its base has none.
-        applications: for each depth, the position in `layers` of the layer that is applied: 0, 1, 2, ...
-            unless layers are shared. Its length is the depth L in formulas.
-        widths: the different widths of the attention blocks' inputs, ascending; most models have one.
-        activation: the activation of the feed-forward blocks; None for an adapter.
+        layers: the stored layers. An adapter without its base has no layers.
+        applications: for each depth, the position in `layers` of the applied layer: 0, 1, 2, ... unless
+            layers are shared. The length of `applications` is the depth L in formulas.
+        widths: the different widths of the attention blocks' inputs, ascending. Most models have only one
+            width.
+        activation: the activation of the feed-forward blocks, or None for an adapter.
         outside_layers: the embedding and unembedding, or the updates of an adapter.
-        unread: what data pass through but the tree does not contain, in words; None if there is nothing.
+        unread: a description of the parts that data pass through but the tree does not contain, or None if
+            there are no such parts.
         towers: the separate networks of the model, such as text and image.
-        other_layers: the numbers of layers in between that have no softmax attention.
+        other_layers: the numbers of layers without softmax attention.
 
     >>> layer = Layer(0, Heads(("a",), ("b",)), feed_forward=Maps("c", "d"))
     >>> [leaf for _, leaf in Network((layer,), (0,), (4,), "relu").leaves()]
@@ -195,12 +197,12 @@ class Network(Generic[X]):
 
     @property
     def hidden_size(self) -> int | None:
-        """The width N of the layers; None if they have different widths or if there are towers."""
+        """The width N of the layers, or None if they have different widths or if there are towers."""
         return self.widths[0] if len(self.widths) == 1 and not self.towers else None
 
     @property
     def experts(self) -> int:
-        """The largest number of experts in a layer, 0 without a mixture of experts."""
+        """The largest number of experts in a layer, or 0 without a mixture of experts."""
         return max((len(layer.experts) for layer in self.layers), default=0)
 
     def tower(self, tower: Tower) -> Network[X]:
@@ -224,6 +226,9 @@ class Network(Generic[X]):
         return [*(pair for layer in self.layers for pair in layer.leaves()), *self.outside_layers]
 
     def unroll(self) -> Network[X]:
-        """Return the network with one layer per application. A shared layer then occurs several times."""
+        """Return the network with one layer per application.
+
+        A shared layer occurs several times in this network.
+        """
         layers = tuple(self.layers[number] for number in self.applications)
         return replace(self, layers=layers, applications=tuple(range(self.depth)))

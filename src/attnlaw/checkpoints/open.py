@@ -68,16 +68,17 @@ def open_model(
 ) -> Model:
     """Open a checkpoint as a Transformer.
 
-    Names, shapes and sizes are read now. Weights are read when they are needed.
+    This function reads only names, shapes and sizes. attnlaw reads weights when it needs them.
 
     Args:
         source: a path, an id on a model hub, a mapping of names to tensors, an `nn.Module`, or an open model.
         heads: the number of attention heads, needed only if neither a config nor the shapes determine it.
-        name: the name of the model in rows; its path unless given.
+        name: the name of the model in rows. The default is its path.
         map: a TOML file that describes another architecture.
         adapter: a LoRA adapter to add to the weights.
-        sizes_from: another checkpoint of the same architecture. Its config counts if `source` has none.
-        unscaled: whether to read float8 weights that have no scale as they are stored.
+        sizes_from: another checkpoint of the same architecture. attnlaw uses the config of that checkpoint if
+            `source` has no config.
+        unscaled: whether to read float8 weights without a scale as they are stored.
 
     >>> import numpy as np
     >>> block = {"in_proj_weight": np.eye(12, 4), "out_proj.weight": np.eye(4)}
@@ -136,7 +137,7 @@ def local_model_path(source: str | os.PathLike[str]) -> Path:
 
 
 def config_path(source: str | os.PathLike[str]) -> Path:
-    """Return the path of a model's config.json. If `source` is an id on a hub, download that file only."""
+    """Return the path of a model's config.json. If `source` is an id on a hub, download only the file."""
     path = require_valid_path(Path(source))
     if path.exists() or path.suffix == ".json" or not is_hub_id(str(source)):
         path = single_model_path(path)
@@ -166,7 +167,9 @@ def _open_path(path: Path) -> tuple[Tensors, Config]:
 
 
 def missing_model(source: str | os.PathLike[str]) -> InputError:
-    """Return the error for a model that does not exist. If the name may be that of a hub, it shows an id.
+    """Return the error for a model that does not exist.
+
+    If the name may be an id on a hub, the message shows an example of an id.
 
     >>> str(missing_model("./gpt2"))
     './gpt2: no such file or directory; give a checkpoint file or its directory'
@@ -249,7 +252,7 @@ def expand_run(source: Any) -> list[Any]:
 def single_model_path(path: Path) -> Path:
     """Return the path of the only model in a directory.
 
-    This is the snapshot in a hub's cache, the only checkpoint of a run, or `path` itself. Raise an
+    The path is the snapshot in a hub's cache, the only checkpoint of a run, or `path` itself. Raise an
     `InputError` if a run has several checkpoints.
     """
     steps = _steps(path)

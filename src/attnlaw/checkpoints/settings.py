@@ -25,7 +25,7 @@ input_setting = partial(setting, panel=CHECKPOINT)
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """How precisely attnlaw measures matrices.
+    """The precision with which attnlaw measures matrices.
 
     Args:
         precision: `storage` computes in float32 if weights are stored in 16 bits or less and float32 is
@@ -51,7 +51,7 @@ def model_setting(default: Any) -> Any:
 
 
 def layers_as_text(layers: Any) -> Any:
-    """Return a slice, or the numbers of layers in a list, a range or an array, as `layers` is written.
+    """Return a slice, or the layer numbers in a list, a range or an array, in the notation of `layers`.
 
     Other values are returned unchanged.
 
@@ -67,7 +67,7 @@ def layers_as_text(layers: Any) -> Any:
 
 
 def parse_layers(layers: str | int) -> slice | tuple[int, ...]:
-    """Return the slice or the numbers of layers that a text such as "0:4" or "0,1" describes."""
+    """Raise an `InputError` if the model is neither an existing path nor an id on a hub."""
     try:
         if ":" in str(layers):
             numbers = slice(*(int(part) if part else None for part in str(layers).split(":")))

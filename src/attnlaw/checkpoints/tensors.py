@@ -49,19 +49,22 @@ class Tensors(ABC):
     def dtype(self, name: str) -> str:
         """Return the type in which a tensor is stored.
 
-        This is numpy's name (`bfloat16`, `float8_e4m3fn`), or the name of a code that numpy does not have.
+        The type is numpy's name (`bfloat16`, `float8_e4m3fn`), or the name of a code that numpy does not
+        have.
         """
 
     @abstractmethod
     def read(self, name: str, member: int | None = None) -> NDArray[Any]:
-        """Return a tensor, or only one `member` along its first axis. Threads may call this at the same time.
+        """Return a tensor, or only one `member` along its first axis.
+
+        Threads may call this method at the same time.
 
         The array has the stored dtype, which may be float8 or bfloat16. If numpy has no such type, the array
         contains decoded numbers.
         """
 
     def prefetch(self, name: str, member: int | None = None) -> None:  # noqa: B027  (a hint, which few can use)
-        """Announce that a tensor will be read soon."""
+        """Announce that a tensor will soon be read."""
 
 
 class InMemoryTensors(Tensors):
@@ -88,7 +91,7 @@ class InMemoryTensors(Tensors):
 
 
 def require_real(array: NDArray[Any], source: str, name: str) -> NDArray[Any]:
-    """Return the array if it has floating-point numbers. Raise an `InputError` if not.
+    """Return the array if it has floating-point numbers. Raise an `InputError` for any other array.
 
     Integers in place of weights are quantised codes, and spectra of codes mean nothing.
     """
@@ -101,7 +104,7 @@ def require_real(array: NDArray[Any], source: str, name: str) -> NDArray[Any]:
 
 
 class NotFiniteError(InputError):
-    """An error about a stored tensor that makes what is read from it NaN or infinite.
+    """An error about a stored tensor whose values make a result NaN or infinite.
 
     Attributes:
         tensor: the name of that tensor.
@@ -146,7 +149,7 @@ WRAPPERS = re.compile(r"(?<![^.])(_orig_mod|_checkpoint_wrapped_module|_fsdp_wra
 
 
 class RenamedTensors(Tensors):
-    """Tensors under other names: `names` has the stored name for each."""
+    """A view of tensors under other names, where `names` has the stored name for each."""
 
     def __init__(self, tensors: Tensors, names: Mapping[str, str]) -> None:
         self.source, self.metadata, self.texts = tensors.source, tensors.metadata, tensors.texts
@@ -167,7 +170,7 @@ class RenamedTensors(Tensors):
 def without_wrappers(tensors: Tensors) -> Tensors:
     """Return the tensors without the parts of their names that wrappers of torch put there.
 
-    Raise an `InputError` if two tensors then have one name.
+    Raise an `InputError` if two tensors would get the same name.
 
     >>> wrapped = InMemoryTensors({"h.0._orig_mod.attn.weight": np.eye(2)})
     >>> list(without_wrappers(wrapped).shapes)
@@ -218,7 +221,7 @@ class UnchangedFile:
             )
 
     def prefetch(self, offset: int, count: int) -> None:
-        """Ask the operating system to read bytes into its cache ahead of time, if it supports that."""
+        """Ask the operating system to read bytes into its cache ahead of time, if it supports this."""
         if hasattr(os, "posix_fadvise"):
             with suppress(OSError), self._path.open("rb") as file:
                 os.posix_fadvise(file.fileno(), offset, count, os.POSIX_FADV_WILLNEED)

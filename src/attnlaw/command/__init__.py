@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 
 class OutputClosed(Exception):
-    """An error in writing to standard output. It has no message if the reader, such as `head`, has ended."""
+    """An error in writing to standard output.
+
+    The error has no message if the reader, such as `head`, has ended.
+    """
 
 
 class UsageError(Exception):

@@ -28,15 +28,15 @@ OTHER_COMMANDS = {
 
 @dataclass(frozen=True)
 class Command:
-    """A command of the command line.
+    """A command-line command: its name, its settings, its options and its help.
 
     Args:
-        title: the words that call it, such as "study run".
-        settings: the record of its settings. Its docstring is the help text.
-        known: all its options and positional words.
+        title: the words that call the command, such as "study run".
+        settings: the record of its settings. The docstring of this record is the help text.
+        known: all options and positional words of the command.
         run: a function that gets the typed words by setting, and returns the exit status.
-        examples: what each example does, by command.
-        python: the same in Python.
+        examples: a description of each example, by its command.
+        python: code that does the same in Python.
     """
 
     title: str
@@ -50,7 +50,7 @@ class Command:
     def paragraphs(self) -> list[str]:
         """The paragraphs of the help text.
 
-        The lines of a paragraph are joined, except lines such as `name: what it means`.
+        The text joins the lines of a paragraph, except lines such as `name: what it means`.
         """
         text = cleandoc(self.settings.__doc__ or "")
         return re.sub(r"(?<!\n)\n(?!\n|[a-z-]+( [a-z]+)?: )", " ", text).split("\n\n")
@@ -62,12 +62,12 @@ class Command:
 
     @property
     def places(self) -> list[SettingField]:
-        """The words of the command that have no option name, in order. Only the last may be a list."""
+        """The words of the command that have no option name, in order. Only the last word may be a list."""
         return [known for known in self.known.values() if known.rule.positional]
 
 
 def command_lines() -> dict[str, str]:
-    """Return what each command does, by its name, in the order of the list of commands."""
+    """Return a description of each command, by its name, in the order of the list of commands."""
     return {name: line for name, (_, line) in (VERBS | OTHER_COMMANDS).items()}
 
 

@@ -30,7 +30,8 @@ Fail = Callable[[Any, InputError], None]  # a function that is called with a cas
 def output_options(verb: Verb[Any, Any]) -> type[OutputOptions]:
     """Return the class of a verb's output options.
 
-    It is `WorkerOptions` for a verb that can be split, and otherwise `Options` in its folder, if declared.
+    The class is `WorkerOptions` for a verb that can be split. For other verbs it is `Options` in the verb's
+    folder, if declared.
     """
     if verb.split is not None:
         return WorkerOptions

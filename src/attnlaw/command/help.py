@@ -95,7 +95,7 @@ def usage(command: Command) -> str:
 
 
 def label(known: SettingField) -> str:
-    """Return how an option or a positional word is typed, such as `--alpha NUMBER,...`."""
+    """Return the spelling of an option or a positional word, such as `--alpha NUMBER,...`."""
     rule = known.rule
     if rule.positional:
         return f"{rule.metavar or known.name.upper()}{'...' if takes_several_words(known) else ''}"
@@ -117,7 +117,7 @@ def takes_several_words(known: SettingField) -> bool:
 
 
 def meaning(known: SettingField) -> str:
-    """Return what an option means, with its choices if `label` does not show them, and its default."""
+    """Return the meaning of an option, with its choices if `label` does not show them, and its default."""
     rule = known.rule
     default = ",".join(map(str, rule.default_sweep)) if rule.default_sweep else known.default
     words = [rule.help]

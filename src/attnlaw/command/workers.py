@@ -91,7 +91,10 @@ class WorkerOptions(OutputOptions):
 
     @contextmanager
     def interruptible(self, verb: Verb[Any, Any]) -> Iterator[None]:
-        """If the block is interrupted, say what is kept. Remove it if the block ends with saved results."""
+        """If the block is interrupted, print what is kept.
+
+        Remove the kept parts if the block ends with saved results.
+        """
         split = verb.split
         if self.out is None or split is None or split.keeper is None:
             yield

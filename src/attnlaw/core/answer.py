@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class AnswerStatus(StrEnum):
-    """A word that says how good the news of a line is. A line that only reports a number has none."""
+    """A word that rates the news of a line. A line that only reports a number has none."""
 
     OK = "OK"
     UNUSUAL = "UNUSUAL"
@@ -25,9 +25,9 @@ class Line:
 
     Args:
         text: the sentences.
-        status: how good the news is, if that can be said.
-        details: further sentences, each shown on a line of its own.
-        is_main: whether a short text of the answer has the line even if it has no status.
+        status: how good the news is, or None if no rating applies.
+        details: additional sentences, each shown on a separate line.
+        is_main: whether a short text of the answer includes the line even if the line has no status.
     """
 
     text: str
@@ -42,7 +42,8 @@ class Answer:
 
     Args:
         lines: the most important first.
-        next_commands: what each command gives, by command. The commands are complete and run as they are.
+        next_commands: a description of the result of each command, by command. The commands are complete and
+            run as they are.
     """
 
     lines: tuple[Line, ...]
@@ -50,6 +51,6 @@ class Answer:
 
     @property
     def status(self) -> AnswerStatus | None:
-        """The worst status of the lines. None if no line has one."""
+        """The worst status of the lines. The status is None if no line has a status."""
         known = [line.status for line in self.lines if line.status is not None]
         return max(known, key=list(AnswerStatus).index, default=None)

@@ -30,7 +30,7 @@ def as_float(
 
 @lru_cache(maxsize=32)
 def sample_indices(width: int, most: int) -> Indices:
-    """Return at most `most` numbers below `width` in ascending order. They are the same in every run.
+    """Return at most `most` numbers below `width` in ascending order. The numbers are the same in every run.
 
     >>> sample_indices(3, 8).tolist(), len(sample_indices(100, 8))
     ([0, 1, 2], 8)

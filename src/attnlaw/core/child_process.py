@@ -25,7 +25,10 @@ OUT_OF_MEMORY = (b"memory allocation of", b"out of memory", b"MemoryError")
 
 
 class CallFailed(Exception):
-    """An error that a function in a child process raised. Its text is that of the original error."""
+    """An error that a function in a child process raised.
+
+    The text of this error is the text of the original error.
+    """
 
 
 class ChildEnded(Exception):
@@ -35,13 +38,13 @@ class ChildEnded(Exception):
 class ChildProcess:
     """The functions of one Python file, in a process that is started at the first call.
 
-    A process belongs to the process that started it: after a fork, a call starts another one. Threads may
-    share this object; their calls wait for each other.
+    A process belongs to the process that started it, so after a fork a call starts another one. Several
+    threads may share this object, but their calls wait for each other.
 
     Args:
-        file: The Python file. It should import little, and nothing of attnlaw.
-        seconds: The time that a call may take. Afterwards the system ends the process.
-        megabytes: The address space that the process may use. None sets no limit of its own.
+        file: The Python file to run. The file should import little, and nothing of attnlaw.
+        seconds: The time that a call may take. After this time the system ends the process.
+        megabytes: The address space that the process may use. If None, attnlaw sets no limit.
     """
 
     def __init__(self, file: Path, seconds: float, megabytes: int | None = None) -> None:
@@ -52,7 +55,7 @@ class ChildProcess:
         self._lock = Lock()
 
     def call(self, function: str, *arguments: Any) -> Any:
-        """Return what a function of the file returns: bytes, or a value that JSON can hold.
+        """Return the result of a function of the file: bytes, or a value that JSON can hold.
 
         Raises:
             CallFailed: if the function raises an error.
@@ -127,5 +130,5 @@ class ChildProcess:
 
 
 def has_address_limit() -> bool:
-    """Return whether this process, and so its children, may use only some addresses (`ulimit -v`)."""
+    """Return whether the system limits the addresses of this process and its children (`ulimit -v`)."""
     return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY

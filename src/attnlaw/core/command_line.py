@@ -19,13 +19,13 @@ LEAST_RANGE = 4  # evenly spaced values that are written as FROM:TO:COUNT
 def command(result: Result, *flags: str, **changes: Any) -> str:
     """Return a complete command for the settings of a result, and for those of its simulation.
 
-    Several cases become one command if they are all combinations of the values of their settings. If not, the
-    command computes the first case. Settings with their default value are left out. Evenly spaced numbers
-    become FROM:TO:COUNT.
+    Several cases become one command if they are all combinations of the values of their settings. If they are
+    not all combinations, the command computes the first case. Settings with their default value are left out.
+    Evenly spaced numbers become FROM:TO:COUNT.
 
     Args:
         flags: words that are added at the end, such as `--details`.
-        changes: settings with another value, or with a list of values. None leaves a setting out.
+        changes: settings with another value, or with a list of values. The value None leaves a setting out.
 
     >>> import attnlaw
     >>> result = attnlaw.limit(width=[8, 64], heads=1, draws=100)

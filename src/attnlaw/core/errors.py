@@ -34,7 +34,7 @@ def printable(text: str) -> str:
 
 
 class InputError(ValueError):
-    """An error in the input. The message says in one line what was found, what was expected, and what to do.
+    """An error in the input. The message says in one line what happened, what was expected, and what to do.
 
     The command line prints the message to standard error and exits with status 1.
     """
@@ -47,7 +47,10 @@ class InputError(ValueError):
 
 
 class UnavailableError(InputError, AttributeError):
-    """An error for an attribute that a result does not have. It is an AttributeError, for `hasattr`."""
+    """An error for an attribute that a result does not have.
+
+    This error is also an AttributeError, for `hasattr`.
+    """
 
 
 class BadSetting(InputError):
@@ -76,8 +79,8 @@ class BadSetting(InputError):
         Args:
             spell: A function that returns the name of a setting as this place spells it.
             place: The text before the name, such as the name of a file.
-            words: The positional settings of a command, with their names in its help. The message does not
-                name such a setting but repeats the word that the user typed.
+            words: The positional settings of a command, with their names in its help. If the error is about
+                such a setting, the message does not name it but repeats the word that the user typed.
 
         >>> BadSetting("page", "expected learn or limit", "lern").message(as_option, words={"page": "PAGE"})
         'lern: expected learn or limit'
@@ -150,7 +153,7 @@ class MissingSetting(BadSetting):
 def rename_settings(**names: str) -> Iterator[None]:
     """Rename the settings in a `BadSetting` that the block raises.
 
-    The user knows the name of the option, not that of the function's argument.
+    The user knows the name of the option, not the name of the function's argument.
 
     >>> with rename_settings(size="simulate"):
     ...     raise BadSetting("size", "is too large; choose a smaller {size}", 10**6)
@@ -182,11 +185,11 @@ def as_input_error(
     """Turn errors that the block raises into an `InputError` of one line.
 
     Args:
-        what: The start of the message: what happened.
-        remedy: The end of the message: what to do.
-        errors: The classes of errors to turn, OSError by default. An `InputError` passes unchanged.
+        what: The start of the message, which describes the event.
+        remedy: The end of the message, which says what to do.
+        errors: The classes of errors to convert, OSError by default. An `InputError` passes unchanged.
         with_reason: Whether the message repeats the text of the original error.
-        last_line: Whether to repeat the last line of that text instead of the first.
+        last_line: Whether to repeat the last line of the original text instead of the first.
 
     >>> with as_input_error("w.json: not valid JSON", "restore it", ValueError):
     ...     int("x")
@@ -219,7 +222,7 @@ def require_some(content: object, where: object, what: str, remedy: str) -> None
 
 
 def as_option(name: str) -> str:
-    """Return a setting as the command line spells it.
+    """Return a setting in the spelling of the command line.
 
     >>> as_option("target_rank")
     '--target-rank'

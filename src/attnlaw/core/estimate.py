@@ -24,7 +24,7 @@ MOST_DIGITS = 6  # digits after the point of a number with an exponent
 class Estimate:
     """A value with its error, which is None if the value is exact.
 
-    It is a standard error, or a bound if the description of the quantity says so.
+    The error is a standard error, or a bound if the description of the quantity says so.
 
     >>> [str(Estimate(*pair)) for pair in ((0.0221738, 0.00037), (1.2e-5, 6e-7), (123.0, 20.0), (3.0,))]
     ['0.0222(4)', '1.20(6)e-05', '123(20)', '3']
@@ -66,7 +66,7 @@ def format_with_error(value: float, error: float | None, exponent: bool | None =
     """Return a value with its error in units of the last digit: `0.25(1)`.
 
     Args:
-        exponent: whether to write the number with an exponent. By default, its size decides.
+        exponent: whether to write the number with an exponent. By default, the size of the number decides.
 
     >>> format_with_error(0.25, 0.01), format_with_error(0.25, math.nan), format_with_error(-3.1e40, 2e38)
     ('0.25(1)', '0.25(?)', '-3.10(2)e+40')
@@ -150,7 +150,10 @@ class Numbers:
 
 
 class BriefRepr:
-    """A base class for records that hold arrays. Its `repr` shows only the numbers and the outcome."""
+    """A base class for records that hold arrays.
+
+    The `repr` of such a record shows only the numbers and the outcome.
+    """
 
     def __repr__(self) -> str:
         known = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]

@@ -67,7 +67,10 @@ def as_write_error(target: Path) -> AbstractContextManager[None]:
 
 
 def require_replaceable(path: str | os.PathLike[str]) -> Path:
-    """Return the path. Raise an `InputError` if it is a directory, because a file cannot replace that."""
+    """Return the path.
+
+    Raise an `InputError` if the path is a directory, because a file cannot replace a directory.
+    """
     target = Path(path)
     with as_write_error(target):
         if os.path.isdir(target) and not os.path.islink(target):  # noqa: PTH112, PTH114 (these never raise)
@@ -76,7 +79,10 @@ def require_replaceable(path: str | os.PathLike[str]) -> Path:
 
 
 def write_all(contents: Mapping[Path, bytes]) -> None:
-    """Write several files. First all of them are written to disk, and only then older files are replaced."""
+    """Write several files.
+
+    The function first writes all files to disk, and only then replaces older files.
+    """
     with ExitStack() as drafts:
         for path, data in contents.items():
             drafts.enter_context(write_atomically(path)).write_bytes(data)
@@ -100,7 +106,8 @@ def writable_directory(path: str | os.PathLike[str]) -> Path:
 def remove_if_refused(path: str | os.PathLike[str], is_needed: Callable[[], bool]) -> Iterator[None]:
     """Remove a directory that the block created, with all that is in it, if the block raises an `InputError`.
 
-    It stays if `is_needed` then returns true. Parents that the block created are removed if they are empty.
+    The directory stays if `is_needed` then returns true. Parents that the block created are removed if they
+    are empty.
     """
     folder = Path(path)
     created = [place for place in (folder, *folder.parents) if not os.path.lexists(place)]
@@ -142,7 +149,7 @@ def require_valid_path(path: Path) -> Path:
 
 
 def require_exists(path: Path, remedy: str) -> Path:
-    """Return the path. Raise an `InputError` if it does not exist."""
+    """Return the path. Raise an `InputError` if the path does not exist."""
     missing = (FileNotFoundError, NotADirectoryError)
     with as_input_error(f"{path}: no such file", remedy, *missing, with_reason=False):
         path.stat()
@@ -150,7 +157,10 @@ def require_exists(path: Path, remedy: str) -> Path:
 
 
 def require_regular_file(path: Path) -> Path:
-    """Return the path. Raise an `InputError` if it is not a regular file: reading a pipe might never end."""
+    """Return the path.
+
+    Raise an `InputError` if the path is not a regular file, because reading a pipe might never end.
+    """
     if not path.is_file():
         raise InputError(
             f"{path}: this is not a regular file but, for example, a pipe or a directory; give a file on disk"
@@ -159,7 +169,7 @@ def require_regular_file(path: Path) -> Path:
 
 
 def read_bounded(path: Path, megabytes: int, remedy: str | None = None) -> bytes:
-    """Return the bytes of a file. Raise an `InputError` if it is larger than `megabytes`."""
+    """Return the bytes of a file. Raise an `InputError` if the file is larger than `megabytes`."""
     most = megabytes * MEGABYTE
     with as_input_error(f"{path}: cannot be read", remedy or "check its permissions"):
         require_exists(path, remedy or "check the path")
@@ -190,7 +200,7 @@ def read_json(path: Path, remedy: str) -> Any:
 
 
 def parse_json(data: bytes, path: Path, remedy: str) -> Any:
-    """Parse a JSON file that another program wrote. Raise an `InputError` if it is not valid."""
+    """Parse a JSON file that another program wrote. Raise an `InputError` if the file is not valid JSON."""
     with as_input_error(f"{path}: not valid JSON", remedy, ValueError, RecursionError, with_reason=False):
         return json.loads(data)
 
@@ -198,7 +208,8 @@ def parse_json(data: bytes, path: Path, remedy: str) -> Any:
 def distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a JSON object as a dict. Raise `ValueError` if a key occurs twice.
 
-    Readers would otherwise choose different values. Use it as the `object_pairs_hook` of `json.loads`.
+    Different readers would otherwise choose different values. Pass this function to `json.loads` as the
+    `object_pairs_hook`.
     """
     entries: dict[str, Any] = {}
     for key, value in pairs:
@@ -213,7 +224,7 @@ def parse_toml(
 ) -> dict[str, Any]:
     """Return the tables of a TOML file.
 
-    Raise an `InputError` if it is not valid, too large or nested too deeply.
+    Raise an `InputError` if the file is not valid TOML, too large or nested too deeply.
 
     >>> parse_toml(b"seeds = 0x" + b"f" * 5000, "study.toml")
     Traceback (most recent call last):
@@ -241,9 +252,11 @@ def _require_small(value: Any, place: str, remedy: str, nested: int = 1) -> None
 
 
 def figures_directory(folder: Path) -> Path:
-    """Return the directory for the figures of a result. Raise an `InputError` if it cannot be written.
+    """Return the directory for the figures of a result.
 
-    It must not be a link, because figures would replace files elsewhere.
+    Raise an `InputError` if attnlaw cannot write to the directory.
+
+    The directory must not be a link, because figures would replace files elsewhere.
     """
     path = folder / "figures"
     if path.is_symlink():
@@ -257,7 +270,7 @@ def figures_directory(folder: Path) -> Path:
 def links_outside(path: Path, directory: Path) -> bool:
     """Return whether the path leads out of a directory, by a link or through a linked directory.
 
-    Links inside the cache of a model hub are allowed. That cache has `models--NAME/snapshots/REVISION/FILE`
+    Links inside the cache of a model hub are allowed. The cache stores `models--NAME/snapshots/REVISION/FILE`
     as links to `models--NAME/blobs/`, also from folders inside the revision.
     """
     folder, target = (Path(os.path.realpath(each)) for each in (directory, path))  # no error for a loop

@@ -249,7 +249,7 @@ def _item(name: str, meaning: str, kind: str = "") -> str:
 
 
 def table_text(table: TableSpec[Any], most: int | None = None) -> str:
-    """Return what a table has: the meaning of a line, and the names of its columns, at most `most` of them.
+    """Return a description of a table: the meaning of a line, and the names of at most `most` columns.
 
     >>> columns = (Quantity("layer"), Quantity("rank"))
     >>> table_text(TableSpec("heads", columns, description="one line for each head"), 1)

@@ -33,14 +33,14 @@ def quiet_import() -> Iterator[None]:
 
 @contextmanager
 def relayed_warnings(library: str, subject: str) -> Iterator[None]:
-    """Relay what a library logs in the block to the log of attnlaw: one line for each different warning.
+    """Relay messages that a library logs in the block to attnlaw's log: one line for each warning.
 
     Python warnings inside the block are relayed too if they are meant for users; deprecations are dropped. If
     the block raises an error, its warnings are dropped, because the error is the message.
 
     Args:
         library: the name of the package, which is also the name of its logger.
-        subject: what the warnings are about, such as the path of a config.json.
+        subject: the subject of the warnings, such as the path of a config.json.
 
     >>> with relayed_warnings("library", "config.json"):
     ...     logging.getLogger("library.config").debug("this is not a warning")

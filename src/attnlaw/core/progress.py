@@ -26,8 +26,8 @@ def is_early(done: int, total: int) -> bool:
 class TimeLeft:
     """An estimate of the seconds that are left, from the pace so far.
 
-    There is none before 5% of the work is done. The slowest step is left out, because the first one often
-    loads libraries or reads the files of a model.
+    The estimate is None before 5% of the work is done. The estimate leaves out the slowest step, because the
+    first step often loads libraries or reads the files of a model.
 
     Args:
         clock: a function that returns the time in seconds.
@@ -50,7 +50,10 @@ class TimeLeft:
         self._slowest = (0.0, 0)  # seconds and parts of the step with the slowest pace
 
     def update(self, done: int, total: int) -> float | None:
-        """Take note of the parts that are done now. Return the seconds left, or None if that is unknown."""
+        """Record the number of parts that are done now.
+
+        Return the seconds left, or None if the time is unknown.
+        """
         if self._total == 0:
             self._total = total
         elif total != self._total or done < self._done:  # the next stage of the work

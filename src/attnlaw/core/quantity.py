@@ -21,11 +21,11 @@ class Quantity:
         description: The meaning, in words that make sense without the name.
         symbol: The letter that the theory uses.
         kind: One of `attnlaw.core.tables.KINDS`.
-        error: Whether there is an error, in the column `NAME_error`.
-        range: Whether there is an interval, in the columns `NAME_low` and `NAME_high`.
-        in_summary: Whether the terminal shows it in a table of several cases.
-        hidden: Whether the terminal never shows it.
-        log: Whether a chart's axis for it is logarithmic.
+        error: Whether the quantity has an error, in the column `NAME_error`.
+        range: Whether the quantity has an interval, in the columns `NAME_low` and `NAME_high`.
+        in_summary: Whether the terminal shows the quantity in a table of several cases.
+        hidden: Whether the terminal never shows the quantity.
+        log: Whether a chart's axis for the quantity is logarithmic.
         display_name: The name in tables and on axes, if `name` is not suitable.
         axis: The title of axes and legends with symbol and unit, if it is longer than the title in tables.
         choices: The table of variants, if the values are names of variants.
@@ -67,8 +67,8 @@ def column_kinds(quantities: Iterable[Quantity]) -> dict[str, str]:
 def to_cells(quantities: Iterable[Quantity], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values as the cells of a row. A missing value becomes None.
 
-    `values` holds numbers, `Estimate`s, lists of them and `Range`s by name. It may also hold errors and ends
-    of intervals under their column names.
+    `values` holds numbers, `Estimate`s, lists of them and `Range`s by name. `values` may also hold errors and
+    ends of intervals under their column names.
 
     >>> to_cells([Quantity("x", error=True), Quantity("y")], {"x": Estimate(2.0, 0.5)})
     {'x': 2.0, 'x_error': 0.5, 'y': None}
@@ -136,16 +136,16 @@ class TableSpec(Generic[R]):
     Args:
         name: The name of the table and of its file.
         columns: The columns.
-        rows: A function that makes the table from a record. It returns a polars table, rows by column name,
-            or None if the record has no such table. By default, it returns the record's attribute of the same
-            name, unless `on_save` makes the table.
+        rows: A function that makes the table from a record. The function returns a polars table, rows by
+            column name, or None if the record has no such table. By default, the function returns the
+            record's attribute of the same name, unless `on_save` makes the table.
         json: Whether `--json` prints the rows of the table.
-        optional: Whether a case may lack the table. JSON then has null instead of an empty list.
-        on_save: A function of the record and `progress=` that makes a table too expensive for the screen. It
-            is called when a result is saved.
-        on_plot: A function of the record that makes a table nobody requested. It is called when a single case
-            is drawn.
-        description: What a line of the table is, such as "one line for each matrix".
+        optional: Whether a case may lack the table. If so, JSON has null instead of an empty list.
+        on_save: A function of the record and `progress=` that makes a table too expensive for the screen.
+            attnlaw calls this function when it saves a result.
+        on_plot: A function of the record that makes a table nobody requested. attnlaw calls this function
+            when it draws a single case.
+        description: The meaning of a line of the table, such as "one line for each matrix".
     """
 
     name: str

@@ -51,17 +51,17 @@ class Result:
     """The result of a verb: one row for each case, and tables.
 
     Every table is an attribute (`result.matrices`). If there is one case, every quantity is an attribute too
-    (`result.estimation_error`), and so are `status` and `remark`. `result[0]` is the result of the first
-    case, and `a + b` has the cases of both.
+    (`result.estimation_error`), as are `status` and `remark`. `result[0]` is the result of the first case,
+    and `a + b` has the cases of both.
 
     Args:
         verb: The declaration of settings, quantities, tables and charts.
-        rows: One row for each case, with the columns of `verb.schema` and those that a study adds. A case
-            that failed has the status "failed" and its error as remark.
+        rows: One row for each case, with the columns of `verb.schema` and additional columns of a study. A
+            case that failed has the status "failed" and its error as remark.
         tables: The tables by name, with the declared columns and `case`.
-        records: The objects that the verb computed, such as a `Prediction`, one record for each case.
-            They are kept in memory and never written to disk.
-        simulation: The result of the verb that simulates this one.
+        records: The objects that the verb computed, such as a `Prediction`, with one record for each case.
+            attnlaw keeps the records in memory and never writes them to disk.
+        simulation: The result of the simulation verb, or None.
     """
 
     verb: Verb[Any, Any]
@@ -141,7 +141,7 @@ class Result:
 
     @property
     def record(self) -> Any:
-        """The object that the verb computed for the only case. A loaded result does not have it."""
+        """The object that the verb computed for the only case. A loaded result does not have this object."""
         if len(self) == 1 and self.records and self.records[0] is not None:
             return self.records[0]
         raise self._unavailable("record")
@@ -197,7 +197,10 @@ class Result:
 
     @cached_property
     def plain_rows(self) -> pl.DataFrame:
-        """All rows with the column `case`. NaN is null. Infinity is too, except in settings that allow it."""
+        """All rows with the column `case`.
+
+        NaN is null. The function also replaces infinity, except in settings that allow infinity.
+        """
         import polars as pl
 
         from attnlaw.core.tables import nan_to_null
@@ -263,7 +266,10 @@ class Result:
         return self.for_plotting()._with_tables(makers)
 
     def for_plotting(self) -> Result:
-        """Return the result with the tables for charts. It stays unchanged unless it has one case."""
+        """Return the result with the tables for charts.
+
+        The result stays unchanged unless it has exactly one case.
+        """
         makers = {spec.name: spec.on_plot for spec in self.verb.tables}
         return self._with_tables(makers) if len(self) == 1 else self
 
@@ -317,7 +323,7 @@ class Result:
         """Write the files of the result, and report.html, to a directory, as the option `--out` does.
 
         Args:
-            directory: The directory, which is created if needed.
+            directory: The directory to write, which is created if needed.
             figures: "pdf", "svg" or "png" also writes every chart into `figures/`. None writes no charts.
             progress: A function that is called while tables are made.
 
@@ -330,7 +336,7 @@ class Result:
     def plot(self, name: str | None = None) -> Any:
         """Return the chart of this name, or the first chart, as an Altair chart.
 
-        A notebook can show it without a network.
+        A notebook can show the chart without a network.
         """
         return load_views().plot(self, name)
 
@@ -364,7 +370,10 @@ class Result:
         return f"<{self.verb.name}: {', '.join([*parts, *self.status_texts()])}>"
 
     def status_texts(self, case: int = 0) -> list[str]:
-        """Return the status and the remark of a case. The status "done" and a missing remark are left out."""
+        """Return the status and the remark of a case.
+
+        The function leaves out the status "done" and a missing remark.
+        """
         row = self.row(case)
         return [text for text in (row["status"], row["remark"]) if text and text != Outcome.DONE]
 

@@ -51,7 +51,10 @@ IS_MISSING = "is missing"  # the rule that a `BadSetting` quotes if a setting is
 
 
 def coerce(kind: Any, value: Any) -> Any:
-    """Return the value as the type `kind`, or None if it does not fit. For example, 2.0 can become an int."""
+    """Return the value as the type `kind`, or None if the value does not fit.
+
+    For example, 2.0 can become an int.
+    """
     if kind is Any:
         return value
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):  # a scalar of NumPy
@@ -93,9 +96,9 @@ def _coerce_tuple(kind: type, value: Any) -> tuple[Any, ...] | None:
 
 
 def as_list(value: Any) -> list[Any] | None:
-    """Return the entries of a list, a range, an array or another iterable. Return None for a single value.
+    """Return the entries of a list, a range, an array or another iterable. For a single value, return None.
 
-    Texts, paths and mappings are single values. At most `MOST_POINTS` + 1 entries are read.
+    Texts, paths and mappings are single values. The function reads at most `MOST_POINTS` + 1 entries.
 
     >>> as_list(range(3)), as_list("0:3"), as_list(0.5)
     ([0, 1, 2], None, None)
@@ -149,9 +152,10 @@ C = TypeVar("C")
 
 
 class OptionPanel(StrEnum):
-    """The groups of options in a help screen, in their order.
+    """The groups of options on a help screen, in order.
 
-    A verb may have further groups, such as the parts of its problem. They come after `INPUT`.
+    A verb may have further groups, such as the parts of its problem. The additional groups come after
+    `INPUT`.
     """
 
     INPUT = "Input"
@@ -202,7 +206,7 @@ class SettingRule:
     def conditions(self) -> tuple[tuple[str, str], ...]:
         """The conditions under which this setting has an effect, as pairs (other setting, attribute).
 
-        A pair is met if the variant chosen for the other setting has a true value of the attribute. All
+        A pair is met if the other setting's chosen variant has a true value of the attribute. All
         pairs must be met.
         """
         match self.active_if:
@@ -228,12 +232,15 @@ class SettingField:
 
     @property
     def is_number(self) -> bool:
-        """Whether all possible values are numbers. If so, `FROM:TO:COUNT` stands for several values."""
+        """Whether all possible values are numbers.
+
+        If all are numbers, `FROM:TO:COUNT` stands for several values.
+        """
         return set(self.types) <= {int, float}
 
     @property
     def expected(self) -> str:
-        """The end of an error message, which says what a value must be."""
+        """The end of an error message, which describes the allowed values."""
         rule = self.rule
         if isinstance(rule.choices, Variants):
             return rule.choices.expected
@@ -248,7 +255,7 @@ class SettingField:
         return f"{phrase}; {rule.remedy}" if rule.remedy else phrase
 
     def validate(self, value: Any) -> Any:
-        """Return the value in its declared type. Raise a `BadSetting` if it does not fit the rules."""
+        """Return the value in its declared type. Raise a `BadSetting` if the value does not fit the rules."""
         if value is None and self.default is None:
             return None
         value = (value,) if self.rule.repeatable and isinstance(value, str) else value
@@ -278,7 +285,7 @@ class SettingField:
         return parse_number(word) if {int, float} & set(self.types) else word
 
     def sweep_values(self, value: Any) -> list[Any]:
-        """Return the values that a value of Python stands for: several if it is a sweep, otherwise itself.
+        """Return the values that a Python value stands for: several for a sweep, otherwise the value itself.
 
         A model may be any object, so only lists and tuples of models are sweeps.
         """
@@ -296,7 +303,10 @@ class SettingField:
         return entries
 
     def parse_words(self, word: Any) -> list[Any]:
-        """Return the values that a word of the command line spells. A sweepable setting may have several."""
+        """Return the values that a word of the command line spells.
+
+        A sweepable setting may have several values.
+        """
         if isinstance(word, list | tuple):
             return [value for entry in word for value in self.parse_words(entry)]
         if not self.rule.sweepable or self.rule.is_path or not isinstance(word, str):
@@ -331,8 +341,8 @@ def settings_dataclass(cls: type[C]) -> type[C]:
 class Settings:
     """The base class of settings records.
 
-    A command that is not a verb declares here its examples (what each does, by command), and a sentence that
-    says how to do the same in Python.
+    A command that is not a verb declares its examples here (a description of each, by command). It also
+    declares a sentence on how to do the same in Python.
     """
 
     examples: ClassVar[Mapping[str, str]] = MappingProxyType({})
@@ -369,7 +379,10 @@ class Settings:
         return cls(**given)
 
     def inactive(self) -> set[str]:
-        """Return the settings that have no effect here. Rows have null for them, and labels omit them."""
+        """Return the settings that have no effect in this case.
+
+        Rows have null for these settings, and labels omit them.
+        """
         known = setting_fields(type(self))
         idle = set()
         for name, setting_field in known.items():

@@ -32,7 +32,7 @@ def to_schema(columns: Mapping[str, str]) -> Schema:
 
 
 def to_frame(rows: Iterable[Mapping[str, Any]], schema: Schema) -> pl.DataFrame:
-    r"""Return a table with exactly the columns of the schema. A value that a row lacks is null.
+    r"""Return a table with exactly the columns of the schema. A column that a row lacks is null.
 
     >>> to_frame([{"model": "m\udcff"}], {"model": pl.String()})["model"][0]
     'm\\udcff'
@@ -65,7 +65,7 @@ def read_table(path: Path, remedy: str, needed: Schema | None = None) -> pl.Data
 
     Raise an `InputError` if the file cannot be read, lacks a `needed` column, or is older than version 0.3.
 
-    Python reads the bytes, and polars then parses them. Polars itself would take `run[1]/rows.parquet` for a
+    Python reads the bytes, and polars then parses them. Polars itself would read `run[1]/rows.parquet` as a
     pattern, cannot open a name that is not valid Unicode, and mixes two files if one replaces the other
     meanwhile.
     """
@@ -102,9 +102,9 @@ def require_columns(table: pl.DataFrame, needed: Schema, where: str, remedy: str
 
 
 def conform(table: pl.DataFrame, schema: Schema, where: str, remedy: str) -> pl.DataFrame:
-    """Return the table with the columns of the schema first, and all others after them.
+    """Return the table with the columns of the schema first, and all other columns after them.
 
-    A missing column is filled with null. Columns are converted and checked as in `require_columns`.
+    A missing column becomes a column of nulls. Columns are converted and checked as in `require_columns`.
     """
     present = {name: schema[name] for name in table.columns if name in schema and table[name].count()}
     missing = {name: pl.lit(None, dtype=dtype) for name, dtype in schema.items() if name not in present}
@@ -138,7 +138,7 @@ def nan_to_null(table: pl.DataFrame, *keep_infinite: str) -> pl.DataFrame:
 
 
 def unique_names(names: Iterable[str]) -> list[str]:
-    """Return the names. A name that occurred before gets a number at its end.
+    """Return the names. A name that already occurred gets a number at its end.
 
     >>> unique_names(["a", "b", "b"])
     ['a', 'b', 'b (2)']
@@ -151,7 +151,9 @@ def unique_names(names: Iterable[str]) -> list[str]:
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:
-    """Return a short name for each path: its last part. If these are not unique, return the whole paths.
+    """Return a short name for each path: its last part.
+
+    If these names are not unique, return the whole paths.
 
     >>> short_names(["a/bert", "a/gpt"]), short_names(["a/x", "b/x"])
     ({'a/bert': 'bert', 'a/gpt': 'gpt'}, {'a/x': 'a/x', 'b/x': 'b/x'})
@@ -173,9 +175,10 @@ def unique_short_names(names: Iterable[str]) -> list[str]:
 
 
 def write_csv(table: pl.DataFrame, path: str | os.PathLike[str]) -> Path:
-    """Write a table as CSV, and return the path. Columns that hold lists are left out.
+    """Write a table as CSV, and return the path. The file leaves out columns that hold lists.
 
-    A text that begins with =, +, - or @ gets an apostrophe, so that no spreadsheet takes it for a formula.
+    A text that begins with =, +, - or @ gets an apostrophe, because a spreadsheet would otherwise read it as
+    a formula.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:

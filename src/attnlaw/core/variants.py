@@ -16,12 +16,16 @@ class HasName(Protocol):
 class Variant(HasName, Protocol):
     """An entry of a table of variants, with a name such as `relu`.
 
-    A variant with a parameter has a name such as `clip:C`. Its method `at` sets the parameter.
+    A variant with a parameter has a name such as `clip:C`. The method `at` of such a variant sets the
+    parameter.
     """
 
     @property
     def example(self) -> str | None:
-        """A name with an example of the parameter, such as `clip:2`. It is None if there is no parameter."""
+        """A name with an example of the parameter, such as `clip:2`.
+
+        The name is None if there is no parameter.
+        """
 
     def at(self, parameter: str) -> Self:
         """Return the variant with this parameter. Raise a ValueError if the text is not a valid parameter."""
@@ -38,7 +42,7 @@ def with_parameter(variant: V, parameter: str, value: float) -> V:
 
 
 def parse_positive(parameter: str) -> float:
-    """Parse a positive number. Raise a ValueError if the text is not one.
+    """Parse a positive number. Raise a ValueError if the text is not a valid parameter.
 
     >>> parse_positive("2")
     2.0

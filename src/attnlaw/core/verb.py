@@ -54,11 +54,11 @@ class CasePart:
 
 @dataclass(frozen=True)
 class PartKeeper(Generic[S, R]):
-    """The way in which one process keeps finished parts of a case, so that the same command can go on.
+    """The way in which one process keeps finished parts of a case, so that it can continue later.
 
     Args:
-        run: A function that computes a case. It keeps finished parts in a directory, and reads those that an
-            earlier run kept there.
+        run: A function that computes a case. The function keeps finished parts in a directory, and reads the
+            parts that an earlier run kept there.
         has_parts: A function that returns whether a directory has finished parts.
         remove: A function that removes the finished parts from a directory.
     """
@@ -70,11 +70,11 @@ class PartKeeper(Generic[S, R]):
 
 @dataclass(frozen=True)
 class CaseSplit(Generic[S, R]):
-    """The way in which workers compute a large case in parts. The result is the same as in one process.
+    """The way in which workers compute a large case in parts. The result is the same as for a single process.
 
     Args:
         join: A function that makes the record of the case from the tables of its parts, in order.
-        keeper: How a single process keeps finished parts in the directory of the results.
+        keeper: The way in which a single process keeps finished parts in the directory of the results.
     """
 
     verb: Verb[Any, Any]  # computes one part. Only its tables are kept.
@@ -90,30 +90,33 @@ class Verb(Generic[S, R]):
 
     Args:
         name: The word that users type.
-        title: The title of its page.
-        settings: The record of its settings. Its docstring is the help text of the command.
-        quantities: The columns that its rows have in addition to the settings. A record has the quantities as
-            attributes, or all of them in a mapping `quantities`. It may also have `outcome` and `remark`,
-            which say how the computation ended.
+        title: The title of the verb's page.
+        settings: The record class of the verb's settings. The docstring of this class is the help text of the
+            command.
+        quantities: The columns that the verb's rows have in addition to the settings. A record has the
+            quantities as attributes, or all of them in a mapping `quantities`. A record may also have
+            `outcome` and `remark`, which say how the computation ended.
         run: A function that computes several cases together, for example all points of a curve. For each
-            case, in order, it yields a record or the `InputError` of this case.
+            case, in order, the function yields a record or the `InputError` of this case.
         tables: The tables that are too large for a row.
-        charts: Names of functions in the file `charts.py` of its folder.
-        simulation: The verb that simulates the theory. A command runs it too if any of its settings is given.
-        is_random: Whether it draws random numbers. A study then repeats it with different values of `seed`.
-        precheck: A function that raises an `InputError` for a case that cannot work. It is called before
-            anything expensive runs.
+        charts: Names of functions in the file `charts.py` of the verb's folder.
+        simulation: The verb that simulates the theory. A command also runs the simulation if the user sets
+            any of its settings.
+        is_random: Whether the verb draws random numbers. If so, a study repeats the verb with different
+            values of `seed`.
+        precheck: A function that raises an `InputError` for a case that cannot work. attnlaw calls this
+            function before anything expensive runs.
         split: The way in which many workers compute one case in parts.
-        batch_key: A function of a case. A study passes cases with equal keys to `run` together; each result
-            must be the same as if the case ran alone. A case with the key None runs alone.
+        batch_key: A function of a case. A study passes cases with equal keys to `run` together, so each
+            result must be the same as if the case ran alone. A case with the key None runs alone.
         summary: A function that returns further keys for the JSON of one case and for summary.json.
-        after_abstract: The arXiv number of a paper of which only the abstract was at hand, so that the
-            verb's equations were derived here.
-        joint_summary: A function of a result of several cases. It returns further keys for the JSON of each
-            of them, about all cases together.
+        after_abstract: The arXiv number of a paper, if only its abstract was available and the verb's
+            equations were derived here.
+        joint_summary: A function of a result of several cases. The function returns additional keys, about
+            all cases together, for the JSON of each case.
         example: A doctest for the documentation of the Python function.
-        examples: What each example of the command line does, by command. The first is the simplest, and error
-            messages show it.
+        examples: A description of each example of the command line, by its command. The first example is the
+            simplest, and error messages show it.
     """
 
     name: str
@@ -136,7 +139,10 @@ class Verb(Generic[S, R]):
 
     @property
     def provenance(self) -> str:
-        """A sentence that says whose equations the verb solves. It is empty if they are those of a paper."""
+        """A sentence that names the source of the verb's equations.
+
+        The sentence is empty if a paper states the equations.
+        """
         return DERIVED.format(paper=self.after_abstract) if self.after_abstract else ""
 
     def __repr__(self) -> str:
@@ -224,7 +230,10 @@ class Verb(Generic[S, R]):
 
     @cached_property
     def setting_columns(self) -> dict[str, str]:
-        """The column of each setting. It is `x_setting` for a setting `x` if there is also a quantity `x`."""
+        """The column of each setting.
+
+        The column is `x_setting` for a setting `x` if there is also a quantity `x`.
+        """
         taken = column_kinds(self.quantities)
         known = setting_fields(self.settings).items()
         stated = [name for name, field in known if not field.rule.machine_only]
@@ -274,7 +283,10 @@ def grid(axes: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
 
 
 def run_each_case(work: Callable[[S, Progress], R]) -> Run[S, R]:
-    """Return a `run` function that computes each case alone. An error in one does not stop the others."""
+    """Return a `run` function that computes each case alone.
+
+    An error in one case does not stop the others.
+    """
 
     @wraps(work)
     def run(cases: Sequence[S], progress: Progress) -> Iterator[R | InputError]:
@@ -285,7 +297,7 @@ def run_each_case(work: Callable[[S, Progress], R]) -> Run[S, R]:
 
 
 def attempt(work: Callable[..., R], *given: Any) -> R | InputError:
-    """Return what `work` returns, or the `InputError` that it raises."""
+    """Return the result of `work`, or the `InputError` that `work` raises."""
     try:
         return work(*given)
     except InputError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def count_of(number: int, noun: str, plural: str | None = None) -> str:
-    """Return a number with its noun. The plural ends in s unless it is given.
+    """Return a number with its noun. The plural ends in s unless a plural is given.
 
     >>> count_of(1, "layer"), count_of(12000, "row"), count_of(2, "matrix", "matrices")
     ('1 layer', '12,000 rows', '2 matrices')
@@ -15,7 +15,7 @@ def count_of(number: int, noun: str, plural: str | None = None) -> str:
 def short_number(value: float, digits: int = 3) -> str:
     """Return a number with this many significant digits, and with all digits before the decimal point.
 
-    Only numbers of a million and more, and very small ones, have an exponent.
+    Only numbers of at least a million, and very small numbers, have an exponent.
 
     >>> short_number(0.12345), short_number(130.7, 2), short_number(189727.6), short_number(1.2345e8)
     ('0.123', '131', '189,728', '1.23e+08')

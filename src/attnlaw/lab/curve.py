@@ -28,7 +28,7 @@ MOST_CURVES = 64  # whose points are kept
 class CurveSpec:
     """What a curve shows.
 
-    `irrelevant` names settings that add other results, and do not change the quantity.
+    `irrelevant` names settings that add other results, but do not change the quantity.
     """
 
     setting: str
@@ -63,7 +63,7 @@ def curve_chart(spec: CurveSpec, state: State, value: float | None) -> Any:
 
 
 def curve_points(spec: CurveSpec, state: State) -> dict[float, float]:
-    """Return the known points of a curve, and compute further ones for at most `BUDGET` seconds."""
+    """Return the known points of a curve, and compute more points for at most `BUDGET` seconds."""
     dropped = (spec.setting, *spec.irrelevant)
     others = {name: value for name, value in state.arguments.items() if name not in dropped}
     while len(_points) >= MOST_CURVES:
@@ -101,7 +101,7 @@ def _axis_values(ends: tuple[float, float]) -> Iterator[float]:
 
 
 def slider_ends(spec: CurveSpec, state: State) -> tuple[float, float]:
-    """Return the ends of the slider that the curve follows, which are those of its x axis."""
+    """Return the ends of the slider that the curve follows, which are also the ends of its x axis."""
     steps = slider_steps(setting_fields(state.verb.settings)[spec.setting])
     return steps[0], steps[-1]
 

@@ -45,7 +45,7 @@ def solve(state: State) -> Result:
 def charts_html(result: Result | InputError, state: State | None = None) -> str:
     """Return the curve of the page's state, if its verb has one, and the charts that the verb declares.
 
-    For an error, return its message.
+    If there is an error, return its message.
     """
     if isinstance(result, InputError):
         return error_html(result)
@@ -61,7 +61,7 @@ def charts_html(result: Result | InputError, state: State | None = None) -> str:
 def draw(title: str, chart: Any, caption: str, name: str) -> tuple[str, Markup, str, str | None]:
     """Return the title, SVG, caption and width in pixels of a chart, for the template macro `figure`.
 
-    If the chart cannot be drawn, the reason is in its place.
+    If the chart cannot be drawn, the function returns the reason in its place.
     """
     try:
         svg = inline_svg(chart, name)
@@ -113,7 +113,7 @@ def repeat_words(state: Any) -> list[tuple[str, str, str]]:
 
 
 def error_html(error: InputError) -> str:
-    """Return an error as one line of HTML. It spells the names of settings as the page does."""
+    """Return an error as one line of HTML. The line spells the names of settings as the page does."""
     if isinstance(error, BadSetting):
         return lab_html("error", error.message(lambda name: name.replace("_", " ")))
     return lab_html("error", str(error))
@@ -122,14 +122,14 @@ def error_html(error: InputError) -> str:
 def idle_style(idle: Iterable[str], off: Iterable[str] = ()) -> str:
     """Return a style sheet that hides controls without effect, and sliders whose switch is off.
 
-    The controls are not drawn again, because that would interrupt a slider that the user is moving.
+    The page does not draw the controls again, because that would interrupt a slider that the user is moving.
     """
     sliders = [f".lab-{name} marimo-slider" for name in sorted(off)]
     return lab_html("idle", [*(f".lab-{name}" for name in sorted(idle)), *sliders])
 
 
 def progress_html(run: BackgroundSimulation, clock: Any = None) -> str:
-    """Return the progress of a simulation. `clock` is a marimo element that refreshes it."""
+    """Return the progress of a simulation. `clock` is a marimo element that refreshes the progress."""
     end = run.error or ("done" if run.is_over else "")
     if run.is_stopped and run.error is None:
         end = f"stopped after {run.done} of {run.total}"

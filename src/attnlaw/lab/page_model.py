@@ -20,7 +20,8 @@ from attnlaw.verbs import VERBS, find_verb
 class State:
     """The computation that a page shows: a verb, and the settings that differ from their defaults.
 
-    `simulation_arguments` are the further settings of the simulation. They are None if it does not run.
+    `simulation_arguments` are the additional settings of the simulation. They are None if the simulation does
+    not run.
     """
 
     verb: Verb[Any, Any]
@@ -54,14 +55,20 @@ class State:
 
 @dataclass(frozen=True)
 class PageModel:
-    """The page of a verb. The settings `fixed`, with which the page was opened, have no control."""
+    """The page of a verb.
+
+    The settings `fixed`, which the page received when it was opened, have no control.
+    """
 
     verb: Verb[Any, Any]
     fixed: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, name: str, path: str | None = None) -> PageModel:
-        """Return the page of the verb with this name. `path` is the first word that its command takes."""
+        """Return the page of the verb with this name.
+
+        `path` is the first word that the verb's command takes.
+        """
         verb = find_verb(name)
         return cls(verb, {} if path is None else {positional_settings(verb)[0]: path})
 
@@ -78,7 +85,10 @@ class PageModel:
         return build_controls(self.verb.simulation.settings, excluded=common)
 
     def state(self, values: Mapping[str, Any], beside: Mapping[str, Any] | None = None) -> State:
-        """Return the state for the values of the controls. `beside` has those of a simulation that runs."""
+        """Return the state for the values of the controls.
+
+        `beside` has the values of the simulation's controls, if a simulation runs.
+        """
         given = {**self.fixed, **settings_from_controls(self.verb.settings, values)}
         if beside is None or self.verb.simulation is None:
             return State(self.verb, given)

@@ -35,7 +35,7 @@ SCRIPT, STYLE = (Path(__file__).parent / "static" / name for name in ("lab.js", 
 class Application:
     """All pages as one ASGI application.
 
-    `page` is the page that opens first, and `path` is the model or file that it shows, or None. Every
+    `page` is the page that opens first, and `path` is the model or file on this page, or None. Every
     address begins with `token`.
     """
 
@@ -83,11 +83,12 @@ class Application:
 
 
 def refuse_headers(scope: Any) -> str | None:
-    """Return why the headers of a request are not those of a page of the lab, or None if they are.
+    """Return the reason why a request does not come from a page of the lab, or None if it does.
 
-    A browser names the site that opens a WebSocket, or posts, in the header Origin. It must be the address
-    that the request goes to, including the port. Names of the host other than those of this machine are
-    refused, because a foreign site may have its name resolve to this machine (DNS rebinding).
+    When a page opens a WebSocket or sends a POST request, the browser names the page's site in the header
+    Origin. The site must be the address of the request, including the port. The lab refuses names of the host
+    other than those of this machine, because a foreign site may have its name resolve to this machine (DNS
+    rebinding).
     """
     headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
     host = headers.get(b"host", "")
@@ -144,7 +145,7 @@ def require_path(page: str, path: str | None) -> None:
 
 
 def open_socket(port: int | None) -> socket.socket:
-    """Return a socket at the port. None chooses any free port."""
+    """Return a socket at the port. The value None chooses any free port."""
     server_socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     server_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -158,7 +159,10 @@ def open_socket(port: int | None) -> socket.socket:
 
 
 def build_server(page: str, path: str | None, token: str, on_ready: Callable[[], None]) -> Any:
-    """Return a server that calls `on_ready` when its pages answer. It ends without waiting for open pages."""
+    """Return a server that calls `on_ready` when its pages answer.
+
+    The server ends without waiting for open pages.
+    """
     import uvicorn
 
     app = Application(page, path, token)
@@ -178,7 +182,7 @@ def build_server(page: str, path: str | None, token: str, on_ready: Callable[[],
 
 
 def serve(page: str, path: str | None, port: int | None, on_ready: Callable[[str], None]) -> None:
-    """Serve the pages until Ctrl-C. Call `on_ready` with the address when they answer."""
+    """Serve the pages until Ctrl-C. When the pages answer, call `on_ready` with the address."""
     place, token = open_socket(port), secrets.token_urlsafe(TOKEN_BYTES)
     address = page_address(place, token, page)
     with short_switch_interval():

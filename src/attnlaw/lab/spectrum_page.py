@@ -104,7 +104,7 @@ class AuditedModel:
 
 @dataclass(frozen=True, eq=False)
 class FittedSpectrum:
-    """One matrix with its row of the audit, its spectrum, and the laws to fit."""
+    """One matrix with its row of the audit, its spectrum, and the laws to fit to it."""
 
     source: str
     row: Mapping[str, Any]
@@ -132,7 +132,10 @@ class FittedSpectrum:
         )
 
     def as_command(self) -> str:
-        """Return a command that fits all matrices of this layer and kind. No option selects one head."""
+        """Return a command that fits all matrices of this layer and kind.
+
+        The command has no option that selects one head.
+        """
         model = self.row["model"] if is_saved(self.source) else self.source
         words = ["attnlaw", "fit", model, "--only", KINDS[self.row["kind"]].group or ""]
         words += [] if self.row["layer"] is None else ["--layers", str(self.row["layer"])]

@@ -21,8 +21,8 @@ class Panel:
     elements into the last of them.
 
     Args:
-        changed: a function that is called with all values whenever one changes.
-        slow: whether sliders report a value only when they are released.
+        changed: a function that receives all values whenever one changes.
+        slow: whether sliders report a value only on release.
     """
 
     def __init__(self, controls: Sequence[Control], changed: OnChange, slow: bool = False) -> None:
@@ -49,7 +49,7 @@ class Panel:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The values by setting, with None for a setting that is left out."""
+        """The values by setting, with None for a setting without a value."""
         return {name: value if self.enabled[name] else None for name, value in self.positions.items()}
 
     def _change_handler(self, kept: dict[str, Any], name: str) -> Callable[[Any], None]:

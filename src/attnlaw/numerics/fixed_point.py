@@ -40,7 +40,7 @@ def bracketed_roots(
 
     Args:
         function: a function of two arrays, the points of the members that are still active and the indices of
-            these members. It returns the values there.
+            these members. The function returns the values at these points.
         low: lower ends of the brackets.
         high: upper ends of the brackets. If the signs at both ends of a member agree, its result is the end
             with the smaller absolute value.
@@ -96,7 +96,7 @@ def _next_step(a: Reals, b: Reals, c: Reals, fa: Reals, fb: Reals, fc: Reals, le
 class Iteration:
     """The end of a fixed-point iteration.
 
-    `error` estimates the distance from the fixed point: the larger one of the next step and the residual.
+    `error` estimates the distance from the fixed point as the larger of the next step and the residual.
     """
 
     state: Reals  # the fixed point, or the best state if the iteration did not converge

@@ -37,7 +37,7 @@ def singular_values(matrix: Reals) -> Reals:
 
 
 def cholesky_factor(gram: Reals) -> Reals | None:
-    """Return the upper triangular R with R^T R equal to `gram`; None if the matrix is not positive definite.
+    """Return the upper triangular R with R^T R equal to `gram`, or None if there is none.
 
     >>> cholesky_factor(np.array([[4.0, 2.0], [2.0, 2.0]]))
     array([[2., 1.],
@@ -69,7 +69,9 @@ def triangular_condition(root: Reals) -> float:
 
 
 def symmetric_product(gram: NDArray[Any], vector: NDArray[Any]) -> NDArray[Any]:
-    """Multiply a symmetric float32 or float64 matrix in C order by a vector. It reads the upper triangle.
+    """Multiply a symmetric float32 or float64 matrix in C order by a vector.
+
+    The function reads the upper triangle.
 
     >>> symmetric_product(np.array([[1.0, 2.0], [0.0, 3.0]]), np.array([1.0, 1.0]))
     array([3., 5.])

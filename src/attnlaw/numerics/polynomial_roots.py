@@ -47,12 +47,13 @@ def _horner(coefficients: Complexes, y: Complexes) -> tuple[Complexes, Complexes
 def smallest_root(
     candidates: Callable[[Complexes], Complexes], z: ArrayLike, intervals: tuple[tuple[float, float], ...]
 ) -> Complexes:
-    """Return the root of smallest modulus, which is the one that vanishes at infinity.
+    """Return the root of smallest modulus, which is the root that vanishes at infinity.
 
     If all branch points are real, the ratio of this root to any other root is analytic in the upper half
-    plane. So if it is the smallest on the real line and at infinity, it is the smallest everywhere (maximum
-    principle). On the support it ties with its conjugate, and the root below the line belongs to z + i0. The
-    lower half plane mirrors the upper one. At real z outside the support the root is real.
+    plane. Therefore, if it is the smallest root on the real line and at infinity, it is the smallest
+    everywhere (maximum principle). On the support this root ties with its conjugate, and the root below the
+    line belongs to z + i0. The lower half plane mirrors the upper one. At real z outside the support the root
+    is real.
 
     `candidates` returns all roots at z along the last axis. `intervals` are the support of the law.
     """

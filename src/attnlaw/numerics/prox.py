@@ -26,7 +26,8 @@ MOST_STEPS = 200
 class Loss:
     """A convex loss l(y, z) with its derivatives in z and its proximal operator.
 
-    `corners(V)` returns the values of y omega near which the operator bends. Integrals are split there.
+    `corners(V)` returns the values of y omega near which the operator bends. Integrals are split at these
+    values.
     """
 
     name: str
@@ -41,7 +42,8 @@ class Loss:
     def pull(self, y: Reals, omega: Reals, V: float) -> tuple[Reals, Reals]:
         """Return g = (prox - omega)/V and its curvature -dg/domega.
 
-        For V = 0, these are minus the first and plus the second derivative of the loss at omega.
+        For V = 0, g and its curvature are minus the first and plus the second derivative of the loss at
+        omega.
 
         >>> g, bend = HINGE.pull(np.ones(3), np.array([-3.0, 0.5, 2.0]), 1.0)
         >>> g.tolist(), bend.tolist()

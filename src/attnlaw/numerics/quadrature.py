@@ -88,8 +88,9 @@ def integral_above(coefficients: Reals, theta: Reals) -> Reals:
 def angle_of(coefficients: Reals, level: Reals) -> Reals:
     """Return the angle at which an increasing cosine series reaches a level in its range.
 
-    Newton's method stays inside a bracket. It starts at the angle of the first two terms, which is exact for
-    `x = middle - half cos(theta)`. `coefficients` have the shape (..., count), and `level` the shape (...).
+    Newton's method stays inside a bracket. The method starts at the angle of the first two terms, which is
+    exact for `x = middle - half cos(theta)`. `coefficients` have the shape (..., count), and `level` the
+    shape (...).
     """
     theta = np.arccos(np.clip((level - coefficients[..., 0]) / coefficients[..., 1], -1.0, 1.0))
     if coefficients.shape[-1] == 2:

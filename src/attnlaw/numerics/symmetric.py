@@ -43,8 +43,8 @@ FLUSH = 100
 def count_eigenvalues_below(diagonal: Reals, off_diagonal: Reals, points: Reals) -> NDArray[np.int32]:
     """Count the eigenvalues of symmetric tridiagonal matrices T below each point x.
 
-    It is the number of negative pivots of T - x (Sturm). A pivot 0 becomes infinite in the next one, and the
-    count stays right.
+    The count is the number of negative pivots of T - x (Sturm). A pivot 0 makes the next pivot infinite, and
+    the count stays right.
 
     Args:
         diagonal, off_diagonal: the entries of each matrix, of shape (matrices, n) and (matrices, n - 1). No

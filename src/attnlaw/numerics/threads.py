@@ -22,7 +22,7 @@ SWITCH = 0.0005
 
 
 def usable_cores() -> int:
-    """Return how many cores this process may use.
+    """Return the number of cores that this process may use.
 
     >>> usable_cores() >= 1
     True
@@ -34,7 +34,7 @@ def usable_cores() -> int:
 
 @contextmanager
 def short_switch_interval() -> Iterator[None]:
-    """Make threads that return from BLAS wait at most `SWITCH` seconds for Python's lock, inside the block.
+    """Inside the block, make threads that return from BLAS wait at most `SWITCH` seconds for Python's lock.
 
     Python's default interval of 5 ms is as long as the work of BLAS for one head.
     """
@@ -85,10 +85,10 @@ def in_threads(
     """Run functions in threads and return their results in order.
 
     Args:
-        work: pairs of the bytes that a function needs and the function.
-        budget: bytes that running functions may need together.
+        work: pairs (number of bytes, function), where the bytes are those that the function needs.
+        budget: bytes that the running functions may need together.
         jobs: number of threads; None means all usable cores.
-        on_done: a function that is called with the number of finished functions.
+        on_done: a function that receives the number of finished functions.
 
     >>> in_threads([(1, lambda: "a"), (2, lambda: "b")], budget=2, jobs=2, on_done=lambda done: None)
     ['a', 'b']

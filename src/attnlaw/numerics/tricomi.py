@@ -65,7 +65,7 @@ class Cut:
     def log_size(self, y: Reals) -> Reals:
         """Return `log |f|` at y on the cut, several times as fast as `at`.
 
-        The argument t is real there, so the polynomial is a pair of real ones, without its derivative.
+        The argument t is real on the cut, so the polynomial is a pair of real ones, without its derivative.
         """
         step = self.step(y)
         t = self._place(y, step)[1]
@@ -150,8 +150,9 @@ def _half_step(a: float, b: float, y: float, direction: int) -> float:
 def log_growth(a: float, b: float, y: Any) -> Any:
     """Return `int s dy`, where s is the slower root of `y s^2 + (y - a) s + b = 0`.
 
-    This is log f to leading order, up to a constant. f oscillates where `(y - a)^2 < 4 b y`, and the formula
-    holds on both sides of this stretch. s is about `b/(a - y)` below it and `-b/y` far above it.
+    This integral is log f to leading order, up to a constant. f oscillates where `(y - a)^2 < 4 b y`, and the
+    formula holds on both sides of this stretch. s is about `b/(a - y)` below the stretch and `-b/y` far above
+    it.
     """
     middle = a + 2 * b
     root = np.sqrt(np.maximum((y - a) ** 2 - 4 * b * y, 0.0))
@@ -189,7 +190,7 @@ def _transform_at(a: float, b: float, y: float) -> complex:
 
 
 def continued_fraction(a: float, b: float, y: Complexes) -> Complexes:
-    """Return `-f'/(b f)` off the cut. Levels are added until two depths agree.
+    """Return `-f'/(b f)` off the cut. The function adds levels until two depths agree.
 
     n levels leave an error of about `exp(-4 sqrt(n) Im sqrt(y))`. Within 1e-3 of zero, 65536 levels are too
     few.

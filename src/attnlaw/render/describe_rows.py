@@ -45,7 +45,7 @@ def varying_settings(rows: pl.DataFrame, names: Iterable[str]) -> list[str]:
 def independent_settings(rows: pl.DataFrame, names: Sequence[str], fixed: Sequence[str]) -> list[str]:
     """Return the settings that vary among rows that agree in all other settings and in `fixed`.
 
-    If two settings determine each other, only the first is returned.
+    If two settings determine each other, the function returns only the first.
 
     >>> rows = pl.DataFrame({"alpha": [1, 2, 1, 2], "noise": [0, 0, 1, 1], "decay": [3, 4, 5, 6]})
     >>> independent_settings(rows, ["noise", "decay"], ["alpha"])
@@ -63,7 +63,7 @@ RowsByCase = Iterator[tuple[dict[str, Any], pl.DataFrame]]
 
 
 def rows_by_case(rows: pl.DataFrame, names: Sequence[str]) -> RowsByCase:
-    """Yield combinations of these settings, each with its rows. There are at most six.
+    """Yield combinations of these settings, each with its rows. The function yields at most six combinations.
 
     If a setting has no effect in a row (null), the row belongs to all values of this setting.
     """
@@ -79,7 +79,7 @@ def rows_by_case(rows: pl.DataFrame, names: Sequence[str]) -> RowsByCase:
 
 
 def rows_like(rows: pl.DataFrame, case: Mapping[str, Any]) -> pl.DataFrame:
-    """Return the rows that have these settings. Null, for a setting without effect, matches every value."""
+    """Return the rows that have these settings. A null, for a setting without effect, matches every value."""
     fits = [pl.col(name).eq_missing(pl.lit(value)) | pl.col(name).is_null() for name, value in case.items()]
     return rows.filter(pl.all_horizontal(fits))
 
@@ -120,7 +120,10 @@ class ValueLabels:
         return self.variants.get(name, {}).get(value) if isinstance(value, str) else None
 
     def describe(self, values: Mapping[str, Any]) -> str:
-        """Return names with their values, such as "target rank 0.5, residual yes". Nulls are left out."""
+        """Return names with their values, such as "target rank 0.5, residual yes".
+
+        The text leaves out nulls.
+        """
         return ", ".join(
             f"{name.replace('_', ' ')} {self.label_of(name, value)}"
             for name, value in values.items()
@@ -134,7 +137,10 @@ def showable_columns(rows: pl.DataFrame) -> list[str]:
 
 
 def constant_settings(rows: pl.DataFrame, result_columns: Iterable[str]) -> list[str]:
-    """Return the settings that have the same value in all rows. If there is only one row, return none."""
+    """Return the settings that have the same value in all rows.
+
+    If there is only one row, return no settings.
+    """
     results = set(result_columns)
     names = [name for name in showable_columns(rows) if name not in results and rows[name].n_unique() == 1]
     return names if rows.height > 1 else []
@@ -152,13 +158,13 @@ def shared_settings(rows: pl.DataFrame, result_columns: Iterable[str]) -> str:
 
 
 def failed_rows(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of failed cases. There are none if the rows have no column `status`."""
+    """Return the rows of failed cases. The result is empty if the rows have no column `status`."""
     has_status = rows.schema.get("status") == pl.String
     return rows.filter(pl.col("status") == "failed") if has_status else rows.clear()
 
 
 def failure_sentence(rows: pl.DataFrame) -> str:
-    """Return a sentence that says how many tasks failed, with the first error. Return "" if none failed.
+    """Return a sentence that says how many tasks failed, with the first error. Return "" if no task failed.
 
     >>> rows = pl.DataFrame({"status": ["done", "failed"], "remark": [None, "weights: torn; copy them"]})
     >>> failure_sentence(rows)

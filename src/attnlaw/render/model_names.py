@@ -14,8 +14,8 @@ from attnlaw.core.tables import unique_names
 def model_names(result: Result) -> list[str]:
     """Return a unique name for the model of each case.
 
-    It is the model's name in the table of matrices, with a number if it is not unique. If a case has no
-    matrices, it is the path that the user gave.
+    The name is the model's name in the table of matrices, with a number if that name is not unique. If a case
+    has no matrices, the name is the path that the user gave.
     """
     table = result.tables.get("matrices")
     known = {} if table is None else dict(table.select("case", "model").unique("case").iter_rows())
@@ -23,7 +23,10 @@ def model_names(result: Result) -> list[str]:
 
 
 def lines_about_models(lines_by_model: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return every line once. If it does not hold for all models, it starts with the names of its models."""
+    """Return every line once.
+
+    A line that does not hold for all models starts with the names of its models.
+    """
     models_by_line: dict[str, list[str]] = {}
     for model, lines in lines_by_model.items():
         for line in lines:

@@ -21,7 +21,7 @@ Failure = tuple[Any, InputError]  # a case and its error
 
 
 def require_directory_name(*directories: str | None) -> None:
-    """Raise a `BadSetting` for an empty directory name. An unset shell variable gives such a name."""
+    """Raise a `BadSetting` for an empty directory name. An unset shell variable gives an empty name."""
     if "" in directories:
         raise BadSetting("out", "found an empty name; give a directory (a dot means the current directory)")
 
@@ -61,7 +61,10 @@ class OutputOptions(Settings):
         return None
 
     def interruptible(self, verb: Verb[Any, Any]) -> AbstractContextManager[None]:
-        """Return a context for the whole work of the verb. It may keep finished parts for the next run."""
+        """Return a context for the whole work of the verb.
+
+        The context may keep finished parts for the next run.
+        """
         return nullcontext()
 
     def finish(self, result: Result, failures: Sequence[Failure] = ()) -> int:

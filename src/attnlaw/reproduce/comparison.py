@@ -145,8 +145,9 @@ DERIVED: dict[str, Callable[[pl.DataFrame], float | None]] = {"crossing_beta": _
 def published_figures(lines: Lines, label: Callable[[str], str]) -> list[Figure]:
     """Return a figure for each quantity that has at least three published numbers.
 
-    The x axis is the setting that varies most. Lines show our values, and points with errors show the
-    published ones. `lines` come from `compare`, and `label` returns the words for a quantity or a setting.
+    The x axis is the setting that varies the most. Lines show attnlaw's values, and points with errors show
+    the published values. `lines` come from `compare`, and `label` returns the words for a quantity or a
+    setting.
     """
     figures = []
     for quantity in dict.fromkeys(line["quantity"] for line in lines):

@@ -215,7 +215,7 @@ PAPERS = (
 def find_figures(name: str) -> list[tuple[Paper, PaperFigure]]:
     """Return all figures of the paper with this arXiv number, or the one figure with this name.
 
-    Raise an `InputError` if there is no such paper or figure.
+    Raise an `InputError` if the paper or the figure does not exist.
 
     >>> [figure.study for _, figure in find_figures("arXiv:2506.01582v2")]
     ['learn-tokens', 'learn-hardmax']

@@ -31,7 +31,7 @@ STOPPED = "stopped"
 class FigureRun:
     """The outcome of reproducing one figure.
 
-    The status is "done", "failed" or "stopped". `remark` says what went wrong and what to do. `seconds` is
+    The status is "done", "failed" or "stopped". `remark` says what failed and what to do. `seconds` is
     the time of all tasks together. `lines` are the comparisons that `compare` returns.
     """
 
@@ -44,7 +44,7 @@ class FigureRun:
     seconds: float = 0.0
 
     def describe(self, quick: bool) -> dict[str, Any]:
-        """Return the outcome as a JSON object. It has the same keys as the JSON of a verb."""
+        """Return the outcome as a JSON object. The object has the same keys as the JSON of a verb."""
         scores = [line["z"] for line in self.lines if line["z"] is not None]
         lines = [
             {name: asdict(value) if isinstance(value, Estimate) else value for name, value in line.items()}
@@ -79,11 +79,11 @@ def run_figure(
 ) -> FigureRun:
     """Run the study of a figure in a folder, write its page and figures there, and compare its rows.
 
-    Finished tasks are not computed again. An `InputError` becomes the remark of a failed run.
+    The run does not repeat finished tasks. An `InputError` becomes the remark of a failed run.
 
     Args:
         quick: whether to use the values of the study's table [quick].
-        ending: the format of the figures: "pdf", "svg" or "png".
+        ending: the file format of the figures: "pdf", "svg" or "png".
         jobs: the number of workers of a local Dask cluster. None computes in this process.
     """
     needs = f"; it needs {figure.needs}" if figure.needs else ""
@@ -113,7 +113,7 @@ def run_figure(
 
 
 def write_comparison(runs: Iterable[FigureRun], path: Path) -> bool:
-    """Write the comparisons of all runs to a CSV file. Return False if there are none to write."""
+    """Write the comparisons of all runs to a CSV file. Return False if there are no comparisons to write."""
     table = quantity_frame(COMPARISON, (line for figure_run in runs for line in figure_run.lines))
     if table.height:
         write_all({path: table.write_csv().encode()})

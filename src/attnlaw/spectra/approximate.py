@@ -48,7 +48,7 @@ def approximate_spectrum(matrix: Reals, seed: int = 0, fold: NormFold | None = N
 
     Args:
         seed: the seed of the random probes.
-        fold: the norm before the matrix. With it, the spectrum also has the sizes of the matrix as applied.
+        fold: the norm before the matrix. If given, the spectrum also has the sizes of the matrix as applied.
 
     >>> matrix = np.random.default_rng(0).standard_normal((300, 400))
     >>> spectrum = approximate_spectrum(matrix)

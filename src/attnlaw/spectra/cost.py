@@ -39,8 +39,8 @@ def matrix_operations(rows: int, cols: int, approximate: bool, single: bool = Fa
 def product_operations(rows: int, inner: int, cols: int, every: bool = True) -> float:
     """Return the number of operations for the spectrum of a product of thin factors.
 
-    The factors are made triangular twice, as stored and as applied. If `every`, the (1,1) norm sums all
-    entries instead of a sample.
+    The factors are made triangular twice, as stored and as applied. If `every` is true, the (1,1) norm sums
+    all entries instead of a sample.
     """
     formed = cols if every else min(COLUMNS, cols)
     return 2.0 * rows * inner * formed + 8.0 * inner**2 * (rows + cols)

@@ -38,16 +38,16 @@ class EntrywiseError:
 
 
 def entrywise_errors(matrix: ArrayLike, ranks: Iterable[int]) -> tuple[EntrywiseError, ...]:
-    """Return the entrywise errors of the best approximations in Frobenius norm, one record for each rank.
+    """Return the entrywise errors of the best Frobenius-norm approximations, one record for each rank.
 
     One singular value decomposition serves all ranks. The truncated decomposition is not the best
-    approximation entry by entry. `bound` needs the whole decomposition: it explains the error, and guarantees
+    approximation entry by entry. `bound` needs the whole decomposition: it explains the error, but guarantees
     nothing for another matrix.
 
     Args:
-        matrix: n x m, such as the attention weights of a head (queries in rows). Take them after the softmax,
-            because scores have the rank of the head anyway.
-        ranks: the ranks of the approximations, from 0 to min(n, m). At rank 0 the error is the matrix itself.
+        matrix: n x m matrix, such as the attention weights of a head (queries in rows). Use the matrix after
+            the softmax, because scores have at most the rank of the head anyway.
+        ranks: the ranks of the approximations, from 0 to min(n, m). At rank 0 the error is the matrix.
 
     >>> errors = entrywise_errors(np.diag([3.0, 2.0, 1.0]), [0, 1, 3])
     >>> [(error.rank, error.largest, round(error.tail, 6), error.coherence) for error in errors]
@@ -73,7 +73,7 @@ def entrywise_errors(matrix: ArrayLike, ranks: Iterable[int]) -> tuple[Entrywise
 def rank_within(matrix: ArrayLike, error: float = 0.01) -> int:
     """Return the smallest rank at which the truncated decomposition misses no entry by more than `error`.
 
-    This condition is stricter than one on the mean square error. In rare cases, a higher rank misses an
+    This condition is stricter than a bound on the mean square error. In rare cases, a higher rank misses an
     entry by more than `error` again.
 
     >>> rank_within(np.diag([3.0, 2.0, 1.0]), 1.5)

@@ -36,9 +36,9 @@ def matrix_spectrum(matrix: Reals, fold: NormFold | None = None, rounding: float
 
     Args:
         matrix: the matrix, rows x cols.
-        fold: the norm before the matrix. With it, the spectrum also has the sizes of the matrix as applied.
+        fold: the norm before the matrix. If given, the spectrum also has the sizes of the matrix as applied.
         rounding: relative error with which the entries were stored (see `precision`). None means that the
-            arithmetic must be float64.
+            arithmetic must use float64.
 
     Raises:
         OverflowError: a norm of the matrix exceeds float64.
@@ -148,8 +148,8 @@ def rescale_spectrum(spectrum: Spectrum, scale: float) -> Spectrum:
 def absolute_sum(matrix: Reals) -> float:
     """Return the sum of absolute entries of an array that is contiguous in either order.
 
-    The sum is taken in blocks. The sum of BLAS depends on the memory address of the array, so two runs could
-    differ in the last digit.
+    The function adds the entries in blocks. The sum of BLAS would depend on the memory address of the array,
+    so two runs could differ in the last digit.
     """
     entries = matrix.ravel(order="K")
     return sum(float(np.abs(entries[i : i + BLOCK]).sum()) for i in range(0, entries.size, BLOCK))

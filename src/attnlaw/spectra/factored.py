@@ -79,7 +79,7 @@ def product_spectrum(left: Reals, right: Reals, folded: tuple[Reals, Reals] | No
     Args:
         left: the left factor, rows x inner.
         right: the right factor, inner x cols.
-        folded: both factors with the norms before them folded in. With them, the spectrum also has the sizes
+        folded: both factors with the norms before them folded in. If given, the spectrum also has the sizes
             of the product as applied.
 
     Raises:
@@ -108,7 +108,8 @@ def spectrum_and_roots(
     """Compute the spectrum of a product together with the triangular factors of both sides.
 
     Args:
-        quick: whether to use Cholesky factors if they are precise enough. Folded factors always do.
+        quick: whether to use Cholesky factors if they are precise enough. The folded factors always use
+            Cholesky factors.
         seed: the seed of a sample of columns, from which the (1,1) norm is estimated. None sums all entries.
 
     Returns:
@@ -148,7 +149,7 @@ def _applied_sizes(left: Root, right: Root) -> Applied:
 
 
 def triangular_factor(tall: Reals, quick: bool = False) -> Root:
-    """Return the triangular factor R of a matrix divided by a power of two, and that power.
+    """Return the triangular factor R of a matrix divided by a power of two, and this power.
 
     `quick` allows a Cholesky factor in place of a QR factorisation.
     """
@@ -172,8 +173,8 @@ def _factorise_scaled(matrix: Reals, quick: bool) -> tuple[Reals, str]:
 def absolute_product_sum(left: NDArray[Any], right: NDArray[Any]) -> float:
     """Return the sum of absolute entries of a product, which is formed block by block in the factors' type.
 
-    Entries are added up in float64, or first by fours in float32. Rounding errors of float32 average out: the
-    sum is then right to about 1e-8.
+    Entries are added up in float64, or first by fours in float32. Rounding errors of float32 average out, so
+    the sum is accurate to about 1e-8.
     """
     rows = max(4, BLOCK // right.shape[1] // 4 * 4)
     buffer = np.empty((min(rows, left.shape[0]), right.shape[1]), left.dtype)

@@ -67,11 +67,11 @@ def factor_sizes(
     rotary: Rotary | None,
     nuclear_norm: float | None = None,
 ) -> FactorSizes | None:
-    """Compute the sizes of A and B from their triangular factors; None if they exceed float64.
+    """Compute the sizes of A and B from their triangular factors, or None if they exceed float64.
 
     Args:
         sides: the numbers of rows of A and B.
-        nuclear_norm: |A B^T|_*, if it is known.
+        nuclear_norm: the nuclear norm |A B^T|_*, if known.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         share = left[1] ** 0.5 / right[1] ** 0.5
@@ -104,7 +104,7 @@ def factor_sizes(
 
 
 def planes(rotary: Rotary | None) -> NDArray[np.intp]:
-    """Return the pairs of columns that rotary positions turn together. Each row is one plane.
+    """Return the pairs of columns that rotary positions rotate together. Each row of the result is one plane.
 
     >>> planes(Rotary(4)).tolist(), planes(Rotary(4, adjacent=True, start=2)).tolist()
     ([[0, 2], [1, 3]], [[2, 3], [4, 5]])
@@ -193,7 +193,7 @@ class ScorePart:
 
     Args:
         lengths: lengths of queries and keys, if rotary positions or clipping change them before scores are
-            computed. All other sizes then describe queries and keys before this change.
+            computed. All other sizes describe queries and keys before this change.
     """
 
     values: Reals  # singular values of R_Q R_K^T
@@ -208,7 +208,7 @@ class ScorePart:
 class ScoreSizes:
     """Sizes of the queries and keys of a head.
 
-    `whole` has the sizes of all entries together. `parts` has those of the parts that add up to a score.
+    `whole` has the sizes of all entries together. `parts` has the sizes of the parts that add up to a score.
     """
 
     whole: ScorePart

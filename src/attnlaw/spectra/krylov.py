@@ -47,14 +47,14 @@ class KrylovRun:
 def lanczos(
     gram: Operator, starts: Reals, steps: int, should_stop: Callable[[KrylovRun], bool] = lambda run: False
 ) -> KrylovRun:
-    """Run Lanczos's method from each column of `starts`, in lockstep.
+    """Run Lanczos's method from each column of `starts`, all at the same time.
 
     Every vector is orthogonalised twice against the earlier ones of its start.
 
     Args:
         gram: a function that multiplies a block of columns by the matrix.
-        should_stop: a function that gets the run after `FIRST_CHECK` steps. If it returns True, the run ends
-            there.
+        should_stop: a function that receives the run after `FIRST_CHECK` steps. If the function returns True,
+            the run ends there.
     """
     size, count = starts.shape
     norms = np.linalg.norm(starts, axis=0)
@@ -98,8 +98,8 @@ def tridiagonals(run: KrylovRun) -> Reals:
 def largest_value(gram: Operator, size: int) -> Estimate:
     """Return the square root of the largest eigenvalue of a positive semidefinite matrix, with its error.
 
-    The value is a lower bound. The error says how far above it the true value may be. The start is the same
-    in every run.
+    The value is a lower bound. The error bounds the difference between the true value and this lower bound.
+    The start is the same in every run.
 
     >>> largest_value(lambda block: np.array([[9.0], [4.0]]) * block, 2).value
     3.0

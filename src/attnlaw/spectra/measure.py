@@ -65,7 +65,10 @@ class Selection:
     def from_settings(
         cls, settings: ModelSettings, network: Network[Product], arithmetic: Arithmetic = DEFAULT_ARITHMETIC
     ) -> Selection:
-        """Return the selection that the settings describe. An adapter without layers is measured whole."""
+        """Return the selection that the settings describe.
+
+        An adapter without layers is always measured as a whole.
+        """
         if not network.layers:
             return cls(groups=(), arithmetic=arithmetic)
         chosen = settings.chosen_layers(len(network.layers) + len(network.other_layers))
@@ -84,7 +87,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Unit:
-    """A group of matrices that is read together: one matrix, or all heads of one product of two tensors.
+    """A group of matrices that are read together: one matrix, or all heads of one product of two tensors.
 
     Args:
         first: number of the unit's first matrix, among all matrices of the model in the order of rows.
@@ -159,18 +162,18 @@ def measure(
 ) -> Network[Spectrum | None]:
     """Measure the selected matrices of a model.
 
-    Large matrices go first, so that no thread waits for one at the end. While a thread factorises a unit, the
-    operating system already reads the tensors of the unit that probably comes next. The numbers do not
-    depend on `jobs`.
+    Large matrices go first, so that no thread has to wait for one at the end. While a thread factorises a
+    unit, the operating system already reads the tensors of the unit that probably comes next. The numbers do
+    not depend on `jobs`.
 
     Args:
-        jobs: number of threads; None means all usable cores.
+        jobs: number of threads, or None for all usable cores.
         progress: a function that is called with the number of finished units and the number of all units.
-        on_spectrum: a function that is called with each spectrum, in the thread that measured it.
-        measure_unit: a function that replaces `unit_spectra`, for example one that keeps what it measured.
+        on_spectrum: a function that receives each spectrum, in the thread that measured it.
+        measure_unit: a function that replaces `unit_spectra`, for example one that keeps its measurements.
 
     Returns:
-        The network with a spectrum at every selected leaf, and None at the others.
+        The network with a spectrum at every selected leaf, and None at all other leaves.
     """
     units = units_of(model, selection)
     order = sorted(range(len(units)), key=lambda number: -units[number].bytes)

@@ -55,7 +55,7 @@ UNIFORM = 0.42
 
 
 def rounding(dtype: str) -> float | None:
-    """Return the relative rounding error u of weights stored in `dtype`; None for more than 16 bits.
+    """Return the relative rounding error u of weights stored in `dtype`, or None for more than 16 bits.
 
     >>> rounding("float32") is None, rounding("bfloat16") == 8 * rounding("float16") == rounding("Q4_K")
     (True, True)
@@ -87,9 +87,9 @@ def single_errors(values: Reals) -> Reals:
 
 
 def power_scaled(matrix: Reals) -> tuple[Reals, float]:
-    """Return a matrix divided by a power of two, and that power.
+    """Return a matrix divided by a power of two, and the power.
 
-    Ordinary matrices are returned unchanged with the power 1. Squares of the result, and of a product of two
+    Ordinary matrices stay unchanged and have the power 1. Squares of the result, and of a product of two
     results, stay in the range of its type, float64 or float32.
     """
     if matrix.size == 0:

@@ -55,7 +55,7 @@ class Side:
 
 
 def missing_sizes_reason(block: Attention) -> str | None:
-    """Return why attnlaw cannot compute the sizes of a block's heads; None if it can.
+    """Return why attnlaw cannot compute the sizes of a block's heads, or None if it can.
 
     Every input of the block must be normalised.
     """
@@ -78,7 +78,7 @@ SideBuilder = Callable[[int, Reals, Root], Side]
 class ScoreReader:
     """A callable that returns the sizes of the queries and keys of a block's heads.
 
-    It reads tensors that heads share only once.
+    The object reads tensors that heads share only once.
     """
 
     def __init__(self, model: Model, block: Attention) -> None:
@@ -245,7 +245,7 @@ def _lengths(side: Side) -> Lengths:
 
 
 def block_scores(model: Model, block: Attention, kind: str) -> list[ScoreSizes | None]:
-    """Return the sizes of the queries and keys of every head of a block; None for heads without sizes."""
+    """Return the sizes of the queries and keys of a block's heads, or None for heads without sizes."""
     if missing_sizes_reason(block) is not None:
         return [None] * block.heads
     reader = ScoreReader(model, block)

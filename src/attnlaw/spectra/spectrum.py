@@ -50,8 +50,8 @@ class Multiplicities:
     """The multiplicity of each node of an approximate spectrum, according to each random probe.
 
     Args:
-        weights: shape (probes, nodes). Each row is an estimate of the multiplicities, for a rule that bounds
-            Schatten sums from above.
+        weights: array of shape (probes, nodes). Each row is an estimate of the multiplicities, for a rule
+            that bounds Schatten sums from above.
     """
 
     weights: Reals
@@ -65,7 +65,8 @@ class Applied:
     """Sizes of a matrix as the model applies it, with the norm before it folded in (see `checkpoints.norms`).
 
     Args:
-        spectral: the spectral norm. Its error says how far above it the true norm may be; None means exact.
+        spectral: the spectral norm. The error bounds how far the true norm may be above the given norm, and
+            None means exact.
         values: all singular values, only for a product of thin factors.
     """
 
@@ -77,7 +78,7 @@ class Applied:
     def stable_rank(self) -> float | None:
         """The squared ratio of the Frobenius norm to the spectral norm.
 
-        None for a zero matrix, or if not all singular values are known.
+        The value is None for a zero matrix, or if not all singular values are known.
         """
         top = self.spectral.value
         if self.values is None or top == 0:
@@ -85,7 +86,7 @@ class Applied:
         return (self.frobenius / top) ** 2
 
     def rescale(self, scale: float) -> Applied:
-        """Return the sizes times a power of two. Raise an `OverflowError` if they exceed float64."""
+        """Return the sizes times a power of two. Raise an `OverflowError` if the sizes exceed float64."""
         if scale == 1:
             return self
         error = self.spectral.error
@@ -99,13 +100,13 @@ class Applied:
 class Spectrum:
     """The singular values of a matrix in descending order, and norms of its entries.
 
-    Only values that can differ from zero are listed. A matrix has min(rows, cols) of them, and a product
-    through d dimensions has min(rows, cols, d).
+    The list has only values that can differ from zero. A matrix has min(rows, cols) such values, and a
+    product through d dimensions has min(rows, cols, d).
 
     Args:
-        route: how the values were computed: "gram", "svd", "qr" or "cholesky" (thin factors), or "lanczos"
-            (approximate).
-        applied: sizes with the norm before the matrix folded in; None if that norm is unknown.
+        route: the method that computed the values: "gram", "svd", "qr" or "cholesky" (thin factors), or
+            "lanczos" (approximate).
+        applied: sizes with the norm before the matrix folded in, or None if that norm is unknown.
 
     >>> spectrum = Spectrum(np.array([2.0, 1.0]), (2, 2), norm_21=3.0, norm_11=3.0, route="svd")
     >>> spectrum.spectral, spectrum.nuclear, spectrum.stable_rank, spectrum.numerical_rank
@@ -133,7 +134,7 @@ class Spectrum:
 
     @property
     def spectral_error(self) -> float | None:
-        """Error of the largest value; None for an exact spectrum."""
+        """Error of the largest value, or None for an exact spectrum."""
         if self.multiplicities is not None:
             return self.multiplicities.spectral_error
         return float(single_errors(self.values)[0]) if self.precision == FLOAT32 else None
@@ -154,7 +155,7 @@ class Spectrum:
 
     @property
     def as_stored(self) -> Applied:
-        """The sizes of the stored matrix, which are those as applied if there is no norm before it."""
+        """The sizes as applied, or as stored if there is no norm before the matrix."""
         return Applied(Estimate(self.spectral, self.spectral_error), self.frobenius)
 
     @property
@@ -163,12 +164,12 @@ class Spectrum:
 
     @property
     def stable_rank(self) -> float | None:
-        """Sum of squared values over the largest square; None for a zero matrix."""
+        """Sum of squared values over the largest square, or None for a zero matrix."""
         return float(np.sum(self.counts * self._relative**2)) if self.spectral > 0 else None
 
     @property
     def effective_rank(self) -> float | None:
-        """Exponential of the entropy of the normalised values; None for a zero matrix."""
+        """Exponential of the entropy of the normalised values, or None for a zero matrix."""
         if self.spectral == 0:
             return None
         positive = self._relative > 0
@@ -183,7 +184,10 @@ class Spectrum:
 
     @property
     def above_tolerance(self) -> Reals:
-        """The singular values above the tolerance. Ranks and Schatten sums count only these."""
+        """The singular values above the tolerance.
+
+        Ranks and Schatten sums count only values above the tolerance.
+        """
         return self.values[self.values > self.tolerance]
 
     @property
@@ -199,20 +203,20 @@ class Spectrum:
     def condition(self) -> float | None:
         """The ratio of the largest to the smallest value.
 
-        None if the smallest value is zero or unknown, or if the ratio overflows.
+        The ratio is None if the smallest value is zero or unknown, or if the ratio overflows.
         """
         smallest = float(self.values[-1])
         ratio = self.spectral / smallest if smallest > 0 and self.multiplicities is None else np.inf
         return ratio if ratio < np.inf else None
 
     def schatten_sum(self, p: float) -> float:
-        """Return sum s_i^p over the values above the tolerance. For p = 0 this is the numerical rank."""
+        """Return sum s_i^p over the values above the tolerance. For p = 0 the sum is the numerical rank."""
         return float(np.sum(self.counts_above_tolerance * self.above_tolerance**p))
 
     def error(self, quantity: Callable[[Spectrum], float | None]) -> float | None:
-        """Return the error of a quantity, a function of a spectrum; None if this spectrum is exact.
+        """Return the error of a quantity, a function of a spectrum, or None if this spectrum is exact.
 
-        It is the root of the sum of two squares: the standard error over the probes (`spread`) and the
+        The error is the root of the sum of two squares: the standard error over the probes (`spread`) and the
         systematic part (`bracket`).
 
         >>> exact = Spectrum(np.array([2.0]), (1, 1), 2.0, 2.0, "svd")
@@ -240,8 +244,8 @@ class Spectrum:
     def bracket(self, quantity: Callable[[Spectrum], float | None]) -> float | None:
         """Return the part of the error of a quantity that all probes share.
 
-        It is the distance between the lower and the upper rule. In float32 it is the change of the quantity
-        if all values move by their errors in the same direction.
+        The part is the distance between the lower and the upper rule. In float32 the part is the change of
+        the quantity if all values move by their errors in the same direction.
         """
         if self.is_exact:
             return None
@@ -270,10 +274,10 @@ def applied_matrix(matrix: Reals, fold: NormFold, gram: Reals | None = None) -> 
     """Compute the spectral norm, with its error, and the Frobenius norm of a folded matrix.
 
     Args:
-        matrix: M, with entries scaled by `power_scaled`.
+        matrix: the matrix M, with entries scaled by `power_scaled`.
         fold: the norm before the matrix.
-        gram: M M^T, if the caller has it. In float32 its upper triangle is enough. Without it, every product
-            multiplies by M and by M^T, in the precision of M.
+        gram: the product M M^T, if the caller has it. In float32 the upper triangle is enough. Without
+            `gram`, every product multiplies by M and by M^T, in the precision of M.
 
     >>> folded = applied_matrix(np.array([[3.0, 0.0], [0.0, 4.0]]), NormFold(np.array([2.0, 1.0]), False))
     >>> round(folded.spectral.value, 9), round(folded.frobenius, 9)

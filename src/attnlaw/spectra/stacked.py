@@ -45,10 +45,12 @@ class FactorStack:
     """The left or the right factors of a block's heads.
 
     Args:
-        factors: shape (heads, d, N), in float32 or float64; one for each group of heads that share a factor.
+        factors: array of shape (heads, d, N), in float32 or float64, with one factor for each group of heads
+            that share it.
         groups: the number of the factor that each head of the block uses.
-        roots: triangular factors R of `factors`; NaN where there is none that is precise enough.
-        folded: the same with the norm before the block folded in, or `roots` if there is nothing to fold.
+        roots: triangular factors R of `factors`, with NaN for a factor whose R would not be precise enough.
+        folded: triangular factors with the norm before the block folded in, or `roots` if there is nothing to
+            fold.
     """
 
     factors: Reals
@@ -69,11 +71,11 @@ class FactorStack:
 def stacked_spectra(
     model: Model, block: Attention, kind: str, seed: Callable[[int], int | None]
 ) -> Iterator[tuple[tuple[Reals, Reals], HeadSpectrum | None]]:
-    """Yield the two stored factors of each head, and its spectrum; None if the head needs QR factorisations.
+    """Yield the two stored factors and the spectrum of each head, or None if it needs QR factorisations.
 
     Args:
-        seed: a function of the head. It returns the seed of the sample of columns from which the (1,1) norm
-            is estimated, or None to sum all entries.
+        seed: a function of the head. The function returns the seed of the sample of columns from which the
+            (1,1) norm is estimated, or None to sum all entries.
     """
     (left, right), known = _factor_stacks(model, block, kind)
     stored, folded = (

@@ -110,7 +110,8 @@ def slurm_cluster(text: str, folder: Path) -> Any:
 def slurm_jobs(text: str, jobs: int, folder: Path, stop: Stop) -> Iterator[Any]:
     """Yield a Dask client with `jobs` workers on Slurm.
 
-    When the time of a Slurm job is over, a new job replaces it. Logs go to the folder slurm/ of the store.
+    When a Slurm job runs out of time, a new job replaces it. The logs of the jobs go to the folder slurm/
+    of the store.
     """
     from distributed import Client
 
@@ -176,7 +177,7 @@ class Backend(Workers):
     ) -> Iterator[Engine]:
         """Yield the engine for a store in `out`. When the block ends, end the workers.
 
-        The other arguments are those of `Engine`. Raise an `InputError` if a cluster does not start, or if
+        The other arguments are passed to `Engine`. Raise an `InputError` if a cluster does not start, or if
         its workers have another version of attnlaw or cannot see `out`.
         """
         if (self.jobs, self.dask, self.slurm) == (None, None, None):

@@ -52,7 +52,8 @@ class DaskEngine(Engine):
     """An engine that computes tasks through a Dask client.
 
     If this process started the cluster, `planned` is the number of workers. Dask restarts a worker that dies,
-    but it may give up. The engine then requests the planned number of workers again.
+    but after some failures it may give up. In that case, the engine requests the planned number of workers
+    again.
     """
 
     client: Client
@@ -61,7 +62,7 @@ class DaskEngine(Engine):
 
     @property
     def workers(self) -> int:
-        """The number of worker processes: the planned number, or that of the running cluster."""
+        """The number of worker processes: the planned number, or the number in the running cluster."""
         return self.planned or max(1, len(self.client.nthreads()))
 
     def run(self, tasks: Sequence[Task], first: bool = False) -> Iterator[list[Ending]]:

@@ -27,7 +27,7 @@ MOST_IN_BATCH = 500
 
 @dataclass
 class Stop:
-    """A request to stop. It comes from the user, or from the failure of one part of a case.
+    """A request to stop. The error comes from the user, or from the failure of one part of a case.
 
     The user's request interrupts a task that is being computed in this process.
     """
@@ -61,7 +61,10 @@ class Stop:
 
 
 class TimeUp(BaseException):
-    """An error for an exceeded time limit. It is not an `Exception`, so that tasks do not catch it."""
+    """An error for an exceeded time limit.
+
+    This error is not an `Exception`, so that tasks do not catch it.
+    """
 
 
 @dataclass
@@ -82,7 +85,10 @@ class Engine:
         return 1
 
     def run(self, tasks: Sequence[Task], first: bool = False) -> Iterator[list[Ending]]:
-        """Yield the endings of tasks. If `first`, quick tasks run twice: imports slow down the first run."""
+        """Yield the endings of tasks.
+
+        If `first` is true, quick tasks run twice, because imports slow down the first run.
+        """
         from threadpoolctl import threadpool_limits
 
         with threadpool_limits(limits=1, user_api="blas"):
@@ -114,7 +120,7 @@ class Engine:
             self.pace[pace_key(task)] = sum(known) / len(known)
 
     def batch_size(self, task: Task) -> int:
-        """Return how many tasks like this one make a batch. It is 1 if none was measured yet.
+        """Return how many tasks like this one make a batch. The number is 1 if no task was measured yet.
 
         The time limit of one task applies to a whole group, so a group should need at most half of it.
         """

@@ -72,7 +72,7 @@ def _collect(verb: Verb[Any, Any], finished: list[tuple[Task, Ending]], store: S
 
 
 def export(study: Study, store: Store) -> list[Path]:
-    """Write the results of all finished tasks, and return their directories.
+    """Write the results of all finished tasks, and return the directories of the results.
 
     Raise an `InputError` if the store has only rows of another study, whose result would be deleted.
     """

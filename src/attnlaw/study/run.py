@@ -39,9 +39,9 @@ DRAFT = r"\.\w+\.(parquet|json)\.\w{8}\.draft"  # the name of a temporary file o
 
 @dataclass(frozen=True)
 class Cost:
-    """The expected cost of a run. `first` and `seconds` are None if a first task failed.
+    """The expected cost of a run. `first` and `seconds` are None if the first task failed.
 
-    It is estimated from the first task of each verb, or from a few tasks if they run in groups.
+    The cost is estimated from the first task of each verb, or from a few tasks if they run in groups.
     """
 
     tasks: int
@@ -108,20 +108,21 @@ def run(
 ) -> StudyStatus:
     """Compute the missing tasks of a study and export its results to `out`.
 
-    SIGINT and SIGTERM stop the run. All finished tasks are kept.
+    SIGINT and SIGTERM stop the run. attnlaw keeps all finished tasks.
 
     Args:
         study: the study.
         out: the directory of the store and of the results.
-        backend: the place where tasks are computed; this process by default.
+        backend: the place where tasks are computed, by default this process.
         force: whether to compute all tasks again. An old row stays until its task is finished again. After a
-            stop, tasks that were not reached count as missing.
+            stop, the tasks that were not reached count as missing.
         retry_failed: whether to compute tasks that failed before.
-        announce: a function that is called with the expected cost after the first tasks.
-        progress: a function that is called with the numbers of finished tasks and of all tasks.
+        announce: a function that receives the expected cost after the first tasks.
+        progress: a function that receives the numbers of finished tasks and of all tasks.
 
     Raises:
-        InputError: if another run is at work in `out`, or if a setting cannot work. Nothing is computed then.
+        InputError: if another run uses `out`, or if a setting cannot work. In this case, nothing is
+            computed.
     """
     _require_store_of_rows(study, Path(out))
     removal = remove_if_refused(out, is_needed=lambda: has_endings(out))
@@ -158,7 +159,10 @@ def resume(
 
 
 def status(study: Study, out: str | os.PathLike[str]) -> StudyStatus:
-    """Return a study's status, also while it runs. Raise an `InputError` if `out` is of another study."""
+    """Return the status of a study, which may be running.
+
+    Raise an `InputError` if `out` belongs to another study.
+    """
     with open_store(out) as store:
         running = is_locked(out)
         if not running:

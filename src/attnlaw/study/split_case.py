@@ -26,7 +26,7 @@ TimedProgress = Callable[[int, int, float | None], None]  # units done, all unit
 
 
 class SplitStopped(Exception):
-    """An error that is raised when the user stops the run. Finished parts are kept."""
+    """An error that is raised when the user stops the run. attnlaw keeps the finished parts."""
 
 
 Plan = tuple[Any, list[Task], InputError | None]  # a case, its tasks in order, or the error if it has none
@@ -44,14 +44,14 @@ def run_split(
 ) -> Iterator[Any]:
     """Yield the record or the `InputError` of each case, as `Verb.run` does.
 
-    SIGINT and SIGTERM raise `SplitStopped`. Finished parts are kept.
+    SIGINT and SIGTERM raise `SplitStopped`. attnlaw keeps the finished parts.
 
     Args:
-        store: the directory of the store. Parts that it has from an earlier run are not computed again.
-        backend: the place where parts are computed; this process by default.
+        store: the directory of the store. Parts that an earlier run stored there are not computed again.
+        backend: the place where parts are computed, by default this process.
         force: whether to compute all parts again.
-        progress: a function that is called with the units of work done, all units, and the seconds left.
-        announce: a function that is called with a line that says how much will be computed.
+        progress: a function that receives the units of work done, all units, and the seconds left.
+        announce: a function that receives a line on how much will be computed.
     """
     split = verb.split
     if split is None:

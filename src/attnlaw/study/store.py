@@ -51,14 +51,14 @@ class Store:
     connection: sqlite3.Connection
 
     def add(self, endings: Iterable[Ending]) -> None:
-        """Store the endings of tasks. They replace earlier endings with the same keys."""
+        """Store the endings of tasks. These endings replace earlier endings with the same keys."""
         values = [(e.key, e.row, json.dumps(e.parts), e.error, e.seconds, e.attempts) for e in endings]
         with self.connection:
             self.connection.executemany("INSERT OR REPLACE INTO outcomes VALUES (?, ?, ?, ?, ?, ?)", values)
             self.connection.executemany("DELETE FROM anew WHERE key = ?", [(key,) for key, *_ in values])
 
     def mark_stale(self, keys: Iterable[str]) -> None:
-        """Mark tasks that must be computed again. Their old endings stay until then."""
+        """Mark tasks that must be computed again. The old endings of these tasks stay until then."""
         with self.connection:
             self.connection.executemany("INSERT OR IGNORE INTO anew VALUES (?)", [(key,) for key in keys])
 
@@ -69,7 +69,7 @@ class Store:
     def endings(self, rows: bool = True) -> dict[str, Ending]:
         """Return all stored endings by key, including stale ones.
 
-        If `rows` is false, the texts of the rows are left out to save memory. `cells` needs these texts.
+        If `rows` is false, the endings lack the texts of the rows, to save memory. `cells` needs these texts.
         """
         row = "row" if rows else "NULL"
         query = f"SELECT key, seconds, {row}, parts, error, attempts FROM outcomes"
@@ -94,7 +94,7 @@ class Store:
     def cells(self, ending: Ending) -> dict[str, Any]:
         """Return the cells that a task adds to its row.
 
-        For a failed task, these are `status` and `remark`. The ending must have been read with its row.
+        For a failed task, the cells are `status` and `remark`. The ending must come with its row.
         """
         if ending.error is not None:
             return {"status": str(Outcome.FAILED), "remark": ending.error}
@@ -102,7 +102,7 @@ class Store:
             return {**json.loads(ending.row)}  # type: ignore[arg-type]  # NULL is damage, too
 
     def tables(self, ending: Ending, exclude: Container[str] = ()) -> dict[str, pl.DataFrame]:
-        """Read the tables of a finished task. Return them by name, without those in `exclude`.
+        """Read the tables of a finished task. Return the tables by name, without the names in `exclude`.
 
         Raise an `InputError` if a file is missing or damaged.
         """
@@ -160,7 +160,10 @@ def has_endings(directory: str | os.PathLike[str]) -> bool:
 
 @contextmanager
 def hold_lock(directory: str | os.PathLike[str]) -> Iterator[None]:
-    """Hold the lock of a directory. If another run has it, raise an `InputError` that names this run."""
+    """Hold the lock of a directory.
+
+    If another run holds the lock, raise an `InputError` that names this run.
+    """
     path = writable_directory(directory) / "lock"
     with ExitStack() as stack:
         with as_input_error(f"{path}: cannot be locked", "choose another directory"):

@@ -94,10 +94,10 @@ class Study:
         return {task.verb.name: task.verb for task in self.tasks}
 
     def check(self, tasks: Sequence[Task]) -> dict[str, InputError]:
-        """Check the cases of tasks before the first one runs. Return the errors of those that cannot work.
+        """Check the cases of tasks before the first one runs. Return the errors of tasks that cannot work.
 
-        Such an error is, for example, that a model does not exist. The keys are those of the tasks. Raise a
-        `BadUsage` if a setting is wrong, and an `InputError` if no task of the study can work.
+        Such an error occurs, for example, if a model does not exist. The keys are the keys of the tasks.
+        Raise a `BadUsage` if a setting is wrong, and an `InputError` if no task of the study can work.
         """
         errors = {}
         for task in tasks:
@@ -119,7 +119,7 @@ def read_study(
 
     Args:
         path: the path of the file, or the name of a study that comes with attnlaw (see `attnlaw study list`).
-        find: a function that returns the verb of a name; by default one that knows attnlaw's verbs.
+        find: a function that returns the verb of a name, by default one that knows attnlaw's verbs.
         quick: whether to use the values of the table [quick].
 
     Raises:
@@ -164,7 +164,7 @@ def _read_study(path: str | os.PathLike[str], find: Callable[[str], Verb[Any, An
 def task_seed(seed: int, position: int, repetition: int) -> int:
     """Return the seed of a task: 53 bits from its child of the study's `SeedSequence`.
 
-    This is child number `repetition` of child number `position`. Every JSON reader reads 53 bits exactly.
+    The child is number `repetition` of child number `position`. A JSON reader can read 53 bits exactly.
 
     >>> import numpy as np
     >>> child = np.random.SeedSequence(7).spawn(4)[3].spawn(2)[1]
@@ -236,7 +236,7 @@ class _Sweep:
         return sum(math.prod(map(len, axes.values())) for axes in self.grids)
 
     def add(self, tables: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
-        """Add a grid with the values that these tables give for each key."""
+        """Add a grid with the values of each key in these tables."""
         axes: dict[str, list[Any]] = {}
         for label, table in tables.items():
             for key, value in table.items():
@@ -376,7 +376,7 @@ WIDTH = 110
 def template(verb: Verb[Any, Any]) -> str:
     """Return the text of a study file that the user can fill in.
 
-    It has one case with all defaults. Settings without a default are left to the user.
+    The file has one case with all defaults. The user must fill in settings without a default.
 
     >>> from attnlaw.verbs import find_verb
     >>> print(template(find_verb("two_layer"))[:37])

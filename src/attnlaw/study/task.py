@@ -93,10 +93,10 @@ def failed_ending(key: str, error: BaseException, seconds: float = 0.0) -> Endin
 
 
 def run_tasks_together(tasks: Sequence[Task], folder: Path) -> list[Ending]:
-    """Compute the tasks of one group together. Return the endings of those that succeeded.
+    """Compute the tasks of one group together. Return the endings of the tasks that succeeded.
 
-    Each gets an equal share of the time. The list lacks tasks with an error, and all tasks after an error of
-    `run`. The caller must compute these alone.
+    Each task gets an equal share of the time. The list lacks tasks with an error, and all tasks after an
+    error of `run`. The caller must compute the missing tasks alone.
     """
     start = time.perf_counter()
     written = []
@@ -125,10 +125,12 @@ def _write_record(task: Task, record: Any, folder: Path) -> tuple[str, tuple[tup
 def run_batch(
     tasks: Sequence[Task], folder: Path, time_limit: float | None, time_twice: bool = False
 ) -> list[Ending]:
-    """Compute tasks in a worker process, with one BLAS thread. Groups run together, other tasks one by one.
+    """Compute tasks in a worker process, with one BLAS thread.
 
-    Other threads of the process wait. If `time_twice` is true, a quick task runs a second time, to measure it
-    after its modules are loaded.
+    Groups run together, and other tasks run one by one.
+
+    Other threads of the process wait. If `time_twice` is true, a quick task runs again to measure it after
+    its modules are loaded.
     """
     from threadpoolctl import threadpool_limits
 
@@ -159,8 +161,8 @@ def group_tasks(tasks: Iterable[Task]) -> list[list[Task]]:
 def time_again(ending: Ending, run_again: Callable[[], Ending | None]) -> Ending:
     """Run a quick task again, and return its ending with the time of the second run.
 
-    Imports may take most of the first run. If the first run was not quick, or if either run fails,
-    the time of the first run is kept.
+    Imports may take most of the time of the first run. If the first run was not quick, or if either run
+    fails, the ending keeps the time of the first run.
 
     >>> time_again(Ending("k", 2.0, "{}"), lambda: Ending("k", 0.5, "{}")).seconds
     0.5
@@ -176,9 +178,9 @@ def time_again(ending: Ending, run_again: Callable[[], Ending | None]) -> Ending
 def write_table(table: pl.DataFrame, name: str, key: str, folder: Path) -> str:
     """Write a table as `parts/NAME/KEY-DIGEST.parquet`, and return this path.
 
-    The name has a digest of the content. So a changed table does not replace the old one, which a row may
-    still refer to. The table is first written to another folder, so that `parts` contains only complete
-    files.
+    The name includes a digest of the content. Therefore a changed table does not replace the old one, which a
+    row may still refer to. The table is first written to another folder, so that `parts` contains only
+    complete files.
     """
     data = to_parquet(table)
     place = Path("parts", name, f"{key}-{hashlib.sha256(data).hexdigest()[:16]}.parquet")
@@ -191,7 +193,10 @@ def write_table(table: pl.DataFrame, name: str, key: str, folder: Path) -> str:
 
 
 def cause_of_death(key: str, folder: Path, time_limit: float | None) -> str | None:
-    """Return why the worker of a task died, or None if the task had not begun. Remove its marker file."""
+    """Return the reason why the worker of a task died, or None if the task had not begun.
+
+    Remove the marker file of the task.
+    """
     path = folder / "running" / key
     try:
         lines = path.read_text(errors="replace").splitlines()

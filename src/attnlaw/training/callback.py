@@ -14,10 +14,10 @@ from attnlaw.training.monitor.watchdog import GateFailed
 def monitor_trainer(trainer: Any, directory: str | os.PathLike[str], **options: Any) -> Any:
     """Add a callback to a Trainer that monitors its model, and return the callback.
 
-    The callback measures before the first step and then whenever a `SpectralMonitor` does. It passes the
-    numbers to `trainer.log` as `spectra/...`, so that they reach TensorBoard or whatever `report_to` names.
-    If the Trainer resumes from a checkpoint, the callback continues the rows in the directory. With
-    `on_fail="stop"`, a rule that does not hold ends the training, and `trainer.train()` returns as usual.
+    The callback measures before the first step, and then at the steps of a `SpectralMonitor`. The callback
+    passes the numbers to `trainer.log` as `spectra/...`, so that they reach TensorBoard or the loggers in
+    `report_to`. If the Trainer resumes from a checkpoint, the callback continues the rows in the directory.
+    With `on_fail="stop"`, a failed rule ends the training, and `trainer.train()` returns as usual.
 
     Args:
         trainer: a `transformers.Trainer`.
@@ -25,8 +25,8 @@ def monitor_trainer(trainer: Any, directory: str | os.PathLike[str], **options: 
         options: the options of `SpectralMonitor` (`every`, `quantities`, `max_overhead`, ...).
 
     Returns:
-        The callback. Its `monitor` is None until training begins. Its `failed` is the `GateFailed` error if
-        rules ended the training, and None otherwise.
+        The callback. The callback's `monitor` is None until training begins. The callback's `failed` is the
+        `GateFailed` error if rules ended the training, and None otherwise.
     """
     with require_extra("monitoring a Trainer", "lens"), quiet_import():
         from transformers import TrainerCallback

@@ -62,7 +62,10 @@ DESCRIPTION = (
 
 
 def is_held_out(name: str) -> bool:
-    """Return whether a file is left out of training. `name` is its path relative to the library."""
+    """Return whether a file is left out of training.
+
+    `name` is the path of the file relative to the library.
+    """
     return int(hashlib.sha256(name.encode()).hexdigest(), 16) % HELD_OUT_ONE_IN == 0
 
 
@@ -80,9 +83,9 @@ def read_bytes(files: list[Path]) -> Bytes:
 
 
 def windows(text: Bytes, length: int) -> Bytes:
-    """Return consecutive windows of the text, shape (count, length + 1).
+    """Return consecutive windows of the text, of shape (count, length + 1).
 
-    Each window starts with the last byte of the one before. If a model reads `window[:-1]` and predicts
+    Each window starts with the last byte of the previous window. If a model reads `window[:-1]` and predicts
     `window[1:]`, it predicts each byte once, except the first byte of the text and a remainder at its end.
     """
     return np.lib.stride_tricks.sliding_window_view(text, length + 1)[::length]
@@ -97,7 +100,7 @@ def random_windows(text: Bytes, count: int, length: int, rng: np.random.Generato
 def bigram_losses(train: Bytes, held_out_windows: Bytes) -> NDArray[np.float64]:
     """Return the mean loss of a bigram model on each held-out window, in nats per byte.
 
-    The model predicts a byte from the one before it, by the counts of pairs in `train` plus one.
+    The model predicts a byte from the previous byte, by the counts of pairs in `train` plus one.
     """
     counts = np.ones((VOCABULARY, VOCABULARY))
     np.add.at(counts, (train[:-1], train[1:]), 1)
@@ -124,7 +127,7 @@ GRADIENT_NORM = 1.0
 
 
 def build_decoder() -> Any:
-    """Return the untrained decoder. Its weights are drawn from torch's global generator."""
+    """Return the untrained decoder. The weights of the decoder are drawn from torch's global generator."""
     import_torch("training a decoder")
     with quiet_import():
         from transformers import GPT2Config, GPT2LMHeadModel
@@ -223,7 +226,10 @@ class DecoderRun:
 
 
 def run_decoder(steps: int, every: int, seed: int, progress: Progress) -> DecoderRun:
-    """Train the decoder. Measure its heads before training, after each `every` steps and at the end."""
+    """Train the decoder.
+
+    Measure the decoder's heads before training, after each `every` steps and at the end.
+    """
     model = build_seeded_decoder(seed)
     text, held_out = (read_bytes(source_files(held_out=is_held_out)) for is_held_out in (False, True))
     held_out_windows = windows(held_out, CONTEXT)

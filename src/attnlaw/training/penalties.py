@@ -61,7 +61,10 @@ def weighted_alpha(weight: Tensor) -> Tensor:
 
 
 def stable_rank(weight: Tensor) -> Tensor:
-    """Return the stable rank |W|_F^2 / |W|_2^2. It is at least 1 and does not depend on the scale of W."""
+    """Return the stable rank |W|_F^2 / |W|_2^2.
+
+    The stable rank is at least 1 and does not depend on the scale of W.
+    """
     values = _squared_singular_values(weight)
     return values.sum() / values[0]
 
@@ -69,8 +72,8 @@ def stable_rank(weight: Tensor) -> Tensor:
 def frechet_prior(weight: Tensor, shape: float = 1.0) -> Tensor:
     """Return the negative log density of a Frechet law at lambda_1, up to a constant.
 
-    With the law's `shape` a, this is (1 + a) ln lambda_1 + lambda_1^(-a). It is smallest at the mode,
-    lambda_1 = (a / (1 + a))^(1/a), so the penalty sets a scale.
+    With the law's `shape` a, the penalty is (1 + a) ln lambda_1 + lambda_1^(-a). The penalty is smallest at
+    the mode, lambda_1 = (a / (1 + a))^(1/a), so it sets a scale.
 
     >>> import torch
     >>> weight = torch.diag(torch.tensor([0.5, 0.2], dtype=torch.float64)).sqrt()
@@ -84,12 +87,12 @@ def frechet_prior(weight: Tensor, shape: float = 1.0) -> Tensor:
 
 @dataclass(frozen=True)
 class Penalty:
-    """A penalty on the spectra of weights, with a strength that may decay with the epochs.
+    """A penalty on the spectra of weights, with a strength that may decay over the epochs.
 
     The penalty is `measure` summed over the weights of the modules, times the strength.
 
     Args:
-        floor: the least value that counts. A module whose measure is below the floor adds nothing.
+        floor: the smallest measure that counts. A module whose measure is below the floor adds nothing.
 
     >>> import torch
     >>> penalty = Penalty(stable_rank, strength=0.1, decay=0.5, every=2, floor=2.0)

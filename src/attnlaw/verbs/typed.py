@@ -13,16 +13,16 @@ from attnlaw.verbs import find_verb
 
 
 def typed_command(result: Result, verb: str | None = None) -> str | None:
-    """Return the command that computes a result, with every setting that is not the default.
+    """Return the command that computes a result, with every setting that differs from its default.
 
-    Rows do not have the path of a model that got another name. The command then has the placeholder MODEL.
-    Settings that differ between cases are left out, except the positional ones.
+    If a model got another name, the rows do not have its path. In that case, the command has the placeholder
+    MODEL. The command leaves out settings that differ between cases, except the positional ones.
 
     Args:
-        verb: the verb to call instead. It gets only the settings that it has.
+        verb: the verb to call instead. The other verb gets only the settings that it has.
 
     Returns:
-        The command. None if a model is a Python object, which no command can name.
+        The command. The command, or None if a model is a Python object, which no command can name.
     """
     known = setting_fields(result.verb.settings)
     wanted = known if verb is None else setting_fields(find_verb(verb).settings)
@@ -46,7 +46,7 @@ def typed_command(result: Result, verb: str | None = None) -> str | None:
 
 
 def option_words(field: SettingField, value: Any, quoted: bool = False) -> list[str]:
-    """Return the words that give a setting its value. There are none for the default."""
+    """Return the words that set a setting to its value. There are no words for the default."""
     if value is None or value == field.default or value is False:
         return []
     if value is True:

@@ -51,7 +51,10 @@ STORE = "store.sqlite"  # the store of a study, in the directory of its rows
 
 
 def find_part(verb: Verb[Any, Any], name: str) -> ModuleType | None:
-    """Import a file of a verb's folder, such as `charts`. Return None if the verb does not have it."""
+    """Import a file of a verb's folder, such as `charts`.
+
+    Return None if the folder does not have the file.
+    """
     module = verb_module(verb.name)
     package = import_module(module)
     if not hasattr(package, "__path__") or find_spec(f"{module}.{name}") is None:
@@ -60,7 +63,10 @@ def find_part(verb: Verb[Any, Any], name: str) -> ModuleType | None:
 
 
 def answer_of(result: Result) -> Answer | None:
-    """Return the answer of a verb in words. None if the verb has none, or if no case was computed."""
+    """Return the answer of a verb in words.
+
+    Return None if the verb has no answer, or if no case was computed.
+    """
     part = find_part(result.verb, "answer")
     if part is None or not (result.rows["status"] != Outcome.FAILED).any():
         return None
@@ -90,7 +96,10 @@ def show(result: Result, console: Console | None = None, details: bool = False) 
 
 
 def show_end(result: Result, console: Console, details: bool = False) -> None:
-    """Print the text after the last case. For a verb without `terminal.py`, this prints the whole result."""
+    """Print the text after the last case.
+
+    For a verb without `terminal.py`, the function prints the whole result.
+    """
     terminal = find_part(result.verb, "terminal")
     with typed_options(["--details"] if details else []):
         if terminal is None:
@@ -102,12 +111,12 @@ def show_end(result: Result, console: Console, details: bool = False) -> None:
 
 
 def progress(name: str) -> AbstractContextManager[Progress]:
-    """Return a context that shows progress in a notebook. Outside a notebook, it shows nothing."""
+    """Return a context that shows progress in a notebook. Outside a notebook, the context shows nothing."""
     return notebook_progress(name)
 
 
 def figures_of(result: Result) -> list[Figure]:
-    """Return the figures that the verb declares and the rows allow, or else figures of the first quantity.
+    """Return the figures that the verb declares and the rows allow, or figures of the first quantity.
 
     If the theory failed in every case, return the figures of the simulation.
     """
@@ -144,7 +153,7 @@ def notebook_html(result: Result) -> str:
 
 
 def plot(result: Result, name: str | None = None) -> Any:
-    """Return the chart of this name, or the first chart. A notebook can show it without a network."""
+    """Return the chart of this name, or the first chart. A notebook can show the chart without a network."""
     from attnlaw.render.charts.style import offline_chart
 
     return offline_chart(figure_to_plot(result, name).draw())
@@ -165,8 +174,8 @@ def figure_to_plot(result: Result, name: str | None = None) -> Figure:
 def save(result: Result, directory: str | os.PathLike[str], figures: str | None, progress: Progress) -> Path:
     """Write the files of a result and report.html, as `Result.save` describes.
 
-    Rows and tables are on disk before anything is drawn. The files of an older result in the directory, with
-    its page, are removed then.
+    Rows and tables are on disk before anything is drawn. The function then removes the files of an older
+    result in the directory, with its page.
     """
     from attnlaw.render.charts.paper import figure_files
 
@@ -187,7 +196,7 @@ def save(result: Result, directory: str | os.PathLike[str], figures: str | None,
 def result_directory(path: str | os.PathLike[str], verb: Verb[Any, Any]) -> Path:
     """Return the directory for a result, and create it if needed.
 
-    Raise an `InputError` if it has a study, or a summary.json that does not belong to a result.
+    Raise an `InputError` if the directory has a study, or a summary.json that does not belong to a result.
     """
     folder = writable_directory(path)
     if (folder / STORE).exists():
@@ -204,7 +213,7 @@ def _require_own_summary(folder: Path, written: Sequence[Path]) -> None:
 
 
 def replace_files(folder: Path, contents: Mapping[Path, bytes]) -> None:
-    """Write the files of a result into a directory, and remove those of an older result."""
+    """Write the files of a result into a directory, and remove the files of an older result."""
     before = written_files(folder)
     if folder / SUMMARY in contents:
         _require_own_summary(folder, before)

@@ -58,7 +58,8 @@ MODELS = (
 class Atlas:
     """The audits of several models.
 
-    The table `models` says where each model comes from. `matrices` and `layers` have the rows of the audits.
+    The table `models` says where each model comes from. The tables `matrices` and `layers` have the rows of
+    the audits.
     """
 
     models: pl.DataFrame
@@ -67,7 +68,7 @@ class Atlas:
 
     @cached_property
     def values(self) -> pl.DataFrame:
-        """A table that says for each model whether it was trained, its kind, and its numbers."""
+        """A table that shows for each model whether it was trained, its kind, and its numbers."""
         kinds = model_kinds(self.matrices)
         numbers = column_values(self.matrices, self.layers)
         known = self.models.select("model", "trained").join(kinds, on="model", how="left")
@@ -96,8 +97,8 @@ def load_atlas(audits: Result | None = None) -> Atlas:
     """Return the atlas that ships with attnlaw, or an atlas of your own audits.
 
     Args:
-        audits: the audits of a study, which `attnlaw.load(DIR)` opens. Their models count as trained. None
-            for the atlas that ships.
+        audits: the audits of a study, which `attnlaw.load(DIR)` opens. The models of these audits count as
+            trained. The default (None) is the atlas that ships with attnlaw.
 
     >>> load_atlas()
     <Atlas of 9 trained and 7 untrained models>
@@ -116,7 +117,7 @@ def atlas_of_audits(audits: Result, provenance: Mapping[str, Mapping[str, Any]])
 
     Args:
         audits: the audits of several models.
-        provenance: further columns of the table `models`, by the name of the model.
+        provenance: more columns for the table `models`, by the name of the model.
 
     Raises:
         InputError: if these are not audits, or if none measured a whole model.

@@ -23,7 +23,7 @@ STORED, APPLIED = "stored", "applied"
 
 @dataclass(frozen=True, eq=False)
 class AtlasColumn:
-    """A number in which models are compared. `form` is the format specification for printing it."""
+    """A number on which models are compared. `form` is the format specification for printing it."""
 
     name: str  # name in `summary.json`
     label: str  # name in printed tables

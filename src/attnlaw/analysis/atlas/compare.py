@@ -33,7 +33,7 @@ ROUND_OFF = 1e-9  # relative difference from the end of a range that comes from 
 
 
 def comparison_table(audit: Audit, atlas: Atlas) -> pl.DataFrame | None:
-    """Return a table with one row for each compared number; None if a matrix of a layer was not measured."""
+    """Return a table with one row for each compared number, or None if a matrix was not measured."""
     if not audit.layers.height or not _is_whole(audit):
         return None
     kind = model_kinds(audit.matrices)["kind"][0]
@@ -89,7 +89,8 @@ def atlas_entry(table: pl.DataFrame | None) -> dict[str, Any] | None:
 def same_models(matrices: pl.DataFrame, atlas: Atlas) -> list[str]:
     """Return the names of the models of the atlas that are the audited model itself.
 
-    A model is the same if all its matrices have the same kinds and nearly the same Frobenius norms.
+    A model of the atlas counts as the same if its matrices have the same kinds and nearly the same Frobenius
+    norms.
     """
     kinds, norms = matrices["kind"].to_list(), matrices["frobenius_norm"].to_numpy()
     trained = dict(atlas.models.select("model", "trained").iter_rows())
@@ -120,16 +121,16 @@ def _range(whose: str, values: pl.Series) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Unusual:
-    """The numbers of a model that are outside the range of the trained models it is compared with.
+    """The numbers of a model that are outside the range of the trained models in the comparison.
 
     Args:
         compared: how many numbers are compared.
-        expected: how many an ordinary model has outside. Any of n + 1 similar models has the smallest or the
-            largest value with probability 2 / (n + 1).
-        deviation: the standard deviation of that number, if numbers were independent.
-        among: the models that it is compared with, in words.
-        lines: (label, value, range) of each number outside, the farthest first.
-        names: the names of these numbers.
+        expected: the number of values that an ordinary model has outside the range. Any of n + 1 similar
+            models has the smallest or the largest value with probability 2 / (n + 1).
+        deviation: the standard deviation of `expected`, if the compared numbers were independent.
+        among: the models in the comparison, in words.
+        lines: a tuple (label, value, range) for each number outside the range, the farthest first.
+        names: the names of the numbers outside the range.
     """
 
     compared: int
@@ -141,12 +142,12 @@ class Unusual:
 
     @property
     def has_ranks(self) -> bool:
-        """Whether a rank is among the numbers. Ranks depend on the head size."""
+        """Whether the numbers include a rank. Ranks depend on the head size."""
         return any("rank" in name for name in self.names)
 
     @property
     def is_unusual(self) -> bool:
-        """Whether clearly more numbers are outside than an ordinary model has."""
+        """Whether clearly more numbers are outside the range than for an ordinary model."""
         return len(self.lines) > self.expected + self.deviation
 
     @property
@@ -198,7 +199,7 @@ def _kind_in_words(entry: dict[str, Any]) -> str:
 
 
 def ranges_sentence(entry: dict[str, Any]) -> str:
-    """Return sentences that say what the numbers are and which models the ranges cover.
+    """Return sentences that explain the numbers and name the models that the ranges cover.
 
     >>> entry = {"among": "decoder", "trained": ["a", "b"], "fresh": ["c"], "left_out": ["d"]}
     >>> ranges_sentence(entry).partition(". ")[2]

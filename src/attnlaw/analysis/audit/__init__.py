@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class AuditOptions:
-    """Options that say what an audit reports.
+    """Options that set what an audit reports.
 
     Args:
         samples: number of training samples n. If given, the audit also reports proxy / sqrt(n).

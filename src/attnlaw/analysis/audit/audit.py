@@ -55,10 +55,10 @@ class Audit:
     Args:
         quantities: numbers of the whole model, by name.
         findings, matrices, spectra, layers: tables with the columns of `attnlaw.analysis.columns`.
-        applications: the amplification after each application of a layer; None if no layer is shared.
-        towers: a table with the sizes and proxies of each tower; None if the model has no towers.
+        applications: the amplification after each application of a layer, or None if no layer is shared.
+        towers: a table with the sizes and proxies of each tower, or None if the model has no towers.
         tree: the measured spectra, with None for each matrix that was not selected.
-        subject: the evidence that the detectors of findings looked at.
+        subject: the evidence that the detectors looked at.
         fits_laws: whether laws are fitted when the audit is saved.
     """
 
@@ -76,7 +76,7 @@ class Audit:
 
     @property
     def remark(self) -> str | None:
-        """A sentence that says which numbers are missing and why; None if nothing is missing."""
+        """A sentence that names the missing numbers and the reason, or None if nothing is missing."""
         remark: str | None = self.quantities["remark"]
         return remark
 
@@ -95,7 +95,7 @@ class Audit:
 
 
 class Keeper(Protocol):
-    """What keeps the finished units of an audit: `attnlaw.analysis.audit.unfinished.UnfinishedAudit`."""
+    """Something that keeps an audit's finished units: `attnlaw.analysis.audit.unfinished.UnfinishedAudit`."""
 
     def __contains__(self, unit: Unit) -> bool: ...
 
@@ -115,13 +115,14 @@ def audit(
     """Audit a checkpoint: measure every matrix, test it against noise, and compute the proxies.
 
     Args:
-        settings: the checkpoint, and which of its matrices to measure. If some are left out, there are no
-            proxies.
+        settings: the checkpoint, and which of its matrices to measure. An audit that leaves out some matrices
+            has no proxies.
         options: what to report.
-        arithmetic: the precision of the computation. It also says whether very large matrices are only
-            estimated, with an error.
+        arithmetic: the precision of the computation. This setting also chooses whether very large matrices
+            are only estimated, with an error.
         progress: a function that is called with the number of matrices done and the number of all matrices.
-        keeper: what keeps finished matrices for a later audit (`attnlaw.analysis.audit.unfinished`).
+        keeper: the object that keeps finished matrices for a later audit
+            (`attnlaw.analysis.audit.unfinished`).
 
     Returns:
         The audit, with one row for each matrix in `matrices`.
@@ -172,7 +173,7 @@ def audit_model(
     progress: Progress = no_progress,
     keeper: Keeper | None = None,
 ) -> Audit:
-    """Audit a model that is already open, with `jobs` threads (None for one on each core)."""
+    """Audit a model that is already open, with `jobs` threads (if None, one for each core)."""
     gathered = EvidenceCollector(model)
     measure_unit = None if keeper is None else keeper.measurer(model, gathered.take)
     run = partial(measure, gathered.model, jobs=jobs, progress=progress, measure_unit=measure_unit)
@@ -284,8 +285,8 @@ def model_findings(
 
     Args:
         source: an audit, an open `Model`, or a checkpoint (a path, a state dict or a module). attnlaw audits
-            a model or checkpoint first. It reports NaN and infinity as findings, and measures all other
-            matrices.
+            a model or checkpoint first. This audit reports NaN and infinity as findings, and measures all
+            other matrices.
         ignore: names of detectors to skip. All names are in `attnlaw.analysis.findings.detectors.DETECTORS`.
         levels: the levels to use instead of the default, by the name of the detector.
         thresholds: the thresholds to use instead of the default, by the name of the detector.

@@ -38,7 +38,7 @@ NO_DIGITS = ".3g"  # format of an exponent without an error
 
 
 def growth_reason(rows: pl.DataFrame) -> str | None:
-    """Return why the growth of the proxies over these models cannot be fitted, or None if it can."""
+    """Return the reason why the growth of the proxies cannot be fitted, or None if it can."""
     counted = _counted(rows)
     for row in counted.iter_rows(named=True) if counted.height >= LEAST_MODELS else ():
         if row[f"log10_{ADAPTIVE}"] is None or row["depth"] is None or row["hidden_size"] is None:
@@ -143,7 +143,7 @@ def _exponents_sentence(rows: pl.DataFrame, table: pl.DataFrame) -> str:
 
 
 def exponent_text(row: Mapping[str, Any], name: str) -> str:
-    """Return an exponent with its error in parentheses, or an empty text if there is none.
+    """Return an exponent with its error in parentheses, or an empty text if there is no exponent.
 
     >>> exponent_text({"depth": 1.3316, "depth_error": 0.0029}, "depth")
     '1.332(3)'

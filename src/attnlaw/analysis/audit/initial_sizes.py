@@ -38,8 +38,8 @@ FACTORS = {
 def initial_deviations(model: Model) -> Deviations | None:
     """Return the standard deviations of the model's initial weights, as its library draws them.
 
-    Returns None if the config does not determine them. It also returns None for a model with several towers,
-    because a config describes only one.
+    Returns None if the config does not determine them. The function also returns None for a model with
+    several towers, because a config describes only one.
     """
     if model.config is None or model.network.towers:
         return None

@@ -10,7 +10,7 @@ UNITS, WHOLE = ".units", ".whole"
 
 
 def remove_kept_units(directory: str | Path) -> None:
-    """Remove the units of all models that were measured as a whole."""
+    """Remove the units of every model that has already been measured as a whole."""
     folder = Path(directory) / FOLDER
     if folder.is_dir() and not folder.is_symlink():
         for path in folder.glob(f"*{WHOLE}"):
@@ -25,6 +25,6 @@ def has_kept_units(directory: str | Path) -> bool:
 
 
 def remove_if_empty(folder: Path) -> None:
-    """Remove a folder if nothing is in it."""
+    """Remove a folder if it is empty."""
     with suppress(OSError):
         folder.rmdir()

@@ -34,7 +34,7 @@ def measured_proxy(
     The new columns describe single matrices. Do not add them up to rank models.
 
     Args:
-        audit: an audit of the same model. It may cover only some of the matrices.
+        audit: an audit of the same model. The audit may cover only some of the matrices.
         model: the classifier to run, or its path.
         inputs: the inputs to run it on.
         positions: the positions whose predictions count, as in `margins`.

@@ -24,7 +24,7 @@ NO_PROXIES = "no proxies: "  # how the remark starts that says why there are no 
 
 
 def model_facts(summary: Mapping[str, Any], stacks: Mapping[str | None, int], experts: int = 0) -> str:
-    """Return what the model is: its family, layers, heads, width and codes.
+    """Return a description of the model: its family, layers, heads, width and codes.
 
     Args:
         summary: the summary of the model.
@@ -62,7 +62,7 @@ def _size(sizes: Mapping[str, Any], layers: int, stacks: Mapping[str | None, int
 
 
 def findings_sentence(summary: Mapping[str, Any]) -> str | None:
-    """Return a sentence that counts the findings; None for a study, which does not keep findings.
+    """Return a sentence that counts the findings, or None for a study.
 
     >>> findings_sentence({"findings": {"rules": 20, "note": 0, "warning": 0, "error": 0}})
     'No problems found (20 checks).'
@@ -82,14 +82,14 @@ def findings_sentence(summary: Mapping[str, Any]) -> str | None:
 def skipped_checks(summary: Mapping[str, Any]) -> int:
     """Return how many checks did not run because parts of the model were left out.
 
-    It is 0 for the result of another version of attnlaw, which may have had other checks.
+    The number is 0 for the result of another version of attnlaw, which may have had other checks.
     """
     ours = summary.get("attnlaw_version") == __version__
     return len(DETECTORS) - summary["findings"]["rules"] if ours else 0
 
 
 def null_test_sentence(summary: Mapping[str, Any]) -> str | None:
-    """Return a sentence that says how many matrices differ from random ones; None if none was tested.
+    """Return a sentence with the number of matrices that differ from random ones, or None if none was tested.
 
     >>> null_test_sentence({"not_random": {"tested": 120, "rejected": 118, "expected": 1.19, "p_value": 0.0}})
     '118 of 120 weight matrices differ from random ones (chance alone: about 1.2).'
@@ -106,7 +106,7 @@ def null_test_sentence(summary: Mapping[str, Any]) -> str | None:
 
 
 def training_line(summary: Mapping[str, Any]) -> Line | None:
-    """Return a line that says whether the weights look trained; None if no matrix was tested.
+    """Return a line that says whether the weights look trained, or None if no matrix was tested.
 
     >>> training_line({"not_random": {"tested": 40, "rejected": 0, "expected": 0.4, "p_value": 1.0}}).text
     'Looks untrained: 0 of 40 weight matrices differ from random ones (chance alone: about 0.4).'
@@ -130,7 +130,7 @@ def is_comparable(summary: Mapping[str, Any]) -> bool:
 
 
 def comparison_line(summary: Mapping[str, Any], head_size: int | None = None) -> Line | None:
-    """Return a line that compares the model with the models of the atlas; None if it cannot be compared.
+    """Return a line that compares the model with the models of the atlas, or None without a comparison.
 
     `head_size` is the number of dimensions of a head, on which ranks depend.
     """
@@ -159,7 +159,10 @@ def comparison_line(summary: Mapping[str, Any], head_size: int | None = None) ->
 
 
 def note_lines(summary: Mapping[str, Any]) -> list[Line]:
-    """Return what a reader of the numbers must know about this model. The remark on proxies is left out."""
+    """Return the remarks that a reader of the numbers needs to know about this model.
+
+    The remarks do not include the one on proxies.
+    """
     texts = [text for text in summary["warnings"] if not text.startswith(NO_PROXIES)]
     return [Line(f"Note: {text}.") for text in texts]
 
@@ -178,7 +181,7 @@ def remarks(summary: Mapping[str, Any]) -> list[str]:
 
 
 def missing_proxies(summary: Mapping[str, Any]) -> list[str]:
-    """Return a sentence that says why there are no proxies, if there are none."""
+    """Return a sentence that says why there are no proxies, or an empty result if there are proxies."""
     reasons = [text for text in summary["warnings"] if text.startswith(NO_PROXIES)]
     return [f"{reason[:1].upper()}{reason[1:]}." for reason in reasons]
 
@@ -186,7 +189,7 @@ def missing_proxies(summary: Mapping[str, Any]) -> list[str]:
 def proxy_entries(proxies: Mapping[str, Any]) -> list[tuple[str, float, float | None]]:
     """Return the proxies of the summary as tuples (label, log10, error), in the order of `BOUNDS`.
 
-    The error is None if it is only round-off.
+    The error is None if it consists of round-off only.
     """
     fixed = {f"fixed_p_{p}": entry for p, entry in proxies["fixed_p"].items()}
     known = {**proxies, **fixed}
@@ -198,7 +201,7 @@ def proxy_entries(proxies: Mapping[str, Any]) -> list[tuple[str, float, float | 
 
 
 def proxy_remarks(summary: Mapping[str, Any]) -> list[str]:
-    """Return a sentence on the proxy at the given sample size, and one on what choosing p gains.
+    """Return a sentence on the proxy at the given sample size, and a sentence on the gain from choosing p.
 
     A sentence is left out if its number is not known.
     """
@@ -229,7 +232,7 @@ def proxy_remarks(summary: Mapping[str, Any]) -> list[str]:
 
 
 def extension_remarks(summary: Mapping[str, Any]) -> list[str]:
-    """Return a sentence that says what the paper does not cover, if there is anything."""
+    """Return a sentence on the parts of the model that the paper does not cover, if there are any."""
     named = ", ".join(summary["extensions"])
     return [f"The paper does not cover {named}; attnlaw extends its formula."] if named else []
 
@@ -254,7 +257,7 @@ def _kind_labels(kinds: Iterable[str]) -> list[str]:
 
 
 def logit_sentence(summary: Mapping[str, Any]) -> str | None:
-    """Return a sentence that says which types can hold the logits of any input; None without heads.
+    """Return a sentence that says which types can hold the logits of any input, or None without heads.
 
     >>> found = {"heads": 72, "bounded": 72, "beyond_float8": 2, "beyond_float16": 0, "unbounded": None}
     >>> logit_sentence({"logits": found})

@@ -49,8 +49,8 @@ def matrix_table(
 ) -> pl.DataFrame:
     """Return a table with one row for each measured matrix.
 
-    A row has norms, ranks, the null test, and what the matrix contributes to the proxy. `tests` has an entry
-    for each measured matrix, in the order of the rows.
+    A row has norms, ranks, the null test, and the contribution of the matrix to the proxy. `tests` has an
+    entry for each measured matrix, in the order of the rows.
     """
     parts = [] if bounds is None else bounds.parts
     total = log_sum([part.log_value for part in parts]) if parts else -np.inf
@@ -204,7 +204,9 @@ def _contribution_values(part: Contribution, total: float) -> Row:
 
 
 def fill_applied_sizes(matrices: pl.DataFrame, applied: bool) -> pl.DataFrame:
-    """Replace missing sizes as applied by the stored sizes. If not `applied`, set all of them to null.
+    """Fill in missing sizes as applied with the sizes as stored.
+
+    If `applied` is false, set all sizes as applied to null.
 
     >>> table = quantity_frame(MATRICES, [{"spectral_norm": 2.0}])
     >>> [fill_applied_sizes(table, applied)["spectral_norm_applied"][0] for applied in (True, False)]
@@ -279,7 +281,7 @@ def _layer_values(bounds: Proxies, layer: int) -> Row:
 
 
 def application_table(spectra: Network[Spectrum | None], bounds: Proxies | None) -> pl.DataFrame | None:
-    """Return a table of the amplification after each application of a layer; None if no layer is shared."""
+    """Return a table of the amplification after each application of a layer, or None if none is shared."""
     if bounds is None or spectra.depth == len(spectra.layers):
         return None
     applied: Iterable[Estimate | None] = bounds.log_alpha_applied or [None] * spectra.depth

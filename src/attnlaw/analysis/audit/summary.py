@@ -106,7 +106,7 @@ def finding_values(findings: Sequence[Finding], subject: Subject) -> dict[str, A
 
 
 def comparable_values(matrices: pl.DataFrame, layers: pl.DataFrame, not_random: Rejections) -> dict[str, Any]:
-    """Return the numbers in which trained models differ most, for a table of several models."""
+    """Return the numbers that differ most between trained models, for a table of several models."""
     qk = matrices.filter(pl.col("kind") == "qk")["effective_rank"]
     alpha = next((column for column in ALPHAS if layers.height and layers[column][0] is not None), None)
     return {
@@ -233,7 +233,7 @@ def tower_summaries(towers: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def proxy_summary(values: dict[str, Any], prefix: str) -> dict[str, Any] | None:
-    """Return the proxies of `values` whose names start with `prefix`; None if there are none."""
+    """Return the proxies of `values` whose names start with `prefix`, or None if there are none."""
     if values[f"{prefix}spectrum_adaptive"] is None:
         return None
     entries = {name: _entry(values[f"{prefix}{name}"]) for name in BOUNDS}
@@ -259,7 +259,7 @@ def tower_proxies(spectra: Network[Spectrum | None]) -> dict[str, Proxies]:
 
 
 def tower_table(model: Model, proxies_by_tower: dict[str, Proxies]) -> pl.DataFrame | None:
-    """Return a table with the sizes and proxies of each tower; None for a model without towers."""
+    """Return a table with the sizes and proxies of each tower, or None for a model without towers."""
     rows = []
     for tower in model.network.towers:
         bounds, network = proxies_by_tower.get(tower.name), model.network.tower(tower)

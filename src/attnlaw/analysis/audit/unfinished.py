@@ -59,7 +59,7 @@ class UnfinishedAudit:
         return hashlib.sha256(repr((__version__, self._state, place, how)).encode()).digest()
 
     def measurer(self, model: Model, take: Callable[[Note], None]) -> UnitMeasurer:
-        """Return a function that measures a unit and keeps it, or reads it if it was kept before.
+        """Return a function that measures a unit and keeps it, or reads the unit if an earlier audit kept it.
 
         The function can run in several threads. `take` receives the notes about the model.
         """
@@ -121,8 +121,8 @@ class UnfinishedAudit:
 def keep_units(directory: str | os.PathLike[str], settings: ModelSettings) -> Iterator[UnfinishedAudit]:
     """Yield the finished units of an audit whose results go to `directory`.
 
-    If the block raises an `InputError`, what was kept is removed, because the same command would fail again.
-    It stays if the system or the memory was the cause.
+    If the block raises an `InputError`, the kept units are removed, because the same command would fail
+    again. The kept units stay if the system or the memory caused the error.
 
     Raises:
         InputError: if another audit of the same model uses the file.

@@ -117,7 +117,7 @@ RECORDS = (Spectrum, Multiplicities, Applied, Estimate, FactorSizes, ScoreSizes,
 
 
 def selected_units(settings: ModelSettings, options: AuditOptions, arithmetic: Arithmetic) -> list[Unit]:
-    """Return the units of an audit. Only names and shapes of tensors are read."""
+    """Return the units of an audit. This function reads only the names and shapes of tensors."""
     model = settings.open()
     return units_of(model, select_matrices(settings, options, model.network, arithmetic))
 
@@ -141,7 +141,7 @@ def local_path(path: Any) -> str:
 def file_state(*paths: str | None) -> str:
     """Return a hash of the names, sizes, times and inodes of the checkpoints' files.
 
-    A copy can keep the size and the modification time of the file that it replaces, but not the rest.
+    A copy can keep the size and the modification time of the file that it replaces, but not the inode.
     """
     endings = (*CONFIGS, ".index.json", *(ending for kind in FORMATS for ending in kind.endings))
     lines = []

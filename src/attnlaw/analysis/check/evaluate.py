@@ -24,7 +24,8 @@ def evaluate(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame | None = None
     rule, unless the rule skips missing values. A relative change has no value if the old value is 0 or null.
 
     Args:
-        old: earlier rows of the same table, if the rule is about changes. Rows are matched by their location.
+        old: earlier rows of the same table, if the rule compares with earlier values. Rows are matched by
+            their location.
     """
     if rule.level == OFF:
         return _verdict(rule, OFF)
@@ -76,7 +77,7 @@ def _verdict(rule: GateRule, outcome: str, *counted: Any, **more: Any) -> Verdic
 
 
 def select(rule: GateRule, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows that a rule is about. Negative layer numbers in a rule count from the last layer."""
+    """Return the rows that a rule applies to. Negative layer numbers in a rule count from the last layer."""
     chosen = [_plain(rows, name).is_in(list(values)) for name, values in rule.where.items()]
     if rule.layers is not None:
         depth = int(rows["layer"].max() or 0) + 1 if rows["layer"].count() else 0  # type: ignore[arg-type]
@@ -156,7 +157,8 @@ def judge(
         model: name of the model in reports.
         location: the file that reports point at.
         tables: declared columns by table.
-        rows: a function that returns a table by its name. It is called only for tables that a rule needs.
+        rows: a function that returns a table by its name. The function is called only for tables that a rule
+            needs.
         findings: a table with the columns of an audit's findings.
         detectors: the detectors that looked for findings, by name.
         baseline: earlier results, whose findings count as known.

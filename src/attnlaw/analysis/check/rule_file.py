@@ -316,8 +316,8 @@ def read_condition(written: Any, column: Quantity, numeric: bool = False) -> Rul
     Args:
         written: the condition as it is written in the file.
         column: the column that the condition is about.
-        numeric: whether a number is compared even if the column holds something else. Counts and relative
-            changes are numbers.
+        numeric: whether the condition compares numbers even if the column holds something else. Counts and
+            relative changes are numbers.
 
     Raises:
         BadSetting: if the condition cannot be read, or if the column cannot hold such a value.

@@ -35,8 +35,8 @@ def is_at_least(level: str, least: str) -> bool:
 class RuleCondition:
     """A condition on a value.
 
-    The operator "in" has a list of allowed values, and "not in" a list of forbidden ones. The others compare
-    with one value.
+    The operator "in" has a list of allowed values, and "not in" a list of forbidden ones. The other operators
+    compare with one value.
     """
 
     operator: str
@@ -48,7 +48,7 @@ class RuleCondition:
         return f"{words.get(self.operator, self.operator)} {shown}"
 
     def holds(self, column: pl.Expr) -> pl.Expr:
-        """Return an expression that is true if a value meets the condition, and null if it is missing."""
+        """Return an expression that is true if a value meets the condition, and null for a missing value."""
         if self.operator in ("in", "not in"):
             listed = column.is_in(list(self.values))
             return listed if self.operator == "in" else ~listed
@@ -57,11 +57,14 @@ class RuleCondition:
 
     @property
     def ordered(self) -> bool:
-        """Whether the condition compares with a number, so that one value can be worse than another."""
+        """Whether the condition compares with a number. If it does, one value can be worse than another."""
         return self.operator not in ("in", "not in", "!=") and isinstance(self.values[0], float)
 
     def violation(self, value: Any) -> float:
-        """Return by how much a value violates the condition. Reports list the largest violation first."""
+        """Return the amount by which a value violates the condition.
+
+        Reports list the largest violation first.
+        """
         if not self.ordered:
             return 0.0
         apart = float(value) - float(self.values[0])
@@ -113,7 +116,10 @@ class GateRule:
 
 @dataclass(frozen=True)
 class RuleFile:
-    """The content of a rule file. Without a file, the only demand is that no finding has the level error."""
+    """The content of a rule file.
+
+    Without a file, the only requirement is that no finding has the level "error".
+    """
 
     path: Path | None = None
     fail_on: str = "error"

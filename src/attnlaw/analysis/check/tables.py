@@ -46,7 +46,7 @@ class RuleTables:
 
     @cached_property
     def audit(self) -> Audit:
-        """The audit of the model. Tensors with NaN or infinity become findings and do not stop it."""
+        """The audit of the model. It reports tensors with NaN or infinity as findings and does not stop."""
         return audit(
             self.settings,
             AuditOptions(tolerant=True, thresholds=self.thresholds),
@@ -96,7 +96,7 @@ Identity = tuple[str, tuple[tuple[str, Any], ...]]
 
 
 def identity(rule: str, location: dict[str, Any]) -> Identity:
-    """Return what identifies a finding even if its value changes: its rule and its location."""
+    """Return the rule and the location of a finding, which identify the finding even if its value changes."""
     return rule, tuple((name, location[name]) for name in LOCATION if name in location)
 
 

@@ -36,7 +36,10 @@ NOT_CHECKED_LEAD = "Not checked, because weights alone cannot show it:"
 
 @dataclass(frozen=True)
 class FailedRow:
-    """A row that fails a rule. `why` is the reason for the failure if the value does not show it."""
+    """A row that fails a rule.
+
+    `why` is the reason for the failure if the value alone does not show the reason.
+    """
 
     location: Location
     value: Any = None
@@ -52,12 +55,12 @@ class Verdict:
 
     Args:
         of: name of the table.
-        asked: what the rule asks for, in words.
-        selected: number of rows that the rule is about.
-        held: number of those rows that meet the condition.
+        asked: the requirement of the rule, in words.
+        selected: number of rows that the rule applies to.
+        held: number of selected rows that meet the condition.
         value: the compared value of the worst row, or the one number that is computed from all rows.
         failures: the rows that fail the rule, the worst first.
-        remark: the reason if nothing was judged.
+        remark: the reason if no row was judged.
     """
 
     rule: str
@@ -88,7 +91,7 @@ class Verdict:
 class GateFinding:
     """A finding of an audit at the level that the rule file gives it.
 
-    It is `known` if the baseline has the same finding. Known findings do not fail the gate.
+    The finding is `known` if the baseline has the same finding. Known findings do not fail the gate.
     """
 
     rule: str
@@ -101,7 +104,7 @@ class GateFinding:
 
     @property
     def location_and_value(self) -> str:
-        """The place, and the value with its limit."""
+        """The place of the row, and its value with the limit."""
         number = number_text(self.rule, self.value, self.threshold)
         return ": ".join(filter(None, (row_location_text(self.location), number)))
 
@@ -132,7 +135,7 @@ class Verdicts:
 
     @property
     def failed_rules(self) -> tuple[Verdict, ...]:
-        """The rules that do not hold, the most severe level first."""
+        """The rules that failed, the most severe level first."""
         return _by_severity(rule for rule in self.rules if rule.outcome == FAILED)
 
     @property
@@ -194,12 +197,12 @@ class Verdicts:
 
     @property
     def checks(self) -> str:
-        """How many checks ran, and how many could not."""
+        """The number of checks that ran, and the number that could not."""
         return checks_text(len(self.detectors), self.skipped)
 
     @property
     def not_checked(self) -> str | None:
-        """What weights alone cannot show; None if no detector looked at weights."""
+        """A sentence on the limits of checks of weights, or None if no detector looked at weights."""
         return NOT_CHECKED if self.detectors else None
 
     def rule_table(self) -> pl.DataFrame:
@@ -218,7 +221,7 @@ class Verdicts:
         return to_frame(rows, to_schema(column_kinds(VERDICTS)))
 
     def value_table(self) -> pl.DataFrame:
-        """Return a table with a row for each rule and the value that it compared, as text."""
+        """Return a table with a row for each rule and its compared value, as text."""
         values = [None if rule.value is None else value_text(rule.value) for rule in self.rules]
         pairs = zip(self.rules, values, strict=True)
         rows = [{"model": self.model, "rule": rule.rule, "found": text} for rule, text in pairs]

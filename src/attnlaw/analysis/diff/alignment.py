@@ -34,7 +34,7 @@ class Share:
 
     @property
     def z(self) -> float | None:
-        """The z-score of the share under `null`; None if `null` has no spread."""
+        """The z-score of the share under `null`, or None if `null` has no spread."""
         if not self.null.error:
             return None
         return (self.value - self.null.value) / self.null.error
@@ -103,7 +103,7 @@ def rounding_share_null(directions: Reals, steps: Reals) -> Estimate:
 def rounded_half_null(directions: Reals, steps: Reals, other: Reals, uniform: Estimate) -> Estimate:
     """Return the share of one half of a head's update that is expected if its factor was only rounded.
 
-    The standard deviation is that of `uniform`, the estimate for random vectors.
+    The standard deviation is the one that `uniform` returns for random vectors.
     """
     weights = (steps**2 @ np.sum(other**2, axis=1)) / 12
     inside = np.sum(directions**2, axis=1)

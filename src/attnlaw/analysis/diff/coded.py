@@ -56,14 +56,15 @@ def code_bits(label: str) -> int:
 def coded_change(
     base: NDArray[Any], model: NDArray[Any], label: str, base_label: str, columns: bool = True
 ) -> TensorChange | None:
-    """Return the change of a tensor that is the base's in a code, or None if it is not.
+    """Return the change of a tensor that is a quantised copy of the base's tensor, or None for other tensors.
 
     Args:
         base: the tensor of the base.
-        model: the tensor of the model, decoded.
+        model: the decoded tensor of the model.
         label: the data type that the model's file names.
-        base_label: that of the base. If it is the same code, decoded weights are compared as they are.
-        columns: whether its columns may have factors.
+        base_label: the data type that the base's file names. If both data types are the same code, the
+            decoded weights are compared directly.
+        columns: whether the columns of the tensor may have factors.
     """
     if not is_code(label) or label == base_label or base.shape != model.shape or base.ndim < 2:
         return None
@@ -116,7 +117,7 @@ class _ColumnSums:
 
     @property
     def comparable(self) -> bool:
-        """Whether both are finite, neither is zero, and they differ."""
+        """Whether both tensors are finite, neither is zero, and they differ."""
         energies = self.before, self.after, self.update, self.explained
         return bool(np.isfinite(energies).all()) and min(energies) > 0
 
@@ -134,7 +135,7 @@ class _ColumnSums:
 
     @property
     def column_gain(self) -> float:
-        """Energy that factors of the columns leave, over the energy that one factor leaves."""
+        """Ratio of the energy left by factors of the columns to the energy left by a single factor."""
         single = self.after - self.inner**2 / self.before
         return (self.after - self.explained) / single if single > 0 else 1.0
 
@@ -153,5 +154,5 @@ class _ColumnSums:
 
 
 def without_rank(change: MapChange) -> MapChange:
-    """Return the change of a matrix without a rank, because the error of a code has none."""
+    """Return the change of a matrix without a rank, because the error of a code has no meaningful rank."""
     return replace(change, numbers={**change.numbers, "rank": None})

@@ -23,8 +23,8 @@ class TensorVerdict:
     """A verdict on a tensor or on a model: one word and its meaning.
 
     Args:
-        formerly: verdicts that version 0.2.0 gave to such tensors. A rule that forbids one of them also
-            forbids this verdict.
+        formerly: verdicts that version 0.2.0 gave to such tensors. A rule that forbids one of the former
+            verdicts also forbids this verdict.
     """
 
     name: str

@@ -43,11 +43,11 @@ class ModelComparison:
 
     Args:
         tensors: the paired tensors with their changes. A fused tensor has several rows if a part of it moved.
-        pairs: the pairs of tensors that were compared, fused tensors whole.
+        pairs: the compared pairs of tensors, with fused tensors as a whole.
         left_out: names of the tensors that were not selected.
         not_weights: names of the tensors that hold indices, masks or counters.
-        layer_tensors: names of the tensors that the matrices of layers are made of: those of the base, and
-            those that only the model has.
+        layer_tensors: names of the tensors in the matrices of layers: the tensors of the base, and any that
+            only the model has.
     """
 
     tensors: tuple[tuple[TensorPair, TensorChange], ...]
@@ -64,7 +64,7 @@ class ModelComparison:
     embeddings: frozenset[str] = frozenset()  # names of the tensors of embedding and unembedding
 
     def kind_of(self, pair: TensorPair) -> str:
-        """Return matrix (of a layer), embedding, vector, or tensor (any other)."""
+        """Return the class of a tensor: matrix (of a layer), embedding, vector, or tensor (any other)."""
         if (pair.base or pair.model) in self.layer_tensors:
             return "matrix"
         if (pair.base or pair.model) in self.embeddings:
@@ -88,10 +88,10 @@ def compare(
     """Compare every stored tensor and every selected map that both models have.
 
     Args:
-        jobs: number of threads; None for one per core.
+        jobs: number of threads. If None, attnlaw uses one per core.
         match: whether to look for heads and neurons that are in another order.
-        applied: whether to fold the norm before a map into the map. This includes the gain of the norm, and
-            the mean that a LayerNorm subtracts.
+        applied: whether to fold the norm before a map into the map. Folding includes the gain of the norm,
+            and the mean that a LayerNorm subtracts.
 
     Raises:
         InputError: if the models share no tensor and no map.

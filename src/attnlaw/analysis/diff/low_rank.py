@@ -63,7 +63,7 @@ MOST_MERGES = 100
 
 @dataclass(frozen=True, eq=False)
 class MatrixUpdate:
-    """A changed matrix, as a verdict on its rank needs it.
+    """The data of a changed matrix that a verdict on its rank needs.
 
     Args:
         change: X, an n x m matrix.
@@ -73,7 +73,7 @@ class MatrixUpdate:
         moved_variance: sum of v over these entries.
         mean_move: mean of |L|, without weights exactly between two steps.
         on_grid: whether the format of the model holds at least 90 percent of the base's entries.
-        tiny: whether the update moves few entries, and those by one step.
+        tiny: whether the update moves only a few entries, each by one step.
     """
 
     change: Reals
@@ -89,13 +89,15 @@ class MatrixUpdate:
 
 @dataclass(frozen=True, eq=False)
 class RankVerdict:
-    """What an update's rank is. `verdict` is None if the update does not have a low rank.
+    """The estimated rank of an update, with its limits.
+
+    `verdict` is None if the update does not have a low rank.
 
     Args:
-        rank_high: upper end of the rank; None if more directions may be hidden.
+        rank_high: upper end of the rank, or None if more directions may be hidden.
         update_size: size of the update without rounding errors, relative to the base. `update_size_most` is
-            its upper limit, if the update is below the floor.
-        hidden: share of the update's energy that has no direction above the noise.
+            the upper limit of the size, if the update is below the floor.
+        hidden: share of the update's energy without a direction above the noise.
         roundings: energy of the noise, in units of one rounding of the file.
         values: singular values of the whole change, if they were computed.
     """
@@ -112,10 +114,10 @@ class RankVerdict:
 
 
 class Terms:
-    """The singular values of a wide matrix in decreasing order, and its leading terms when they are needed.
+    """The singular values of a wide matrix in decreasing order, and its leading terms on request.
 
-    The values come from the Gram matrix. Those below 1e-4 of the largest would be inaccurate, so they are
-    computed again after the terms before them are subtracted.
+    The values come from the Gram matrix. Values below 1e-4 of the largest would be inaccurate, so they are
+    computed again after the larger terms are subtracted.
     """
 
     def __init__(self, matrix: Reals) -> None:
@@ -135,7 +137,7 @@ class Terms:
         return self._vectors[:, :count]
 
     def rest(self, count: int) -> Reals:
-        """Return the matrix without its first `count` terms."""
+        """Return the matrix without its first `count` singular terms."""
         if not count:
             return self.matrix
         left = self.left(count)
@@ -179,8 +181,9 @@ class Directions:
     Args:
         left, right: factors of `seen`, the part of the update in these directions.
         high: number of singular values above the edge. `sure` is the number above 1.5 times the edge.
-        gap: smallest singular value of a direction, divided by the edge.
-        many: whether there are more than a quarter of the shorter side; the other fields then say nothing.
+        gap: smallest singular value among the directions, divided by the edge.
+        many: whether the number of directions exceeds a quarter of the shorter side. If so, ignore the other
+            fields.
     """
 
     left: Reals
@@ -200,7 +203,7 @@ class Directions:
 
     @property
     def values(self) -> Reals:
-        """The singular values of the part that is seen."""
+        """The singular values of the visible part of the update."""
         if not self.rank:
             return np.zeros(0)
         core = triangle(self.left) @ triangle(self.right.T).T
@@ -230,8 +233,8 @@ def balance(squares: Reals) -> tuple[Reals, Reals]:
 def find_directions(change: Reals, variances: Reals, tiny: bool) -> Directions:
     """Find the directions of a wide matrix that rise above its noise.
 
-    The noise is at first that of one rounding. If the directions are not clear, it is estimated again from
-    what is left of the matrix without them.
+    The first estimate of the noise is that of one rounding. If the directions are not clear, the noise is
+    estimated again from the remainder of the matrix.
     """
     n, m = change.shape
     top = n // 4
@@ -293,10 +296,10 @@ def exact_directions(change: Reals, most: float) -> Directions:
 
 @dataclass(frozen=True)
 class RestFit:
-    """What remains of an update without its directions, split into rounding and a hidden update.
+    """The remainder of an update without its directions, split into rounding and a hidden update.
 
     Args:
-        kappa: energy of the rounding, in units of V; None if there are too few exponents for a fit.
+        kappa: energy of the rounding, in units of V, or None if there are too few exponents for a fit.
         hidden: energy of the hidden update.
         error: standard error of `hidden`.
     """
@@ -357,7 +360,7 @@ def _fit_line(x: Reals, y: Reals, count: Reals) -> tuple[float, float, float]:
 
 
 def follows_base(rest: Reals, base: Reals) -> bool:
-    """Return whether what remains is in proportion to the rows, or to the columns, of the base (DoRA)."""
+    """Return whether the remainder is proportional to the rows, or to the columns, of the base (DoRA)."""
     energy = float(np.sum(rest**2))
     products, squares = rest * base, base**2
     for axis in (1, 0):

@@ -73,7 +73,7 @@ STRANGE, SHARED, COMPARABLE = 0.5, 0.25, 0.5
 
 
 def matrix_moves(before: Reals, after: Reals, shape: tuple[int, int], size: float, count: int) -> Reals:
-    """Return how far the first `count` singular values of a matrix moved, as z-scores under noise.
+    """Return the changes of the first `count` singular values of a matrix, as z-scores under noise.
 
     `size` is the Frobenius norm of the update.
 
@@ -98,7 +98,7 @@ def head_moves(
     after: Reals,
     count: int,
 ) -> Reals:
-    """Return how far the first `count` singular values of a head A B moved, as z-scores under noise.
+    """Return the changes of the first `count` singular values of a head A B, as z-scores under noise.
 
     Args:
         base: singular vectors of the head in the base.
@@ -170,10 +170,10 @@ def compare_heads(
 
     Args:
         base, model: the factors of the head in both models.
-        steps: rounding steps of the factors of the model. None for latent attention, where a factor is a
-            product and has no steps.
-        rounded: for each factor of the base, the steps of the format that it was rounded to. None if it was
-            not rounded.
+        steps: rounding steps of the factors of the model. The value is None for latent attention, where a
+            factor is a product and has no steps.
+        rounded: for each factor of the base, the steps of the format to which it was rounded, or None without
+            rounding.
     """
     lefts, rights, scales = _reduce_factors(base, model)
     (left0, left1), (right0, right1) = lefts, rights
@@ -238,7 +238,7 @@ def compare_matrices(
 
     Args:
         floor: largest singular value that the rounding of the model's file leaves in the difference.
-        rounded: steps of the format that the base was rounded to; None if it was not rounded.
+        rounded: steps of the format to which the base was rounded, or None if the base was not rounded.
         values: singular values of the difference, if they are already known.
         rank: rank of the difference, if it is already known.
     """

@@ -35,7 +35,7 @@ NOT_REAL = ("int", "uint", "bool", "complex", "i8", "i16", "i32", "i64")
 
 @dataclass(frozen=True)
 class TensorPair:
-    """Two tensors, or parts of them, with the same role. A name is None if that model has no tensor."""
+    """Two tensors, or parts of them, with the same role. A name is None if its model has no such tensor."""
 
     base: str | None
     model: str | None
@@ -45,9 +45,9 @@ class TensorPair:
 
     @property
     def name(self) -> str:
-        """Name of the pair in reports: the base's name of the tensor, or the model's if the base has none.
+        """Name of the pair in reports: the name in the base, or in the model if the base has no such tensor.
 
-        If only one role is compared, it is the name of the tensor that fills no other role.
+        If only one role is compared, the name is the name of the tensor that fills no other role.
         """
         return self.finer or self.base or self.model or ""
 
@@ -61,7 +61,7 @@ class TensorPair:
         return before, None if self.model is None else model.tensors.read(self.model)
 
     def orient(self, stored: Arrays) -> Arrays:
-        """Return the parts of stored tensors that are compared, both in the orientation of the first."""
+        """Return the compared parts of stored tensors, both in the orientation of the first."""
         before, after = stored
         if self.views is not None:
             parts = zip(stored, self.views, strict=True)
@@ -78,7 +78,7 @@ def _part(stored: NDArray[Any], view: View) -> NDArray[Any]:
 
 
 def pair_tensors(base: Model, model: Model) -> list[TensorPair]:
-    """Pair the stored tensors of both models, in the order of the base, then those of the model alone."""
+    """Pair the stored tensors of both models in the order of the base, then those of the model alone."""
     base_roles, model_roles = roles(base), roles(model)
     pairs = list(_pair_by_role(base_roles, model_roles))
     pairs += _vectors(base, model, base_roles, model_roles)
@@ -97,7 +97,7 @@ def pair_tensors(base: Model, model: Model) -> list[TensorPair]:
 
 
 def roles(model: Model) -> dict[Role, View]:
-    """Return for each role of the network the part of a tensor (a view) that fills it."""
+    """Return for each role of the network the part of a tensor (a view) with this role."""
     role_views: dict[Role, View] = {}
     for layer in model.layers:
         blocks = {"attention": layer.attention, "cross": layer.cross, "feed_forward": layer.feed_forward}
@@ -145,7 +145,7 @@ def vector_roles(model: Model, views: Mapping[Role, View]) -> dict[Role, str | N
 
 
 def layer_tensors(model: Model, layers: Sequence[int]) -> set[str]:
-    """Return the names of all tensors of some layers, known by role or by the beginning of their name."""
+    """Return the names of all tensors of some layers, found by role or by the beginning of their name."""
     views = roles(model)
     tensors = {**{role: view.tensor for role, view in views.items()}, **vector_roles(model, views)}
     names: dict[Role, set[str]] = {}
@@ -271,7 +271,7 @@ SETTLED = 0.8
 def match_heads(
     base: Sequence[FactorsByHead], model: Sequence[FactorsByHead], key_value_heads: int = 0
 ) -> list[int] | None:
-    """Return for each head of the base the number of its head in the model; None if no head moved.
+    """Return for each head of the base the number of its head in the model, or None if no head moved.
 
     Args:
         base, model: the factors of every head, for each kind of matrix (QK, VO).
@@ -315,8 +315,8 @@ def match_neurons(base: Reals, model: Reals) -> NDArray[np.intp] | None:
     than half of the columns are below 0.8, all columns are assigned in this way.
 
     Returns:
-        The numbers of the columns. None if no column moves, if the result is not a permutation, or if a moved
-        column gains less cosine than a head must gain.
+        The numbers of the columns, or None if no column moves or the result is not a permutation. The
+        function also returns None if a moved column gains less cosine than a head must gain.
     """
     norms = [np.sqrt(np.maximum(np.einsum("ij,ij->j", part, part), 1e-300)) for part in (base, model)]
     diagonal = np.einsum("ij,ij->j", base, model) / norms[0] / norms[1]
@@ -348,9 +348,10 @@ def is_folded(base: Reals, model: Reals, rounding: float) -> bool:
 
 
 def heads_in_place(cosines: Iterable[Reals]) -> bool:
-    """Return whether every head is so similar to the head with the same number that none can have moved.
+    """Return whether every head is so similar to the head with the same number that no head can have moved.
 
-    `cosines` has these similarities for each kind of matrix. Their mean is judged.
+    `cosines` has the similarities of heads with the same number, for each kind of matrix. The function judges
+    the mean of these cosines.
     """
     return bool((np.mean(list(cosines), axis=0) > SETTLED).all())
 

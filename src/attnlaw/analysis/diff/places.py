@@ -12,7 +12,7 @@ Place = tuple[str, int]  # what the name has before the number, and the number
 
 
 def layer_of(name: str) -> Place | None:
-    """Return the layer that the name of a tensor contains; None if it contains none.
+    """Return the layer number in the name of a tensor, or None if the name has no layer number.
 
     >>> layer_of("transformer.h.2.attn.c_attn.weight"), layer_of("transformer.wte.weight")
     (('transformer.h', 2), None)
@@ -22,7 +22,7 @@ def layer_of(name: str) -> Place | None:
 
 
 def name_in_layer(name: str) -> str:
-    """Return what the name of a tensor has after the number of its layer.
+    """Return the part of a tensor's name after the number of its layer.
 
     >>> name_in_layer("transformer.h.2.attn.c_attn.weight")
     'attn.c_attn.weight'
@@ -32,7 +32,7 @@ def name_in_layer(name: str) -> str:
 
 
 def numbers_text(numbers: Iterable[int]) -> str:
-    """Return numbers in increasing order. Runs of three or more are shortened.
+    """Return numbers in increasing order. The text shortens runs of three or more numbers.
 
     >>> numbers_text([5, 1, 3, 4]), numbers_text([0, 1])
     ('1 and 3 to 5', '0 and 1')
@@ -63,9 +63,9 @@ def layers_text(stack: str | None, numbers: Iterable[int]) -> str:
 
 
 def stack_names(prefixes: Iterable[str], stacks: Iterable[str | None]) -> dict[str, str]:
-    """Return what to call stacks of layers, by the beginning of the names of their tensors.
+    """Return names for stacks of layers, by the beginning of the names of their tensors.
 
-    If there is only one stack, it needs no name.
+    A single stack has no name.
 
     >>> stack_names(["model.encoder.layers", "model.decoder.layers"], ["encoder", "decoder"])
     {'model.encoder.layers': 'encoder', 'model.decoder.layers': 'decoder'}

@@ -98,7 +98,7 @@ class RoleIndex:
         return first, second
 
     def parts(self, pair: TensorPair) -> list[tuple[TensorPair, Role | None]]:
-        """Return the roles of a pair; several if both models store them in one tensor."""
+        """Return the roles of a pair. A pair has several if both models store them in one tensor."""
         views, others = self._views
         if pair.views is not None:
             return [(pair, next((role for role, view in views.items() if view == pair.views[0]), None))]
@@ -163,12 +163,12 @@ def _cosine(first: Reals, second: Reals) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Rearrangement:
-    """The changes of two models with the verdicts moved, transposed and permuted, and what they mean.
+    """The changes of two models, with verdicts for moved, transposed and permuted tensors.
 
     Args:
-        sentences: what happened to whole layers and blocks.
+        sentences: descriptions of the changes of whole layers and blocks.
         covered: names of the pairs that the sentences are about.
-        harmless: names of those whose block computes the same as before.
+        harmless: names of the covered pairs whose block computes the same as before.
     """
 
     changes: list[tuple[TensorPair, TensorChange]]
@@ -178,7 +178,7 @@ class Rearrangement:
 
 
 def find_rearranged(base: Model, model: Model, compared: Sequence[Compared]) -> Rearrangement:
-    """Look for the weights of every tensor whose change is not explained in other places of the base."""
+    """Look in other places of the base for the weights of every tensor whose change has no explanation."""
     search = _Search(base, model, [sample for *_, samples in compared for sample in samples])
     changes: list[tuple[TensorPair, TensorChange]] = []
     by_role: dict[Role, tuple[TensorPair, TensorChange]] = {}
@@ -223,10 +223,10 @@ class _Search:
     def join_renamed(
         self, changes: list[tuple[TensorPair, TensorChange]]
     ) -> list[tuple[TensorPair, TensorChange]]:
-        """Join tensors that each model alone has, if they are the same except for a cast.
+        """Join tensors that each model alone has, if the two are the same except for a cast.
 
-        They have other names, and no role by which they could be paired: the last norm of a GGUF file, or a
-        table of outputs that the other model ties to its embedding.
+        Such tensors have no role by which they could be paired: the last norm of a GGUF file, or a table of
+        outputs that the other model ties to its embedding.
         """
         lone = {pair.name: pair for pair, change in changes if change.verdict == "removed"}
         tied = None if self.base.embedding_view is None else self.base.embedding_view.tensor
@@ -393,7 +393,7 @@ def _judge_order(base: NDArray[Any], model: NDArray[Any], dtype: str, change: Te
 
 
 def match_rows(base: Reals, model: Reals) -> NDArray[np.intp] | None:
-    """Return for each row of the model the row of the base that it comes from; None if the order is the same.
+    """Return for each row of the model the matching row of the base, or None if the order is the same.
 
     >>> rows = np.eye(3)[:, :3] + 0.1
     >>> match_rows(rows, rows[[1, 0, 2]])
@@ -473,7 +473,7 @@ class _Summary:
 
     @property
     def sentences(self) -> list[str]:
-        """The sentences. What happened in the same way in several layers is in one sentence."""
+        """The sentences. If several layers changed in the same way, one sentence describes them all."""
         inside = [
             text.format(place=self._text_of([(stack, layer) for layer, _ in where]), count=_count_text(where))
             for (stack, text), where in sorted(self._inside.items(), key=lambda item: HARMLESS in item[0][1])
@@ -502,7 +502,7 @@ class _Summary:
         return dict(sorted(layers.items(), key=lambda item: (str(item[0][0]), item[0][1])))
 
     def describe_layers(self) -> None:
-        """Describe which layers are other layers of the base."""
+        """Describe which layers of the model are copies of other layers of the base."""
         layers = self._layers()
         origin: dict[Role, Role] = {}
         for layer, parts in layers.items():
@@ -551,7 +551,7 @@ class _Summary:
         return changes
 
     def describe_attention(self) -> None:
-        """Describe where queries, keys and values of one block are exchanged."""
+        """Describe the blocks where queries, keys and values are exchanged."""
         for layer, parts in self._layers().items():
             exchanged: dict[Role, list[TensorPair]] = {}
             for role, (pair, change) in parts.items():
@@ -575,7 +575,7 @@ class _Summary:
         return change.verdict == "moved" and self.sources.get(change.source or "") == role
 
     def describe_neurons(self) -> None:
-        """Describe where neurons or heads are in another order, and whether the block computes the same."""
+        """Describe blocks with another order of neurons or heads, and whether they compute the same."""
         for layer, parts in self._layers().items():
             for block in dict.fromkeys(role[0] for role in parts):
                 inside = {role[1:]: pair for role, pair in parts.items() if role[0] == block}

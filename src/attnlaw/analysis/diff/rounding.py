@@ -50,8 +50,8 @@ class FloatFormat:
     """A floating-point format.
 
     Args:
-        bits: number p of bits of the fraction. For float64 this is 40 instead of 52, because computations are
-            in float64, too, and their errors need 12 bits.
+        bits: number p of bits of the fraction. The number for float64 is 40 instead of 52, because
+            computations are in float64, too, and their errors need 12 bits.
     """
 
     name: str
@@ -82,14 +82,14 @@ class FloatFormat:
             return np.asarray(bits.view(stored.dtype).astype(np.float64))
 
     def holds(self, weights: NDArray[Any]) -> bool:
-        """Return whether every weight is a number of this format."""
+        """Return whether this format can represent every weight exactly."""
         if weights.dtype == self.dtype:
             return True
         blocks = (weights[at : at + 64] for at in range(0, len(weights), 64))
         return all(np.array_equal(self.round_weights(block), block) for block in blocks)
 
     def contains(self, other: FloatFormat) -> bool:
-        """Return whether every number of another format is one of this format.
+        """Return whether this format can represent every number of another format.
 
         >>> FLOATS["float32"].contains(FLOATS["bfloat16"]), FLOATS["float16"].contains(FLOATS["bfloat16"])
         (True, False)
@@ -112,7 +112,8 @@ class IntegerFormat:
     """A format with b bits for each weight and one step for each block of weights.
 
     Args:
-        min_max: whether the grid reaches from the smallest to the largest weight. Otherwise it is symmetric.
+        min_max: whether the grid reaches from the smallest to the largest weight. If false, the grid is
+            symmetric.
         half: whether the start and the step of a block are stored in float16, as GGUF stores them.
     """
 
@@ -202,9 +203,9 @@ def _exact_share(weights: Reals, form: Format) -> float:
 
 
 def detect_cast(base: NDArray[Any], model: NDArray[Any]) -> FloatFormat | None:
-    """Return the float format that the base was cast to, to nearest or toward zero; None if it was not.
+    """Return the float format to which the base was cast, or None if the base was not cast.
 
-    Numbers in bfloat16 may have been stored in float16 after that, which rounds the smallest of them again.
+    Numbers in bfloat16 may later have been stored in float16, which rounds the smallest numbers again.
 
     >>> base = np.array([[1.0, 1 / 3]], dtype=np.float32)
     >>> detect_cast(base, base.astype(np.float16)).name, detect_cast(base, 2 * base)
@@ -231,12 +232,12 @@ def _cast(form: FloatFormat, weights: NDArray[Any], toward_zero: bool, then: Flo
 def detect_code(
     base: NDArray[Any], model: NDArray[Any], grid: Grid, size: float | None = None
 ) -> IntegerFormat | None:
-    """Return the integer format whose rounding turns the base into the model; None if no known format does.
+    """Return the integer format that rounds the base to the model, or None if there is none.
 
     Args:
         grid: the numbers that the model's file can hold.
-        size: size of the change relative to the base, |model - base| / |base|, if it is known. Nothing is
-            tried if it is below 1e-3, because integer formats cause larger changes.
+        size: size of the change relative to the base, |model - base| / |base|, if it is known. If the size is
+            below 1e-3, the function tries no format, because integer formats cause larger changes.
     """
     if min(base.shape) < 2 or (size is not None and size < LEAST_SIZE):
         return None
@@ -272,7 +273,7 @@ def _explained_share(base: NDArray[Any], model: NDArray[Any], grid: Grid, form: 
 
 @dataclass(frozen=True)
 class CodedFormat:
-    """A quantised code that attnlaw decodes. Its steps are estimated from the decoded weights."""
+    """A quantised code that attnlaw decodes. The steps of the code are estimated from the decoded weights."""
 
     name: str
 
@@ -280,7 +281,7 @@ class CodedFormat:
         return stored_steps(weights.astype(np.float32), self.name)
 
     def round_weights(self, weights: NDArray[Any]) -> Reals:
-        """Return the weights as they are: the steps and offsets of the code's blocks are not known."""
+        """Return the weights unchanged, because the steps and offsets of the code's blocks are not known."""
         return np.asarray(weights.astype(np.float64))
 
     def holds(self, weights: NDArray[Any]) -> bool:
@@ -292,11 +293,12 @@ NARROW = ("float8_e5m2", "float8_e4m3fn", "bfloat16", "float16")
 
 
 def effective_format(array: NDArray[Any], dtype: str) -> Grid:
-    """Return the coarsest format on which all weights of a tensor lie, whatever type its file names.
+    """Return the coarsest format that can hold all weights of a tensor exactly, whatever type its file names.
 
-    A model that was saved in bfloat16 and converted to float32 lies on bfloat16. Of several formats, the one
-    with the largest rounding errors is returned: small float16 numbers lie on bfloat16, too. Tensors whose
-    entries have one magnitude, such as gains of 1, show no format.
+    For example, a model that was saved in bfloat16 and converted to float32 has the format bfloat16. If
+    several formats fit, the function returns the one with the largest rounding errors, because small float16
+    numbers also fit bfloat16. The function finds no format for tensors whose entries have one magnitude, such
+    as gains of 1.
 
     >>> effective_format(np.array([[1.0, 0.25, 1 / 3]], dtype=np.float16), "float32").name
     'float16'
@@ -391,8 +393,8 @@ class Steps(Tensors):
     """A set of tensors that returns the rounding step of each weight instead of the weight.
 
     Args:
-        formats: the formats of tensors that do not have the steps of their file's type.
-        factors: numbers to multiply the steps of a tensor with, if its noise is larger than one rounding.
+        formats: the formats of tensors whose steps differ from the steps of their file's type.
+        factors: multipliers for the steps of a tensor, if its noise is larger than one rounding.
     """
 
     def __init__(

@@ -126,7 +126,7 @@ def location_name(location: MatrixLocation) -> str:
 
 
 def sentence(comparison: ModelComparison, verdicts: Sequence[str]) -> str:
-    """Summarise a comparison: whole blocks first, then each verdict with its tensors, then what is equal."""
+    """Summarise a comparison: whole blocks first, then the tensors of each verdict, then equal tensors."""
     changed = [pair for pair in comparison.tensors if pair[1].verdict != "identical"]
     if not changed:
         return f"Identical: {_count_all(comparison)} {_plural('is', len(comparison.pairs))} equal."
@@ -215,7 +215,7 @@ HARMLESS_STEPS = (SAME_FUNCTION, EXPORTED, CODED)
 
 
 def next_step(comparison: ModelComparison) -> str | None:
-    """Say what the changes look like and what to do next; None if nothing changed."""
+    """Describe the changes and the next step, or return None if nothing changed."""
     harmless = comparison.rearrangement.harmless
     by: dict[str, list[TensorChange]] = {name: [] for name in TENSOR_VERDICTS}
     matrices: Counter[str] = Counter()
@@ -312,7 +312,10 @@ def _describe_adapter(changes: Sequence[TensorChange]) -> str | None:
 
 
 def status_of(row: Mapping[str, Any]) -> AnswerStatus | None:
-    """Return how good the news of a comparison is, from its row. None for a change that may be intended."""
+    """Return a rating of a comparison from its row: how good the news is.
+
+    The rating is None for a change that may be intended.
+    """
     if row["tensors_non_finite"]:
         return AnswerStatus.ERROR
     if row["next_step"] in WARNINGS:
@@ -353,7 +356,9 @@ def verdict_text(row: Mapping[str, Any]) -> str:
 
 
 def verdict_detail(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the numbers that belong to a verdict, of tensors that all have it. Most verdicts have none.
+    """Return the numbers that belong to a verdict, from tensors that all have this verdict.
+
+    Most verdicts have no such numbers.
 
     >>> verdict_detail([{"verdict": "low-rank", "rank": 2, "rank_low": 2, "rank_high": 4}])
     'rank 2 to 4'

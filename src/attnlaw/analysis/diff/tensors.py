@@ -76,13 +76,13 @@ class TensorChange:
         update_size: size of the update without the rounding of the file, relative to the base.
         hidden: share of the update's energy without a direction above the noise.
         roundings: energy of the noise, in units of one rounding of the file.
-        factor: factor of a rescaled tensor, or the median of its factors.
-        along: what has its own factor, or what was put in another order: tensor, rows or columns.
-        source: tensor of the base that this tensor has the weights of.
-        then: verdict that is left when the tensor is compared with its source, or in its new order.
+        factor: factor of a rescaled tensor, or the median if rows or columns have their own factors.
+        along: the parts that have their own factor or another order: tensor, rows or columns.
+        source: tensor of the base whose weights this tensor has.
+        then: verdict that remains when the tensor is compared with its source, or in its new order.
         order: the rows or columns of the base in the order of the model.
-        least_cosine: smallest cosine of a row, or of a column, with the one at the same place in the base.
-        rounding_size: size that one rounding of the file has, relative to the base.
+        least_cosine: smallest cosine of a row, or of a column, with the one in the same place in the base.
+        rounding_size: size of one rounding of the file, relative to the base.
         grid: effective format of the model's tensor.
         values: singular values of the difference, if they were computed.
     """
@@ -118,7 +118,7 @@ class TensorChange:
     def sqnr_db(self) -> float | None:
         """Ratio of the power of the base to the power of the change, in decibels.
 
-        None if the tensor did not change, or if the size of the change is not known.
+        The ratio is None if the tensor did not change, or if the size of the change is not known.
         """
         return -20 * float(np.log10(self.size)) if self.size else None
 
@@ -141,7 +141,7 @@ def compare_tensors(base: NDArray[Any], model: NDArray[Any], dtype: str) -> Tens
 
 
 def as_matrix(array: NDArray[Any]) -> NDArray[Any]:
-    """Return a tensor as a matrix: a vector as one column, more dimensions with the first as rows."""
+    """Return a tensor as a matrix: a vector is one column, and otherwise the first axis gives the rows."""
     if array.ndim == 2:
         return array
     return array.reshape(len(array), -1) if array.ndim > 2 and array.size else array.reshape(-1, 1)

@@ -84,7 +84,8 @@ class ModelPair:
     def has_large_changes(self, *views: View) -> bool:
         """Return whether a tensor changed far above the rounding of its file, in many directions.
 
-        A small change can leave the products of factors below their floor although it is an update.
+        If a change is small, the products of factors can stay below their floor although the change is an
+        update.
         """
         changes = [
             change
@@ -100,16 +101,16 @@ class ModelPair:
         )
 
     def norm_verdicts(self, *norms: Norm | None) -> set[str]:
-        """Return the verdicts on the gains of those norms that are folded into maps."""
+        """Return the verdicts on the gains of the norms that are folded into maps."""
         gains = [norm.gain for norm in norms if self.applied and norm is not None and norm.gain is not None]
         verdict_sets = [{change.verdict for _, change in self._by_name.get(name, [])} for name in gains]
         return set().union(*(verdicts or {"removed"} for verdicts in verdict_sets))
 
     @cached_property
     def file_steps(self) -> Model:
-        """The model with the rounding steps of its tensors instead of weights.
+        """The model, with the rounding steps of its tensors in place of the weights.
 
-        If an update was merged several times, the steps are as large as the noise that this left.
+        If an update was merged several times, the steps are as large as the noise of all merges.
         """
         changes = {pair.model: change for pair, change in self.changes if pair.model is not None}
         formats = {name: change.grid for name, change in changes.items() if change.grid is not None}
@@ -118,7 +119,7 @@ class ModelPair:
 
     @cached_property
     def format_steps(self) -> Model:
-        """The base with rounding steps: of the format that the model rounds to, otherwise of the file."""
+        """The base with rounding steps: of the format that the model rounds to, or else of the file."""
         formats = {
             tensor_pair.base: change.format
             for tensor_pair, change in self.changes
@@ -131,7 +132,7 @@ class ModelPair:
         return any(pair.views is None and change.format for pair, change in self.changes_of(view))
 
     def whole_tensor_change(self, base_view: View, model_view: View) -> TensorChange | None:
-        """Return the change of the tensor that two views read; None if a view is only part of it."""
+        """Return the change of the tensor that two views read, or None if a view is only part of it."""
         pairs = (self.base, base_view), (self.model, model_view)
         sizes = [prod(of.tensors.shapes[view.tensor]) for of, view in pairs]
         changes = [change for tensor_pair, change in self.changes_of(base_view) if tensor_pair.views is None]
@@ -143,7 +144,7 @@ def _chain(view: View) -> list[View]:
 
 
 def gain_of(models: ModelPair, model: Model, norm: Norm | None) -> Reals:
-    """Return the factors by which a folded norm multiplies rounding steps; 1 if no norm is folded."""
+    """Return the factors by which a folded norm multiplies rounding steps, or 1 if no norm is folded."""
     if not models.applied or norm is None:
         return np.ones((1, 1))
     return np.abs(model.gain(norm))[:, None]

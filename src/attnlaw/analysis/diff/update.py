@@ -55,8 +55,8 @@ def head_update_values(left0: Reals, right0: Reals, left1: Reals, right1: Reals)
 def matrix_update_values(update: Reals, floor: float) -> Reals:
     """Return the singular values of an update, accurate enough to count those above the floor.
 
-    They come from the Gram matrix, which resolves values down to 1e-6 of the largest. If that is not enough,
-    or if the update has a low rank, they come from the SVD.
+    The values come from the Gram matrix, which resolves values down to 1e-6 of the largest. If this
+    resolution is not enough, or if the update has a low rank, the values come from the SVD.
     """
     short = update if update.shape[0] <= update.shape[1] else update.T
     squares = symmetric_eigenvalues(short @ short.T)[::-1]
@@ -80,7 +80,7 @@ def pad_columns(first: Reals, second: Reals) -> tuple[Reals, Reals]:
 
 
 def product_inner(left0: Reals, right0: Reals, left1: Reals, right1: Reals) -> float:
-    """Return the inner product <A0 B0, A1 B1> of two heads without computing either product."""
+    """Return the inner product <A0 B0, A1 B1> of two heads without forming the products A0 B0 and A1 B1."""
     return float(np.sum((left0.T @ left1) * (right0 @ right1.T)))
 
 

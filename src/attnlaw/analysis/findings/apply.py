@@ -27,9 +27,9 @@ def run_detectors(
     levels: Mapping[str, str] | None = None,
     thresholds: Mapping[str, float] | None = None,
 ) -> list[Finding]:
-    """Return what the detectors find in a model.
+    """Return the findings of all detectors on a model.
 
-    Errors come first, then warnings, then notes. Findings of one level have the order of `DETECTORS`.
+    The list has errors first, then warnings, then notes. Findings of one level have the order of `DETECTORS`.
 
     Args:
         subject: the audited model.
@@ -95,10 +95,10 @@ class FindingGroup:
     """The findings of one detector at one level.
 
     Args:
-        locations: the places, those with the most extreme values first.
+        locations: the places, with the most extreme values first.
         values: the value at each place, in the order of `locations`.
-        details: what is special about each place, in the order of `locations`; empty if nothing is.
-        cause: what findings of this detector say about the model.
+        details: special features of each place, in the order of `locations`, or empty if there are none.
+        cause: conclusion about the model from the findings of this detector.
     """
 
     rule: str
@@ -115,7 +115,7 @@ class FindingGroup:
 
     @property
     def where(self) -> str:
-        """The four worst places in the order of their numbers, and the number of all if there are more.
+        """Return the four worst places in the order of their numbers, and the total count if there are more.
 
         >>> FindingGroup("a", "error", ["layer 10", "layer 9"], [1.0, 0.8], 0.5, ["", ""], "").where
         'layer 9; layer 10'
@@ -127,20 +127,20 @@ class FindingGroup:
 
     @property
     def number(self) -> str:
-        """The value with its limit, in words; empty if there is no value, or if the details have it."""
+        """The value with its limit in words, or an empty text if there is no value or the details have it."""
         text = number_text(self.rule, self.values[0], self.threshold)
         return f"at worst {text.replace(' its ', ' their ')}" if text and self.count > 1 else text
 
     @property
     def places(self) -> list[str]:
-        """Every place with its value and limit."""
+        """List every place where the finding occurs, with the measured value and the limit."""
         numbers = (number_text(self.rule, value, self.threshold) for value in self.values)
         pairs = zip(self.locations, numbers, strict=True)
         return [": ".join(filter(None, pair)) for pair in pairs]
 
     @property
     def title(self) -> str:
-        """Rule, places and value in one line.
+        """The rule, the places and the value in one line.
 
         >>> cause = "neither QK nor VO differs from random entries"
         >>> FindingGroup("random-head", "note", ["layer 2, head 1"], [0.9], 0.01, [""], cause).title
@@ -151,12 +151,15 @@ class FindingGroup:
 
     @property
     def reason(self) -> str:
-        """What was found and what it means, as sentences. The details are left out if there are several."""
+        """The finding and its meaning, as sentences.
+
+        If there are several details, the text leaves them out.
+        """
         return sentences(self.details[0] if self.count == 1 else "", self.cause)
 
     @property
     def sentence(self) -> str:
-        """The number, if there is one, and the reason, as sentences.
+        """The number, if the finding has one, and the reason, as sentences.
 
         >>> cause = "neither QK nor VO differs from random entries"
         >>> FindingGroup("random-head", "note", ["layer 2"], [0.9], 0.01, [""], cause).sentence
@@ -166,7 +169,7 @@ class FindingGroup:
 
     @property
     def fix(self) -> str:
-        """What the user can do, as `fix_text` says it."""
+        """The remedy for the user, as `fix_text` words it."""
         return fix_text(self.rule)
 
     @property
@@ -178,7 +181,9 @@ class FindingGroup:
 
 
 def fix_text(rule: str) -> str:
-    """Return what to do about a finding, as a sentence. The text is empty if attnlaw does not know the rule.
+    """Return advice on how to fix a finding, as a sentence.
+
+    The text is empty if attnlaw does not know the rule.
 
     >>> fix_text("beyond-float16")
     'Fix: serve the model in bfloat16 or float32.'
@@ -197,7 +202,7 @@ LONGEST = 120  # letters of a name that a sentence has; tables have all
 
 
 def shorten(text: str) -> str:
-    """Return a text that is cut if it is longer than any name of a tensor should be."""
+    """Return a text, cut if it is longer than the name of any tensor should be."""
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
 
 
@@ -211,9 +216,9 @@ def sentences(*clauses: str) -> str:
 
 
 def number_text(rule: str, value: float | None, threshold: float | None) -> str:
-    """Return the value of a finding in words, with the limit that it has passed.
+    """Return the value of a finding in words, with the limit that the value has passed.
 
-    The text is empty if there is no value, or if the meaning of the finding has it.
+    The text is empty if there is no value, or if the meaning of the finding already includes it.
 
     >>> number_text("unbalanced", 9.388, 3.0), number_text("zero-embedding-rows", 0.34, 0.01)
     ('off by a factor of 9.39 (limit 3)', '34% of its rows are 0 (limit 1%)')
@@ -284,7 +289,7 @@ def location_text(row: Mapping[str, Any]) -> str:
 
 
 def checks_text(ran: int, skipped: int = 0) -> str:
-    """Return how many checks ran, and how many did not because parts of the model were left out.
+    """Return how many checks ran, and how many did not because the audit left out parts of the model.
 
     >>> checks_text(28), checks_text(12, 16)
     ('28 checks', '12 checks; 16 others need the whole model')

@@ -48,7 +48,7 @@ def projection(width: int, side: int) -> Sketch:
 class ProjectedMaps:
     """Projected weight matrices, which `Attention.factors` reads in place of a model's own.
 
-    The products of these factors are sketches.
+    The products of these projected factors are sketches.
     """
 
     maps: dict[View, Any]
@@ -60,8 +60,8 @@ class ProjectedMaps:
 def project_map(attention: Attention, view: View, matrix: Sketch) -> Sketch:
     """Project the side of a weight matrix that faces the residual stream.
 
-    Queries and values, which are left factors A, become S A. The output, a right factor B, becomes B T^T.
-    Keys are stored as B^T and become T B^T.
+    Queries and values are left factors A, and become S A. The output is a right factor B, and becomes B
+    T^T. Keys are stored as B^T and become T B^T.
     """
     if view == attention.output:
         return matrix @ projection(matrix.shape[1], 1).T
@@ -83,7 +83,7 @@ def sketch_heads(attention: Attention, kind: str, maps: dict[View, Sketch]) -> S
 def cosine(first: Factors, second: Factors) -> float | None:
     """Return the cosine of two matrices that are given as pairs of thin factors.
 
-    Returns None if one of them is zero, not finite or too large.
+    Returns None if one of the matrices is zero, not finite or too large.
 
     >>> left, right = np.array([[1.0], [1.0]]), np.array([[1.0, 0.0]])
     >>> round(cosine((left, right), (2 * left, right + [[0.0, 1.0]])), 4)
@@ -179,7 +179,7 @@ def duplicate_layers(subject: Subject, threshold: float) -> Iterator[Hit]:
 
 
 def copied_layer(subject: Subject, threshold: float) -> Iterator[Hit]:
-    """Yield the layers whose matrices all have the bits of an earlier layer's.
+    """Yield the layers whose matrices are all bitwise identical to those of an earlier layer.
 
     Layers that the config shares are stored once, so they are not reported.
     """

@@ -34,10 +34,10 @@ GRAVE = 0.1  # a table with more zero rows than this share is broken
 
 
 def noise_ratio(table: NDArray[Any]) -> float | None:
-    """Return the largest singular value of a table over the one that noise of its size would have.
+    """Return the largest singular value of a table, divided by the value for noise of the same size.
 
-    A large table is represented by 4096 of its rows and columns. Rows that are 0 are left out. Returns None
-    if fewer than 256 rows are left, or if their lengths are not those of noise.
+    The function represents a large table by 4096 of its rows and columns. The function leaves out rows that
+    are 0. Returns None if fewer than 256 rows are left, or if the lengths of the rows do not look like noise.
 
     >>> noise = np.random.default_rng(0).standard_normal((500, 64))
     >>> round(noise_ratio(noise), 1), round(noise_ratio(noise + 1), 1)
@@ -71,7 +71,7 @@ def noise_ratio(table: NDArray[Any]) -> float | None:
 def rows_alike(table: NDArray[Any]) -> str | None:
     """Return "equal" if all rows of a table are the same, "parallel" if they are multiples of one row.
 
-    Returns None for other tables, for those with less than three rows or one column, and for zeros.
+    Returns None for other tables, for tables with fewer than three rows or one column, and for zeros.
 
     >>> rows_alike(np.ones((3, 2))), rows_alike(np.outer([1, 2, 3], [1, 2.0])), rows_alike(np.eye(3))
     ('equal', 'parallel', None)
@@ -114,9 +114,9 @@ def random_embedding(subject: Subject, threshold: float) -> Iterator[Hit]:
 
 
 def zero_embedding_rows(subject: Subject, threshold: float) -> Iterator[Hit]:
-    """Yield the tables with several zero rows. A single one may be the padding token.
+    """Yield the tables with several zero rows. A single zero row may be the padding token.
 
-    Zero rows at the end do not count, because they fill the table up.
+    Zero rows at the end do not count, because they pad the table.
     """
     for tensor in subject.evidence.tensors:
         if tensor.part == TOKENS and tensor.inner_zero_rows > 1 and not tensor.not_finite:

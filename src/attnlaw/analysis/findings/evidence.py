@@ -47,15 +47,15 @@ class StoredTensor:
     """Facts about a stored tensor, or about one matrix of a stored stack of matrices.
 
     Args:
-        part: what the tensor is in particular, such as `TOKENS` or `BIAS`; empty if it is nothing of these.
-        inner_zero_rows: number of rows that are 0 and have a row that is not 0 somewhere below them.
-        distinct: median number of different values in blocks of 32 neighbours along a row; None if rows have
-            no such blocks.
-        significands: median number of different significands among 128 neighbours along a row; None if rows
-            are shorter or mostly 0.
-        noise_ratio: the spectral norm of a table of tokens over that of noise of its size; None for other
-            tensors, and for tables whose rows have other lengths than those of noise.
-        decibels: signal-to-noise ratio of the quantised values in dB; None if the file does not quantise the
+        part: the particular use of the tensor, such as `TOKENS` or `BIAS`, or empty for any other use.
+        inner_zero_rows: number of zero rows with a nonzero row somewhere below them.
+        distinct: median number of different values in blocks of 32 neighbours along a row, or None if rows
+            have no such blocks.
+        significands: median number of different significands among 128 neighbours along a row, or None if
+            rows are shorter or mostly 0.
+        noise_ratio: the spectral norm of a table of tokens, divided by that of noise of the same size. None
+            for other tensors, and for tables whose row lengths do not look like noise.
+        decibels: signal-to-noise ratio of the quantised values in dB. None if the file does not quantise the
             tensor, or if attnlaw does not know the code.
     """
 
@@ -85,7 +85,7 @@ class StoredTensor:
 
     @property
     def is_layer_matrix(self) -> bool:
-        """Whether it is a weight matrix of the layers, or of an adapter, that is not all zero."""
+        """Whether the location is a weight matrix of the layers, or of an adapter, that is not all zero."""
         return self.role == MAP and len(self.shape) > 1 and not self.zero
 
 
@@ -93,7 +93,8 @@ class StoredTensor:
 class Similarity:
     """Two similar layers, or two similar heads of one layer, with the exact cosines of their QK and VO.
 
-    `location` is where the later one is. `layer`, `stack` and `head` say where the earlier one is.
+    `location` is the place of the later layer or head. `layer`, `stack` and `head` give the place of the
+    earlier one.
     """
 
     location: TensorLocation
@@ -127,7 +128,7 @@ class Balance:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything that was noted about one model. `seconds` is the CPU time that taking notes took."""
+    """All notes about one model. `seconds` is the CPU time spent on taking notes."""
 
     tensors: tuple[StoredTensor, ...] = ()
     similar_layers: tuple[Similarity, ...] = ()
@@ -142,8 +143,8 @@ class Evidence:
 class Subject:
     """A model as the detectors see it.
 
-    `chance` is the probability that an untrained model has as many matrices that differ from noise. It is
-    None if not every matrix was measured or none could be tested.
+    `chance` is the probability that an untrained model has at least as many matrices that differ from noise.
+    `chance` is None if some matrix was not measured or none could be tested.
     """
 
     evidence: Evidence  # notes about the model from when it was read
@@ -152,7 +153,7 @@ class Subject:
     left_out: frozenset[str] = frozenset()  # parts that were not measured: LAYERS, EXPERTS, REST, `MATRICES`
 
     def allows(self, needs: Iterable[str]) -> bool:
-        """Return whether a detector can look at this model, given the parts that it needs."""
+        """Return whether a detector can look at this model, given the parts that the detector needs."""
         return self.left_out.isdisjoint(needs)
 
 

@@ -118,7 +118,7 @@ TensorKey = tuple[str, int | None]
 class ObservedTensors(Tensors):
     """Tensors that call `show` after each read, with the tensor's name, member of a stack and array.
 
-    If a tensor cannot be read because a tensor of an adapter is not finite, they call `show_damage`.
+    If a tensor cannot be read because a tensor of an adapter is not finite, the tensors call `show_damage`.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class ObservedTensors(Tensors):
 class ObservedModel(Model):
     """A model that calls `show` with each weight matrix that it reads.
 
-    It does not look for NaN and infinity in tensors for which `known_finite` returns True.
+    The model does not look for NaN and infinity in tensors for which `known_finite` returns True.
     """
 
     show: Callable[[View, Reals], None] = lambda view, matrix: None
@@ -193,7 +193,7 @@ class TensorIndex:
 class Observer:
     """An observer that takes notes while a model is read, each tensor once.
 
-    Read `observer.model` in place of the model. `seconds` is the CPU time that taking notes took.
+    Read `observer.model` in place of the model. `seconds` is the CPU time spent on taking notes.
 
     Args:
         take: function that receives every note, possibly from several threads.

@@ -39,7 +39,7 @@ Float32Array = NDArray[np.float32]
 def gram(rows: NDArray[Any]) -> Float32Array | None:
     """Return the Gram matrix G of a matrix whose rows are coordinates of the stream.
 
-    Returns None if it is zero or exceeds the range of float32.
+    Returns None if the matrix is zero or exceeds the range of float32.
     """
     chosen = sample_indices(rows.shape[0], COORDINATES), sample_indices(rows.shape[1], COLUMNS)
     # First choose what is contiguous in memory: that copies in long pieces.
@@ -57,7 +57,8 @@ def gram(rows: NDArray[Any]) -> Float32Array | None:
 def side_grams(role: str, matrix: NDArray[Any]) -> tuple[Float32Array | None, Float32Array | None]:
     """Return the Gram matrices G of the residual side and of the head side.
 
-    Only a square Q, K, V or O can be transposed unnoticed. For other matrices the second is None.
+    Only a square matrix Q, K, V or O can be transposed without an error. For other matrices the second Gram
+    matrix is None.
     """
     residual = matrix.T if role == OUTPUT else matrix
     square = role in SQUARE and matrix.shape[0] == matrix.shape[1]
@@ -83,7 +84,7 @@ def worst_orientation(
     grams: Mapping[str, tuple[Float32Array | None, Float32Array | None]],
     locations: Mapping[str, TensorLocation],
 ) -> list[Orientation]:
-    """Return a list of the matrix whose head side fits better than its residual side by the most.
+    """Return a list with the matrix whose head side fits better than its residual side by the largest amount.
 
     The list is empty if no matrix of the layer is square.
     """

@@ -47,7 +47,7 @@ def _count_distinct(blocks: NDArray[Any]) -> NDArray[np.intp]:
 
 
 def median_values(bits: NDArray[Any]) -> float | None:
-    """Return the median number of different values in blocks of 32; None if rows are shorter."""
+    """Return the median number of different values in blocks of 32, or None if rows are shorter."""
     return None if bits.shape[1] < GRID else float(np.median(_count_distinct(_blocks(bits))))
 
 
@@ -76,7 +76,7 @@ def decibels(array: NDArray[Any], code: str) -> float | None:
     """Return the signal-to-noise ratio in dB of an array that was decoded from quantised blocks of 32.
 
     The ratio is 10 log10(12 mean square / mean squared step), where the code determines the step of each
-    block. Returns None if attnlaw does not know the code, or if rows are not made of such blocks.
+    block. Returns None if attnlaw does not know the code, or if rows do not consist of such blocks.
     """
     if code not in CODES or array.shape[-1] % GRID:
         return None
@@ -101,7 +101,8 @@ def coarse_grid(subject: Subject, threshold: float) -> Iterator[Hit]:
 def float8_trace(subject: Subject, threshold: float) -> Iterator[Hit]:
     """Yield one hit for all matrices with the significands of a float8 code.
 
-    Files that store float8, and matrices on coarser grids, are left out: other detectors report them.
+    The function skips files that store float8, and matrices on coarser grids, because other detectors report
+    them.
     """
     matrices = [tensor for tensor in subject.evidence.tensors if _is_stored_as_floats(tensor)]
     traces = [

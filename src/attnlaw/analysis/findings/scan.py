@@ -65,7 +65,7 @@ EMBEDDING_KINDS = ("embedding", "unembedding")
 
 
 class TensorRole(NamedTuple):
-    """How a model uses a tensor: its role, its location, and what it is in particular."""
+    """The use of a tensor in a model: its role, its location, and its particular part."""
 
     role: str = OTHER
     location: TensorLocation = TensorLocation()
@@ -76,7 +76,7 @@ class TensorRole(NamedTuple):
 class TensorRoles:
     """The use of each tensor, by its name and its member of a stack.
 
-    A tensor that is not listed has the role "other".
+    A tensor that is not in the table has the role "other".
     """
 
     by_tensor: dict[tuple[str, int | None], TensorRole]
@@ -237,7 +237,7 @@ def _digest(bits: NDArray[Any]) -> bytes:
 def is_mask(array: NDArray[Any]) -> bool:
     """Return whether an array has at most two different values. Such an array is a buffer, not weights.
 
-    NaN and infinity are no values of a buffer, except in a mask: a matrix of 0 and minus infinity.
+    NaN and infinity do not count as values of a buffer, except in a mask: a matrix of 0 and minus infinity.
 
     >>> is_mask(np.array([[0.0, -np.inf], [0.0, 0.0]])), is_mask(np.full(4, -np.inf)), is_mask(np.ones(4))
     (True, False, True)
@@ -314,8 +314,8 @@ def identical(subject: Subject, threshold: float) -> Iterator[Hit]:
 def damaged_locations(model: Model) -> frozenset[MatrixLocation]:
     """Return the locations of matrices that cannot be measured, because a tensor holds NaN or infinity.
 
-    The tensors of a matrix include the norms before it. For QK they also include the biases and norms that
-    its logits depend on.
+    The tensors of a matrix include the norms before it. For QK the tensors also include the biases and norms
+    that its logits depend on.
     """
     is_damaged = cache(partial(_is_damaged, model))
     return frozenset(

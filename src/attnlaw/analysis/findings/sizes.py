@@ -38,7 +38,7 @@ def location_of(row: dict[str, Any]) -> TensorLocation:
 
 
 def layer_matrices(subject: Subject) -> pl.DataFrame:
-    """Return the rows of the matrices in layers, without those of adapters."""
+    """Return the rows of the matrices in layers, without the rows of adapters."""
     return subject.matrices.filter(pl.col("layer").is_not_null() & (pl.col("kind") != "lora"))
 
 
@@ -66,9 +66,9 @@ def dead_map(subject: Subject, threshold: float) -> Iterator[Hit]:
 
 
 def norm_outlier(subject: Subject, threshold: float) -> Iterator[Hit]:
-    """Yield the layers whose median norm over heads is far from that of the other layers.
+    """Yield the layers whose median norm over heads is far from the median norm of the other layers.
 
-    Layers with norm zero are left out.
+    The function leaves out layers with norm zero.
     """
     for (kind,), rows in layer_matrices(subject).group_by("kind", maintain_order=True):
         of_kind = rows.with_columns(size=norms_as_applied(rows, "spectral_norm"))
@@ -96,7 +96,7 @@ def norm_outlier(subject: Subject, threshold: float) -> Iterator[Hit]:
 def rank_deficient(subject: Subject, threshold: float) -> Iterator[Hit]:
     """Yield the matrices whose numerical rank is below the full rank.
 
-    Matrices with an approximate spectrum are left out, because their ranks are estimates.
+    The function leaves out matrices with an approximate spectrum, because their ranks are estimates.
     """
     exact = subject.matrices.filter(pl.col("numerical_rank_error").is_null())
     for row in exact.iter_rows(named=True):
@@ -175,7 +175,10 @@ PAIR_LABELS = {"in/out": "FFN in/FFN out"}
 
 
 def rms(matrix: Reals) -> float:
-    """Return the root mean square of the entries. It is infinite if squares exceed the range of float64."""
+    """Return the root mean square of the entries.
+
+    The result is infinite if squares exceed the range of float64.
+    """
     entries = matrix.ravel(order="K")
     with np.errstate(over="ignore"):
         return float(np.sqrt(np.dot(entries, entries) / entries.size))

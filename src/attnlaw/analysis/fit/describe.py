@@ -39,9 +39,10 @@ class Description:
     """The law of a matrix, and the numbers behind the decision.
 
     Args:
-        curve_law: the law that is drawn. If the decision is "neither", it is the nearest law of the whole
-            spectrum.
-        curve: the density of `curve_law`; None if the decision is "random", because the null is drawn then.
+        curve_law: the law that is drawn. If the decision is "neither", `curve_law` is the law nearest to the
+            whole spectrum.
+        curve: the density of `curve_law`, or None if the decision is "random", because the chart then draws
+            the null.
     """
 
     law: str | None  # the decision; None if the matrix cannot be tested
@@ -52,7 +53,7 @@ class Description:
 
 
 def describe(spectrum: Spectrum, seed: int = 0) -> Description:
-    """Fit every law to one spectrum, and decide which one it follows."""
+    """Fit every law to one spectrum, and decide which law the spectrum follows."""
     fits = {law: fit_law(spectrum, law, seed) for law in FITTERS}
     law, drawn = _decide(fits)
     return Description(

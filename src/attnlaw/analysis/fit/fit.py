@@ -35,8 +35,8 @@ Curve = tuple[Reals, Reals]
 class Fit:
     """A law that was fitted to a spectrum, and how well it fits.
 
-    A number is None if the law has no such number or the data do not determine it. The log-likelihood is None
-    if an eigenvalue is outside the law's support.
+    A number is None if it does not apply to the law, or if the data do not determine it. The log-likelihood
+    is None if an eigenvalue is outside the law's support.
 
     Args:
         size: number of eigenvalues that the law describes.
@@ -46,9 +46,9 @@ class Fit:
         log_likelihood: mean log-likelihood per eigenvalue.
         p_value: p-value of the law's test (random: finite-size null; power law: bootstrap; lognormal:
             comparison with the power law).
-        curve: points x and the density there, over singular values. Its mass is one over the values that are
-            not zero. The mass of a tail is the share of the values that the tail covers.
-        remark: a text that says what is missing and why.
+        curve: points x and the density there, over singular values. The mass of the curve is one over the
+            nonzero values. The mass of a tail is the share of the values that the tail covers.
+        remark: a text that names what is missing and why.
     """
 
     law: str
@@ -69,7 +69,7 @@ def fit_law(spectrum: Spectrum, law: str, seed: int = 0) -> Fit:
 
     Args:
         spectrum: all singular values of a matrix. If they were measured from thin factors (route "qr" or
-            "cholesky"), the matrix belongs to a head, and its null is a product of two factors.
+            "cholesky"), the matrix belongs to a head, and the null is a product of two factors.
         law: a name in `FITTERS`.
         seed: seed of the random draws in the law's tests.
 
@@ -96,13 +96,13 @@ def ks_distance(cdf: Reals) -> float:
 
 
 def finite_median(values: Reals) -> float | None:
-    """Return the median; None if it is infinite."""
+    """Return the median, or None if the median is infinite."""
     middle = float(np.median(values))
     return middle if np.isfinite(middle) else None
 
 
 def mean_log(log_density: Reals) -> float | None:
-    """Return the mean of log-densities; None if one of them is infinite."""
+    """Return the mean of log-densities, or None if one of them is infinite."""
     return float(log_density.mean()) if np.isfinite(log_density).all() else None
 
 

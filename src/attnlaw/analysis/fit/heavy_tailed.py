@@ -52,7 +52,7 @@ class HeavyTail:
 
     @property
     def kappa_or_limit(self) -> float:
-        """The fitted kappa; 0 if it is below the grid, infinite if it is above."""
+        """The fitted kappa, which is 0 below the grid and infinite above the grid."""
         return float(_extended(np.array(self.place)))
 
     def heavier(self, null_kappas: Reals) -> bool:
@@ -79,8 +79,8 @@ class HeavyTail:
 def fit_kappa(eigenvalues: Reals, gamma: float) -> HeavyTail:
     """Fit kappa to positive eigenvalues of mean 1, for `0 < gamma < 1`.
 
-    The search starts at the kappa that matches the second moment m2, `2 gamma / (m2 - 1 - gamma)`. It climbs
-    the likelihood on a grid of quarter octaves, and ends with a parabola in log kappa.
+    The search starts at the kappa that matches the second moment m2, `2 gamma / (m2 - 1 - gamma)`. The search
+    climbs the likelihood on a grid of quarter octaves, and ends with a parabola in log kappa.
     """
     known: dict[int, float] = {}
 
@@ -110,7 +110,7 @@ def fit_kappa(eigenvalues: Reals, gamma: float) -> HeavyTail:
 
 @lru_cache(maxsize=64)
 def kappas_of_null(null: Null, gamma: float) -> Reals:
-    """Return the kappa that `fit_kappa` would find for every draw: 0 below the grid, infinite above it.
+    """Return the kappa that `fit_kappa` would find for every draw: 0 below the grid, infinity above the grid.
 
     The search runs for all draws at the same time, so that they share the evaluation of each law.
     """

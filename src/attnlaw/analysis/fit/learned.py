@@ -64,12 +64,12 @@ class AngleTable:
 
     @property
     def gap(self) -> tuple[float, float] | None:
-        """The ends of the gap between two intervals; None if there is only one."""
+        """The ends of the gap between two intervals, or None if there is only one interval."""
         low, high = self.middle - self.half, self.middle + self.half
         return (float(high[0]), float(low[1])) if self.half[1:].any() else None
 
     def quantile(self, p: Reals) -> Reals:
-        """Return the x that has mass p below it, for 0 < p < 1."""
+        """Return the point x with probability mass p below it, for 0 < p < 1."""
         place = np.searchsorted(self.mass[:-1, -1], p)
         angles = [np.interp(p, mass, self.theta) for mass in self.mass]
         return np.asarray(self.middle[place] - self.half[place] * np.cos(np.choose(place, angles)))
@@ -79,7 +79,7 @@ class AngleTable:
         return np.asarray(sum(parts))
 
     def density(self, x: Reals) -> Reals:
-        """Return the density; zero outside the intervals."""
+        """Return the density, which is zero outside the intervals."""
         total = np.zeros(x.shape)
         centres = 0.5 * (self.theta[1:] + self.theta[:-1])
         for i in range(self.half.size):
@@ -98,7 +98,8 @@ class AngleTable:
 def angle_tables(base: MarchenkoPastur | SymmetricProduct, noises: Reals) -> list[AngleTable]:
     """Return a table for each noise level: the base law blurred by a semicircle of that standard deviation.
 
-    The law of a product of two factors is symmetric about zero. Its tables describe absolute values.
+    The law of a product of two factors is symmetric about zero. For this product, the tables describe
+    absolute values.
 
     >>> table = angle_tables(MarchenkoPastur(0.25), np.array([0.5]))[0]
     >>> bool(abs(table.cdf(table.quantile(np.array([0.9])))[0] - 0.9) < 1e-12)
@@ -140,14 +141,14 @@ AGREEMENT = 3.0
 
 @dataclass(frozen=True)
 class LearnedFit:
-    """The best learned-spectrum law, and what the data say about its parameters.
+    """The best learned-spectrum law, and the ranges of its parameters that the data allow.
 
-    A parameter has the range over all laws that fit about as well. Its value is that of the best law, or None
-    if it is not identified. If no law fits, values and ranges are None.
+    The range of a parameter covers all laws that fit about as well. The value of a parameter is that of the
+    best law, or None if the data do not identify it. If no law fits, values and ranges are None.
 
     Args:
-        cut_ratio: b/t, which shows whether weight decay (1) or width (below 1) cut the rank. It has a value
-            whenever a law fits.
+        cut_ratio: b/t, which shows whether weight decay (1) or width (below 1) cut the rank. `cut_ratio` has
+            a value whenever a law fits.
     """
 
     attention: str  # "tied" or "untied"
@@ -221,11 +222,11 @@ def fit_learned(
         singular_values: the values in any order. Zeros are ignored.
         size: the size N of the matrix.
         attention: "tied" or "untied".
-        limited: whether the width of the factors may have cut the rank. If not, only weight decay did, and
-            b = t.
+        limited: whether the width of the factors may have cut the rank. If false, only weight decay cut the
+            rank, and b = t.
 
     Returns:
-        The fit. None if there are fewer than 8 values, or if the rank is full, so that nothing was cut.
+        The fit. None if there are fewer than 8 values, or if the rank is full, because then nothing was cut.
     """
     values = np.sort(np.asarray(singular_values, dtype=float))
     values = values[values > 0]
@@ -281,10 +282,10 @@ def fit_learned(
 def resolution(values: Reals, limited: bool = True) -> float:
     """Return the distance to the law that 98% of the spectra drawn from it do not exceed.
 
-    It is `(0.53 + 0.085 log2(k/8))/n`, where `n = (sum s^2)^2 / sum s^4` is the effective number of singular
-    values s. The numbers were measured on 1248 draws of the tied and the untied law with k from 8 to 256, k/N
-    from 1/12 to 1/2, b/t from 0 to 1 and parameters from all over the grid. For b = t they are 0.55 and 0.09,
-    measured on 1800 draws. Beyond k = 256 this is an extrapolation.
+    This distance is `(0.53 + 0.085 log2(k/8))/n`, where `n = (sum s^2)^2 / sum s^4` is the effective number
+    of singular values s. The numbers were measured on 1248 draws of the tied and the untied law with k from 8
+    to 256, k/N from 1/12 to 1/2, b/t from 0 to 1 and parameters from all over the grid. For b = t the two
+    numbers are 0.55 and 0.09, measured on 1800 draws. For k above 256 the formula is an extrapolation.
 
     >>> round(resolution(np.ones(8)), 4), round(resolution(np.ones(64)), 4)
     (0.0663, 0.0123)

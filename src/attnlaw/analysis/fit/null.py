@@ -52,7 +52,7 @@ LARGEST = 1e140
 
 
 def obstacle(spectrum: Spectrum) -> str | None:
-    """Return a text that says why no law can be fitted to a spectrum; None if laws can be fitted."""
+    """Return the reason why no law can be fitted to a spectrum, or None if laws can be fitted."""
     if spectrum.route == "lanczos":
         return (
             "the spectrum was approximated, but this needs all singular values; audit without --approximate"
@@ -70,9 +70,9 @@ def is_head(spectrum: Spectrum) -> bool:
 
 
 def inner_size(spectrum: Spectrum) -> int | None:
-    """Return the inner dimension of a product of factors; None for a single matrix.
+    """Return the inner dimension of a product of factors, or None for a single matrix.
 
-    If the spectrum does not record it, the number of singular values is used.
+    If the spectrum does not record the inner dimension, the function uses the number of singular values.
     """
     return (spectrum.inner or spectrum.values.size) if is_head(spectrum) else None
 
@@ -80,7 +80,7 @@ def inner_size(spectrum: Spectrum) -> int | None:
 def shape_ratio(spectrum: Spectrum) -> float:
     """Return the smallest dimension of a matrix divided by the largest.
 
-    For a head this includes the inner dimension, so the ratio is d_head / N.
+    For a head the dimensions include the inner dimension, so the ratio is d_head / N.
     """
     dimensions = (*spectrum.shape, inner_size(spectrum) or spectrum.shape[0])
     return min(dimensions) / max(dimensions)
@@ -117,8 +117,8 @@ class NullComparison:
     """The result of comparing one spectrum with its null.
 
     Args:
-        scale, edge: numbers in units of the spectrum's singular values, defined at the head of this module;
-            None if zeros reach into the middle half of the spectrum.
+        scale, edge: numbers in units of the spectrum's singular values, defined at the head of this module.
+        None if zeros reach into the middle half of the spectrum.
     """
 
     p_value: float | None  # None if all values are zero, or if there is only one
@@ -134,7 +134,7 @@ class Null:
     Args:
         sample: the drawn spectra.
         law: the limit law of the squared values: Marchenko-Pastur for a matrix, the free product of two such
-            laws for a head. None if the two larger of rows, inner and cols differ.
+            laws for a head. `law` is None if the two larger of rows, inner and cols differ.
     """
 
     sample: DrawnSpectra | CountedSpectra
@@ -153,8 +153,8 @@ class Null:
         """Compare singular values with the null. The caller sets round-off to zero first.
 
         The p-value is `(1 + #{draws at least as far})/(1 + draws)`. The distance of each spectrum, drawn or
-        measured, is that to the mean of all of them. So the p-value is a rank among exchangeable numbers if
-        the null is true, and `P(p <= level) <= level` holds exactly for any size.
+        measured, is its distance to the mean of all spectra. So the p-value is a rank among exchangeable
+        numbers if the null is true, and `P(p <= level) <= level` holds exactly for any size.
         """
         values = np.sort(np.asarray(singular_values, dtype=float))[::-1]
         p_value = None
@@ -188,7 +188,8 @@ class Null:
     def curve(self) -> tuple[Reals, Reals]:
         """The density of the null at scale 1, as 64 ascending points x and the density there.
 
-        It is the density of the limit law if there is one. Otherwise it is a smoothed histogram of the draws.
+        If there is a limit law, this is the density of the limit law. Otherwise the density is a smoothed
+        histogram of the draws.
         """
         if self.law is not None:
             low, high = np.sqrt(self.law.intervals[0])
@@ -207,7 +208,7 @@ class Null:
 
     @cached_property
     def edge_scale(self) -> float:
-        """The edge scale at scale 1."""
+        """The edge of the null at scale 1."""
         return float((self.draws[:, 0] / self._scales).std(ddof=1) / TRACY_WIDOM_DEVIATION)
 
     @property
@@ -226,8 +227,8 @@ class Null:
 class NullTest:
     """The null test of one matrix.
 
-    `outliers` counts the singular values beyond the null's edge. It is None if zeros reach into the middle
-    half of the values.
+    `outliers` counts the singular values beyond the null's edge. `outliers` is None if zeros reach into the
+    middle half of the values.
     """
 
     p_value: float
@@ -253,7 +254,7 @@ def null_test(spectrum: Spectrum, seed: int = 0) -> NullTest | None:
 class NullPreparer:
     """A callable that draws the null of each shape once and keeps it for `null_test`.
 
-    Several threads may call it. No thread waits for a null that another one is drawing.
+    Several threads may call it. No thread waits for a null that another thread is drawing.
     """
 
     def __init__(self) -> None:
@@ -301,9 +302,9 @@ class Rejections:
 def false_alarms(groups: Iterable[tuple[int, int]], level: float = LEVEL) -> Reals:
     """Return the probabilities of 0, 1, 2, ... p-values up to `level` if every spectrum comes from its null.
 
-    All spectra of one shape are compared with the same B draws. Given these, the chance of a false alarm is
-    that of exceeding the m-th largest of B distances, m = floor(level (B + 1)). This chance is a Beta(m,
-    B + 1 - m) variable, so the count of a shape is beta-binomial.
+    All spectra of one shape are compared with the same B draws. Given these draws, a false alarm occurs when
+    a distance exceeds the m-th largest of B distances, m = floor(level (B + 1)). The probability of a false
+    alarm is a Beta(m, B + 1 - m) variable, so the count of a shape is beta-binomial.
 
     Args:
         groups: a pair (number of spectra, number of draws B) for each shape.
@@ -333,7 +334,7 @@ def _beta_binomial(n: int, a: int, b: int) -> Reals:
 
 
 def null_of_spectrum(spectrum: Spectrum, seed: int = 0) -> Null | None:
-    """Return the null for the shape of a matrix; None for latent attention.
+    """Return the null for the shape of a matrix, or None for latent attention.
 
     The factors of latent attention have parts whose relative scales a spectrum does not determine.
     """
@@ -341,7 +342,7 @@ def null_of_spectrum(spectrum: Spectrum, seed: int = 0) -> Null | None:
 
 
 def null_shape(spectrum: Spectrum) -> str:
-    """Return the name of the shape whose null a spectrum is compared with.
+    """Return the name of the shape whose null is compared with a spectrum.
 
     >>> null_shape(Spectrum(np.ones(2), (8, 4), 1.0, 1.0, "qr", inner=2))
     '4 x 8 through 2'
@@ -356,10 +357,10 @@ def null_of_shape(
 ) -> Null:
     """Return the null of a rows x cols matrix, or of a product through `inner` dimensions.
 
-    It is drawn once for each shape and kept in memory.
+    The null of each shape is drawn once and kept in memory.
 
     Args:
-        inner: inner dimension of a product; None for a single matrix.
+        inner: inner dimension of a product, or None for a single matrix.
         draws: number of draws. The default is 200, or 100 for more than 512 values, because large spectra
             fluctuate less.
         seed: seed of the draws.

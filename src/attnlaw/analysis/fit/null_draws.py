@@ -45,7 +45,7 @@ def middle_half(size: int) -> slice:
 
 
 def upper_quantile(values: Reals, level: float) -> float:
-    """Return the value that one more draw exceeds with probability 1 - level; the largest of few values.
+    """Return the value that one more draw exceeds with probability 1 - level.
 
     >>> upper_quantile(np.arange(1.0, 100.0), 0.99), upper_quantile(np.arange(3.0), 0.99)
     (99.0, 2.0)
@@ -77,9 +77,9 @@ class DrawnSpectra:
         return upper_quantile(self.values[:, 0] / self.middle_sums, level)
 
     def distances(self, normalised: Reals) -> tuple[Reals, float]:
-        """Return the distance of each draw, and that of descending values, to the mean of all of them.
+        """Return the distances of each draw, and of descending values, to the mean of all of them.
 
-        It is the mean of |s_(i) - m_(i)| over the ranks i, m the mean.
+        The distance is the mean of |s_(i) - m_(i)| over the ranks i, where m is the mean.
         """
         mean = (self.values.sum(axis=0) + normalised) / (self.count + 1)
         return np.abs(self.values - mean).mean(axis=1), float(np.abs(normalised - mean).mean())
@@ -120,8 +120,8 @@ class CountedSpectra:
     def relative_edge(self, level: float) -> float:
         """Return the relative top that a draw exceeds with probability 1 - level.
 
-        The grid has each top between two points. Draws that may be the edge get their exact top, and those
-        that are still within the error of middle sums get their exact middle sum, too.
+        The grid places each top between two points. The function computes exact tops for draws that may be
+        the edge. It also computes exact middle sums for draws within the error of those sums.
         """
         cells, sums = np.argmax(self.counts == self.size, axis=1), self.middle_sums
         low, tops = self.grid[cells - 1] / sums, self.grid[cells] / sums
@@ -142,7 +142,7 @@ class CountedSpectra:
         return np.array([self._exact_values(draw) for draw in range(self.count)])
 
     def distances(self, normalised: Reals) -> tuple[Reals, float]:
-        """Return the distance of each draw, and that of descending values, to the mean of all of them."""
+        """Return the distances of each draw, and of descending values, to the mean of all of them."""
         counts = np.searchsorted(normalised[::-1], self.grid)
         mean = (self._total + counts) / (self.count + 1)
         gaps = np.diff(self.grid, prepend=self.grid[0], append=self.grid[-1])

@@ -35,7 +35,7 @@ MEANINGS = {
 
 
 def training_line(quantities: Mapping[str, Any]) -> Line:
-    """Return a line that says whether the matrices look trained, and what chance alone would give.
+    """Return a line that says whether the matrices look trained, and how many would by chance alone.
 
     >>> counts = {"tested": 40, "rejected": 0, "expected": 0.4, "p_value": 1.0}
     >>> training_line({f"not_random_{name}": count for name, count in counts.items()}).text
@@ -60,7 +60,7 @@ def training_line(quantities: Mapping[str, Any]) -> Line:
 
 
 def law_line(rows: pl.DataFrame) -> Line:
-    """Return a line that says which law most matrices follow, what that means, and the law of each kind.
+    """Return a line that names the law of most matrices, explains the law, and names the law of each kind.
 
     Args:
         rows: the table of fits of one model.
@@ -102,7 +102,7 @@ def _most_common(counts: Mapping[str, int]) -> tuple[str, int]:
 
 
 def certainty_line(rows: pl.DataFrame) -> Line | None:
-    """Return a line that says how sure the laws are; None if there are none to be sure of."""
+    """Return a line that says how certain the laws are, or None if no laws were fitted."""
     values = rows.filter(pl.col("law").is_not_null() & (pl.col("law") != "random"))["values"]
     least = values.min()
     if least is None:
@@ -120,7 +120,7 @@ def law_counts(rows: pl.DataFrame) -> dict[str, int]:
 
 
 def groups_by_kind(rows: pl.DataFrame) -> list[pl.DataFrame]:
-    """Return the rows of each kind and model. All models of one kind follow each other."""
+    """Return the rows of each kind and model. Models of the same kind follow each other."""
     kinds = list(dict.fromkeys(rows["kind"]))
     groups = rows.partition_by("kind", "case", maintain_order=True)
     return sorted(groups, key=lambda group: kinds.index(group["kind"][0]))

@@ -39,7 +39,7 @@ BLOCK = 100_000
 
 @dataclass(frozen=True)
 class PowerLawTail:
-    """A power law fitted to the `size` largest eigenvalues, those from `x_min` on."""
+    """A power law fitted to the `size` largest eigenvalues, which start at `x_min`."""
 
     alpha: float
     error: float  # standard error `(alpha - 1)/sqrt(size)`, which ignores that x_min was chosen
@@ -74,7 +74,7 @@ def power_law_tail(eigenvalues: ArrayLike) -> PowerLawTail | None:
 def power_law_tails(spectra: Iterable[ArrayLike]) -> list[PowerLawTail | None]:
     """Fit a power law to the tail of each of several spectra, as `power_law_tail` does.
 
-    This is faster, because spectra of equal size are fitted together.
+    This function is faster, because it fits spectra of equal size together.
     """
     sorted_spectra = [positive_sorted(eigenvalues) for eigenvalues in spectra]
     groups: dict[int, list[int]] = {}
@@ -115,13 +115,13 @@ def hill(eigenvalues: ArrayLike) -> float | None:
 def least_distance(y: Reals, enough: float = 0.0) -> tuple[Indices, Reals, Reals]:
     """Find the candidate cut-off of least distance D in each row of log eigenvalues.
 
-    The result is exact, although most candidates are never computed in full. D over some places is a lower
-    bound of D, and a candidate whose bound exceeds the least D cannot win.
+    The result is exact, although most candidates are never computed in full. The maximum over some places is
+    a lower bound of D, and a candidate whose bound exceeds the least D cannot win.
 
     Args:
         y: logarithms, ascending in each row, of shape (rows, n).
         enough: stop the search of a row once it is known whether its D is above or below this value. The
-            returned distance is then only a bound.
+            returned distance is only a bound if the search stops early.
 
     Returns:
         For each row, the index of the best candidate, its rate a and its distance D.
@@ -189,12 +189,14 @@ SIGNIFICANT = 0.1
 def goodness_of_fit(
     eigenvalues: ArrayLike, tail: PowerLawTail, seed: int | np.random.SeedSequence = 0, draws: int = DRAWS
 ) -> float:
-    """Return the p-value of the hypothesis that the tail is a power law. A small one means that it is not.
+    """Return the p-value of the hypothesis that the tail is a power law.
 
-    This is the semi-parametric bootstrap of Clauset et al. (2009, 4.1). Each draw takes every value from the
-    fitted power law with probability k/n, else from the values below x_min. A power law is then fitted to the
-    draw, with a new x_min. The p-value is the share of draws, the data among them, whose distance is at least
-    that of the data. Its standard error is at most `1/(2 sqrt(draws))`.
+    A small p-value means that the tail is not a power law.
+
+    This test is the semi-parametric bootstrap of Clauset et al. (2009, 4.1). Each draw takes every value from
+    the fitted power law with probability k/n, and otherwise from the values below x_min. The function then
+    fits a power law to the draw, with a new x_min. The p-value is the share of draws, the data among them,
+    whose distance is at least that of the data. Its standard error is at most `1/(2 sqrt(draws))`.
     """
     rng = np.random.default_rng(seed)
     x = positive_sorted(eigenvalues)
@@ -232,9 +234,9 @@ class LognormalTail:
 def lognormal_tail(eigenvalues: ArrayLike, tail: PowerLawTail) -> LognormalTail:
     """Fit a lognormal above the power law's x_min by maximum likelihood, and compare the two.
 
-    With `v = ln(x/x_min)`, the truncated normal is an exponential family in v and v^2. So maximum likelihood
-    matches the means of v and v^2, and the ratio `E v^2 / (E v)^2` determines t alone. Standard errors come
-    from the inverse of the covariance of (v, v^2), converted to mu and sigma.
+    With `v = ln(x/x_min)`, the truncated normal is an exponential family in v and v^2. Therefore maximum
+    likelihood matches the means of v and v^2, and the ratio `E v^2 / (E v)^2` determines t alone. Standard
+    errors come from the inverse of the covariance of (v, v^2), converted to mu and sigma.
     """
     x = positive_sorted(eigenvalues)
     v = np.log(x[-tail.size :] / tail.x_min)
@@ -289,7 +291,7 @@ FAR = -20.0  # below it, ten terms of the asymptotic series are accurate up to r
 def log_normal_cdf(z: float) -> float:
     """Return the logarithm of the normal distribution function.
 
-    It spares the import of scipy.special, which takes a sixth of a second.
+    This function avoids importing scipy.special, which takes a sixth of a second.
 
     >>> log_normal_cdf(0.0) == math.log(0.5), round(log_normal_cdf(-100.0), 6)
     (True, -5005.524209)

@@ -98,9 +98,8 @@ def amplification(
         model: a directory, or a torch module.
         inputs: lists of token ids, or a tensor; see `attnlaw.analysis.forward.classifier`.
         output: the output whose change is measured: "logits", or "tokens" of the last block.
-        method: "exact", "power", or "auto" for exact whenever that is possible.
-        positions: the token that is read from a causal model: "last", "sample", or one position for each
-            input.
+        method: "exact", "power", or "auto", which uses the exact method whenever possible.
+        positions: the token to read from a causal model: "last", "sample", or one position for each input.
         seed: seed of the first vector of power iteration, and of sampled positions.
         tolerance: relative change of A at which power iteration stops.
         blocks: the blocks of a torch module, first to last.

@@ -105,8 +105,8 @@ class FrozenNorm:
 class FrozenFeedForward:
     """A feed-forward block: x_i -> (D_i (x_i W_in + b_in)) W_out + b_out.
 
-    So T = sum_i (W_in D_i W_out)^T kron e_i e_i^T. The diagonal matrix D_i has the entries phi(z)/z at the
-    measured z = x_i W_in + b_in. In a gated block, its entries are the measured gate.
+    The operator is T = sum_i (W_in D_i W_out)^T kron e_i e_i^T. The diagonal matrix D_i has the entries
+    phi(z)/z at the measured z = x_i W_in + b_in. In a gated block, the entries of D_i are the measured gate.
     """
 
     inner: Reals
@@ -128,7 +128,10 @@ class FrozenFeedForward:
 
 @dataclass(frozen=True, eq=False)
 class BlockChain:
-    """Blocks that run one after another. Two of them make T = T_2 T_1 and the offset c = T_2 c_1 + c_2."""
+    """Blocks that run one after another.
+
+    Two blocks in sequence have T = T_2 T_1 and the offset c = T_2 c_1 + c_2.
+    """
 
     blocks: tuple[FrozenBlock, ...]
 
@@ -153,7 +156,7 @@ class BlockChain:
 
 @dataclass(frozen=True, eq=False)
 class Residual:
-    """A branch whose output is added to its input: T = I + T_branch."""
+    """A branch with its output added to its input: T = I + T_branch."""
 
     branch: FrozenBlock
 

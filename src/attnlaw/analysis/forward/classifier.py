@@ -47,7 +47,7 @@ BlockInputHook = Callable[[int, Any], Any]
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Some inputs, padded on the right."""
+    """A batch of inputs, padded on the right."""
 
     input_indices: list[int]  # the number of each input
     tensor: Any  # ids (B x T) or floats (B x T x N)
@@ -73,7 +73,7 @@ class Classifier:
     classes: int  # number of logits K
 
     def logits(self, batch: Batch, enter: BlockInputHook | None = None) -> Any:
-        """Return the logits (B x K) at the position that is read. `enter` may replace a block's input."""
+        """Return the logits (B x K) at the position to read. `enter` may replace a block's input."""
         import torch
 
         if enter is not None and not self.blocks:
@@ -102,7 +102,7 @@ class Classifier:
 
 @dataclass(frozen=True, eq=False)
 class ModelInputs:
-    """Inputs of a network. Each is a tensor of token ids (T) or of floats (T x N)."""
+    """Inputs of a network. Each input is a tensor of token ids (T) or of floats (T x N)."""
 
     sequences: tuple[Any, ...]
 
@@ -122,7 +122,7 @@ class ModelInputs:
 
     @property
     def duplicate_count(self) -> int:
-        """Number of inputs that are equal to an earlier one."""
+        """Number of inputs that equal an earlier input."""
         return len(self) - len({(tuple(tensor.shape), tensor.numpy().tobytes()) for tensor in self.sequences})
 
 
@@ -132,7 +132,8 @@ def open_classifier(
     """Open a network and try it on the first input.
 
     Args:
-        model: a directory or a torch module. A network that is already open is returned as it is.
+        model: a directory or a torch module. If the network is already open, the function returns it
+            unchanged.
         blocks: the blocks of a torch module, first to last. attnlaw finds the blocks of `transformers`
         models.
 
@@ -228,7 +229,7 @@ def batches(
 def choose_positions(
     lengths: Sequence[int], network: Classifier, positions: str | Sequence[int], seed: int
 ) -> NDArray[np.int64]:
-    """Return the position to read in each input: the last, one from the second half, or the given one."""
+    """Return the position to read: the last, a random one from the second half, or the given one."""
     ends = np.asarray(lengths) - 1
     if not network.causal:
         return ends

@@ -45,15 +45,16 @@ class MapCondition:
 class Condition:
     """The condition of a network.
 
-    Sums over maps are computed for each input, then their median is taken. So the medians of parts do not add
-    up to the median of the total.
+    Sums over maps are computed for each input, then their median is taken. Therefore the medians of parts do
+    not add up to the median of the total.
 
     Args:
         rows: the condition of each linear map.
         total: median of the sum over all maps.
         by_layer, by_kind: medians of the sums over the maps of a layer, or of a kind.
         values: the sum over all maps for each input.
-        ties: number of inputs with margin 0. Their kappa is infinite, so medians treat it as the largest.
+        ties: number of inputs with margin 0. The kappa of these inputs is infinite, so medians treat it as
+            the largest.
     """
 
     rows: tuple[MapCondition, ...]
@@ -65,7 +66,7 @@ class Condition:
 
     @property
     def worst_layer(self) -> int | None:
-        """The layer with the largest kappa; None if no layers are known."""
+        """The layer with the largest kappa, or None if no layers are known."""
         return int(np.argmax(self.by_layer)) if self.by_layer else None
 
     @property
@@ -107,8 +108,7 @@ def condition(
         model: a directory, or a torch module.
         inputs: lists of token ids, or a tensor; see `attnlaw.analysis.forward.classifier`.
         margin: "hard" or "smooth".
-        positions: the token that is read from a causal model: "last", "sample", or one position for each
-            input.
+        positions: the token to read from a causal model: "last", "sample", or one position for each input.
         seed: seed of sampled positions.
         blocks: the blocks of a torch module, first to last.
 

@@ -48,15 +48,15 @@ class BlockModules:
 
 @dataclass(frozen=True)
 class FamilyReader:
-    """The way to build models of one type with `transformers`, and to read them.
+    """Functions and classes that build and read models of one type with `transformers`.
 
     Args:
         config, model: names of classes in `transformers`.
         read_blocks, read_scores: functions that read the blocks and the scores of a recorded pass.
         find_modules: a function that returns the modules of a block.
         positions_after_padding: whether position numbers start after the id of the padding token.
-        classifier, causal: names of the classes with a head that has logits; None if there is no such class.
-        labels: name of the last tensor of the classifier.
+        classifier, causal: names of the classes with a head that has logits, or None if there is no such
+        class. labels: name of the last tensor of the classifier.
     """
 
     config: str

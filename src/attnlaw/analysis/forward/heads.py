@@ -41,8 +41,8 @@ def random_weights_participation(
 ) -> Estimate:
     """Return the mean participation number of a head with random weights on the same tokens.
 
-    W_Q and W_K are Gaussian, each with the Frobenius norm of the trained one. Biases are left out, because
-    they are learned. The temperature is the one that the random weights give, not that of the head.
+    W_Q and W_K are Gaussian, each with the Frobenius norm of the trained matrix. Biases are left out, because
+    they are learned. The temperature comes from the random weights, not from the head.
     """
     weights = scores.weights(head)
     samples = []
@@ -66,7 +66,7 @@ def random_like(weight: Reals, rng: np.random.Generator) -> Reals:
 
 @dataclass(frozen=True)
 class Participation:
-    """The participation number of a head, and two random references (means of 20 draws)."""
+    """The participation number of a head, and two random references (each the mean of 20 draws)."""
 
     value: float
     null: Estimate  # independent Gaussian queries and keys at the beta of the head
@@ -99,7 +99,7 @@ class Head:
 
     @property
     def spread_over_typical(self) -> float | None:
-        """The ratio of beta to its value for isotropic tokens; None if that value is not known.
+        """The ratio of beta to its value for isotropic tokens, or None if that value is not known.
 
         A large ratio means that tokens line up with directions that the head amplifies.
         """

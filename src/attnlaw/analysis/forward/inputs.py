@@ -43,7 +43,7 @@ SPACE = "␣"
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """The tokenizer of a model. `file` is its tokenizer.json, or None if it has none."""
+    """The tokenizer of a model. `file` is its tokenizer.json, or None if the model has no such file."""
 
     folder: str
     vocabulary: int
@@ -55,7 +55,7 @@ class Tokenizer:
 
     @property
     def missing(self) -> str | None:
-        """The reason why this model cannot read text; None if it can."""
+        """The reason why this model cannot read text, or None if it can."""
         if self.file is not None or self.reads_bytes:
             return None
         return (
@@ -75,7 +75,7 @@ class Tokenizer:
 
     @property
     def unknown_id(self) -> int | None:
-        """The id that stands for unknown words; None if there is no such id."""
+        """The id for unknown words, or None if the vocabulary has no such id."""
         number: int | None = None if self.file is None else call_library("unknown_id", self.file)
         return number
 
@@ -105,7 +105,7 @@ LIBRARY = ChildProcess(Path(__file__).with_name("tokenizer_library.py"), seconds
 
 
 def call_library(function: str, file: Path, *arguments: Any) -> Any:
-    """Call a function of `tokenizer_library` on a tokenizer.json. Raise an `InputError` if it fails."""
+    """Call a function of `tokenizer_library` on a tokenizer.json. Raise an `InputError` if the call fails."""
     try:
         return LIBRARY.call(function, str(file.absolute()), *arguments)
     except CallFailed as error:
@@ -186,7 +186,7 @@ class InputSettings(Settings):
 
     @property
     def source(self) -> str:
-        """Name of the file that the inputs come from; empty if there is none."""
+        """Name of the file with the inputs, or an empty text without a file."""
         return self.file or (self.ids[1:] if isinstance(self.ids, str) else "")
 
     def to_row(self) -> dict[str, Any]:
@@ -199,7 +199,8 @@ class InputSettings(Settings):
 class RawInput:
     """An input as the user gave it: a text or token ids.
 
-    `setting` is the name of its setting. `place` is its line or number if there are several inputs.
+    `setting` is the name of its setting. `place` is the line or number of the input, if there are several
+    inputs.
     """
 
     setting: str
@@ -236,7 +237,7 @@ class Input:
 
 
 def input_words(row: Mapping[str, Any]) -> list[str]:
-    """Return the words of a command that give the input in a row of settings.
+    """Return the words of a command that pass the input, from a row of settings.
 
     >>> input_words({"text": ["the cat", "a dog"], "file": None, "ids": None})
     ['--text', 'the cat', '--text', 'a dog']
@@ -258,7 +259,10 @@ def check_ids(ids: Sequence[int]) -> tuple[int, ...]:
 
 
 def raw_inputs(case: InputSettings) -> list[RawInput]:
-    """Return the inputs that the settings give. They are not tokenised yet, so no model is needed."""
+    """Return the inputs that the settings give.
+
+    The inputs are not tokenised yet, so the function needs no model.
+    """
     if case.text is not None:
         several = len(case.text) > 1
         return [

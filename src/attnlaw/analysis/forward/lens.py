@@ -71,13 +71,14 @@ SCORE_TOLERANCE = 1e-5  # transformers rounds the softmax of LLaMA-like models t
 class Lens(BriefRepr):
     """One forward pass as an operator: `vec F(X) = T(X) vec X + c(X)`, exact at this X and nowhere else.
 
-    `spectrum`, `token_map`, `heads` and `entrywise` are None if they were not asked for.
+    The fields `spectrum`, `token_map`, `heads` and `entrywise` are None if they were not requested.
 
     Args:
         reconstruction_error: |T vec X + c - vec F(X)| / |F(X)|, with F from the network itself.
-        offset_share: |c| / |F(X)|, the part of the biases. It exceeds 1 if T X and c partly cancel.
+        offset_share: |c| / |F(X)|, the share of the biases in the output. The share exceeds 1 if T X and c
+            partly cancel.
         score_error: largest difference between the network's attention and the attention computed from the
-            scores. `heads` are measured on the latter.
+            scores. `heads` are measured on the attention from the scores.
     """
 
     model: str
@@ -116,7 +117,7 @@ class Lens(BriefRepr):
 
     @property
     def probes(self) -> int | None:
-        """Number of random probes for each token if the token map is estimated; None if the map is exact."""
+        """Number of random probes for each token of an estimated token map, or None if the map is exact."""
         return None if self.token_map is None else self.token_map.probes
 
     @property
@@ -137,7 +138,7 @@ class Lens(BriefRepr):
 
     @property
     def median_rank_within(self) -> int | None:
-        """The median over heads of the rank that keeps every weight within 0.01; None if not measured."""
+        """The median over heads of the rank that keeps every weight within 0.01, or None if not measured."""
         return median_high(head.rank_within for head in self.entrywise) if self.entrywise else None
 
     @property
@@ -152,8 +153,8 @@ class Lens(BriefRepr):
     def notable_attention(self) -> dict[tuple[int, int], Reals]:
         """The attention weights (s x s) of the heads that stand out, by layer and head.
 
-        The clearest head of each kind of remark comes first. If there is no remark, it is the sharpest head.
-        Empty if heads were not measured.
+        The clearest head of each kind of remark comes first. If there is no remark, the result has only the
+        sharpest head. The result is empty if heads were not measured.
         """
         by_rule: dict[str, list[tuple[int, int]]] = {}
         for remark in self.head_remarks:
@@ -224,7 +225,7 @@ def linearise(
     only: str | None = None,
     entrywise: Sequence[int] | None = None,
 ) -> Lens:
-    """Return the exact affine map of one forward pass, and what the heads do on this input.
+    """Return the exact affine map of one forward pass, and measurements of the heads on this input.
 
     T is not the Jacobian. Attention probabilities, norms and slopes are frozen, so T does not contain their
     derivatives.
@@ -236,7 +237,7 @@ def linearise(
         seed: seed of the random references of heads, and of the probes if the token map is estimated.
         only: the only part to compute: "heads", "operator" (singular values and token map) or "entrywise".
             None for all.
-        entrywise: ranks at which the attention of every head is cut off.
+        entrywise: ranks at which to truncate the attention of every head.
     """
     asked = given if isinstance(given, RawInput) else RawInput("ids", ids=check_ids(given))
     kind, model = load_base_model(source)

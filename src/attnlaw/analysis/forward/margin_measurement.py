@@ -60,7 +60,7 @@ class MarginMeasurement(BriefRepr):
         return "; ".join(filter(None, (self.margins.remark, more))) or None
 
     def compare_to(self, first: MarginMeasurement) -> MarginMeasurement:
-        """Return this measurement with a comparison to another model on the same inputs."""
+        """Return this measurement, with a comparison to another model on the same inputs."""
         name = first.margins.model
         try:
             return replace(self, compared_with=name, difference=compare_margins(self.margins, first.margins))

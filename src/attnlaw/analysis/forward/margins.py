@@ -50,8 +50,8 @@ MIN_RELATIVE_SPREAD = 1e-12  # relative to the size of tokens; a smaller spread 
 class HiddenSpread:
     """The spread of hidden states: s^2 = sum_t sum_{i: T_i > t} |h_it - mu_t|^2 / sum_t (c_t - 1)_+.
 
-    c_t inputs reach position t, and mu_t is their mean. Counts, means and sums of squares of two sets can be
-    merged exactly, so no batch is kept. Memory grows with the longest input and not with the number of
+    Here c_t inputs reach position t, and mu_t is their mean. Counts, means and sums of squares of two sets
+    can be merged exactly, so no batch is kept. Memory grows with the longest input and not with the number of
     inputs.
 
     >>> spread = HiddenSpread()
@@ -137,7 +137,7 @@ class Margins:
     includes them unless both are 0, because then D is not defined.
 
     Args:
-        mean_log: mean of log D; None if a smooth margin is negative and has no logarithm.
+        mean_log: mean of log D, or None if a smooth margin is negative and has no logarithm.
         median: median of D with a confidence interval from ranks.
         repeated: number of inputs that are equal to an earlier one.
         unknown: number of tokens that the tokenizer does not know.
@@ -161,9 +161,9 @@ class Margins:
 
     @property
     def geometric_mean(self) -> Estimate | None:
-        """The geometric mean of D, which is the main number; None if log D has no mean.
+        """The geometric mean of D, which is the main number, or None if log D has no mean.
 
-        Its error is the error of the mean logarithm times the value.
+        The error of this mean is the error of the mean logarithm times the value.
         """
         if self.mean_log is None:
             return None
@@ -185,7 +185,7 @@ class Margins:
 
     @property
     def remark(self) -> str | None:
-        """A remark about what limits these numbers; None if there is nothing to say."""
+        """A remark about the limits of these numbers, or None if there is nothing to say."""
         counted = {
             f"left out {self.ties} of {self.inputs} inputs whose two best classes tie (margin 0)": self.ties,
             f"left out {self.flat} of {self.inputs} inputs whose margin does not depend on the input "
@@ -244,12 +244,11 @@ def measure_margins(
     Args:
         model: a directory or a torch module. Directories may contain BERT and RoBERTa with a classifier, and
             GPT-2 and LLaMA-like language models.
-        inputs: at least 12 lists of ids, or a tensor, that training did not see; see
+        inputs: at least 12 inputs that training did not see, as lists of ids or a tensor. See
             `attnlaw.analysis.forward.classifier`.
         margin: "hard" or "smooth".
         at: number of the block whose input is h0.
-        positions: the token that is read from a causal model: "last", "sample", or one position for each
-            input.
+        positions: the token to read from a causal model: "last", "sample", or one position for each input.
         seed: seed of sampled positions.
         blocks: the blocks of a torch module, first to last.
 
@@ -335,13 +334,16 @@ def compare_margins(a: Margins, b: Margins) -> Difference:
 
 
 def hard_margin(logits: Any) -> Any:
-    """Return the predicted logit minus the largest other logit. The first of equal logits is predicted."""
+    """Return the predicted logit minus the largest other logit.
+
+    If several logits are equal, the first is the predicted one.
+    """
     top, predicted = logits.max(dim=1)
     return top - _without_predicted(logits, predicted).max(dim=1).values
 
 
 def smooth_margin(logits: Any) -> Any:
-    """Return the predicted logit minus the log-sum-exp of the other logits. It may be negative."""
+    """Return the predicted logit minus the log-sum-exp of the other logits. The margin may be negative."""
     top, predicted = logits.max(dim=1)
     return top - _without_predicted(logits, predicted).logsumexp(dim=1)
 
@@ -352,8 +354,8 @@ MARGINS = {"hard": hard_margin, "smooth": smooth_margin}
 def median_with_interval(values: Sequence[float]) -> Range:
     """Return the median of n values with an interval around it.
 
-    The ends are the values at rank floor(n/2 - sqrt n) from below and from above. They may be infinite, and
-    are None for fewer than 8 values.
+    The ends are the values at rank floor(n/2 - sqrt n) from below and from above. The ends may be infinite,
+    and are None for fewer than 8 values.
 
     >>> median_with_interval([5.0, 1.0, 2.0, 4.0, 3.0, 6.0, 8.0, 7.0])
     Range(value=4.5, low=1.0, high=8.0)

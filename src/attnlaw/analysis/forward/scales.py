@@ -48,9 +48,9 @@ from attnlaw.theory.bounds.spectrum_adaptive import best_index, effective_direct
 def log10_worst_case(spectra: Network[Any]) -> list[float] | None:
     """Return for each layer l log10 of the worst-case amplification from l to the output.
 
-    It is the product of the factors of the layers k >= l, which is alpha_{l-1} of arXiv 2605.07297. Measured
-    amplification uses another norm, which differs by at most a factor sqrt(T) for T tokens. The result is
-    None if the network has no proxies (see `theory.bounds.proxies`).
+    The amplification is the product of the factors of the layers k >= l, which is alpha_{l-1} of arXiv
+    2605.07297. Measured amplification uses another norm, which differs by at most a factor sqrt(T) for T
+    tokens. The result is None if the network has no proxies (see `theory.bounds.proxies`).
     """
     if why_no_proxies(spectra) is not None or spectra.activation is None:
         return None
@@ -60,7 +60,7 @@ def log10_worst_case(spectra: Network[Any]) -> list[float] | None:
 
 
 def log_worst_scales(spectra: Network[Any]) -> list[float] | None:
-    """Return ln of the worst-case scale of every matrix; None if the network has no proxies."""
+    """Return ln of the worst-case scale of every matrix, or None if the network has no proxies."""
     if why_no_proxies(spectra) is not None:
         return None
     leaf_factors = [factors for _, factors in matrix_factors(replace(spectra, outside_layers=())).leaves()]
@@ -74,13 +74,13 @@ Key = tuple[int | None, str, int | None]  # layer, kind, head
 
 @dataclass(frozen=True)
 class MeasuredScale:
-    """The measured scale of a matrix, and what follows from it.
+    """The measured scale of a matrix, and the numbers that follow from it.
 
-    All fields are None if half of the margins are 0.
+    All fields are None if at least half of the margins are 0.
 
     Args:
         p_measured: the best Schatten index at this scale.
-        effective_directions: number of singular values that count at this scale; None if the spectrum is
+        effective_directions: number of singular values that count at this scale, or None if the spectrum is
             approximate.
     """
 
@@ -94,8 +94,8 @@ class MatrixScale(MeasuredScale):
     """The measured and the worst-case scale of a matrix, with its location and rank.
 
     Args:
-        log10_scale: log10 of the worst-case scale; None if the network has none.
-        p: the best Schatten index at the worst-case scale; None if the network has none.
+        log10_scale: log10 of the worst-case scale, or None if the network has none.
+        p: the best Schatten index at the worst-case scale, or None if the network has none.
     """
 
     layer: int | None = field(kw_only=True)
@@ -111,7 +111,7 @@ def matrix_scales(
 ) -> tuple[MatrixScale, ...]:
     """Return the measured and the worst-case scale of every matrix, in the order of the rows of an audit.
 
-    `options` are passed on to `log_scales`.
+    `log_scales` receives the `options`.
     """
     measured = log_scales(network, inputs, **options)
     leaves = [leaf for layer in spectra.layers for leaf in layer.leaves()]
@@ -148,7 +148,7 @@ def log_scales(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> dict[Key, float | None]:
-    """Return ln of the measured scale of every matrix by its key; None if half of the margins are 0."""
+    """Return ln of the measured scale of every matrix by its key, or None if half of the margins are 0."""
     parts = _modules_of_blocks(network)
     squares: dict[Key, float] = {}
     margins = np.zeros(len(inputs))

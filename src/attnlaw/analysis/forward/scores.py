@@ -24,7 +24,7 @@ from attnlaw.core.arrays import Reals
 
 @dataclass(frozen=True, eq=False)
 class FrozenScores:
-    """The scores of one attention block. They are computed for one head at a time, on request."""
+    """The scores of one attention block. The scores are computed for one head at a time, on request."""
 
     inputs: Reals
     query: Reals
@@ -52,7 +52,7 @@ class FrozenScores:
 
     @property
     def causal(self) -> bool:
-        """Whether the mask is causal: every token may look at itself and at all earlier tokens only."""
+        """Whether the mask is causal, so that every token may look only at itself and at earlier tokens."""
         return bool((self.allowed == np.tri(self.tokens, dtype=bool)).all())
 
     def weights(self, head: int) -> tuple[Reals, Reals]:
@@ -60,7 +60,7 @@ class FrozenScores:
         return self.query[:, self._columns(head)], self.key[:, self._columns(self._key_head(head))]
 
     def logits(self, head: int) -> Reals:
-        """Return the scores of a head (s x s), including those of pairs that the mask does not allow."""
+        """Return the scores of a head (s x s), including scores of pairs that the mask does not allow."""
         W_Q, W_K = self.weights(head)
         biases = self.query_bias[self._columns(head)], self.key_bias[self._columns(self._key_head(head))]
         return self.scores_with(W_Q, W_K, *biases)

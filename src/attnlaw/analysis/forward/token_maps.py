@@ -40,10 +40,10 @@ def token_map(
 ) -> TokenMap:
     """Return the Frobenius norms of the token-to-token blocks of T.
 
-    If s D is at most 4096 and `probes` is not given, they are computed exactly from the columns of T.
-    Otherwise 64 random probes (or `probes`) estimate them: for random signs z at token j, the mean of
-    |T (z at j)|_i^2 is |T_ij|_F^2. The standard error of this mean, divided by twice the norm, is
-    the standard error of the norm.
+    If s D is at most 4096 and `probes` is not given, the norms are computed exactly from the columns of T.
+    Otherwise 64 random probes (or `probes`) estimate the norms: for random signs z at token j, the mean of |T
+    (z at j)|_i^2 is |T_ij|_F^2. The standard error of this mean, divided by twice the norm, is the standard
+    error of the norm.
     """
     if probes is not None:
         check_value("probes", probes, int, minimum=2)  # their spread gives the standard error
@@ -83,7 +83,7 @@ def _squared_outputs(operator: Operator, inputs: Reals, j: int) -> Reals:
 def rollout(blocks: Iterable[FrozenAttention]) -> Reals:
     """Return attention rollout: the product over layers of (mean_h A_h + I) / 2 (arXiv 2005.00928).
 
-    Rollout ignores values, feed-forward blocks and norms. Its rows sum to 1.
+    Rollout ignores values, feed-forward blocks and norms. The rows of a rollout sum to 1.
 
     >>> import numpy as np
     >>> uniform = FrozenAttention(np.full((1, 2, 2), 0.5), *(np.zeros((2, 2)), np.zeros(2)) * 2)

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 
 def check(path: str) -> None:
-    """Open a tokenizer. Raise the library's error if it cannot be opened."""
+    """Open a tokenizer. Raise the library's error if the tokenizer cannot be opened."""
     _open(path)
 
 

@@ -38,7 +38,7 @@ class BlockLocation:
     """The layer of an attention block: the prefix of its tensor names and its number in the stack.
 
     `source` and `source_depth` are the prefix and the number of the layer whose keys and values the block
-    reads. This is usually the same layer.
+    reads. This layer is usually the same as the block's own layer.
     """
 
     prefix: str

@@ -13,7 +13,7 @@ EXPERT = "{expert}"
 
 
 def build_feed_forward(shapes: Shapes, prefix: str, stack: LayerTable, experts: bool) -> FeedForward | None:
-    """Return the feed-forward block that every token passes, or None if the layer has none.
+    """Return the feed-forward block that processes every token, or None if the layer has none.
 
     Raise an `InputError` if the block's width differs from the config, unless the layer has experts.
     """
@@ -39,7 +39,7 @@ def build_experts(shapes: Shapes, prefix: str, stack: LayerTable) -> tuple[FeedF
 
 
 def missing_block_error(shapes: Shapes, prefix: str, stack: LayerTable) -> InputError:
-    """Return the error for a layer without a feed-forward block in a stack whose other layers have one."""
+    """Return the error for a layer that lacks the feed-forward block of its stack's other layers."""
     names = (name for roles in stack.feed_forward or stack.experts for name in roles.values())
     return InputError(
         f"{shapes.tensors.source}: tensor {prefix}{next(names)} is missing; {shapes.missing_remedy}"

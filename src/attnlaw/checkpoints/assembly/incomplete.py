@@ -23,7 +23,7 @@ HALVES = ((".weight", ".bias"), (".gamma", ".beta"))  # gain and bias of a norm
 def missing_tensors(
     match: Match, tensors: Tensors, config: Config, embedding: View | None, unembedding: View | None
 ) -> tuple[MissingTensor, ...]:
-    """Return the gains and biases that are missing, and the table of word embeddings if it is.
+    """Return the missing gains and biases, and the table of word embeddings if that is missing too.
 
     A model without a vocabulary in its config has no such table.
     """

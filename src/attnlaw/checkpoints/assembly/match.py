@@ -50,7 +50,7 @@ def match_family(
 ) -> Match:
     """Return the family that names the most tensors of a checkpoint.
 
-    Only families whose attention tensors all exist are considered. The exception is a family that
+    The function considers only families whose attention tensors all exist. The exception is a family that
     config.json names: one tensor is enough, so that attnlaw reports an incomplete checkpoint instead of an
     unknown one. `map_file` is the user's file that describes the family, named in messages.
     """

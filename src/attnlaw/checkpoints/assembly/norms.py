@@ -28,7 +28,7 @@ BLOCKS = (*BLOCK_ORDER, "experts")  # experts without a norm read that of the fe
 def is_pre_norm(family: Family, config: Config) -> bool:
     """Return whether norms come before their blocks.
 
-    The answer is in the configs of OPT, wav2vec2 and torch. For other models, the family states it.
+    The configs of OPT, wav2vec2 and torch contain the answer. For other models, the family states it.
     """
     for key in ("norm_first", "do_layer_norm_before", "do_stable_layer_norm"):
         if isinstance(declared := config.values.get(key), bool):

@@ -139,7 +139,7 @@ def model_warnings(
     foreign_type: str | None,
     unused: Sequence[str],
 ) -> tuple[str, ...]:
-    """Return sentences about what was not read and about what the numbers do not cover."""
+    """Return sentences about the parts that were not read and about the limits of the numbers."""
     messages = [_linear_warning(others)] if others else []
     messages += _attention_warnings(layers)
     note = messages.append

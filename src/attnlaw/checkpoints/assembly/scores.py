@@ -29,8 +29,9 @@ from attnlaw.checkpoints.families import Family
 def build_scores(shapes: Shapes, prefix: str, source: str, attention: Attention, depth: int) -> Scores:
     """Return how a layer computes its attention scores.
 
-    Cross-attention has neither positions nor norms of queries and keys. If norms come after positions, they
-    exist only in layers with positions. `source` is the prefix of the layer whose keys this layer reads.
+    Cross-attention uses neither position embeddings nor norms of queries and keys. If norms come after
+    positions, they exist only in layers with positions. `source` is the prefix of the layer whose keys this
+    layer reads.
     """
     scale = score_scale(shapes.config, shapes.family, attention.head_size, depth)
     if attention.shared_key is not None:
@@ -110,7 +111,7 @@ def _rotary(shapes: Shapes, attention: Attention, depth: int) -> Rotary | None:
 
 
 def rotary_size(values: Config, family: Family, head_size: int) -> int:
-    """Return how many entries of a head are rotated. The number is even, because they form pairs."""
+    """Return how many entries of a head are rotated. The number is even, because the entries form pairs."""
     share = values.number("partial_rotary_factor") or values.number("rotary_pct") or family.rotary_share
     if values.text("rope_type", "type") == "proportional":
         share = 1.0  # the pairs span the whole head, and many have angle zero
@@ -146,7 +147,7 @@ def _rotary_scale(values: Config) -> float | None:
 def rope_values(config: Config, depth: int) -> Config:
     """Return a config with the keys of rotary positions at its top level.
 
-    In config.json they may be at the top level, in a table, or in one table for each type of layer.
+    In config.json these keys may be at the top level, in a table, or in one table for each type of layer.
     """
     values = dict(config.values)
     for key in ("rope_scaling", "rope_parameters"):

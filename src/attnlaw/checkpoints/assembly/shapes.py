@@ -38,7 +38,7 @@ REPARAMETRISED = (
 
 @dataclass(frozen=True)
 class Shapes:
-    """The shapes from which attention and feed-forward blocks are built, without reading weights.
+    """The shapes that describe attention and feed-forward blocks, without reading weights.
 
     Args:
         foreign_type: the model type, if the family does not list it. Such a model is read by its tensor names
@@ -86,7 +86,7 @@ class Shapes:
     def stored_out_in(self, name: str) -> bool:
         """Return whether a tensor is stored as (out, in).
 
-        The family says so for all its tensors, except those that the stack lists as `turned`.
+        The family states this for all its tensors, except the tensors that the stack lists as `turned`.
         """
         return self.family.stored_out_in != name.endswith(self.stack.turned)
 
@@ -102,10 +102,10 @@ class Shapes:
         """Return a `View` for each role. The parts of a fused tensor follow each other along its output axis.
 
         Args:
-            sizes: the numbers of outputs by role. A role that is missing has all outputs of its tensor.
+            sizes: the numbers of outputs by role. A role without an entry has all outputs of its tensor.
             runs: the number of runs along the output axis of a fused tensor, each with all parts.
             member: the number of the expert in stacked tensors.
-            biases: the names, by role, of biases that are not named like their weights.
+            biases: the names, by role, of biases whose names differ from those of their weights.
         """
         views = {}
         for keys, name in roles.items():
@@ -163,7 +163,7 @@ class Shapes:
         return any(name in model_types for name in self.config.model_types or (self.family.name,))
 
     def require_norm_fits(self, norm: Norm | None, view: View) -> Norm | None:
-        """Return the norm. Raise an `InputError` if its size is not the matrix's number of inputs."""
+        """Return the norm. Raise an `InputError` if the norm's size is not the matrix's number of inputs."""
         for name in (norm.gain, norm.bias) if norm else ():
             if name is not None and (shape := self.tensors.shapes[name]) != (view.shape[0],):
                 wanted = f"[{view.shape[0]}], the inputs of {view.tensors[0]}"
@@ -218,7 +218,7 @@ class Shapes:
 
 
 def layer_type(config: Config, number: int) -> str | None:
-    """Return the attention type that config.json states for a layer, or None if it states none."""
+    """Return the attention type that config.json states for a layer, or None if config.json states none."""
     types = config.values.get("layer_types")
     kind = types[number] if isinstance(types, list) and number < len(types) else None
     return kind if isinstance(kind, str) else None

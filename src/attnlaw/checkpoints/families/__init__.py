@@ -39,22 +39,22 @@ class LayerTable:
     Args:
         layer: common start of a layer's tensor names, with `{layer}` for its number.
         attention: tensors of self-attention by role; `"query,key,value"` is one tensor with three roles.
-        feed_forward: tensors by role of the block that every token passes, one table for each way of storing
-            it.
+        feed_forward: tensors by role of the block that processes every token, one table for each way of
+            storing it.
         experts: tensors of experts by role, in the same form; `{expert}` is the number of an expert.
         cross: tensors of cross-attention by role.
         interleaved: true if a fused tensor has query, key and value of head 0, then of head 1, and so on.
-        runs: number of runs in a fused tensor, if each run has all its parts, whatever the heads.
-        biases: biases that are not named like their weights, by role.
+        runs: number of runs in a fused tensor, if each run has all its parts, regardless of heads.
+        biases: biases by role whose names differ from those of their weights.
         ignored: names of matrices that do not matter, such as routers.
         unread: tensors of blocks that attnlaw cannot measure; a model that has them gets no proxies.
-        turned: tensors stored the other way round, compared with the rest of the family.
+        turned: tensors stored in the opposite orientation to the rest of the family.
         head_axis: true if attention tensors have a separate axis for heads.
         alternating: fused tensors whose parts alternate from output to output.
-        sinks: tensor with an extra score for each head that belongs to no token.
+        sinks: tensor with an additional score for each head, which belongs to no token.
         linear: tensors that mark a layer of linear attention, which attnlaw does not measure.
-        norms: names of the norms of a layer by role, one table for each way; attnlaw takes the first whose
-            tensors exist.
+        norms: names of the norms of a layer by role, one table for each naming. attnlaw takes the first table
+            whose tensors exist.
         inner_norms: norms inside the blocks, by role.
         first_norm: norm before all layers; false removes an inherited one.
         last_norm: norm after all layers; false removes an inherited one.
@@ -104,11 +104,11 @@ class LayerTable:
 class Initialiser:
     """How a library draws the weights of one model type, from `[init.TYPE]` in its family's file.
 
-    Every matrix is normal; gains are 1 and biases 0. A type that is `like` another of the same file takes
-    from it all keys that it does not have.
+    Every matrix is normal; gains are 1 and biases 0. A type that is `like` another type of the same file
+    takes all its missing keys from that type.
 
     Args:
-        std: keys of config.json, one of which has the standard deviation.
+        std: keys of config.json, the first present of which holds the standard deviation.
         defaults: the library's values for keys that config.json does not have.
     """
 
@@ -139,8 +139,8 @@ class Family:
         stacks: tables of tensor names, `[[stacks]]` in the file.
         like: shipped file, such as `"llama"`, whose keys are used unless this file has them.
         model_types: values of `model_type` in config.json.
-        priority: number that decides between families that name equally many tensors; the highest is taken
-            (not used with `--map`).
+        priority: number that decides between families that name equally many tensors. The family with the
+            highest priority wins (not used with `--map`).
         stored_out_in: true if weights are stored as (out, in), like those of `nn.Linear`; false for (in,
             out).
         hidden_size: key of config.json for the width of the model.
@@ -156,11 +156,11 @@ class Family:
         default_epsilon: number that norms add to the variance if config.json does not state it.
         offset_gains: model types that store the gain of a norm minus 1.
         rotary: true if rotary positions turn queries and keys.
-        rotary_share: share of a head that is turned, unless config.json states it.
+        rotary_share: share of a head that positions rotate, unless config.json states it.
         rotary_base: keys of config.json for the base of the rotary angles.
         default_rotary_base: base of the rotary angles if config.json does not state it.
-        rotary_neighbours: model types that turn pairs of neighbouring entries; others pair the two halves of
-            a head.
+        rotary_neighbours: model types that rotate pairs of neighbouring entries. Other types pair the two
+            halves of a head.
         rotary_layers: only type of layers with rotary positions, if config.json has types of layers.
         norms_after_rotary: model types that normalise queries and keys after the rotation.
         scaled_scores: false if scores are not divided by the square root of the head size.

@@ -27,11 +27,11 @@ class Format:
 
     Args:
         endings: endings of file names, with the dot.
-        extra: the extra of attnlaw that installs what the reader needs; None if it needs nothing.
+        extra: the extra of attnlaw that installs the reader's dependencies, or None if it has none.
         in_directory: patterns of the files to look for in a directory, best first.
         on_hub: groups of patterns, best first. attnlaw downloads the first group that a repository has.
-        begins: whether the first bytes of a file belong to this format. attnlaw asks this if the ending is
-            unknown: Ollama stores GGUF files as `sha256-...`. It never recognises a pickle this way.
+        begins: whether the first bytes of a file belong to this format. attnlaw calls this function if the
+            ending is unknown: Ollama stores GGUF files as `sha256-...`. This test never recognises a pickle.
     """
 
     endings: tuple[str, ...]

@@ -75,7 +75,7 @@ Header = tuple[dict[str, Any], dict[str, Entry]]  # values by key, tensors by na
 
 
 def read_header(data: Any) -> Header:
-    """Parse the header of a mapped file. Raise `ValueError` or `struct.error` if it is damaged."""
+    """Parse the header of a mapped file. Raise `ValueError` or `struct.error` if the header is damaged."""
     cursor = _Cursor(data)
     if bytes(data[:4]) != MAGIC:
         raise ValueError("it does not begin with GGUF")
@@ -170,7 +170,8 @@ class _Cursor:
 class GgufFile(Tensors):
     """The tensors of one `.gguf` file.
 
-    `metadata` has the sizes under the names of config.json. `split` says which part of a model the file is.
+    `metadata` has the sizes under the names of config.json. `split` says which part of a model the file
+    contains.
     """
 
     def __init__(self, path: Path) -> None:

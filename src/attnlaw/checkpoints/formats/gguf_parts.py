@@ -24,13 +24,13 @@ REMEDY = "download all parts of one model into one directory, and keep their pub
 
 
 def open_gguf(path: Path) -> Tensors:
-    """Open a GGUF file. If it is one part of several, open all of them."""
+    """Open a GGUF file. If the file is one part of several, open all parts."""
     file = GgufFile(path)
     return file if file.split.get("count") in (None, 0, 1) else GgufParts(path, file)
 
 
 def one_of_each_split(files: Sequence[Path]) -> list[Path]:
-    """Return the files without the second and later parts of GGUF models whose first part is there.
+    """Return the files without the second and later parts of GGUF models whose first part is in the list.
 
     >>> parts = [Path(f"llama-0000{number}-of-00002.gguf") for number in (1, 2)]
     >>> [path.name for path in one_of_each_split([Path("bert.gguf"), *parts])]

@@ -81,8 +81,8 @@ class Contents:
     Args:
         storages: the description of each storage in use, as far as it is written out.
         texts: all short texts.
-        opcodes: the names of the opcodes it consists of.
-        left_over: how many values it leaves on the stack in addition to its result.
+        opcodes: the names of the opcodes in the pickle.
+        left_over: how many values the pickle leaves on the stack in addition to its result.
     """
 
     storages: list[Any] = field(default_factory=list)
@@ -96,9 +96,12 @@ class SuspiciousPickle(ValueError):
 
 
 def screen_file(path: Path) -> bool:
-    """Check all pickles that `torch.load` would read. Raise `ValueError` if one is damaged or suspicious.
+    """Check all pickles that `torch.load` would read.
 
-    Return whether the file is an archive, which can be mapped. Those from before PyTorch 1.6 are none.
+    Raise `ValueError` if a pickle is damaged or suspicious.
+
+    Return whether the file is an archive, which can be mapped. Files from before PyTorch 1.6 are not
+    archives.
     """
     with path.open("rb") as file:
         if file.read(len(ZIP)) == ZIP:
@@ -189,7 +192,7 @@ def _in_one_folder(names: list[str]) -> bool:
 
 
 def screen(pickled: Any) -> Contents:
-    """Check one pickle of an open file. Raise `ValueError` if it is damaged or suspicious.
+    """Check one pickle of an open file. Raise `ValueError` if the pickle is damaged or suspicious.
 
     >>> import pickle
     >>> screen(io.BytesIO(pickle.dumps({"weight": [1.0, 2.0]}))).texts

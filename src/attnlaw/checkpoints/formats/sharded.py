@@ -35,8 +35,8 @@ AXES = {"wq": 0, "wk": 0, "wv": 0, "w1": 0, "w3": 0, "output": 0, "wo": 1, "w2":
 class ShardedTensors(Tensors):
     """The tensors of all shards that an index names. Every shard must be in the directory of the index.
 
-    A shard may contain more than the index says: tensors that the index does not name, which are read like
-    the others, and copies of those in other shards, which must be equal to them.
+    A shard may contain more than the index says: tensors that the index does not name, which attnlaw reads
+    like the others, and copies of tensors in other shards, which must be equal to the originals.
     """
 
     def __init__(self, index: Path, open_file: Callable[[Path], Tensors]) -> None:

@@ -51,8 +51,8 @@ DAMAGE = (
 class TorchFile(InMemoryTensors):
     """The tensors of one pickled checkpoint.
 
-    The file is mapped, so a tensor's bytes are loaded when it is read. A file from before PyTorch 1.6 cannot
-    be mapped and is loaded as a whole.
+    The file is memory-mapped, so reading a tensor loads its bytes. A file from before PyTorch 1.6 cannot
+    be memory-mapped, so attnlaw loads it as a whole.
     """
 
     def __init__(self, path: Path) -> None:
@@ -90,7 +90,7 @@ class TorchFile(InMemoryTensors):
 
 
 def import_torch(reason: str) -> Any:
-    """Return the torch module. Raise an `InputError` that says how to install it if it is missing."""
+    """Return the torch module. If torch is missing, raise an `InputError` that says how to install torch."""
     with require_extra(reason, "torch"):
         import torch
     return torch
@@ -192,7 +192,7 @@ def plain_entries(value: Any) -> dict[str, Any]:
 def fairseq_sizes(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments in a fairseq checkpoint as a config, or an empty dict for other checkpoints.
 
-    The encoder and the decoder each have a table with fairseq's names. Next to them are the arguments that
+    The encoder and the decoder each have a table with fairseq's names. The config also has the arguments that
     are texts, `norm_first`, and the `model_type` by which attnlaw chooses a family.
 
     >>> arguments = Namespace(encoder_embed_dim=8, encoder_attention_heads=2, encoder_normalize_before=True)

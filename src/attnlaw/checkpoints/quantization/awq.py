@@ -64,7 +64,7 @@ def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
 
 
 def layout_of(tensors: Tensors, config: Config, base: str) -> str | None:
-    """Return the layout of a matrix by its shapes, or None if they are not AWQ's."""
+    """Return the layout of a matrix by its shapes, or None if the shapes do not fit AWQ."""
     shape, scales = tensors.shapes[f"{base}qweight"], tensors.shapes.get(f"{base}scales", ())
     dtype = tensors.dtype(f"{base}qweight")
     if len(shape) != 2 or len(scales) != 2:

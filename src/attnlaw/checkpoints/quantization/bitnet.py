@@ -32,7 +32,10 @@ SHIFTS = (0, 2, 4, 6)
 
 
 def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
-    """Yield the weights of a checkpoint that BitNet coded. Only its config.json shows that they are."""
+    """Yield the weights of a checkpoint that BitNet coded.
+
+    Only the config.json of the checkpoint shows that BitNet coded it.
+    """
     if method_of(config) != "bitnet":
         return
     kind = quantization_config(config).get("linear_class", "bitlinear")

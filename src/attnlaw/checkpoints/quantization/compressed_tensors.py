@@ -45,7 +45,7 @@ FIRST_DENSE = (0, 18)  # the first version that packs codes over the ends of wor
 
 @dataclass(frozen=True)
 class Scheme:
-    """How config.json says that weights are stored. `size` is None if a row has one scale."""
+    """The storage of weights as config.json describes it. `size` is None if each row has a single scale."""
 
     bits: int
     size: int | None
@@ -58,7 +58,7 @@ class Scheme:
 
 @dataclass(frozen=True)
 class PackedLayout:
-    """How one matrix is stored. `dense` means that codes run on over the ends of words."""
+    """The storage of one matrix. `dense` means that codes may continue from one word into the next."""
 
     name: str
     shape: tuple[int, int]

@@ -60,7 +60,7 @@ INT8 = "int8"
 
 @dataclass(frozen=True)
 class Grid:
-    """Which entries of a matrix share a scale: blocks of `rows` x `columns`, and `words` for the label."""
+    """Blocks of `rows` x `columns` entries of a matrix that share a scale, and `words` for the label."""
 
     rows: int
     columns: int
@@ -69,7 +69,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class EntryLayout:
-    """How one matrix is stored.
+    """The storage of one matrix.
 
     Args:
         name: the name of the codes.
@@ -93,7 +93,7 @@ class EntryLayout:
 
 
 def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
-    """Yield the weights of a checkpoint that are stored as one code an entry."""
+    """Yield the weights of a checkpoint that are stored with one code for each entry."""
     for name, shape in tensors.shapes.items():
         dtype = tensors.dtype(name)
         if dtype != INT8 and dtype not in FLOAT8:

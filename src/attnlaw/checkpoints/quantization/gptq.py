@@ -52,16 +52,17 @@ MOST_MEAN = 0.7  # of q - z. It is 0 +- 0.11 if the format is right, and 1 away 
 
 @dataclass(frozen=True)
 class GptqLayout:
-    """How one matrix is stored.
+    """The storage of one matrix.
 
     Args:
-        base: the name of the weight without its last word.
+        base: the name of the weight without its last part.
         shape: (outputs, inputs).
         bits: the width of a code.
         groups: the number of groups of inputs.
-        size: the number of inputs in a group. The last group may be cut.
+        size: the number of inputs in a group. The last group may be shorter.
         format: `gptq`, `gptq_v2` or `gptq_p`, as the config says, or None if there is no config.
-        symmetric: whether the config says that all zero points are the middle of the range; None if unknown.
+        symmetric: whether the config says that all zero points are the middle of the range, or None if
+            unknown.
         ordered: whether `g_idx` is stored.
     """
 

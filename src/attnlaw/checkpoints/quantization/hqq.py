@@ -57,7 +57,7 @@ DESCRIPTIONS = (
 
 @dataclass(frozen=True)
 class HqqLayout:
-    """How one matrix is stored. `codes` is the shape of the matrix of groups."""
+    """The storage of one matrix. `codes` is the shape of the matrix of groups."""
 
     base: str
     packing: str

@@ -123,7 +123,7 @@ def is_for_activations(name: str) -> bool:
 
 
 def refuse_unscaled(tensors: Tensors, coded: Collection[str], unscaled: bool) -> None:
-    """Raise an `InputError` for a tensor that belongs to a weight and that no code has consumed.
+    """Raise an `InputError` for a tensor of a weight if no code has used the tensor.
 
     Args:
         tensors: the tensors after decoding.

@@ -51,7 +51,7 @@ MODES = {AFFINE: (4, 64), "mxfp4": (4, 32), NVFP4: (4, 16), "mxfp8": (8, 32)}
 
 @dataclass(frozen=True)
 class MlxLayout:
-    """How the codes of a weight are to be read."""
+    """The layout of the codes of a weight."""
 
     mode: str
     bits: int

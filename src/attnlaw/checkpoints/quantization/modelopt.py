@@ -37,7 +37,7 @@ NEVER_AFTER_A_NORM = ("o_proj", "down_proj")
 
 
 def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
-    """Yield the weights of a checkpoint that are ModelOpt's int4."""
+    """Yield the weights of a checkpoint that ModelOpt stores as int4."""
     for scale, name in names_with(tensors, "_scale"):
         shape, scales = tensors.shapes.get(name, ()), tensors.shapes[scale]
         if len(shape) != 2 or len(scales) != 2 or scales[0] != 2 * shape[0] or tensors.dtype(name) != "uint8":
@@ -70,7 +70,7 @@ def _decode(name: str, scale: str, size: int, parts: Parts) -> Weights:
 def with_column_factors(
     tensors: Tensors, config: Config, weights: Iterable[CodedWeight]
 ) -> Iterator[CodedWeight]:
-    """Yield the weights, with their columns multiplied by `pre_quant_scale` if a weight has it."""
+    """Yield the weights, with their columns multiplied by `pre_quant_scale` if the weight has this tensor."""
     having = {base for _, base in names_with(tensors, f".{FACTORS}")}
     kinds = {_kind(base) for base in having}
     announced = bool(having) or quantization_config(config).get(FACTORS) is True

@@ -74,11 +74,11 @@ def unpack_columns(stored: NDArray[Any], order: tuple[int, ...]) -> Codes:
     """Return 4-bit codes of words that hold eight outputs each, transposed.
 
     Args:
-        stored: the words, (inputs, outputs / 8).
-        order: for each of the eight outputs of a word, the nibble that holds it, counted from the lowest.
+        stored: the words, of shape (inputs, outputs / 8).
+        order: for each of the eight outputs of a word, the number of its nibble, counted from the lowest.
 
     Returns:
-        The codes (outputs, inputs).
+        The codes, of shape (outputs, inputs).
     """
     columns = np.ascontiguousarray(stored.T).view(np.uint32)
     codes = np.empty((len(columns), len(order), stored.shape[0]), np.uint8)
@@ -130,7 +130,7 @@ def from_float4(stored: NDArray[np.uint8], rows: Weights) -> None:
 
 
 def exponents(stored: NDArray[np.uint8]) -> Weights:
-    """Return the powers of two 2^(s - 127) of e8m0 bytes s. The code 255 gives NaN.
+    """Return the powers of two 2^(s - 127) of e8m0 bytes s. The code 255 becomes NaN.
 
     >>> exponents(np.array([126, 127, 128], np.uint8))
     array([0.5, 1. , 2. ], dtype=float32)
@@ -143,7 +143,7 @@ def by_rows(shape: tuple[int, int], decode: Callable[[slice, Weights], None], mu
 
     Args:
         shape: the shape of the matrix, checked against the sizes of its parts.
-        decode: a function of a slice of rows and of these rows of the result, which it fills.
+        decode: a function that takes a slice of rows and the same rows of the result, and fills them.
         multiple: every slice starts at a multiple of this number of rows.
     """
     matrix = np.empty(shape, np.float32)
@@ -161,14 +161,14 @@ def by_planes(
     shifts: Sequence[int],
     decode: Callable[[slice, Codes, Weights], None],
 ) -> Weights:
-    """Decode a matrix whose row r + j R is in row r of the stored one, which has R rows.
+    """Decode a matrix of which row r + j R is in row r of the stored matrix, which has R rows.
 
     Args:
-        stored: the words (R, columns).
-        shape: the shape of the matrix. Rows beyond it only fill the words.
+        stored: the words, of shape (R, columns).
+        shape: the shape of the matrix. Rows of the stored matrix beyond this shape are padding.
         bits: the width of a code.
         shifts: the lowest bit of the codes j = 0, 1, ... of a word.
-        decode: a function of a slice of rows, the codes of these rows, and these rows of the result.
+        decode: a function that takes a slice of rows, the codes of these rows, and these rows of the result.
     """
     matrix, mask = np.empty(shape, np.float32), stored.dtype.type(2**bits - 1)
     height = max(1, BLOCK // max(1, shape[1]))
@@ -184,9 +184,9 @@ def by_planes(
 
 
 def cut_groups(rows: Weights, size: int) -> Iterator[tuple[Weights, slice]]:
-    """Yield views (rows, groups, size) of the rows, and the slice of these groups.
+    """Yield views of the rows, of shape (rows, groups, size), and the slice of groups in each view.
 
-    The last group may be cut. It then has a separate view.
+    The last group may be shorter. A shorter last group gets a separate view.
     """
     height, width = rows.shape
     whole = width // size
@@ -219,11 +219,11 @@ def affine(
     """Fill `rows` with (codes - zeros) * scales, with one zero and one scale for each group of inputs.
 
     Args:
-        codes: the codes of these rows, (rows, inputs).
-        rows: the rows of the result.
-        zeros: the zero points (rows, groups), one number for all, or None for zero.
-        scales: the scales (rows, groups).
-        size: the number of inputs in a group. The last group may be cut.
+        codes: the codes of these rows, of shape (rows, inputs).
+        rows: the rows of the result to fill, of shape (rows, inputs).
+        zeros: the zero points, of shape (rows, groups), or one number for all, or None for zero.
+        scales: the scales, of shape (rows, groups).
+        size: the number of inputs in a group. The last group may be shorter.
         order: the group of each input, if neighbours need not be in the same group.
     """
     rows[:] = codes

@@ -35,7 +35,7 @@ class CodedWeight:
         label: the code in words, such as "GPTQ 4-bit, groups of 128". Its first number is the number of bits
             of a code.
         decode: a function that returns one matrix of the weight.
-        remark: a sentence for the user if config.json and the file disagree, else an empty text.
+        remark: a sentence for the user if config.json and the file disagree, otherwise an empty text.
     """
 
     name: str
@@ -80,7 +80,8 @@ def as_float32(stored: NDArray[Any]) -> Weights:
 class Rows:
     """Scales that are converted to float32 a few rows at a time.
 
-    So they need little memory next to a decoded matrix. An entry that is not finite raises an `InputError`.
+    Converting a few rows at a time needs little memory compared with a decoded matrix. An entry that is not
+    finite raises an `InputError`.
     """
 
     stored: NDArray[Any]
@@ -96,13 +97,19 @@ class Rows:
 
 @dataclass(frozen=True)
 class Parts:
-    """Stored tensors of one coded matrix. If the weight is a stack, this is one `member` of it."""
+    """Stored tensors of one coded matrix.
+
+    If the weight is a stack, this object is one `member` of the stack.
+    """
 
     tensors: Tensors
     member: int | None = None
 
     def read(self, name: str) -> NDArray[Any]:
-        """Return a part as it is stored. If the weight is a stack, return the member's share of the part."""
+        """Return a part as the file stores it.
+
+        If the weight is a stack, return the member's share of the part.
+        """
         return self.tensors.read(name, self.member)
 
     def read_all(self, name: str) -> NDArray[Any]:
@@ -110,7 +117,10 @@ class Parts:
         return self.tensors.read(name)
 
     def numbers(self, name: str, shared: bool = False) -> Weights:
-        """Return a part of floating-point numbers as float32. Raise an `InputError` if one is not finite."""
+        """Return a part of floating-point numbers as float32.
+
+        Raise an `InputError` if an entry is not finite.
+        """
         stored = self.read_all(name) if shared else self.read(name)
         numbers = as_float(require_real(stored, self.tensors.source, name), np.float32)
         require_finite(numbers, self.tensors.source, name, DAMAGED)
@@ -119,7 +129,7 @@ class Parts:
     def rows(
         self, name: str, convert: Callable[[NDArray[Any]], Weights] = as_float32, transposed: bool = False
     ) -> Rows:
-        """Return a part whose rows, or columns if `transposed`, are converted when they are needed."""
+        """Return a part whose rows, or columns if `transposed`, are converted on demand."""
         stored = self.read(name)
         return Rows(stored.T if transposed else stored, convert, self.tensors.source, name)
 
@@ -143,7 +153,7 @@ def whole_number(config: Config, *keys: str) -> int | None:
 
 
 def names_with(tensors: Tensors, ending: str) -> Iterator[tuple[str, str]]:
-    """Yield each tensor whose name has this ending, and its name without it."""
+    """Yield each tensor whose name has this ending, and its name without the ending."""
     for name in tensors.shapes:
         if name.endswith(ending):
             yield name, name[: len(name) - len(ending)]
@@ -160,7 +170,7 @@ def is_floating(tensors: Tensors, name: str) -> bool:
 
 
 def bad_part(tensors: Tensors, name: str, expected: str, remedy: str = DAMAGED) -> InputError:
-    """Return the error for a part that does not fit to the others."""
+    """Return the error for a part that does not fit the other parts."""
     kind = f"{tensors.dtype(name)} of shape {list(tensors.shapes[name])}"
     return InputError(f"{tensors.source}: tensor {name} is {kind}, expected {expected}; {remedy}")
 
@@ -168,9 +178,9 @@ def bad_part(tensors: Tensors, name: str, expected: str, remedy: str = DAMAGED) 
 def require_part(
     tensors: Tensors, name: str, shape: tuple[int, ...], *dtypes: str, because: str = ""
 ) -> None:
-    """Raise an `InputError` if a part is missing or has not exactly this shape and one of the dtypes.
+    """Raise an `InputError` if a part is missing, has another shape, or has none of the dtypes.
 
-    `dtypes` are beginnings of names; without any, the part must have plain floating-point numbers.
+    `dtypes` are beginnings of names. If `dtypes` is empty, the part must have plain floating-point numbers.
     """
     expected = f"{' or '.join(dtypes) or 'floating-point numbers'} of shape {list(shape)}{because}"
     if name not in tensors.shapes:
@@ -183,9 +193,10 @@ def require_part(
 def group_size(
     tensors: Tensors, config: Config, scales: str, inputs: int, groups: int, bits: int
 ) -> tuple[int, str]:
-    """Return the number of inputs in a group by the shapes, and a remark if the config states other sizes.
+    """Return the number of inputs in a group from the shapes, and a remark if the config states other sizes.
 
-    The last group may be cut only if the inputs are not a multiple of the groups. Then the config counts.
+    The last group may be cut only if the inputs are not a multiple of the groups. In that case the function
+    uses the size in the config.
     """
     stated = stated_group_size(config)
     if groups and inputs % groups == 0:
@@ -214,7 +225,9 @@ def group_size(
 
 
 def gives_groups(inputs: int, size: int, groups: int) -> bool:
-    """Return whether groups of `size` inputs are so many. The last may be cut if equal groups are impossible.
+    """Return whether groups of `size` inputs give this number of groups.
+
+    The last group may be shorter if equal groups are impossible.
 
     >>> gives_groups(96, 32, 3), gives_groups(96, 33, 3), gives_groups(100, 34, 3)
     (True, False, True)
@@ -223,7 +236,7 @@ def gives_groups(inputs: int, size: int, groups: int) -> bool:
 
 
 def stated_group_size(config: Config) -> int | None:
-    """Return the group size that the config states, or None if it states none or one group for all inputs."""
+    """Return the group size that the config states, or None if it states no size or a single group."""
     size = whole_number(config, "group_size", "q_group_size")
     return size if size and size > 0 else None
 

@@ -61,7 +61,7 @@ INTEGERS = ("int8", "int16", "int32", "int64")
 
 @dataclass(frozen=True)
 class TorchaoLayout:
-    """How a weight is stored.
+    """The storage of one weight.
 
     Args:
         kind: the name of torchao's class.
@@ -85,7 +85,7 @@ class TorchaoLayout:
 
     @property
     def scale_shape(self) -> tuple[int, ...]:
-        """The shape of the scales, if they are not swizzled."""
+        """The shape of the scales, assuming that they are not swizzled."""
         groups = (self.shape[-2] // self.blocks[0], self.shape[-1] // self.blocks[1])
         return *self.shape[:-2], *groups
 

@@ -55,11 +55,11 @@ def cell_maps(
     """Yield a heat map of `colour` over `x` and `y` for each combination of the other settings.
 
     Args:
-        x: columns such as `head` and `expert`. Those that have values are joined into one axis.
+        x: columns such as `head` and `expert`. Columns that have values are joined into one axis.
         colour: a column of numbers or of names of variants.
-        panel: a column. Each of its values gets a panel with a separate colour scale.
+        panel: a column. Each of these columns gets a panel with a separate colour scale.
         scale: the kind of colour scale: "linear", "sqrt" or "log".
-        domain: the values at the two ends of the colour scale. None takes them from the rows.
+        domain: the values at the two ends of the colour scale. The value None takes them from the rows.
         tooltip: the columns that a cell shows under the pointer.
     """
     axis, variants = view.verb.axis, view.value_labels.variants.get(colour)
@@ -109,7 +109,7 @@ def joined_columns(rows: pl.DataFrame, names: Sequence[str]) -> pl.Expr:
 
 
 def cell_texts(view: ChartView, rows: pl.DataFrame, names: Sequence[str]) -> pl.Series:
-    """Return the text that each cell shows under the pointer. It names the columns and their values."""
+    """Return the text that each cell shows under the pointer. The text names the columns and their values."""
     labels = {name: view.verb.label(name) for name in names}
     texts = [
         "; ".join(f"{labels[name]} {format_short(row[name])}" for name in labels if row[name] is not None)
@@ -132,7 +132,7 @@ def draw_cells(
     """Draw cells of two categories. `x` and `y` are the titles of the axes.
 
     Args:
-        rows: the columns x, y, colour and text. The text is shown under the pointer. If x is null in all
+        rows: the columns x, y, colour and text. The text appears under the pointer. If x is null in all
             rows, there is one column of cells.
         upright_labels: whether to turn the labels of the x axis by 90 degrees.
         hide_labels: whether to leave out the labels of the y axis.

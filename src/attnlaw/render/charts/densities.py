@@ -34,12 +34,12 @@ def draw_spectrum(
     outliers: Sequence[float] = (),
     name: str = "measured",
 ) -> alt.LayerChart:
-    """Draw a predicted density over a histogram of measured values. Either may be empty.
+    """Draw a predicted density over a histogram of measured values. The density or the values may be empty.
 
     Args:
         density: a table with the columns x, density and detail (a number for each piece of the line).
         x: the title of the x axis.
-        values: the measured values. Zeros are left out if there is an atom or no density.
+        values: the measured values. The chart leaves out zeros if there is an atom or no density.
         atom: the predicted weight at zero, which the title states.
         outliers: the predicted outliers, drawn as triangles.
         name: the name of the measured values in the legend.
@@ -77,8 +77,8 @@ def draw_spectrum(
 def histogram(values: Any, density_x: Any, total: int, name: str) -> list[dict[str, Any]]:
     """Return the bars of a histogram that is normalised to a density.
 
-    It covers the range of the values and of `density_x`. `total` is the number of all values, which is larger
-    than the number of `values` if some are left out.
+    The histogram covers the range of the values and of `density_x`. `total` is the number of all values,
+    which is larger than the length of `values` if some are left out.
     """
     if not values.size:
         return []

@@ -23,7 +23,7 @@ Rows = pl.DataFrame | Sequence[Mapping[str, Any]]
 def inline_data(rows: Rows) -> alt.Data:
     """Return rows as the data of a chart, in one JSON string. Infinities and NaN become null.
 
-    Altair copies and checks a list of rows many times, but it does not do so with a string.
+    Altair would copy and check a list of rows many times, but does not do so with a string.
     """
     if isinstance(rows, pl.DataFrame):
         values = rows.write_json()
@@ -49,8 +49,8 @@ def integer_axis(values: Iterable[int], most: int = 8) -> alt.Axis:
 def log_axis(values: Iterable[float], **more: Any) -> alt.Axis:
     """Return a logarithmic axis over positive values.
 
-    There is a tick at each power of ten. If these are few, there are also ticks at 3, or at 2 and 5, times
-    each power.
+    There is a tick at each power of ten. If there are few powers of ten, there are also ticks at 3, or at 2
+    and 5, times each power.
 
     >>> [log_axis(ends).to_dict()["values"] for ends in ([0.02, 3.0], [0.9, 12.0])]
     [[0.03, 0.1, 0.3, 1.0, 3.0], [1.0, 2.0, 5.0, 10.0]]
@@ -77,7 +77,7 @@ def colour_encoding(
 
 
 def dash_encoding(column: str, dashes: Mapping[str, Sequence[float]], **legend: Any) -> alt.StrokeDash:
-    """Return the encoding of a column's dashes. It has a legend only if `legend` has options."""
+    """Return the encoding of a column's dashes. The encoding has a legend only if `legend` has options."""
     scale = alt.Scale(domain=list(dashes), range=list(dashes.values()))
     shown = alt.Legend(**legend) if legend else None
     return alt.StrokeDash(f"{column}:N", title=None, scale=scale, legend=shown)

@@ -23,11 +23,11 @@ class Figure:
 
     Args:
         name: the name of the file, without ending.
-        title: a text that says what is drawn.
-        caption: a text that says how to read it.
-        make_chart: a function that returns the altair chart.
-        on_page: False if the page has an interactive version. The figure is then only for papers.
-        model: the model that it shows, if the result has several; otherwise None.
+        title: a text that says what the chart shows.
+        caption: a text that says how to read the chart.
+        make_chart: a function that returns the Altair chart.
+        on_page: False if the page has an interactive version. Such a figure is only for papers.
+        model: the model in the figure, if the result has several models, otherwise None.
         settings_text: a function that returns the settings of the result in words.
         version: the version of attnlaw that computed the result.
     """
@@ -42,7 +42,7 @@ class Figure:
     version: str = ""
 
     def draw(self) -> Any:
-        """Return the altair chart. It is made without Altair's checks, which are slow."""
+        """Return the altair chart. The method makes the chart without Altair's checks, which are slow."""
         from altair.utils.schemapi import debug_mode
 
         with debug_mode(False):
@@ -61,9 +61,10 @@ class Figure:
 def draw_each(
     figures: Iterable[Figure], draw: Callable[[Figure], Drawing]
 ) -> list[tuple[Figure, Drawing | InputError]]:
-    """Return every figure with its drawing.
+    """Return every figure together with its drawing.
 
-    A figure that cannot be drawn has the error instead. A warning names all figures with the same error.
+    A figure that cannot be drawn has the error in place of the drawing. A warning names all figures with the
+    same error.
     """
     drawings: list[tuple[Figure, Drawing | InputError]] = []
     missing: dict[str, list[str]] = {}

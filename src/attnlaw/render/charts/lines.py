@@ -68,7 +68,7 @@ def line_charts(
     line, as long as there are few. A chart with a single value of `x` is left out.
 
     Args:
-        sizes: the simulation's setting for its size. The rows of the simulation are drawn as points.
+        sizes: the simulation's setting for its size. The chart draws the rows of the simulation as points.
         thresholds: a function of a chart's rows that returns thresholds, with the columns x and name.
         smooth: a function of a chart's rows that returns rows at more values of x, or the same rows.
         log: whether both axes are logarithmic.
@@ -160,10 +160,11 @@ def draw_lines(
         y: the title of the y axis.
         points: measured values, with the same columns and a column `size` for the legend.
         thresholds: a table with the columns x and name, drawn as dotted vertical lines.
-        log: whether both axes are logarithmic. Bars that reach zero are then cut.
-        slope: the slope that theory gives. A dashed guide of this slope through the last point of each series
-            then replaces the lines, because only points are known. It needs `log`.
-        guided: the series that have a guide; all by default. The points of others stay joined.
+        log: whether both axes are logarithmic. Bars that reach zero are cut on logarithmic axes.
+        slope: the slope that theory predicts. If given, a dashed guide of this slope through the last point
+            of each series replaces the lines, because only points are known. It needs `log`.
+        guided: the series that have a guide. By default, all series have one. The points of other series stay
+            joined.
         from_zero: whether the y axis starts at zero.
         line_name: the name of the lines in the legend, if there are `points`.
     """
@@ -279,7 +280,7 @@ def draw_marked_curve(
     ends: tuple[float, float],
     title: str,
 ) -> alt.LayerChart:
-    """Draw a curve over a logarithmic axis, with a line and a dot at the current value, if it is known.
+    """Draw a curve over a logarithmic axis, with a line and a dot at the current value, if known.
 
     Args:
         points: the heights of the curve by place.

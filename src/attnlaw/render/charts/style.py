@@ -81,7 +81,7 @@ ENGINE = ChildProcess(Path(__file__).with_name("engine.py"), seconds=300)
 
 
 def call_engine(function: str, *arguments: Any) -> Any:
-    """Call a function of `engine`. Raise an `InputError` if it fails."""
+    """Call a function of `engine`. Raise an `InputError` if the call fails."""
     try:
         return ENGINE.call(function, *arguments)
     except CallFailed as error:
@@ -143,8 +143,8 @@ def _undrawable(reason: str, remedy: str) -> InputError:
 def compile_to_vega(spec: dict[str, Any]) -> str:
     """Compile a Vega-Lite specification to Vega, as JSON. Raise an `InputError` if Vega-Lite fails.
 
-    Compiling does not depend on the data. So a version with placeholders is compiled and cached, and the data
-    are inserted afterwards. In the lab, that saves a quarter of the drawing time.
+    Compiling does not depend on the data of a chart. Therefore attnlaw compiles and caches a version with
+    placeholders, and inserts the data afterwards. In the lab, this saves a quarter of the drawing time.
 
     >>> chart = {"title": "a", "data": {"values": "[]"}, "mark": "point", "encoding": {}}
     >>> compile_to_vega(chart) == compile_to_vega(chart | {"title": "b"}).replace('"b"', '"a"')
@@ -188,7 +188,10 @@ def house_spec(chart: Any) -> dict[str, Any]:
 
 
 def offline_chart(chart: Any) -> Any:
-    """Return a chart that a notebook shows as SVG. The original would load a script from the network."""
+    """Return a chart that a notebook shows as SVG.
+
+    Altair's original renderer would load a script from the network.
+    """
     # Setting an attribute of an altair chart would change its specification.
     object.__setattr__(chart, "__class__", _offline_class(chart.__class__))
     return chart
@@ -203,7 +206,10 @@ def _offline_class(kind: type) -> type:
 
 
 def inline_svg(chart: Any, name: str) -> str:
-    """Return the chart as an SVG element for a page. Its ids start with `name`, so that they are unique."""
+    """Return the chart as an SVG element for a page.
+
+    The ids in the SVG start with `name`, so that they are unique.
+    """
     spec = chart.to_dict(validate=False)
     spec = _apply_theme(spec | {"config": _merge_configs(spec["config"], BASE_CONFIG)})
     spec["config"] = _merge_configs(spec["config"], ON_PAGE)

@@ -34,7 +34,7 @@ VIEWS: WeakKeyDictionary[Result, dict[Prepare, ChartView]] = WeakKeyDictionary()
 
 
 class Drawing(NamedTuple):
-    """A chart of some rows that is drawn later."""
+    """A chart of some rows, drawn on request."""
 
     draw: Callable[[], Any]  # returns the altair chart
     case: Mapping[str, Any] = NO_CASE  # settings that all its rows share; they become part of the title
@@ -47,9 +47,8 @@ Drawings = Iterator[Drawing]
 class ChartView:
     """The part of a result that charts read: its tables, and the rows that did not fail. NaN is null.
 
-    Attributes:
-        rows: the rows. Tables refer to them by the column `case`.
-        simulation: the view of the simulation's result, or None.
+    Attributes: rows: the rows of the result that charts draw, one for each case that did not fail. Tables
+        refer to them by the column `case`. simulation: the view of the simulation's result, or None.
         settings: the names of the settings in the rows, without the seed.
     """
 
@@ -64,7 +63,7 @@ class ChartView:
 
     @classmethod
     def of(cls, result: Result, prepare: Prepare = None) -> ChartView:
-        """Return the view of a result, which all its charts share. `prepare` may change the result first."""
+        """Return the view of a result, which all its charts share. `prepare` may first change the result."""
         views = VIEWS.setdefault(result, {})
         if prepare not in views:
             views[prepare] = cls(result if prepare is None else prepare(result))
@@ -77,8 +76,8 @@ class ChartView:
     def frame(self, name: str, *needed: str) -> pl.DataFrame:
         """Return the lines of a table, joined with the settings of their rows.
 
-        Lines in which a `needed` value is null are left out. A column of the table has priority over a
-        setting of the same name. If the result does not have the table, there are no lines.
+        The function leaves out lines in which a `needed` value is null. A column of the table has priority
+        over a setting of the same name. If the result does not have the table, there are no lines.
         """
         if name not in self._frames:
             lines = self._tables.get(name)
@@ -94,7 +93,7 @@ class ChartView:
         return rows_by_case(rows, self.other_settings(rows, apart))
 
     def other_settings(self, rows: pl.DataFrame, apart: Sequence[str]) -> list[str]:
-        """Return the settings, except those in `apart`, that vary and do not follow from the others."""
+        """Return the settings that vary and that no other setting determines, except those in `apart`."""
         names = [name for name in varying_settings(rows, self.settings) if name not in apart]
         return independent_settings(rows, names, apart)
 
@@ -114,11 +113,11 @@ class ChartView:
         """Average the rows that have the same settings.
 
         If the rows have errors, the error of a mean is the root of the sum of their squares, divided by the
-        number of rows. Otherwise it follows from the spread of the rows.
+        number of rows. If the rows have no errors, the error of a mean follows from the spread of the rows.
 
         Args:
             by: columns whose values distinguish the series.
-            more: further columns that distinguish points.
+            more: additional columns that distinguish points.
 
         Returns:
             A table with the columns x, y, error, series, `by` and `more`, and the colour of each series.
@@ -137,7 +136,8 @@ class ChartView:
     def with_series(self, rows: pl.DataFrame, by: Sequence[str]) -> tuple[pl.DataFrame, dict[str, str]]:
         """Add a column `series` that names the values of `by`. Return the rows and the colour of each series.
 
-        If `by` is one column of variants or models, the names are their labels. Variants keep their colours.
+        If `by` is one column of variants or models, the series have the labels of these as names. Variants
+        keep their colours.
         """
         labels = self.value_labels
         alone = len(by) == 1 and by[0] in {*labels.variants, *labels.short}
@@ -163,8 +163,8 @@ class ChartView:
     ) -> list[Figure]:
         """Return a figure for each drawing.
 
-        Its title states the settings of the drawing, and its caption ends with the drawing's note. If there
-        are several models, the name of the figure ends with the name of its model.
+        The title of a figure states the settings of the drawing, and its caption ends with the drawing's
+        note. If there are several models, the name of the figure ends with the name of its model.
         """
         figures = []
         for draw, case, note in drawings:
@@ -226,14 +226,17 @@ class ChartView:
 def chart(
     title: str, caption: str = "", *, name: str | None = None, on_page: bool = True, prepare: Prepare = None
 ) -> Callable[[Callable[[ChartView], Drawings]], Callable[[Result], list[Figure]]]:
-    """Decorate a function that yields drawings for a view. It becomes a function from a result to figures.
+    """Decorate a function that yields drawings for a view.
+
+    The decorated function takes a result and returns figures.
 
     Args:
-        title: the title of the figures. The settings of a drawing are added to it.
-        caption: a text that says what is drawn and how to read it. The note of a drawing is added to it.
-        name: the name of the figures; the name of the function by default.
-        on_page: False if the page has an interactive version. The figure is then only for papers.
-        prepare: a function that changes the result before it is viewed.
+        title: the title of the figures. attnlaw adds the settings of a drawing to the title.
+        caption: a text that says what the chart shows and how to read it. attnlaw adds the note of a drawing
+            to the caption.
+        name: the name of the figures, by default the name of the function.
+        on_page: False if the page has an interactive version. Such a figure is only for papers.
+        prepare: a function that changes the result before charts read it.
     """
 
     def decorate(draw: Callable[[ChartView], Drawings]) -> Callable[[Result], list[Figure]]:

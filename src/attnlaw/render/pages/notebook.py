@@ -65,7 +65,7 @@ def _short_text(value: Any) -> str:
 
 
 def frame_html(frame: pl.DataFrame, columns: Sequence[str]) -> Markup:
-    """Return the first lines of a table as HTML. Columns without values are left out."""
+    """Return the first lines of a table as HTML. The HTML leaves out columns without values."""
     kept = [name for name in columns if name in frame.columns and frame[name].count()]
     rows = [[_short_text(value) for value in row] for row in frame.select(kept).head(MOST_LINES).iter_rows()]
     head = [name.replace("_", " ") for name in kept]

@@ -90,14 +90,20 @@ class Part:
 
     @property
     def listed_rows(self) -> pl.DataFrame:
-        """The rows that the page lists. If there is only one case, these are the lines of its first table."""
+        """The rows that the page lists.
+
+        If there is only one case, the page lists the lines of its first table.
+        """
         rows, result = self.rows, self.results[0]
         names = [spec.name for spec in result.verb.tables[:1]]
         table = next((result.tables[name] for name in names if name in result.tables), rows.clear())
         return rows if rows.height > 1 or not table.height else nan_to_null(table).drop("case")
 
     def figure_section(self, number: int, several: bool) -> Section | None:
-        """Return the section of the figures. If the page has several parts, it names the directory."""
+        """Return the section of the figures.
+
+        If the page has several parts, the section names the directory.
+        """
         rows, drawn = self.listed_rows, "Drawn from" if self.figures else "attnlaw cannot draw a figure from"
         shared = shared_settings(rows, result_columns(result.verb for result in self.every))
         if not several:
@@ -107,9 +113,9 @@ class Part:
 
 
 def results_page(parts: Sequence[Part], note: str = "", answer: Answer | None = None) -> str:
-    """Return the page for verbs without a special page. It shows figures, quantities and all rows.
+    """Return the page for verbs without a special page. The page shows figures, quantities and all rows.
 
-    The answer and `note` are shown below the title.
+    The answer and `note` appear below the title.
     """
     several = len(parts) > 1
     finished = [result for part in parts for result in part.every if result.finished_rows.height]
@@ -136,7 +142,7 @@ def results_page(parts: Sequence[Part], note: str = "", answer: Answer | None = 
 
 
 def failure_sentences(parts: Sequence[Part]) -> str:
-    """Return sentences that say what failed. If there are several parts, they name the part."""
+    """Return sentences that say what failed. If there are several parts, the sentences name the part."""
     losses = [(part.name, failure_sentence(part.rows)) for part in parts]
     return " ".join(f"{name}: {text}" if len(parts) > 1 else text for name, text in losses if text)
 
@@ -268,7 +274,10 @@ def page_html(
     data: Mapping[str, Any],
     answer: Answer | None = None,
 ) -> str:
-    """Return the whole HTML document: the lead, the answer, and the sections. Its script reads `data`."""
+    """Return the whole HTML document: the lead, the answer, and the sections.
+
+    The script of the document reads `data`.
+    """
     script = "\n".join(["'use strict';", *(read_asset(f"{name}.js") for name in SCRIPTS)])
     template = environment().get_template("page.html")
     # A path in a command may contain control characters.
@@ -307,15 +316,15 @@ def explorer_data(
     mapped: Mapping[str, Mapping[str, Any]],
     facts: Iterable[str],
 ) -> dict[str, Any]:
-    """Return the data of matrices for the explorer's script, as values that JSON can hold.
+    """Return the data of matrices for the explorer's script, as values for JSON.
 
     Args:
         verb: the verb that declares the columns, the kinds of matrices and the laws.
         models: the name of each case's model, by the number of the case.
         rows: the matrices, with the columns that the page shows.
-        mapped: the columns that a heat map can show. Each has a text that says how to read the map, and
-            options for its colours.
-        facts: the columns that are shown for a chosen matrix.
+        mapped: the columns that a heat map can show. Each column has a text that says how to read the map,
+            and options for its colours.
+        facts: the columns that the page shows for a chosen matrix.
     """
     known = {column.name: column for table in reversed(verb.tables) for column in table.columns}
     kinds, laws = (known[name].choices or {} if name in known else {} for name in ("kind", "law"))
@@ -338,7 +347,7 @@ def explorer_data(
 
 
 def rows_section(link: str, example: str) -> Section:
-    """Return the section with the table of all rows. Its filter shows `example` as a hint."""
+    """Return the section with the table of all rows. The filter of the table shows `example` as a hint."""
     title = f"All {link.lower()}"
     return Section("rows", title, macros("sections.html").rows(title, example), link)
 

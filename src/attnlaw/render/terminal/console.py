@@ -36,7 +36,7 @@ messages = Console(stderr=True, highlight=False)
 
 
 def print_message(line: str) -> None:
-    """Print one line on standard error. Markup and control characters in it have no effect."""
+    """Print one line on standard error. Markup and control characters in the line have no effect."""
     messages.print(to_screen(messages, printable(line)), markup=False, soft_wrap=True)
 
 
@@ -66,11 +66,12 @@ def print_table(
 ) -> list[str]:
     """Print columns without cutting a cell.
 
-    If the screen is too narrow, some columns are left out, and a line says so. A table that is still too wide
-    runs over the edge of the screen. A file or a log has no edge, so nothing is left out there.
+    If the screen is too narrow, the function leaves out some columns and prints a line that says so. A table
+    that is still too wide runs past the edge of the screen. A file or a log has no edge, so it always gets
+    all columns.
 
     Args:
-        droppable: the titles of columns that may be left out, in the order in which they are left out.
+        droppable: the titles of columns that may be left out, in the order of leaving out.
         tight: whether to put one space between columns instead of two.
 
     Returns:
@@ -138,7 +139,9 @@ def number_columns(table: pl.DataFrame, forms: Mapping[str, tuple[str, str]]) ->
 
 
 def format_number(value: Any, form: str = "#.3g", error: Any = None, missing: str = "") -> str:
-    """Return a number as text, and None as `missing`. An error is added if it affects the shown digits.
+    """Return a number as text, and None as `missing`.
+
+    The text includes an error if it affects the shown digits.
 
     >>> format_number(2.0), format_number(0.51, ".2f", 0.03), format_number(0.51, ".2f", 1e-4)
     ('2.00', '0.51(3)', '0.51')
@@ -197,8 +200,9 @@ def progress_bar(description: str) -> tuple[RichProgress, Callable[..., float | 
 def progress(description: str) -> Iterator[Callable[..., Any]]:
     """Yield a function `report(done, total, left=None)` that shows progress.
 
-    A terminal shows a bar. Elsewhere, a line is printed now and then. `left` is the number of seconds left,
-    if the caller knows it better than the pace so far. No time is shown before 5% of the work is done.
+    A terminal shows a bar. If there is no terminal, the function prints a line now and then. `left` is the
+    number of seconds left, if the caller knows it better than the pace so far. The bar shows no time before
+    5% of the work is done.
     """
     bar, update = progress_bar(description)
     if messages.is_terminal:
@@ -229,7 +233,9 @@ def sparkline(values: Sequence[float], top: float) -> str:
 
 
 def bar(fraction: float, width: int = 8) -> str:
-    """Return a horizontal bar of block characters. Its length is exact to an eighth of a character.
+    """Return a horizontal bar of block characters.
+
+    The length of the bar is exact to an eighth of a character.
 
     >>> bar(0.5, width=4)
     '██'
@@ -242,7 +248,7 @@ FIRST_DRAW_DELAY, REDRAW_INTERVAL = 0.5, 0.2  # seconds before a bar appears, an
 
 
 def notebook_progress(name: str) -> AbstractContextManager[Progress]:
-    """Return a context that yields a progress function. At the end, it removes the progress bar."""
+    """Return a context that yields a progress function. At the end, the context removes the progress bar."""
     ipython, marimo = (sys.modules.get(module) for module in ("IPython", "marimo"))
     # IPython's terminal has no kernel.
     if ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None:

@@ -36,12 +36,14 @@ _kept_options: ContextVar[tuple[str, tuple[str, ...]]] = ContextVar("kept_option
 
 @contextmanager
 def typed_options(shown: Iterable[str] = (), verb: str = "", kept: Iterable[str] = ()) -> Iterator[None]:
-    """Adapt the next commands that are printed in the block to the command that the user typed.
+    """Adapt the next commands printed in the block to the command that the user typed.
 
     Args:
-        shown: options such as `--details` that the user typed. Commands with them are left out.
-        verb: the command that the options `kept` are for.
-        kept: options that no row has, such as `--as-stored`. Commands of the same verb get them too.
+        shown: options such as `--details` that the user typed. Printed commands that include these options
+            are left out.
+        verb: the command to which the options `kept` belong.
+        kept: options that no row has, such as `--as-stored`. Printed commands of the same verb get these
+            options too.
     """
     before = _already_typed.set(_already_typed.get() | frozenset(shown))
     kept_before = _kept_options.set((verb, tuple(kept)) if verb else _kept_options.get())
@@ -53,7 +55,7 @@ def typed_options(shown: Iterable[str] = (), verb: str = "", kept: Iterable[str]
 
 
 def print_title(console: Console, name: str, facts: str = "") -> None:
-    """Print what the screen is about in one line, or in two if they do not fit into one."""
+    """Print the subject of the screen in one line, or in two if it does not fit into one."""
     title = Text(to_screen(console, printable(name)), style="bold")
     facts = to_screen(console, printable(facts))
     if facts and title.cell_len + len(facts) + 4 <= console.width:
@@ -65,7 +67,10 @@ def print_title(console: Console, name: str, facts: str = "") -> None:
 
 
 def print_lines(console: Console, lines: tuple[Line, ...]) -> None:
-    """Print the lines of an answer. If one of them has a status, all are indented to the same place."""
+    """Print the lines of an answer.
+
+    If one of the lines has a status, all lines are indented to the same place.
+    """
     indent = STATUS_WIDTH if any(line.status for line in lines) else 0
     for line in lines:
         style = STYLES[line.status] if line.status else ""
@@ -81,7 +86,10 @@ def without(meanings: Mapping[str, str], left_out: Iterable[str]) -> dict[str, s
 
 
 def print_definitions(console: Console, meanings: Mapping[str, str]) -> None:
-    """Print a line with the meaning of each term. A meaning that is too long continues below itself."""
+    """Print a line with the meaning of each term.
+
+    A meaning that is too long continues on the next line below itself.
+    """
     if not meanings:
         return
     width = max(Text(to_screen(console, term)).cell_len for term in meanings) + 2
@@ -92,10 +100,10 @@ def print_definitions(console: Console, meanings: Mapping[str, str]) -> None:
 
 
 def print_next(console: Console, commands: Mapping[str, str]) -> None:
-    """Print the commands to try next, each with what it gives.
+    """Print the commands to try next, each with a description of its result.
 
-    A terminal breaks a command that is too long after a backslash, so that it can still be pasted. Commands
-    that would only repeat what the user typed are left out.
+    A terminal breaks a command that is too long after a backslash, so that it can still be pasted. The
+    function leaves out commands that would only repeat the user's command.
     """
     commands = _adapt(commands)
     widest = max((len(command) for command in commands), default=0)
@@ -145,7 +153,7 @@ def _break_command(command: str, width: int) -> str:
 
 
 def print_hanging(console: Console, head: Text, text: str, style: str = "") -> None:
-    """Print a text after its head. Further lines start where the text started."""
+    """Print a text after its head. Later lines start in the same column as the text."""
     width = max(min(console.width, WIDEST_PROSE) - head.cell_len, 20)
     body = Text(to_screen(console, printable(text)), style=style)
     for number, line in enumerate(body.wrap(console, width)):

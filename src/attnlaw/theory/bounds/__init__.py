@@ -16,14 +16,14 @@ class Bound:
     """One generalization proxy: its names, and the norm or Schatten index that it is computed from.
 
     Args:
-        name: key in results. Its column is called `log10_NAME`.
+        name: key in results. The proxy's column is called `log10_NAME`.
         label: full name in tables.
         short: short name for charts and narrow tables.
-        norm: attribute of `Spectrum` that a norm-based proxy sums over matrices; None for other proxies.
+        norm: attribute of `Spectrum` that a norm-based proxy sums over matrices, or None for other proxies.
         index: Schatten index that all matrices share. If `norm` and `index` are both None, the index is
             chosen for each matrix.
-        headline: whether pages show the proxy at their head.
-        monitored: whether the training monitor follows it.
+        headline: whether pages show the proxy at the top.
+        monitored: whether the training monitor tracks the proxy.
     """
 
     name: str

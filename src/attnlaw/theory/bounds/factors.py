@@ -96,7 +96,7 @@ def lipschitz(activation: str) -> float:
     """Return the Lipschitz constant of an activation, given its Hugging Face name.
 
     Raises:
-        InputError: the table `LIPSCHITZ` does not have the activation.
+        InputError: if the table `LIPSCHITZ` does not have the activation.
 
     >>> lipschitz("gelu")
     1.13
@@ -112,7 +112,7 @@ def lipschitz(activation: str) -> float:
 class MatrixFactors:
     """One matrix of a network with the factors that its contribution to a bound needs.
 
-    The error of a factor says how much larger its true value may be; it is None if the factor is exact. All
+    The error of a factor says how much larger the true value may be. It is None if the factor is exact. All
     applications of a shared matrix have the same location.
     """
 
@@ -139,8 +139,8 @@ def matrix_factors(network: Network[Spectrum]) -> Network[MatrixFactors]:
     If spectral norms are approximate, the factors have errors.
 
     Args:
-        network: a network with spectra at its leaves and a known activation. Shared layers count once; use
-            `network.unroll()` to get one entry for each application.
+        network: a network with spectra at its leaves and a known activation. Shared layers count once, and
+            `network.unroll()` gives one entry for each application.
     """
     logs, upper = _logs(network), with_upper_norms(network)
     highs = [(None, None)] * len(logs) if upper is None else _logs(upper)
@@ -173,7 +173,7 @@ def layer_alphas(network: Network[Any], alphas: Sequence[Estimate]) -> list[Esti
 
 
 def sum_alphas_by_layer(network: Network[Any], alpha: Sequence[float]) -> list[float]:
-    """Return ln of the sum of alpha over the applications of each layer, given ln alpha of each one."""
+    """Return ln of the sum of alpha over each layer's applications, given ln alpha of each application."""
     used = network.applications
     return [
         log_sum([alpha[depth] for depth, layer in enumerate(used) if layer == number])
@@ -191,7 +191,7 @@ def log_alphas(network: Network[Spectrum]) -> tuple[Estimate, ...]:
 def log_alphas_applied(network: Network[Spectrum]) -> tuple[Estimate, ...] | None:
     """Return ln alpha after each application of a layer, with the preceding norm folded into each matrix.
 
-    Returns None if one of these spectral norms is unknown.
+    Returns None if a spectral norm is unknown.
     """
     norms = [
         None if spectrum.applied is None else spectrum.applied.spectral for _, spectrum in network.leaves()

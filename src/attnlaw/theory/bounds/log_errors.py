@@ -52,8 +52,9 @@ def combine_log_errors(terms: Iterable[tuple[Hashable, float, LogError]]) -> flo
     """Return the error of a weighted sum of logarithms.
 
     Args:
-        terms: (matrix, weight, error of the logarithm) for each term. Terms of the same matrix have the same
-            random error, so their spreads are added; the spreads of different matrices are added in squares.
+        terms: a tuple (matrix, weight, error of the logarithm) for each term. Terms of the same matrix have
+            the same random error, so their spreads are added. The spreads of different matrices are added in
+            squares.
 
     >>> combine_log_errors([("a", 0.5, LogError(0.06, 0.01)), ("b", 0.5, LogError(0.08, 0.01))])
     0.05099019513592785
@@ -67,7 +68,7 @@ def combine_log_errors(terms: Iterable[tuple[Hashable, float, LogError]]) -> flo
 
 
 def with_upper_norms(network: Network[Spectrum]) -> Network[Spectrum] | None:
-    """Return the network with approximate spectral norms raised by their errors; None if all are exact."""
+    """Return the network with approximate spectral norms raised by their errors, or None if all are exact."""
     if all(spectrum.is_exact for _, spectrum in network.leaves()):
         return None
     return network.map(
@@ -85,5 +86,5 @@ def log_increase(upper: float, value: float) -> float:
 
 
 def with_spectral_norm(spectrum: Spectrum, norm: float) -> Spectrum:
-    """Return a spectrum with this spectral norm, only for factors that read nothing else of it."""
+    """Return a spectrum with this spectral norm, for factors that use nothing else of the spectrum."""
     return replace(spectrum, values=np.array([norm]))

@@ -102,7 +102,7 @@ def head_logits(model: Model, location: MatrixLocation, block: Attention, sizes:
 
 
 def why_no_bound(model: Model, location: MatrixLocation, block: Attention) -> str | None:
-    """Return the reason why the logits of a block have no bound for every input; None if they have one."""
+    """Return why the logits of a block have no bound for every input, or None if they have a bound."""
     again = location.layer is not None and model.network.applications.count(location.layer) > 1
     return missing_sizes_reason(block) or (APPLIED_AGAIN if again else None)
 
@@ -147,7 +147,7 @@ def _largest_score(part: ScorePart) -> float:
 def largest_length(side: Lengths) -> float:
     """Return the largest length |z R + y0| over all z with |z|^2 <= S.
 
-    It solves the minimisation over l at the head of this module, by bisection in l - sigma_1^2.
+    The function solves the minimisation over l at the head of this module, by bisection in l - sigma_1^2.
 
     >>> round(largest_length(Lengths(np.array([2.0, 1.0]), np.array([9.0, 0.0]), 4.0)), 6)  # 3 + 2 * 2
     7.0

@@ -25,9 +25,9 @@ from attnlaw.theory.bounds.log_errors import LogError, combine_log_errors
 def log_norm_based(matrices: Sequence[MatrixFactors], norm: str) -> Estimate:
     """Return the natural logarithm of a norm-based proxy.
 
-    Its error has two parts, which are added in squares. One is how far the errors of gamma and alpha may
-    raise the proxy. The other is the standard error of norms that were estimated from a sample:
-    `d ln B = sum w d ln |W|`, where w are the shares of the terms in the sum.
+    The error of this logarithm has two parts, which are added in squares. One part is the amount by which the
+    errors of gamma and alpha may raise the proxy. The other part is the standard error of norms that were
+    estimated from a sample: `d ln B = sum w d ln |W|`, where w are the shares of the terms in the sum.
 
     Args:
         matrices: all matrices of a network with their factors.

@@ -34,9 +34,10 @@ class Proxies:
 
     Args:
         contributions: the contribution of each matrix, in the tree of the network.
-        log_alpha: ln alpha for each application of a layer: how much the layers after it amplify an error.
-        log_alpha_applied: the same, from spectral norms that include the gain of the norm before each matrix.
-            It is None if one of these spectral norms is unknown. No proxy uses it.
+        log_alpha: ln alpha for each application of a layer, where alpha is the amplification of an error by
+            later layers.
+        log_alpha_applied: the same values, from spectral norms that include the gain of the norm before each
+            matrix. The value is None if one of these spectral norms is unknown. No proxy uses this value.
         values: ln of each proxy in `BOUNDS`, by name.
         adaptivity: value of adaptivity of the whole network.
         per_layer_adaptivity: value of adaptivity of each layer.
@@ -59,7 +60,7 @@ class Proxies:
 
 
 def why_no_proxies(network: Network[Spectrum | None]) -> str | None:
-    """Return the reason why a network has no proxies; None if it has them."""
+    """Return the reason why a network has no proxies, or None if it has proxies."""
     if not network.layers or network.activation is None:
         return "an adapter alone is not a network; audit its base model with --adapter"
     if any(spectrum is None for layer in network.layers for _, spectrum in layer.leaves()):

@@ -46,10 +46,11 @@ class Growth:
 def growth(depth: ArrayLike, width: ArrayLike, log10_proxy: ArrayLike) -> Growth:
     """Fit the exponents of depth and width to one proxy of many models.
 
-    If all models have the same width, only the exponent of depth is fitted, and the other way round.
+    If all models have the same width, the function fits only the exponent of depth, and likewise for the
+    width.
 
     Raises:
-        InputError: the models do not determine the exponents.
+        InputError: if the models do not determine the exponents.
 
     >>> fit = growth([2, 4, 8, 2, 4, 8], [64, 64, 64, 128, 128, 128], np.log10([1, 2, 4, 8, 16, 32]))
     >>> round(fit.depth, 12), round(fit.width, 12), fit.exponential
@@ -76,7 +77,7 @@ def growth(depth: ArrayLike, width: ArrayLike, log10_proxy: ArrayLike) -> Growth
 
 
 def why_no_growth(depth: ArrayLike, width: ArrayLike) -> str | None:
-    """Return why models of these sizes do not determine how a proxy grows, or None if they do.
+    """Return the reason why models of these sizes do not determine how a proxy grows, or None if they do.
 
     >>> why_no_growth([2, 4], [64, 64])
     'growth needs three models or more that differ in depth or width; found 2'

@@ -137,9 +137,9 @@ def _log_error(factors: MatrixFactors, p: float, value: Callable[[Spectrum], flo
 def best_index(spectrum: Spectrum, log_scale: float, hidden_size: int) -> float:
     """Return the p in [0, 2] that minimises C.
 
-    It is the root of the increasing function `f'(p)(p + 2) - f(p)`, or an end of [0, 2] if there is no root.
-    Newton's method uses the slope `f''(p)(p + 2)`, where f'' is a variance of logarithms. If a step leaves
-    the bracket, the bracket is halved instead.
+    The minimum is the root of the increasing function `f'(p)(p + 2) - f(p)`, or an end of [0, 2] if there is
+    no root. Newton's method uses the slope `f''(p)(p + 2)`, where f'' is a variance of logarithms. If a step
+    leaves the bracket, the bracket is halved instead.
     """
     log_values, counts = np.log(spectrum.above_tolerance), spectrum.counts_above_tolerance
     if log_values.size == 0:
@@ -175,17 +175,17 @@ def best_index(spectrum: Spectrum, log_scale: float, hidden_size: int) -> float:
 def value_of_adaptivity(
     contributions: Sequence[Contribution], depth: int, hidden_size: int
 ) -> Estimate | None:
-    """Return the ratio of two sums of contributions: with one index for all matrices, and with one for each.
+    """Return the sum of contributions with one index for all matrices, over the sum with one for each.
 
     In both sums the indices are the best ones on the grid.
 
     Args:
         contributions: the contribution of each matrix.
-        depth: number of layers L. Together with `hidden_size` it fixes the grid of p.
+        depth: number of layers L. The depth and `hidden_size` together fix the grid of p.
         hidden_size: width N.
 
     Returns:
-        The ratio, with an error if some spectra are approximate; None if all contributions are zero.
+        The ratio, with an error if some spectra are approximate. None if all contributions are zero.
     """
     total = log_sum([part.log_value for part in contributions])
     if total == -np.inf:

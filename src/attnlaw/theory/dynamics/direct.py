@@ -66,10 +66,10 @@ def flow(
     """Integrate the equations of c0, c1 and v, and return a state for each time.
 
     Args:
-        eta: the learning rate; 0 is the gradient flow.
+        eta: the learning rate, where 0 is the gradient flow.
         decay: the weight decay gamma.
         scale: sqrt(Tr S0^2/d) of the start S0.
-        times: ascending times; the first one is 0.
+        times: ascending times, of which the first is 0.
 
     >>> from attnlaw.theory.dynamics.potential import LinearPotential
     >>> target, potential = Target.marchenko_pastur(0.5), LinearPotential(1, 0.5, 1.5)
@@ -107,7 +107,7 @@ def solve(problem: Problem, schedule: Schedule) -> dict[str, Any]:
 def spectrum(problem: Problem, schedule: Schedule) -> Law:
     """Return the law of the student's eigenvalues at the last time: scaled target plus Gaussian noise.
 
-    With an even output the student may learn -S*. Then c1 is negative, and the law is mirrored.
+    With an even output the student may learn -S*. In that case, c1 is negative, and the law is mirrored.
     """
     state = _states(problem, potential_of(problem), schedule)[-1]
     if state.c1 == 0:

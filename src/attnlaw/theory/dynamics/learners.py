@@ -90,7 +90,7 @@ class _Symmetric:
 
 @dataclass(frozen=True)
 class Tied(_Symmetric):
-    """A tied student S = W W^T, whose start has exactly the Tr S/d that the theory assumes."""
+    """A tied student S = W W^T, where the start has exactly the Tr S/d that the theory assumes."""
 
     @staticmethod
     def _start(schedule: Schedule, size: int, rng: np.random.Generator) -> Reals:
@@ -113,7 +113,7 @@ class Tied(_Symmetric):
 
 @dataclass(frozen=True)
 class Direct(_Symmetric):
-    """A direct student S, whose Gaussian start has the Tr S^2/d that the theory assumes."""
+    """A direct student S, where the Gaussian start has the Tr S^2/d that the theory assumes."""
 
     @staticmethod
     def _start(schedule: Schedule, size: int, rng: np.random.Generator) -> Reals:

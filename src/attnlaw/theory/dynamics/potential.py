@@ -40,7 +40,7 @@ MEHLER = 20  # orders of the series for two correlated rows; terms beyond are be
 
 
 def potential_of(problem: Problem) -> Potential:
-    """Return the potential of a problem's output (`potentials_of`), the first one if there are several.
+    """Return the potential of a problem's output (`potentials_of`), or the first one if there are several.
 
     >>> potential_of(Problem(tokens=2)).gains(1.0, 0.5)
     (6.0, -6.0)
@@ -51,8 +51,8 @@ def potential_of(problem: Problem) -> Potential:
 def potentials_of(problem: Problem) -> tuple[Potential, ...]:
     """Return the potentials of a problem's output.
 
-    There is one, except for a softmax of three or more tokens. That output has several independent averages
-    over random draws, and their scatter gives a standard error.
+    There is one potential, except for a softmax of three or more tokens. That output has several independent
+    averages over random draws, and their scatter gives a standard error.
     """
     return POTENTIALS[problem.output](problem)
 
@@ -122,9 +122,9 @@ class HermitePotential:
 class SoftmaxPotential:
     """The potential of a row softmax of two tokens.
 
-    It is `Phi = 4 E (s(b v) - s(b v*))^2` with the logistic function s. The differences of scores (v, v*)
-    have the covariance `3 [[q, m], [m, V]]` with `V = Q* + Delta/2`. The label noise is inside the softmax
-    of the target, so it changes V but not m.
+    The potential is `Phi = 4 E (s(b v) - s(b v*))^2`, where s is the logistic function. The differences of
+    scores (v, v*) have the covariance `3 [[q, m], [m, V]]` with `V = Q* + Delta/2`. The label noise is inside
+    the softmax of the target, so it changes V but not m.
     """
 
     beta: float
@@ -214,9 +214,9 @@ class RowSoftmaxPotential:
     """The potential of a row softmax of T >= 3 tokens.
 
     Averages use a scrambled Sobol sequence that is the same for all (q, m). Let p be a row of the student's
-    output and y that of the target. The scores of the student's row have variances k q, k = (2, 1, .., 1).
-    Let J = diag p - p p^T, and J* the same for y. The gains are `H = -T b^2 E sum_ac k_a J_ca J*_ca` and
-    `G = T b^2 E sum_ac k_a [J_ca^2 + (p_c - y_c) J_ca (1 - 2 p_a)]`.
+    output, and y a row of the target's output. The scores of the student's row have variances k q, k = (2, 1,
+    .., 1). Let J = diag p - p p^T, and let J* be the same matrix for y. The gains are `H = -T b^2 E sum_ac
+    k_a J_ca J*_ca` and `G = T b^2 E sum_ac k_a [J_ca^2 + (p_c - y_c) J_ca (1 - 2 p_a)]`.
     """
 
     tokens: int

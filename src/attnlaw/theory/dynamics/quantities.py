@@ -50,7 +50,7 @@ def average_over_potentials(problem: Problem, flow: Callable[[Potential], Sequen
 def trajectory_arrays(
     problem: Problem, potential: Potential, q: Reals, m: Reals, t: Reals, E: Reals
 ) -> dict[str, Any]:
-    """Return the arrays of a trajectory that follow from norm q, overlap m, trace t and error E."""
+    """Return the arrays of a trajectory, computed from norm q, overlap m, trace t and error E."""
     target = problem.target
     pairs = list(zip(q.tolist(), m.tolist(), strict=True))
     return {
@@ -67,7 +67,8 @@ def trajectory_arrays(
 def alignment(q: Reals, m: Reals, t: Reals, Q: float, mean: float, even: bool) -> Reals:
     """Return the alignment rho at each time, or its absolute value if the output is `even`.
 
-    It is nan if the student or the target is proportional to the identity. `Q` and `mean` are Q* and t*.
+    The value is nan if the student or the target is proportional to the identity. `Q` and `mean` are Q* and
+    t*.
     """
     variance, star = np.maximum(q - t * t, 0.0), max(Q - mean * mean, 0.0)
     if star <= 1e-12 * Q:
@@ -86,11 +87,11 @@ class StudentPath(BriefRepr):
     """A student over time. Every array has one entry for each time of the schedule.
 
     Args:
-        problem: what is learned, and by which student.
+        problem: the target to learn, and the student that learns it.
         schedule: times, learning rate, decay and start.
         norm, overlap, trace: Tr S^2/d, Tr S S*/d and Tr S/d.
-        alignment: 0 if the student knows nothing of the target, 1 if it knows all except the scale. It is
-            nan if the target or the student is proportional to the identity.
+        alignment: 0 if the student knows nothing of the target, 1 if it knows all except the scale. The
+            alignment is nan if the target or the student is proportional to the identity.
         error: the standard errors of the quantities that are averages over several draws, by name.
     """
 
@@ -112,8 +113,6 @@ class StudentPath(BriefRepr):
 
     @property
     def samples(self) -> Reals | None:
-        """The number of samples seen over d^2, tau/eta; None for a gradient flow, which sees infinitely
-        many.
-        """
+        """The number of samples seen over d^2, tau/eta, or None for a gradient flow with infinitely many."""
         eta = self.schedule.learning_rate
         return None if eta == 0 else self.time / eta

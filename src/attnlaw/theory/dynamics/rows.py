@@ -24,7 +24,7 @@ LEAST_SAMPLES, SAMPLE_COUNTS = 0.05, 10  # for `_statics`: fewest samples over d
 
 
 class PathRows(BriefRepr):
-    """The rows that trajectories of theory and of SGD have in common. There is one row for each time."""
+    """The rows that trajectories of theory and of SGD have in common. Each time has one row."""
 
     path: StudentPath
 
@@ -58,7 +58,7 @@ class PathRows(BriefRepr):
 
 @dataclass(frozen=True, repr=False)
 class TrajectoryRows(PathRows):
-    """A trajectory of theory with the rows of its tables. `quantities` is one row about all times."""
+    """A trajectory of the theory with the rows of its tables. `quantities` is one row about all times."""
 
     path: Trajectory
     spectra: list[dict[str, Any]] = field(default_factory=list, repr=False)
@@ -124,7 +124,7 @@ def trajectory_with_rows(
     """Compute a trajectory and its tables.
 
     Args:
-        spectrum: whether to compute spectral densities at five times, and where the spikes are.
+        spectrum: whether to compute spectral densities at five times, and the positions of the spikes.
         statics: whether to compute the smallest errors of students that keep all their samples.
     """
     path = trajectory(problem, schedule)

@@ -44,15 +44,16 @@ from attnlaw.theory.learn.problem import Problem
 
 @dataclass(frozen=True)
 class Schedule:
-    """The schedule of a training run: when the student is measured, how fast it learns, and where it starts.
+    """The schedule of a training run: the times of measurement, the learning rate, and the start.
 
     Args:
-        times: ascending times tau = lr * steps/d; 0 is added as the first one.
-        learning_rate: eta = lr * d/batch of one-pass SGD; 0 is the gradient flow of the population loss.
+        times: ascending times tau = lr * steps/d, with 0 added as the first one.
+        learning_rate: eta = lr * d/batch of one-pass SGD, where 0 is the gradient flow of the population
+            loss.
         decay: the weight decay gamma.
         width: width of the factors over d; infinite means an orthogonal start.
         scale: Tr S0/d of the start (direct: sqrt(Tr S0^2/d); untied: Tr U0 U0^T/d).
-        scale_key: Tr V0 V0^T/d of untied keys; None takes `scale`.
+        scale_key: Tr V0 V0^T/d of untied keys, or None to use `scale`.
 
     >>> schedule = Schedule.of_run(lr=0.005, batch=20, size=80, steps=[1000, 4000])
     >>> schedule.times, schedule.learning_rate
@@ -87,11 +88,11 @@ class Schedule:
         """Return the schedule of a training run.
 
         Args:
-            lr: learning rate on W with S = W W^T. If your weights have S = W W^T/sqrt(m d) instead, divide
-                their rate by `sqrt(m d)`.
-            batch: samples in a step.
+            lr: learning rate of the factor W, where S = W W^T. If your weights have S = W W^T/sqrt(m d)
+                instead, divide their rate by `sqrt(m d)`.
+            batch: number of samples in each step.
             size: the dimension d.
-            steps: numbers of steps after which the student is measured.
+            steps: numbers of steps after which to measure the student.
             rest: other fields of the schedule.
         """
         times = [lr * step / size for step in np.ravel(steps)]
@@ -104,7 +105,7 @@ STABLE = {("tied", "factorized"), ("tied", "direct")}  # their largest rates are
 def largest_rate_and_plateau(problem: Problem, schedule: Schedule) -> tuple[float | None, float | None]:
     """Return the largest stable learning rate, and the error E at the end of training.
 
-    Either is None if it is not known.
+    Each value is None if it is not known.
 
     >>> from attnlaw.theory.learn.problem import Target
     >>> problem = Problem(target=Target.discrete([1.0]), noise=0.5)

@@ -98,7 +98,7 @@ class TrajectorySettings(Settings):
         parse_log_times("times", self.times)
 
     def inactive(self) -> set[str]:
-        """Return the settings that have no effect. A direct student has no factors, so it has no width."""
+        """Return the settings that have no effect. A direct student has no factors and therefore no width."""
         return super().inactive() | ({"width"} if self.student == "direct" else set())
 
     @property

@@ -65,22 +65,24 @@ def simulate_dynamics(
     batch: int = 8,
     progress: Progress | None = None,
 ) -> MeasuredTrajectory:
-    """Train students by one-pass SGD at dimension d. Each has a different start and different samples.
+    """Train students by one-pass SGD at dimension d.
 
-    Gaussian matrices cost about 2 T(T+1) d^4 tau/eta operations a seed (untied 4 T^2 d^4 tau/eta), and
+    Each student has a different start and different samples.
+
+    Gaussian matrices cost about 2 T(T+1) d^4 tau/eta operations for each seed (untied 4 T^2 d^4 tau/eta), and
     tokens cost 8 T d^4 tau/eta. With tokens, losses that are not even in h - h* (softmax, hermite) approach
     the theory slowly in d, because the scores of tokens are skewed.
 
     Args:
-        size: the dimension d. Its product with the target's rank must be a whole number.
+        size: the dimension d. The product of this size and the target's rank must be a whole number.
         seeds: the number of students to train.
-        sensing: the inputs that students see. None takes the Gaussian matrices of the theory, "goe" (for
+        sensing: the inputs that the students see. None uses the Gaussian matrices of the theory, "goe" (for
             untied factors "ginibre").
         batch: the number of samples in a step.
-        progress: a function of the number of trained students and the number of all students.
+        progress: a function that receives the number of trained students and the number of all students.
 
     Raises:
-        InputError: the learning rate is 0, the problem has no theory, or `size` does not fit.
+        InputError: if the learning rate is 0, the problem has no theory, or `size` does not fit.
 
     >>> found = simulate_dynamics(Problem(), Schedule([0.02], learning_rate=0.1), size=16, seeds=2)
     >>> found.steps, found.eigenvalues.shape
@@ -187,13 +189,13 @@ def trajectory_agreement(
 
     Args:
         path: the trajectory that the theory predicts.
-        measured: runs of SGD. If they have several dimensions, they are extrapolated in 1/d.
+        measured: runs of SGD. If the runs have several dimensions, the function extrapolates them in 1/d.
 
     Returns:
-        A comparison for each quantity and time. Its standard error includes that of the theory.
+        A comparison for each quantity and time. The standard error includes the error of the theory.
 
     Raises:
-        InputError: the runs belong to another problem or schedule, or have a single seed.
+        InputError: if the runs belong to another problem or schedule, or have a single seed.
     """
     if any((run.problem, run.schedule) != (path.problem, path.schedule) for run in measured):
         raise InputError(

@@ -108,7 +108,7 @@ class TiedStart:
 
 @dataclass(frozen=True)
 class TiedState:
-    """The student at one time: e, F and theta of the formulas above, and the quantities that they give."""
+    """The student at one time: e, F and theta of the formulas above, and the quantities derived from them."""
 
     log_e: Reals
     F: Reals
@@ -210,7 +210,7 @@ def flow(start: TiedStart, gains: Gains, decay: float, times: Reals) -> list[Tie
     Args:
         gains: a function that returns the gains (G, H) for (q, m).
         decay: the weight decay gamma.
-        times: ascending times; the first one is 0.
+        times: ascending times, of which the first is 0.
     """
     x, guess = start.x, -math.log(start.scale)
 
@@ -245,7 +245,7 @@ def solve(problem: Problem, schedule: Schedule) -> dict[str, Any]:
 
 
 def start_of(problem: Problem, schedule: Schedule, angles: int | None = None) -> TiedStart:
-    """Return the start of a tied student. The target's spikes are appended as nodes of weight 0."""
+    """Return the start of a tied student. The function appends the target's spikes as nodes of weight 0."""
     narrow = schedule.width < problem.target.rank_fraction
     x, p = target_nodes(problem.target, angles or (MANY_ANGLES if narrow else ANGLES))
     spikes = problem.target.spikes
@@ -289,7 +289,10 @@ def _law(problem: Problem, schedule: Schedule) -> tuple[Law, TiedState]:
 
 
 def noise_shifts(problem: Problem, schedule: Schedule, seed: int = 0) -> Reals:
-    """Return how much gradient noise changes norm, overlap and trace. The shape is (PAIRS, times, 3)."""
+    """Return the changes of norm, overlap and trace by gradient noise.
+
+    The result has the shape (PAIRS, times, 3).
+    """
     rng = np.random.default_rng(seed)
     target = representative_eigenvalues(problem.target, SIZE)
     potential = potential_of(replace(problem, target=Target.discrete(target.tolist())))
@@ -321,7 +324,7 @@ def add_noise_shifts(problem: Problem, schedule: Schedule, noiseless: dict[str, 
 
 
 def representative_eigenvalues(target: Target, size: int) -> Reals:
-    """Return `size` eigenvalues for a law, the means over equal shares of it, rescaled to its exact mean.
+    """Return `size` eigenvalues for a law: means over equal shares of it, rescaled to its exact mean.
 
     >>> float(representative_eigenvalues(Target.marchenko_pastur(0.25), 8).mean().round(6))
     0.5
@@ -335,7 +338,7 @@ def representative_eigenvalues(target: Target, size: int) -> Reals:
 def draw_starts(schedule: Schedule, count: int, size: int, rng: np.random.Generator) -> Complexes:
     """Draw `count` starts `s G G^H/m'`, where G is a complex Gaussian matrix of shape (size, m').
 
-    The traces of the starts are matched to the theory. At infinite width every start is s I.
+    The function matches the traces of the starts to the theory. At infinite width every start is s I.
     """
     if schedule.width == math.inf:
         return np.tile(schedule.scale * np.eye(size, dtype=complex), (count, 1, 1))

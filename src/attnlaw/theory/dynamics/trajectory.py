@@ -33,13 +33,17 @@ FINE, CLOSER = 17, 3  # a recovery time is refined CLOSER times, on FINE times o
 
 @dataclass(frozen=True)
 class StudentDynamics:
-    """The theory of one kind of student, and the class that SGD trains.
+    """The theory of one kind of student, and the class for training by SGD.
 
     Args:
-        solve: returns arrays over the times of the schedule, by the field names of `Trajectory`.
-        spectrum: returns the law of the eigenvalues at the last time. None if the law is not known.
-        outliers: returns the visible spikes of the target at the last time. None if they are not known.
-        check: raises an `InputError` if the theory does not cover the problem and the schedule.
+        solve: a function that returns arrays over the times of the schedule, by the field names of
+            `Trajectory`.
+        spectrum: a function that returns the law of the eigenvalues at the last time. It is None if the law
+            is not known.
+        outliers: a function that returns the visible spikes of the target at the last time. It is None if the
+            spikes are not known.
+        check: a function that raises an `InputError` if the theory does not cover the problem and the
+            schedule.
     """
 
     solve: Callable[[Problem, Schedule], dict[str, Any]]
@@ -63,7 +67,7 @@ class Trajectory(StudentPath):
     If the arrays are averages over draws, `error` has their standard errors.
 
     Args:
-        gains: G and H of the potential at each time, shape (times, 2).
+        gains: gains G and H of the potential at each time, of shape (times, 2).
         transposed_norm: Tr M M/d of untied factors M = U V^T.
         transposed_overlap: Tr M M*/d of untied factors.
     """
@@ -81,7 +85,7 @@ class Trajectory(StudentPath):
         return self.samples * size**2 / batch
 
     def recovery_time(self, level: float = 0.5) -> float | None:
-        """Return the first time at which the alignment reaches a level; None if it never does."""
+        """Return the first time at which the alignment reaches a level, or None if it never does."""
         reached = np.flatnonzero(self.alignment >= level)
         if not reached.size:
             return None
@@ -104,8 +108,8 @@ class Trajectory(StudentPath):
         """The start and the end of each plateau, a stretch of time on which the alignment hardly changes.
 
         On a plateau the alignment changes by less than 0.01. Only stretches before the alignment reaches 0.5
-        count. A plateau must end at twice the time of its start or later. It must also last at least a tenth
-        of the time until 0.5 is reached, or a tenth of all time if 0.5 is never reached.
+        count. A plateau must end at twice the time of its start or later. A plateau must also last at least a
+        tenth of the time until 0.5 is reached, or a tenth of all time if 0.5 is never reached.
         """
         learned = np.flatnonzero(self.alignment >= LEARNED)
         last = int(learned[0]) if learned.size else self.time.size
@@ -127,7 +131,7 @@ class Trajectory(StudentPath):
         For SGD with a finite learning rate, this is the law of the gradient flow.
 
         Raises:
-            InputError: the student has untied factors, for which there is no theory.
+            InputError: if the student has untied factors, for which there is no theory.
         """
         law: Law = self._at_end("spectrum", time)
         return law
@@ -136,7 +140,7 @@ class Trajectory(StudentPath):
         """Return the spikes of the target that are visible in the spectrum at a time, the largest first.
 
         Raises:
-            InputError: the student has untied factors, for which there is no theory.
+            InputError: if the student has untied factors, for which there is no theory.
         """
         outliers: tuple[Outlier, ...] = self._at_end("outliers", time)
         return outliers
@@ -147,17 +151,17 @@ class Trajectory(StudentPath):
 
     @property
     def largest_rate(self) -> float | None:
-        """The learning rate below which the solution S = S* is linearly stable; None if it is not known."""
+        """The learning rate below which the solution S = S* is linearly stable, or None if not known."""
         return largest_rate_and_plateau(self.problem, self.schedule)[0]
 
     @property
     def plateau_error(self) -> float | None:
-        """The error E at the end of training by SGD, to leading order in eta; None if it is not known."""
+        """The error E at the end of training by SGD, to leading order in eta, or None if it is not known."""
         return largest_rate_and_plateau(self.problem, self.schedule)[1]
 
     @property
     def divergence_time(self) -> float | None:
-        """The first time at which the norm is not finite; None if it stays finite."""
+        """The first time at which the norm is not finite, or None if it stays finite."""
         lost = ~np.isfinite(self.norm)
         return float(self.time[lost.argmax()]) if lost.any() else None
 
@@ -172,11 +176,11 @@ def trajectory(problem: Problem, schedule: Schedule) -> Trajectory:
     """Compute the trajectory of a problem's student while it learns.
 
     Args:
-        problem: what is learned, and by which student.
+        problem: the target to learn, and the student that learns it.
         schedule: times, learning rate, decay and start.
 
     Raises:
-        InputError: there is no theory for this combination.
+        InputError: if there is no theory for this combination.
 
     >>> found = trajectory(Problem(), Schedule([0.02, 0.1]))
     >>> found.overlap.round(6).tolist(), found.recovery_time(0.5) is not None

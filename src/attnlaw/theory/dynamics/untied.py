@@ -57,7 +57,7 @@ class Factors:
 
     @property
     def numbers(self) -> Reals:
-        """The order parameters q1, q2, m1, m2 of each start, shape (starts, 4)."""
+        """The order parameters q1, q2, m1, m2 of each start, of shape (starts, 4)."""
         return order_parameters(self.U @ self.V.conj().swapaxes(1, 2), self.target)
 
 
@@ -84,7 +84,10 @@ class ObservedPairs:
 
 
 def observed_pairs(problem: Problem) -> ObservedPairs:
-    """Return the weights and the potential of a problem. Raise a `BadSetting` if it has no theory."""
+    """Return the weights and the potential of a problem.
+
+    Raise a `BadSetting` if the problem has no theory.
+    """
     if problem.noise > 0:
         raise BadSetting("noise", "expected 0 with {attention} untied", problem.noise)
     target = problem.target
@@ -161,7 +164,7 @@ def _targets(query: Matrices, key: Matrices) -> Matrices:
 
 
 def order_parameters(M: Matrices, target: Matrices) -> Reals:
-    """Return the order parameters q1, q2, m1, m2 of each matrix M, shape (starts, 4)."""
+    """Return the order parameters q1, q2, m1, m2 of each matrix M, of shape (starts, 4)."""
     pairs = (
         ("kij,kij->k", M.conj()),
         ("kij,kji->k", M),
@@ -178,8 +181,9 @@ def states(
 ) -> Iterator[Factors]:
     """Yield the factors of all starts at each time. Without `rng` there is no noise.
 
-    Every step is a Runge-Kutta step (RK4) between two half steps of noise. Gains and noise are those of the
-    means over starts. At STEP the error in the shift of q1 is 2%. Noise after the drift would make it 40%.
+    Every step is a Runge-Kutta step (RK4) between two half steps of noise. Gains and noise are computed from
+    the means over starts. At the step size STEP, the error in the shift of q1 is 2%. Noise after the drift
+    would make this error 40%.
     """
     U, V, target = start.U, start.V, start.target
     adjoint = target.conj().swapaxes(1, 2)
@@ -220,7 +224,7 @@ def states(
 def path(
     observed: ObservedPairs, start: Factors, schedule: Schedule, tokens: int, rng: np.random.Generator | None
 ) -> Reals:
-    """Return the order parameters q1, q2, m1, m2 of each start at each time, shape (starts, times, 4)."""
+    """Return the order parameters q1, q2, m1, m2 of each start at each time, of shape (starts, times, 4)."""
     return np.stack([factors.numbers for factors in states(observed, start, schedule, tokens, rng)], axis=1)
 
 

@@ -44,7 +44,7 @@ MOST_SLOPES = 200_000
 
 
 class NoEndError(Exception):
-    """Raised if the integrator evaluated more slopes than a stage of the flow with an end ever needs."""
+    """Raised if the integrator needed more slopes than a stage of a convergent flow ever needs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,9 +66,9 @@ def gradient(A: Reals, B: Reals, M: Reals, mask: Reals) -> Reals:
 def settle(A: Reals, B: Reals, M: Reals, mask: Reals, start: float) -> FlowEnd:
     """Follow the flow from the factors A and B until it ends.
 
-    It ends if all observed entries are fitted, or if it stops and no direction of size `start` can grow. The
-    flow also nearly stops at a saddle. So it counts as stopped only after the time in which a direction of
-    size `start` would have left the saddle.
+    The flow ends if all observed entries are fitted, or if it stops and no direction of size `start` can
+    grow. The flow also slows down near a saddle. Therefore it counts as stopped only after the time in which
+    a direction of size `start` would have left the saddle.
     """
     (n, k), m = A.shape, B.shape[1]
     scale = float(np.linalg.norm(mask * M, 2))
@@ -132,7 +132,7 @@ class GreedyLimit:
 
 
 def follow_greedy_path(M: Reals, mask: Reals, latent: int) -> GreedyLimit:
-    """Add the top singular pair of G, let the flow settle, and repeat at most `latent` times.
+    """Repeat at most `latent` times: add the top singular pair of G, and let the flow settle.
 
     >>> M, mask = np.array([[0.0, 1.0], [1.0, 0.5]]), np.array([[0.0, 1.0], [1.0, 1.0]])
     >>> limit = follow_greedy_path(M, mask, 2)
@@ -166,7 +166,7 @@ class Completion:
     Args:
         matrix: the n x m matrix M. Entries that are not observed may have any value.
         mask: an n x m array that is true for observed entries.
-        latent: the width k of the factors; by default the smaller of n and m.
+        latent: the width k of the factors, by default the smaller of n and m.
         init: standard deviation of all entries of A and B at the start.
 
     >>> problem = Completion([[0, 1], [1, 0.5]], [[False, True], [True, True]])
@@ -216,13 +216,13 @@ class Completion:
 
 @dataclass(frozen=True, eq=False)
 class CompletionPrediction:
-    """The matrix that training reaches if the scale of its start vanishes, for one draw of the start.
+    """The matrix that training reaches if the scale of its start vanishes, for one random start.
 
     Args:
         kind: "connected", "complete" (several components, all of their entries observed) or "disconnected".
         matrix: the n x m matrix, with nan between components if the limit is not known.
         exponent: exponent of the remainder of a second direction, which falls as `init**exponent` if it does
-            not grow on the way. None if every component is complete.
+            not grow on the way. The exponent is None if every component is complete.
     """
 
     kind: str
@@ -268,7 +268,7 @@ class _Block:
 def components(mask: ArrayLike) -> list[tuple[Indices, Indices]]:
     """Return the rows and the columns of each component of the graph of observed entries.
 
-    Rows and columns without an observed entry are not in any component.
+    Rows and columns without an observed entry belong to no component.
 
     >>> [(rows.tolist(), cols.tolist()) for rows, cols in components([[1, 0], [0, 1]])]
     [([0], [0]), ([1], [1])]
@@ -360,8 +360,8 @@ def _outcome_and_remark(blocks: list[_Block], latent: int, size: float) -> tuple
 def train_completion(problem: Completion, seed: int = 0) -> CompletionRun:
     """Follow the flow from a random start to its end, with the integrator LSODA.
 
-    This works for sizes up to about 30 x 30. A single init does not show the limit: the remainder of other
-    directions falls as `init**exponent`, so compare two values of init.
+    This works for sizes up to about 30 x 30. A single value of init does not show the limit: the remainder of
+    other directions falls as `init**exponent`, so compare two values.
 
     >>> observed = [[False, True], [True, True]]
     >>> run = train_completion(Completion([[0, 1], [1, 0.6]], observed, init=1e-6))
@@ -385,8 +385,8 @@ def train_completion(problem: Completion, seed: int = 0) -> CompletionRun:
 def mean_cosine(latent: int) -> float:
     """Return the mean |cos| of the angle between two random directions in k dimensions.
 
-    It is `Gamma(k/2)/(sqrt(pi) Gamma((k+1)/2))`. If two single entries M_1 and M_2 in different rows and
-    columns are observed, the entries between them have the mean size sqrt(M_1 M_2) E|cos|.
+    The mean is `Gamma(k/2)/(sqrt(pi) Gamma((k+1)/2))`. If two single entries M_1 and M_2 in different rows
+    and columns are observed, the entries between them have the mean size sqrt(M_1 M_2) E|cos|.
 
     >>> round(mean_cosine(2), 6)  # 2/pi
     0.63662

@@ -33,9 +33,9 @@ from attnlaw.core.variants import by_name
 
 
 def stopping_time(threshold: ArrayLike, init: float) -> Reals:
-    """Return the time at which a coefficient of size tau is half-way: `ln(tau/a^2)/(8 tau)`.
+    """Return the time at which a coefficient of size tau is half learned: `ln(tau/a^2)/(8 tau)`.
 
-    This is the leading order in a. The time decreases with tau only if tau > e a^2.
+    This formula is the leading order in a. The time decreases with tau only for tau > e a^2.
 
     Raises:
         InputError: if tau is not above e a^2, because the start is then too large for the threshold.
@@ -57,8 +57,8 @@ def flow_at_time(phi: ArrayLike, init: float, time: ArrayLike) -> Reals:
     """Return the exact beta of each coefficient phi at a time of the flow.
 
     Args:
-        phi: coefficients in an array of any shape.
-        init: the start a of the factors.
+        phi: array of coefficients of any shape.
+        init: the size a of the factors at the start.
         time: times, which broadcast against `phi`.
 
     >>> flow_at_time(0.7, 1e-3, [1.0, 2.0, 2.5, 3.0]).round(12).tolist()
@@ -78,12 +78,12 @@ def flow_at_time(phi: ArrayLike, init: float, time: ArrayLike) -> Reals:
 
 
 def flow_at_threshold(phi: ArrayLike, threshold: ArrayLike, init: float) -> Reals:
-    """Return the flow at the stopping time of a threshold. As init vanishes, it becomes `hard`."""
+    """Return the flow at the stopping time of a threshold. As init vanishes, the result approaches `hard`."""
     return flow_at_time(phi, init, stopping_time(threshold, init))
 
 
 def hard(phi: ArrayLike, threshold: ArrayLike, init: float = 0.0) -> Reals:
-    """Return phi if |phi| is above the threshold, else 0. The argument `init` has no effect.
+    """Return phi if |phi| is above the threshold, and 0 otherwise. The argument `init` has no effect.
 
     >>> hard([-2.0, 0.5, 1.5], 1.0).tolist()
     [-2.0, 0.0, 1.5]
@@ -106,7 +106,7 @@ def soft(phi: ArrayLike, threshold: ArrayLike, init: float = 0.0) -> Reals:
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule that keeps large coefficients. It is called as `function(phi, threshold, init)`."""
+    """A rule that keeps large coefficients. The rule is called as `function(phi, threshold, init)`."""
 
     name: str
     label: str
@@ -134,7 +134,7 @@ def matrix_flow_at_time(phi: ArrayLike, init: float, time: float) -> Reals:
 def descend(phi: Reals, init: float, time: ArrayLike, step: float = 0.02) -> Reals:
     """Return beta after plain gradient descent on w and v.
 
-    It differs from the flow by terms of the order of `step`, which is the largest step size. `time`
+    The result differs from the flow by terms of the order of `step`, which is the largest step size. `time`
     broadcasts against `phi`.
 
     >>> float(abs(descend(np.array([0.7]), 1e-3, 3.0, 1e-3) - flow_at_time(0.7, 1e-3, 3.0))[0]) < 1e-3
@@ -160,11 +160,11 @@ def spike_cost(spikes: ArrayLike, noise: float) -> float:
     """Return the squared error |hard(phi) - B|_F^2 for a matrix B in noise, at large dimension d.
 
     Here phi is B plus symmetric Gaussian noise with off-diagonal variance delta^2/d, and B has the
-    eigenvalues `spikes`. The error is `sum 2 delta^2 + 3 delta^4/theta^2` over the spikes theta (ours), if
-    all spikes are kept and nothing of the bulk on [-2 delta, 2 delta] is.
+    eigenvalues `spikes`. The error is `sum 2 delta^2 + 3 delta^4/theta^2` over the spikes theta (not in the
+    paper), if all spikes are kept and nothing of the bulk on [-2 delta, 2 delta] is.
 
     Raises:
-        InputError: if a spike is not above the noise, so that no eigenvalue leaves the bulk.
+        InputError: if a spike is not above the noise, because then no eigenvalue leaves the bulk.
 
     >>> round(spike_cost([0.5], 0.1), 6)
     0.0212

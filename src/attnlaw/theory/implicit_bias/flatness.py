@@ -40,8 +40,8 @@ def hessian_trace(factors: Sequence[ArrayLike], covariance: ArrayLike | None = N
 
     Args:
         factors: the factors F_1 to F_L, in the order of the product.
-        covariance: the covariance S of tokens, for a square M. Every product then has S^(1/2) at both ends.
-            For a head with F = (W_Q, W_K^T) the trace is `Tr S (Tr W_Q^T S W_Q + Tr W_K^T S W_K)`.
+        covariance: the covariance S of tokens, for a square M. Every product then has the factor S^(1/2) at
+            both ends. For a head with F = (W_Q, W_K^T) the trace is `Tr S (Tr W_Q^T S W_Q + Tr W_K^T S W_K)`.
 
     >>> hessian_trace([np.eye(3), np.diag([3.0, 1.0, 0.5])])  # 3 |F_1|^2 + 3 |F_2|^2
     39.75
@@ -69,7 +69,8 @@ def least_trace(values: ArrayLike, depth: int, rows: float, cols: float) -> floa
     is below the rank.
 
     Args:
-        values: singular values of M. For tokens of covariance S, those of S^(1/2) M S^(1/2).
+        values: singular values of M. For tokens of covariance S, pass the singular values of S^(1/2) M
+            S^(1/2).
         depth: the number of factors L.
         rows: the number of rows m, or Tr S for tokens of covariance S.
         cols: the number of columns n, or Tr S.
@@ -86,9 +87,9 @@ def least_trace(values: ArrayLike, depth: int, rows: float, cols: float) -> floa
 def least_decay(values: ArrayLike, depth: int) -> float:
     """Return the smallest `sum_l |F_l|_F^2` over products of `depth` factors with these singular values.
 
-    It is `L sum_i s_i^(2/L)`. At L = 2 this is twice the nuclear norm, and for larger L it is closer to a
-    count of the values. From L = 3 on, zero factors are a minimum of loss plus decay, so a small start stays
-    there.
+    It is `L sum_i s_i^(2/L)`. For L = 2 this sum is twice the nuclear norm, and for larger L it is closer to
+    a count of the values. For L = 3 and more, zero factors are a minimum of loss plus decay, so a small start
+    stays there.
 
     >>> least_decay([3.0, 1.0, 0.5], 2)
     9.0

@@ -31,8 +31,8 @@ GRID = 60  # number of thresholds that are tried before the best is refined
 class OneStep:
     """The estimation errors |f(phi) - S*|^2/d of several rules f, each at its best threshold.
 
-    `hard` and `soft` are errors of thresholds, which are given divided by the noise level delta (`noise`).
-    `least` is the error of the best rule of any kind on the eigenvalues of phi.
+    `hard` and `soft` are errors of thresholds, which are expressed in units of the noise level delta
+    (`noise`). `least` is the error of the best rule of any kind on the eigenvalues of phi.
     """
 
     noise: float

@@ -106,10 +106,10 @@ class IndexPrediction:
 
     Args:
         risk: the risk |beta_T - mu beta|^2, where beta_T are the learned coefficients.
-        kept: number of coefficients above tau.
+        kept: number of coefficients above the threshold tau.
         false_positives: number of kept coefficients that are zero in beta.
         tau: threshold of the coefficients.
-        time: stopping time; None for a rule that is not a flow.
+        time: stopping time, or None for a rule that is not a flow.
         slope: the mean slope mu of the link.
     """
 
@@ -162,7 +162,7 @@ def threshold(problem: SingleIndex, length: float) -> float:
 def predict_index(problem: SingleIndex) -> IndexPrediction:
     """Predict the risk of a single index.
 
-    It is the sum of two integrals, one for the support of beta and one for all other coefficients.
+    The risk is the sum of two integrals, one for the support of beta and one for all other coefficients.
 
     >>> round(predict_index(SingleIndex(link="tanh:2")).risk, 6)
     0.010904
@@ -187,8 +187,8 @@ def predict_index(problem: SingleIndex) -> IndexPrediction:
 def simulate_index(problem: SingleIndex, seeds: int = 8, seed: int = 0) -> MeasuredIndex:
     """Draw samples several times, learn from each draw, and measure the risk.
 
-    A flow is trained by gradient descent. Other rules are applied directly. Off the support, phi is drawn
-    from its exact law given y, so inputs are drawn on the support only.
+    A flow learns by gradient descent. Other rules are applied directly. Off the support, phi is drawn
+    from its exact law given y, so the function draws inputs only on the support.
 
     Args:
         seeds: number of draws.

@@ -38,7 +38,7 @@ class NormPlacement:
 
 @dataclass(frozen=True)
 class WidthLimit:
-    """A choice of what stays the same while the width grows: the number of heads, or their width."""
+    """A choice of what stays fixed while the width grows: the number of heads, or their width."""
 
     name: str
     random: bool  # the number stays, heads become wider, and their scores stay random in the limit
@@ -107,9 +107,7 @@ class Deviations:
 
     @classmethod
     def all_equal(cls, std: float, residual: float | None = None) -> Deviations:
-        """Return the deviation `std` for all matrices, except `residual` for those that write to the
-        stream.
-        """
+        """Return the deviation `std` for all matrices, except `residual` for those that write to the stream."""
         return cls(std, std, std, std, std, std, std if residual is None else residual, std)
 
 
@@ -118,22 +116,22 @@ class Architecture:
     """Everything that the law of an untrained Transformer depends on.
 
     Args:
-        experts: number of experts in a layer; 0 is a plain MLP.
-        norm: `layer` or `rms`, with `epsilon` under its root.
-        order: where norms are, a name in `ORDERS`.
+        experts: number of experts in a layer, where 0 is a plain MLP.
+        norm: type of the norms, `layer` or `rms`, with `epsilon` under the root.
+        order: places of the norms, a name in `ORDERS`.
         first_norm: whether the embeddings are normalised.
         last_norm: whether the last tokens are normalised before the head.
         positions: whether positions are learned.
-        frequencies: frequencies of rotary positions. They act on the first 2 len(frequencies) entries of each
-            query and key.
+        frequencies: frequencies of rotary positions. The frequencies act on the first 2 len(frequencies)
+            entries of each query and key.
         query_key_norm: whether every query and key is scaled to root mean square 1.
         score_scales: factor of q . k in each layer.
-        score_cap, logit_cap: cap of scores and of logits, `cap tanh(x / cap)`; None means no cap.
-        head: `plain`, or `masked` for BERT's transform before the logits.
+        score_cap, logit_cap: cap of scores and of logits, `cap tanh(x / cap)`. None means no cap.
+        head: type of the output head, `plain`, or `masked` for BERT's transform before the logits.
         tied: whether the output head is the embedding.
         padding: token id whose embedding is zero.
         longest: largest number of tokens that the law covers, because of learned positions or a sliding
-            window; None means no limit.
+            window. None means no limit.
         read_from: the source from which attnlaw knows the initialiser.
 
     >>> small = Architecture.from_config({"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4})
@@ -208,12 +206,12 @@ class Architecture:
 
         Args:
             source: the file, its folder, a hub id, a name of a shipped config, or the values themselves.
-            std: a deviation of the weights that replaces that of the config.
-            depth: a number of layers that replaces that of the config; 0 keeps it.
+            std: a deviation of the weights that replaces the deviation of the config.
+            depth: a number of layers that replaces the number of the config. 0 keeps it.
 
         Raises:
-            InputError: attnlaw does not know the initialiser of this model type, or the law does not cover a
-                part of the model.
+            InputError: if attnlaw does not know the initialiser of this model type, or the law does not cover
+                a part of the model.
         """
         from attnlaw.theory.init.configuration import architecture_of, config_of
 
@@ -224,7 +222,7 @@ def at_width(model: Architecture, width: int, keep: str) -> Architecture:
     """Return the model at another width, with the same gains and the same variances of embeddings.
 
     Args:
-        keep: what stays the same, the number of heads or their width: a name in `KEPT`.
+        keep: the property that stays fixed, the number of heads or their width: a name in `KEPT`.
 
     >>> model = Architecture.from_config({"model_type": "gpt2"})
     >>> wide = at_width(model, 3072, "head-width")

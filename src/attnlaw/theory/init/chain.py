@@ -58,11 +58,11 @@ _CHUNK = 2**18  # hidden units, of all tokens, that are drawn at once
 
 
 def hidden_gram(model: Architecture, t: Array, units: int, rng: np.random.Generator) -> Array:
-    """Return the Gram matrix y y^T of the F hidden units of an MLP, shape (draws, s, s).
+    """Return the Gram matrix y y^T of the F hidden units of an MLP, of shape (draws, s, s).
 
     Args:
-        t: root T of the Gram matrix of what the MLP reads, shape (draws, s, m).
-        units: number of units to draw in place of all F; 0 draws all of them.
+        t: root T of the Gram matrix of the MLP's input, of shape (draws, s, m) with s tokens.
+        units: number of units to draw in place of all F, where 0 draws all of them.
     """
     count = units if 0 < units < model.hidden else model.hidden
     grams = np.empty((len(t), t.shape[1], t.shape[1]))
@@ -96,7 +96,8 @@ def _units(model: Architecture, t: Array, count: int, rng: np.random.Generator) 
 def experts_gram(model: Architecture, t: Array, units: int, rng: np.random.Generator) -> Array:
     """Return the Gram matrix of the output of all experts, sum_e (w_e w_e^T) o (y_e y_e^T).
 
-    w_e are the weights that the router gives to expert e, y_e are its hidden units, and o is entry by entry.
+    Here w_e are the weights that the router gives to expert e, y_e are its hidden units, and o is the
+    entrywise product.
     """
     weights = router_weights(model, t, rng)
     total = np.zeros((len(t), t.shape[1], t.shape[1]))
@@ -117,7 +118,7 @@ def router_weights(model: Architecture, t: Array, rng: np.random.Generator) -> A
 
 
 class Chain:
-    """Several random draws of a model at its own width. Every layer changes the state `root`."""
+    """Several random draws of a model at its own width. Every layer updates the state `root`."""
 
     limit = False  # whether the width is infinite
 
@@ -166,7 +167,7 @@ class Chain:
 
     @property
     def x(self) -> Array:
-        """The tokens in the coordinates of the state, shape (draws, s, r)."""
+        """The tokens in the coordinates of the state, of shape (draws, s, r): s tokens, r coordinates."""
         return self.root[:, : len(self.tokens)]
 
     @property
@@ -180,9 +181,7 @@ class Chain:
         return self.root[:, len(self.tokens), None]
 
     def norm(self, x: Array) -> Array:
-        """Return x divided by its root mean square (with epsilon), in LayerNorm after subtracting the
-        mean.
-        """
+        """Return x divided by its root mean square (with epsilon), for LayerNorm after subtracting the mean."""
         if self.model.centred:
             wider = np.zeros((self.draws, 1, x.shape[-1] - self.ones.shape[-1]))
             ones = np.concatenate([self.ones, wider], -1)
@@ -202,7 +201,7 @@ class Chain:
         return p, weights, gain * symmetric_root(gram_of(joined))
 
     def head_scores(self, t: Array) -> Array:
-        """Return the unscaled scores q . k of heads of finite width, shape (draws, H, s, s)."""
+        """Return the unscaled scores q . k of heads of finite width, of shape (draws, H, s, s)."""
         turned = self.model.frequencies or self.model.query_key_norm
         return self._rotary_scores(t) if turned else self._plain_scores(t)
 
@@ -250,7 +249,8 @@ class Chain:
     def add(self, r: Array) -> None:
         """Add the output `R Z` of a block to the tokens.
 
-        The coordinates of Z in the span of the state are normal. Outside of it, Bartlett's factor replaces Z.
+        The coordinates of Z in the span of the state are normal. Outside the span, Bartlett's factor replaces
+        Z.
         """
         n, k, rank = self.model.width, r.shape[-1], self.root.shape[-1]
         along = r @ self.rng.standard_normal((self.draws, k, rank))

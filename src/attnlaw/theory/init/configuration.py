@@ -62,7 +62,10 @@ def shipped_configs() -> dict[str, Path]:
 
 
 def architecture_of(config: Config, std: float | None = None, depth: int = 0) -> Architecture:
-    """Return the architecture of a config. Raise an `InputError` if the law does not cover a part of it."""
+    """Return the architecture of a config.
+
+    Raise an `InputError` if the law does not cover a part of the config.
+    """
     kind, family, init = _require_initialiser(config)
     config = Config({**init.defaults, **config.values}, config.source)
     stack = family.stacks[0]
@@ -122,7 +125,8 @@ def architecture_of(config: Config, std: float | None = None, depth: int = 0) ->
 def deviations_of(config: Config, depth: int) -> Deviations | None:
     """Return the deviations with which the library of a model draws its weights.
 
-    None if attnlaw does not know the initialiser, or if the config does not state the deviation.
+    The result is None if attnlaw does not know the initialiser, or if the config does not state the
+    deviation.
     """
     initialiser = _initialiser(config)
     std = None if initialiser is None else _std(config, initialiser[2])

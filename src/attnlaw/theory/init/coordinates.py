@@ -51,7 +51,7 @@ def coordinate_check(
     """Compute how much the logits of a model change in a few steps of SGD.
 
     Args:
-        width: the width of the model, a multiple of 16. No matrix of this width is ever drawn.
+        width: the width of the model, a multiple of 16. The function never draws a matrix of this width.
         parametrisation: "SP" or "muP".
         rate: learning rate at width 64.
         draws: number of initialisations.

@@ -34,7 +34,7 @@ def gradient_law(
 ) -> GradientLaw:
     """Compute the norms of the gradients dL/dW over several initialisations.
 
-    L is the mean loss of the next token (BERT: of every token itself). This function needs torch and
+    Here L is the mean loss of the next token (BERT: of every token). This function needs torch and
     transformers.
 
     Args:

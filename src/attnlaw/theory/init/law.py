@@ -39,7 +39,7 @@ MATCHED = "Only the means and covariances of hidden units are exact (--units); o
 
 
 def remarks(law: InitialLaw, exact: bool = True) -> str | None:
-    """Return what is unusual about a law as sentences without full stops, or None if nothing is."""
+    """Return the unusual properties of a law as sentences without full stops, or None if there are none."""
     lines = [remark.text for remark in start_remarks(start_of(law)) if remark.unusual]
     return "; ".join(lines if exact else [*lines, MATCHED]) or None
 
@@ -106,14 +106,14 @@ def initial_law(
 
     Args:
         architecture: the model, for example `Architecture.from_config("gpt2")`.
-        tokens: the token ids. The law depends only on which of them are equal.
+        tokens: the token ids. The law depends only on which of the tokens are equal.
         draws: number of initialisations.
-        width: a width to which the model is scaled. Gains and the variances of embeddings stay the same. None
-            keeps the width of the model, and infinity is the limit.
-        keep: what else stays the same at another width: "heads" (their number) or "head-width".
-        scaling: "1/d" multiplies scores by another d^(-1/2), as muP does; d is the head width.
-        units: number of hidden units to draw in place of all units of an MLP. Mean and covariance stay exact.
-            0 draws all.
+        width: a width to which the model is scaled. Gains and the variances of embeddings stay the same at
+            this width. None keeps the width of the model, and infinity gives the limit.
+        keep: the other property that stays fixed at another width: "heads" (their number) or "head-width".
+        scaling: "1/d" multiplies scores by another d^(-1/2), as muP does, where d is the head width.
+        units: number of hidden units to draw in place of all units of an MLP. Mean and covariance stay exact,
+            and 0 draws all units.
 
     Returns:
         Means over initialisations with standard errors, for each layer and for the logits.

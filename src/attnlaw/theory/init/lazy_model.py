@@ -45,7 +45,7 @@ SAME = 1e-10  # a remainder below this share of the rows' length is rounding: th
 class LazyMatrix:
     """A Gaussian matrix W (out, in) of deviation `std`.
 
-    It is drawn only in the directions that are asked for.
+    The matrix is drawn only in the directions that are needed.
 
     >>> W = LazyMatrix(1000, 1000, 1.0, torch.Generator().manual_seed(0))
     >>> x, d = torch.ones(1, 1000, dtype=torch.float64), torch.ones(1, 1000, dtype=torch.float64)
@@ -180,7 +180,10 @@ class _RowLookup(torch.autograd.Function):  # type: ignore[misc]
 
 
 class LazyWeight:
-    """A stand-in for a weight tensor of the model. Its products and rows come from a lazy matrix."""
+    """A stand-in for a weight tensor of the model.
+
+    The products and rows of the stand-in come from a lazy matrix.
+    """
 
     _is_hf_initialized = True  # the library must not initialise it
     dtype, device = torch.float64, torch.device("cpu")
@@ -194,7 +197,7 @@ class LazyWeight:
 
 
 class LazyStack(list[LazyWeight]):
-    """A stand-in for a weight tensor of three axes, such as experts. Each of its matrices is lazy."""
+    """A stand-in for a weight tensor of three axes, such as experts. Each matrix of the tensor is lazy."""
 
 
 def _linear(x: Any, weight: LazyWeight, bias: Any = None) -> Any:
@@ -229,7 +232,7 @@ class LazyModel:
         return functional.cross_entropy(logits[places], torch.as_tensor(targets))
 
     def logits(self, tokens: Tokens) -> Any:
-        """Return the logits, shape (s, V) for s tokens and a vocabulary of V ids."""
+        """Return the logits, of shape (s, V) for s tokens and a vocabulary of V ids."""
         given = {
             "input_ids": torch.tensor([tokens.ids]),
             "attention_mask": torch.tensor([[1] * tokens.seen + [0] * tokens.padded]),
@@ -238,7 +241,10 @@ class LazyModel:
         return self.model(**given, use_cache=False).logits[0]
 
     def step(self, rates: Callable[[str], float]) -> None:
-        """Make a step of SGD on every matrix, after `loss().backward()`. `rates` maps names to rates."""
+        """Make a step of SGD on every matrix, after `loss().backward()`.
+
+        `rates` maps names of matrices to learning rates.
+        """
         for name, matrix in self.matrices.items():
             matrix.step(rates(name))
 
@@ -252,10 +258,10 @@ def lazy_model(
     """Build the model of a config.json on lazy matrices.
 
     Args:
-        values: the config.json, as the library expects it.
-        std: a function that returns the deviation of a matrix for its name in the model. None takes the
+        values: the config.json, in the form that the library expects.
+        std: a function that returns the deviation of a matrix for its name in the model. None uses the
             deviations of the architecture.
-        architecture: the architecture of the config; None reads it from `values`.
+        architecture: the architecture of the config, or None to read it from `values`.
     """
     with quiet_import():
         from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM

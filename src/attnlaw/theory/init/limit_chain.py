@@ -37,7 +37,7 @@ SAMPLED = 1000  # heads that represent infinitely many
 class LimitChain(Chain):
     """Several random draws of a model in the limit of infinite width.
 
-    `kept` stays the same while the width grows. Attention is `uniform` if scores are divided by a head width
+    `kept` stays fixed while the width grows. Attention is `uniform` if scores are divided by a head width
     that grows.
     """
 

@@ -35,10 +35,10 @@ class InitialLogits:
     """The logits of all ids at every token.
 
     Args:
-        token_logits: logits of the u different ids among the tokens, shape (draws, s, u). None if they have
-            no limit.
-        zeros: the number of ids whose logit is always 0. It is 1 if the head is tied and the padding id is
-            not among the tokens, else 0.
+        token_logits: logits of the u different ids among the s tokens, of shape (draws, s, u). The field is
+            None if the logits have no limit.
+        zeros: the number of ids whose logit is always 0. This number is 1 if the head is tied and the padding
+            id is not among the tokens, else 0.
     """
 
     token_logits: Array | None
@@ -60,7 +60,7 @@ class InitialLogits:
     def log_sums(self, rng: np.random.Generator) -> Array:
         """Return the logarithm of the sum of exp(logit) over the vocabulary, shape (draws, s).
 
-        It is not finite if the vocabulary is not drawn and exp(logit) exceeds the range of float64.
+        The result is not finite if the vocabulary is not drawn and exp(logit) exceeds the range of float64.
         """
         assert self.token_logits is not None
         draws, s = self.covariance.shape[:2]
@@ -120,7 +120,7 @@ def logits_of(state: Chain) -> InitialLogits:
 def own_cosine(state: Chain) -> Array | None:
     """Return the mean cosine of the last tokens with their own embeddings in every draw.
 
-    None if the head is not tied, or has BERT's transform.
+    The result is None if the head is not tied, or has BERT's transform.
     """
     model, tokens = state.model, state.tokens
     if not model.tied or model.head == "masked":

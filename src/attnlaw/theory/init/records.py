@@ -33,10 +33,11 @@ class Spread:
 
 
 def spread_of(values: Array, fixed: bool = False) -> Spread:
-    """Summarise the values of all draws. The spread is 0 if the number is `fixed`, a limit without
-    randomness.
+    """Summarise the values of all draws.
 
-    Draws then differ only because they sample different heads.
+    The spread is 0 if the number is `fixed`, which means a limit without randomness.
+
+    Draws of such a number differ only because they sample different heads.
     """
     mean = float(values.mean())
     deviation = float(values.std(ddof=1)) if len(values) > 1 else 0.0
@@ -60,7 +61,7 @@ def slopes(by_layer: list[Array]) -> Array:
 
 @dataclass(frozen=True)
 class MatrixGradient:
-    """The norm |dL/dW| of one matrix. Layers count from 1; None means outside of the layers."""
+    """The norm |dL/dW| of one matrix. Layers count from 1, and None means outside of the layers."""
 
     layer: int | None
     matrix: str
@@ -104,13 +105,13 @@ class InitialLaw(BriefRepr):
     ids have no limit.
 
     Args:
-        model_width: the width N; None in the limit of infinite width.
+        model_width: the width N, or None in the limit of infinite width.
         random: whether initialisations differ. Some limits are not random.
         layers: the embeddings and then each layer.
         logit_sd: deviation of the logit of an id that is not among the tokens.
-        loss: mean loss of the next token (BERT: of every token itself). Compare it with `uniform_loss`, which
-            is ln V.
-        own_probability: probability that the model gives to the id at the same place.
+        loss: mean loss of the next token (BERT: of every token). Compare the loss with `uniform_loss`,
+            which is ln V.
+        own_probability: probability that the model gives to the id at the same position.
         own_cosine: cosine of the last tokens with their own embeddings (tied head).
         angle_exponent: slope of log(1 - cosine) over layers.
     """
@@ -154,7 +155,7 @@ class InitialLaw(BriefRepr):
         return self.architecture.read_from
 
     def last(self, name: str) -> Estimate | None:
-        """Return a measure after the last layer, by its name; None if the layer does not have it."""
+        """Return a measure after the last layer by its name, or None if the layer does not have it."""
         spread: Spread | None = getattr(self.layers[-1], name)
         return None if spread is None else spread.estimate
 

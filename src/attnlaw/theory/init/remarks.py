@@ -29,12 +29,12 @@ NEAR_UNIFORM, DISTINCT = 0.95, 0.5  # entropy over uniform, and mean cosine, tha
 
 @dataclass(frozen=True)
 class Start:
-    """The numbers of an untrained model that the sentences are about.
+    """The numbers of an untrained model that the sentences describe.
 
     Args:
-        rms: the root mean square of the residual stream by layer; 0 is the embeddings.
-        cosine: the mean cosine between tokens by layer. It is empty for a single token.
-        gradient: the norm of the gradient by layer. It is empty if gradients were not computed.
+        rms: the root mean square of the residual stream by layer, where layer 0 is the embeddings.
+        cosine: the mean cosine between tokens by layer. The field is empty for a single token.
+        gradient: the norm of the gradient by layer. The field is empty if gradients were not computed.
         infinite: whether the width is infinite.
     """
 
@@ -71,7 +71,7 @@ def start_of(law: InitialLaw) -> Start:
 
 @dataclass(frozen=True)
 class StartRemark:
-    """A sentence without its full stop. `unusual` is None if that cannot be said."""
+    """A sentence without its full stop. `unusual` is None if it is not known."""
 
     text: str
     unusual: bool | None

@@ -18,8 +18,8 @@ class Tokens:
     """Token ids in order.
 
     Args:
-        padded: number of ids at the end that are padding, which no token sees.
-        segments: segment of each token, for BERT; empty means that all are in segment 0.
+        padded: number of padding ids at the end, which no token sees.
+        segments: segment of each token, for BERT. An empty value means that all are in segment 0.
 
     >>> Tokens((5, 9, 5)).distinct
     (5, 9)

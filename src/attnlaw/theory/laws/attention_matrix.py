@@ -54,10 +54,10 @@ LARGEST_INVERSE_BETA = 1000.0  # below 0.001 the quadrature loses digits
 class AttentionMatrixLaw(Law):
     """The squared singular values of `sqrt(n) (softmax(beta Q K^T / sqrt(d_K)) - mean)` as n -> infinity.
 
-    Matrices of finite size approach this limit slowly if beta is above 1 or d_K/n is small.
-    `attention_sample` compares a draw with the law. A beta above 5 raises an `InputError`: there
-    `e^(beta^2)` is 1e11, no n is near the limit, and rounding would open false gaps. Next to an edge, the
-    density has only half of its digits, because two roots meet there.
+    Matrices of finite size approach this limit slowly if beta exceeds 1 or d_K/n is small.
+    `attention_sample` compares a draw with the law. A beta above 5 raises an `InputError`: there `e^(beta^2)`
+    is about 1e11, no n is near the limit, and rounding would open false gaps. Next to an edge, the density
+    has only half of its digits, because two roots meet at the edge.
 
     Args:
         beta: standard deviation of a row's logits.
@@ -98,9 +98,9 @@ class AttentionMatrixLaw(Law):
     def stieltjes(self, z: ArrayLike) -> Complexes:
         """Return the Stieltjes transform `g = 1/(theta xi tau)`.
 
-        If xi is above the real line, tau is the root above the real line. There is only one such root: a
-        real tau means a real xi, so no root can cross the line. Close to the real line, a root is above it
-        only if `dxi/dtau > 0`. Off the support, exactly one root satisfies this.
+        If xi is above the real line, tau is the root above the real line. There is only one such root,
+        because a real tau means a real xi, so no root can cross the line. Close to the real line, a root is
+        above it only if `dxi/dtau > 0`. Off the support, exactly one root satisfies this condition.
         """
         z = np.asarray(z)
         place = z.astype(complex)
@@ -117,7 +117,7 @@ class AttentionMatrixLaw(Law):
         return np.asarray(np.where(below, g.conj(), g))
 
     def moment(self, order: int) -> float:
-        """Return a moment, from `s = 1 + (1 - r + r s) s^2 / z - k s^4 / z^2` as a series in 1/z.
+        """Return a moment from `s = 1 + (1 - r + r s) s^2 / z - k s^4 / z^2` as a series in 1/z.
 
         Here `s = z g(z)`, with z in units of theta.
         """
@@ -214,8 +214,8 @@ def centred(attention: NDArray[np.floating], causal: bool = False) -> Reals:
 def participation(matrix: NDArray[np.floating]) -> float:
     """Return the participation number `(sum s^2)^2 / sum s^4` of a matrix with singular values s.
 
-    It equals `|C|_F^4 / |C C^T|_F^2` for a matrix C, so no singular value is computed. It is nan for a
-    matrix of zeros.
+    The number equals `|C|_F^4 / |C C^T|_F^2` for a matrix C, so the function computes no singular value. The
+    result is nan for a matrix of zeros.
 
     >>> participation(np.diag([2.0, 2.0, 2.0, 0.0]))
     3.0

@@ -35,7 +35,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Sharing:
-    """What the heads of a layer share. The choices are listed in `SHARINGS`."""
+    """The parts that the heads of a layer share. `SHARINGS` lists the choices."""
 
     name: str
     label: str
@@ -58,7 +58,7 @@ SHARINGS = by_name(
 
 @dataclass(frozen=True)
 class Centring:
-    """What is subtracted from attention matrices: their column means, or 1/n as in the papers."""
+    """The term subtracted from attention matrices: the column means, or 1/n as in the papers."""
 
     name: str
     label: str
@@ -73,8 +73,9 @@ class AttentionShape:
     """The sizes of a multi-head attention layer.
 
     Args:
-        value_size: the size of a head's values (d_V). None means the head size.
-        output_size: the size of the output (d_O). None means the size of all values together, h d_V.
+        value_size: the size of a head's values (d_V). The value None means the head size.
+        output_size: the size of the output (d_O). The value None means the size of all values together, h
+            d_V.
         sharing: "none", "across" (all heads share one key and value, as in multi-query attention) or "tied"
             (each head uses its key as its value, K = V).
 
@@ -125,8 +126,8 @@ class AttentionShape:
 
         Args:
             of: the name of the matrix, from `MATRICES`.
-            second_order: whether to keep the second Hermite term (an extension of the paper). There is no
-                such law of values or outputs with K = V.
+            second_order: whether to keep the second Hermite term (an extension of the paper). Values and
+                outputs with K = V have no such law.
         """
         check_value("of", of, str, choices=MATRICES)
         n, h, matrix, sharing = self.tokens, self.heads, MATRICES[of], SHARINGS[self.sharing]
@@ -149,7 +150,7 @@ class RandomLayer:
 
     Args:
         of: the name of the matrix, from `MATRICES`.
-        centring: "columns" subtracts column means, "mean" subtracts 1/n as in the papers.
+        centring: "columns" subtracts column means, and "mean" subtracts 1/n as in the papers.
         second_order: whether the law keeps the second Hermite term.
 
     >>> layer = RandomLayer(AttentionShape(1024, 16, 64), 1.0, of="attention", centring="mean")
@@ -174,14 +175,14 @@ class RandomLayer:
     def spike(self) -> float | None:
         """The expected position of one value beyond the law's edge if only 1/n is subtracted.
 
-        It is None if no such value is expected, or if K = V, for which there is no prediction.
+        The position is None if no such value is expected, or if K = V, for which there is no prediction.
         """
         law, shape = self.law, self.shape
         return expected_spike(law, shape.tokens, shape.head_size) if isinstance(law, MultiHeadLaw) else None
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences that say why not to trust the law at this size."""
+        """Sentences on reasons not to trust the law at this size."""
         shape, spike = self.shape, self.spike
         lines = finite_size_warnings(shape.tokens, shape.head_size, self.beta, shape.heads, self.second_order)
         if spike is not None and not CENTRINGS[self.centring].by_columns:

@@ -61,8 +61,8 @@ class Nodes:
     Arrays have the shape (batch, intervals, nodes) unless stated otherwise.
 
     Args:
-        low: the lower edges of the intervals, (batch, intervals). If a member of the batch has fewer
-            intervals than others, the missing ones are empty (`low == high`) and have mass 0.
+        low: the lower edges of the intervals, of shape (batch, intervals). If a member of the batch has fewer
+            intervals than others, its missing intervals are empty (`low == high`) and have mass 0.
     """
 
     low: Reals
@@ -75,11 +75,12 @@ class Nodes:
 def cubic_edges(k0: float, a: Reals) -> tuple[Reals, Reals]:
     """Return the edges of Marchenko-Pastur (scale 1) convolved with semicircles.
 
-    They are the critical values of `x(g) = 1/g + a^2 g + sqrt(k0)/(1 - c g)`, at the real roots g of
-    `a^2 g^2 (1-cg)^2 + g^2 - (1-cg)^2 = 0`. The companion matrices in `y = a g` are solved together.
+    The edges are the critical values of `x(g) = 1/g + a^2 g + sqrt(k0)/(1 - c g)`, at the real roots g of
+    `a^2 g^2 (1-cg)^2 + g^2 - (1-cg)^2 = 0`. The function solves the companion matrices in `y = a g` together.
 
     Returns:
-        The lower and the upper edges, (batch, 2) each. If there is no gap, the second interval is empty.
+        The lower and the upper edges, each of shape (batch, 2). If there is no gap, the second interval is
+        empty.
     """
     c = 1 / np.sqrt(k0)
     companion = np.zeros((a.size, 4, 4))
@@ -112,10 +113,10 @@ def cubic_edges(k0: float, a: Reals) -> tuple[Reals, Reals]:
 def cubic_stieltjes(k0: float, a: Reals, x: Reals) -> tuple[Reals, Reals]:
     """Return `Re g` and the density at points x inside the support.
 
-    They solve the cubic `y^3 + A y^2 + B y + C = 0` in `y = a g`, with `A = -(a/c + x/a)`,
-    `B = (x + c - sqrt(k0))/c` and `C = -a/c`. Its real root r is positive. The complex pair has the product
-    `-C/r` and the sum `-(A + r) = (B + C/r)/r`. The function uses the form of the sum that cancels less. The
-    arrays a and x broadcast.
+    These values solve the cubic `y^3 + A y^2 + B y + C = 0` in `y = a g`, with `A = -(a/c + x/a)`, `B = (x +
+    c - sqrt(k0))/c` and `C = -a/c`. The real root r of the cubic is positive. The complex pair has the
+    product `-C/r` and the sum `-(A + r) = (B + C/r)/r`. The function uses the form of the sum that cancels
+    less. The arrays a and x broadcast.
     """
     c = 1 / np.sqrt(k0)
     A, B, C = -(a / c + x / a), (x + c - np.sqrt(k0)) / c, -a / c + 0 * x
@@ -139,8 +140,8 @@ def cubic_stieltjes(k0: float, a: Reals, x: Reals) -> tuple[Reals, Reals]:
 def cubic_nodes(k0: float, a: Reals) -> list[tuple[Indices, Nodes]]:
     """Return nodes of Marchenko-Pastur (scale 1) convolved with semicircles of standard deviations `a`.
 
-    The second moment is known to be `1 + k0 + a^2`, so an error in it shows which members of the batch need
-    more nodes. These have a gap that is about to open or close, or a hard edge that is barely blurred.
+    The second moment should be `1 + k0 + a^2`, so an error in it shows which members of the batch need more
+    nodes. Such members have a gap that is about to open or close, or a hard edge that is barely blurred.
 
     Returns:
         Groups of members: their indices in the batch, and their nodes. Members without a gap have one
@@ -188,7 +189,8 @@ def interval_nodes(
 ) -> Nodes:
     """Return `count` nodes at `x = middle - half cos(theta)` on each interval.
 
-    `low` and `high` are the edges, (batch, intervals) each. `stieltjes(a, x)` returns Re g and the density.
+    `low` and `high` are the edges, each of shape (batch, intervals). `stieltjes(a, x)` returns Re g and the
+    density.
     """
     theta = midpoint_angles(count)
     half = 0.5 * (high - low)
@@ -219,7 +221,8 @@ def biane_components(s: Reals, p: Reals, a: float) -> tuple[Indices, Indices, Re
 
     Returns:
         The arrays first, last, low and high. A component reaches from `s[first] + low` to `s[last] + high`.
-        Ends are measured from an atom, because a component can be narrower than the rounding error of s.
+        Ends are measured from an atom, because a component can be narrower than the rounding error of the
+        positions s.
     """
     width = np.diff(s) / a
     # A gap can only open if the two neighbours alone leave room for it.
@@ -269,8 +272,8 @@ def biane_curve(
 ) -> tuple[Reals, Reals, Reals, Reals]:
     """Return `x(u)`, `v(u)`, `dx/du` and `Re g` on Biane's boundary curve at points u (one axis).
 
-    `v^2` is the root of `sum p/((u-s)^2 + v^2) = 1/a^2`. Newton's method approaches it from below. `dx/du` is
-    valid only if v > 0.
+    `v^2` is the root of `sum p/((u-s)^2 + v^2) = 1/a^2`. Newton's method approaches the root from below.
+    `dx/du` is valid only for v > 0.
 
     Args:
         origin: the position from which u and x are measured, one for each point. None means zero.
@@ -323,8 +326,8 @@ def biane_nodes(s: Reals, p: Reals, a: float) -> tuple[Nodes, ...]:
 
     An atom far from the others blurs into a nearly perfect semicircle, which needs few nodes. There are
     enough nodes if the last cosine coefficients of the mass are below 1e-9 of the first. Integrals over a
-    whole interval are then exact up to rounding. Integrals over part of it have an error of 1e-9 divided by
-    the number of nodes.
+    whole interval are then exact up to rounding. Integrals over part of an interval have an error of 1e-9
+    divided by the number of nodes.
 
     Returns:
         Groups of components. All components of a group have the same number of nodes.
@@ -372,11 +375,11 @@ def _component_nodes(
 def product_edges(k: float, a: Reals) -> tuple[Reals, Reals]:
     """Return the intervals of mu_a that reach above zero.
 
-    They are `[-e0, e0]` and, if there is a gap, `[e1, e2]`. Edges are abs(x) at real g with dx/dg = 0. A
-    nearly closed gap counts as closed.
+    The intervals are `[-e0, e0]` and, if there is a gap, `[e1, e2]`. Edges are abs(x) at real g with dx/dg =
+    0. A nearly closed gap counts as closed.
 
     Returns:
-        The lower and the upper edges, (batch, 2) each. Without a gap, the second interval is empty.
+        The lower and the upper edges, each of shape (batch, 2). Without a gap, the second interval is empty.
     """
     K = k * a * a
     B = k - 1 + K

@@ -29,8 +29,9 @@ from attnlaw.theory.laws.multi_head import MultiHeadLaw
 def few_rows_beta(tokens: int) -> float:
     """Return the largest beta at which the law applies, `beta_2 = sqrt(ln(n)/2)`.
 
-    Above it, a few rows dominate `|A|_F^2`. The sum `sum_j A_ij^2` of a row comes from `sum_j e^(2 beta
-    s_j)`, n terms of a random-energy model at 2 beta. Its largest terms dominate from half of beta_c on.
+    Above this beta, a few rows dominate `|A|_F^2`. The sum `sum_j A_ij^2` of a row comes from `sum_j e^(2
+    beta s_j)`, the n terms of a random-energy model at 2 beta. Its largest terms dominate from half of beta_c
+    upwards.
 
     >>> round(few_rows_beta(512), 2)
     1.77
@@ -39,7 +40,9 @@ def few_rows_beta(tokens: int) -> float:
 
 
 def condensed_beta(tokens: int) -> float:
-    """Return `beta_c = sqrt(2 ln n)`. Above this beta, a row attends to a few tokens, however large n is.
+    """Return `beta_c = sqrt(2 ln n)`.
+
+    Above this beta, a row attends to only a few tokens, however large n is.
 
     At beta_c the formula `n e^(-beta^2/2)` for the perplexity of a row gives 1 (Derrida's random-energy
     model).
@@ -53,9 +56,9 @@ def condensed_beta(tokens: int) -> float:
 def frobenius_shift(tokens: int, head_size: int, beta: float) -> float:
     """Return the relative difference between `|A|_F^2 - 1` at finite size and its limit theta1.
 
-    To first order in 1/n and 1/d_K, `|A|_F^2 = e^b [1 + b^2/d_K + (3(e^b - 1) - 2(e^(2b) - 1))/n]`. This
+    To first order in 1/n and 1/d_K, `|A|_F^2 = e^b [1 + b^2/d_K + (3(e^b - 1) - 2(e^(2b) - 1))/n]`. The
     formula is accurate for shifts of a few percent. At beta 1.5 and n = d_K = 1000 it gives -16%, but draws
-    have -11%. At beta 2 it is useless.
+    have -11%. At beta 2 the formula is useless.
 
     >>> round(frobenius_shift(1000, 1000, 1.0), 4), round(frobenius_shift(1000, 1000, 1.5), 4)
     (-0.0105, -0.1649)
@@ -74,10 +77,11 @@ REMEDY = "draw random matrices of this shape instead"
 def finite_size_warnings(
     tokens: int, head_size: int, beta: float, heads: int = 1, second_order: bool = False
 ) -> tuple[str, ...]:
-    """Return sentences that say why the limit may be wrong at this size, or none if it is close.
+    """Return sentences on why the limit may be wrong at this size, or none if it is close.
 
     Args:
-        second_order: whether the law keeps the second Hermite term. Then narrow heads cause no warning.
+        second_order: whether the law keeps the second Hermite term. With this term, narrow heads cause no
+            warning.
 
     >>> finite_size_warnings(1000, 1000, 1.0)
     ()

@@ -44,9 +44,10 @@ class Truncated:
     moment of the base law.
 
     Args:
-        a: standard deviations of the semicircle, (batch,).
-        sides: 1, or 2 for a symmetric base law and b >= 0. With 2, the integrals are over `abs(x) > b`, of 1,
-            abs(x), x^2, abs(Re g) and x Re g. Re g has the sign of x, so they are twice those over `x > b`.
+        a: standard deviations of the semicircle, of shape (batch,).
+        sides: 1, or 2 for a symmetric base law and b >= 0. With 2 sides, the integrals are over `abs(x) > b`,
+            of 1, abs(x), x^2, abs(Re g) and x Re g. Re g has the sign of x, so these integrals are twice
+            those over `x > b`.
 
     >>> table = Truncated(MarchenkoPastur(0.5), np.array([0.3, 1.0]))
     >>> table.above(np.array([-9.0, -9.0]))[2].round(10).tolist()  # second moments 1 + kappa0 + a^2
@@ -96,7 +97,7 @@ class Truncated:
         return tops
 
     def above(self, b: Reals, which: Indices | None = None) -> Reals:
-        """Return the five integrals of the class over `x > b`, (5, batch).
+        """Return the five integrals of the class over `x > b`, of shape (5, batch).
 
         Args:
             b: the thresholds, one for each computed member.
@@ -105,10 +106,10 @@ class Truncated:
         return self.split(b, which)[0]
 
     def split(self, b: Reals, which: Indices | None = None) -> tuple[Reals, Reals]:
-        """Return the five integrals over `x > b` and the same integrals over `x < b`, (5, batch) each.
+        """Return the integrals over `x > b` and the same integrals over `x < b`, each of shape (5, batch).
 
-        Both are sums over intervals, so the integrals below b are accurate even if they are tiny. With two
-        sides, "below" means `abs(x) < b`, where the odd functions x and Re g integrate to zero.
+        Both results are sums over intervals, so the integrals below b are accurate even if they are tiny.
+        With two sides, "below" means `abs(x) < b`, where the odd functions x and Re g integrate to zero.
         """
         chosen = np.arange(self.a.size) if which is None else which
         above, below = np.zeros((2, 5, chosen.size))
@@ -152,7 +153,7 @@ class _Series:
         self.total = np.pi * self.coefficients[..., 0]
 
     def above(self, b: Reals, which: Indices) -> Reals:
-        """Return the five integrals over `x > b` on each interval, (5, members, intervals)."""
+        """Return the five integrals over `x > b` on each interval, of shape (5, members, intervals)."""
         low, high = self.nodes.low[which], self.nodes.high[which]
         total = np.where(b[:, None] < high, self.total[:, which], 0.0)
         cut = (low < b[:, None]) & (b[:, None] < high)
@@ -168,10 +169,10 @@ class FreeConvolution(Law):
     """The law of `S + sigma Z`, the free convolution of a base law with a semicircle (Voiculescu).
 
     Marchenko-Pastur, discrete laws and symmetric products are solved to rounding. Any other base law is
-    replaced by 400 of its quantiles, which `approximation` says. The distribution function is then off by at
-    most 1/800, as that of the base law is, because a free convolution never increases the Kolmogorov-Smirnov
-    distance of two laws (Bercovici and Voiculescu 1993). A sigma far below the distance of neighbouring
-    quantiles shows them as separate intervals.
+    replaced by 400 of its quantiles, and `approximation` says so. The distribution function is then wrong by
+    at most 1/800, like that of the base law, because a free convolution never increases the
+    Kolmogorov-Smirnov distance of two laws (Bercovici and Voiculescu 1993). If sigma is far below the
+    distance of neighbouring quantiles, the law shows them as separate intervals.
 
     Args:
         base: the law of S.
@@ -199,7 +200,7 @@ class FreeConvolution(Law):
 
     @property
     def approximation(self) -> str | None:
-        """A sentence that says by what the base law is replaced, or None if it is solved itself."""
+        """A sentence that names the replacement of the base law, or None if it is solved directly."""
         if isinstance(self.base, Base):
             return None
         return f"{QUANTILES} quantiles are used to approximate the base law {type(self.base).__name__}"
@@ -243,8 +244,8 @@ class FreeConvolution(Law):
     def stieltjes(self, z: ArrayLike) -> Complexes:
         """Return the Stieltjes transform `g(z)`.
 
-        At real points it is the limit from above. Inside the support this comes from a closed form or from
-        Biane's boundary curve. All other points are solved by subordination.
+        At real points the value is the limit from above. Inside the support the value comes from a closed
+        form or from Biane's boundary curve. All other points are solved by subordination.
         """
         z = np.asarray(z)
         if np.iscomplexobj(z):

@@ -37,12 +37,13 @@ LARGEST_KAPPA = 1e5
 class HighTemperatureMP(Law):
     """The limit of the beta-Laguerre ensemble at beta = kappa/N, scaled to mean 1 (arXiv 2506.03470).
 
-    The log-density is accurate up to rounding if the density is above about 1e-17 of its peak. Further out it
-    follows the leading behaviour at zero and at infinity. There it is below -40, and its error is below 1.
+    The log-density is accurate up to rounding if the density is above about 1e-17 of its peak. Further out
+    the log-density follows the leading behaviour at zero and at infinity. In that range it is below -40, and
+    its error is below 1.
 
     The transform is not accurate at complex points within 1e-3 of zero. `nodes` leaves out the mass below
-    1e-290, which is about `1e-290^(a+1)`. If a + 1 < 0.05, this makes the nodes and moments computed from
-    them wrong. The distribution function includes this mass.
+    1e-290, which is about `1e-290^(a+1)`. If a + 1 < 0.05, the missing mass makes the nodes and the moments
+    wrong. The distribution function includes this mass.
 
     Args:
         kappa: beta times N. Large values approach Marchenko-Pastur.
@@ -181,10 +182,10 @@ class HighTemperatureMP(Law):
 def beta_laguerre(size: int, kappa: float, gamma: float, seed: int | np.random.Generator) -> Reals:
     """Draw the eigenvalues of one beta-Laguerre matrix at beta = kappa/size, in ascending order.
 
-    Their mean is about 1. The bidiagonal model B of Dumitriu and Edelman (2002) has squared diagonal entries
-    that are chi-squared with `kappa/gamma - kappa i/N` degrees of freedom, where N is the size. Its squared
-    sub-diagonal entries have `kappa (1 - i/N)` degrees of freedom. The eigenvalues are those of `B B^T` times
-    gamma/kappa.
+    The mean of the eigenvalues is about 1. The bidiagonal model B of Dumitriu and Edelman (2002) has squared
+    diagonal entries that are chi-squared with `kappa/gamma - kappa i/N` degrees of freedom, where N is the
+    size. Its squared sub-diagonal entries have `kappa (1 - i/N)` degrees of freedom. The eigenvalues are
+    those of `B B^T` times gamma/kappa.
 
     >>> beta_laguerre(4, 12.0, 0.25, seed=1).shape
     (4,)

@@ -134,9 +134,9 @@ class Law(ABC):
     """A probability law on the real line with finitely many intervals and atoms.
 
     A subclass defines `intervals`, at least one of `density` and `stieltjes`, and `atoms` if it has any. All
-    other methods use quadrature over its `pieces`. By default these are `x = middle - half cos(theta)` on
-    each interval, which is accurate to many digits for square-root edges. A law whose last interval ends at
-    infinity must define its pieces.
+    other methods use quadrature over its `pieces`. By default these pieces are `x = middle - half cos(theta)`
+    on each interval, which is accurate to many digits for square-root edges. A law whose last interval ends
+    at infinity must define its pieces.
 
     >>> from attnlaw.theory.laws.semicircle import Semicircle
     >>> law = Semicircle(1.0)
@@ -151,13 +151,13 @@ class Law(ABC):
 
     @property
     def atoms(self) -> tuple[tuple[float, float], ...]:
-        """Pairs (location, weight) in ascending order of location. By default there are none."""
+        """Pairs (location, weight) in ascending order of location. By default there are no atoms."""
         return ()
 
     def density(self, x: ArrayLike) -> Reals:
         """Return the density of the continuous part at `x` (any shape), without the atoms.
 
-        By default it comes from the transform, `rho(x) = -Im g(x + i0)/pi`.
+        By default the density comes from the transform, `rho(x) = -Im g(x + i0)/pi`.
         """
         x = np.asarray(x, dtype=float)
         inside = self.inside(x)
@@ -166,7 +166,7 @@ class Law(ABC):
         return value
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return the Stieltjes transform `g(z)`. By default it is computed from the density.
+        """Return the Stieltjes transform `g(z)`. By default the transform is computed from the density.
 
         A real argument inside the support means the limit from above, `z = x + i0`.
         """
@@ -178,7 +178,10 @@ class Law(ABC):
         return tuple(Bounded(low, high) for low, high in self.intervals)
 
     def log_density(self, x: ArrayLike) -> Reals:
-        """Return the natural logarithm of the density. It is minus infinity if the density is zero."""
+        """Return the natural logarithm of the density.
+
+        The logarithm is minus infinity if the density is zero.
+        """
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.density(x)))
 
@@ -248,7 +251,7 @@ class Law(ABC):
         """Return `g(z)`, computed from the density and the atoms alone.
 
         At a real x inside the support, the integral is `int (rho(t) - rho(x))/(x - t) dt`, where rho is the
-        density. This avoids the singularity at t = x.
+        density. Subtracting rho(x) avoids the singularity at t = x.
         """
         z = np.asarray(z)
         place = z.astype(complex)
@@ -315,10 +318,10 @@ def at_zero(weight: float) -> tuple[tuple[float, float], ...]:
 
 
 def require_scale(name: str, value: float, largest: float = LARGEST_SCALE, remedy: str = "rescale") -> None:
-    """Raise an `InputError` if a parameter is so large or so small that its powers do not fit into float64.
+    """Raise an `InputError` if a parameter is too large or too small for its powers to fit into float64.
 
     Args:
-        largest: the largest value that is allowed. The smallest is its inverse.
+        largest: the largest value that is allowed. The smallest allowed value is the inverse.
         remedy: the end of the message, which says what to do.
     """
     if not 1 / largest <= value <= largest:
@@ -326,7 +329,7 @@ def require_scale(name: str, value: float, largest: float = LARGEST_SCALE, remed
 
 
 def require_levels(p: ArrayLike) -> Reals:
-    """Return the levels p of a quantile as an array. Raises an `InputError` if one is outside [0, 1]."""
+    """Return the levels p of a quantile as an array. Raises an `InputError` if a level is outside [0, 1]."""
     p = np.asarray(p, dtype=float)
     if p.size and not (p.min() >= 0 and p.max() <= 1):
         raise InputError(

@@ -61,8 +61,8 @@ class MarchenkoPastur(Law):
     def stieltjes(self, z: ArrayLike) -> Complexes:
         """Return the Stieltjes transform `g(z)`.
 
-        At scale 1 it is the root with `g ~ 1/z` of `z g^2 / c - (z + 1/c - c) g + 1 = 0`, where c =
-        sqrt(kappa).
+        At scale 1 the transform is the root with `g ~ 1/z` of `z g^2 / c - (z + 1/c - c) g + 1 = 0`, where c
+        = sqrt(kappa).
         """
         z = np.asarray(z, dtype=complex) / self.scale
         low, high = (end / self.scale for end in self.intervals[0])

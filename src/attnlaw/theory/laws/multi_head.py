@@ -65,20 +65,21 @@ TINY = 1e-12  # a lower edge below this part of the upper edge counts as zero
 class MultiHeadLaw(Law):
     """The squared singular values of centred multi-head attention as n -> infinity.
 
-    The ratios that are given decide whether it is the law of the attention matrices, values or output.
+    The given ratios decide whether this is the law of the attention matrices, values or output.
 
     The rank is `min(n, h d_V, d_O)`, so the atom at zero has weight `1 - min(1, gV, gO)`. The law does not
     apply to causal masks, to correlated tokens, or if beta is near `few_rows_beta(n)`. If the smallest
-    factors are within a percent of each other but not equal, the quadrature loses digits next to zero.
+    factors are within a percent of each other but not equal, the quadrature loses digits near zero.
 
     Args:
         beta: standard deviation of a row's logits.
         key_ratio: the total size of all keys divided by the number of tokens (gK).
-        value_ratio: the same ratio for values (gV). None means the law of the attention matrices.
-        output_ratio: the output size divided by the number of tokens (gO). None means the law before the
-            output matrix.
+        value_ratio: the same ratio for values (gV). The value None means the law of the attention matrices.
+        output_ratio: the output size divided by the number of tokens (gO). The value None means the law
+            before the output matrix.
         head_size: the head size d_K of a finite layer, to keep the second Hermite term (an extension). Narrow
-            heads need it: the noise of the limit is white only if `h d_K (d_K + 1)` is far above 2n.
+            heads need this term, because the noise of the limit is white only if `h d_K (d_K + 1)` is far
+            above 2n.
 
     >>> law = MultiHeadLaw(1.0, heads=12, key_ratio=1.5, value_ratio=1.5, output_ratio=1.5)
     >>> [round(end, 4) for end in law.intervals[0]], round(law.moment(2) / law.mean**2 - 1, 4)
@@ -122,7 +123,10 @@ class MultiHeadLaw(Law):
 
     @cached_property
     def intervals(self) -> tuple[tuple[float, float], ...]:
-        """The intervals with a positive density. Their ends are critical values of z."""
+        """The intervals on which the density is positive.
+
+        The ends of these intervals are critical values of z.
+        """
         top = float(self.map.z_at(self.map.top))
         ends = np.sort(self.map.z_at(self.map.real_critical))
         ends = ends[(ends > 0) & (ends <= top)]
@@ -151,7 +155,8 @@ class MultiHeadLaw(Law):
     def stieltjes(self, z: ArrayLike) -> Complexes:
         """Return the Stieltjes transform `g = (1 + u)/x`.
 
-        The rational function gives u for points below the real line. Points above it use the conjugate.
+        The rational function gives u for points below the real line. Points above the real line use the
+        conjugate.
         """
         place = np.asarray(z).astype(complex)
         x = place / self.mean
@@ -173,7 +178,8 @@ class MultiHeadLaw(Law):
 
         The term `l p q^T` is added to the attention matrices `sqrt(n/h) [A_r^perp]`, where the unit vectors
         p and q are in general position. Values and outputs then act on it too. By subordination, the outlier
-        is where `l^2 y = theta` (an extension). For attention alone this is `l^2 g (x g/h + 1 - 1/h) = 1`.
+        is at the point with `l^2 y = theta` (not in the paper). For attention alone the condition is `l^2 g
+        (x g/h + 1 - 1/h) = 1`.
 
         Args:
             squared_size: the squared size l^2 of the term.
@@ -198,7 +204,7 @@ class MultiHeadLaw(Law):
 
 
 def make_piece(low: float, high: float, order: int) -> Piece:
-    """Return a quadrature piece. If it starts at zero, the density is like `x^(1/order - 1)` there."""
+    """Return a quadrature piece. If the density starts at zero, it behaves like `x^(1/order - 1)` there."""
     if low == 0:
         return HardEdge(high, order)
     return Bounded(low, high) if low > 0.1 * high else Decades(low, high)
@@ -240,7 +246,7 @@ class RationalMap:
     def critical(self) -> Complexes:
         """The critical points of z(y), at which `z'(y) = 0` and z is not zero.
 
-        They are the roots of the numerator of `z'/z`. Equal factors enter it once.
+        The critical points are the roots of the numerator of `z'/z`. Equal factors enter the numerator once.
         """
         D, B = self._polynomials
         once = dict(zip(self.factors, B, strict=True))
@@ -380,8 +386,8 @@ class RationalMap:
 def inverted_moment(u: Reals, F: Reals, order: int) -> float:
     """Return the coefficient of `z^(-k)` in `1 + u`, where k is the order and `z y = F(y)`.
 
-    By Lagrange's inversion it is `[y^(k-1)] u'(y) F(y)^k / k`. The arguments u and F are the ascending
-    coefficients of these series in y, for u at least up to the power k.
+    By Lagrange's inversion the coefficient is `[y^(k-1)] u'(y) F(y)^k / k`. The arguments u and F are the
+    ascending coefficients of these series in y, for u at least up to the power k.
     """
     if order == 0:
         return 1.0

@@ -46,7 +46,7 @@ from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
 class MultiHeadSample:
     """Squared singular values of one draw, compared with their law and with the Gaussian equivalent.
 
-    Fields named `_distance` are Kolmogorov-Smirnov distances. Those named `_w1` are Wasserstein-1 distances
+    Fields named `_distance` are Kolmogorov-Smirnov distances. Fields named `_w1` are Wasserstein-1 distances
     divided by the law's mean.
 
     Args:
@@ -55,10 +55,10 @@ class MultiHeadSample:
         equivalent: squared singular values of the Gaussian equivalent.
         edge: the upper edge of the law.
         beyond: the number of values above the edge.
-        spike: the expected position of one value beyond the edge if only 1/n is subtracted. None if there is
-            no such value, or if K = V, for which it is not predicted.
+        spike: the expected position of one value beyond the edge if only 1/n is subtracted. The spike is None
+            if there is no such value, or if K = V, because then it has no prediction.
         spike_found: the largest value if only 1/n is subtracted.
-        warnings: sentences that say why not to trust the law at this size.
+        warnings: sentences on reasons not to trust the law at this size.
     """
 
     shape: AttentionShape
@@ -93,8 +93,8 @@ def multi_head_sample(
 
     Args:
         of: the name of the matrix: "attention", "mean", "values" or "output".
-        centring: "columns" subtracts column means. "mean" subtracts 1/n as in the paper, which keeps the
-            spike of keys of unequal length.
+        centring: "columns" subtracts column means. The choice "mean" subtracts 1/n as in the paper, which
+            keeps the spike of keys of unequal length.
         second_order: whether the law keeps the second Hermite term.
 
     >>> drawn = multi_head_sample(AttentionShape(200, 4, 100), 0.5, seed=0, of="attention")
@@ -202,7 +202,7 @@ def _heads(
 
 
 def draw_bytes(shape: AttentionShape, of: str) -> int:
-    """Return how many bytes of memory a draw of one of the layer's matrices needs at most, about.
+    """Return an upper estimate of the bytes of memory for a draw of one of the layer's matrices.
 
     The factors count the arrays of each size that exist at the same time.
 

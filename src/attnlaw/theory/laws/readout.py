@@ -49,7 +49,7 @@ def readout(law: OutputLaw, ridge: float, noise_variance: float = 0.0) -> Readou
     The coefficient error is `1 - w/gO + (lambda/gO - s2) w'(lambda)` (5.2, 5.4).
 
     Args:
-        law: the law of a layer's output. It must have an output ratio.
+        law: the law of a layer's output. The law must have an output ratio.
         ridge: the penalty lambda, in units of the law's mean.
         noise_variance: the variance of a target's noise times `n/(d_O mean)` (s2).
 
@@ -72,8 +72,8 @@ def readout(law: OutputLaw, ridge: float, noise_variance: float = 0.0) -> Readou
 def training_loss(law: Law, times: ArrayLike) -> Reals:
     """Return the loss of a readout trained by gradient flow, divided by the loss at the start.
 
-    It is `int e^(-2 t x)` over the spectrum, including zeros. The target is in general position, so part of
-    it belongs to the zeros and is never learned.
+    The relative loss is `int e^(-2 t x)` over the spectrum, including zeros. The target is in general
+    position, so a part of it belongs to the zeros and is never learned.
 
     Args:
         times: the times t, in units of 1 / mean (any shape).

@@ -62,7 +62,7 @@ class Riccati(Law):
 
     @property
     def top(self) -> float:
-        """The upper edge. The real branch of theta beyond the bulk ends there."""
+        """The upper edge. The real branch of theta beyond the bulk ends at these edges."""
         return 1 / self._upper[1]
 
     @cached_property
@@ -117,10 +117,10 @@ class Riccati(Law):
         return theta, w
 
     def branch(self, w: float, below: bool = False) -> tuple[float, float] | None:
-        """Return theta and dtheta/dw at a real w = 1/z off the support, or None if w is inside it.
+        """Return theta and dtheta/dw at a real w = 1/z off the support, or None if w is inside the support.
 
-        Newton's method starts on the outer side. There psi is convex (concave below the bulk), so its steps
-        do not overshoot.
+        Newton's method starts on the outer side. On this side psi is convex (concave below the bulk), so the
+        steps do not overshoot.
 
         Args:
             below: whether to follow the branch below the bulk instead of the one beyond it.
@@ -151,7 +151,7 @@ class Riccati(Law):
     def outlier(self, e: float, F: float) -> tuple[float, float] | None:
         """Return the position and squared overlap of a spike, or None if it is inside the bulk.
 
-        e and F are the values of these functions at the spike.
+        The values e and F are those of these functions at the spike.
         """
         theta, high = self._upper
         if theta * e + F > high:
@@ -168,7 +168,7 @@ class Riccati(Law):
         return None if branch is None else (1 / low, 1 / (1 - e * branch[1]))
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return the Stieltjes transform `g(z)`. A real x is moved up to `x + 0.006 i abs(x)`."""
+        """Return the Stieltjes transform `g(z)`. The function moves a real x up to `x + 0.006 i abs(x)`."""
         given = np.asarray(z)
         point = given.astype(complex)
         if not np.iscomplexobj(given):
@@ -224,7 +224,7 @@ class Riccati(Law):
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
-        """One piece, in log x unless it starts at zero.
+        """The support as one piece, in log x unless it starts at zero.
 
         Training shrinks the eigenvalues in the null space of the target, so they gather near zero.
         """

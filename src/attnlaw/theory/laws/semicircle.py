@@ -43,7 +43,7 @@ class Semicircle(Law):
     def cdf(self, x: ArrayLike) -> Reals:
         """Return the distribution function.
 
-        It is `1/2 + (u sqrt(1 - u^2) + arcsin u) / pi` with `u = x / (2 sigma)`.
+        The function is `1/2 + (u sqrt(1 - u^2) + arcsin u) / pi` with `u = x / (2 sigma)`.
         """
         u = np.clip(np.asarray(x, dtype=float) / (2 * self.sigma), -1.0, 1.0)
         return np.asarray(0.5 + (u * np.sqrt(1 - u**2) + np.arcsin(u)) / np.pi)

@@ -75,7 +75,7 @@ class SymmetricProduct(Law):
     def stieltjes(self, z: ArrayLike) -> Complexes:
         """Return the transform `(1 - k)/z + k^2 z G(k z^2)`, where G is the transform of `HeadNull(k)`.
 
-        If k > 1, it is the smallest root of the cubic in the module's docstring.
+        If k > 1, the transform is the smallest root of the cubic in the module's docstring.
         """
         k, scale = self.rank_ratio, self.scale
         z = np.asarray(z) / scale

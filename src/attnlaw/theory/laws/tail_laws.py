@@ -136,7 +136,7 @@ class Lognormal(Law):
     def moment(self, order: int) -> float:
         """Return the moment of order k.
 
-        It is `exp(k mu + k^2 sigma^2 / 2) P(s > s_min - k sigma) / P(s > s_min)`.
+        The moment is `exp(k mu + k^2 sigma^2 / 2) P(s > s_min - k sigma) / P(s > s_min)`.
         """
         tail = scipy.special.log_ndtr(order * self.sigma - self._s_min) - self._log_mass
         with np.errstate(over="ignore"):

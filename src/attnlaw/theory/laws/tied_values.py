@@ -42,14 +42,14 @@ START = 1e3  # the continuation from infinity begins at this multiple of the upp
 class TiedValuesLaw(Law):
     """The squared singular values of centred multi-head attention with K = V, as n -> infinity.
 
-    With an output ratio, it is the law of the layer's output. The atom at zero has weight `1 - min(1, gK,
+    With an output ratio, this is the law of the layer's output. The atom at zero has weight `1 - min(1, gK,
     gO)`. The law does not apply to causal masks, to correlated tokens, or if beta is near `few_rows_beta(n)`.
 
     Args:
         beta: standard deviation of a row's logits.
         key_ratio: the total size of all keys divided by the number of tokens (gK).
-        output_ratio: the output size divided by the number of tokens (gO). None means the law before the
-            output matrix.
+        output_ratio: the output size divided by the number of tokens (gO). The value None means the law
+            before the output matrix.
 
     >>> law = TiedValuesLaw(1.0, heads=16, key_ratio=16.0, output_ratio=16.0)
     >>> [round(end, 4) for end in law.intervals[0]], round(law.moment(2), 2)
@@ -81,7 +81,7 @@ class TiedValuesLaw(Law):
     def factors(self) -> tuple[float, ...]:
         """The values a for which `u = -a` gives `x = 0`, in ascending order.
 
-        They are 1, the output ratio if there is one, and the smaller of gK and the number of heads.
+        The values are 1, the output ratio if there is one, and the smaller of gK and the number of heads.
         """
         given = () if self.output_ratio is None else (self.output_ratio,)
         return tuple(sorted((1.0, *given, min(self.key_ratio, float(self.heads)))))

@@ -48,7 +48,7 @@ NEAR_END = 1e-4  # smallest angle on an interval; g is less accurate at the ends
 
 @dataclass(frozen=True)
 class Shrunk(Law):
-    """The law of `X - 2 sigma^2 Re g(X)`. X has the law `base`, with transform g and noise level sigma.
+    """The law of `X - 2 sigma^2 Re g(X)`. Here X has the law `base`, with transform g and noise level sigma.
 
     >>> from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
     >>> law = Shrunk(FreeConvolution(MarchenkoPastur(0.5), 1.0))
@@ -117,12 +117,12 @@ def rectify(
 ) -> Rectification:
     """Compute the integrals of state evolution for `f(x) = (x - b)_+` under each mu_a.
 
-    With a cut above b, `f(x) = (x - b) 1(x > cut)`.
+    With a cut above b, the function is `f(x) = (x - b) 1(x > cut)`.
 
     Args:
         b: thresholds, one for each computed member.
         which: the indices of the computed members. None means all.
-        cut: the values below which f is zero, one for each computed member. None means no cut.
+        cut: the values below which f is zero, one for each computed member. The value None means no cut.
 
     >>> from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
     >>> all_of_it = rectify(Truncated(MarchenkoPastur(0.5), np.array([1.0])), np.array([-9.0]))
@@ -145,13 +145,13 @@ def rectify(
 class Rectified(Law):
     """The law of `scale (X - threshold)_+`, where X has the law `base`.
 
-    It has an atom at zero and a shifted bulk.
+    This law has an atom at zero and a shifted bulk.
 
     Args:
         sides: 2 for the law of `scale (abs(X) - threshold)_+` with a symmetric base.
         cut: the value of X below which the result is zero, so the bulk starts at `scale (cut - threshold)`.
-            None means no cut.
-        kept: the weight of the bulk, if it is already known. None means that it is computed.
+            The value None means no cut.
+        kept: the weight of the bulk, if it is already known. If None, it is computed.
 
     >>> from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
     >>> law = Rectified(FreeConvolution(MarchenkoPastur(0.5), 1.0), threshold=0.5)
@@ -205,7 +205,7 @@ class Rectified(Law):
 class Thresholded(Law):
     """The law of `X 1(|X| > tau)`, where X has the law `base`.
 
-    It has an atom at zero, and beyond tau it equals the base law.
+    This law has an atom at zero, and beyond tau it equals the base law.
 
     >>> from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
     >>> law = Thresholded(FreeConvolution(MarchenkoPastur(0.5), 1.0), tau=0.5)

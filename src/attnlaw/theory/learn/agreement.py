@@ -46,9 +46,9 @@ class Comparison:
     """Theory and measured value of one quantity, each with its standard error.
 
     Args:
-        z: difference divided by the combined standard error. None if there is no theory, or if all seeds give
-            the same value (the rank of the direct student).
-        slope: coefficient of 1/d; None if only one size was measured.
+        z: difference divided by the combined standard error. The value is None if there is no theory, or if
+            all seeds give the same value (the rank of the direct student).
+        slope: coefficient of 1/d, or None if only one size was measured.
     """
 
     quantity: str
@@ -85,9 +85,9 @@ class Agreement:
 def extrapolate(sizes: ArrayLike, means: ArrayLike, standard_errors: ArrayLike) -> Extrapolation:
     """Fit `means` by weighted least squares to a constant and 1/d.
 
-    The standard error is the one that the given errors imply. Terms of order 1/d^2 are not modelled: at small
-    sizes they show up as a misfit well above 1. Raises an `InputError` unless there are two different sizes
-    and positive errors.
+    The standard error is the one that the given errors of the means imply. The fit ignores terms of order
+    1/d^2, which show up at small sizes as a misfit well above 1. Raises an `InputError` unless there are two
+    different sizes and positive errors.
 
     >>> fit = extrapolate([50, 100, 200], [1.02, 1.01, 1.005], [0.001, 0.001, 0.001])
     >>> round(fit.value, 9), round(fit.slope, 9), round(fit.misfit, 9)
@@ -113,10 +113,11 @@ def extrapolate(sizes: ArrayLike, means: ArrayLike, standard_errors: ArrayLike) 
 
 
 def largest_chance_difference(seeds: int, comparisons: int = 1) -> float:
-    """Return the number of standard errors above which a difference is not chance.
+    """Return the number of standard errors above which a difference is not due to chance.
 
-    For many seeds and one comparison this is 3. It is larger for few seeds, whose standard error is itself
-    uncertain (Student's t), and for several comparisons, one of which may be large by chance.
+    For many seeds and one comparison this number is 3. The number is larger for few seeds, because the
+    standard error is then uncertain (Student's t), and for several comparisons, because one may be large by
+    chance.
 
     >>> round(largest_chance_difference(10_000), 2), round(largest_chance_difference(4, 5), 1)
     (3.0, 15.9)
@@ -136,12 +137,12 @@ def require_seeds(measured: Iterable[Any]) -> None:
 def agreement(prediction: Prediction, measurements: Sequence[Measurement]) -> Agreement:
     """Compare a prediction with measurements of its problem.
 
-    Several sizes are extrapolated to the limit. A single size is compared as it is, so the comparison
-    includes its deviation of order 1/d.
+    The comparison extrapolates several sizes to the limit. With a single size, the comparison includes the
+    deviation of order 1/d.
 
     Args:
-        prediction: the theory, from `state_evolution`.
-        measurements: from `simulate`, of the same problem and sensing, one for each size.
+        prediction: the theory, as `state_evolution` returns it.
+        measurements: results of `simulate` for the same problem and sensing, one for each size.
 
     Raises an `InputError` if the measurements belong to different problems, have one seed only, or missed
     alpha by more than 1%.

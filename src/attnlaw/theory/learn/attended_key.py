@@ -66,8 +66,8 @@ class AttendedKey:
     def fields(self, E: float, theta: float) -> tuple[Reals, Reals]:
         """Return omega (nodes, 1), and u* given omega (nodes, nodes), for an error E at the angle theta.
 
-        `u* = omega + (m/q - 1) omega + sqrt(Q* - m^2/q) z`; both terms are computed without a difference of
-        large numbers.
+        Here `u* = omega + (m/q - 1) omega + sqrt(Q* - m^2/q) z`, and both terms are computed without a
+        difference of large numbers.
         """
         Q, z = self.problem.target.second_moment, self._axis[0]
         apart = np.sqrt(Q * E) * np.cos(theta)  # Q* - m
@@ -79,7 +79,7 @@ class AttendedKey:
         """Return the average of `values` over omega and u*.
 
         The values have the shape (nodes, nodes), with omega along the first axis and u* along the second. If
-        they do not depend on u*, the shape is (nodes, 1).
+        the values do not depend on u*, the shape is (nodes, 1).
         """
         weights = self._axis[1]
         over = values[:, 0] if values.shape[1] == 1 else values @ weights

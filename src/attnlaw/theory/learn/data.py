@@ -66,8 +66,8 @@ def draw_squares(
 ) -> SquareSensing:
     """Draw a Gaussian matrix for each pair of each sample.
 
-    If the pairs are mirrored, both orders of a pair share one matrix, and that of a token with itself is
-    symmetric.
+    If the pairs are mirrored, both orders of a pair share one matrix, and the matrix of a token with itself
+    is symmetric.
     """
     rows = rng.standard_normal((samples * PAIRS[pairs].count(tokens, queries), size * size)) / np.sqrt(size)
     if PAIRS[pairs].mirrored:
@@ -85,11 +85,11 @@ class SensingChoice:
     """A way in which a student sees a matrix.
 
     Args:
-        draws: by attention, the function that draws the training data. It is `draw(samples, tokens, size,
-            rng)` if tied, and `draw(samples, tokens, pairs, size, rng, queries)` if untied.
-        dense: function of `(samples, tokens, entries, size)` that returns rows and columns of the largest
-            array. `entries` is the number of observed entries of a sample.
-        remedy: what the message about too large an array suggests besides a smaller size.
+        draws: the function that draws the training data, by attention. The function is `draw(samples, tokens,
+            size, rng)` if tied, and `draw(samples, tokens, pairs, size, rng, queries)` if untied.
+        dense: function of `(samples, tokens, entries, size)` that returns the numbers of rows and columns of
+            the largest array. `entries` is the number of observed entries of a sample.
+        remedy: advice, besides a smaller size, in the message about too large an array.
         gaussian: whether students see Gaussian matrices instead of tokens.
     """
 
@@ -161,7 +161,7 @@ def check_sensing(name: str, *, attention: str, samples: int, tokens: int, entri
 
 
 def hidden_target(values: Reals, rng: np.random.Generator) -> Reals:
-    """Return `diag(s) O`, where s are the given singular values (d,) and O is a random rotation (Haar)."""
+    """Return `diag(s) O` for the singular values s, of shape (d,), and a random rotation O (Haar)."""
     q, r = np.linalg.qr(rng.standard_normal((values.size, values.size)))
     return np.asarray(values[:, None] * (q * np.sign(np.diag(r))))
 
@@ -174,14 +174,14 @@ def entries(problem: Problem) -> int:
 
 
 def draw_risk(problem: Problem, target: Reals, samples: int, sensing: str, rng: np.random.Generator) -> Risk:
-    """Draw the training data of a student: what it sees, the noise and the labels.
+    """Draw the training data of a student: its inputs, the noise and the labels.
 
     Noise on h_ab is Gaussian of variance `Delta (1 + delta_ab)/2`, inside the softmax if there is one. If
-    attention is untied it has variance Delta/2 on every pair. With observation groups, the samples of each
-    entry are divided into consecutive blocks.
+    attention is untied, the noise has variance Delta/2 on every pair. With observation groups, the samples of
+    each entry are divided into consecutive blocks.
 
     Args:
-        target: the target's matrix (d, d), or the eigenvalues (d,) of a diagonal one.
+        target: the target's matrix, of shape (d, d), or the eigenvalues of a diagonal target, of shape (d,).
     """
     tokens, size, make_loss = problem.tokens, len(target), problem.observed_output.loss
     assert make_loss is not None  # students that are trained have outputs with a loss

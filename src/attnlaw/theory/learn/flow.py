@@ -28,7 +28,7 @@ def population_mode(value: float, start: float, time: ArrayLike) -> Reals:
     """Return a mode of the factors under infinite data: `s / (1 + (s/s0 - 1) exp(-2 s t))`.
 
     With a weight decay, s is the target's singular value minus `lt/(2 alpha_P)`. Modes appear in order of
-    size: half the height is reached at `ln(s/s0 - 1)/(2 s)`.
+    size, and reach half their height at `ln(s/s0 - 1)/(2 s)`.
 
     >>> round(float(population_mode(3.0, small_start(0.02), half_time(3.0, small_start(0.02)))), 12)
     1.5
@@ -44,12 +44,12 @@ def half_time(value: float, start: float) -> float:
 def first_mode(target: Target, pairs_ratio: float, noise: float, value: float) -> float:
     """Return half the rate at which factors first grow along a singular value of the target, for any data.
 
-    Until something is learned, the factors see `S* + delta0 Z`, `delta0^2 = (Q* + Delta/2)/alpha_P`. The
-    result is `s + delta0^2 int dnu(t)/(s - t)`, where nu is the law of the target's other singular values
-    with both signs. Later modes grow with less noise.
+    Until something is learned, the factors see the matrix `S* + delta0 Z`, where `delta0^2 = (Q* +
+    Delta/2)/alpha_P`. The result is `s + delta0^2 int dnu(t)/(s - t)`, where nu is the law of the target's
+    other singular values with both signs. Later modes grow with less noise.
 
     Args:
-        pairs_ratio: alpha_P, pairs per d^2.
+        pairs_ratio: the ratio alpha_P, which is the number of pairs per d^2.
         value: the singular value s.
     """
     mirrored = target.with_both_signs()
@@ -63,9 +63,10 @@ def first_mode(target: Target, pairs_ratio: float, noise: float, value: float) -
 def least_flow_error(target: Target, pairs_ratio: float, noise: float, start: float) -> float:
     """Return the least error over time of factors on a fixed data set, by a heuristic.
 
-    The heuristic was within 2% in three cases. It applies the logistic of `population_mode` to the singular
-    values of `S* + delta Z`, `delta^2 = (E + Delta/2)/alpha_P`. Its curve over time is not offered, because
-    that is wrong by 5-18% before the minimum and by more after it.
+    The error of the heuristic was below 2% in three cases. The function applies the logistic of
+    `population_mode` to the singular values of `S* + delta Z`, where `delta^2 = (E + Delta/2)/alpha_P`.
+    attnlaw does not offer the curve over time, because it is wrong by 5-18% before the minimum and by more
+    afterwards.
     """
     law, Q = target.with_both_signs().law, target.second_moment
 

@@ -37,11 +37,11 @@ def find_outliers(
 ) -> tuple[Outlier, ...]:
     """Find the outliers of `shrinkage (X - threshold)_+`, where `X = S* + delta Z`, the largest first.
 
-    They come from spikes of the target and from single modes of a power law.
+    The outliers come from spikes of the target and from single modes of a power law.
 
     Args:
-        threshold: the threshold b; None if nothing is cut, so that the matrix is `shrinkage X`.
-        cut: value of X below which outliers are cut too, if it is above the threshold.
+        threshold: the threshold b, or None if nothing is cut, so that the matrix is `shrinkage X`.
+        cut: value of X below which outliers are also cut, if it is above the threshold.
 
     >>> spiked = Target.marchenko_pastur(0.5).with_spikes(8.0)
     >>> [round(outlier.location, 3) for outlier in find_outliers(spiked, 1.0, 0.0, 1.0)]
@@ -67,8 +67,8 @@ def find_outliers(
 def shrunk_outliers(target: Target, a: float) -> tuple[Outlier, ...]:
     """Find the outliers of the Bayes-optimal estimate, which replaces an eigenvalue x by `x - 2 a^2 Re g(x)`.
 
-    Noise moves a target eigenvalue s to x with `a^2 g = x - s`. So the outlier of the estimate is at `2 s -
-    x`, as far below s as x is above.
+    Noise moves a target eigenvalue s to x with `a^2 g = x - s`. Therefore the outlier of the estimate is at
+    `2 s - x`, as far below s as x is above.
 
     >>> spiked = Target.marchenko_pastur(0.5).with_spikes(8.0)
     >>> [round(outlier.location, 3) for outlier in shrunk_outliers(spiked, 1.0)]
@@ -81,7 +81,7 @@ def shrunk_outliers(target: Target, a: float) -> tuple[Outlier, ...]:
 
 
 def isolated_modes(target: Target, delta: float) -> list[float | None]:
-    """Return, for each interval of the spectrum of `S* + delta Z`, the mode that fills it alone.
+    """Return, for each interval of the spectrum of `S* + delta Z`, the only mode in the interval.
 
     The intervals are in ascending order. An entry is None if several modes share the interval. The list is
     empty if the target is not a power law.

@@ -26,12 +26,12 @@ def _logits(tokens: int) -> float:
 
 @dataclass(frozen=True)
 class Output:
-    """An output of attention: a function of the scores h, from which labels are made.
+    """An output of attention: a function of the scores h that makes the labels.
 
     Args:
         prediction_error: function of the number of tokens T and the estimation error E that returns the error
-            on new clean labels. It returns None if E alone does not determine this error.
-        loss: function that makes the loss for a `Problem` and the weights of its observations; None if no
+            on new clean labels. The function returns None if E alone does not determine this error.
+        loss: function that makes the loss for a `Problem` and the weights of its observations, or None if no
             student is trained on this output.
     """
 
@@ -99,7 +99,7 @@ STATIC_OUTPUTS = {name: output for name, output in OUTPUTS.items() if output.has
 
 @dataclass(frozen=True)
 class LabelLoss:
-    """A loss that training minimises."""
+    """Whether labels are attended keys or their probabilities instead of noisy outputs."""
 
     name: str
     label: str

@@ -39,7 +39,7 @@ from attnlaw.theory.learn.problem import Problem
 
 @dataclass(frozen=True)
 class ErrorSplit:
-    """The three parts of the estimation error E; None if E is too small for the solver to resolve."""
+    """The three parts of the estimation error E, or None if E is too small for the solver to resolve."""
 
     approximation: float | None
     underfitting: float | None
@@ -89,8 +89,8 @@ class Prediction(BriefRepr):
         trace: mean of the eigenvalues (tied).
         nuclear_norm: mean of the singular values (untied).
         residual: remaining error of the equations at the solution, relative to their size.
-        outcome: how solving the equations ended.
-        remark: what to change if they were not solved.
+        outcome: the way in which solving the equations ended.
+        remark: advice if the equations were not solved.
     """
 
     problem: Problem
@@ -120,20 +120,20 @@ class Prediction(BriefRepr):
 
     @property
     def is_resolved(self) -> bool:
-        """Whether `estimation_error` is the error itself, not an upper bound."""
+        """Whether `estimation_error` is the actual error and not an upper bound."""
         return self.outcome is not Outcome.RECOVERED or self.estimation_error.value == 0
 
     @property
     def relative_error(self) -> Estimate:
-        """The estimation error divided by that of predicting zero, `E / Q*`."""
+        """The estimation error divided by the error of predicting zero, `E / Q*`."""
         return self.estimation_error / self.problem.target.second_moment
 
     @property
     def angle(self) -> Estimate | None:
         """The angle between trained matrix and target, `arccos(m/sqrt(q Q*))`.
 
-        It is given only for the cross-entropy, which does not determine the scale of the matrix. It is None
-        for other losses, and if the trained matrix is zero.
+        Only the cross-entropy has this angle, because it does not determine the scale of the matrix. The
+        angle is None for other losses, and if the trained matrix is zero.
         """
         q, Q = self.norm.value, self.problem.target.second_moment
         if self.problem.observed_output.queries is None or not q:
@@ -142,7 +142,7 @@ class Prediction(BriefRepr):
 
     @property
     def wrong_keys(self) -> Estimate | None:
-        """The share of new queries that prefer the wrong key, `angle/pi`; None if `angle` is None."""
+        """The share of new queries that prefer the wrong key, `angle/pi`, or None if `angle` is None."""
         return None if self.angle is None else self.angle / math.pi
 
     @property
@@ -152,9 +152,9 @@ class Prediction(BriefRepr):
 
     @property
     def smallest_value(self) -> float | None:
-        """The smallest eigenvalue (untied: singular value) that factors of limited width keep, else None.
+        """The smallest eigenvalue (untied: singular value) kept by factors of limited width, else None.
 
-        It is 0 if weight decay cuts the rank, and above 0 if the width does.
+        This eigenvalue is 0 if weight decay cuts the rank, and above 0 if the width does.
         """
         if self.problem.width is None or self.threshold is None:
             return None
@@ -180,8 +180,8 @@ class Prediction(BriefRepr):
     def adapter_noise(self) -> float | None:
         """The noise that acts on a rank-one adapter trained after this student, `Delta_eff = Delta/2 + E`.
 
-        What this student did not learn acts as label noise on the adapter (arXiv 2606.05899). The noise is
-        None if the output is not the linear one, or if there are observation groups.
+        The part that this student did not learn acts as label noise on the adapter (arXiv 2606.05899). The
+        noise is None if the output is not the linear one, or if there are observation groups.
         """
         problem = self.problem
         if problem.output != "linear" or problem.groups:
@@ -190,7 +190,7 @@ class Prediction(BriefRepr):
 
     @property
     def bulk(self) -> list[tuple[float, float]]:
-        """The intervals of the spectrum, without those that belong to a single mode of the target."""
+        """The intervals of the spectrum, without the intervals of single modes of the target."""
         # Without noise the eigenvalues are those of the target, and single modes do not fill an interval.
         level = self.noise_level
         modes = isolated_modes(self.problem.target, level.value) if level and level.value else []
@@ -243,8 +243,8 @@ def estimates(
         E: estimation error `|S_hat - S*|_F^2 / d`.
         overlap: `m = Tr S_hat^T S* / d`.
         norm: `q = |S_hat|_F^2 / d`.
-        prediction_error: error on new clean labels. If it is None, it is computed from E if the output has a
-            formula for this.
+        prediction_error: error on new clean labels. If it is None, the function computes it from E if the
+            output has a formula.
         errors: standard errors by name, if there are any.
     """
     if prediction_error is None:
@@ -282,9 +282,9 @@ def outcome_of(
     """Return the arguments `outcome` and `remark` of a `Prediction`.
 
     Args:
-        resolved: whether E is the error itself, not an upper bound.
-        remedy: what the remark suggests if E is not resolved.
-        instability: stability indicator, unstable above 1; None if the loss is convex.
+        resolved: whether E is the actual error and not an upper bound.
+        remedy: advice in the remark if E is not resolved.
+        instability: stability indicator, unstable above 1, or None if the loss is convex.
     """
     if not resolved:
         return {

@@ -66,7 +66,7 @@ STEEPEST = 1e4  # largest beta times spread of h: a steeper softmax equals a har
 
 @dataclass(frozen=True)
 class Entries:
-    """A choice of entries (a, b) of a sample: those with a = b, those with a < b, or both."""
+    """A choice of entries (a, b) of a sample: entries with a = b, entries with a < b, or both."""
 
     name: str
     diagonal: bool
@@ -86,9 +86,9 @@ ENTRIES = by_name(
 class ObservationGroup(Settings):
     """A group of observations with the same weight in the loss and the same noise.
 
-    It consists of some entries (a, b) in a share of the samples. The loss multiplies `(y_ab - yhat_ab)^2` of
-    these entries by `weight`, and their noise has variance `noise (1 + delta_ab) / 2`. For every entry, the
-    shares of the groups that contain it must sum to one.
+    The group consists of some entries (a, b) in a share of the samples. The loss multiplies `(y_ab -
+    yhat_ab)^2` of these entries by `weight`, and their noise has variance `noise (1 + delta_ab) / 2`. For
+    every entry, the shares of the groups that contain it must sum to one.
     """
 
     entries: str = setting(
@@ -109,7 +109,7 @@ class ObservationGroup(Settings):
 class Channel:
     """A group of `alpha_k d^2` observations with the same loss weight w_k and noise variance D_k.
 
-    The units are such that an observation of a matrix S has the variance `|S|_F^2 / d`.
+    In these units, an observation of a matrix S has the variance `|S|_F^2 / d`.
     """
 
     alpha: float
@@ -119,15 +119,15 @@ class Channel:
 
 @dataclass(frozen=True)
 class Problem(ProblemRules):
-    """A problem: a target to learn, the amount and kind of data, and the student that learns it.
+    """A learning problem: a target, the amount and kind of data, and the student.
 
     The fields are the settings of `attnlaw learn` and follow the same rules. Raises an `InputError` if a
     value is not allowed, or if no theory is known for the combination.
 
     Args:
-        alpha: samples divided by d^2; infinite for one pass over fresh samples.
-        tokens: tokens per sample, T.
-        output: function of the scores from which labels are made: "linear", "softmax" or "hardmax".
+        alpha: samples divided by d^2, or infinite for one pass over fresh samples.
+        tokens: number T of tokens per sample.
+        output: function of the scores that makes the labels: "linear", "softmax" or "hardmax".
         beta: inverse temperature of the softmax.
         target: the spectrum of the target matrix.
         noise: variance of the label noise.
@@ -135,9 +135,9 @@ class Problem(ProblemRules):
         student: "factorized", "direct" or "bayes".
         groups: groups of observations, if their weights or noises differ.
         attention: "tied" or "untied".
-        pairs: which (query, key) pairs a sample of untied attention contains; None for the default.
-        width: width m/d of the factors; None if it is not limited.
-        flow_time: time at which gradient flow stops; None if it runs to its end.
+        pairs: the (query, key) pairs in a sample of untied attention, or None for the default.
+        width: width m/d of the factors, or None for no limit.
+        flow_time: time at which gradient flow stops, or None if it runs to its end.
         loss: "squared" or "cross-entropy".
         soft_labels: whether labels are probabilities instead of drawn keys (cross-entropy).
 
@@ -257,14 +257,15 @@ class Problem(ProblemRules):
     def observations_per_sample(self) -> float:
         """The number of observations of S in a sample, which depends on the output.
 
-        For untied attention it is the number P of pairs, unless the output uses only some of the queries.
+        For untied attention this number is the number P of pairs, unless the output uses only some of the
+        queries.
         """
         if ATTENTIONS[self.attention].paired and self.observed_output.queries is None:
             return float(PAIRS[self.pairs or ""].count(self.tokens))
         return self.observed_output.observations(self.tokens)
 
     def prediction_error(self, E: float) -> float | None:
-        """Return the error per sample on new clean labels; None if E alone does not determine it."""
+        """Return the error per sample on new clean labels, or None if E alone does not determine it."""
         if ATTENTIONS[self.attention].paired and self.observed_output.queries is None:
             return self.observations_per_sample * E
         return self.observed_output.prediction_error(self.tokens, E)
@@ -304,7 +305,8 @@ class ProblemBatch:
     """The parameters of several problems with the same target, as arrays.
 
     Args:
-        width: kappa of shape (batch,), infinite if it is not limited. None if no problem limits it.
+        width: the width ratio kappa of shape (batch,), infinite without a limit. The field is None if no
+            problem limits the width.
     """
 
     target: Target
@@ -332,8 +334,8 @@ class ProblemBatch:
     def training_loss(self, problems: Sequence[Problem], V: Reals, E: Reals) -> Reals:
         """Return the training loss per sample of each problem, summed over all entries (a, b).
 
-        It is `sum_k (alpha_k/alpha) w_k (E + D_k) / (1 + 2 w_k V)^2`, where V and E solve the equations of
-        the student.
+        The loss is `sum_k (alpha_k/alpha) w_k (E + D_k) / (1 + 2 w_k V)^2`, where V and E solve the equations
+        of the student.
         """
         alpha = np.array([problem.alpha for problem in problems])
         terms = self.sides * self.alpha * self.weight * (E[:, None] + self.noise)

@@ -91,20 +91,20 @@ class Softmax:
     def curvature(self, tokens: int) -> Reals:
         """Return a diagonal upper bound of the second derivative in the packed fields.
 
-        Along a unit vector u in a row, with r = yhat - y and Var the variance of u under yhat (at most 1/2),
-        d^2/dt^2 |r|^2 = 2 |J u|^2 + 2 beta^2 sum_c r_c yhat_c ((u_c - mean u)^2 - Var). Because |J| <= beta/2
-        and |r_c| <= 1, this is at most beta^2/2 + 2 beta^2.
+        For a unit vector u in a row, with r = yhat - y and Var the variance of u under yhat (at most 1/2),
+        the second derivative is d^2/dt^2 |r|^2 = 2 |J u|^2 + 2 beta^2 sum_c r_c yhat_c ((u_c - mean u)^2 -
+        Var). Because |J| <= beta/2 and |r_c| <= 1, this derivative is at most beta^2/2 + 2 beta^2.
         """
         return 2.5 * self.beta**2 * pair_counts(tokens)
 
 
 @dataclass(frozen=True)
 class Attended:
-    """The cross-entropy of the key that a query attends to, one of two keys. Fields have shape (n, 2).
+    """The cross-entropy of the key to which a query attends, out of two keys. Fields have shape (n, 2).
 
     Args:
-        drawn: whether labels are keys, drawn with the probability `sigma(beta (h_1 - h_2))` of the first. If
-            not, labels are that probability.
+        drawn: whether labels are keys, drawn with the probability `sigma(beta (h_1 - h_2))` of the first key.
+            If false, labels are that probability.
     """
 
     beta: float
@@ -112,11 +112,11 @@ class Attended:
     quadratic: ClassVar[bool] = False
 
     def labels(self, fields: Reals, tokens: int) -> Reals:
-        """Return the probability of the first key, shape (n,)."""
+        """Return the probability of the first key, of shape (n,)."""
         return np.asarray(scipy.special.expit(self.beta * (fields[:, 0] - fields[:, 1])))
 
     def loss(self, fields: Reals, labels: Reals, tokens: int) -> tuple[float, Reals]:
-        """Return `sum log(1 + e^v) - y v`, `v = beta (h_1 - h_2)`, and its gradient in the fields.
+        """Return `sum log(1 + e^v) - y v`, where `v = beta (h_1 - h_2)`, and its gradient in the fields.
 
         >>> value, gradient = Attended(beta=2.0).loss(np.zeros((1, 2)), np.ones(1), 2)
         >>> round(value, 6), gradient.tolist()

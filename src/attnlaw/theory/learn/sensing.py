@@ -60,13 +60,13 @@ class Sensing(Protocol):
         """The number of samples, the number of tokens per sample, and the size d of the matrix."""
 
     def fields(self, matrix: Reals) -> Reals:
-        """Return the fields h of a matrix S in all samples, (n, P)."""
+        """Return the fields h of a matrix S in all samples, of shape (n, P)."""
 
     def adjoint(self, weights: Reals) -> Reals:
         """Return the (d, d) matrix with `<fields(S), weights> = Tr(S^T adjoint(weights))` for every S.
 
-        It is the weighted sum of the sensing matrices over samples and pairs. It is symmetric if attention
-        is tied.
+        The result is the weighted sum of the sensing matrices over samples and pairs. The result is symmetric
+        if attention is tied.
         """
 
     def gram(self) -> Reals:
@@ -138,8 +138,8 @@ class MatrixSensing:
     """Fields of independent symmetric Gaussian matrices.
 
     Args:
-        rows: the matrices, of shape (nP, d(d+1)/2), in isometric coordinates. Those of S are S_ii and sqrt(2)
-            S_ij (i < j), so that Euclidean and Frobenius norms agree.
+        rows: the matrices, of shape (nP, d(d+1)/2), in isometric coordinates. The coordinates of S are S_ii
+            and sqrt(2) S_ij (i < j), so that Euclidean and Frobenius norms agree.
 
     >>> sensing = MatrixSensing(np.array([[1.0, np.sqrt(2.0), 3.0]]), tokens=1, size=2)
     >>> sensing.adjoint(np.ones((1, 1))).round(12).tolist()

@@ -23,8 +23,8 @@ LARGEST = 1e15  # largest parameter, and inverse of the smallest: their squares 
 class ProblemRules:
     """The rules that the settings of a problem must follow together.
 
-    If `alpha` is infinite, each sample is seen once. Then only a theory of the dynamics is needed, not of the
-    matrix at the end, and untied attention uses all ordered pairs.
+    If `alpha` is infinite, each sample is seen once. In that case, only a theory of the dynamics is needed,
+    not of the matrix at the end, and untied attention uses all ordered pairs.
     """
 
     alpha: float
@@ -83,7 +83,7 @@ class ProblemRules:
 
     @property
     def observed_output(self) -> Output:
-        """The output from which labels are made: the setting `output`, or another one that the loss needs."""
+        """The output that makes the labels: the setting `output`, or another one that the loss needs."""
         return LOSSES[self.loss].observed_output or OUTPUTS[self.output]
 
     @property

@@ -102,7 +102,7 @@ class Measurement(BriefRepr):
 
     @property
     def remark(self) -> str | None:
-        """A note on runs that did not converge and on an alpha that was rounded; None if neither occurred."""
+        """A note on runs that did not converge and on an alpha that was rounded, or None."""
         rounding = self.rounding
         other = None if rounding is None else f"{rounding}; choose a larger dimension, or use that alpha"
         return "; ".join(filter(None, (self.unsolved, other))) or None
@@ -120,24 +120,24 @@ def simulate(
     """Train the problem's student at size d on independent data sets, in threads.
 
     The cost of a gradient is 4 n T d^2 operations with tokens and n T(T+1) d^2 with Gaussian matrices
-    ("goe"). Ctrl-C, or a run that fails, ends the others at their next step.
+    ("goe"). Ctrl-C, or a run that fails, ends the other runs at their next step.
 
-    With tokens, S >= 0 forces h_aa >= -Tr S/sqrt(d). As lt -> 0 at T = 1 and small d, the most negative noisy
-    label alone fixes Tr S. The minimiser is then not unique, and the solver decides which one is found:
+    With tokens, S >= 0 implies h_aa >= -Tr S/sqrt(d). As lt -> 0 at T = 1 and small d, the most negative
+    noisy label alone fixes Tr S. The minimiser is then not unique, and the result depends on the solver, so
     compare such cases with Gaussian matrices.
 
     Args:
-        problem: with a finite alpha.
-        size: d. It must make d times the target's rank ratio a whole number.
-        seeds: number of students, each with its own data.
+        problem: a problem with a finite alpha.
+        size: d. The size d times the target's rank ratio must be a whole number.
+        seeds: number of students, each with separate data.
         seed: seed of the random draws.
-        sensing: what students see: "tokens", "signed", "goe" or "ginibre".
-        jobs: number of threads (default: the cores). Each uses one BLAS thread, so results do not depend on
-            it.
-        progress: called with the number of students done and their total.
+        sensing: the inputs that students see: "tokens", "signed", "goe" or "ginibre".
+        jobs: number of threads, by default the number of cores. Each thread uses one BLAS thread, so results
+            do not depend on `jobs`.
+        progress: function that receives the number of students done and their total.
 
-    Raises an `InputError` if the student is computed and not trained, or if the size does not fit the target
-    or memory.
+    Raises an `InputError` if the student is computed instead of trained, or if the size does not fit the
+    target or memory.
 
     >>> from attnlaw.theory.learn.problem import Target
     >>> problem = Problem(alpha=0.3, target=Target.marchenko_pastur(0.5), noise=0.5, weight_decay=0.6)

@@ -93,7 +93,7 @@ class SoftmaxPoint:
 
 @dataclass(frozen=True)
 class ChannelAverages:
-    """Averages over the draws at given (E, theta, V)."""
+    """Averages over the draws at the given values of (E, theta, V)."""
 
     Vhat: float
     qhat: float
@@ -107,9 +107,10 @@ class StudentUpdate:
 
     Args:
         start: function of a batch that returns E, `Q* - m` and V of the student with a linear output.
-        step: returns E, theta, V, m, q, a, b, r, rank fraction and trace for a problem and its averages.
+        step: function that returns E, theta, V, m, q, a, b, r, rank fraction and trace for a problem and its
+            averages.
         slope: function of `(problem, Vhat, a, b)` that returns K of `attnlaw.theory.learn.stability`.
-        cuts: whether the trained matrix is `r (X - b)_+`; if not, it is `r X`.
+        cuts: whether the trained matrix is `r (X - b)_+` instead of `r X`.
     """
 
     start: Callable[[ProblemBatch], tuple[Reals, Reals, Reals]]
@@ -119,7 +120,7 @@ class StudentUpdate:
 
 
 class SoftmaxChannel(Protocol):
-    """A channel: it gives the averages at (E, theta, V), and the error on clean labels."""
+    """A channel, which returns the averages at (E, theta, V), and the error on clean labels."""
 
     @property
     def problem(self) -> Problem: ...
@@ -127,7 +128,7 @@ class SoftmaxChannel(Protocol):
     def average(self, E: float, theta: float, V: float) -> ChannelAverages: ...
 
     def response(self, E: float, theta: float, V: float) -> float | None:
-        """Return `2 alpha E tr[(K G)^2]`, `G = (I + V H K)^-1 H = -dg/domega`; None if the loss is convex."""
+        """Return `2 alpha E tr[(K G)^2]`, `G = (I + V H K)^-1 H = -dg/domega`, or None for a convex loss."""
 
     def test_error(self, E: float, theta: float) -> float: ...
 
@@ -238,8 +239,8 @@ def solve(
 ) -> SoftmaxPoint:
     """Solve for the fixed point (E, theta, V), from `start` or from the student of the linearised output.
 
-    At beta = 4 a few draws flip between their two local minima, and the residual may stop near 1e-3. The
-    iteration then ends there and reports it.
+    At beta = 4 a few draws flip between their two local minima, and the residual may stop near 1e-3. In that
+    case, the iteration ends there and reports it.
     """
     check_size(problem, log2_draws)
     final = log2_draws or default_draws(problem)
@@ -318,7 +319,7 @@ def fixed_point(
 
 
 def noise_level(problem: Problem, averages: ChannelAverages) -> float:
-    """Return the noise level `a = sqrt(qhat)/mhat`, but at least the one that rounding does not hide."""
+    """Return the noise level `a = sqrt(qhat)/mhat`, but at least the smallest level above rounding errors."""
     return max(float(np.sqrt(averages.qhat)) / averages.mhat, problem.target.least_noise_level)
 
 
@@ -331,8 +332,8 @@ def predictions(
     """Predict problems that share a target, in order of tokens, beta and alpha, each from the last solution.
 
     Args:
-        report: called with the number of problems solved.
-        solved: solves one problem; the default is the softmax with a squared loss.
+        report: function that receives the number of problems solved.
+        solved: function that solves one problem, by default the softmax with a squared loss.
     """
     order = sorted(
         range(len(problems)), key=lambda i: (problems[i].tokens, problems[i].beta, problems[i].alpha)
@@ -370,7 +371,8 @@ def errors(problem: Problem, student: StudentUpdate, point: SoftmaxPoint) -> dic
     """Return the standard errors of the quantities that are averages, by name.
 
     An error adds the squares of two parts: the standard error of the mean over the replicates, and the
-    remaining error of the iteration. The latter is relative to E, and for m and q to their distance from Q*.
+    remaining error of the iteration. The remaining error is relative to E, and for m and q to their distance
+    from Q*.
     """
     tables = [_values(problem, student, replicate) for replicate in point.replicates]
     away = np.sqrt(problem.target.second_moment * point.E)

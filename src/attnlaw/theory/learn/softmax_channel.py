@@ -34,7 +34,7 @@ MAX_NEWTON, MAX_HALVINGS = 60, 30
 
 @lru_cache(maxsize=8)
 def places(tokens: int) -> NDArray[np.intp]:
-    """Return the index of the coordinate of each entry of h, shape (T, T).
+    """Return the index of the coordinate of each entry of h, of shape (T, T).
 
     The entry h_12, whose coordinate is zero, gets the index P. The array is read-only.
 
@@ -51,7 +51,7 @@ def places(tokens: int) -> NDArray[np.intp]:
 
 @lru_cache(maxsize=8)
 def covariance(tokens: int) -> Reals:
-    """Return the covariance K of the coordinates v for Q = 1, shape (P, P). The array is read-only.
+    """Return the covariance K of the coordinates v for Q = 1, of shape (P, P). The array is read-only.
 
     >>> covariance(2).tolist()
     [[3.0, 1.0], [1.0, 3.0]]
@@ -111,13 +111,13 @@ def gauss_newton(sigma: Reals, beta: float) -> Reals:
 
 
 def label_response(sigma: Reals, y: Reals, beta: float) -> Reals:
-    """Return the symmetric part of `B = -d^2 l / dp dv*`, shape (P, P, N).
+    """Return the symmetric part of `B = -d^2 l / dp dv*`, of shape (P, P, N).
 
     Each row of the softmax, with Jacobian J, contributes `C = 2 beta^2 J(sigma) J(y)`:
 
         C_bc = 2 beta^2 [sigma_b y_b 1(b=c) - sigma_b y_c (y_b + sigma_c - sum sigma y)]
 
-    Only `(C + C^T) / 2` is computed. This is enough for traces with symmetric matrices.
+    Only `(C + C^T) / 2` is computed. The symmetric part is enough for traces with symmetric matrices.
     """
     half = 0.5 * (sigma * y).sum(axis=1, keepdims=True)
     scaled = beta**2 * sigma
@@ -162,8 +162,8 @@ def _symmetric(alone: Reals, pair: Callable[[int, int, int], Reals]) -> Reals:
 def local_minimum(start: Reals, omega: Reals, y: Reals, precision: Reals, beta: float) -> tuple[Reals, Reals]:
     """Return a local minimum (P, N) of `l(v) + (v - omega)^T precision (v - omega)/2` and its value (N,).
 
-    Newton's method with halved steps finds it. If the Hessian gives no descent, the Gauss-Newton matrix is
-    used.
+    Newton's method with halved steps finds this minimum. If the Hessian gives no descent, the method uses the
+    Gauss-Newton matrix.
     """
     minima, values = start.copy(), np.empty(start.shape[1])
     active = np.arange(start.shape[1])

@@ -65,7 +65,7 @@ OVERRELAXATION = 1.6
 
 
 def positive_part(matrix: Reals) -> Reals:
-    """Return the nearest positive semidefinite matrix, in which negative eigenvalues are zero.
+    """Return the nearest positive semidefinite matrix, which has zeros in place of negative eigenvalues.
 
     >>> positive_part(np.diag([2.0, -1.0])).tolist()
     [[2.0, 0.0], [0.0, 0.0]]
@@ -145,12 +145,13 @@ def train_splitting(
     trace (of least nuclear norm if `shrink` acts on singular values). Memory and set-up grow like (nP)^2 and
     (nP)^3.
 
-    It needs the linear output and fewer observations than unknowns, d(d+1)/2 (untied d^2), because K is
-    singular otherwise. If no S >= 0 fits the data (beyond interpolation), a tiny lt does not converge.
+    This method needs the linear output and fewer observations than unknowns, d(d+1)/2 (untied d^2), because K
+    is singular otherwise. If no S >= 0 fits the data (above the interpolation threshold), a tiny lt does not
+    converge.
 
     Args:
-        check: called in every step; it raises to stop the run.
-        shrink: what the penalty does to a matrix.
+        check: function to call in every step, which raises an error to stop the run.
+        shrink: function that applies the penalty to a matrix.
 
     >>> from attnlaw.theory.learn.risk import Linear
     >>> from attnlaw.theory.learn.sensing import TokenSensing
@@ -193,8 +194,8 @@ def train_factors(
 ) -> Trained:
     """Minimise R(W W^T/d) + lt d Tr S over square W by L-BFGS, from standard Gaussian weights.
 
-    This is slow as lt -> 0 below interpolation, because steps grow like 1/sqrt(lt). Use `train_splitting`
-    there.
+    This method is slow as lt -> 0 below interpolation, because steps grow like 1/sqrt(lt). In that case, use
+    `train_splitting`.
 
     >>> from attnlaw.theory.learn.risk import Linear
     >>> from attnlaw.theory.learn.sensing import TokenSensing
@@ -228,7 +229,7 @@ def descend_factors(
     size: int,
     check: Check,
 ) -> tuple[Reals, int]:
-    """Run L-BFGS on the flat factors of a (size, size) matrix; return end point and number of steps."""
+    """Run L-BFGS on the flat factors of a (size, size) matrix, and return end point and number of steps."""
     # In units of the penalty's gradient, 2 lt W/d^2. The floor is for lt = 0.
     tolerance = GRADIENT * 2.0 * max(weight_decay, 1e-3) / size**2
     return descend(objective, start, tolerance, check)
@@ -243,14 +244,14 @@ def train_narrow(
     rng: np.random.Generator,
     check: Check,
 ) -> Trained:
-    """Return the best of `STARTS` descents on factors that are narrower than what they would learn.
+    """Run `STARTS` descents on factors narrower than the rank they would learn, and return the best.
 
-    The loss is not convex in S then, and starts may end at different points. The residual is `|gradient| |w|
-    / F`, what a step of the length of w could still gain.
+    The loss is not convex in S for such factors, and different starts may end at different points. The
+    residual is `|gradient| |w| / F`, an estimate of the gain that a step of the length of w could still make.
 
     Args:
-        objective: returns F/d^2 and its gradient for flat factors.
-        product: returns the matrix S of flat factors.
+        objective: function that returns F/d^2 and its gradient for flat factors.
+        product: function that returns the matrix S of flat factors.
         count: number of entries of the factors.
     """
     starts = [rng.standard_normal(count) for _ in range(STARTS)]
@@ -275,7 +276,7 @@ def factors_objective(risk: Risk, weight_decay: float, w: Reals) -> tuple[float,
 def train_direct(risk: Risk, weight_decay: float, check: Check = never_stop) -> Trained:
     """Train the direct student, by conjugate gradients if the loss is quadratic, else by L-BFGS.
 
-    The residual is the relative move of one gradient step of safe length.
+    The residual is the relative change by one gradient step of safe length.
 
     >>> from attnlaw.theory.learn.risk import Linear
     >>> from attnlaw.theory.learn.sensing import TokenSensing
@@ -295,8 +296,8 @@ def train_direct(risk: Risk, weight_decay: float, check: Check = never_stop) -> 
 def train_flow(risk: Risk, weight_decay: float, time: float, check: Check = never_stop) -> Trained:
     """Follow the gradient flow `dS/dt = -(R'(S) + 2 lambda d S)/(2d)` from S = 0 up to a time.
 
-    `S(t) = B^T (1 - exp(-(K + lambda) t))/(K + lambda) y`, where B are the fields scaled by the root of the
-    loss weights over d, and K = B B^T. This is exact, so the residual is 0.
+    The solution is `S(t) = B^T (1 - exp(-(K + lambda) t))/(K + lambda) y`, where B are the fields scaled by
+    the root of the loss weights over d, and K = B B^T. The solution is exact, so the residual is 0.
 
     >>> from attnlaw.theory.learn.risk import Linear
     >>> from attnlaw.theory.learn.sensing import TokenSensing

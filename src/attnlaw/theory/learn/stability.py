@@ -34,7 +34,7 @@ def mean_square_slope(
     """Return K of `f(x) = (x - b) 1(x > max(b, cut))` on the quantiles of mu_delta.
 
     Args:
-        sides: 2 if f acts on abs(x) and keeps the sign, 1 if it acts on x.
+        sides: 2 if f acts on abs(x) and keeps the sign, or 1 if f acts on x.
         size: number of quantiles per side.
 
     >>> from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur

@@ -35,8 +35,8 @@ def state_evolution(problem: Problem) -> Prediction:
 def state_evolutions(problems: Sequence[Problem], progress: Progress | None = None) -> list[Prediction]:
     """Predict what the students of several problems learn, in the order of the problems.
 
-    Problems with the same target and student are solved together. `progress` is called with the number of
-    problems solved and their total.
+    Problems that share the target and student are solved together. `progress` receives the number of problems
+    solved and their total.
     """
     report, total = progress or no_progress, len(problems)
     groups: dict[tuple[str, str, str, bool, Target, int], list[int]] = {}
@@ -58,7 +58,7 @@ def curve(problem: Problem, alphas: Iterable[float], progress: Progress | None =
     """Predict what the student of a problem learns at several sample ratios.
 
     Args:
-        alphas: the sample ratios n/d^2. They replace the alpha of the problem.
+        alphas: the sample ratios n/d^2. These ratios replace the alpha of the problem.
 
     >>> problem = Problem(alpha=0.1, noise=0.5, weight_decay=0.1)
     >>> [round(prediction.estimation_error.value, 3) for prediction in curve(problem, [0.1, 0.2, 0.4])]
@@ -71,7 +71,7 @@ def curve(problem: Problem, alphas: Iterable[float], progress: Progress | None =
 class BestDecay:
     """The weight decay with the smallest estimation error, and the prediction for it.
 
-    `remark` is a warning if the smallest error is at an end of the range searched.
+    `remark` is a warning if the smallest error is at an end of the searched range.
     """
 
     weight_decay: float
@@ -82,15 +82,15 @@ class BestDecay:
 def best_weight_decay(problem: Problem, *, points: int = 25, rounds: int = 4) -> BestDecay:
     """Find the weight decay with the smallest estimation error.
 
-    If a closed form is known, it is used: `Delta/(2 Q*)` for the direct student with the linear output,
-    noise and no groups. Otherwise the logarithm of the weight decay is searched on a grid that zooms in. The
-    range is 1e-4 to 30 times `sqrt(2 alpha_T (Q* + Delta/2))`, the scale of the noise that a penalty must
-    remove. This solves `points * rounds` problems. It takes seconds with the linear output, and minutes with
-    softmax unless `points` and `rounds` are lowered.
+    If a closed form is known, the function uses it: `Delta/(2 Q*)` for the direct student with the linear
+    output, noise and no groups. Otherwise the function searches the logarithm of the weight decay on a grid
+    that zooms in. The range is 1e-4 to 30 times `sqrt(2 alpha_T (Q* + Delta/2))`, the scale of the noise that
+    a penalty must remove. This search solves `points * rounds` problems. The search takes seconds with the
+    linear output, and minutes with softmax unless you lower `points` and `rounds`.
 
     Args:
-        points: number of weight decays on a grid.
-        rounds: number of grids, each finer than the one before.
+        points: number of weight decays on each grid.
+        rounds: number of grids, each finer than the previous one.
 
     >>> from attnlaw.theory.learn.target import Target
     >>> best = best_weight_decay(Problem(alpha=0.3, target=Target.marchenko_pastur(0.3), noise=0.5))

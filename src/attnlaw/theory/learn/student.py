@@ -34,28 +34,30 @@ class Student:
     Args:
         name: name of the student in settings.
         label: name of the student in legends and tables.
-        colour: index of its colour in the palette.
-        penalised: whether it has a weight decay.
-        theories: `theory(problems, report)` by output, or by a loss that makes other labels. It returns the
-            predictions of problems that share target and output, and may call `report(done)` with the number
-            solved. If an output is missing here, a message says that it is not supported.
+        colour: index of the student's colour in the palette.
+        penalised: whether the student has a weight decay.
+        theories: functions `theory(problems, report)` by output, or by a loss that makes other labels. Each
+            function returns the predictions of problems that share target and output, and may call
+            `report(done)` with the number solved. If `theories` lacks an output, a message says that the
+            output is not supported.
         batched_outputs: outputs whose theory solves many problems at once, to the same digits as one by one.
-        trainer: `train(problem, risk, rng, check)`, which returns a `Trained`. `risk(S)` returns the value of
-            the data term and its gradient, a (d, d) matrix; `check()` must be called in every step. None if
-            the student is computed, not trained.
+        trainer: function `train(problem, risk, rng, check)` that returns a `Trained`. The function `risk(S)`
+            returns the value of the data term and its gradient, a (d, d) matrix, and `check()` must be called
+            in every step. `trainer` is None if the student is computed instead of trained.
         interpolation: function of (target, noise) that returns the observations per d^2 up to which the
-            student fits all labels, and its error there (None if that is unbounded). None if the student does
-            not fit labels.
-        recovery: function of a target that returns the observations per d^2 beyond which the student finds
+            student fits all labels, and its error there (None if unbounded). `interpolation` is None if the
+            student does not fit labels.
+        recovery: function of a target that returns the observations per d^2 above which the student finds
             this target from clean labels.
-        leading: by output, a function of gamma that returns the constant I of the scaling law.
-        best_decay: by output, a function of a problem that returns the weight decay of least error from a
-            closed form. It returns None if the weight decay has to be searched.
-        memory_checks: by output, a function that raises an `InputError` if the theory of a problem needs too
+        leading: functions of gamma, by output, that return the constant I of the scaling law.
+        best_decay: functions of a problem, by output, that return the weight decay of least error from a
+            closed form. Such a function returns None if the weight decay requires a search.
+        memory_checks: functions, by output, that raise an `InputError` if the theory of a problem needs too
             much memory.
-        untied: the record of this student for untied attention; None if it has no theory there.
-        has_factors: whether it has factors, whose `width` may be limited.
-        has_flow: whether its gradient flow is known at every `flow_time`.
+        untied: the record of this student for untied attention, or None if it has no theory for untied
+            attention.
+        has_factors: whether the student has factors, with a `width` that may be limited.
+        has_flow: whether the student's gradient flow is known at every `flow_time`.
     """
 
     name: str
@@ -75,17 +77,20 @@ class Student:
     has_flow: bool = False
 
     def for_attention(self, attention: str) -> Student | None:
-        """Return the record of this student for tied or untied attention; None if it has no theory there."""
+        """Return the record of this student for tied or untied attention, or None if it has no theory."""
         return self if attention == "tied" else self.untied
 
     def theory(self, output: str) -> Theory:
-        """Return the theory for an output; raise a `BadSetting` if only its dynamics is known."""
+        """Return the theory for an output, or raise a `BadSetting` if only its dynamics is known."""
         if output not in self.theories:
             raise BadSetting("output", "attnlaw only knows the dynamics for this output (trajectory)", output)
         return self.theories[output]
 
     def train(self, problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
-        """Train the student on drawn data. It must have a `trainer`, which `check_simulation` ensures."""
+        """Train the student on drawn data.
+
+        The student must have a `trainer`, which `check_simulation` ensures.
+        """
         assert self.trainer is not None
         return self.trainer(problem, risk, rng, check)
 

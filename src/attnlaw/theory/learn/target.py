@@ -57,10 +57,10 @@ LEAST_STEPS = 1e5
 class Target:
     """The spectrum of a target matrix.
 
-    Make one with `marchenko_pastur`, `product`, `power_law` or `discrete`.
+    Make a target with `marchenko_pastur`, `product`, `power_law` or `discrete`.
 
     Args:
-        spikes: single eigenvalues outside the bulk. They have no weight in the limit and appear as outliers
+        spikes: single eigenvalues outside the bulk. Spikes have no weight in the limit and appear as outliers
             of the learned spectrum.
         both_signs: whether the law has singular values with both signs, as untied attention needs.
 
@@ -124,7 +124,7 @@ class Target:
         return replace(self, spikes=tuple(_validate_setting("target_spike", spike) for spike in spikes))
 
     def with_both_signs(self, both: bool = True) -> Target:
-        """Return this target with both signs, as untied attention needs, or with one if `both` is False."""
+        """Return this target with both signs, as untied attention needs, or with one sign if not `both`."""
         return self if self.both_signs == both else replace(self, both_signs=both)
 
     @property
@@ -175,8 +175,9 @@ class Target:
     def least_noise_level(self) -> float:
         """The smallest noise level delta that double precision can resolve.
 
-        It is the rounding error of the largest eigenvalue. In a discrete law, noise gives an eigenvalue of
-        weight p the width `delta sqrt(p)`, which must be at least `LEAST_STEPS` rounding errors.
+        This level is the rounding error of the largest eigenvalue. In a discrete law, noise gives an
+        eigenvalue of weight p the width `delta sqrt(p)`, which must be at least `LEAST_STEPS` rounding
+        errors.
         """
         law = self.law
         least = float(np.finfo(float).eps) * law.support[1]
@@ -187,8 +188,8 @@ class Target:
     def quantiles(self, size: int) -> Reals:
         """Return the `size` eigenvalues of a finite target, ascending.
 
-        They are the mid-level quantiles of the bulk, and the spikes. A Marchenko-Pastur target, or a
-        product, keeps its rank exactly: `size * rank_ratio` eigenvalues are not zero, and that number must
+        The eigenvalues are the mid-level quantiles of the bulk, and the spikes. A Marchenko-Pastur target, or
+        a product, keeps its rank exactly: `size * rank_ratio` eigenvalues are not zero, and that number must
         be whole. The size of a power law must be its dimension.
         """
         least = 1 + len(self.spikes)

@@ -58,11 +58,11 @@ class Thresholds:
     """Values of alpha = n/d^2 at which learning changes.
 
     Args:
-        interpolation: alpha up to which the given student fits all noisy labels. None for clean labels, and
-            for the Bayes-optimal student, which does not fit labels.
-        peak_error: test error at interpolation as weight decay -> 0. None if `interpolation` is None, for the
-            direct student, whose error there has no bound, and if the noise is too small to resolve
-            (`interpolation_peak`).
+        interpolation: alpha up to which the given student fits all noisy labels. The field is None for clean
+            labels, and for the Bayes-optimal student, which does not fit labels.
+        peak_error: test error at interpolation as weight decay -> 0. The error is None if `interpolation` is
+            None, if the noise is too small to resolve (`interpolation_peak`), and for the direct student,
+            because its error there has no bound.
     """
 
     recovery: float  # the factorized student finds the target from clean labels
@@ -88,9 +88,9 @@ def thresholds(
     """Return all thresholds of a target, in samples per d^2.
 
     Args:
-        observations_per_sample: `Problem.observations_per_sample`.
+        observations_per_sample: number of observations in each sample, see `Problem.observations_per_sample`.
         noise: variance of the label noise.
-        student: name of the student whose own recovery and interpolation are returned.
+        student: name of the student, which determines recovery and interpolation.
         attention: "tied" or "untied".
 
     >>> round(thresholds(Target.marchenko_pastur(0.5)).recovery, 6)
@@ -116,7 +116,7 @@ def thresholds(
 
 
 def problem_thresholds(problem: Problem) -> Thresholds | None:
-    """Return the thresholds of a problem; None if labels never reveal the target (hardmax, a drawn key)."""
+    """Return the thresholds of a problem, or None if labels never reveal the target (hardmax, drawn keys)."""
     if not problem.observed_output.identifies_target:
         return None
     return thresholds(
@@ -133,7 +133,7 @@ def recovery(k0: float) -> float:
 
 
 def untied_recovery(k0: float) -> float:
-    """Return the smallest alpha_P at which S* has the least nuclear norm of all S that fit clean labels.
+    """Return the smallest alpha_P at which S* has the least nuclear norm among all S that fit clean labels.
 
     >>> round(untied_recovery(0.3), 6)
     0.725255
@@ -157,7 +157,7 @@ def _least_dimension(k0: float, sides: int) -> float:
 def bayes_recovery(target: Target) -> float:
     """Return the smallest alpha at which the Bayes-optimal student finds S* from clean labels.
 
-    Its error `E(a)/a^2` grows to `1 - sum_i p_i^2` as a falls to 0, because noise turns atoms into
+    The relative error `E(a)/a^2` grows to `1 - sum_i p_i^2` as a falls to 0, because noise turns atoms into
     semicircles of variance `p_i a^2`. For larger alpha the equation `2 alpha a^2 = E(a)` has no solution. A
     power law has d eigenvalues of weight 1/d.
 
@@ -172,7 +172,7 @@ def bayes_recovery(target: Target) -> float:
 def untied_bayes_recovery(target: Target) -> float:
     """Return the smallest alpha_P at which the Bayes-optimal student finds S* from clean labels.
 
-    Each singular value above zero has half its weight on either side of zero.
+    Each singular value above zero has half of its weight on either side of zero.
 
     >>> untied_bayes_recovery(Target.product(0.5)), untied_bayes_recovery(Target.discrete([0.0, 1.0]))
     (0.75, 0.625)
@@ -198,9 +198,10 @@ def feasibility(k0: float) -> float:
 def interpolation_peak(target: Target, noise: float) -> tuple[float, float | None]:
     """Return the interpolation threshold alpha_int, and the test error there as weight decay -> 0.
 
-    The error is `2 alpha_int delta^2 - Delta/2`. It is None if the noise is too small to resolve: below
-    1e-11 Q*, and for a discrete target below 1e-5 Q*, because its integrals resolve the noise only to about
-    1e-7 Q*. Noise below 1e-11 Q* is raised to this value, which changes alpha_int by less than 1e-4.
+    The error is `2 alpha_int delta^2 - Delta/2`. The error is None if the noise is too small to resolve:
+    below 1e-11 Q*, and for a discrete target below 1e-5 Q*, because its integrals resolve the noise only to
+    about 1e-7 Q*. The function raises noise below 1e-11 Q* to this value, which changes alpha_int by less
+    than 1e-4.
     """
     Q = target.second_moment
     seen = max(noise, LEAST_NOISE * Q)

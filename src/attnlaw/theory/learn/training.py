@@ -29,7 +29,7 @@ def never_stop() -> None: ...
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A trained matrix S (d, d), with the residual of its optimality condition."""
+    """A trained matrix S of shape (d, d), with the residual of its optimality condition."""
 
     matrix: Reals
     residual: float
@@ -43,7 +43,7 @@ class Trained:
 
 
 def relative_move(after: Reals, before: Reals) -> float:
-    """Return |after - before|_F divided by the larger of both norms; 0 if both are zero."""
+    """Return |after - before|_F divided by the larger of both norms, or 0 if both are zero."""
     scale = max(float(np.linalg.norm(after)), float(np.linalg.norm(before)))
     return float(np.linalg.norm(after - before)) / scale if scale else 0.0
 
@@ -51,7 +51,7 @@ def relative_move(after: Reals, before: Reals) -> float:
 def descend(
     objective: Callable[[Reals], tuple[float, Reals]], start: Reals, tolerance: float, check: Check
 ) -> tuple[Reals, int]:
-    """Run L-BFGS until no gradient entry exceeds `tolerance`; return the end point and number of steps."""
+    """Run L-BFGS until no gradient entry exceeds `tolerance`, and return end point and number of steps."""
 
     def checked(w: Reals) -> tuple[float, Reals]:
         check()

@@ -57,8 +57,8 @@ class Depth:
     Args:
         layer: the attention layer.
         residual: whether each block's input is added to its output.
-        mlp: the activation of an MLP block after each attention block, one of `MLPS`. None means no MLP
-            blocks.
+        mlp: the activation of an MLP block after each attention block, one of `MLPS`. The value None means no
+            MLP blocks.
         normalise: whether RMSNorm comes before each block.
 
     >>> from attnlaw.theory.limit.inputs import RandomInputs
@@ -111,9 +111,10 @@ class StackLaw:
     """The law of one output coordinate of a stack, with the length and similarity of tokens after each layer.
 
     Args:
-        squared_lengths: the squared length over n (Sigma_ii) of the token that is read, (draws, depth + 1).
-        cosines: the mean cosine between different tokens, (draws, depth + 1). It is 1 if all tokens are
-            parallel. None if there is only one token.
+        squared_lengths: the squared length over n (Sigma_ii) of the token to read, of shape (draws, depth +
+            1).
+        cosines: the mean cosine between different tokens, of shape (draws, depth + 1). A cosine of 1 means
+            that all tokens are parallel. The field is None if there is only one token.
     """
 
     law: OutputLaw
@@ -166,7 +167,7 @@ class _State:
         return self.root[:, : self.stack.layer.tokens]
 
     def coordinates(self) -> Array:
-        """Return the m coordinates of every token, (draws, s, m)."""
+        """Return the m coordinates of every token, of shape (draws, s, m)."""
         if not self.finite:
             return self.in_view
         fixed = self.root[:, self.stack.layer.tokens :]
@@ -176,7 +177,7 @@ class _State:
         return unit_rows(self.tokens) if self.stack.normalise else self.tokens
 
     def block(self, kind: str) -> Array:
-        """Return the root R (draws, s, k) of the output covariance of the next block."""
+        """Return the root R of the output covariance of the next block, of shape (draws, s, k)."""
         return {"attention": self._attention, "mlp": self._mlp}[kind]()
 
     def _attention(self) -> Array:
@@ -197,7 +198,7 @@ class _State:
         """Pass the tokens through all blocks.
 
         Returns:
-            The Gram matrices after 0, 1, ..., depth layers, (draws, depth + 1, s, s).
+            The Gram matrices after 0, 1, ..., depth layers, of shape (draws, depth + 1, s, s).
         """
         path = [gram_of(self.tokens)]
         for i, kind in enumerate(self.stack.blocks, 1):
@@ -252,10 +253,10 @@ def stack_law(stack: Depth, draws: int, seed: int, token: int = 0) -> StackLaw:
     The result also has the lengths and cosines of the tokens after each layer.
 
     Given everything before the last block's output weights, the coordinate is N(mu, (R R^T)_ii). Here mu is
-    its value before that block, which is zero without a residual.
+    the value of the coordinate before that block, which is zero without a residual.
 
     Args:
-        token: the index of the token whose output is read, from 0.
+        token: the index of the token whose output the law describes, from 0.
 
     >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> result = stack_law(Depth(AttentionLayer(RandomInputs(3)), depth=2, residual=True), 100, seed=0)

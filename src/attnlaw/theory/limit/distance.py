@@ -67,14 +67,14 @@ class Distances:
     """Distances between a law and a reference.
 
     Args:
-        kl: the KL divergence. None if it is infinite, because only the first law is exactly zero in some
-            draws, if `residual` is above 1e-2, or if a few draws decide it.
+        kl: the KL divergence. The divergence is None if it is infinite because only the first law is exactly
+            zero in some draws, if `residual` is above 1e-2, or if a few draws decide it.
         w1: the Wasserstein-1 distance.
         ks: the Kolmogorov-Smirnov distance.
-        residual: the error of the quadrature for KL: the larger difference between the integral of a density
-            and its known value. It is large if a residual connection makes the normals of many draws too
-            narrow for the grid.
-        why_no_kl: why there is no KL divergence. None if there is one.
+        residual: the error of the quadrature for KL, which is the larger difference between the integral of a
+            density and its known value. The residual is large if a residual connection makes the normals of
+            many draws too narrow for the grid.
+        why_no_kl: the reason why there is no KL divergence. The reason is None if there is a KL divergence.
     """
 
     kl: Estimate | None
@@ -87,12 +87,12 @@ class Distances:
 def distances(law: OutputLaw, reference: OutputLaw) -> Distances:
     """Compute three distances between the law of one output coordinate and a reference.
 
-    `KL = integral p log(p/q) - p + q`, plus the same expression for atoms at zero. `W1 = integral |F - G|`,
-    `KS = sup |F - G|`. Standard errors come from the jackknife over K = 40 batches of draws. Each
-    step leaves out the same batch of both laws, so the error is valid for laws that share a seed and so their
-    normals.
+    The divergence is `KL = integral p log(p/q) - p + q`, plus the same expression for atoms at zero. `W1 =
+    integral |F - G|`, `KS = sup |F - G|`. Standard errors come from the jackknife over K = 40 batches of
+    draws. Each step leaves out the same batch of both laws, so the error is valid for laws that share a seed
+    and therefore their normals.
 
-    KL is corrected for its bias of order 1/draws, so it may be negative if it is within its error of zero. W1
+    KL is corrected for its bias of order 1/draws, so it may be negative if its error reaches zero. W1
     and KS are not smooth and not corrected, so they are biased upwards if they are as small as their errors.
 
     >>> wide, narrow = (OutputLaw(np.full(80, v), None, np.ones(80)) for v in (2.0, 1.0))
@@ -241,10 +241,10 @@ def _refine(values: Array) -> Array:
 def gaussian_kde(sample: Array, points: Array) -> Array:
     """Return a Gaussian kernel density estimate with Scott's bandwidth `std n^(-1/5)`.
 
-    The sample is binned on a fine grid first, so the cost hardly depends on the sample size.
+    The function first bins the sample on a fine grid, so the cost hardly depends on the sample size.
 
     Args:
-        points: the points at which to evaluate the density. They must be evenly spaced.
+        points: the points at which to evaluate the density. The points must be evenly spaced.
 
     >>> bool(gaussian_kde(np.array([-1.0, 1.0]), np.linspace(-3, 3, 61)).argmax() in (28, 29, 30, 31, 32))
     True

@@ -55,7 +55,7 @@ from attnlaw.theory.limit.wishart import (
 
 
 def score_matrices(layer: AttentionLayer, root: Array, draws: int, draw: Streams) -> Array:
-    """Draw the scores of all tokens in all H heads, (draws, H, s, s).
+    """Draw the scores of all tokens in all H heads, of shape (draws, H, s, s).
 
     >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> from attnlaw.theory.limit.wishart import streams
@@ -105,7 +105,7 @@ def _phases(layer: AttentionLayer) -> ComplexArray:
 
 
 def score_row(layer: AttentionLayer, root: Array, token: int, draws: int, draw: Streams) -> Array:
-    """Draw the scores of one token's query in all H heads, (draws, s, H).
+    """Draw the scores of one token's query in all H heads, of shape (draws, s, H).
 
     At finite head width, each head needs only one chi variable.
 
@@ -146,7 +146,8 @@ def value_roots(layer: AttentionLayer, r: int, draws: int, draw: Streams) -> Arr
     The root V is scaled so that the mean of `V V^T` is the identity.
 
     Returns:
-        `Bart(r, n_H) / sqrt(n_H)`, or the identity if heads are infinitely wide, (draws or 1, H or 1, r, q).
+        The root is `Bart(r, n_H) / sqrt(n_H)`, or the identity if heads are infinitely wide. Its shape is
+        (draws or 1, H or 1, r, q).
 
     >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> from attnlaw.theory.limit.wishart import streams
@@ -160,9 +161,9 @@ def value_roots(layer: AttentionLayer, r: int, draws: int, draw: Streams) -> Arr
 
 
 def attention_root(layer: AttentionLayer, root: Array, scores: Array, draw: Streams) -> Array:
-    """Return the root R of the tokens' output covariance, (draws, s, H q).
+    """Return the root R of the tokens' output covariance, of shape (draws, s, H q).
 
-    Given R, the output coordinates are independent, and each is `R z` with z standard normal. With the value
+    Given R, the output coordinates are independent, and each is `R z` for a standard normal z. With the value
     roots V_a, `R = H^(-1/2) [A_1 L V_1, ..., A_H L V_H]`.
 
     >>> from attnlaw.theory.limit.inputs import RandomInputs
@@ -185,7 +186,7 @@ MANY = 64
 def can_draw_row(layer: AttentionLayer, normalise: bool) -> bool:
     """Return whether `draw_row` can be used for a layer.
 
-    The tokens must be independent normals without RMSNorm or rotary positions. There must be at least 64
+    The tokens must be independent normals, without RMSNorm or rotary positions. There must be at least 64
     tokens, no more heads than tokens, and a width above the number of heads plus one.
     """
     inputs = layer.inputs
@@ -203,8 +204,8 @@ def draw_row(layer: AttentionLayer, token: int, draws: int, draw: Streams) -> tu
     """Draw the squared length of the weighted sum of tokens that each head reads for one token.
 
     Returns:
-        The squared lengths |L^T a_h|^2, (draws, H), where a_h are the attention weights of head h, and the
-        squared length |L_i|^2 of the token itself, (draws,).
+        The squared lengths |L^T a_h|^2, of shape (draws, H), where a_h are the attention weights of head h,
+        and the squared length |L_i|^2 of the token, of shape (draws,).
 
     >>> from attnlaw.theory.limit.wishart import streams
     >>> lengths, squares = draw_row(AttentionLayer(RandomInputs(100), heads=2, width=50), 0, 5, streams(0))

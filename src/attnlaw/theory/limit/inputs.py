@@ -55,7 +55,7 @@ class RandomInputs:
     Args:
         tokens: the number s of tokens.
         activation: the name of psi, from `ACTIVATIONS`, such as `relu` or `clip:2`.
-        shared: whether the tokens share h. If not, r = 1, and all entries are independent psi(N(0, 1)).
+        shared: whether the tokens share h. If false, r = 1, and all entries are independent psi(N(0, 1)).
 
     >>> RandomInputs(2, "relu").limit_root().shape
     (2, 2)
@@ -71,7 +71,7 @@ class RandomInputs:
         activation(self.activation)
 
     def least_width(self) -> int:
-        """Return the smallest width in which such tokens exist."""
+        """Return the smallest width at which such tokens exist."""
         return 1
 
     def limit_root(self) -> Array:
@@ -81,14 +81,14 @@ class RandomInputs:
         return symmetric_root(off + (second_moment - squared_mean) * np.eye(self.tokens))
 
     def limit_coordinates(self, draws: int, m: int, draw: Streams) -> Array:
-        """Draw m coordinates of the tokens at infinite width, (draws, s, m).
+        """Draw m coordinates of the tokens at infinite width, of shape (draws, s, m).
 
-        They are psi of independent standard normals, because r tends to 1.
+        The coordinates are psi of independent standard normals, because r tends to 1.
         """
         return apply(self.activation, draw.inputs.standard_normal((draws, self.tokens, m)))
 
     def roots(self, width: int, draws: int, draw: Streams, m: int = 0) -> Array:
-        """Draw roots of X X^T / n. The first m columns of each are `X[:, :m] / sqrt(n)`."""
+        """Draw roots of X X^T / n. The first m columns of each root are `X[:, :m] / sqrt(n)`."""
         r = draw.inputs.chisquare(width, draws) / width if self.shared else np.ones(draws)
         scale = np.sqrt(r)[:, None, None]
         if activation(self.activation).linear:
@@ -117,15 +117,15 @@ class GivenInputs:
     """Fixed tokens, given by their Gram matrix.
 
     A Gram matrix determines the tokens up to a rotation, and so the law of a layer's output. With a residual,
-    single coordinates of the tokens matter too. Then the rotation is drawn uniformly, so that a coordinate is
-    along a random direction.
+    single coordinates of the tokens matter too. In that case, the rotation is drawn uniformly, so that a
+    coordinate is along a random direction.
 
-    Tokens are scaled to length 1 before their rank is computed. Directions that hold less than 1e-12 of the
-    squared lengths are rounding errors and left out.
+    Tokens are scaled to length 1 before their rank is computed. Directions with less than 1e-12 of the
+    squared lengths are rounding errors and are left out.
 
     Args:
-        gram: the Gram matrix `Sigma_ij = x^i . x^j / n`, (s, s), which is the same at every width. An
-            `InputError` is raised unless it is square, finite, symmetric and positive semi-definite.
+        gram: the Gram matrix `Sigma_ij = x^i . x^j / n`, of shape (s, s), which is the same at every width.
+            An `InputError` is raised unless it is square, finite, symmetric and positive semi-definite.
 
     >>> GivenInputs(np.eye(3)).tokens
     3
@@ -144,7 +144,7 @@ class GivenInputs:
         """Return inputs with the Gram matrix `X X^T / N` of the given tokens.
 
         Args:
-            tokens: a matrix X with one token in each row, (s, N).
+            tokens: a matrix X with one token in each row, of shape (s, N).
 
         >>> GivenInputs.from_tokens(np.ones((2, 8))).gram.tolist()
         [[1.0, 1.0], [1.0, 1.0]]
@@ -173,7 +173,7 @@ class GivenInputs:
         return np.asarray(lengths[:, None] * vectors[:, keep] * np.sqrt(values[keep]))
 
     def least_width(self) -> int:
-        """Return the rank of Sigma, which is the smallest width in which such tokens exist."""
+        """Return the rank of Sigma, which is the smallest width at which such tokens exist."""
         return max(1, int(self._root.shape[1]))
 
     def limit_root(self) -> Array:
@@ -187,8 +187,8 @@ class GivenInputs:
     def roots(self, width: int, draws: int, draw: Streams, m: int = 0) -> Array:
         """Return a root of Sigma, which is the same at every width.
 
-        With m > 0, its first m columns are coordinates along random directions. The rows of the random
-        rotation U are `B^-1 Z`, where Z is standard normal, r x n, and `Z Z^T = B B^T`.
+        With m > 0, the first m columns of the root are coordinates along random directions. The rows of the
+        random rotation U are `B^-1 Z`, where Z is a standard normal r x n matrix, and `Z Z^T = B B^T`.
         """
         if m == 0:
             return self._root[None]
@@ -210,7 +210,7 @@ Inputs = RandomInputs | GivenInputs
 
 
 def check_tokens(tokens: int) -> None:
-    """Raise a `BadSetting` if the Gram matrix of so many tokens and its root need too much memory."""
+    """Raise a `BadSetting` if the Gram matrix of this number of tokens and its root need too much memory."""
     if tokens > MOST_TOKENS:
         memory = f"their Gram matrix and its root take more than {MOST_MEMORY // 2**30} GiB of memory"
         raise BadSetting("tokens", f"expected at most {MOST_TOKENS}: {memory}", tokens)

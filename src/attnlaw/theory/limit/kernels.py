@@ -43,12 +43,13 @@ class Activation:
 
     Args:
         function: the function psi(x, *parameters), which acts entry by entry.
-        kernel: a function of Var u, Var v and Cov(u, v) that returns E[psi(u) psi(v)]. None if there is no
-            closed form.
+        kernel: a function of Var u, Var v and Cov(u, v) that returns E[psi(u) psi(v)]. The kernel is None if
+            there is no closed form.
         moments: a function of the parameters that returns E psi(g)^2 and (E psi(g))^2 for a standard normal
-            g. It is needed if there is no kernel and Mehler's series converges too slowly.
+            g. This function is needed if there is no kernel and Mehler's series converges too slowly.
         linear: whether psi is linear, so that Gaussian tokens stay Gaussian.
-        example: an example of the name with a parameter, such as `clip:2`. None if there is no parameter.
+        example: an example of the name with a parameter, such as `clip:2`. The example is None if the
+            activation has no parameter.
     """
 
     name: str
@@ -81,8 +82,8 @@ def clip(x: Array, bound: float) -> Array:
 def clip_moments(bound: float) -> tuple[float, float]:
     """Return E psi(g)^2 and (E psi(g))^2 for psi that clips to [-C, C], where C is the bound.
 
-    The second is zero. The first is `E min(g^2, C^2) = P(|g| < C) - 2 C phi(C) + C^2 P(|g| > C)`, where phi
-    is the normal density.
+    The second moment is zero. The first moment is `E min(g^2, C^2) = P(|g| < C) - 2 C phi(C) + C^2 P(|g| >
+    C)`, where phi is the normal density.
     """
     tail = 2 * float(scipy.special.ndtr(-bound))
     density = math.exp(-bound * bound / 2) / math.sqrt(2 * math.pi)
@@ -107,8 +108,8 @@ def relu_kernel(a: Array, b: Array, c: Array) -> Array:
 def gelu_kernel(a: Array, b: Array, c: Array) -> Array:
     """Return E[gelu(u) gelu(v)] for the exact GELU x Phi(x).
 
-    It is `c (1/4 + asin(c/sqrt((1+a)(1+b)))/(2 pi))
-    + (a b + c^2 (1/(1+a) + 1/(1+b) - 1)) / (2 pi sqrt((1+a)(1+b) - c^2))`.
+    The kernel is `c (1/4 + asin(c/sqrt((1+a)(1+b)))/(2 pi)) + (a b + c^2 (1/(1+a) + 1/(1+b) - 1)) / (2 pi
+    sqrt((1+a)(1+b) - c^2))`.
 
     >>> one = np.ones(1)
     >>> round(float(gelu_kernel(one, one, 0 * one)[0]) * 4 * math.pi, 12)  # (E gelu)^2 = 1/(4 pi)
@@ -210,7 +211,7 @@ def kernel_map(name: str, gram: Array) -> Array:
     """Return the Gram matrices after an MLP block of infinite width with activation `name`.
 
     Args:
-        gram: the Gram matrices before the block, (..., s, s).
+        gram: the Gram matrices before the block, of shape (..., s, s).
 
     >>> kernel_map("relu", 2 * np.eye(2)).round(6).tolist()
     [[1.0, 0.31831], [0.31831, 1.0]]
@@ -227,10 +228,10 @@ def kernel_map(name: str, gram: Array) -> Array:
 def linearised(name: str, variance: float) -> tuple[float, float]:
     """Return the slope and the remainder of an activation's kernel around uncorrelated inputs of variance v.
 
-    `K(v, v, c) = K(v, v, 0) + slope c + ...` and `remainder = K(v, v, v) - K(v, v, 0) - slope v`. If the
-    number of samples grows like the dimension, the kernel acts as a linear one with a ridge of size
-    `remainder` (El Karoui, 2010). By Price's theorem the slope is (E psi'(g))^2, g ~ N(0, v). The function
-    computes it by a finite difference of order four.
+    The definitions are `K(v, v, c) = K(v, v, 0) + slope c + ...` and `remainder = K(v, v, v) - K(v, v, 0) -
+    slope v`. If the number of samples grows like the dimension, the kernel acts as a linear one with a ridge
+    of size `remainder` (El Karoui, 2010). By Price's theorem the slope is (E psi'(g))^2 for g ~ N(0, v). The
+    function computes the slope by a finite difference of order four.
 
     >>> slope, remainder = linearised("relu", 2.0)
     >>> round(slope, 9), round(remainder - 2 * (1 / 4 - 1 / (2 * math.pi)), 9)

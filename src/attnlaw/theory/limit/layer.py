@@ -58,8 +58,8 @@ class ScoreFunction:
     """A function that turns scores into attention weights.
 
     Args:
-        weights: a function; `weights(p, allowed, axis)` returns the attention weights for scores p, the mask
-            and the axis of the keys.
+        weights: a function `weights(p, allowed, axis)` that returns the attention weights for scores p, the
+            mask and the axis of the keys.
         normalised: whether the weights of a query add up to 1.
         zero_at_zero: whether the weights are zero if all scores are zero.
     """
@@ -90,9 +90,10 @@ class Mask:
     """A rule that says which tokens a token sees.
 
     Args:
-        allows: a function; `allows(i, j, *parameters)` returns whether token i sees token j, for arrays of
-            positions.
-        example: an example of the name with a parameter, such as `band:2`. None if there is no parameter.
+        allows: a function `allows(i, j, *parameters)` that returns whether token i sees token j, for arrays
+            of positions.
+        example: an example of the name with a parameter, such as `band:2`. The example is None if the mask
+            has no parameter.
     """
 
     name: str
@@ -101,7 +102,7 @@ class Mask:
     parameters: tuple[int, ...] = ()
 
     def at(self, parameter: str) -> Mask:
-        """Return the mask with this parameter. Raises a ValueError if it is not a whole number."""
+        """Return the mask with this parameter. Raises a ValueError if the parameter is not a whole number."""
         if not (parameter.isascii() and parameter.isdecimal() and len(parameter) <= 18):
             raise ValueError(f"{parameter} is not a whole number of at most 18 digits")
         return with_parameter(self, parameter, int(parameter))
@@ -125,7 +126,7 @@ MASKS = Variants(
 
 @dataclass(frozen=True, eq=False)
 class ScoreSettings:
-    """Settings for how scores are scaled, rotated, masked and turned into attention weights.
+    """Settings for the scores and attention weights: scaling, rotation, mask and score function.
 
     Args:
         function: the name of the score function, from `SCORES`. Functions other than softmax act entry by
@@ -133,8 +134,8 @@ class ScoreSettings:
         scaling: the name of the scaling, from `SCALINGS`.
         mask: `none`, `causal` (j <= i), `band:K` (|i - j| <= K), or an s x s array that is true if token i
             sees token j.
-        frequencies: the rotary frequencies. It is empty for a layer without rotary positions. At finite head
-            width n_H, the F frequencies share the n_H / 2 planes evenly, so 2 F must divide n_H.
+        frequencies: the rotary frequencies. The tuple is empty for a layer without rotary positions. At
+            finite head width n_H, the F frequencies share the n_H / 2 planes evenly, so 2 F must divide n_H.
 
     >>> ScoreSettings(mask="causal").allowed(2).tolist()
     [[True, False], [True, True]]
@@ -174,7 +175,7 @@ class ScoreSettings:
         """Return the attention weights A for scores p.
 
         Args:
-            allowed: the mask, which is true if a token sees another.
+            allowed: the mask, which is true if a token sees another token.
             axis: the axis of the keys.
 
         >>> scores = ScoreSettings(mask="causal")
@@ -190,7 +191,7 @@ class ScoreSettings:
 
 @dataclass(frozen=True)
 class WeightVariances:
-    """Factors sigma^2 of the weight variances. The paper has 1 for all."""
+    """Factors sigma^2 of the weight variances. The paper has 1 for all variances."""
 
     query: float = 1.0
     key: float = 1.0
@@ -209,11 +210,11 @@ class AttentionLayer:
 
     Args:
         inputs: the tokens, `RandomInputs` or `GivenInputs`.
-        heads: the number H of heads. H n_H need not be the width.
-        width: the width n, a positive integer, or infinity for the limit. It must be at least the rank of
-            given tokens.
-        head_width: the head width n_H, a divisor of the width. None means the width. If the width is infinite
-            and the head width is not, the tokens are those of the limit.
+        heads: the number H of heads. The product H n_H need not equal the width.
+        width: the width n, a positive integer, or infinity for the limit. The width must be at least the rank
+            of given tokens.
+        head_width: the head width n_H, a divisor of the width. The value None means the width. If the width
+            is infinite and the head width is not, the layer uses the tokens of the limit.
 
     >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> layer = AttentionLayer(RandomInputs(4), heads=2, width=64)
@@ -255,7 +256,7 @@ class AttentionLayer:
 
     @property
     def inner_width(self) -> float:
-        """The head width n_H, which is the width if no head width is given."""
+        """The head width n_H, which equals the width if no head width is given."""
         return self.width if self.head_width is None else self.head_width
 
     @property
@@ -272,8 +273,8 @@ class AttentionLayer:
     def score_scale(self) -> float:
         """The factor by which scores differ from those with weight variances 1 and the scaling 1/sqrt(n).
 
-        It is the square root of the query variance times the key variance. The scaling 1/n also divides it by
-        sqrt(n_H).
+        The factor is the square root of the query variance times the key variance. The scaling 1/n also
+        divides this factor by sqrt(n_H).
         """
         deviation = math.sqrt(self.variances.query * self.variances.key)
         return deviation / self.scores.divisor(self.inner_width)

@@ -46,7 +46,7 @@ from attnlaw.theory.limit.wishart import Array, streams
 def peak_bytes(stack: Depth, draws: int) -> int:
     """Return how many bytes of memory the law of one output coordinate of a stack needs at most.
 
-    The number leaves out memory that does not grow with the tokens: a few numbers for each draw, and tables
+    The number excludes memory that does not grow with the tokens: a few numbers for each draw, and tables
     over values y of the coordinate.
 
     >>> from attnlaw.theory.limit.inputs import RandomInputs
@@ -72,11 +72,11 @@ def peak_bytes(stack: Depth, draws: int) -> int:
 
 
 def score_covariance(layer: AttentionLayer) -> Array:
-    """Return the covariance Cov(p_ij, p_kl) of scores in the limit, (s, s, s, s) over i, j, k, l.
+    """Return the covariance Cov(p_ij, p_kl) of scores in the limit, of shape (s, s, s, s).
 
-    It is `Sigma_ik Sigma_jl mean_f cos(theta_f ((j - i) - (l - k)))` times the query and key variances. The
-    mean is over the rotary frequencies. It is 1 if there are none. If scores are scaled by 1/n, the
-    covariance is zero.
+    The covariance is `Sigma_ik Sigma_jl mean_f cos(theta_f ((j - i) - (l - k)))` times the query and key
+    variances. The mean is over the rotary frequencies. The mean is 1 if there are no frequencies. If scores
+    are scaled by 1/n, the covariance is zero.
 
     >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> cov = score_covariance(AttentionLayer(RandomInputs(2, "relu")))
@@ -98,11 +98,11 @@ def score_covariance(layer: AttentionLayer) -> Array:
 def conditional_covariance(layer: AttentionLayer, scores: Array) -> Array:
     """Return the covariance between tokens of one output coordinate, given the scores, in the limit.
 
-    It is `(sigma_V^2 sigma_O^2 / H) sum_a A^a Sigma A^aT`, where sigma_V^2 and sigma_O^2 are the variances
-    of the value and output weights.
+    The covariance is `(sigma_V^2 sigma_O^2 / H) sum_a A^a Sigma A^aT`, where sigma_V^2 and sigma_O^2 are the
+    variances of the value and output weights.
 
     Args:
-        scores: the scores of all heads, (draws, H, s, s).
+        scores: the scores of all heads, of shape (draws, H, s, s).
 
     Returns:
         An array (draws, s, s).
@@ -119,10 +119,10 @@ def gaussian_covariance(layer: AttentionLayer, draws: int, seed: int) -> tuple[A
     """Estimate the covariance E[A Sigma A^T] of the Gaussian limit H -> infinity.
 
     Args:
-        draws: the number of draws. It is at least 2, because a single draw has no standard error.
+        draws: the number of draws. The number is at least 2, because a single draw has no standard error.
 
     Returns:
-        The covariance and its standard errors, (s, s) each.
+        The covariance and its standard errors, each of shape (s, s).
 
     >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> value, error = gaussian_covariance(AttentionLayer(RandomInputs(2)), 4000, seed=0)
@@ -154,12 +154,12 @@ class WidthRow(BriefRepr):
     """The law of one output coordinate at one width, with its moments and its distances to the limit.
 
     Args:
-        width: an integer, or infinity.
+        width: the width, an integer or infinity.
         score_variance: the variance of the score p_ii in the last attention block.
         kl_to_limit: the KL divergence to the limit. This and the next three fields are None for the limit
             itself.
         residual_of_distances: the error of the quadrature that computes the KL divergence.
-        path: the lengths and cosines of the tokens after each layer. None for a single layer.
+        path: the lengths and cosines of the tokens after each layer. The field is None for a single layer.
         kl_to_other_limit: the KL divergence to the limit of another scaling. This and the next two fields are
             None unless they were requested.
         laws_by_width: the laws of all widths of the table, including this one. Their densities are evaluated
@@ -184,7 +184,7 @@ class WidthRow(BriefRepr):
 
     @property
     def remark(self) -> str | None:
-        """Why KL divergences are missing. None if they are all there."""
+        """The reason for missing KL divergences. The reason is None if no divergence is missing."""
         by_reason: dict[str, list[str]] = {}
         for to, why in self.missing.items():
             by_reason.setdefault(why, []).append(f"to {to}")
@@ -193,12 +193,18 @@ class WidthRow(BriefRepr):
 
     @cached_property
     def path_squared_length(self) -> list[Estimate] | None:
-        """The squared length over n of the token that is read, by depth. None for a single layer."""
+        """The squared length over n of the token to read, by depth.
+
+        The list is None for a single layer.
+        """
         return None if self.path is None else [point.squared_length for point in self.path.path()]
 
     @cached_property
     def path_cosine(self) -> list[Estimate | None] | None:
-        """Mean cosines by depth, each None if there is one token. None for a single layer."""
+        """Mean cosines by depth, where each is None if there is only one token.
+
+        The list is None for a single layer.
+        """
         return None if self.path is None else [point.cosine for point in self.path.path()]
 
 
@@ -217,20 +223,21 @@ def compare_widths(
 ) -> list[WidthRow]:
     """Compute the law of one output coordinate at each width and compare it with the limit.
 
-    All widths use the same seed and so share their normals, which makes distances to the limit precise.
+    All widths use the same seed and therefore share their normals, which makes distances to the limit
+    precise.
 
     Args:
-        stack: the layers. Their width is not used.
+        stack: the layers. The width of these layers is not used.
         widths: integers, or infinity for the limit.
-        draws: draws for each width.
-        token: the index of the token whose output is read, from 0.
-        other_scaling: the name of another scaling of the scores, from `SCALINGS`. If it is given, the KL
-            divergence to its limit is computed too.
-        gaussian: whether to compute the KL divergence to the Gaussian of the same mean and variance too.
-        kernel: whether to compute the paper's kernel estimate of the KL divergence too.
-        errors: a dictionary that collects the error of each width that fails. Such a width has no row. None
-            means that the first error is raised. This happens before any draw if a law would need more than 4
-            GiB of memory.
+        draws: number of draws for each width.
+        token: the index of the token whose output the law describes, from 0.
+        other_scaling: the name of another scaling of the scores, from `SCALINGS`. If given, the function also
+            computes the KL divergence to its limit.
+        gaussian: whether to also compute the KL divergence to the Gaussian of the same mean and variance.
+        kernel: whether to also compute the paper's kernel estimate of the KL divergence.
+        errors: a dictionary that collects the error of each width that fails. A width that fails has no row.
+            If None, the first error is raised. The error comes before any draw if a law would need more than
+            4 GiB of memory.
 
     >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> from attnlaw.theory.limit.layer import AttentionLayer
@@ -290,7 +297,10 @@ def _collect(errors: dict[float, InputError] | None, width: float) -> Iterator[N
 
 
 def at_width(stack: Depth, width: float, draws: int) -> Depth:
-    """Return the layers at another width. Raises an `InputError` if their law needs more than 4 GiB."""
+    """Return the layers at another width.
+
+    Raises an `InputError` if the law of such a layer needs more than 4 GiB.
+    """
     layer = stack.layer.at_width(width)
     stack = replace(stack, layer=layer)
     size = peak_bytes(stack, draws)
@@ -345,8 +355,8 @@ def density_rows(laws: Mapping[float, OutputLaw], points: int = 161) -> list[dic
 
     Returns:
         Rows with `width`, `y`, `density`, `gaussian_density` (of the Gaussian with the same mean and
-        variance) and `ratio`. The ratio is the density divided by that at infinite width, or None if that
-        width is not among the laws.
+        variance) and `ratio`. The ratio is the density divided by the density at infinite width, or None if
+        that width is not among the laws.
 
     >>> from attnlaw.theory.limit.mixture import gaussian_law
     >>> rows = density_rows({16: gaussian_law(1.0), math.inf: gaussian_law(1.0)}, points=3)

@@ -44,7 +44,7 @@ def merge_variances(variances: Array) -> tuple[Array, Array]:
     """Replace many variances of equal weight by a few variances with different weights.
 
     Returns:
-        The variances, and their weights, which add up to one.
+        The few variances and their weights, which add up to one.
 
     >>> merge_variances(np.array([1.0, 0.0, 1.0, 1.0]))
     (array([0., 1.]), array([0.25, 0.75]))
@@ -105,7 +105,10 @@ class OutputLaw:
         return mean_of(self.score_variances)
 
     def mean(self) -> Estimate:
-        """Return the mean E y. It is zero unless a residual passes on inputs whose mean is not zero."""
+        """Return the mean E y.
+
+        The variance is zero unless a residual passes on inputs with a nonzero mean.
+        """
         return Estimate(0.0, 0.0) if self.means is None else mean_of(self.means)
 
     def variance(self) -> Estimate:
@@ -135,11 +138,11 @@ class OutputLaw:
         return y if self.means is None else y + self.means
 
     def log_density(self, y: Array) -> Array:
-        """Return log p(y) for each of the K batches of draws, (K, points), without underflow."""
+        """Return log p(y) for each of the K batches of draws, of shape (K, points), without underflow."""
         return _by_batch(self, y, _log_normals, log_mean)
 
     def distribution(self, y: Array) -> Array:
-        """Return P(Y <= y) for each of the K batches of draws, (K, points)."""
+        """Return P(Y <= y) for each of the K batches of draws, of shape (K, points)."""
         return _by_batch(self, y, _normal_distribution, lambda table, weights: weights @ table)
 
     def density(self, y: Array) -> Array:
@@ -154,13 +157,13 @@ class OutputLaw:
 def jackknife(statistic: Callable[[Array], float], values: Array) -> Estimate:
     """Estimate a smooth function of means with its standard error, by leaving out one batch at a time.
 
-    The draws are split into K = 40 batches. With theta_(k) the statistic without batch k, the standard error
+    The draws are split into K = 40 batches. If theta_(k) is the statistic without batch k, the standard error
     is `sqrt((K-1)/K sum_k (theta_(k) - mean)^2)`, and the correction `(K-1)(theta - mean theta_(k))` removes
     the bias of order 1/draws.
 
     Args:
-        statistic: a function that computes the result from the means of the columns, (k,).
-        values: the draws, (draws, k). There must be at least 40.
+        statistic: a function that computes the result from the means of the columns, of shape (k,).
+        values: the draws, of shape (draws, k). There must be at least 40 draws.
 
     >>> round(jackknife(lambda mean: float(mean[0]), np.arange(80.0)[:, None]).value, 9)
     39.5
@@ -190,7 +193,7 @@ def combine(whole: float, left_out: list[float], corrected: bool = True) -> Esti
 
     Args:
         whole: the statistic of all draws.
-        left_out: the statistics without each batch.
+        left_out: the statistics that each leave out one batch.
         corrected: whether to remove the bias. Statistics that are not smooth keep the plain value.
 
     >>> round(combine(1.0, [0.9, 1.1]).error, 6)
@@ -204,7 +207,7 @@ def combine(whole: float, left_out: list[float], corrected: bool = True) -> Esti
 
 
 def gaussian_law(variance: float, mean: float = 0.0) -> OutputLaw:
-    """Return the law N(mean, variance) as an `OutputLaw`, so that it can be compared with others.
+    """Return the law N(mean, variance) as an `OutputLaw`, for comparisons with other laws.
 
     >>> gaussian_law(2.0).kurtosis().value
     3.0
@@ -260,10 +263,10 @@ def _log_normals(y: Array, mu: Array, v: Array) -> Array:
 def log_mean(table: Array, weights: Array | None = None) -> Array:
     """Return the logarithm of the mean of exp(table) over its rows, without underflow.
 
-    A column that holds only minus infinity gives minus infinity.
+    A column with only minus infinity results in minus infinity.
 
     Args:
-        weights: the weights of the rows, with sum one. None means equal weights.
+        weights: the weights of the rows, which add up to one. The value None means equal weights.
 
     >>> log_mean(np.array([[-1000.0, -np.inf], [-1000.0, -np.inf]])).tolist()
     [-1000.0, -inf]

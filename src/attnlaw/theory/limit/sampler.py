@@ -38,7 +38,7 @@ def chunk_size(draws: int, numbers_per_draw: int) -> int:
 
 
 def chunks(draws: int, numbers_per_draw: int) -> list[int]:
-    """Return the sizes of the chunks that `draws` are split into.
+    """Return the sizes of the chunks of `draws`.
 
     >>> sum(chunks(100_000, 8)), len(chunks(3, 10**9))
     (100000, 3)
@@ -49,10 +49,10 @@ def chunks(draws: int, numbers_per_draw: int) -> list[int]:
 
 
 def token_roots(layer: AttentionLayer, draws: int, draw: Streams, m: int = 0) -> Array:
-    """Return roots of the tokens' Gram matrix at the layer's width, (draws or 1, s, columns).
+    """Return roots of the tokens' Gram matrix at the layer's width, of shape (draws or 1, s, columns).
 
     Args:
-        m: the number of coordinates of the tokens that the first columns hold at finite width.
+        m: the number of coordinates of the tokens in the first columns at finite width.
 
     >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> token_roots(AttentionLayer(RandomInputs(3), width=2), 5, streams(0)).shape
@@ -66,7 +66,8 @@ def token_roots(layer: AttentionLayer, draws: int, draw: Streams, m: int = 0) ->
 def sample(layer: AttentionLayer, draws: int, seed: int, coordinates: int = 1) -> Sample:
     """Draw all scores and some output coordinates of every token jointly.
 
-    Coordinates share the scores and the lengths of the values. So they are uncorrelated but not independent.
+    Coordinates share the scores and the lengths of the values. Therefore the coordinates are uncorrelated but
+    not independent.
 
     Args:
         coordinates: the number m of output coordinates, at most the width.
@@ -93,12 +94,12 @@ def output_law(
 ) -> OutputLaw:
     """Compute the law of one output coordinate of one token.
 
-    It is an average of normals N(0, v) over draws of `v = (1/H) sum_a |A^a_i L|^2 chi2_{n_H} / n_H`, which
-    needs only the token's row of scores. If heads are infinitely wide, there is no chi-squared factor.
+    The law is an average of normals N(0, v) over draws of `v = (1/H) sum_a |A^a_i L|^2 chi2_{n_H} / n_H`,
+    which needs only the token's row of scores. If heads are infinitely wide, there is no chi-squared factor.
 
     Args:
-        token: the index of the token whose output is read, from 0.
-        normalise: whether each token is divided by its length first (RMSNorm).
+        token: the index of the token whose output the law describes, from 0.
+        normalise: whether each token is first divided by its length (RMSNorm).
 
     >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> law = output_law(AttentionLayer(RandomInputs(4), heads=2), draws=2000, seed=0)
@@ -136,10 +137,10 @@ def _row_of_all(
 
 
 def squared_length(root: Array, token: int) -> Array:
-    """Return the squared length over n of a token (Sigma_ii), (draws or 1,).
+    """Return the squared length over n of a token (Sigma_ii), of shape (draws or 1,).
 
     Args:
-        root: roots of the tokens' Gram matrix, (draws or 1, s, r).
+        root: roots L of the Gram matrices L L^T of the s tokens, of shape (draws or 1, s, r) with r columns.
 
     >>> squared_length(2 * np.eye(3)[None], 0).tolist()
     [4.0]
@@ -160,7 +161,7 @@ def score_variance(layer: AttentionLayer, root: Array, token: int) -> Array:
 def unit_rows(root: Array) -> Array:
     """Divide tokens by their root mean square (RMSNorm).
 
-    The rows of the root then have length 1. Tokens that are zero stay zero.
+    The rows of the root have length 1 afterwards. Tokens that are zero stay zero.
 
     >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
     [[0.6, 0.8], [0.0, 0.0]]

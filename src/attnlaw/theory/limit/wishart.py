@@ -27,10 +27,10 @@ class Streams(NamedTuple):
     """Separate random generators for one chunk of draws.
 
     Samplers of different widths that use the same seed share their normals (common random numbers).
-    So the difference between two widths is far less noisy than each law alone.
+    Therefore the difference between two widths is far less noisy than each law alone.
 
     Args:
-        widths: the generator of numbers that only a finite width needs (Bartlett's factors).
+        widths: the generator of numbers that only a finite width needs (for Bartlett's factors).
     """
 
     normals: np.random.Generator  # the generator of numbers that the limit draws too
@@ -55,7 +55,7 @@ def bartlett(rows: int, df: int, shape: tuple[int, ...], rng: np.random.Generato
     diagonal are standard normal.
 
     Returns:
-        An array (*shape, rows, min(rows, df)).
+        The factor, an array of shape (*shape, rows, min(rows, df)).
 
     >>> rng = np.random.default_rng(0)
     >>> bartlett(3, 10**9, (5,), rng).shape, bartlett(3, 2, (5,), rng).shape
@@ -73,7 +73,7 @@ def bartlett(rows: int, df: int, shape: tuple[int, ...], rng: np.random.Generato
 def complex_bartlett(rows: int, df: int, shape: tuple[int, ...], rng: np.random.Generator) -> ComplexArray:
     """Draw Bartlett's factor for complex normals z with E|z|^2 = 1.
 
-    The squares of its diagonal entries are Gamma(df - i) variables.
+    The squares of the diagonal entries of the factor are Gamma(df - i) variables.
 
     >>> complex_bartlett(3, 1, (5,), np.random.default_rng(0)).shape
     (5, 3, 1)
@@ -98,7 +98,7 @@ def complex_normals(shape: tuple[int, ...], rng: np.random.Generator) -> Complex
 
 
 def compress(root: Array) -> Array:
-    """Return a root with the same `L L^T` and no more columns than rows, by QR.
+    """Return a root with the same `L L^T` and at most as many columns as rows, by QR.
 
     >>> wide = np.arange(6.0).reshape(2, 3)
     >>> narrow = compress(wide)
@@ -129,7 +129,7 @@ def symmetric_root(gram: Array) -> Array:
 
 
 def root_of_rows(rows: Array) -> Array:
-    """Return a root of `X X^T` for X (..., s, n): X itself if n <= s, otherwise the symmetric root.
+    """Return a root of `X X^T` for X of shape (..., s, n): X if n <= s, otherwise the symmetric root.
 
     >>> root_of_rows(np.ones((2, 5))).round(6).tolist()
     [[1.581139, 1.581139], [1.581139, 1.581139]]

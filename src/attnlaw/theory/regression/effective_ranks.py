@@ -26,7 +26,7 @@ from attnlaw.core.settings import check_value
 class Split:
     """The split of a spectrum into a head of k directions and a tail with the effective ranks r_k and R_k.
 
-    If no tail is long enough, all numbers are None, and `remark` says what to do. The noise terms are k/n and
+    If no tail is long enough, all numbers are None, and `remark` names a remedy. The noise terms are k/n and
     n/R for n samples.
     """
 
@@ -60,7 +60,7 @@ class EffectiveRanks:
     def split(self, samples: int, b: float = 1.0) -> Split:
         """Return the split at the smallest k with r_k >= b n.
 
-        It looks at every k, because r_k is not monotone and ends at 1.
+        The function checks every k, because r_k is not monotone and ends at 1.
 
         >>> split = effective_ranks([10.0] * 5 + [0.02] * 2000).split(100)
         >>> split.k, [round(term, 9) for term in split.noise_terms]
@@ -82,12 +82,12 @@ class EffectiveRanks:
 
 
 def effective_ranks(eigenvalues: ArrayLike) -> EffectiveRanks:
-    """Compute the effective ranks of a spectrum. They do not depend on its scale.
+    """Compute the effective ranks of a spectrum. The ranks do not depend on the scale of the spectrum.
 
     Args:
-        eigenvalues: eigenvalues of a covariance, in any order. Zeros are left out. For activations X (tokens
-            x width), pass `np.linalg.svd(X - X.mean(0), compute_uv=False) ** 2`. For a `Spectrum`, pass
-            `spectrum.values ** 2`.
+        eigenvalues: eigenvalues of a covariance, in any order. Zero eigenvalues are left out. For activations
+            X (tokens x width), pass `np.linalg.svd(X - X.mean(0), compute_uv=False) ** 2`. For a `Spectrum`,
+            pass `spectrum.values ** 2`.
 
     >>> ranks = effective_ranks([4.0, 1.0, 1.0, 0.0])
     >>> ranks.r.tolist(), ranks.R.tolist()

@@ -43,7 +43,7 @@ class LossChoice:
 
     @property
     def classifies(self) -> bool:
-        """Whether the labels are signs. Such labels have no noise."""
+        """Whether the labels are signs. Signs have no noise."""
         return self.loss.signs
 
     @property

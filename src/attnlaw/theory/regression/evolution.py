@@ -77,9 +77,9 @@ def vote_error(m: float, q: float, q1: float, learners: float) -> float:
 
 
 def teacher_given(m: float, q1: float, zeta: Reals) -> Reals:
-    """Return the probability that the teacher nu is positive, given the shared part zeta of the scores.
+    """Return the probability of a positive teacher nu, given the shared part zeta of the scores.
 
-    Here nu = (m/q1^(1/2)) zeta + (1 - m^2/q1)^(1/2) eta, with eta standard normal.
+    Here nu = (m/q1^(1/2)) zeta + (1 - m^2/q1)^(1/2) eta, where eta is standard normal.
     """
     rest = max(1 - m * m / q1, np.finfo(float).tiny)
     return np.asarray(scipy.special.ndtr(m / math.sqrt(q1 * rest) * zeta))
@@ -108,7 +108,7 @@ class EnsemblePrediction:
         m: overlap of a learner with the teacher.
         q: overlap of a learner with itself.
         q1: overlap of two learners.
-        residual: error that remains in the equations.
+        residual: remaining error of the equations.
     """
 
     problem: Ensemble
@@ -121,7 +121,8 @@ class EnsemblePrediction:
     def error(self, learners: float = 1) -> float:
         """Return the error of the mean of K learners on labels without noise. K may be infinite.
 
-        It is the mean square error for the square loss, and the share of wrong signs for the other losses.
+        The error is the mean square error for the square loss, and the share of wrong signs for the other
+        losses.
         """
         K = _check_learners(learners)
         if LOSSES[self.problem.loss].classifies:
@@ -129,7 +130,7 @@ class EnsemblePrediction:
         return 1 - 2 * self.m + self.q1 + (self.q - self.q1) / K
 
     def vote_error(self, learners: float = 1) -> float | None:
-        """Return how often the majority of K learners has the wrong sign; None for the square loss."""
+        """Return how often the majority of K learners has the wrong sign, or None for the square loss."""
         if not LOSSES[self.problem.loss].classifies:
             return None
         return vote_error(self.m, self.q, self.q1, _check_learners(learners))
@@ -139,7 +140,7 @@ def ensemble_evolution(problem: Ensemble) -> EnsemblePrediction:
     """Compute the overlaps of an ensemble in the limit of large n, p, d at fixed ratios.
 
     Raises:
-        BadSetting: the learners have no unique minimum without a ridge.
+        BadSetting: if the learners have no unique minimum without a ridge.
 
     >>> problem = Ensemble(samples=600, features=450, inputs=300, ridge=0.01, noise=0.2)
     >>> prediction = ensemble_evolution(problem)

@@ -42,8 +42,8 @@ class Kernel:
     """A kernel f(x . x'/p).
 
     Args:
-        parts: returns the slope and the ridge gamma_g for a squared length tau_g.
-        matrix: returns the n x m matrix of the kernel between inputs X (n x p) and Y (m x p).
+        parts: function that returns the slope and the ridge gamma_g for a squared length tau_g.
+        matrix: function that returns the n x m matrix of the kernel between inputs X (n x p) and Y (m x p).
     """
 
     name: str
@@ -79,7 +79,7 @@ KERNELS = by_name(
 
 
 def effective_weights(weights: ArrayLike, slope: float, remainders: ArrayLike, ridge: float) -> Reals:
-    """Return the weights `slope / (gamma_g + ridge/w_g)` that groups have in kernel ridge regression.
+    """Return the weights `slope / (gamma_g + ridge/w_g)` of the groups in kernel ridge regression.
 
     Args:
         weights: the weights w_g, one for each group.

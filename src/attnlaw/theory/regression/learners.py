@@ -50,11 +50,11 @@ def simulate_ensemble(
     """Train an ensemble on random samples, and measure its overlaps and errors.
 
     The overlaps m and q (see `evolution`) are means over the learners, and q1 is a mean over their pairs.
-    They are computed from the weights and the Gaussian equivalent of the features. Errors are measured on new
-    samples.
+    These overlaps are computed from the weights and the Gaussian equivalent of the features. Errors are
+    measured on new samples.
 
     Args:
-        learners: number of learners in the ensemble. All are trained on the same samples.
+        learners: number of learners in the ensemble. All learners are trained on the same samples.
         seeds: number of repetitions.
     """
     K = check_value("learners", learners, int, minimum=1)
@@ -98,7 +98,7 @@ def minimise(A: Reals, y: Reals, loss: Loss, ridge: float) -> Reals:
     """Return the p weights w that minimise `sum_i l(y_i, A_i w) + (ridge/2) |w|^2`, where A is n x p.
 
     Raises:
-        InputError: if there is no minimum, because the samples can be separated and there is no ridge.
+        InputError: if there is no minimum, because the samples are separable and there is no ridge.
 
     >>> A, y = np.array([[1.0], [2.0]]), np.array([1.0, 2.0])
     >>> from attnlaw.numerics.prox import HINGE, SQUARE

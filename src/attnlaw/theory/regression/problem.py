@@ -28,7 +28,7 @@ class Group:
 
     Args:
         share: share of this group among all samples.
-        covariance: covariance of the inputs, p x p, or the p variances if it is diagonal.
+        covariance: covariance of the inputs, of shape (p, p), or the p variances if it is diagonal.
         weight: weight of the samples in the loss.
         noise: variance of the label noise.
     """
@@ -53,11 +53,11 @@ class Regression:
     """A regression problem: groups of samples, a signal and a ridge.
 
     Args:
-        groups: the groups of samples. Their shares sum to 1.
+        groups: the groups of samples. The shares of the groups sum to 1.
         signal: the p coefficients theta.
-        samples: number of samples n.
-        ridge: strength of the penalty |theta|^2; 0 means the limit of a vanishing ridge.
-        target: covariance of the test inputs. By default they are a mixture of the groups.
+        samples: number n of samples.
+        ridge: strength of the penalty |theta|^2, where 0 means the limit of a vanishing ridge.
+        target: covariance of the test inputs. By default, the test inputs are a mixture of the groups.
 
     >>> groups = (Group(0.8, np.ones(2)), Group(0.2, np.array([4.0, 1.0])))
     >>> Regression(groups, signal=[1.0, 0.0], samples=10).target
@@ -109,7 +109,10 @@ class Regression:
 
     @property
     def covariances(self) -> tuple[Reals, Reals]:
-        """The stacked covariances of the groups, and that of the target; variances if all are diagonal."""
+        """The stacked covariances of the groups, and the covariance of the target.
+
+        Only variances if all are diagonal.
+        """
         every = _same_form([group.covariance for group in self.groups] + [np.asarray(self.target)])
         return np.array(every[:-1]), every[-1]
 

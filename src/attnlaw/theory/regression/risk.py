@@ -37,7 +37,7 @@ LEAST_SPARE = 10.0
 
 @dataclass(frozen=True, eq=False)
 class RidgeFixedPoint:
-    """The solved fixed point of a problem, from which bias and variance follow (letters as in the module)."""
+    """The solved fixed point of a problem, which determines bias and variance (letters as in the module)."""
 
     problem: Regression
     rho: float
@@ -55,7 +55,7 @@ class RidgeFixedPoint:
         return np.asarray(np.linalg.solve(np.eye(b.size) - self._slopes, b))
 
     def bias_of(self, signals: Reals | None) -> float:
-        """Return the bias for a signal. None stands for a random direction of length one."""
+        """Return the bias for a signal. The value None stands for a random direction of length one."""
         groups, target = self.problem.covariances
         counts = self.problem.shares * self.c**2 * self.leverages
         inside = target + np.tensordot(counts, groups, axes=1)
@@ -73,7 +73,7 @@ class RidgeFixedPoint:
 
     @property
     def degrees(self) -> float:
-        """The degrees of freedom of the fit; n if it interpolates."""
+        """The degrees of freedom of the fit, or n if it interpolates."""
         return float(self.problem.samples * (self.problem.shares * self.c) @ self.e)
 
     @property
@@ -171,7 +171,7 @@ def _form(problem: Regression) -> tuple[float, float]:
 
 
 def outcome_and_remark(point: RidgeFixedPoint) -> tuple[Outcome, str | None]:
-    """Return how the computation ended, and a remark with a remedy if the result is not reliable."""
+    """Return the status of the computation, and a remark with a remedy if the result is not reliable."""
     if not point.converged:
         return Outcome.NOT_CONVERGED, "the equations did not converge; give a larger ridge"
     if point.effective_samples < LEAST_SPARE:

@@ -62,8 +62,8 @@ def two_layer_limit(inputs: ArrayLike, labels: ArrayLike, start: ArrayLike) -> I
 
     Args:
         inputs: the inputs X, n x p.
-        labels: the n labels y, which some vector w must fit exactly.
-        start: the vector w_0 at the start, p numbers.
+        labels: the n labels y, for which an exact fit w must exist.
+        start: the start vector w_0, with p numbers.
 
     Raises:
         InputError: if the start is zero, or if no w fits the labels.

@@ -68,7 +68,7 @@ class MonitorSettings(ModelSettings):
 
 @dataclass(frozen=True, eq=False)
 class MonitoredRun:
-    """The steps of one model that were measured so far. `columns` describes the columns of the tables."""
+    """The steps of one model that have been measured. `columns` describes the columns of the tables."""
 
     steps: pl.DataFrame
     matrices: pl.DataFrame
@@ -86,7 +86,7 @@ class MonitoredRun:
 
     @property
     def remark(self) -> str | None:
-        """The remark of the last measurement; None if it has none."""
+        """The remark of the last measurement, or None if it has none."""
         remark: str | None = self.steps["remark"][-1]
         return remark
 

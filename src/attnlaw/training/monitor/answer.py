@@ -13,7 +13,7 @@ MAX_RUNS = 8  # runs with lines of their own
 
 
 def answer(result: Result) -> Answer:
-    """Return for each model which steps were measured, what failed, and what changed most."""
+    """Return for each model the measured steps, the failures, and the largest change."""
     lines: list[Line] = []
     rows = result.rows.head(MAX_RUNS)
     for case, name in enumerate(unique_short_names(rows["model"].fill_null("run"))):

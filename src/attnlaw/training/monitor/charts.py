@@ -38,9 +38,10 @@ class ColumnChange:
 
 
 def steps(result: Result) -> Figure | None:
-    """Draw the steps of all models. Return None if nothing was measured.
+    """Draw the steps of all models. Return None if there are no measurements.
 
-    The quantity that changes most comes first. In a run of several steps, constant quantities are left out.
+    The quantity that changes most comes first. For a run of several steps, the chart leaves out constant
+    quantities.
     """
     rows = nan_to_null(result.tables["steps"])
     known, order = panel_order(rows)
@@ -55,7 +56,7 @@ def steps(result: Result) -> Figure | None:
 
 
 def panel_order(rows: pl.DataFrame) -> tuple[dict[str, dict[str, str]], list[str]]:
-    """Return the panels that have values, and their titles. The one that changes most comes first."""
+    """Return the panels that have values, and their titles. The panel with the largest change comes first."""
     panel_lines = {
         title: {name: label for name, label in lines.items() if name in rows.columns and rows[name].count()}
         for title, lines in PANELS.items()

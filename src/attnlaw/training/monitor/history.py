@@ -55,7 +55,7 @@ HEAD_QUANTITIES = ("means", "modes")  # the quantities that need the factors of 
 
 @dataclass(frozen=True, eq=False)
 class Mode:
-    """A singular value beyond the bulk, with its left and right singular vectors if they are known."""
+    """A singular value beyond the bulk, with its left and right singular vectors if known."""
 
     number: int  # counts the modes of a head in the order in which they left the bulk
     left_step: int | None  # the first measured step beyond the bulk; None if it was there when the run began
@@ -66,7 +66,10 @@ class Mode:
 
 @dataclass
 class ModeTracker:
-    """The modes of every head at the last measurement. `counts` has how many each head has had so far."""
+    """The modes of every head at the last measurement.
+
+    `counts` has the number of modes that each head has had.
+    """
 
     modes: dict[HeadKey, list[Mode]] = field(default_factory=dict)
     counts: dict[HeadKey, int] = field(default_factory=dict)
@@ -88,8 +91,8 @@ class ModeTracker:
         """Return the modes of all heads at this step, numbered as at the earlier steps.
 
         Args:
-            seen: for each head, its k values beyond the bulk in descending order (k,), and their singular
-                vectors u (rows, k) and v (cols, k).
+            seen: for each head, its k values beyond the bulk in descending order, of shape (k,), and their
+                singular vectors u (rows, k) and v (cols, k).
         """
         modes = {}
         for location, (values, u, v) in seen.items():
@@ -127,7 +130,7 @@ def top_singular_vectors(left: Reals, right: Reals, count: int) -> tuple[Reals, 
     """Return the `count` largest singular values of `left @ right` with their vectors.
 
     Returns:
-        The values (count,), the left vectors (rows, count) and the right vectors (cols, count).
+        The values, of shape (count,), the left vectors (rows, count) and the right vectors (cols, count).
     """
     q_left, r_left = np.linalg.qr(left)
     q_right, r_right = np.linalg.qr(right.T)
@@ -177,7 +180,8 @@ def stronger_first(
 class History:
     """The results of earlier steps that a measurement needs.
 
-    `starts` has the sizes of each head's factors at the first step. `tracker` has the modes so far.
+    `starts` has the sizes of each head's factors at the first step. `tracker` has the modes of all earlier
+    steps.
     """
 
     starts: dict[HeadKey, dict[str, float | None]] = field(default_factory=dict)

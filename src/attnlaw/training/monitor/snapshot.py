@@ -75,9 +75,9 @@ def step_frame(snapshots: Iterable[Snapshot]) -> pl.DataFrame:
 def take_snapshot(
     settings: ModelSettings, step: int, quantities: Sequence[str], history: History, approximate: bool = False
 ) -> Snapshot:
-    """Measure the module of the settings as it is now, and update the `history` of its run.
+    """Measure the current state of the settings' module, and update the `history` of its run.
 
-    Parameters are read one matrix at a time, without gradients and without random numbers of torch or numpy.
+    The function reads one matrix at a time, without gradients and without random numbers of torch or numpy.
     """
     require_unsharded(settings.model)
     model = settings.open()
@@ -133,7 +133,10 @@ def take_snapshot(
 
 
 def failed_snapshot(name: str, step: int, reason: str) -> Snapshot:
-    """Return the snapshot of a step whose weights could not be measured. It has the reason and no numbers."""
+    """Return the snapshot of a step whose weights could not be measured.
+
+    The snapshot has the reason and no numbers.
+    """
     failure = {"status": Outcome.FAILED, "remark": reason}
     row = {"step": step, "model": name, **failure, "attnlaw_version": __version__}
     return Snapshot(step, row, quantity_frame(STEP_MATRICES, []), quantity_frame(STEP_MODES, []))
@@ -149,9 +152,11 @@ if whole: attnlaw.audit(whole, heads=HEADS).save(f"step-{step}")
 
 
 def require_unsharded(model: Any) -> None:
-    """Raise an `InputError` if the weights are split over processes. No process then has a whole matrix.
+    """Raise an `InputError` if the weights are split over processes.
 
-    If they are distributed tensors (FSDP2), a note of the error has the code that gathers them.
+    In that case, no process has a whole matrix.
+
+    If the weights are distributed tensors (FSDP2), a note of the error has the code that gathers them.
     """
     what = f"{type(model).__name__}: the weights of this model are split over several processes"
     if any(hasattr(weight, "device_mesh") for weight in model.parameters()):

@@ -62,26 +62,27 @@ class SpectralMonitor:
 
     Call `step(step)` after every step of the optimizer. Monitoring does not disturb the training: it computes
     no gradients, draws no random numbers and writes no parameters. If there are several processes, only the
-    first measures. Weights split over processes are not supported.
+    first process measures. Weights split over processes are not supported.
 
     The directory holds a result that `attnlaw.load` reads, with a case for each model: attnlaw.json,
-    rows.parquet and the tables `steps`, `step_matrices` and `step_modes`. Every measurement replaces them as
-    a whole, under a lock on steps.lock. So models with different names may share a directory, even if
-    several programs write to it at once. A run that resumes in the same directory keeps the rows of earlier
-    steps, and replaces those from its first measured step on.
+    rows.parquet and the tables `steps`, `step_matrices` and `step_modes`. Every measurement replaces these
+    files as a whole, under a lock on steps.lock. Therefore models with different names may share a directory,
+    even if several programs write to it at once. A run that resumes in the same directory keeps the rows of
+    earlier steps, and replaces the rows from its first measured step on.
 
     Args:
-        model: the `nn.Module` that is trained.
-        directory: the directory of the result.
-        clock: a function that returns seconds. By default, they are CPU seconds of this process. If the
-            training waits for a device without using the CPU, `time.perf_counter` bounds the elapsed time.
+        model: the `nn.Module` to watch.
+        directory: the directory to write the result to.
+        clock: a function that returns seconds. By default, the clock counts CPU seconds of this process. If
+            the training waits for a device without using the CPU, `time.perf_counter` bounds the elapsed
+            time.
         options: `MonitorSettings`: `every`, `quantities` (some of "proxies", "stable_rank", "outliers",
             "alpha", "factor_excess", "factor_imbalance", "scores", "means" and "modes"), `max_overhead`,
             `margins=(inputs, every)` (docs/how-to/watch-training.md), and the options that choose matrices of
             a model (`name`, `heads`, `map`, `layers`, `only`, `jobs`, `approximate`). `rules` is a rule file
             about `steps` (docs/commands/check.md). If a rule does not hold at a measured step, the monitor
-            warns. With `on_fail="stop"` it writes the row and then raises `GateFailed`. If there are several
-            processes, only the first raises it, and the launcher ends the others.
+            warns. With `on_fail="stop"` the monitor writes the row and then raises `GateFailed`. If there are
+            several processes, only the first process raises the error, and the launcher ends the others.
 
     >>> import tempfile, torch
     >>> block = torch.nn.TransformerEncoderLayer(16, 2, 32)
@@ -148,7 +149,8 @@ class SpectralMonitor:
     def measure(self, step: int) -> Snapshot | None:
         """Measure now, even if the cost exceeds `max_overhead`.
 
-        The time still counts as spent. Only the first process measures; the others return None.
+        The time of this measurement still counts as spent. Only the first process measures, and the others
+        return None.
         """
         return self._measure(_as_whole_number("step", step), self._read_clock(), self._margins)
 
@@ -344,7 +346,7 @@ class WatchedMargins:
         return margins
 
     def add_to_row(self, row: dict[str, Any], model: Any) -> dict[str, Any]:
-        """Return the row of a step with the columns of margins, or with a remark why they are missing."""
+        """Return the row of a step with the columns of margins, or with a remark on why they are missing."""
         try:
             margins = measure_margins(model, self.inputs)
         except InputError as error:

@@ -63,8 +63,8 @@ class Watchdog:
     def judge(self, row: pl.DataFrame) -> Verdicts:
         """Return the verdicts at the step of this row.
 
-        Earlier rows of the same step or of later steps are dropped, because a resumed run has abandoned
-        their weights.
+        Earlier rows of the same step or of later steps are dropped, because a resumed run has abandoned the
+        weights of those steps.
         """
         if self._rows.height:
             earlier = self._rows.filter(pl.col("step") < row["step"].item())

@@ -32,7 +32,7 @@ def answer(result: Result) -> Answer:
 
 
 def limits() -> str:
-    """Return what the law does not cover, and when not to rely on it."""
+    """Return a description of the cases that the law does not cover or describe reliably."""
     return (
         "The law is for random weights and orthogonal tokens. Tokens of real text are not orthogonal, and "
         "causal masks and rotary positions are not covered. attnlaw warns if heads are too narrow or the "

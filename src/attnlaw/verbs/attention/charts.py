@@ -56,7 +56,7 @@ def readout(view: ChartView) -> Drawings:
     "theory. Lower is better.",
 )
 def arrival(view: ChartView) -> Drawings:
-    """Draw the time that a readout needs to learn, unless the error of the readout has a chart."""
+    """Draw the time that a readout needs to learn, unless another chart shows the error of the readout."""
     if not any(_error_lines(view)):
         yield from line_charts(view, view.rows, "head_size", "arrival_time")
 

@@ -30,7 +30,7 @@ FAR = 1.36
 
 
 def head_line(row: Mapping[str, Any]) -> str:
-    """Return the sizes of one layer, with its name if it has one."""
+    """Return the sizes of one layer, with the layer's name if it has one."""
     heads = "1 head" if row["heads"] == 1 else f"{row['heads']} heads"
     sizes = f"{row['tokens']} tokens, {heads} of size {row['head_size']}, sharpness β = {row['beta']:g}"
     return sizes if row["name"] is None else f"{row['name']}: {sizes}"
@@ -42,8 +42,8 @@ class LayerVerdict:
 
     Args:
         sentence: the verdict with its number, in words.
-        words: the verdict alone, one of `VERDICTS`. It is empty without draws, or with too few values.
-        warning: why the law should not be relied on, or what else to know.
+        words: the verdict alone, one of `VERDICTS`. The text is empty without draws, or with too few values.
+        warning: the reason not to rely on the law, or another remark.
     """
 
     sentence: str
@@ -55,7 +55,7 @@ class LayerVerdict:
 def verdict_of(row: Mapping[str, Any]) -> LayerVerdict:
     """Return whether the draws of one layer follow the law, and a warning if there is a reason for one.
 
-    The distance is judged among the values that are not zero: zeros follow from the sizes alone.
+    The distance is judged among the nonzero values, because zeros follow from the sizes alone.
     """
     sentence, words = _verdict(row)
     status = {CLOSE: AnswerStatus.OK, WORST: AnswerStatus.WARNING}.get(words)

@@ -76,7 +76,7 @@ def finding_lines(case: AuditResult, summary: dict[str, Any]) -> list[Line]:
 
 
 def finding_line(group: FindingGroup) -> Line:
-    """Return what is wrong, where and how much, and how to mend it."""
+    """Return a description of a problem: its place, its size, and a remedy."""
     remedy = (f"Fix: {DETECTORS[group.rule].remedy}.",) if group.rule in DETECTORS else ()
     return Line(_problem(group), STATUSES[group.level], remedy)
 
@@ -86,7 +86,7 @@ def _problem(group: FindingGroup) -> str:
 
 
 def model_lines(cases: dict[str, AuditResult], summaries: Summaries) -> list[Line]:
-    """Return the lines about training, comparison with other models, and what to know of the numbers."""
+    """Return the lines about training, comparison with other models, and remarks on the numbers."""
     if len(cases) == 1:
         ((name, case),) = cases.items()
         summary = summaries[name]
@@ -141,7 +141,7 @@ def _comparison_lines(summaries: Summaries) -> list[Line]:
 
 
 def facts_of(result: AuditResult, summary: dict[str, Any]) -> str:
-    """Return what the model is, such as "gpt2 · 4 layers × 4 heads · width 128"."""
+    """Return a description of the model, such as "gpt2 · 4 layers × 4 heads · width 128"."""
     stacks = dict(
         result.layers.group_by("stack", maintain_order=True).agg(pl.col("applications").sum()).iter_rows()
     )
@@ -149,7 +149,7 @@ def facts_of(result: AuditResult, summary: dict[str, Any]) -> str:
 
 
 def head_size(case: AuditResult) -> int | None:
-    """Return the number of dimensions of a head, if all heads have the same."""
+    """Return the number of dimensions of a head, if all heads have the same number."""
     if "matrices" not in case.tables:
         return None
     sizes = case.matrices.filter(pl.col("kind") == "qk")["inner"].drop_nulls().unique()
@@ -157,7 +157,10 @@ def head_size(case: AuditResult) -> int | None:
 
 
 def next_commands(result: AuditResult) -> dict[str, str]:
-    """Return the commands that show more of the same models. For Python objects, these are calls."""
+    """Return the commands that show more about the same models.
+
+    For Python objects, the commands are calls.
+    """
     command = typed_command(result)
     if command is None:
         return {'result.save("results")': REPORT, f"result.show({DETAILS}=True)": ALL_NUMBERS}
@@ -175,7 +178,7 @@ def page_commands(result: AuditResult) -> dict[str, str]:
 
 
 def outside_range(summary: dict[str, Any]) -> str:
-    """Return how many numbers are outside the range of trained models; empty if they cannot be compared.
+    """Return how many numbers are outside the range of trained models, or "" without a comparison.
 
     >>> outside_range({"atlas": None})
     ''

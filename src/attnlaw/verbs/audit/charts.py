@@ -78,7 +78,7 @@ audit_chart = partial(chart, prepare=_prepare)
     "Proxies are not guarantees, and they do not rank models.",
 )
 def proxies(view: ChartView) -> Drawings:
-    """Draw all proxies: a line for each proxy, and on it a dot for each model."""
+    """Draw all proxies, with a line for each proxy and a dot on it for each model."""
     labels = {name: view.verb.axis(name) for name in PROXIES if has_values(view.rows, name)}
     if labels:
         long = view.rows.unpivot([*labels], index="model", variable_name="line").drop_nulls("value")
@@ -119,7 +119,10 @@ def amplification(view: ChartView) -> Drawings:
     "contributes most.",
 )
 def shares(view: ChartView) -> Drawings:
-    """Draw what each layer's share of the proxy consists of. Nothing is drawn if all layers are alike."""
+    """Draw the parts of each layer's share of the proxy.
+
+    If all layers are alike, the function draws nothing.
+    """
     layers = view.frame("layers")
     parts = [name for name in SHARES if has_values(layers, name)]
     spread = layers.select(pl.col(parts).max() - pl.col(parts).min()).row(0) if parts else ()
@@ -175,7 +178,7 @@ def spectrum_decay(spectra: pl.DataFrame, labels: Mapping[str, str] | None = Non
 
     Args:
         spectra: the table of spectra of one or several audits.
-        labels: the names to show, by model. By default all models are drawn under their own names.
+        labels: the names to show, by model. By default, the chart draws all models under their own names.
     """
     names = _labels(spectra, labels)
     hue = colour_encoding(palette(names.values()))
@@ -220,8 +223,8 @@ def contributions(view: ChartView) -> Drawings:
 def contribution_curves(matrices: pl.DataFrame) -> alt.ConcatChart:
     """Draw the contributions log10 C(p) to the proxy of one model, with a panel for each kind of matrix.
 
-    A line is the median over the heads of a layer. A dot shows the p that one matrix chose, and its
-    contribution there. At most `MOST_LINES` layers, evenly spaced, have a line.
+    A line is the median over the heads of a layer. A dot shows the best p of one matrix, and the contribution
+    at this p. At most `MOST_LINES` layers, evenly spaced, have a line.
     """
     has_curve = pl.col("log10_curve").is_not_null() & pl.col("log10_contribution").is_not_null()
     drawn = (pl.col("log10_curve").list.len() > 1) & pl.col("kind").is_in(_kinds(matrices))
@@ -282,9 +285,9 @@ def compare(
     """Draw medians over heads by layer: a row of panels for each kind of matrix, a column for each quantity.
 
     Args:
-        labels: the names to show, by model. By default all models are drawn under their own names.
-        titles: the titles to show, by quantity. By default the quantities of `_compared_quantities` are drawn
-            under their own names.
+        labels: the names to show, by model. By default, the chart draws all models under their own names.
+        titles: the titles to show, by quantity. By default, the chart draws the quantities of
+            `_compared_quantities` under their own names.
     """
     quantities = titles or {name: name for name in _compared_quantities(matrices)}
     names = _labels(matrices, labels)

@@ -49,7 +49,7 @@ def growth(view: ChartView) -> Drawings:
 
 
 def draw_growth(rows: pl.DataFrame, exponents: pl.DataFrame) -> alt.VConcatChart:
-    """Draw proxies against depth and against hidden size: a row of panels for each proxy.
+    """Draw proxies over depth and over hidden size, with a row of panels for each proxy.
 
     Args:
         rows: a row for each model, with `depth`, `hidden_size` and `log10_PROXY`.

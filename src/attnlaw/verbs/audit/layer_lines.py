@@ -24,9 +24,9 @@ class LayerLine:
     """One layer, several neighbouring layers, or the cross attention of a layer.
 
     Args:
-        name: how a table calls it, such as "encoder 0" or "0-3".
-        layers: the rows of the table of layers; empty for cross attention.
-        matrices: the rows of its matrices. Matrices of cross attention have the kinds "qk" and "vo".
+        name: the name of the line in a table, such as "encoder 0" or "0-3".
+        layers: the rows of the table of layers, or no rows for cross attention.
+        matrices: the rows of the line's matrices. Matrices of cross attention have the kinds "qk" and "vo".
     """
 
     name: str
@@ -44,7 +44,10 @@ def sizes(result: AuditResult) -> tuple[str, str]:
 
 
 def shown_matrices(result: AuditResult) -> pl.DataFrame:
-    """Return the matrices of a model. Sizes that are not known as applied are those of the stored matrix."""
+    """Return the matrices of a model.
+
+    If a size as applied is not known, the row has the size of the stored matrix.
+    """
     return fill_applied_sizes(result.matrices, result.rows["norms"][0] == "applied")
 
 
@@ -71,7 +74,7 @@ def layer_lines(result: AuditResult, most: int | None = None) -> list[LayerLine]
 
 
 def kinds_of(lines: Sequence[LayerLine], kinds: Sequence[str]) -> list[str]:
-    """Return those of the kinds that some line has."""
+    """Return the kinds that occur in at least one line."""
     return [kind for kind in kinds if any(line.of_kind(kind).height for line in lines)]
 
 

@@ -69,7 +69,8 @@ BELOW = {"below": "how many of the trained models have a smaller number"}
 def has_page(result: Result) -> TypeGuard[AuditResult]:
     """Return whether the page of audits can show a result.
 
-    It needs finished audits with their tables. If they come from a study, there must be at most 12.
+    The page needs finished audits with their tables. If the audits come from a study, there must be at most
+    12.
     """
     known = {"matrices", "spectra", "layers"} <= result.tables.keys()
     finished = int((result.rows["status"] != "failed").sum())
@@ -82,8 +83,8 @@ def page(
 ) -> str:
     """Return the HTML page of one or several audited models.
 
-    The sections `more` come before the table of matrices. `note` is a sentence for the lead. By default it
-    says which audits failed.
+    The sections `more` come before the table of matrices. `note` is a sentence for the lead. By default, the
+    note says which audits failed.
     """
     if not has_page(result):
         return results_page([Part([result], figures)], answer=answer(result))

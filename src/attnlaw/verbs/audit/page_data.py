@@ -72,7 +72,7 @@ FACTS = (
 
 
 def audit_payload(result: Result, names: dict[int, str], applied: bool) -> dict[str, Any]:
-    """Return everything that the page's script draws, as values that JSON can hold.
+    """Return all data that the page's script draws, as values for JSON.
 
     `names` has the names of the models by the number of the case.
     """

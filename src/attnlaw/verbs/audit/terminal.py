@@ -77,7 +77,7 @@ def show_case(result: AuditResult, console: Console, details: bool = False) -> N
 
 
 def show_summary(result: AuditResult, console: Console, details: bool = False) -> None:
-    """Print what else there is to say about one model or several, their table, and the next commands."""
+    """Print the remaining lines about one model or several, their table, and the next commands."""
     cases, summaries = finished_cases(result)
     if len(cases) == 1 and not details:
         ((name, case),) = cases.items()

@@ -60,7 +60,7 @@ def rule_text(rule: Mapping[str, Any]) -> str:
 def case_lines(case: Result, details: bool = False) -> Iterator[Line]:
     """Yield the headline of one model, its failed rules and its findings.
 
-    If there are many findings, those that do not fail the gate have no remedy unless `details` is true.
+    If there are many findings, only those that fail the gate have a remedy, unless `details` is true.
     """
     row, groups = case.row(), finding_groups(case)
     yield _headline(case)
@@ -80,7 +80,7 @@ def case_lines(case: Result, details: bool = False) -> Iterator[Line]:
 
 
 def general_lines(cases: Sequence[Result]) -> Iterator[Line]:
-    """Yield what a reader must know about every model: rules that could be used, and what was not checked."""
+    """Yield remarks on every model: rules that could be used, and parts that were not checked."""
     rows = [case.row() for case in cases]
     if all(row["rules"] is None for row in rows):
         yield Line(NO_RULES)

@@ -43,7 +43,7 @@ def check_model(case: CheckSettings, progress: Progress) -> CheckVerdicts:
 
 
 def effective_rules(case: CheckSettings) -> RuleFile:
-    """Return the rules for a case. Settings of the case override those of the rule file.
+    """Return the rules for a case. The settings of the case override the settings of the rule file.
 
     Raises:
         BadUsage: if the model, or a base or baseline that a rule needs, is missing.

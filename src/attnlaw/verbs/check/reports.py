@@ -69,7 +69,8 @@ def sarif(models: Sequence[Verdicts], unread: Sequence[UnreadModel] = ()) -> str
     """Return a SARIF document with one run, which has the rules and the results of all models.
 
     Args:
-        unread: the models that could not be read. With one of them, the run is marked as not successful.
+        unread: the models that could not be read. If there are unread models, the run is marked as not
+            successful.
     """
     rules: dict[str, tuple[str, str, dict[str, str]]] = {}  # level, text and further texts by name
     for model in models:
@@ -113,9 +114,11 @@ def _semantic(version: str) -> str:
 
 
 def rule_ids(names: Iterable[str]) -> dict[str, str]:
-    """Return an identifier without spaces for each name of a rule. A name that is one already stays as it is.
+    """Return an identifier without spaces for each name of a rule.
 
-    If two names would have the same identifier, a hash of the name is added to that of the other.
+    A name that is already such an identifier stays the same.
+
+    If two names would have the same identifier, a hash of the name is added to the identifier of the second.
 
     >>> rule_ids(["near the base", "zero-rows", "100% <b>"])
     {'near the base': 'near-the-base', 'zero-rows': 'zero-rows', '100% <b>': '100-b'}
@@ -184,7 +187,7 @@ def _result(file: str, rule: str, level: str, text: str, location: Location) -> 
 
 
 def fingerprint(rule: str, location: Mapping[str, Any]) -> str:
-    """Return a hash that identifies a failure by its rule and location, whatever its value.
+    """Return a hash that identifies a failure by its rule and location, regardless of its value.
 
     >>> fingerprint("near", {"layer": 1, "head": 0}) == fingerprint("near", {"head": 0, "layer": 1})
     True
@@ -195,7 +198,7 @@ def fingerprint(rule: str, location: Mapping[str, Any]) -> str:
 
 
 def relative_uri(path: str) -> str:
-    """Return a path as a URI relative to the working directory. A path that does not exist stays as it is.
+    """Return a path as a URI relative to the working directory. A path that does not exist stays unchanged.
 
     >>> relative_uri("no such model/a b.safetensors")
     'no%20such%20model/a%20b.safetensors'
@@ -211,7 +214,7 @@ def junit(models: Sequence[Verdicts], unread: Sequence[UnreadModel] = ()) -> str
     """Return a JUnit XML document. Lower levels and known findings are printed text, not failures.
 
     Args:
-        unread: the models that could not be read. Each has a suite with an error.
+        unread: the models that could not be read. Each unread model has a suite with an error.
     """
     root = ElementTree.Element("testsuites", name="attnlaw check")
     root.extend(map(_suite, models))
@@ -293,8 +296,8 @@ def markdown(models: Sequence[Verdicts], unread: Sequence[UnreadModel] = ()) -> 
 def code(text: str) -> str:
     """Return text as a Markdown code span that is safe even inside a table.
 
-    A backtick would end the span, and a bar ends a table cell even inside a span. If the text has one of
-    them, its special characters become character references.
+    A backtick would end the span, and a bar ends a table cell even inside a span. If the text has a backtick
+    or a bar, its special characters become character references.
 
     >>> print(code("a.weight"), code("a|b"))
     `a.weight` <code>a&#124;b</code>
@@ -421,7 +424,7 @@ WRITERS = {"junit": junit, "sarif": sarif, "markdown": markdown}
 def write_reports(
     models: Sequence[Verdicts], paths: Mapping[str, str | None], unread: Sequence[UnreadModel] = ()
 ) -> None:
-    """Write a report in each format that has a path, or none if one of them cannot be written."""
+    """Write a report in each format that has a path, or write none if one of them cannot be written."""
     wanted = {form: path for form, path in paths.items() if path is not None}
     write_all({Path(path): WRITERS[form](models, unread).encode() for form, path in wanted.items()})
     for path in wanted.values():

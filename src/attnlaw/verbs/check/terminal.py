@@ -82,7 +82,7 @@ def show_summary(result: CheckResult, console: Console, details: bool = False) -
 
 
 def print_explanation(name: str, as_json: bool) -> None:
-    """Print when a detector reports a finding, what the finding means, and what to do about it."""
+    """Print the condition of a detector, the meaning of its finding, and the remedy."""
     if name not in DETECTORS:
         raise BadSetting("explain", f"no such rule; {nearest(name, DETECTORS)}", name)
     detector = DETECTORS[name]

@@ -41,7 +41,7 @@ def run(view: ChartView) -> Drawings:
     "time to grow.",
 )
 def order(view: ChartView) -> Drawings:
-    """Draw when each mode left the bulk against the strength of the mode, for the run and for the theory."""
+    """Draw the step at which each mode left the bulk over the mode's strength, for run and theory."""
     for case, modes in view.cases(view.frame("modes", "strength"), ["step"]):
         dated_modes = modes.drop_nulls("left_step")
         if dated_modes.height:
@@ -107,7 +107,7 @@ def _panel(
 
 
 def draw_clouds(modes: pl.DataFrame, theory: pl.DataFrame) -> alt.HConcatChart:
-    """Draw the strength of each mode against the step, or the time, at which it left the bulk."""
+    """Draw the strength of each mode over the step, or the time, at which the mode left the bulk."""
     last = theory.filter(pl.col("time") == theory["time"].max())
 
     def axis(kind: Any, column: str, title: str) -> Any:

@@ -59,7 +59,7 @@ class DiffSettings(ModelSettings, BaseModelSettings):
     )
 
     def to_row(self) -> dict[str, Any]:
-        """Return the settings as a row. If the base is an object in memory, its type is its name."""
+        """Return the settings as a row. If the base is an object in memory, the name of its type is used."""
         name = os.fspath(self.base) if isinstance(self.base, str | os.PathLike) else type(self.base).__name__
         return super().to_row() | {"base": name}
 

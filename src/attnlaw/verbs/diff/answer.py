@@ -26,7 +26,7 @@ CHOSEN = ("layers", "only", "applied", "no_match")
 
 
 def answer(result: Result, details: bool = False) -> Answer:
-    """Return what a comparison found; one line for each model if there are several.
+    """Return the findings of a comparison, with one line for each model if there are several.
 
     Args:
         details: whether the answer may be long, as on a page, which has the details.

@@ -84,7 +84,7 @@ def _head_maps(view: ChartView, colour: str) -> Drawings:
 
 
 def by_rank(row: dict[str, Any]) -> alt.Chart:
-    """Draw the singular values of an update against their rank, with those of noise as a dashed line."""
+    """Draw the singular values of an update by rank, with the values of noise as a dashed line."""
     names = {"change": "update_values", "noise of the same size": "noise_values"}
     points = [
         {"series": name, "rank": rank, "value": value}

@@ -30,7 +30,7 @@ LONGER = 10  # factor by which the next command extends a trajectory that does n
 
 @dataclass(frozen=True)
 class Crossing:
-    """When the mean alignment of trained students first reaches a level, and when theory does."""
+    """The first times at which trained students and theory reach a level of mean alignment."""
 
     level: float
     theory: float
@@ -38,7 +38,7 @@ class Crossing:
 
     @property
     def standard_errors(self) -> float | None:
-        """The difference in standard errors; None if there is no error."""
+        """The difference in standard errors, or None if there is no error."""
         return (self.trained.value - self.theory) / self.trained.error if self.trained.error else None
 
 
@@ -62,7 +62,7 @@ def trajectory_of(result: Result, case: int) -> pl.DataFrame:
 def runs_of(result: Result, row: Mapping[str, Any]) -> dict[int, pl.DataFrame]:
     """Return the times of the students trained with the settings of a row, by dimension.
 
-    Repetitions of a study are left out except the first.
+    If a study has repetitions, only the first repetition is used.
     """
     simulation = result.simulation
     if simulation is None:
@@ -79,7 +79,7 @@ def runs_of(result: Result, row: Mapping[str, Any]) -> dict[int, pl.DataFrame]:
 
 
 def reached(times: pl.DataFrame, level: float) -> Estimate | None:
-    """Return when the alignment first reaches a level, interpolated between the times.
+    """Return the time at which the alignment first reaches a level, interpolated between the given times.
 
     The error follows from the error of the alignment and its slope.
     """
@@ -97,14 +97,17 @@ def reached(times: pl.DataFrame, level: float) -> Estimate | None:
 
 
 def crossings(result: Result, row: Mapping[str, Any], students: pl.DataFrame) -> list[Crossing]:
-    """Return when trained students reach 0.5 and 0.9, with the time of theory read from the same grid."""
+    """Return the times at which students reach 0.5 and 0.9, with those of theory from the same grid."""
     theory = trajectory_of(result, row["case"])
     pairs = [(level, reached(theory, level), reached(students, level)) for level in LEVELS]
     return [Crossing(level, a.value, b) for level, a, b in pairs if a is not None and b is not None]
 
 
 def samples_at(row: Mapping[str, Any], time: float) -> str:
-    """Return the number of samples seen at a time, in brackets. A gradient flow sees none."""
+    """Return the number of samples seen until a time, in brackets.
+
+    A gradient flow sees no samples, so its text is empty.
+    """
     rate = row["learning_rate"]
     return f" ({short_number(time / rate)} d² samples)" if rate else ""
 
@@ -250,7 +253,7 @@ def _capital(text: str) -> str:
 
 
 def varying_cases(result: Result, rows: pl.DataFrame) -> list[str]:
-    """Return the settings that distinguish the cases, without those that follow from the others."""
+    """Return the settings that distinguish the cases, without settings that follow from others."""
     names = [name for name in result.verb.setting_columns.values() if name not in NOT_THE_CASE]
     return independent_settings(rows, varying_settings(rows, names), [])
 

@@ -60,7 +60,7 @@ def learning(view: ChartView) -> Drawings:
     "the target itself. A large rate needs fewer samples, as long as the error keeps falling.",
 )
 def cost(view: ChartView) -> Drawings:
-    """Draw the error over samples, if several learning rates were run."""
+    """Draw the error over samples, if the cases have several learning rates."""
     if view.frame("trajectory")["learning_rate"].n_unique() > 1:
         yield from _trajectories(view, "samples", {"estimation_error": True})
 
@@ -237,7 +237,7 @@ def _points(
 def spectra(view: ChartView) -> Drawings:
     """Draw the density of the spectrum at several times, one panel above the other.
 
-    Bars behind a density show the eigenvalues of students that SGD trained. A triangle shows the spike.
+    Bars behind a density show the eigenvalues of students that SGD trained. A triangle marks a spike.
     """
     rows = view.frame("spectra", "x", "density")
     names = [name for name in view.other_settings(rows, ["time"]) if name not in IGNORED_SETTINGS]
@@ -257,7 +257,7 @@ def ridge(rows: pl.DataFrame, tracks: pl.DataFrame, values: pl.DataFrame, x: str
     Args:
         rows: densities, with the columns time, x and density.
         tracks: visible spikes, with the columns time and location.
-        values: eigenvalues of trained students, with the columns time and eigenvalue; may be empty.
+        values: eigenvalues of trained students, with the columns time and eigenvalue. The table may be empty.
         x: the title of the horizontal axis.
     """
     times = sorted(rows["time"].unique())

@@ -51,7 +51,7 @@ TRAINED = ("alignment", "estimation_error")  # shown for trained students too
 
 
 def show_case(result: DynamicsResult, console: Console, details: bool = False) -> None:
-    """Print nothing: theory and trained students are compared at the end."""
+    """Print nothing, because theory and trained students are compared at the end."""
 
 
 def show_summary(result: DynamicsResult, console: Console, details: bool = False) -> None:

@@ -25,7 +25,7 @@ DRAWN_THRESHOLDS = {"flow": (0.5, 1.0, 2.0), "soft": (1.0,)}
     name="map",
 )
 def stopping_map(view: ChartView) -> Drawings:
-    """Draw the learned coefficient against the true one, if only threshold and rule differ in the rows."""
+    """Draw learned over true coefficients, if only threshold and rule differ in the rows."""
     rows = view.frame("map")
     if view.other_settings(rows, ["rule", "threshold", "coefficient"]):
         return
@@ -53,7 +53,7 @@ def stopping(view: ChartView) -> Drawings:
 
 
 def draw_stopping_map(rows: pl.DataFrame, label: Callable[[str], str]) -> alt.LayerChart:
-    """Draw the learned coefficient against the true one, with the identity as a dashed line."""
+    """Draw the learned coefficient over the true one, with the identity as a dashed line."""
     most = rows["coefficient"].max()
     x = alt.X("coefficient:Q", title=label("coefficient"), scale=alt.Scale(domain=[0, most]))
     y = alt.Y("learned:Q", title=label("learned"), scale=alt.Scale(domain=[0, most]))

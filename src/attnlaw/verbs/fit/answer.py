@@ -14,7 +14,10 @@ from attnlaw.verbs.typed import typed_command
 
 
 def answer(result: Result) -> Answer:
-    """Return whether the matrices look trained and which laws they follow. Several models have lines each."""
+    """Return whether the matrices look trained and which laws they follow.
+
+    Several models have separate lines.
+    """
     pairs = zip(short_names(model_names(result)).values(), result, strict=True)
     cases = {name: case for name, case in pairs if case.row()["status"] != Outcome.FAILED}
     lines: list[Line] = []
@@ -32,7 +35,7 @@ def case_lines(case: Result) -> list[Line]:
 
 
 def next_commands(result: Result) -> dict[str, str]:
-    """Return commands that show more of the same models."""
+    """Return commands that show more about the same models."""
     command, audit = typed_command(result), typed_command(result, "audit")
     if command is None or audit is None:
         return {}

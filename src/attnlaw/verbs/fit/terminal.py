@@ -88,7 +88,7 @@ def show_case(result: FitResult, console: Console, details: bool = False) -> Non
 
 
 def show_summary(result: FitResult, console: Console, details: bool = False) -> None:
-    """Print the number of matrices of each law by kind, the meanings of the laws, and what to try next.
+    """Print the number of matrices of each law by kind, the meanings of the laws, and the next commands.
 
     `details` adds medians of the fitted numbers.
     """

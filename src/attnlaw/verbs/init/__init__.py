@@ -111,7 +111,7 @@ class InitSettings(Settings):
 
     @property
     def model_width(self) -> float | None:
-        """The width as a number; None means the model's own width."""
+        """The width as a number, or None for the model's own width."""
         return None if self.width == OWN_WIDTH else math.inf if self.width == LIMIT_WIDTH else int(self.width)
 
 

@@ -52,7 +52,7 @@ MOST_LAYERS = 9  # a deeper model shows only some layers on the first screen
 
 
 def show_case(result: InitResult, console: Console, details: bool = False) -> None:
-    """Print one model at one width: what the numbers say, and with `details` all layers."""
+    """Print one model at one width: the meaning of the numbers, and with `details` all layers."""
     print_title(console, *_title(result))
     print_answer(console, answer(result))
     if details:

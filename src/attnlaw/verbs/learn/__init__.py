@@ -293,8 +293,8 @@ def with_details(
 ) -> DetailedPrediction:
     """Add details to a prediction.
 
-    The scaling law and the outlier are always added. The thresholds and the density of the spectrum are added
-    only if the flags ask for them.
+    The result always has the scaling law and the outlier. The result has the thresholds and the density of
+    the spectrum only if the flags ask for them.
 
     >>> from attnlaw.theory.learn.state_evolution import state_evolution
     >>> detailed = with_details(state_evolution(Problem(alpha=0.2)), thresholds=True)
@@ -343,7 +343,7 @@ def density_rows(prediction: Prediction, points: int = 300) -> Densities:
 
 
 def run(cases: Sequence[LearnSettings], progress: Progress) -> Iterator[DetailedPrediction | InputError]:
-    """Yield a prediction or error for each case, solving those that share target and student together."""
+    """Yield a prediction or error for each case, solving cases with the same target and student together."""
     problems = [attempt(checked_problem, case) for case in cases]
     fit = [problem for problem in problems if not isinstance(problem, InputError)]
     solved = iter(state_evolutions(fit, progress))
@@ -355,7 +355,7 @@ def run(cases: Sequence[LearnSettings], progress: Progress) -> Iterator[Detailed
 
 
 def checked_problem(case: LearnSettings) -> Problem:
-    """Return the problem of a case; raise an `InputError` if it has no theory or is too large."""
+    """Return the problem of a case, or raise an `InputError` if it has no theory or is too large."""
     problem = case.problem
     problem.student_spec.check_size(problem)
     return problem

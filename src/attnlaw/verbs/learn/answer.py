@@ -29,7 +29,7 @@ NOT_THE_CASE = ("thresholds", "spectrum", "simulate", "seeds", "seed", "sensing"
 
 @dataclass(frozen=True)
 class Measure:
-    """The number that says how good a student is, with its words."""
+    """The number that shows how good a student is, with a text."""
 
     column: str
     noun: str
@@ -74,7 +74,7 @@ def in_words(values: Mapping[str, Any], labels: ValueLabels) -> str:
 
 
 def varying_cases(rows: pl.DataFrame, names: Sequence[str]) -> list[str]:
-    """Return the settings that distinguish the cases, without those that follow from the others."""
+    """Return the settings that distinguish the cases, without settings that follow from others."""
     varied = varying_settings(rows, names)
     first = [name for name in varied if rows[name].null_count() == 0]
     return independent_settings(rows, [*first, *(name for name in varied if name not in first)], [])
@@ -85,7 +85,7 @@ def share(row: Mapping[str, Any], name: str) -> Estimate | None:
 
 
 def percent(value: Estimate) -> str:
-    """Return a share in percent. Below `LEAST`, only the bound is written."""
+    """Return a share in percent. For a share below `LEAST`, the text has only the bound."""
     return f"less than {LEAST:.4%}" if 0 < value.value < LEAST else format_percent(value)
 
 

@@ -150,7 +150,7 @@ def _predicted(view: ChartView, row: Mapping[str, Any], alphas: list[float]) -> 
     "dimension; the point on it is this case. Lower is better: 0 is the target itself.",
 )
 def curve(view: ChartView) -> Drawings:
-    """Draw the learning curve around the only case. Trained students are points next to it."""
+    """Draw the learning curve around the only case. The chart shows trained students as points."""
     rows = view.rows.drop_nulls(["alpha", "estimation_error"])
     if view.rows.height != 1 or not rows.height:
         return
@@ -229,7 +229,7 @@ def smallest(view: ChartView) -> Drawings:
     "predicted one in brackets: if both agree, the law holds.",
 )
 def scaling(view: ChartView) -> Drawings:
-    """Draw the error against N/d, with the fitted and the predicted exponent of every line."""
+    """Draw the error over N/d, with the fitted and the predicted exponent of every line."""
     # Logarithmic axes can only show values above zero.
     rows = view.rows.filter(pl.all_horizontal(pl.col(SCALING_COLUMNS) > 0))
     names = view.other_settings(rows, ["alpha"])
@@ -287,7 +287,7 @@ def _slope(x: pl.Series, y: pl.Series) -> tuple[float, float | None]:
 def split(view: ChartView) -> Drawings:
     """Draw the parts of the error as stacked areas over the samples.
 
-    If there is a phase diagram, nothing is drawn. Power-law targets are left out.
+    If there is a phase diagram, nothing is drawn. The chart leaves out power-law targets.
     """
     if any(_phase_diagrams(view)):
         return

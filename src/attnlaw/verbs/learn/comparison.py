@@ -19,7 +19,7 @@ NOT_THE_PROBLEM = ("thresholds", "spectrum")  # settings that say what else is c
 
 @dataclass(frozen=True)
 class TheoryGap:
-    """How far trained students are from theory in one quantity."""
+    """The difference between trained students and theory in one quantity."""
 
     theory: Estimate
     trained: Estimate
@@ -28,10 +28,10 @@ class TheoryGap:
 
 @dataclass(frozen=True)
 class TrainedStudents:
-    """The students of one case, as means over all that were trained at one size.
+    """The trained students of one case, as means over all students of the same size.
 
     Args:
-        sizes: dimensions, in increasing order, with the mean of each quantity by name.
+        sizes: dimensions in increasing order, each with the mean of every quantity by name.
         students: the number of students at the largest dimension.
     """
 
@@ -49,13 +49,13 @@ class TrainedStudents:
 
     @cached_property
     def relative_error(self) -> Estimate | None:
-        """The error divided by that of learning nothing, which has the same dimension."""
+        """The error divided by the error of learning nothing, for the same dimension."""
         return relative_error(self.values)
 
     def difference(self, name: str, theory: Estimate) -> TheoryGap | None:
-        """Return the difference in one quantity; None if the students have no standard error.
+        """Return the difference in one quantity, or None if the students have no standard error.
 
-        Several dimensions are extrapolated to infinite dimension, where theory holds.
+        The function extrapolates several dimensions to infinite dimension, where theory holds.
         """
         measured = [known[name] for known in self.sizes.values() if name in known]
         errors = [value.error for value in measured if value.error and math.isfinite(value.error)]
@@ -70,7 +70,7 @@ class TrainedStudents:
 
 
 def relative_error(values: Mapping[str, Estimate]) -> Estimate | None:
-    """Return the error over that of predicting zero, E/Q*. Q* follows from E = q - 2m + Q*."""
+    """Return the error divided by the error of predicting zero, E/Q*. Q* follows from E = q - 2m + Q*."""
     if any(values.get(name) is None for name in ("estimation_error", "norm", "overlap")):
         return None
     second_moment = values["estimation_error"].value - values["norm"].value + 2 * values["overlap"].value

@@ -44,11 +44,11 @@ FLAGS = ("thresholds", "spectrum")
 
 
 def show_case(result: LearnResult, console: Console, details: bool = False) -> None:
-    """Print nothing: theory and trained students are compared at the end."""
+    """Print nothing, because theory and trained students are compared at the end."""
 
 
 def show_summary(result: LearnResult, console: Console, details: bool = False) -> None:
-    """Print the answer, a table of what matters most, its meanings, and the next commands."""
+    """Print the answer, a table of the most important numbers, its meanings, and the next commands."""
     shown = answer(result)
     print_title(console, result.verb.title, _facts(result))
     print_answer(console, shown)

@@ -24,7 +24,7 @@ NOTABLE_IF_ABSENT = ("one-column", "one-offset", "sharp")
 
 
 def answer(result: LensResult) -> Answer:
-    """Return what stands out on this input, and the commands to try next."""
+    """Return the most notable results for this input, and the commands to try next."""
     cases = [case for case in result if case.row()["status"] != Outcome.FAILED]
     if len(cases) == 1:
         return Answer(tuple(case_lines(cases[0])), next_commands(result))
@@ -55,7 +55,7 @@ def case_lines(result: LensResult) -> list[Line]:
 
 
 def next_commands(result: LensResult) -> dict[str, str]:
-    """Return the same command with further options. A text that is too long is not repeated."""
+    """Return the same command with more options. If a text is too long, the command does not repeat it."""
     row, models = result.row(0), list(dict.fromkeys(result.rows["model"]))
     part = [] if row["only"] is None else ["--only", row["only"]]
     ranks = [] if row["entrywise"] is None else ["--entrywise", ",".join(map(str, row["entrywise"]))]
@@ -70,7 +70,7 @@ def next_commands(result: LensResult) -> dict[str, str]:
 
 
 def page_commands(row: dict[str, Any]) -> dict[str, str]:
-    """Return what to do after reading the page."""
+    """Return the steps to take after reading the page."""
     model = shlex.quote(row["model"])
     return {
         f"attnlaw audit {model}": "check the weights themselves, without an input",
@@ -129,7 +129,7 @@ def is_causal(tokens: pl.DataFrame) -> bool:
 
 
 def rank_sentence(result: LensResult) -> str:
-    """Return which rank keeps every attention weight within 0.01."""
+    """Return the rank that keeps every attention weight within 0.01."""
     row, ranks = result.row(), result.entrywise
     worst = ranks.sort("rank_within", descending=True, maintain_order=True).row(0, named=True)
     return (

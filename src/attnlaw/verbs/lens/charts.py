@@ -157,7 +157,7 @@ def _head_maps(view: ChartView, colour: str, **shades: Any) -> Drawings:
     "attention can hold.",
 )
 def head_betas(view: ChartView) -> Drawings:
-    """Draw the sharpness (beta) of every head against its layer."""
+    """Draw the sharpness (beta) of every head over its layer."""
     for case, case_rows in view.cases(view.frame("heads", "beta"), ["layer", "head"]):
         yield Drawing(partial(beta_dots, case_rows, view.verb.axis), case)
 
@@ -196,7 +196,7 @@ def entrywise(view: ChartView) -> Drawings:
 
 
 def error_bands(rows: pl.DataFrame, label: Callable[[str], str]) -> alt.LayerChart:
-    """Draw each error against the rank: the median over heads, the quartiles as a band, and both extremes."""
+    """Draw each error over the rank: median over heads, quartiles as a band, and both extremes."""
     value, labels = pl.col("value"), {name: label(name) for name in ERRORS}
     summary = (
         rows.unpivot(ERRORS, index="rank", variable_name="error")

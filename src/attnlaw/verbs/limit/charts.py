@@ -45,7 +45,7 @@ DASHES = {INFINITE: [5, 3], GAUSSIAN: [1.5, 2]}
 def densities(view: ChartView) -> Drawings:
     """Draw the densities, with a line for each width and a panel for each number of heads.
 
-    If the seeds differ, only the first repetition is drawn.
+    If the seeds differ, the chart shows only the first repetition.
     """
     for case, case_rows in view.cases(view.frame("densities", "y", "density"), ["width", "heads"]):
         if case_rows["width"].is_finite().any():
@@ -111,8 +111,8 @@ def draw_densities(
         rows: a table with the columns x, density, ratio and series.
         x: the title of the horizontal axis.
         colours: the colour of each series.
-        ratio: the title of the axis of a second panel, which shows the column `ratio`. None means no second
-            panel.
+        ratio: the title of the axis of a second panel, which shows the column `ratio`. The value None means
+            no second panel.
     """
     hues = alt.Scale(domain=list(colours), range=list(colours.values()))
     dashes = alt.Scale(domain=list(colours), range=[DASHES.get(name, [1, 0]) for name in colours])
@@ -137,9 +137,9 @@ def draw_densities(
 
 
 def distances(result: Result) -> list[Figure]:
-    """Draw the distances to the limit against the width.
+    """Draw the distances to the limit over the width.
 
-    If each number of heads has only one width, draw them against the number of heads instead.
+    If each number of heads has only one width, draw the distances over the number of heads instead.
     """
     view = ChartView.of(result)
     finite = view.rows.filter(pl.col("width").is_finite())
@@ -242,9 +242,9 @@ def gaussian(view: ChartView) -> Drawings:
     "tokens are; at 1 all are parallel (rank collapse). Bars are one standard error.",
 )
 def path(view: ChartView) -> Drawings:
-    """Draw the squared length of a token and the mean cosine between tokens against depth.
+    """Draw the squared length of a token and the mean cosine between tokens over depth.
 
-    If the seeds differ, only the first repetition is drawn.
+    If the seeds differ, the chart shows only the first repetition.
     """
     names = [f"path_{name}{end}" for name in PATHS for end in ("", "_error")]
     rows = view.rows.drop_nulls(names)

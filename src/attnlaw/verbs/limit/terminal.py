@@ -38,7 +38,7 @@ MOST_PATHS = 6  # columns of a table by depth
 
 
 def show_case(result: LimitResult, console: Console, details: bool = False) -> None:
-    """Print nothing: all widths are compared in one table at the end."""
+    """Print nothing, because one table at the end compares all widths."""
 
 
 def show_summary(result: LimitResult, console: Console, details: bool = False) -> None:

@@ -20,7 +20,7 @@ LONGEST_COMMAND = 400  # letters; a longer command is not repeated
 
 
 def answer(result: Result) -> Answer:
-    """Return how models compare, what limits the comparison, and the commands to try next."""
+    """Return a comparison of the models, its limits, and the commands to try next."""
     rows = result.finished_rows
     names = unique_short_names(rows["model"])
     measured = list(zip(names, rows.iter_rows(named=True), strict=True))
@@ -32,7 +32,7 @@ def answer(result: Result) -> Answer:
 
 
 def next_commands(result: Result) -> dict[str, str]:
-    """Return the command with further options. An input that is too long is not repeated."""
+    """Return the command with more options. If an input is too long, the command does not repeat it."""
     row, models = result.finished_rows.row(0, named=True), list(dict.fromkeys(result.rows["model"]))
     words = ["attnlaw", "margins", *models, *input_words(row)]
     words += option_words(setting_fields(result.verb.settings)["limit"], row["limit"])
@@ -47,7 +47,7 @@ def next_commands(result: Result) -> dict[str, str]:
 
 
 def page_commands(models: list[str]) -> dict[str, str]:
-    """Return what to do after reading the page."""
+    """Return the steps to take after reading the page."""
     commands = {shlex.join(["attnlaw", "audit", models[0]]): "check the weights of the model"}
     if len(models) > 1:
         commands = {shlex.join(["attnlaw", "diff", *models[:2]]): "see which matrices differ"} | commands

@@ -49,7 +49,7 @@ def margins_distances(view: ChartView) -> Drawings:
 
 
 def sorted_dots(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) -> alt.LayerChart:
-    """Draw each `distance` against the share of inputs below it, with a line at each geometric mean."""
+    """Draw each `distance` over the share of inputs below it, with a line at each geometric mean."""
     place = (pl.col("distance").rank("ordinal") - 0.5) / pl.len()
     points = rows.select("series", "distance", share=place.over("series"))
     means = rows.group_by("series", maintain_order=True).agg(mean=pl.col("distance").log().mean().exp())
@@ -113,7 +113,7 @@ def bars_by_place(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) 
     "worst case says little here.",
 )
 def margins_amplification(view: ChartView) -> Drawings:
-    """Draw log10 of the measured and the worst-case amplification against the layer."""
+    """Draw log10 of the measured and the worst-case amplification over the layer."""
     rows = view.frame("amplification", "log10_measured")
     for case, case_rows in view.cases(rows, ["model", "layer"]):
         placed, colours = view.with_series(case_rows.select("model", "layer", *LINES), ["model"])
@@ -121,7 +121,10 @@ def margins_amplification(view: ChartView) -> Drawings:
 
 
 def two_lines(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) -> alt.LayerChart:
-    """Draw both columns of `LINES` against the layer. Dashes show the column, colours show the `series`."""
+    """Draw both columns of `LINES` over the layer.
+
+    Dashes distinguish the columns, and colours distinguish the `series`.
+    """
     labels = {name: label(name) for name in LINES}
     long = rows.unpivot([*LINES], index=["series", "layer"], variable_name="line").drop_nulls("value")
     points = long.with_columns(pl.col("line").replace_strict(labels))

@@ -48,11 +48,11 @@ AMPLIFICATION_MEANINGS = {
 
 
 def show_case(result: MarginsResult, console: Console, details: bool = False) -> None:
-    """Print nothing: the models are compared in one table after the last."""
+    """Print nothing, because one table after the last model compares the models."""
 
 
 def show_summary(result: MarginsResult, console: Console, details: bool = False) -> None:
-    """Print how models compare, a table of them, and tables of their layers."""
+    """Print a comparison of the models, a table of them, and tables of their layers."""
     names = unique_short_names(result.rows["model"])
     inputs = " or ".join(str(count) for count in result.rows["inputs"].unique(maintain_order=True))
     print_title(console, "Relative margin D", f"{inputs} inputs without labels")

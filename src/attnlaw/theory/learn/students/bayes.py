@@ -38,7 +38,7 @@ SMALLEST = 1e-7
 
 @dataclass(frozen=True, eq=False)
 class BayesPoint:
-    """The solution for a batch of problems; `resolved` is False if the error is zero up to rounding."""
+    """The solution for a batch of problems, where `resolved` is False if the error is zero up to rounding."""
 
     a: Reals
     E: Reals
@@ -62,11 +62,11 @@ def denoising_error(target: Target, a: Reals) -> Reals:
 
 
 def solve(target: Target, information: Information, size: int) -> BayesPoint:
-    """Solve `qhat = information(E(a))`, `a^2 = 1/qhat`, for each problem; return the root of largest error.
+    """Solve `qhat = information(E(a))`, `a^2 = 1/qhat`, for each problem, and return the root of largest E.
 
     Args:
-        information: function that returns qhat, given the errors E and the indices of some problems. It must
-            decrease with E.
+        information: function that returns qhat, given the errors E and the indices of some problems. The
+            information must decrease with E.
     """
     Q = target.second_moment
     every = np.arange(size)
@@ -113,9 +113,10 @@ def channel_information(alpha: Reals, noise: Reals) -> Information:
 def hardmax_information(alpha: Reals, noise: Reals, second_moment: float) -> Information:
     """Return the information of hardmax labels of two tokens.
 
-    It is `qhat = 2 alpha E sum_y Z g^T K g` with omega ~ N(0, q K), q = Q* - E, V = E + Delta/2. Labels are
-    `s_a = sign(h_aa - h_12)`; `Z = Phi2(k_1, k_2; r)`, `k_a = s_a omega_a / sqrt(3 V)`, r = s1 s2/3 and
-    `dZ/dk_1 = phi(k_1) Phi((k_2 - r k_1)/sqrt(1 - r^2))`. The noisy case (Delta > 0) has not been checked.
+    The information is `qhat = 2 alpha E sum_y Z g^T K g` with omega ~ N(0, q K), q = Q* - E, V = E + Delta/2.
+    Labels are `s_a = sign(h_aa - h_12)`, with `Z = Phi2(k_1, k_2; r)`, `k_a = s_a omega_a / sqrt(3 V)`, r =
+    s1 s2/3 and `dZ/dk_1 = phi(k_1) Phi((k_2 - r k_1)/sqrt(1 - r^2))`. The noisy case (Delta > 0) has not been
+    checked.
     """
 
     def information(E: Reals, which: Indices) -> Reals:
@@ -132,10 +133,10 @@ def hardmax_information(alpha: Reals, noise: Reals, second_moment: float) -> Inf
 def label_information(q: float, V: float) -> float:
     """Return the information `E sum_y Z g^T K g` of two hardmax labels.
 
-    Multiplied by V, it is a function of `t = q/V` alone, an average over k ~ N(0, t K/3). Away from the
-    corner k = 0 each label has the information `f(k_a)`, `f = phi^2/(Phi(k) Phi(-k))`. The joint information
-    differs from `f(k_1) + f(k_2)` only near the corner, so the trapezoidal rule there needs few points at any
-    t. For V -> 0 the result approaches `2 int f dk / sqrt(2 pi q V)`.
+    V times the information depends on `t = q/V` alone, and is an average over k ~ N(0, t K/3). Away from the
+    corner k = 0 each label has the information `f(k_a)`, where `f = phi^2/(Phi(k) Phi(-k))`. The joint
+    information differs from `f(k_1) + f(k_2)` only near the corner, so the trapezoidal rule needs few points
+    there at any t. For V -> 0 the result approaches `2 int f dk / sqrt(2 pi q V)`.
 
     >>> round(label_information(1.5, 1e-8) * 1e-4, 4)
     1.1768
@@ -185,13 +186,13 @@ def bivariate_normal_cdf(h: Reals, k: Reals, r: float) -> Reals:
 
 
 def scores(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
-    """Predict from labels that determine scores or logits: linear, and softmax of any temperature."""
+    """Predict from labels that determine scores or logits: linear output, and softmax of any temperature."""
     batch = ProblemBatch.of(problems)
     return _predict(problems, channel_information(batch.alpha, batch.noise))
 
 
 def signs(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
-    """Predict from labels that say which entry of a row of two is the larger one."""
+    """Predict from labels that name the larger entry of a row of two."""
     alpha = np.array([problem.alpha for problem in problems])
     noise = np.array([problem.noise for problem in problems])
     return _predict(problems, hardmax_information(alpha, noise, problems[0].target.second_moment))

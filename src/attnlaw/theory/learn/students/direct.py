@@ -68,7 +68,7 @@ class RidgePoint:
 
 
 def solve(batch: ProblemBatch) -> RidgePoint:
-    """Solve for the fixed point of each problem; `batch.lt` holds lambda.
+    """Solve for the fixed point of each problem, where `batch.lt` holds lambda.
 
     >>> one = np.ones((1, 1))
     >>> batch = ProblemBatch(Target.marchenko_pastur(0.5), 0.2 * one, 2 * one, 0.25 * one, np.array([0.1]))
@@ -113,16 +113,16 @@ class PartsPoint:
 def all_pairs(
     alpha: float, tokens: int, noise: float, weight_decay: float, target: Target, symmetric_share: float = 0.5
 ) -> PartsPoint:
-    """Solve the untied direct student that sees all T^2 ordered pairs of a sequence, self pairs too.
+    """Solve the untied direct student that sees all T^2 ordered pairs of a sequence, including self pairs.
 
     Self pairs (noise Delta, centred by Tr S/sqrt(d)) show only the symmetric part. The sum and the difference
-    of a pair's two orders (noise Delta/2 each) show one part each. So the parts are two ridge problems on
-    d^2/2 unknowns. The symmetric part has the channels (alpha T, 2, Delta/2) and (alpha T (T-1)/2, 2,
-    Delta/4), the antisymmetric part only the second. A factorized student has no such theory, because what it
-    learns is not a map of singular values.
+    of a pair's two orders (noise Delta/2 each) show one part each. Therefore the parts are two ridge problems
+    on d^2/2 unknowns. The symmetric part has the channels (alpha T, 2, Delta/2) and (alpha T (T-1)/2, 2,
+    Delta/4), and the antisymmetric part has only the second. A factorized student has no such theory, because
+    its result is not a map of singular values.
 
     Args:
-        symmetric_share: share of Q* in the symmetric part, 1/2 for a generic target.
+        symmetric_share: share of Q* in the symmetric part, which is 1/2 for a generic target.
 
     >>> point = all_pairs(0.08, 4, 0.5, 0.1, Target.product(0.5))
     >>> round(point.symmetric, 5), round(point.antisymmetric, 5), round(point.training_loss, 5)
@@ -271,8 +271,8 @@ def through_softmax(problems: list[Problem], report: Callable[[int], object]) ->
 def train(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
     """Train the direct student.
 
-    If the problem has a `flow_time`, its gradient flow is followed exactly. Otherwise it is trained by
-    conjugate gradients if the loss is quadratic, else by L-BFGS.
+    If the problem has a `flow_time`, the function follows its gradient flow exactly. Otherwise the function
+    uses conjugate gradients if the loss is quadratic, and L-BFGS if not.
     """
     if problem.flow_time is not None:
         return solvers.train_flow(risk, problem.weight_decay, problem.flow_time, check)
@@ -280,7 +280,7 @@ def train(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) 
 
 
 def best_decay(problem: Problem) -> float | None:
-    """Return the best weight decay, `Delta/(2 Q*)`; None if it is below the allowed range."""
+    """Return the best weight decay, `Delta/(2 Q*)`, or None if it is below the allowed range."""
     known = problem.noise / (2 * problem.target.second_moment)
     return known if known >= 1 / LARGEST else None
 

@@ -66,11 +66,11 @@ SMALL_WEIGHT_DECAY = 0.02
 
 @dataclass(frozen=True, eq=False)
 class FixedPoint:
-    """The solution of a batch, one value for each member; `steps` is one number for the whole batch.
+    """The solution of a batch, with one value for each member, and one number `steps` for the whole batch.
 
     Args:
-        resolved: False if the scan found no root. Then delta and E are bounds; for clean labels without a
-            penalty they are only the start of the scan, because the target itself is the solution.
+        resolved: whether the scan found a root. If false, delta and E are bounds. For clean labels without
+            a penalty they are only the start of the scan, because the target itself is the solution.
     """
 
     delta: Reals
@@ -220,8 +220,8 @@ def _threshold_scale(batch: ProblemBatch, table: Truncated, cut: Reals, guess: R
 def instability(batch: ProblemBatch, point: FixedPoint, member: int, size: int = SIZE) -> float | None:
     """Return the stability indicator of one member of a batch; it is unstable above 1.
 
-    It is `K sum 2 alpha_k c_k^2 / Vhat^2` (`attnlaw.theory.learn.stability`), and None if the width cuts no
-    more than the threshold does.
+    The indicator is `K sum 2 alpha_k c_k^2 / Vhat^2` (`attnlaw.theory.learn.stability`), and None if the
+    width cuts no more than the threshold does.
     """
     b, cut = float(point.b[member]), float(point.cut[member])
     if not cut > b:
@@ -237,7 +237,8 @@ def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Pre
     """Predict a batch at once: the spectrum of the trained matrix is that of `S* + delta Z`, rectified.
 
     A member without a resolved fixed point is predicted as the target itself, with E as a bound (exactly 0
-    for clean labels without a penalty). All members are done at the same time, so `report` is not called.
+    for clean labels without a penalty). All members are solved at the same time, so the function does not
+    call `report`.
     """
     batch = ProblemBatch.of(problems)
     point = solve(batch)
@@ -311,17 +312,21 @@ def through_softmax(problems: list[Problem], report: Callable[[int], object]) ->
 
 
 def through_attended_key(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
-    """Predict the problems one after the other. The loss is convex, so no start changes the result."""
+    """Predict the problems one after the other.
+
+    The loss is convex, so the result does not depend on the start.
+    """
     return softmax.predictions(problems, FACTORS, report, attended_key.solve)
 
 
 def train(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
     """Train W by L-BFGS, or solve the convex problem for S if the weight decay is small and data are few.
 
-    Both have the same minimum. L-BFGS on W needs steps like 1/sqrt(lt), so small weight decays, which
-    approximate the limit lt -> 0, are left to Douglas-Rachford splitting (`solvers.train_splitting`). It does
-    not converge if no S >= 0 fits the data (beyond interpolation). L-BFGS is fast again there and takes over.
-    Factors narrower than d have no convex form; they are trained from several starts.
+    Both problems have the same minimum. L-BFGS on W needs steps like 1/sqrt(lt). Therefore Douglas-Rachford
+    splitting (`solvers.train_splitting`) handles small weight decays, which approximate the limit lt -> 0.
+    Splitting does not converge if no S >= 0 fits the data (above the interpolation threshold). In that case
+    L-BFGS is fast again and takes over. Factors narrower than d have no convex form, so the function trains
+    them from several starts.
     """
     size, decay = risk.sensing.shape[2], problem.weight_decay
     m = _columns(problem, size)
