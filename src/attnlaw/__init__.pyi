@@ -1617,7 +1617,7 @@ def attention(
             analyse: the attention of all heads side by side, the mean over heads, attention times
             values, or the output of the layer.
         centring ("columns" or "mean"; default "columns"): Part to subtract from attention: the mean of
-            each column, or the constant 1/n (mean).
+            each column (columns), or the constant 1/n (mean).
         second_order (bool; default False): Correct the law for narrow heads (by a second Hermite term,
             which is not in the paper).
         draws (int; default 4): Number of random layers to draw; 0 computes the law alone.

@@ -272,7 +272,7 @@ def test_a_caption_beside_a_figure_tells_settings_and_version(tmp_path):
     save_figure(figure_to_plot(learned), tmp_path / "curve.svg")
     title, settings, version = (tmp_path / "curve.caption.txt").read_text().splitlines()
     assert title.startswith(
-        "Learning curves. Error of the learned matrix against the number of samples. Lines: theory"
+        "Learning curves. Error of the learned matrix after each number of samples. Lines: theory"
     )
     assert settings.startswith("Settings: alpha α (0.1, 0.2, 0.3), tokens T 1, output plain scores")
     assert "noise Δ 0.5" in settings

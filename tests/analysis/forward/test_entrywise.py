@@ -84,7 +84,7 @@ def test_rows_page_and_figure(lens: attnlaw.Lens, tmp_path: Path) -> None:
     assert pl.read_parquet(out / "entrywise.parquet").height == 48
     page = (out / "report.html").read_text()
     assert f"<dt>rank for error 0.01, all heads</dt><dd>{lens.largest_rank_within}</dd>" in page
-    assert "None of the rules holds" not in page  # heads were not looked at
+    assert "None of the rules describes" not in page  # heads were not looked at
     drawn = (out / "figures" / "entrywise.svg").read_text()
     assert all(f">{name}<" in drawn for name in ("worst weight", "tail / n", "rms", "16"))
 

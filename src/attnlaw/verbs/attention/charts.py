@@ -43,8 +43,8 @@ def spectra(view: ChartView) -> Drawings:
 
 @chart(
     "Error of a readout",
-    "Error of ridge regression on the output of a random layer against the sharpness of attention, by "
-    "theory. Lower is better; at a crossing another shape becomes the better one.",
+    "Error of ridge regression on the output of a random layer at each sharpness of attention, as the "
+    "theory predicts it. Lower is better; where lines cross, another shape becomes the better one.",
 )
 def readout(view: ChartView) -> Drawings:
     return _error_lines(view)

@@ -130,9 +130,10 @@ def head_sharpness(view: ChartView) -> Drawings:
 
 @chart(
     "Directions of attention, relative to random heads",
-    "1: as many directions as in an equally sharp random head. Far below 1: all positions attend to the same "
-    "few tokens. Above 1: positions attend to different tokens, as in a previous-token head. Similar tokens "
-    "lower the number too; a cell also shows the ratio to random weights on the same tokens.",
+    "A value of 1 means that a head uses as many directions as an equally sharp random head. Far below "
+    "1, all positions attend to the same few tokens. Above 1, positions attend to different tokens, as "
+    "in a previous-token head. Similar tokens lower the number too; a cell also shows the ratio to "
+    "random weights on the same tokens.",
 )
 def head_participation(view: ChartView) -> Drawings:
     return _head_maps(view, "participation_over_null", scale="log")
@@ -182,10 +183,10 @@ def beta_dots(rows: pl.DataFrame, label: Callable[[str], str]) -> alt.LayerChart
 
 @chart(
     "Error of attention at low rank",
-    "Errors if only the largest singular values of a head's attention are kept, against their number. Lines "
-    "are medians over heads, bands are quartiles, dashed lines are the smallest and largest head. The mean "
-    "square error (rms) hides the worst weight; tail / n is what the singular values alone predict of it. "
-    "Good is a worst weight below the grey line, 0.01.",
+    "Errors if only the largest singular values of a head's attention are kept, for each number that is "
+    "kept. Lines are medians over heads, bands are quartiles, dashed lines are the smallest and largest "
+    "head. The mean square error (rms) hides the worst weight; tail / n is what the singular values "
+    "alone predict of it. Good is a worst weight below the grey line, 0.01.",
 )
 def entrywise(view: ChartView) -> Drawings:
     """Draw the errors of low ranks over the heads, if there is more than one rank."""
