@@ -232,7 +232,7 @@ def _points(
 @chart(
     "The spectrum over time",
     "Densities of the student's eigenvalues at five times, the latest on top. A triangle shows the target's "
-    "spike once it is visible. What moves to its final place first is learned first.",
+    "spike once it is visible. Eigenvalues that reach their final place first are learned first.",
 )
 def spectra(view: ChartView) -> Drawings:
     """Draw the density of the spectrum at several times, one panel above the other.

@@ -176,7 +176,7 @@ def _rank_meanings(result: LensResult, details: bool) -> dict[str, str]:
     if "entrywise" not in result.tables:
         return {}
     more = {
-        "tail / n": "what the singular values alone predict of the largest error",
+        "tail / n": "largest error that the singular values alone predict",
         "rms": "root mean square error of all attention weights, which hides the worst one",
     }
     return {

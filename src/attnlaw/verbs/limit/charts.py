@@ -230,7 +230,7 @@ def _heads_axis(view: ChartView, rows: pl.DataFrame) -> str:
 @chart(
     "KL divergence to a Gaussian",
     "How far the output is from a Gaussian of equal mean and variance, for each number of heads: 0 is a "
-    "Gaussian. Dashed: the slope −2 of theory, twice as many heads are four times closer.",
+    "Gaussian. Dashed: the slope −2 of theory, so that twice as many heads are four times closer.",
 )
 def gaussian(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "heads", "kl_to_gaussian", log=True, slope=-2)

@@ -66,7 +66,7 @@ def show_summary(result: MarginsResult, console: Console, details: bool = False)
         _print_places(case, name if len(names) > 1 else "", console, details)
     meanings = _meanings(result, details)
     if result.rows["log_ratio"].count():
-        meanings[f"D vs {names[0]}"] = f"how much larger D is than that of {names[0]}, ± a standard error"
+        meanings[f"D vs {names[0]}"] = f"how much larger D is than D of {names[0]}, ± a standard error"
     print_definitions(console, without(meanings, hidden))
     print_hanging(console, Text(), D_MEANING, style="dim")
     console.print()
