@@ -129,8 +129,10 @@ def _tokens(start: Start) -> StartRemark | None:
 def _attention(start: Start) -> StartRemark | None:
     if start.score_sd is None or start.entropy is None:
         return None
-    share = f"the mean entropy in layer 1 is {short_percent(start.entropy.value)} of the entropy of "
+    share = (
+        f"the mean entropy in layer 1 is {short_percent(start.entropy.value)} of the entropy of "
         "uniform attention"
+    )
     if start.score_sd.value > SCORES:
         spread = f"scores have a standard deviation of {short_number(start.score_sd.value, 2)}"
         return StartRemark(f"Attention does not start uniform: {spread}, and {share}", True)
