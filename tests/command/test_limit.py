@@ -14,7 +14,7 @@ from command.in_process import Ended, invoke
 from safetensors.numpy import load_file, save_file
 
 from attnlaw.checkpoints.open import open_model
-from attnlaw.core.estimate import Estimate, format_percent
+from attnlaw.core.estimate import Estimate, format_column, format_percent
 from attnlaw.theory.limit.depth import Depth
 from attnlaw.theory.limit.inputs import GivenInputs, RandomInputs
 from attnlaw.theory.limit.kernels import ACTIVATIONS
@@ -107,13 +107,15 @@ def test_a_narrow_screen_cuts_no_number(columns: int) -> None:
     (start,) = (i for i, line in enumerate(lines) if line.startswith("width  "))
     there = [name for title, name in TITLES.items() if title in lines[start]]
     assert there
-    for case, line in zip(cases, lines[start + 1 :], strict=False):
-        values = [case["quantities"][name] for name in there]
-        cells = [
-            format_percent(Estimate(**value)) if name == "ks_to_limit" else str(Estimate(**value))
-            for name, value in zip(there, values, strict=True)
-            if value is not None
-        ]
+    columns = []
+    for name in there:
+        known = [case["quantities"][name] or {"value": None, "error": None} for case in cases]
+        texts = format_column([each["value"] for each in known], [each["error"] for each in known])
+        if name == "ks_to_limit":
+            texts = ["" if each["value"] is None else format_percent(Estimate(**each)) for each in known]
+        columns.append(texts)
+    for number, (case, line) in enumerate(zip(cases, lines[start + 1 :], strict=False)):
+        cells = [column[number] for column in columns if column[number]]
         width = case["settings"]["width"]
         assert line.split() == [width if width == "inf" else str(int(width)), *cells]
     _, _, left_out = " ".join(lines).partition("A wider screen also shows: ")

@@ -49,5 +49,5 @@ def test_the_page_has_each_table(hook: ModuleType) -> None:
 
 def test_every_code_that_is_not_read_is_listed_with_its_reason(hook: ModuleType) -> None:
     table = hook.reasons_table()
-    assert "| EXL3 | Its weights are paths through a trellis, in a rotated basis. |" in table
+    assert "| EXL3 | It stores weights with a trellis code, in a rotated basis. |" in table
     assert len(table.splitlines()) == 2 + len(REASONS)

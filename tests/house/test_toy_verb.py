@@ -38,7 +38,7 @@ def test_it_has_a_command_with_help() -> None:
         ("--wear 0.2 --metal paper", "--wear needs --metal gold"),
         ("--wear 0.75", "--wear 0.75: expected at most the --bias, 0.5"),
         ("--figures pdf", "--figures needs --out"),
-        ("--bais 1", "Unknown option: --bais. Did you mean --bias? See: attnlaw coin --help"),
+        ("--bais 1", "--bais is not an option. Did you mean --bias? See: attnlaw coin --help"),
     ],
 )
 def test_a_bad_value_is_one_line(words: str, line: str) -> None:

@@ -134,7 +134,7 @@ def test_several_models_and_one_that_is_not_there(tmp_path):
         (
             RULE.replace("matrices", "steps"),
             [],
-            "rule 'ranks': of: the table steps exists only for a training",
+            "rule 'ranks': it reads the table steps, which only a training",
         ),
         (
             "[findings]\nignore = ['dead']",

@@ -87,7 +87,7 @@ MODELS = {
             for name, tensor in tiny().items()
         },
         AnswerStatus.WARNING,
-        "Random weights that do not resemble the base: all 16 matrices",
+        "The weights are random and do not resemble the base in all 16 matrices",
         "This looks like another model",
     ),
     "vocabulary": (

@@ -10,7 +10,7 @@ import polars as pl
 from markupsafe import Markup
 
 from attnlaw.core.answer import Answer
-from attnlaw.core.estimate import format_value
+from attnlaw.core.estimate import Estimate, format_value
 from attnlaw.core.result import Result
 from attnlaw.core.words import short_number
 from attnlaw.render.pages.html import macros
@@ -58,6 +58,8 @@ def _cases_html(result: Result) -> Markup:
 
 
 def _short_text(value: Any) -> str:
+    if isinstance(value, Estimate) and not value.error:
+        value = value.value
     is_number = isinstance(value, float) and math.isfinite(value)
     return short_number(value) if is_number else format_value(value)
 

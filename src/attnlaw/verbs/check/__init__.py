@@ -46,7 +46,7 @@ class CheckSettings(ModelSettings):
     model: Any = model_setting(None)
     rules: str | None = _path_setting(
         help="Rule file, or one that comes with attnlaw: export, fine-tune or release (watchdog is for "
-        "attnlaw.training). By default there are no rules.",
+        "training). By default there are no rules.",
         metavar="FILE.toml",
     )
     base: Any = _path_setting(
