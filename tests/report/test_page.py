@@ -145,5 +145,5 @@ def test_what_the_page_compares_is_a_proxy_and_no_bound(model):
     said = re.findall(
         r"[^.]*\bbounds?\b[^.]*", re.sub(r"<svg.*?</svg>|<style.*?</style>", "", source, flags=re.S)
     )
-    allowed = ("leading factors", "No bound is known for", "logit")
+    allowed = ("leading factors", "attnlaw knows no bound for", "logit")
     assert all(any(words in text for words in allowed) for text in said), said

@@ -100,7 +100,7 @@ def test_many_heads_fit_on_a_page(audit, tmp_path):
 def test_a_chart_that_no_page_can_hold_is_refused(tmp_path):
     points = alt.Chart(alt.Data(values=[{"x": 1, "y": "long " * 40}])).mark_point()
     chart = points.encode(x="x:Q", y=alt.Y("y:N", axis=alt.Axis(labelLimit=900)))
-    with pytest.raises(attnlaw.InputError, match=r"wider than 6\.9 inches; draw fewer panels"):
+    with pytest.raises(attnlaw.InputError, match=r"fit into the width of 6\.9 inches; draw fewer panels"):
         save_chart(chart, tmp_path / "f.pdf")
 
 

@@ -102,7 +102,7 @@ def _closeness_line(layer: LayerNumbers) -> Line:
         if _is_noise(at):
             return Line(
                 f"The difference between a layer of width {widest:g} and its infinite-width limit cannot be "
-                f"told from the noise of the draws ({format_percent(at)}). Use more draws (--draws)."
+                f"distinguished from the noise of the draws ({format_percent(at)}). Use more draws (--draws)."
             )
         lead = "A layer" if len(known) == 1 else "Even a layer"
         return Line(
