@@ -1223,7 +1223,7 @@ def check(
         name (str; optional): Name of the model in results (default: its path).
         jobs (int; optional): Number of CPU threads to use (default: all cores).
         rules (str or path; optional): Rule file, or one that comes with attnlaw: export, fine-tune or
-            release (watchdog is for training). By default there are no rules.
+            release (watchdog is for attnlaw.training). By default there are no rules.
         base (path or object; optional): Checkpoint that rules about a diff compare the model with. By
             default, the base in the rule file.
         baseline (str or path; optional): Earlier result (directory of audit --out or diff --out). Its
@@ -1617,7 +1617,7 @@ def attention(
             analyse: the attention of all heads side by side, the mean over heads, attention times
             values, or the output of the layer.
         centring ("columns" or "mean"; default "columns"): Part to subtract from attention: the mean of
-            each column, or the constant 1/n (mean).
+            each column (columns), or the constant 1/n (mean).
         second_order (bool; default False): Correct the law for narrow heads (by a second Hermite term,
             which is not in the paper).
         draws (int; default 4): Number of random layers to draw; 0 computes the law alone.

@@ -156,7 +156,7 @@ def test_written_files_are_named_and_nothing_in_their_path_is_obeyed(verb, tmp_p
     done = invoke(verb, TINY, "--layers", "0", "--only", "qk", "--out", out, "--figures", "svg")
     (line,) = done.stderr.splitlines()
     shown = f"{tmp_path}/a\\x1b[31m\\nb"
-    assert line == f"wrote {shown}/report.html and the tables next to it, and {shown}/figures"
+    assert line == f"wrote {shown}/report.html and its tables, and {shown}/figures"
 
 
 @pytest.mark.parametrize("kept", [False, True])

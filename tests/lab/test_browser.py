@@ -119,7 +119,7 @@ def test_a_slider_moves_the_numbers_and_the_words_repeat_them(opened):
     wait_for(page, "estimation_error", format_value(after.estimation_error))
     assert number(page, "threshold_bayes") == format_value(after.threshold_bayes)
     page.wait_for_function("(before) => document.querySelector('figure svg').innerHTML !== before", arg=drawn)
-    curve = page.get_by_role("group", name="Error against the number of samples").inner_text()
+    curve = page.get_by_role("group", name="Error for each number of samples").inner_text()
     assert f"now: α = {after.row()['alpha']:g}, E = {after.estimation_error.value:.3g}" in curve
     assert "samples / d² (α)" in curve
 

@@ -133,7 +133,7 @@ def test_an_address_limit_costs_only_the_figures(gigabytes: int, tmp_path: Path)
     outcome = run(*words, folder=tmp_path, memory=gigabytes * GIGABYTE)
     assert outcome.status == 0, outcome.errors
     *warnings, last = outcome.refusals()
-    assert last == "wrote out/report.html and the tables next to it"
+    assert last == "wrote out/report.html and its tables"
     assert warnings
     for warning in warnings:
         assert "cannot be drawn (the drawing engine ran out of memory)" in warning

@@ -312,9 +312,7 @@ def test_columns_of_other_types_are_refused_in_one_line(audited, tmp_path):
     folder = copied(audited, tmp_path)
     bad = pl.read_parquet(folder / "matrices.parquet").with_columns(spectral_norm=pl.lit("<b>"))
     bad.write_parquet(folder / "matrices.parquet")
-    with pytest.raises(
-        attnlaw.InputError, match="spectral_norm is a column of type String, expected Float64"
-    ):
+    with pytest.raises(attnlaw.InputError, match="spectral_norm is a column of type String"):
         write_report([folder])
 
 

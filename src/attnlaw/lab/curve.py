@@ -44,7 +44,7 @@ CURVES = {
     "learn": CurveSpec(
         "alpha",
         "estimation_error",
-        "Error against the number of samples",
+        "Error for each number of samples",
         "samples / d² (α)",
         "estimation error (E)",
         "Error of the learned matrix in theory, if only the number of samples changes. The dot is the "

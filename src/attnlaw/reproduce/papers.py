@@ -90,7 +90,7 @@ PAPERS = (
         "2506.00846",
         "Infinite-width limit of an attention layer",
         (
-            PaperFigure("limit-width", "distance to the limit against the width"),
+            PaperFigure("limit-width", "distance to the infinite-width limit at each width"),
             PaperFigure("limit-heads", "from one head to many, where the output becomes Gaussian"),
             PaperFigure("limit-scaling", "scalings 1/sqrt(n) and 1/n"),
             PaperFigure("limit-low-rank", "low-rank heads"),
@@ -114,7 +114,7 @@ PAPERS = (
         "2509.24914",
         "Attention with one head in high dimensions",
         (
-            PaperFigure("learn-curves", "error against samples, three students"),
+            PaperFigure("learn-curves", "error for each number of samples, three students"),
             PaperFigure("learn-spectrum", "spectrum of the trained matrix"),
             PaperFigure("learn-phase-diagram", "where attention learns its target"),
             PaperFigure("learn-scaling", "exponents for power-law targets"),
@@ -125,9 +125,13 @@ PAPERS = (
         "2506.01582",
         "Bayes-optimal learning of attention",
         (
-            PaperFigure("learn-tokens", "error (E) against samples, with a softmax over 2, 3 and 4 tokens"),
             PaperFigure(
-                "learn-hardmax", "error (E) against samples, with a hardmax over 2 tokens", note=HARDMAX
+                "learn-tokens", "error (E) for each number of samples, with a softmax over 2, 3 and 4 tokens"
+            ),
+            PaperFigure(
+                "learn-hardmax",
+                "error (E) for each number of samples, with a hardmax over 2 tokens",
+                note=HARDMAX,
             ),
         ),
         "published: state evolution and AMP in the authors' files. Its value for hardmax is disputed: an "
@@ -138,7 +142,7 @@ PAPERS = (
         "Learning dynamics of attention",
         (
             PaperFigure("dynamics-flow", "gradient flow with four kinds of outputs"),
-            PaperFigure("dynamics-students", "alignment and loss against time, three students"),
+            PaperFigure("dynamics-students", "alignment and loss over time, three students"),
             PaperFigure("dynamics-spectra", "the spectrum during training"),
             PaperFigure("dynamics-cost", "error after one pass of SGD, and the best possible error"),
             PaperFigure("dynamics-modes", "the order in which directions are learned"),
@@ -155,25 +159,30 @@ PAPERS = (
     Paper(
         "2108.11489",
         "Interpolation by two linear layers",
-        (PaperFigure("regression-scale", "risk against the scale of the start"),),
+        (PaperFigure("regression-scale", "risk at each initialisation scale"),),
         ABSTRACT,
     ),
     Paper(
         "2406.03171",
         "Importance weights under covariate shift",
-        (PaperFigure("regression-shift", "importance weights and risk against the ridge"),),
+        (PaperFigure("regression-shift", "importance weights and risk for each ridge"),),
         ABSTRACT,
     ),
     Paper(
         "2007.08322",
         "Early stopping of factors",
-        (PaperFigure("early-stopping", "risk against the stopping threshold"),),
+        (PaperFigure("early-stopping", "risk at each stopping threshold"),),
         ABSTRACT,
     ),
     Paper(
         "2405.13721",
         "Matrix completion",
-        (PaperFigure("complete-connectivity", "value of a missing entry against the scale of the start"),),
+        (
+            PaperFigure(
+                "complete-connectivity",
+                "learned value of a missing entry as a function of the initialisation scale",
+            ),
+        ),
         ABSTRACT,
     ),
     Paper(

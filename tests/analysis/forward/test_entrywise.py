@@ -84,7 +84,7 @@ def test_rows_page_and_figure(lens: attnlaw.Lens, tmp_path: Path) -> None:
     assert pl.read_parquet(out / "entrywise.parquet").height == 48
     page = (out / "report.html").read_text()
     assert f"<dt>rank for error 0.01, all heads</dt><dd>{lens.largest_rank_within}</dd>" in page
-    assert "None of the rules holds" not in page  # heads were not looked at
+    assert "None of the rules describes" not in page  # heads were not looked at
     drawn = (out / "figures" / "entrywise.svg").read_text()
     assert all(f">{name}<" in drawn for name in ("worst weight", "tail / n", "rms", "16"))
 
@@ -108,7 +108,10 @@ def test_one_rank_has_no_figure_and_full_rank_no_error(tmp_path: Path) -> None:
             ("--entrywise", "0"),
             "--entrywise 0: expected ranks from 1 to 22, the number of tokens in the input",
         ),
-        (("--entrywise", "1.5"), "--entrywise 1.5: expected whole numbers with commas, such as 1,2,3"),
+        (
+            ("--entrywise", "1.5"),
+            "--entrywise 1.5: expected whole numbers separated by commas, such as 1,2,3",
+        ),
         ((), "--only entrywise: needs ranks; add --entrywise 1,4,16"),
     ],
 )

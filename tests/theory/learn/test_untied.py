@@ -311,7 +311,7 @@ def test_what_tied_attention_refuses() -> None:
     assert error_message(SIMULATE, simulate=8, sensing="goe", attention="untied") == (
         f"--sensing goe: expected {untied} with --attention untied"
     )
-    with pytest.raises(InputError, match="product of two factors is not symmetric"):
+    with pytest.raises(InputError, match="product of two different factors is not symmetric"):
         Problem(0.2, target=Target.product(0.5))
     with pytest.raises(BadSetting, match="groups have diagonal entries"):
         Problem(0.2, attention="untied", groups=(ObservationGroup(),))

@@ -105,7 +105,7 @@ def test_simulations_agree() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: two_layer_limit(np.eye(2), np.ones(2), np.zeros(2)), "the start is zero"),
+        (lambda: two_layer_limit(np.eye(2), np.ones(2), np.zeros(2)), "the initial weights are zero"),
         (lambda: two_layer_limit(np.ones((2, 2)), [0.0, 1.0], np.ones(2)), "no map fits the labels"),
         (
             lambda: two_layer_limit(np.eye(2), np.ones(3), np.ones(2)),

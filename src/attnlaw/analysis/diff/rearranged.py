@@ -653,7 +653,7 @@ class _Summary:
         self.covered |= {pair.name for pair, change in inside.values() if change.verdict == "permuted"}
         which, others = (join_words(PART_LABELS.get(part, part) for part in parts) for parts in (moved, rest))
         reason = "but not all in the same order" if bound else "but not their bias"
-        reason = f"but not those of {others}" if others else reason
+        reason = f"but the {noun} of {others} are not" if others else reason
         self._add(layer, f"{place}: damaged, because the {noun} of {which} are reordered, {reason}.")
 
     def _order(self, pair: TensorPair, change: TensorChange, writes: bool) -> NDArray[np.intp] | None:

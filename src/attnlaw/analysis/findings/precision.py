@@ -94,7 +94,7 @@ def coarse_grid(subject: Subject, threshold: float) -> Iterator[Hit]:
     coarse = [tensor for tensor in matrices if tensor.distinct is not None and tensor.distinct <= threshold]
     if coarse:
         least = min(tensor.distinct or 0.0 for tensor in coarse)
-        detail = f"this is so in {_share(coarse, matrices)}, which are stored as {coarse[0].dtype}"
+        detail = f"attnlaw found this in {_share(coarse, matrices)}, which are stored as {coarse[0].dtype}"
         yield Hit(common_location(coarse), least, detail)
 
 
@@ -115,7 +115,7 @@ def float8_trace(subject: Subject, threshold: float) -> Iterator[Hit]:
     ]
     if traces:
         least = min(tensor.significands or 0.0 for tensor in traces)
-        detail = f"this is so in {_share(traces, matrices)}, which are stored as {traces[0].dtype}"
+        detail = f"attnlaw found this in {_share(traces, matrices)}, which are stored as {traces[0].dtype}"
         yield Hit(common_location(traces), least, detail)
 
 

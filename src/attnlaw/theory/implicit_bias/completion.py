@@ -192,8 +192,8 @@ class Completion:
             raise InputError("completion: an observed entry is not finite; leave it out of the mask")
         if not M[mask].any():
             raise InputError(
-                "completion: all observed entries are zero, which the start already fits; show an entry "
-                "that is not zero"
+                "completion: all observed entries are zero, which the initial matrix already fits; show "
+                "an entry that is not zero"
             )
         k = min(M.shape) if self.latent is None else check_value("latent", self.latent, int, minimum=1)
         object.__setattr__(self, "matrix", np.where(mask, M, 0.0))
@@ -342,7 +342,7 @@ def _outcome_and_remark(blocks: list[_Block], latent: int, size: float) -> tuple
     if lost is not None:
         return Outcome.NOT_CONVERGED, (
             f"no rank-{lost} critical point: training diverges or takes too long there, and this is its "
-            "last position; train from two small starts instead"
+            "last position; train from two small initialisation scales instead"
         )
     if np.sqrt(sum(block.residual**2 for block in blocks)) > FITTED * size:
         return Outcome.DONE, (
@@ -350,8 +350,8 @@ def _outcome_and_remark(blocks: list[_Block], latent: int, size: float) -> tuple
         )
     if len(blocks) > 1 and any(block.Q is None for block in blocks):
         remark = (
-            "no prediction for entries between incomplete components of rank above one; train the "
-            "factors instead"
+            "attnlaw cannot predict entries between two incomplete blocks if a block has a rank above "
+            "one; train the factors instead"
         )
         return Outcome.DONE, remark
     return Outcome.DONE, None
@@ -375,7 +375,10 @@ def train_completion(problem: Completion, seed: int = 0) -> CompletionRun:
     outcome, remark = Outcome.DONE, None
     if not end.still:
         outcome = Outcome.NOT_CONVERGED
-        remark = "training had not converged when it stopped; choose a larger start, or show more entries"
+        remark = (
+            "training had not converged when it stopped; choose a larger initialisation scale, or show "
+            "more entries"
+        )
     elif end.residual > FITTED * float(np.linalg.norm(mask * M)):
         remark = f"latent {k} is too small to fit all observed entries; choose a larger value"
     rank = int(np.sum(s > TRAINED_RANK * s[0]))

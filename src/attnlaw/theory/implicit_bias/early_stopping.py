@@ -48,7 +48,7 @@ def stopping_time(threshold: ArrayLike, init: float) -> Reals:
     if tau.size and not tau.min() > np.e * a * a:
         raise InputError(
             f"early stopping: found a threshold {tau.min():g} for a start of {a:g}, expected a threshold "
-            f"above {np.e * a * a:.3g}; choose a smaller start"
+            f"above {np.e * a * a:.3g}; choose a smaller initialisation scale"
         )
     return np.asarray(np.log(tau / a**2) / (8 * tau))
 

@@ -130,7 +130,8 @@ def _attention(start: Start) -> StartRemark | None:
     if start.score_sd is None or start.entropy is None:
         return None
     share = (
-        f"the mean entropy in layer 1 is {short_percent(start.entropy.value)} of that of uniform attention"
+        f"the mean entropy in layer 1 is {short_percent(start.entropy.value)} of the entropy of "
+        "uniform attention"
     )
     if start.score_sd.value > SCORES:
         spread = f"scores have a standard deviation of {short_number(start.score_sd.value, 2)}"
@@ -184,7 +185,8 @@ def _gradients(start: Start) -> StartRemark | None:
         return None
     ratio = start.gradient[min(start.gradient)].value / start.gradient[last].value
     return StartRemark(
-        f"The gradient of layer 1 is {short_number(ratio, 2)} times as large as that of layer {last}", None
+        f"The gradient of layer 1 is {short_number(ratio, 2)} times as large as the gradient of layer {last}",
+        None,
     )
 
 

@@ -199,7 +199,7 @@ class Problem(ProblemRules):
             )
         if not paired and self.target.is_product:
             raise InputError(
-                "target: a product of two factors is not symmetric; use attention untied, or "
+                "target: a product of two different factors is not symmetric; set attention='untied', or use "
                 "Target.marchenko_pastur"
             )
         if paired and self.groups:

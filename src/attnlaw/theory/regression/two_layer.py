@@ -78,7 +78,8 @@ def two_layer_limit(inputs: ArrayLike, labels: ArrayLike, start: ArrayLike) -> I
     start_norm = float(np.linalg.norm(w_0))
     if start_norm == 0:
         raise InputError(
-            "two layers: the start is zero, which gradient flow never leaves; give another start"
+            "two layers: the initial weights are zero, which gradient flow never leaves; give other "
+            "initial weights"
         )
     U, s, Vt = np.linalg.svd(X, full_matrices=False)
     seen = s > np.finfo(float).eps * max(X.shape) * s[0]

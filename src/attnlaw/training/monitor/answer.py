@@ -34,7 +34,7 @@ def _run_lines(steps: pl.DataFrame) -> list[Line]:
         lines.append(Line(sentence))
     failed = steps.filter(pl.col("status") == "failed").sort("step")
     if failed.height:
-        times = "a step" if failed.height == 1 else f"{failed.height} steps, first step"
+        times = "step" if failed.height == 1 else f"{failed.height} steps, first step"
         first, reason = failed.select("step", "remark").row(0)
         what = f"The weights could not be measured at {times} {first}"
         lines.insert(0, Line(f"{what}: {reason}.", AnswerStatus.ERROR))

@@ -17,7 +17,7 @@ from attnlaw.render.charts.style import palette
 from attnlaw.training.monitor.columns import PANELS
 
 CAPTION = (
-    "Each panel is a quantity against the training step. If the stable rank falls and directions beyond "
+    "Each panel shows a quantity at each training step. If the stable rank falls and directions beyond "
     "random weights appear, a few directions take over. If the proxies keep growing, so do the norms of the "
     "weights."
 )

@@ -99,7 +99,7 @@ class AttentionSettings(Settings):
     )
     centring: str = law_setting(
         "columns",
-        "Part to subtract from attention: the mean of each column, or the constant 1/n (mean).",
+        "Part to subtract from attention: the mean of each column (columns), or the constant 1/n (mean).",
         choices=CENTRINGS,
     )
     second_order: bool = law_setting(

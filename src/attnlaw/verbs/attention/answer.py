@@ -24,7 +24,7 @@ def answer(result: Result) -> Answer:
     elif len(rows) <= MOST_LINES:
         lines = [_named(row) for row in rows]
     else:
-        counts = Counter(verdict.words or "were not compared with draws" for verdict in verdicts)
+        counts = Counter(verdict.words or "were not compared with random layers" for verdict in verdicts)
         parts = ", ".join(f"{count} {words}" for words, count in counts.items())
         every = all(verdict.words == CLOSE for verdict in verdicts)
         lines = [Line(f"Of {len(rows)} layers, {parts}.", AnswerStatus.OK if every else None)]

@@ -15,7 +15,7 @@ from attnlaw.render.charts.style import PALETTE
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart, has_values
 from attnlaw.render.describe_rows import varying_settings
 
-SPIKE_NOTE = "Triangle: where keys of unequal length put one value (not in the paper)."
+SPIKE_NOTE = "The triangle marks the one value that keys of unequal length create (not in the paper)."
 X_TITLE = "singular value / root mean square"
 ATOM_NOTE = "The share of zeros is in the title and not drawn."
 
@@ -43,8 +43,8 @@ def spectra(view: ChartView) -> Drawings:
 
 @chart(
     "Error of a readout",
-    "Error of ridge regression on the output of a random layer against the sharpness of attention, by "
-    "theory. Lower is better; at a crossing another shape becomes the better one.",
+    "Error of ridge regression on the output of a random layer at each sharpness of attention, as the "
+    "theory predicts it. Lower is better; where lines cross, another shape becomes the better one.",
 )
 def readout(view: ChartView) -> Drawings:
     return _error_lines(view)
@@ -52,8 +52,8 @@ def readout(view: ChartView) -> Drawings:
 
 @chart(
     "Time of a readout",
-    "Time that gradient flow needs to train a linear readout of a random layer to the chosen loss, by "
-    "theory. Lower is better.",
+    "Time that gradient flow needs to train a linear readout of a random layer to the chosen loss, as "
+    "the theory predicts it. Lower is better.",
 )
 def arrival(view: ChartView) -> Drawings:
     """Draw the time that a readout needs to learn, unless another chart shows the error of the readout."""

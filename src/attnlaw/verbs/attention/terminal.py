@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 PLACES = 40  # characters of the picture of a density
 LEVEL_NAMES = {0.5: "median", 1.0: "largest"}
 ROW_COLUMNS = {
-    "law_distance": ("difference", "largest difference of the distribution functions of draws and law (KS)"),
+    "law_distance": (
+        "difference",
+        "largest difference between the distribution functions of draws and law (Kolmogorov-Smirnov)",
+    ),
     "law_w1": ("W1", "mean distance between draws and law, divided by the mean of the law (Wasserstein-1)"),
     "equivalent_distance": ("to Gaussian", "largest difference to the Gaussian equivalent of the same draws"),
     "coefficient_error": ("readout", "error of a ridge readout of the output, by the law"),

@@ -45,7 +45,7 @@ HALF_LINE = 0.35  # half the length of the line of random factors, in layers
 HEAD_NORMS = {
     "spectral_norm_applied": "Norms include the gain of the LayerNorm or RMSNorm before the matrix, if it is "
     "known.",
-    "spectral_norm": "Norms are those of the stored matrices.",
+    "spectral_norm": "Norms are computed from the stored matrices.",
 }
 LAWS = ("Fitted laws", "Each cell is a matrix. Its colour shows the law that describes its spectrum.")
 STORED_ALPHA = (
@@ -100,14 +100,15 @@ def _draw_dots(rows: pl.DataFrame, colours: Mapping[str, str]) -> alt.Chart:
 
 @audit_chart(
     "Amplification by layer",
-    "Largest factor by which later layers can enlarge an error made in a layer, as a power of ten. The last "
-    "layer has 0. A steep step down marks a layer with large norms; a step up marks a layer that contracts.",
+    "Largest factor by which later layers can enlarge an error made in a layer, as a power of ten. The "
+    "line ends at 0 in the last layer. A steep step down marks a layer with large norms; a step up marks "
+    "a layer that contracts.",
 )
 def amplification(view: ChartView) -> Drawings:
     """Draw the amplification with the gains of norm layers, if all models have it, else by stored weights."""
     layers = view.frame("layers")
     with_gains = bool(layers.height) and not layers["log10_alpha_applied"].null_count()
-    note = STORED_ALPHA if with_gains else "Norms are those of the stored matrices."
+    note = STORED_ALPHA if with_gains else "Norms are computed from the stored matrices."
     name = "log10_alpha_applied" if with_gains else "log10_alpha"
     for drawing in line_charts(view, layers, "layer", name, ["model"]):
         yield drawing._replace(note=note)
@@ -206,9 +207,9 @@ def spectrum_decay(spectra: pl.DataFrame, labels: Mapping[str, str] | None = Non
 
 @audit_chart(
     "Contribution curves C(p)",
-    "Lines show what a layer's matrices contribute to the proxy for each Schatten index p (median). Each dot "
-    "is a matrix at the p of its smallest contribution. At p = 0 a contribution only counts ranks. Dots are "
-    "further right if singular values, times the scale γαL, are small.",
+    "Lines show what a layer's matrices contribute to the proxy for each Schatten index p (median). Each "
+    "dot marks a matrix at the index p for which its contribution is smallest. At p = 0 a contribution "
+    "only counts ranks. Dots are further right if singular values, times the scale γαL, are small.",
 )
 def contributions(view: ChartView) -> Drawings:
     rows = view.frame("matrices", "layer")

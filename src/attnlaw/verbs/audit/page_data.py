@@ -39,7 +39,7 @@ TABLE_COLUMNS = (
 )
 BRIGHT = "Bright cells stretch some direction most. Look for a single bright cell or row."
 NEAR_ONE = "Dark cells are near 1: a single direction carries the matrix."
-MOVED = "1 means as large as at initialisation. Training enlarged bright cells most."
+MOVED = "At 1, a matrix is as large as at initialisation. Training enlarged bright cells most."
 # Quantities that can be mapped, how to read such a map, and how its colours are chosen. `stored` is the
 # quantity to show if the one with gains is not known.
 MAPPED: dict[str, dict[str, Any]] = {
@@ -51,7 +51,8 @@ MAPPED: dict[str, dict[str, Any]] = {
     "score_spread_over_initial": {"read": MOVED},
     "effective_rank": {"read": "Dark cells use few of their directions."},
     "p": {
-        "read": "0 counts ranks, 2 uses the Frobenius norm. Values in between mean that the spectrum decays.",
+        "read": "At 0 attnlaw counts ranks, at 2 it uses the Frobenius norm. Values in between mean that "
+        "the spectrum decays.",
         "domain": [0, 2],
     },
     "share": {"read": "Bright cells contribute most."},

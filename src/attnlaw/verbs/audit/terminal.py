@@ -294,9 +294,9 @@ def _model_columns(summaries: Summaries, details: bool) -> tuple[list[Column], d
     ]
     meanings = {
         "unlike random": "share of weight matrices that differ from random ones (chance: about 1%)",
-        "strong directions": "singular values above those of a random matrix (median)",
-        "effective rank QK": "directions that a head uses, weak ones included (median)",
-        "outside range": "numbers outside the range of the trained models we know",
+        "strong directions": "number of singular values larger than a random matrix has (median)",
+        "effective rank QK": "number of directions that a head uses, weak ones included (median)",
+        "outside range": "how many numbers are outside the range of the trained models we know",
     }
     if details:
         applied = all(model["log10_alpha_applied"] for model in models)

@@ -36,8 +36,8 @@ EXPLAINED = ("name", "level", "threshold", "when", "meaning", "remedy")
 FOUND = {"found": "value of the worst row, or the one number of all rows"}
 COUNTS = {"errors": "errors", "warnings": "warnings", "notes": "notes", "failed_rules": "failed rules"}
 COUNT_MEANINGS = {
-    "errors": "findings of this level; warnings and notes in the same way",
-    "failed rules": "rules of the file that --rules names which do not hold",
+    "errors": "number of findings of this level; warnings and notes in the same way",
+    "failed rules": "number of rules that do not hold, in the file that --rules names",
 }
 
 

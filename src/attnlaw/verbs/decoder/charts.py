@@ -22,8 +22,8 @@ LEAST, BINS = 0.1, 48  # the smallest strength drawn, and the number of bars
 @chart(
     "Spectra of a real run next to the theory's",
     "Left: singular values of all heads of the decoder (QK) at five steps, divided by the edge of "
-    "random heads. The line shows random heads; values beyond 1 have left them. Right: eigenvalues of one "
-    "student of the theory, with the large eigenvalues of its target as triangles. "
+    "random heads. The line shows random heads; values beyond 1 have left them. Right: eigenvalues of "
+    "one student matrix simulated from the theory; triangles mark the large eigenvalues of its target. "
     "This is an analogy, not a fit.",
 )
 def run(view: ChartView) -> Drawings:
@@ -35,10 +35,10 @@ def run(view: ChartView) -> Drawings:
 
 @chart(
     "Which modes leave first",
-    "Singular values of heads that are outside the bulk at the end: their size against the step at which "
-    "they left it. Next to them are the large eigenvalues of the theory's target. If strong directions "
-    "leave first, the cloud of points falls from left to right. Directions that left early also had more "
-    "time to grow.",
+    "Each point is a singular value that is outside the random bulk at the end; across is the step at "
+    "which it left the bulk, up is its size. Next to them are the large eigenvalues of the theory's "
+    "target. If strong directions leave first, the cloud of points falls from left to right. Directions "
+    "that left early also had more time to grow.",
 )
 def order(view: ChartView) -> Drawings:
     """Draw the step at which each mode left the bulk over the mode's strength, for run and theory."""

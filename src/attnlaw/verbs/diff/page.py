@@ -33,11 +33,13 @@ from attnlaw.verbs.diff.answer import answer
 # Quantities that the reader can choose, how to read the picture, and how its colours are scaled.
 MAPPED: dict[str, dict[str, Any]] = {
     "size": {"read": "Bright cells changed most.", "zero": True, "log": False},
-    "z_left": {"read": "Values between -4 and 4 can be chance. Above, the change keeps to these directions."},
-    "z_right": {
-        "read": "Values between -4 and 4 can be chance. Above, the change keeps to these directions."
+    "z_left": {
+        "read": "Values between -4 and 4 can be chance. Above 4, the change keeps to these directions."
     },
-    "rank": {"read": "A few in every cell: a low-rank update, as an adapter makes.", "zero": True},
+    "z_right": {
+        "read": "Values between -4 and 4 can be chance. Above 4, the change keeps to these directions."
+    },
+    "rank": {"read": "A few in every cell mean a low-rank update, as an adapter makes.", "zero": True},
     "cosine": {"read": "Near 1, the matrix acts almost as before; near 0, it acts completely differently."},
     "scale": {"read": "If all cells are below 1, the model shrank, as weight decay does."},
     "stable_rank": {"read": "Small values mean few directions.", "log": False},

@@ -46,8 +46,8 @@ STATIC_STUDENTS = {
 
 @chart(
     "How attention learns",
-    "Alignment with the target (1 is best: equal except for the scale) and loss of new samples (0 is best) "
-    "against time. Lines: theory in the limit of large dimension.",
+    "Alignment with the target (1 is best: equal except for the scale) and loss of new samples (0 is "
+    "best) over time. Lines: theory in the limit of large dimension.",
 )
 def learning(view: ChartView) -> Drawings:
     """Draw alignment and loss over time, with one line for each combination of settings."""
@@ -56,7 +56,7 @@ def learning(view: ChartView) -> Drawings:
 
 @chart(
     "What one pass costs",
-    "Error against the number of samples, each seen once, for several learning rates. Lower is better: 0 is "
+    "Error after each number of samples, each seen once, for several learning rates. Lower is better: 0 is "
     "the target itself. A large rate needs fewer samples, as long as the error keeps falling.",
 )
 def cost(view: ChartView) -> Drawings:
@@ -67,7 +67,7 @@ def cost(view: ChartView) -> Drawings:
 
 @chart(
     "How trained students align",
-    "Alignment of trained students with the target against time: 1 is best, equal except for the scale.",
+    "Alignment of trained students with the target over time: 1 is best, equal except for the scale.",
 )
 def runs(view: ChartView) -> Drawings:
     """Draw the alignment of trained students, if there is no theory to compare them with."""
@@ -232,7 +232,7 @@ def _points(
 @chart(
     "The spectrum over time",
     "Densities of the student's eigenvalues at five times, the latest on top. A triangle shows the target's "
-    "spike once it is visible. What moves to its final place first is learned first.",
+    "spike once it is visible. Eigenvalues that reach their final place first are learned first.",
 )
 def spectra(view: ChartView) -> Drawings:
     """Draw the density of the spectrum at several times, one panel above the other.

@@ -44,9 +44,9 @@ def stopping_map(view: ChartView) -> Drawings:
 
 @chart(
     "When to stop",
-    "Risk against the threshold that a stopping time corresponds to. Left of the minimum, training stopped "
-    "too late and learned noise; right of it, training stopped too early and missed signals. A soft "
-    "threshold, which is weight decay, takes a part of every signal away.",
+    "Risk at each threshold; a stopping time corresponds to a threshold. Left of the minimum, training "
+    "stopped too late and learned noise; right of it, training stopped too early and missed signals. A "
+    "soft threshold, which is weight decay, takes a part of every signal away.",
 )
 def stopping(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "threshold", "risk", ["rule"], sizes="dimension")

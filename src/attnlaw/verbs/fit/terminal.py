@@ -49,7 +49,7 @@ MEDIANS = {
     "kappa": "kappa",
 }
 MEDIAN_MEANINGS = {
-    "W1": "distance between the spectrum and that of random matrices (0: equal)",
+    "W1": "distance between the spectrum and the spectrum of random matrices; 0 means equal",
     "beyond": "singular values above the largest one of a random matrix",
     "alpha": "exponent of the power law of the largest eigenvalues; smaller is heavier",
     "covers": "share of the values that the power law covers (above 50% it is not a tail)",

@@ -32,8 +32,8 @@ PANELS = {"rms": True, "cosine": False, "entropy": False}
 @chart(
     "Layer by layer",
     "How signals and tokens change from layer to layer before training. Lines: means over initialisations. "
-    "Bands: 90% of initialisations. In a good start, signals neither explode nor vanish, and the mean cosine "
-    "stays well below 1, where all tokens are alike (rank collapse).",
+    "Bands: 90% of initialisations. In a good initialisation, signals neither explode nor vanish, and "
+    "the mean cosine stays well below 1, where all tokens are alike (rank collapse).",
 )
 def init_layers(view: ChartView) -> Drawings:
     """Draw two panels for each model, with bands at finite widths and dashed lines in the limit."""

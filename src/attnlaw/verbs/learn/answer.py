@@ -38,7 +38,7 @@ class Measure:
 
 ERROR = Measure("relative_error", "error", " of learning nothing")
 # The cross-entropy does not determine the scale of the matrix, so its error says little.
-WRONG_KEYS = Measure("wrong_keys", "share of new queries with the wrong key", "")
+WRONG_KEYS = Measure("wrong_keys", "share of new queries that attend to the wrong key", "")
 
 
 def answer(result: Result) -> Answer:
@@ -394,7 +394,7 @@ def _next_commands(
     if rows.height == 1 and row["weight_decay"] != 0:  # without it, theory needs many samples
         low, high = (float(f"{row['alpha'] * factor:.2g}") for factor in (0.25, 4))
         curve = parse_range("alpha", f"{low:g}:{high:g}:16")
-        commands[command(result, alpha=curve, simulate=None)] = "the error against the samples"
+        commands[command(result, alpha=curve, simulate=None)] = "how the error falls with more samples"
     if trained is None:
         size = _trainable_size(rows)
         if size is not None:

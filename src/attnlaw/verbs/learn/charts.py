@@ -36,9 +36,9 @@ PARTS = ("approximation_error", "underfitting_error", "overfitting_error")
 
 @chart(
     "Phase diagram",
-    "Error / error of learning nothing, by the rank of the target and the number of samples: dark is "
-    "learned, bright is not. White lines are thresholds, such as the samples from which a student recovers "
-    "the target.",
+    "Error divided by the error of learning nothing, for each rank of the target and number of samples. "
+    "Dark cells are learned, bright cells are not. White lines are thresholds, such as the samples from "
+    "which a student recovers the target.",
 )
 def phases(view: ChartView) -> Drawings:
     return _phase_diagrams(view)
@@ -71,7 +71,7 @@ def _draw_phases(view: ChartView, rows: pl.DataFrame) -> alt.LayerChart:
 
 @chart(
     "Learning curves",
-    "Error of the learned matrix against the number of samples. Lines: theory in the limit of large "
+    "Error of the learned matrix after each number of samples. Lines: theory in the limit of large "
     "dimension. Lower is better: 0 is the target itself.",
 )
 def learning(view: ChartView) -> Drawings:
@@ -206,8 +206,8 @@ def _thresholds(view: ChartView, rows: pl.DataFrame) -> pl.DataFrame:
 
 @chart(
     "Rank against the width of the factors",
-    "Share of directions in use, against the width of the factors. On the diagonal the width limits the "
-    "rank; below it weight decay does.",
+    "Share of directions that the learned matrix uses, for each width of the factors. On the diagonal "
+    "the width limits the rank; below it weight decay does.",
 )
 def rank(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "width", "rank_fraction", sizes="simulate")
@@ -215,7 +215,7 @@ def rank(view: ChartView) -> Drawings:
 
 @chart(
     "Smallest value that is kept",
-    "Smallest singular value of the learned matrix that is not zero, against the width of the factors. At 0 "
+    "Smallest singular value of the learned matrix that is not zero, for each width of the factors. At 0 "
     "weight decay limits the rank; above 0 the width does.",
 )
 def smallest(view: ChartView) -> Drawings:
@@ -224,9 +224,9 @@ def smallest(view: ChartView) -> Drawings:
 
 @chart(
     "Scaling laws",
-    "Error against the number of observed scores, for targets whose eigenvalues fall as a power. Lines: full "
-    "equations. Dashed: leading-order law. The legend has the fitted exponent of each line, with the "
-    "predicted one in brackets: if both agree, the law holds.",
+    "Error after each number of observed scores, for targets whose eigenvalues fall as a power law. "
+    "Lines: full equations. Dashed: leading-order law. The legend has the fitted exponent of each line, "
+    "with the predicted one in brackets: if both agree, the law holds.",
 )
 def scaling(view: ChartView) -> Drawings:
     """Draw the error over N/d, with the fitted and the predicted exponent of every line."""
@@ -280,7 +280,7 @@ def _slope(x: pl.Series, y: pl.Series) -> tuple[float, float | None]:
 
 @chart(
     "What the error is made of",
-    "Parts of the error against the number of samples (our own split, not in the paper): modes that were "
+    "Parts of the error after each number of samples (our split, not in the paper): modes that were "
     "found but not exactly, what is missing along the target, and what was learned in other directions.",
     on_page=False,
 )

@@ -48,8 +48,9 @@ MAPS_IN_A_ROW = 2
 @chart(
     "Which tokens shape each output token",
     "Each row is an output token and sums to 1; each column is an input token (position · token). Left: the "
-    "whole network, by its exact affine map. Right: attention weights alone (rollout). Brighter cells are "
-    "larger; colours follow the square root. If the two differ, trust the left one.",
+    "whole network, by its exact affine map. Right: attention weights alone (rollout). Brighter cells "
+    "have larger shares; colours follow the square root of the share. If the two differ, trust the left "
+    "one.",
 )
 def lens_map(view: ChartView) -> Drawings:
     """Draw how much each input token contributes to each output token, by the operator and by rollout."""
@@ -130,9 +131,10 @@ def head_sharpness(view: ChartView) -> Drawings:
 
 @chart(
     "Directions of attention, relative to random heads",
-    "1: as many directions as in an equally sharp random head. Far below 1: all positions attend to the same "
-    "few tokens. Above 1: positions attend to different tokens, as in a previous-token head. Similar tokens "
-    "lower the number too; a cell also shows the ratio to random weights on the same tokens.",
+    "A value of 1 means that a head uses as many directions as an equally sharp random head. Far below "
+    "1, all positions attend to the same few tokens. Above 1, positions attend to different tokens, as "
+    "in a previous-token head. Similar tokens lower the number too; a cell also shows the ratio to "
+    "random weights on the same tokens.",
 )
 def head_participation(view: ChartView) -> Drawings:
     return _head_maps(view, "participation_over_null", scale="log")
@@ -182,10 +184,10 @@ def beta_dots(rows: pl.DataFrame, label: Callable[[str], str]) -> alt.LayerChart
 
 @chart(
     "Error of attention at low rank",
-    "Errors if only the largest singular values of a head's attention are kept, against their number. Lines "
-    "are medians over heads, bands are quartiles, dashed lines are the smallest and largest head. The mean "
-    "square error (rms) hides the worst weight; tail / n is what the singular values alone predict of it. "
-    "Good is a worst weight below the grey line, 0.01.",
+    "Errors if only the largest singular values of a head's attention are kept, for each number that is "
+    "kept. Lines are medians over heads, bands are quartiles, dashed lines are the smallest and largest "
+    "head. The mean square error (rms) hides the worst weight; tail / n predicts it from the singular "
+    "values alone. A worst weight below the grey line (0.01) is good.",
 )
 def entrywise(view: ChartView) -> Drawings:
     """Draw the errors of low ranks over the heads, if there is more than one rank."""

@@ -96,7 +96,11 @@ def show_summary(result: LensResult, console: Console, details: bool = False) ->
 def _print_heads(result: LensResult, console: Console, details: bool) -> None:
     row = result.row()
     print_table(console, _head_columns(result, details), DROPPABLE)
-    console.print(Text("Medians over the heads of a layer; max is over all its heads.", style="dim"))
+    console.print(
+        Text(
+            "Rows show medians over the heads of a layer; max is the largest value of any head.", style="dim"
+        )
+    )
     if details:
         _print_remarks(result.head_findings, console)
         low, high = (_threshold(result, name) for name in ("beta_2", "beta_c"))
@@ -137,13 +141,17 @@ def _head_meanings(result: LensResult, details: bool) -> dict[str, str]:
     low, high = (_threshold(result, name) for name in ("beta_2", "beta_c"))
     if details:
         low, high = f"{low} (β₂)", f"{high} (β_c)"
-    more = {"over random": "directions relative to random weights on the same tokens"} if details else {}
+    more = (
+        {"over random": "number of directions, relative to random weights on the same tokens"}
+        if details
+        else {}
+    )
     return {
         "sharpness β": f"spread of a position's logits. Above {low}, random-attention theory does not "
         f"apply; above {high}, a position looks at only a few tokens.",
         "tokens attended": "effective number of tokens that a position attends to",
-        "directions": "distinct directions of attention, relative to an equally sharp random head; below 1, "
-        "positions attend to the same tokens",
+        "directions": "number of distinct directions of attention, relative to an equally sharp random "
+        "head; below 1, positions attend to the same tokens",
         **more,
         "largest share": "part of a head's attention that goes to one token",
         "bound": "largest logit that any input could reach",
@@ -168,13 +176,13 @@ def _rank_meanings(result: LensResult, details: bool) -> dict[str, str]:
     if "entrywise" not in result.tables:
         return {}
     more = {
-        "tail / n": "what the singular values alone predict of the largest error",
+        "tail / n": "largest error that the singular values alone predict",
         "rms": "root mean square error of all attention weights, which hides the worst one",
     }
     return {
         "rank": "number of singular values of a head's attention matrix that are kept",
         "median head": "largest error of any attention weight, median over heads",
-        "worst head": "the same in the head where it is largest",
+        "worst head": "largest error in the head where it is largest",
     } | (more if details else {})
 
 

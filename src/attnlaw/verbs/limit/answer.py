@@ -218,8 +218,8 @@ def _depth(layers: list[LayerNumbers]) -> Iterator[Line]:
             words = "Tokens become alike with depth" if last > first + LEAST_RISE else "Tokens stay apart"
         yield Line(
             f"{f'{layer.name}: ' if layer.name else ''}{words}: their mean cosine goes from {first:.2g} to "
-            f"{format_with_error(last, errors[-1])} over {depth} layer{'s' if depth > 1 else ''} (1: all "
-            "alike)."
+            f"{format_with_error(last, errors[-1])} over {depth} layer{'s' if depth > 1 else ''} (1 means "
+            "that all are alike)."
         )
 
 

@@ -229,8 +229,8 @@ def _heads_axis(view: ChartView, rows: pl.DataFrame) -> str:
 
 @chart(
     "KL divergence to a Gaussian",
-    "How far the output is from a Gaussian of equal mean and variance, against the number of heads: 0 is a "
-    "Gaussian. Dashed: the slope −2 of theory, twice as many heads are four times closer.",
+    "How far the output is from a Gaussian of equal mean and variance, for each number of heads: 0 is a "
+    "Gaussian. Dashed: the slope −2 of theory, so that twice as many heads are four times closer.",
 )
 def gaussian(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "heads", "kl_to_gaussian", log=True, slope=-2)
@@ -238,8 +238,8 @@ def gaussian(view: ChartView) -> Drawings:
 
 @chart(
     "Tokens from layer to layer",
-    "Left: squared length of the token that is read; it should not explode or vanish. Right: how alike "
-    "tokens are; at 1 all are parallel (rank collapse). Bars are one standard error.",
+    "Left: squared length of the token that attnlaw analyses; it should not explode or vanish. Right: "
+    "how alike tokens are; at 1 all are parallel (rank collapse). Bars are one standard error.",
 )
 def path(view: ChartView) -> Drawings:
     """Draw the squared length of a token and the mean cosine between tokens over depth.

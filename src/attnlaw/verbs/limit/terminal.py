@@ -22,16 +22,20 @@ if TYPE_CHECKING:
 
 # Title, meaning, and whether only `--details` shows it, by the name of the quantity.
 COLUMNS = {
-    "ks_to_limit": ("difference", "largest difference of the distribution function from the limit's", False),
+    "ks_to_limit": ("difference", "largest difference from the limit's distribution function", False),
     "kurtosis": ("kurtosis", "3 for a Gaussian; larger values mean heavier tails", False),
     "output_variance": ("variance", "variance of the output coordinate", False),
     "kl_to_limit": ("KL", "KL divergence to the limit, in nats", False),
     "kl_to_other_limit": ("KL other", "KL divergence to the limit of the other scaling, in nats", False),
     "kl_to_gaussian": ("KL Gaussian", "KL divergence to the Gaussian of equal mean and variance", False),
-    "kernel_kl_to_limit": ("KL kernel", "KL by the paper's kernel estimate, which has a bias", False),
+    "kernel_kl_to_limit": (
+        "KL kernel",
+        "KL divergence by the paper's kernel estimate, which has a bias",
+        False,
+    ),
     "w1_to_limit": ("W1", "Wasserstein-1 distance to the limit, in units of the output", True),
     "score_variance": ("Var p", "variance of the score of the token with itself, in the last layer", True),
-    "residual_of_distances": ("residual", "error of the quadrature behind KL", True),
+    "residual_of_distances": ("residual", "numerical error of the KL divergence", True),
 }
 MOST_DEPTHS = 8  # depths that the first screen shows
 MOST_PATHS = 6  # columns of a table by depth

@@ -36,14 +36,14 @@ AMPLIFICATION = {
 }
 MEANINGS = {
     "D": "how far a typical prediction is from flipping, relative to the spread of the inputs",
-    "error": "factor of one standard error",
+    "error": "factor by which D changes within one standard error",
     "inputs": "number of inputs that were measured",
 }
 KAPPA_MEANING = "condition: a relative change of the weights by 1/κ could flip a typical prediction"
 AMPLIFICATION_MEANINGS = {
     "amplification": "change of the logits per small change of a layer's input",
-    "worst case": "log10 of the same from the weights alone, for any input",
-    "effective directions": "singular values that matter on these inputs, of all",
+    "worst case": "log10 of the largest such change that the weights alone allow",
+    "effective directions": "number of singular values that matter on these inputs, of all",
 }
 
 
@@ -66,7 +66,7 @@ def show_summary(result: MarginsResult, console: Console, details: bool = False)
         _print_places(case, name if len(names) > 1 else "", console, details)
     meanings = _meanings(result, details)
     if result.rows["log_ratio"].count():
-        meanings[f"D vs {names[0]}"] = "difference of D, and its range for one standard error of log D"
+        meanings[f"D vs {names[0]}"] = f"how much larger D is than D of {names[0]}, ± a standard error"
     print_definitions(console, without(meanings, hidden))
     print_hanging(console, Text(), D_MEANING, style="dim")
     console.print()
@@ -129,7 +129,7 @@ def _print_places(result: MarginsResult, name: str, console: Console, details: b
         listing = "  ".join(
             f"{kind} {short_number(kappa)}" for kind, kappa in largest.select("kind", "kappa").rows()
         )
-        print_hanging(console, Text("κ by kind of map  "), listing)
+        print_hanging(console, Text("condition (κ) by kind of map  "), listing)
         console.print(f"κ in total        {short_number(result.total_kappa or 0.0)}")
     if "directions" in result.tables:
         _print_directions(result.directions, console)

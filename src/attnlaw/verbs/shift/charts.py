@@ -8,7 +8,7 @@ from attnlaw.render.charts.view import ChartView, Drawings, chart
 
 @chart(
     "How much the weights still act",
-    "Effective weight of the second group, divided by that of the first, against the ridge. The nonlinear "
+    "Effective weight of the second group divided by the weight of the first, for each ridge. The nonlinear "
     "kernel acts like another ridge, so weights matter only if the given ridge is not much smaller.",
 )
 def weights(view: ChartView) -> Drawings:
@@ -17,7 +17,7 @@ def weights(view: ChartView) -> Drawings:
 
 @chart(
     "Risk under covariate shift",
-    "Risk on the target distribution against the ridge. Lower is better. Lines are the limit "
+    "Risk on the target distribution for each ridge. Lower is better. Lines are the limit "
     "of large n and p. At finite p the risk is a few percent higher.",
 )
 def risk(view: ChartView) -> Drawings:

@@ -8,8 +8,8 @@ from attnlaw.render.charts.view import ChartView, Drawings, chart
 
 @chart(
     "The price of a large start",
-    "Risk of two linear layers that fit every label, against their scale at the start. Lower is better. A "
-    "small start finds the shortest map that fits; many weak directions make it harmless to fit noise.",
+    "Risk of two linear layers that fit every label, for each initialisation scale. Lower is better. A "
+    "small scale finds the shortest map that fits; many weak directions make it harmless to fit noise.",
 )
 def scale(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "scale", "excess", ["weak"], sizes="samples", log=True)
