@@ -1223,7 +1223,7 @@ def check(
         name (str; optional): Name of the model in results (default: its path).
         jobs (int; optional): Number of CPU threads to use (default: all cores).
         rules (str or path; optional): Rule file, or one that comes with attnlaw: export, fine-tune or
-            release (watchdog is for attnlaw.training). By default there are no rules.
+            release (watchdog is for training). By default there are no rules.
         base (path or object; optional): Checkpoint that rules about a diff compare the model with. By
             default, the base in the rule file.
         baseline (str or path; optional): Earlier result (directory of audit --out or diff --out). Its
