@@ -161,7 +161,7 @@ def test_sinks_and_alternating_experts_are_needed(tmp_path: Path, monkeypatch: p
     run = run_of(module, monkeypatch)
     check(model, run)
     assert any("(an attention sink)" in text for text in model.warnings)
-    assert not any("left out" in text for text in model.warnings)
+    assert not any("leaves out" in text for text in model.warnings)
     first = model.layers[0]
     scores = dataclasses.replace(first.attention.scores, sinks=None)
     with pytest.raises((AssertionError, ValueError, IndexError)):

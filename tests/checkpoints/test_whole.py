@@ -54,7 +54,7 @@ def test_a_stack_that_no_table_names_is_counted_and_there_are_no_proxies(tmp_pat
         in audit_result.summary["warnings"]
     )
     assert audit_result.summary["proxies"] is None
-    assert "could not be read" in audit_result.remark
+    assert "could not read some layers" in audit_result.remark
 
 
 def test_layers_that_predict_further_tokens_are_no_part_of_the_network(tmp_path: Path) -> None:
