@@ -108,7 +108,10 @@ def test_one_rank_has_no_figure_and_full_rank_no_error(tmp_path: Path) -> None:
             ("--entrywise", "0"),
             "--entrywise 0: expected ranks from 1 to 22, the number of tokens in the input",
         ),
-        (("--entrywise", "1.5"), "--entrywise 1.5: expected whole numbers with commas, such as 1,2,3"),
+        (
+            ("--entrywise", "1.5"),
+            "--entrywise 1.5: expected whole numbers separated by commas, such as 1,2,3",
+        ),
         ((), "--only entrywise: needs ranks; add --entrywise 1,4,16"),
     ],
 )
