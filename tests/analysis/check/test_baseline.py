@@ -63,7 +63,7 @@ def test_what_is_new_or_was_zero_is_missing_and_what_is_gone_fails(tmp_path):
 
 def test_other_shapes_are_refused(tmp_path):
     with pytest.raises(
-        InputError, match=r"layer 0, QK, head 0 is 8 x 8 there and 8 x 16 here; give a baseline"
+        InputError, match=r"layer 0, QK, head 0 has the shape 8 x 8 there and 8 x 16 here; give a baseline"
     ):
         gate(tmp_path, heads(SIZES, cols=16), diff=heads(SIZES))
 

@@ -47,7 +47,7 @@ def test_a_nan_is_one_line_of_audit_and_a_finding_of_check(broken, tmp_path):
     folder, name = broken
     ended = invoke("audit", folder, "--jobs", 1, status=1)
     assert ended.stderr.count("\n") == 1
-    assert f"tensor {name} has 1 NaN or infinite entries" in ended.stderr
+    assert f"tensor {name} has 1 NaN or infinite entry;" in ended.stderr
     output = json.loads(invoke("check", folder, "--json", "--jobs", 1, status=3).stdout)
     rows = [row for row in output["tables"]["findings"] if row["rule"] == "non-finite"]
     assert [(row["tensor"], row["level"], row["known"]) for row in rows] == [(name, "error", False)]

@@ -111,7 +111,7 @@ def test_a_base_that_is_not_on_disk_is_an_id_of_a_hub(tmp_path):
         ),
         (
             RULE.replace('"diff"', '"steps"'),
-            "rule 'near': of: the table steps exists only for a training run; give these rules to "
+            "rule 'near': it reads the table steps, which only a training run has; give these rules to "
             "SpectralMonitor(rules=...)",
         ),
         (

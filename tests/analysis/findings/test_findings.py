@@ -365,7 +365,7 @@ def test_a_layer_is_a_copy_only_if_all_its_matrices_are(tiny: Model) -> None:
         ("error", TensorLocation(1)),
         ("error", TensorLocation(3)),
     ]
-    assert all("the bits of layer 0" in finding.meaning for finding in findings)
+    assert all("are exact copies of those in layer 0" in finding.meaning for finding in findings)
     assert "[findings]" in DETECTORS[findings[0].rule].remedy  # how to switch it off
     copies.tensors[tiny.layers[3].attention.output.tensor][0, 0] += 1e-6
     findings = rules_of(copies.changed)["copied-layer"]

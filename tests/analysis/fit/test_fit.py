@@ -106,9 +106,11 @@ def test_ks_distance_is_scipys():
 def test_bad_requests_are_refused():
     with pytest.raises(InputError, match="expected one of random, power-law"):
         fit_law(head(), "gamma")
-    with pytest.raises(InputError, match="spectrum is approximate"):
+    with pytest.raises(InputError, match=r"spectrum was approximated, .*; audit without --approximate"):
         fit_law(of_values(np.ones(4), (4, 4), "lanczos"), "random")
-    with pytest.raises(InputError, match="leave float64"):
+    with pytest.raises(
+        InputError, match=r"squares of singular values near 1e\+200 are out of the range of float64"
+    ):
         fit_law(of_values(1e200 * np.ones(4), (4, 4), "svd"), "random")
     with pytest.raises(InputError, match="seed: found -1, expected a whole number of at least 0"):
         fit_law(head(), "random", seed=-1)

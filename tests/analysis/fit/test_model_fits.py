@@ -181,7 +181,7 @@ def test_json_has_a_row_for_every_matrix(fresh):
 
 def test_tables_of_different_matrices_are_refused():
     done = audit(encoder(), heads=4, name="m")
-    with pytest.raises(InputError, match="of one audit"):
+    with pytest.raises(InputError, match="take both tables from the same audit"):
         fit_spectra(done.spectra.head(3), done.matrices)
     with pytest.raises(InputError, match=r"^jobs: found 0, expected a whole number of at least 1"):
         fit(encoder(), heads=4, jobs=0)

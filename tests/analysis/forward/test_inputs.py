@@ -86,7 +86,7 @@ def test_lists_of_ids(tmp_path: Path) -> None:
     assert read(InputSettings(ids="5,6")) == read(InputSettings(ids=[5, 6])) == [(5, 6)]
     # A column of numbers holds no path: rows have it under `file`.
     assert (case.to_row()["ids"], case.to_row()["file"]) == (None, f"@{tmp_path / 'ids'}")
-    with pytest.raises(InputError, match=r"ids: has 2 inputs; lens reads one"):
+    with pytest.raises(InputError, match=r"ids: has 2 inputs; lens takes only one, so keep one line"):
         single_input(case, "lens")
 
 
@@ -135,7 +135,7 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     ("given", "line"),
     [
         ({}, "input needs an input. Try: text='The cat sat on the mat'"),
-        ({"ids": "1,x"}, "ids: found '1,x', expected whole numbers with commas"),
+        ({"ids": "1,x"}, "ids: found '1,x', expected whole numbers from 0 on, separated by commas"),
         ({"ids": (-1,)}, "ids: found '-1', expected whole numbers"),
         ({"ids": 1.5}, "ids: found 1.5, expected whole numbers"),
     ],

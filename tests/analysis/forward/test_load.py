@@ -108,14 +108,17 @@ def test_another_attention_is_refused_before_a_model_is_built(tmp_path, monkeypa
         x="kernels-community/evil",
     )
     monkeypatch.setattr("attnlaw.analysis.forward.load.EXTRA_CONFIG_KEYS", ("attribute_map", "x"))
-    assert "attention is kernels-community/evil, expected eager" in refusal(folder)
+    assert "the attention implementation is kernels-community/evil, expected eager" in refusal(folder)
 
 
 def test_layers_with_configs_of_their_own_are_refused(tmp_path):
     folder = change_config(
         save_tiny("gpt2", tmp_path), per_layer_config={"0": {"activation_function": "relu"}}
     )
-    assert "its layers have different configs (per_layer_config), which the lens" in refusal(folder)
+    assert (
+        "its layers have different configs (per_layer_config), which attnlaw cannot run; give a model"
+        in refusal(folder)
+    )
 
 
 NO_NETWORK = ("architectures", "dtype", "transformers_version")
@@ -179,7 +182,7 @@ def test_missing_directories_and_configs(tmp_path):
 
 def test_other_families_are_named(tmp_path):
     folder = change_config(save_tiny("bert", tmp_path), model_type="deberta\n")
-    assert "does not know models of type 'deberta\\n'; known: bert, roberta, gpt2" in refusal(folder)
+    assert "attnlaw cannot run models of type 'deberta\\n'; it runs bert, roberta, gpt2" in refusal(folder)
 
 
 @pytest.mark.parametrize(

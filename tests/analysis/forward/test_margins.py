@@ -338,7 +338,10 @@ def refusals():
         (lambda: measure_margins(bert(), IDS[:1]), "found 1, expected at least 12"),
         (lambda: measure_margins(Read(two), alike), "inputs: all inputs are the"),
         (lambda: few(Read(two), points[:1]), "inputs: no two inputs have a token at"),
-        (lambda: measure_margins(bert(), [*IDS * 3, [11]]), "number 12: found 11, outside the vocabulary"),
+        (
+            lambda: measure_margins(bert(), [*IDS * 3, [11]]),
+            "number 12: found 11, expected ids of the vocabulary, from 0 to 10",
+        ),
         (
             lambda: measure_margins(bert(), [*IDS * 3, [1] * 9]),
             "number 12: has 9 tokens, but the model reads at most 8",
@@ -350,7 +353,7 @@ def refusals():
             lambda: amplification(Flash(), pairs, method="power"),
             "its attention kernel (flash attention) has no second",
         ),
-        (lambda: measure_margins(torch.nn.Embedding(3, 2), IDS[:3] * 4), "give blocks="),
+        (lambda: measure_margins(torch.nn.Embedding(3, 2), IDS[:3] * 4), "pass them as blocks="),
     ]
 
 

@@ -65,12 +65,12 @@ def _load(path: str | os.PathLike[str], choose: ChooseModel) -> tuple[str, Any]:
     kind = str(values.pop("model_type", None) or checkpoint.family)
     if kind not in FAMILIES:
         raise InputError(
-            f"{folder}: the lens does not know models of type {kind!r}; it knows {', '.join(FAMILIES)}"
+            f"{folder}: attnlaw cannot run models of type {kind!r}; it runs {', '.join(FAMILIES)}"
         )
     if values.get("per_layer_config"):
         raise InputError(
-            f"{folder / 'config.json'}: its layers have different configs (per_layer_config), which the "
-            "lens does not support; give a model whose layers are alike"
+            f"{folder / 'config.json'}: its layers have different configs (per_layer_config), which "
+            "attnlaw cannot run; give a model whose layers are alike"
         )
     reader, added = choose(FAMILIES[kind], list(values.get("architectures") or []), checkpoint)
     build = _builder(transformers, reader, values, added, len(checkpoint.layers), folder)
