@@ -146,7 +146,7 @@ def test_a_difference_within_the_noise_of_the_draws_is_not_seen(value: float, er
     result = attnlaw.limit(width=16, draws=2000)
     rows = result.rows.with_columns(ks_to_limit=pl.lit(value), ks_to_limit_error=pl.lit(error))
     noisy = answer(replace(result, rows=rows))
-    assert "cannot be told from the noise of the draws" in noisy.lines[0].text
+    assert "cannot be distinguished from the noise of the draws" in noisy.lines[0].text
     assert "differs from" not in text_of(noisy)
     assert "attnlaw limit --width 16 --draws 32000" in noisy.next_commands
     seen = rows.with_columns(ks_to_limit_error=pl.lit(value / 3))
