@@ -148,7 +148,8 @@ def test_lists_unions_and_local_settings() -> None:
     assert Several(ids="1, 2,3").ids == (1, 2, 3)  # type: ignore[arg-type]
     assert Several(ids=[4]).to_row() == {"ids": [4], "only": None}  # type: ignore[arg-type]
     assert Several(only=["qk", "vo"]).only == ("qk", "vo")  # type: ignore[arg-type]
-    with pytest.raises(BadSetting, match=r"ids: found '1,x', expected whole numbers with commas"):
+    expected = "expected whole numbers of at least 0 separated by commas, such as 1,2,3$"
+    with pytest.raises(BadSetting, match=f"ids: found '1,x', {expected}"):
         Several(ids="1,x")  # type: ignore[arg-type]
     with pytest.raises(BadSetting, match="of at least 0"):
         Several(ids=[-1])  # type: ignore[arg-type]

@@ -42,8 +42,12 @@ TYPE_DESCRIPTIONS: dict[Any, str] = {
     int: "a whole number",
     str: "a text",
     bool: "true or false",
-    tuple[int, ...]: "whole numbers separated by commas, such as 1,2,3",
-    tuple[str, ...]: "names separated by commas, such as qk,vo",
+    tuple[int, ...]: "whole numbers",
+    tuple[str, ...]: "names",
+}
+LIST_FORMS: dict[Any, str] = {  # what follows the bounds of a list
+    tuple[int, ...]: "separated by commas, such as 1,2,3",
+    tuple[str, ...]: "separated by commas, such as qk,vo",
 }
 LARGEST = 2**63  # a whole number of TOML
 MOST_POINTS = 100_000
@@ -249,8 +253,10 @@ class SettingField:
         limits = {"above": rule.greater_than, "of at least": rule.minimum, "of at most": rule.maximum}
         bounds = [f"{word} {bound:.15g}" for word, bound in limits.items() if bound is not None]
         kinds = " or ".join(TYPE_DESCRIPTIONS.get(kind, "a value") for kind in self.types)
-        kinds = "a text or a list of texts" if rule.repeatable else kinds
-        words = " ".join(filter(None, ["expected", kinds, " and ".join(bounds)]))
+        forms = [LIST_FORMS[kind] for kind in self.types if kind in LIST_FORMS]
+        if rule.repeatable:
+            kinds, forms = "a text or a list of texts", []
+        words = " ".join(filter(None, ["expected", kinds, " and ".join(bounds), *forms]))
         phrase = f"{words}, or inf" if rule.allow_infinite else words
         return f"{phrase}; {rule.remedy}" if rule.remedy else phrase
 
