@@ -52,7 +52,7 @@ def hole(path: Path) -> None:
     os.truncate(path, path.stat().st_size + 8 * 10**10)
 
 
-NONE = "not a matrix of numbers"
+NONE = "does not hold a matrix of numbers"
 BYTES: dict[str, tuple[bytes, str]] = {
     "complex": (npy(np.eye(2) + 1j), "complex128, expected real numbers"),
     "structured": (npy(np.zeros((2, 2), dtype=[("a", "f8")])), "expected real numbers"),

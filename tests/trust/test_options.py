@@ -82,18 +82,18 @@ ATTACKS: dict[str, tuple[Callable[[Path], list[str]], str]] = {
     "long file": (lambda _: ["fit", f"{LONG[:300]}.safetensors"], "File name too long"),
     "long adapter": (lambda _: ["audit", ".", "--adapter", LONG], "File name too long"),
     "long map": (lambda _: ["audit", ".", "--map", LONG], "File name too long"),
-    "adapter, pipe": (adapter_pipe, "adapter_config.json: not a regular file"),
+    "adapter, pipe": (adapter_pipe, "adapter_config.json: this is not a regular file"),
     "adapter, one weight twice": (lambda f: adapter(f, QUERY, f"bert.{QUERY}"), "both change"),
     "adapter, one matrix twice": (
         lambda f: adapter(f, QUERY, f"base_model.model.{QUERY}"),
         "are the same tensor",
     ),
     "map, hexadecimal": (lambda f: map_file(f, b'"mine"', b"0x" + b"f" * 5000), "more than 64 bits"),
-    "map, pipe": (map_pipe, "map.toml: not a regular file"),
+    "map, pipe": (map_pipe, "map.toml: this is not a regular file"),
     "map, twelve numbers": (lambda f: divisions(f, b"{layer}"), "without text between them"),
     "map, digits between": (lambda f: divisions(f, b"{layer}1"), "without text between them"),
     "config, 401 digits": (config, "routed_scaling_factor is an integer of 1329 bits"),
-    "one layer twice": (padded_layer, "are the same layer"),
+    "one layer twice": (padded_layer, "describe the same layer"),
     "superscript": (superscript, "attnlaw cannot find the number"),
 }
 

@@ -229,7 +229,7 @@ def parse_toml(
     >>> parse_toml(b"seeds = 0x" + b"f" * 5000, "study.toml")
     Traceback (most recent call last):
     ...
-    attnlaw.core.errors.InputError: study.toml: seeds: an integer of more than 64 bits; correct the file
+    attnlaw.core.errors.InputError: study.toml: seeds: found an integer of more than 64 bits; correct the file
     """
     if len(data) > max_bytes:
         raise InputError(

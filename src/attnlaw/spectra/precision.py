@@ -113,7 +113,8 @@ def require_resolved(value: float, *scales: float) -> None:
     >>> require_resolved(1.0, 2.0**-1000, 2.0**-200)
     Traceback (most recent call last):
     ...
-    attnlaw.spectra.precision.Underflow: its norm is below 4.9e-312, where float64 has less than 12 digits
+    attnlaw.spectra.precision.Underflow: its norm is below 4.9e-312, and numbers this small have fewer than
+    12 digits in float64
     """
     if value > 0 and value * prod(scales) < SMALLEST:
         raise Underflow(

@@ -446,7 +446,7 @@ def test_a_block_without_a_norm_says_so(tmp_path: Path) -> None:
         torch.nn.TransformerEncoderLayer(16, 2, 32), 2, enable_nested_tensor=False
     )
     audit = attnlaw.audit(module)
-    assert audit.summary["logits"]["unbounded"] == "layer 0 qk (it has no norm layer before it)"
+    assert audit.summary["logits"]["unbounded"] == "layer 0 qk (there is no norm layer before this layer)"
     assert audit.matrices.filter(kind="qk")["logit_bound"].is_null().to_list() == [True, True, False, False]
 
 

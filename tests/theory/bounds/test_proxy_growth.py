@@ -52,7 +52,7 @@ def test_without_repetitions_or_freedom_errors_are_missing():
 @pytest.mark.parametrize(
     ("depth", "width", "message"),
     [
-        ([2, 4], [8, 16], "three models or more.*found 2"),
+        ([2, 4], [8, 16], "three or more models.*found 2"),
         ([2, 2, 2], [8, 8, 8], "same depth and width"),
         ([2, 4, 8, 8], [16, 32, 64, 64], "depth and width grow together"),
     ],

@@ -172,7 +172,7 @@ def test_refusals_of_a_simulation() -> None:
     assert single_run.error == {}
     with pytest.raises(InputError, match="single seed"):
         trajectory_agreement(trajectory(Problem(), schedule), [single_run])
-    with pytest.raises(InputError, match="another problem"):
+    with pytest.raises(InputError, match="do not all have the same problem and schedule"):
         trajectory_agreement(trajectory(Problem(noise=1.0), schedule), [single_run])
 
 

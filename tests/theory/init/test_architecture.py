@@ -125,7 +125,7 @@ REFUSED = {
     "deepseek": ({"model_type": "deepseek_v3"}, "latent attention"),
     "unknown": (
         {"model_type": "coin"},
-        f"attnlaw does not know how its weights are initialised; it knows: {', '.join(known_types())}",
+        f"attnlaw does not know how its weights are initialised; it knows {', '.join(known_types())}",
     ),
     "no type": ({"hidden_size": 4}, "no model_type"),
     "narrow": ({"model_type": "opt", "word_embed_proj_dim": 512}, "word_embed_proj_dim 512"),
@@ -154,7 +154,7 @@ def test_a_file_and_its_folder_are_read(tmp_path: Path) -> None:
     weights.write_bytes(bytes(8))
     with pytest.raises(InputError) as refused:
         Architecture.from_config(weights)
-    assert str(refused.value) == f"{weights}: not a config.json; give that file or its folder"
+    assert str(refused.value) == f"{weights}: this is not a config.json; give that file or its folder"
 
 
 def test_a_deviation_and_a_depth_of_ones_own() -> None:

@@ -241,7 +241,7 @@ def test_a_model_that_is_not_covered_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"model_type": "albert"}))
     run = invoke("init", str(path), status=1)
-    assert "init does not cover weights that layers share yet" in run.stderr
+    assert "init does not support weights that layers share yet" in run.stderr
 
 
 @pytest.mark.parametrize("vocabulary", [256, 50257])

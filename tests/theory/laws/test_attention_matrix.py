@@ -117,7 +117,9 @@ def test_gaps_are_those_of_the_discriminant(beta: float) -> None:
 
 def test_betas_that_rounding_spoils_are_refused() -> None:
     for beta in (5.1, 6.0, 19.0):  # 6.0 showed a second interval at a ratio of 0.3, which has no gap
-        with pytest.raises(InputError, match=r"^attention matrix: found beta [^\n]* at most 5, beyond which"):
+        with pytest.raises(
+            InputError, match=r"^attention matrix: found beta [^\n]* at most 5, because the law"
+        ):
             AttentionMatrixLaw(beta, 0.3)
     assert not has_gap(6.0, 0.3)
 

@@ -218,15 +218,14 @@ def test_the_first_screen_answers_and_says_where_not_to_trust_it() -> None:
     assert second.startswith("OK       4 random layers follow the law: the distribution functions differ")
     words = " ".join(screen.split())
     assert "orthogonal tokens" in words
-    assert "narrow heads" in words
-    assert "above 1.63" in words
+    assert "attnlaw warns if heads are too narrow or the sharpness β is too large" in words
     narrow = " ".join(
         invoke(
             "attention", "--tokens", "200", "--heads", "1", "--head-size", "4", "--beta", "2"
         ).stdout.split()
     )
     assert "WARNING 4 random layers do not follow the law" in narrow
-    assert "Do not rely on the law here: beta 2 is too sharp for 200 tokens" in narrow
+    assert "Do not rely on the law here: beta 2 is too sharp for 200 tokens: above 1.63 a few" in narrow
     assert "heads of size 4 are narrow for 200 tokens" in narrow
 
 
@@ -273,7 +272,7 @@ def test_a_screen_of_several_layers_has_a_row_for_each() -> None:
 
 def test_many_layers_are_counted_by_verdict() -> None:
     line, limits = answer(VERB(tokens=40, draws=1, beta=[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 3.0])).lines
-    assert "Do not rely on it for narrow heads" in limits.text
+    assert "attnlaw warns if heads are too narrow" in limits.text
     assert line.text.startswith("Of 7 layers, ")
     assert "do not follow the law" in line.text
 
@@ -281,7 +280,7 @@ def test_many_layers_are_counted_by_verdict() -> None:
 def test_details_shows_every_number_and_a_loaded_result_the_same_answer(tmp_path: Path) -> None:
     words = ("attention", "--tokens", "60", "--matrix", "output", "--draws", "1")
     short, long = invoke(*words).stdout, invoke(*words, "--details").stdout
-    for title in ("edges of the law", "degrees of freedom", "W1 to the law"):
+    for title in ("edges of the predicted spectrum", "degrees of freedom", "W1 to the law"):
         assert title in long
         assert title not in short
     result = VERB(tokens=60, draws=1)

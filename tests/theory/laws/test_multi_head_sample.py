@@ -181,7 +181,7 @@ def test_warnings_know_the_size() -> None:
     assert finite_size_warnings(1000, 1000, 1.2) == ()
     (sharp,) = finite_size_warnings(1000, 1000, 1.5)
     assert sharp.startswith(
-        "beta 1.5 is too sharp for 1000 tokens: the mean of the law is about 16% too large; compare"
+        "beta 1.5 is too sharp for 1000 tokens: the mean of the law is about 16% too large; draw random"
     )
     assert finite_size_warnings(100_000, 1000, 1.5) == ()
     (lost,) = finite_size_warnings(512, 512, 1.8)

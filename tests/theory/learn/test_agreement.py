@@ -49,7 +49,10 @@ def test_two_sizes_leave_no_misfit() -> None:
 
 @pytest.mark.parametrize(
     ("sizes", "errors", "message"),
-    [([50, 50], [0.1, 0.1], "found 1 distinct sizes"), ([50, 100], [0.1, 0.0], "not positive")],
+    [
+        ([50, 50], [0.1, 0.1], "found 1 different sizes"),
+        ([50, 100], [0.1, 0.0], "one standard error is zero; simulate more seeds"),
+    ],
 )
 def test_extrapolation_refuses(sizes: list[int], errors: list[float], message: str) -> None:
     with pytest.raises(InputError, match=message):
@@ -125,8 +128,8 @@ def test_a_rounded_sample_count_is_not_compared() -> None:
     """1.44 samples are 1, of alpha 1/144: the theory there lies far from that of the alpha asked."""
     problem = Problem(alpha=0.01, noise=0.5, weight_decay=0.1)
     measured = simulate(problem, size=12, seeds=2)
-    assert measured.rounding == "at d = 12, n = 1 means alpha 0.00694 instead of 0.01"
-    with pytest.raises(InputError, match=r"n = 1 means alpha 0\.00694"):
+    assert measured.rounding == "at d = 12, n = 1 gives alpha 0.00694 instead of 0.01"
+    with pytest.raises(InputError, match=r"n = 1 gives alpha 0\.00694"):
         agreement(state_evolution(problem), [measured])
     exact = replace(problem, alpha=1 / 144)
     assert simulate(exact, size=12, seeds=2).rounding is None

@@ -93,7 +93,7 @@ def test_bad_input_is_one_line() -> None:
     with pytest.raises(InputError, match=r"sensing: found 'gue', expected one of tokens, .*goe"):
         draw_sensing("gue", samples=2, tokens=1, size=2, rng=rng)  # type: ignore[arg-type]
     with pytest.raises(
-        InputError, match=r"size: found 400, needs a dense .* choose a smaller size, or sensing tokens"
+        InputError, match=r"size: found 400, this needs a dense .* choose a smaller size, or sensing tokens"
     ):
         draw_sensing("goe", samples=80_000, tokens=1, size=400, rng=rng)
     with pytest.raises(

@@ -190,7 +190,7 @@ def test_a_run_that_stops_early_says_so(monkeypatch: pytest.MonkeyPatch) -> None
         (PLAIN, {"size": 8, "jobs": -1}, r"jobs: found -1, expected a whole number of at least 1"),
         (PLAIN, {"size": 8, "sensing": "gue"}, r"sensing: found 'gue'"),
         (Problem(alpha=1e-3), {"size": 8}, r"alpha 0.001 gives no sample; choose a larger dimension"),
-        (Problem(alpha=0.1, student="bayes"), {"size": 8}, r"student: found 'bayes'.*not trained"),
+        (Problem(alpha=0.1, student="bayes"), {"size": 8}, r"student: found 'bayes'.*cannot be trained"),
     ],
 )
 def test_bad_input_is_one_line(problem: Problem, arguments: dict, message: str) -> None:

@@ -328,7 +328,7 @@ def test_clean_labels_without_a_penalty_give_the_target() -> None:
         1.5,
     )
     assert prediction.outcome is Outcome.RECOVERED
-    assert prediction.remark.startswith("clean labels")
+    assert prediction.remark.startswith("labels without noise and no weight decay recover the target exactly")
 
 
 def test_what_the_iteration_does_not_resolve_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -277,7 +277,7 @@ def test_beyond_recovery_all_quantities_scale_with_the_weight_decay(target: Targ
 def test_clean_labels_without_a_penalty_give_the_target(student: str, target: Target) -> None:
     prediction = state_evolution(Problem(0.6, target=target, weight_decay=0.0, student=student))
     assert prediction.outcome is Outcome.RECOVERED
-    assert prediction.remark.startswith("clean labels")
+    assert prediction.remark.startswith("labels without noise and no weight decay recover the target exactly")
     Q = target.second_moment
     assert (
         prediction.estimation_error.value,

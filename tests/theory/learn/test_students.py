@@ -175,7 +175,7 @@ def test_one_negative_label_can_fix_the_trace() -> None:
 
 def test_splitting_refuses_a_softmax() -> None:
     problem = Problem(alpha=0.2, tokens=2, output="softmax", target=MP)
-    with pytest.raises(InputError, match="the output is not linear"):
+    with pytest.raises(InputError, match="this needs a linear output; call train_proximal"):
         train_splitting(data(problem, size=8), 0.1)
 
 

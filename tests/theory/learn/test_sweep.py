@@ -71,7 +71,7 @@ def test_best_is_better_than_its_neighbours() -> None:
 
 def test_clean_labels_want_no_decay() -> None:
     best = best_weight_decay(replace(PROBLEM, noise=0.0, alpha=0.45), points=9, rounds=1)
-    assert "end of the range" in best.remark
+    assert "at the end of the searched range" in best.remark
     # The lower end: 1e-4 sqrt(2 alpha Q*), with Q* = 1 + kappa.
     assert best.weight_decay == pytest.approx(1e-4 * math.sqrt(2 * 0.45 * 1.3), rel=1e-9)
 

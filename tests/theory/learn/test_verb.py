@@ -145,7 +145,7 @@ def test_trained_students_are_those_of_simulate() -> None:
 def test_a_rounded_sample_count_is_remarked() -> None:
     (few, enough) = run(SIMULATE, alpha=[0.01, 0.25], simulate=12, seeds=1)
     assert few.outcome is Outcome.DONE
-    assert few.remark.startswith("at d = 12, n = 1 means alpha 0.00694 instead of 0.01; choose")
+    assert few.remark.startswith("at d = 12, n = 1 gives alpha 0.00694 instead of 0.01; choose")
     assert enough.remark is None
 
 

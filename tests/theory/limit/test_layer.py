@@ -70,7 +70,7 @@ def test_orthogonal_tokens_of_very_different_lengths_have_the_closed_form():
 
 def test_products_that_short_tokens_cannot_have_are_refused():
     with pytest.raises(
-        InputError, match="not positive semi-definite: its lowest eigenvalue is -9 once tokens"
+        InputError, match="not positive semi-definite: its lowest eigenvalue is -9 after tokens"
     ):
         GivenInputs(np.array([[1.0, 1e-9], [1e-9, 1e-20]]))
 

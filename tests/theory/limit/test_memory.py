@@ -61,11 +61,11 @@ def test_the_peak_is_told_beforehand(stack, draws):
         (lambda: RandomInputs(10**12), "more than 4 GiB"),
         (
             lambda: law(AttentionLayer(RandomInputs(4, "relu"), width=10**9)),
-            "tokens is 4; .*width 1000000000 .* 120 GiB of memory, more than 4:",
+            "4 tokens with .*width 1000000000 .* 120 GiB of memory, more than 4:",
         ),
         (
             lambda: law(AttentionLayer(RandomInputs(2000), heads=64), depth=2),
-            "heads 64, depth 2 and infinite width",
+            "2000 tokens with 64 heads, 2 layers and infinite width",
         ),
         (lambda: law(AttentionLayer(RandomInputs(6000, "relu"), width=10**5)), "choose fewer tokens"),
     ],

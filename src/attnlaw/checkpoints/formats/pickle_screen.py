@@ -215,7 +215,7 @@ def screen(pickled: Any) -> Contents:
             elif opcode.name == "MARK":
                 stack.append(MARK)
             elif argument in RESERVING:
-                raise SuspiciousPickle("it would reserve memory with bytearray")
+                raise SuspiciousPickle("GLOBAL bytearray")  # in the words of torch
             else:
                 _apply(opcode, argument, stack, contents)
     except (LookupError, UnicodeError) as error:
@@ -287,7 +287,7 @@ def _require_record(storage: Any, records: Mapping[str, int]) -> None:
     _, kind, key, _, count = _described(storage, STORAGE_PARTS[0])
     size = ENTRY_SIZES.get(str(kind).rpartition(" ")[2].removesuffix("Storage"))
     if size is None or type(count) is not int or count < 0:
-        raise SuspiciousPickle("the size of it does not contain the numbers of a tensor")
+        raise SuspiciousPickle("it does not contain the size of a storage")
     stored = records.get(f"data/{key}".lower())
     if stored is None or count * size > stored:
         there = "is missing" if stored is None else f"has {stored} bytes of {count * size}"

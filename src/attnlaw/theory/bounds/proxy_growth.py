@@ -80,7 +80,7 @@ def why_no_growth(depth: ArrayLike, width: ArrayLike) -> str | None:
     """Return the reason why models of these sizes do not determine how a proxy grows, or None if they do.
 
     >>> why_no_growth([2, 4], [64, 64])
-    'growth needs three models or more that differ in depth or width; found 2'
+    'growth needs three or more models of different depths or widths; found 2'
     """
     L, N = (np.asarray(values, dtype=np.float64) for values in (depth, width))
     if L.size < LEAST_MODELS:

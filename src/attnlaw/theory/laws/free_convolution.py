@@ -183,7 +183,7 @@ class FreeConvolution(Law):
     (True, None)
     >>> from attnlaw.theory.laws.semicircle import Semicircle
     >>> FreeConvolution(Semicircle(1.0), 1.0).approximation
-    '400 quantiles approximate the base law Semicircle'
+    '400 quantiles are used to approximate the base law Semicircle'
     """
 
     base: Law
