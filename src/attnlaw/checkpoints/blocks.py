@@ -168,8 +168,8 @@ class Attention:
     Args:
         shared_key: the part of the key that is the same for all heads (latent attention only).
         memory_norm: the norm that keys and values read in cross-attention or from an earlier layer, or None
-        if it is unknown. value_norm, output_norm: the norms of each head's values and of the mixed values. VO
-        omits them.
+            if it is unknown.
+        value_norm, output_norm: the norms of each head's values and of the mixed values. VO omits them.
     """
 
     query: View

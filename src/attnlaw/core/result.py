@@ -199,7 +199,7 @@ class Result:
     def plain_rows(self) -> pl.DataFrame:
         """All rows with the column `case`.
 
-        NaN is null. The function also replaces infinity, except in settings that allow infinity.
+        NaN is null. Infinity is null too, except in settings that allow infinity.
         """
         import polars as pl
 

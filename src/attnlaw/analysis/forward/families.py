@@ -56,7 +56,8 @@ class FamilyReader:
         find_modules: a function that returns the modules of a block.
         positions_after_padding: whether position numbers start after the id of the padding token.
         classifier, causal: names of the classes with a head that has logits, or None if there is no such
-        class. labels: name of the last tensor of the classifier.
+            class.
+        labels: name of the last tensor of the classifier.
     """
 
     config: str

@@ -47,8 +47,10 @@ Drawings = Iterator[Drawing]
 class ChartView:
     """The part of a result that charts read: its tables, and the rows that did not fail. NaN is null.
 
-    Attributes: rows: the rows of the result that charts draw, one for each case that did not fail. Tables
-        refer to them by the column `case`. simulation: the view of the simulation's result, or None.
+    Attributes:
+        rows: the rows of the result that charts draw, one for each case that did not fail. Tables refer to
+            the rows by the column `case`.
+        simulation: the view of the simulation's result, or None.
         settings: the names of the settings in the rows, without the seed.
     """
 

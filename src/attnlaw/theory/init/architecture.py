@@ -107,7 +107,7 @@ class Deviations:
 
     @classmethod
     def all_equal(cls, std: float, residual: float | None = None) -> Deviations:
-        """Return `std` for all matrices, except `residual` for those that write to the stream."""
+        """Return the deviation `std` for all matrices, or `residual` for those that write to the stream."""
         return cls(std, std, std, std, std, std, std if residual is None else residual, std)
 
 

@@ -181,7 +181,7 @@ class Chain:
         return self.root[:, len(self.tokens), None]
 
     def norm(self, x: Array) -> Array:
-        """Return x divided by its root mean square (with epsilon); LayerNorm subtracts the mean first."""
+        """Return x divided by its root mean square (with epsilon), in LayerNorm without the mean."""
         if self.model.centred:
             wider = np.zeros((self.draws, 1, x.shape[-1] - self.ones.shape[-1]))
             ones = np.concatenate([self.ones, wider], -1)

@@ -41,7 +41,7 @@ class Student:
             `report(done)` with the number solved. If `theories` lacks an output, a message says that the
             output is not supported.
         batched_outputs: outputs whose theory solves many problems at once, to the same digits as one by one.
-        trainer: function `train(problem, risk, rng, check)` that returns a `Trained`. The function `risk(S)`
+        trainer: function `train(problem, risk, rng, check)` that returns a `Trained`. Its argument `risk(S)`
             returns the value of the data term and its gradient, a (d, d) matrix, and `check()` must be called
             in every step. `trainer` is None if the student is computed instead of trained.
         interpolation: function of (target, noise) that returns the observations per d^2 up to which the

@@ -140,7 +140,7 @@ def squared_length(root: Array, token: int) -> Array:
     """Return the squared length over n of a token (Sigma_ii), of shape (draws or 1,).
 
     Args:
-        root: roots L of the Gram matrices L L^T of the s tokens, of shape (draws or 1, s, r) with r columns.
+        root: a root L of the Gram matrix L L^T of the s tokens in each draw, of shape (draws or 1, s, r).
 
     >>> squared_length(2 * np.eye(3)[None], 0).tolist()
     [4.0]

@@ -106,7 +106,7 @@ def crossings(result: Result, row: Mapping[str, Any], students: pl.DataFrame) ->
 def samples_at(row: Mapping[str, Any], time: float) -> str:
     """Return the number of samples seen until a time, in brackets.
 
-    A gradient flow sees no samples, so its text is empty.
+    The text is empty for a gradient flow, because it sees no samples.
     """
     rate = row["learning_rate"]
     return f" ({short_number(time / rate)} d² samples)" if rate else ""
