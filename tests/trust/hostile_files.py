@@ -122,7 +122,7 @@ INDEXES = (
     Attack("index-null", outside(lambda secret: "a\0b"), "missing"),
     Attack("index-long-name", outside(lambda secret: "a" * 5000 + ".safetensors"), "missing"),
     Attack("index-escapes", outside(lambda secret: "\x1b[2J\n.safetensors"), "missing"),
-    Attack("index-link", link, OUT),
+    Attack("index-link", link, "which is outside this directory"),
     Attack("index-link-loop", link_loop, "missing"),
     Attack("index-of-itself", index_of_index, "another index"),
     Attack("index-pipe", pipe, "missing"),
@@ -250,13 +250,15 @@ def onnx_bytes(data: bytes, hole: int = 0) -> Callable[[Path], Path]:
 
 BROKEN = "not a complete ONNX file"
 ONNX = (
-    Attack("onnx-absolute", elsewhere(str), OUT),
-    Attack("onnx-parent", elsewhere(lambda data: f"../{data.name}"), OUT),
-    Attack("onnx-backslash", elsewhere(lambda data: f"..\\{data.name}"), OUT),
-    Attack("onnx-drive", elsewhere(lambda data: "C:secret.data"), OUT),
-    Attack("onnx-no-place", elsewhere(lambda data: ""), OUT),
-    Attack("onnx-link", onnx_link, OUT),
-    Attack("onnx-linked-directory", onnx_linked_directory, OUT),
+    Attack("onnx-absolute", elsewhere(str), "outside the directory of the graph"),
+    Attack("onnx-parent", elsewhere(lambda data: f"../{data.name}"), "outside the directory of the graph"),
+    Attack(
+        "onnx-backslash", elsewhere(lambda data: f"..\\{data.name}"), "outside the directory of the graph"
+    ),
+    Attack("onnx-drive", elsewhere(lambda data: "C:secret.data"), "outside the directory of the graph"),
+    Attack("onnx-no-place", elsewhere(lambda data: ""), "outside the directory of the graph"),
+    Attack("onnx-link", onnx_link, "outside the directory of the graph"),
+    Attack("onnx-linked-directory", onnx_linked_directory, "outside the directory of the graph"),
     Attack("onnx-pipe", onnx_pipe, "weights.data"),
     Attack("onnx-device", onnx_device, "weights.data"),
     Attack("onnx-null", elsewhere(lambda data: "a\0b"), ""),

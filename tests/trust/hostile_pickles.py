@@ -469,7 +469,7 @@ PICKLES = (
     *in_every_container("any-tensor", unfilled(torch.Tensor), "torch.Tensor without saying"),
     *in_every_container("own-storage", unfilled_storage, "TypedStorage without saying"),
     *in_every_container("new-tensor", new_object, "torch.FloatTensor without saying"),
-    Attack("computed-size", computed_size, "it does not contain the size of a storage"),
+    Attack("computed-size", computed_size, "it does not contain the numbers of a tensor"),
     Attack("no-keys", numbers_left_out(beside=False), "are missing after it"),
     Attack("keys-beside-a-list", numbers_left_out(beside=True), "are missing after it"),
     Attack("attributes", with_attributes(torch.clone), "it has a tensor with extra"),

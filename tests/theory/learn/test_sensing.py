@@ -97,6 +97,6 @@ def test_bad_input_is_one_line() -> None:
     ):
         draw_sensing("goe", samples=80_000, tokens=1, size=400, rng=rng)
     with pytest.raises(
-        InputError, match=r"size: found 2, needs a dense .*, or a weight_decay of at least 0.02"
+        InputError, match=r"size: found 2, this needs a dense .*, or a weight_decay of at least 0.02"
     ):
         TokenSensing(np.zeros((1, 20_000, 2))).gram()

@@ -78,8 +78,9 @@ def logit_bounds(model: Model) -> dict[MatrixLocation, Logits]:
     >>> import numpy as np
     >>> from attnlaw.checkpoints.open import open_model
     >>> block = {"in_proj_weight": np.tile(np.eye(4), (3, 1)), "out_proj.weight": np.eye(4)}
-    >>> {logits.reason for logits in logit_bounds(open_model(block, heads=2)).values()}
-    {'attnlaw does not know the norm layer before this layer'}
+    >>> [logits.reason for logits in logit_bounds(open_model(block, heads=2)).values()]
+    ['attnlaw does not know the norm layer before this layer',
+     'attnlaw does not know the norm layer before this layer']
     """
     logits: dict[MatrixLocation, Logits] = {}
     read: dict[tuple[int | None, str], list[ScoreSizes | None]] = {}
