@@ -87,7 +87,7 @@ def in_threads(
     Args:
         work: pairs (number of bytes, function), where the bytes are those that the function needs.
         budget: bytes that the running functions may need together.
-        jobs: number of threads; None means all usable cores.
+        jobs: number of threads, or None for all usable cores.
         on_done: a function that receives the number of finished functions.
 
     >>> in_threads([(1, lambda: "a"), (2, lambda: "b")], budget=2, jobs=2, on_done=lambda done: None)

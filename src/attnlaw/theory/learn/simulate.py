@@ -94,7 +94,7 @@ class Measurement(BriefRepr):
 
     @property
     def rounding(self) -> str | None:
-        """A note on the simulated alpha if `n = round(alpha d^2)` changes it by more than 1%; None if not."""
+        """A note on the simulated alpha if `n = round(alpha d^2)` changes it by more than 1%, or None."""
         alpha, actual_alpha = self.problem.alpha, self.samples / self.size**2
         if abs(actual_alpha - alpha) <= NEAR * alpha:
             return None
