@@ -250,7 +250,7 @@ def test_an_activation_that_does_not_vanish_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("ids", "message"),
     [
-        ([], "ids: found .*, expected whole numbers separated by commas, such as 1,2,3 of at least 0"),
+        ([], "ids: found .*, expected whole numbers of at least 0 separated by commas, such as 1,2,3"),
         ([1, 20], "ids: found 20, expected ids of the vocabulary, from 0 to 19"),
         ([-1], "of at least 0"),
         ([1.5], "expected whole numbers"),
