@@ -133,7 +133,7 @@ def test_as_stored_changes_what_is_shown_and_no_number(tiny):
     assert stored.matrices.equals(tiny.matrices)
     assert (tiny.summary["norms"], stored.summary["norms"]) == ("applied", "stored")
     assert "include the gain of the LayerNorm" in norm_basis_sentence(tiny.summary)
-    assert "those of the stored matrices, without the gain" in norm_basis_sentence(stored.summary)
+    assert "come from the stored matrices, without the gain" in norm_basis_sentence(stored.summary)
     assert json.loads(json.dumps(stored.summary["settings"])) == tiny.summary["settings"]
 
 
