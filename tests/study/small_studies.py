@@ -43,7 +43,7 @@ SMALL: dict[str, tuple[dict[str, tuple[Any, ...]], dict[str, Any], list[str]]] =
     "learn-error": ({"alpha": (0.1, 0.3, 2.0)}, {}, ["learning", "split_1", "split_2", "split_3"]),
     "learn-phase-diagram": ({"target_rank": (0.25, 0.5, 0.75), "alpha": (0.15, 0.3, 0.45)}, {}, ["phases"]),
     "learn-scaling": ({"target_exponent": (1.5,), "alpha": ALPHAS}, {}, ["scaling"]),
-    "learn-spectrum": ({}, {"simulate": 20}, ["spectrum"]),
+    "learn-spectrum": ({}, {"simulate": 20}, ["spectrum", "curve"]),
     "learn-hardmax": ({"alpha": (0.1, 0.5)}, {}, ["learning", "split"]),
     "learn-tokens": ({"alpha": (0.01, 0.4)}, {}, ["learning"]),
     "learn-untied": ({"alpha": (0.02, 0.2, 0.6, 1.5)}, {"simulate": 10}, ["learning", "split_1", "split_2"]),
