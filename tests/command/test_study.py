@@ -214,7 +214,7 @@ def test_ctrl_c_says_how_to_resume(tmp_path: Path) -> None:
     assert "Stopped. Every finished row is kept. Continue with: attnlaw study resume " in said
     assert "Traceback" not in said
     kept = pl.read_parquet(out / "rows.parquet").height
-    assert output == f"{kept} of 1000 tasks done, {1000 - kept} missing.\n"
+    assert output == f"{kept} of 1,000 tasks done, {1000 - kept} missing.\n"
     assert kept >= 1
 
 
