@@ -35,8 +35,8 @@ ALPHAS = ("log10_alpha_applied", "log10_alpha")
 MOST_BLOCKS = 3  # number of blocks that a sentence names
 COMPARABLE = ("rejected_share", "median_outliers", "median_effective_rank_qk", "log10_amplification")
 MEANING = (
-    "Proxies are leading factors of generalization bounds, without constants and logarithms. They describe "
-    "weights. They do not rank models by how they generalize, and they are not guarantees."
+    "Proxies are leading complexity factors (no constants, no logarithms): they describe weights and do not "
+    "rank models by how they generalize; they are not probabilities and not guarantees."
 )
 
 
