@@ -112,7 +112,7 @@ def test_a_slider_moves_the_numbers_and_the_words_repeat_them(opened):
     page = opened("learn")
     before = attnlaw.learn(thresholds=True)
     assert number(page, "estimation_error") == format_value(before.estimation_error)
-    drawn = page.locator("figure svg").inner_html()
+    drawn = page.locator("figure svg").first.inner_html()
     alpha = slider_steps(setting_fields(LearnSettings)["alpha"])
     after = attnlaw.learn(alpha=alpha[alpha.index(0.2) + 1], thresholds=True)
     slider(page, "alpha").press("ArrowRight")

@@ -55,7 +55,7 @@ def test_a_result_is_a_table_and_a_line(executed):
     assert "<table" in last(executed, 4).data["text/html"]
 
 
-@pytest.mark.parametrize(("cell", "words"), [(1, "eigenvalue"), (2, "estimation error"), (5, "layer")])
+@pytest.mark.parametrize(("cell", "words"), [(1, "eigenvalue"), (2, "samples / d²"), (5, "layer")])
 def test_a_chart_is_a_drawing_and_no_script(executed, cell, words):
     output = last(executed, cell)
     assert words in output.data["image/svg+xml"]
@@ -71,7 +71,7 @@ def test_progress_is_one_place_that_changes_and_ends_empty(executed):
 def test_progress_is_the_bar_of_rich(executed):
     (output,) = [cell for cell in executed.cells if cell.cell_type == "code"][7].outputs
     words = re.sub(r"\x1b\[[0-9;]*m", "", output.data["text/plain"])
-    assert re.fullmatch(r"work <b> [━╸╺]+ 2/3 \d:\d\d:\d\d\n", words)
+    assert re.fullmatch(r"work <b> [━╸╺]+ 2/3 about \d:\d\d:\d\d left\n", words)
     assert "work &lt;b&gt; " in output.data["text/html"]
 
 

@@ -10,7 +10,6 @@ import pytest
 from accessible import CHROMIUM, asking_only, open_browser
 
 import attnlaw
-from attnlaw.core.estimate import format_value
 from attnlaw.lab.serve import HOST, open_socket
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no chromium")]
@@ -110,5 +109,6 @@ def test_results_are_tables_and_charts(address, tmp_path):
     assert min(widths) > 200
     for alpha, noise in ((0.3, 0.5), (0.4, 0.5)):
         spike = {"target_spike": 6} if alpha == 0.3 else {}
-        assert format_value(attnlaw.learn(alpha=alpha, noise=noise, **spike).estimation_error) in words
+        error = attnlaw.learn(alpha=alpha, noise=noise, **spike).estimation_error
+        assert f"{error.value:.3g}" in words  # three digits on a screen
     assert "|Ŝ − S*|²/d" in words

@@ -49,11 +49,13 @@ def charts_html(result: Result | InputError, state: State | None = None) -> str:
     """
     if isinstance(result, InputError):
         return error_html(result)
-    drawn = []
+    drawn, hidden = [], None
     if state is not None and (spec := CURVES.get(state.verb.name)) is not None:
+        hidden = "curve"  # the verb's chart of this name shows the same without the sliders
         value = result.row(0)[spec.quantity]
         drawn.append(draw(spec.title, curve_chart(spec, state, value), spec.caption, "curve"))
-    for place, figure in enumerate(figures_of(result.for_plotting())):
+    figures = [figure for figure in figures_of(result.for_plotting()) if figure.name != hidden]
+    for place, figure in enumerate(figures):
         drawn.append(draw(figure.title, figure.draw(), figure.caption, f"lab{place}"))
     return lab_html("charts", drawn)
 
