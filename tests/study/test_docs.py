@@ -1,4 +1,4 @@
-"""The page on studies: its example file expands, and its query runs on a real study. tests/docs/test_pages.py runs the rest."""
+"""The page on studies: its example expands, and its query runs on a real study."""
 
 from __future__ import annotations
 

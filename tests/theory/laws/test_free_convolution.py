@@ -188,7 +188,7 @@ def test_a_law_of_many_atoms_has_the_mass_of_its_moments() -> None:
 def test_a_semicircle_plus_a_semicircle_is_one(radius: float, sigma: float) -> None:
     """The base is none of the solved laws: 400 quantiles stand for it, within 1/800 of every probability."""
     law, exact = FreeConvolution(Semicircle(radius), sigma), Semicircle(float(np.hypot(radius, sigma)))
-    assert law.approximation == "400 quantiles approximate the base law Semicircle"
+    assert law.approximation == "400 quantiles are used to approximate the base law Semicircle"
     x = np.linspace(*exact.support, 200)
     assert np.abs(law.cdf(x) - exact.cdf(x)).max() < 1 / 800
     assert np.abs(law.density(x) - exact.density(x)).max() < 1 / 100
