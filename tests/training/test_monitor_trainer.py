@@ -160,7 +160,7 @@ def test_rules_that_do_not_hold_end_the_training(tmp_path, on_fail):
     }
     callback = monitor_trainer(trainer, tmp_path / "spectra", **watched)
     stops = on_fail == "stop"
-    with contextlib.nullcontext() if stops else pytest.warns(UserWarning, match="step 6: early"):
+    with contextlib.nullcontext() if stops else pytest.warns(UserWarning, match="step 6: rule early failed"):
         trainer.train()
     assert trainer.state.global_step == (2 if stops else STEPS)
     assert (callback.failed is not None) is stops
