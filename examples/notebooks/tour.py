@@ -5,8 +5,6 @@
 # best in Jupyter or marimo.
 
 # %%
-from pathlib import Path
-
 import attnlaw
 
 BASE, TUNED, OTHER = "bert_pretrained", "bert_ft_10k_25s", "bert_ft"
@@ -37,25 +35,7 @@ change.plot("heads_size")
 # The gate:
 
 # %%
-RULES = """
-version = 1
-base = "bert_pretrained"
-[[rule]]
-name = "near the base"
-of = "diff"
-where = { kind = ["qk", "vo"] }
-column = "size"
-is = "< 0.25"
-mostly = 0.95
-[[rule]]
-name = "no intruders"
-of = "diff"
-where = { layer = "0:-1" }
-column = "intruders_left"
-is = "== 0"
-"""
-Path("gate.toml").write_text(RULES)
-attnlaw.check(TUNED, OTHER, rules="gate.toml")
+attnlaw.check(TUNED, OTHER, base=BASE, rules="fine-tune", layers="0:-1")
 
 # %% [markdown]
 # A prediction, and heads that are really trained:
