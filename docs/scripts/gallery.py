@@ -3,7 +3,8 @@
     python docs/scripts/gallery.py [NAME...]
 
 Without names it draws every picture, in about ten minutes on one core. With names it draws those alone.
-It downloads the models of the five-minute tour, if the cache of the tests lacks them. docs/hooks/pictures.py puts all of them into docs/start/gallery.md. Needs the `test` extra.
+It downloads the models of the five-minute tour if the cache of the tests does not have them.
+docs/hooks/pictures.py puts all pictures into docs/start/gallery.md. Needs the `test` extra.
 """
 
 from __future__ import annotations
@@ -116,10 +117,10 @@ def studies() -> list[Picture]:
 def draw(picture: Picture) -> None:
     """Run the command and keep its figure with the first line of its caption."""
     with tempfile.TemporaryDirectory() as scratch:
-        out = ["--out", f"{scratch}/results", "--figures", "svg"]
         models = Path(scratch) / "models"
         place_models(models)
-        subprocess.run([ATTNLAW, *shlex.split(picture.command), *out], cwd=models, check=True, capture_output=True)
+        words = [*shlex.split(picture.command), "--out", f"{scratch}/results", "--figures", "svg"]
+        subprocess.run([ATTNLAW, *words], cwd=models, check=True, capture_output=True)
         drawn = sorted(Path(scratch).rglob("figures/*.svg"), key=lambda path: path.stat().st_mtime)
         named = [path for path in drawn if path.stem == picture.figure]
         (source, *_) = named or drawn

