@@ -5,6 +5,7 @@ Here the hooks run the attnlaw at hand (`language: system`). `make release` has 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -15,7 +16,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from analysis.check.test_workflow import block
 from house.shipping import ROOT, load
+from safetensors.numpy import load_file, save_file
 
 from attnlaw.checkpoints.formats import FORMATS
 from attnlaw.checkpoints.open import NOT_WEIGHTS
@@ -118,3 +121,30 @@ def test_a_model_in_args_is_checked_as_a_whole(user: User) -> None:
     done = user.run("attnlaw-check-model", args=["model"], files="^other/")
     assert done.returncode == 0
     assert "Skipped" in done.stdout
+
+
+@pytest.mark.slow
+def test_the_configuration_of_the_how_to(user: User) -> None:
+    """A model of several shards, which only the second hook can read."""
+    (repository,) = yaml.safe_load(block(".pre-commit-config.yaml"))["repos"]
+    (user.folder / "gate.toml").write_text("version = 1\n")
+    write_shards(user.folder / "models" / "tuned")
+    shards, whole = repository["hooks"]
+    assert "Skipped" in user.run(shards.pop("id"), **shards).stdout
+    done = user.run(whole.pop("id"), **whole)
+    assert done.returncode == 0, done.stdout
+    assert "models/tuned\nOK       Gate passed" in done.stdout
+    done = user.run("attnlaw-check")
+    assert done.returncode == 1
+    assert "this is one of 2 shards of a model" in done.stdout
+
+
+def write_shards(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    shutil.copy(TINY / "config.json", folder)
+    tensors, index = load_file(TINY / "model.safetensors"), {}
+    for number, names in enumerate((sorted(tensors)[::2], sorted(tensors)[1::2]), 1):
+        file = f"model-0000{number}-of-00002.safetensors"
+        save_file({name: tensors[name] for name in names}, folder / file)
+        index |= dict.fromkeys(names, file)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))

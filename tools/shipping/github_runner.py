@@ -251,8 +251,8 @@ class Runner:
         files = {
             key: self.temp / f"_{key.lower()}_{number}" for key in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")
         }
-        for path in files.values():
-            path.touch()
+        for path in files.values():  # another runner may have left its files here
+            path.write_text("")
         script = self.temp / f"_script_{number}.sh"
         script.write_text(expression.text(declared["run"]), encoding="utf-8")
         variables = {
