@@ -180,9 +180,11 @@ def test_no_script_has_an_expression() -> None:
 
 def test_every_input_is_used_and_described() -> None:
     text = (ROOT / "action.yml").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "gate-in-ci.md").read_text(encoding="utf-8")
     for name, known in ACTION["inputs"].items():
         assert f"${{{{ inputs.{name} }}}}" in text, name
         assert known["description"].endswith("."), name
+        assert re.search(f"`{name}[`:]", page), name
     for name, known in ACTION["outputs"].items():
         (identifier,) = re.findall(r"steps\.(\w+)\.", known["value"])
         assert identifier in {step.get("id") for step in ACTION["runs"]["steps"]}, name
@@ -204,6 +206,15 @@ def test_attnlaw_is_installed_from_the_action_itself(machine: Machine, extras: s
     assert words[:3] == ["-m", "pip", "install"]
     assert words[words.index("--constraint") + 1] == str(ROOT / "constraints.txt")
     assert words[-1] == f"{ROOT}{ending}"
+
+
+def test_a_failed_installation_fails_the_job(machine: Machine) -> None:
+    machine.runner.actions = {"actions/setup-python": lambda inputs: {"python-path": "false"}}
+    passed, outputs = machine.runner.run_action(ROOT, {"model": machine.sound("sound")})
+    assert not passed
+    assert outputs["status"] == ""
+    outcomes = [step.outcome for step in machine.runner.steps]
+    assert outcomes == ["success", "failure", "skipped", "skipped"]
 
 
 def test_expressions() -> None:
