@@ -73,6 +73,16 @@ def test_no_page_fetches_from_elsewhere(pages, site):
         assert "url(http" not in text, style.name
 
 
+def test_light_pictures_have_dark_copies(pages, site):
+    shown = {address for page in pages.values() for _, name, address in page.found if name == "src"}
+    light = {address for address in shown if address.endswith("#only-light")}
+    assert len(light) > 10
+    for address in light:
+        dark = address.replace("-light", "-dark")
+        assert dark in shown
+        assert next(site.rglob(dark.rpartition("/")[2].partition("#")[0]), None)
+
+
 def test_every_public_name_has_an_entry(pages):
     known = set().union(*(page.ids for page in pages.values()))
     entries = {entry.rpartition(".")[2] for entry in known if entry and entry.startswith("attnlaw.")}
