@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @settings_dataclass
 class FitSettings(ModelSettings):
-    seed: int = setting(0, "Seed of the random matrices and of the bootstrap.", minimum=0)
+    seed: int = setting(0, "Seed of the random matrices and of the bootstrap test.", minimum=0)
 
 
 FitSettings.__doc__ = "\n".join(
@@ -42,7 +42,12 @@ VERB = Verb(
     "Fitted laws",
     FitSettings,
     (
-        Quantity("matrix_count", "number of weight matrices that were measured", kind="int", in_summary=True),
+        Quantity(
+            "matrix_count",
+            "number of weight matrices that were measured; QK and VO of each head count as one matrix each",
+            kind="int",
+            in_summary=True,
+        ),
         *(
             Quantity(
                 law.column,
