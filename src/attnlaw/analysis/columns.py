@@ -342,7 +342,7 @@ TOWERS = (
     Quantity("heads", "number of attention heads in the tower's first layer", kind="int"),
     Quantity("activation", "activation function of the tower's feed-forward blocks", kind="text"),
     *(
-        Quantity(f"log10_{name}", f"generalization proxy of the tower: {bound.label} (log10)", error=True)
+        Quantity(f"log10_{name}", f"log10 of the tower's generalization proxy: {bound.label}", error=True)
         for name, bound in BOUNDS.items()
     ),
 )

@@ -38,19 +38,19 @@ class Bound:
 BOUNDS = by_name(
     Bound(
         "spectrum_adaptive",
-        "spectrum-adaptive, best p for each matrix",
+        "spectrum-adaptive, best exponent p for each matrix",
         "spectrum-adaptive",
         headline=True,
         monitored=True,
     ),
     Bound(
         "spectrum_adaptive_continuous",
-        "spectrum-adaptive, any real p (our extension)",
+        "spectrum-adaptive, any real exponent p (our extension)",
         "spectrum-adaptive, any p",
     ),
-    Bound("fixed_p_0", "same p = 0 for all matrices", "p = 0 for all", index=0),
-    Bound("fixed_p_1", "same p = 1 for all matrices", "p = 1 for all", index=1),
-    Bound("fixed_p_2", "same p = 2 for all matrices", "p = 2 for all", index=2),
+    Bound("fixed_p_0", "same exponent p = 0 for all matrices", "p = 0 for all", index=0),
+    Bound("fixed_p_1", "same exponent p = 1 for all matrices", "p = 1 for all", index=1),
+    Bound("fixed_p_2", "same exponent p = 2 for all matrices", "p = 2 for all", index=2),
     Bound(
         "edelman",
         "norm-based, (2,1) norms of Edelman",

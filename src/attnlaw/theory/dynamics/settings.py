@@ -57,7 +57,8 @@ class TrajectorySettings(Settings):
     )
     scale: float = training_setting(
         0.7,
-        "Size of the initial matrix S₀: its mean eigenvalue (direct student: root mean square eigenvalue).",
+        "Size of the initial matrix S₀: its mean eigenvalue (untied: that of U₀U₀ᵀ; direct student: "
+        "root mean square eigenvalue).",
         symbol="s",
         greater_than=0,
     )

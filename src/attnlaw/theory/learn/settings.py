@@ -277,8 +277,8 @@ class ProblemSettings(ProblemRules, Settings):
     )
     weight_decay: float = problem_setting(
         0.1,
-        "Weight decay λ of the student. For factors W with κd columns the penalty is λ√κ·|W|² "
-        "(untied: twice).",
+        "Weight decay λ: adds λ|W|²/√κ to the loss for factors W with κd columns (untied: half as "
+        "much), or λd|S|² for the direct student.",
         symbol="λ",
         minimum=0,
         slider_range=(0, 2),

@@ -31,11 +31,11 @@ MOST_TOKENS = 32_768
 
 @settings_dataclass
 class AttentionSettings(Settings):
-    """Check whether the singular values of random softmax attention follow the law that theory predicts.
+    """Check whether the singular values of random softmax attention are as theory predicts.
 
-    attnlaw draws random layers of a shape and compares their singular values with the law of arXiv
-    2610.10033, which assumes orthogonal tokens and random Gaussian weights. The spectrum has one value for
-    each token, including zeros, after the mean of attention is subtracted.
+    attnlaw draws random layers and compares their singular values with the prediction of arXiv 2610.10033,
+    which assumes orthogonal tokens and random Gaussian weights. First the mean of attention is subtracted.
+    Then there is one singular value for each token, including zeros.
     """
 
     name: str | None = setting(None, "Name of the layer in tables and charts.", panel=LAYER)

@@ -39,7 +39,7 @@ class AuditSettings(ModelSettings):
     An audit reads only the weights. It needs no data, no GPU, and no PyTorch for safetensors. It looks for
     broken tensors, compares every weight matrix with random ones, and compares the model with other trained
     models. A LoRA adapter is audited alone, or added to its base model with --adapter. Generalization proxies
-    need every matrix, so there are none with --layers, --only or --experts.
+    (leading factors of bounds) need every matrix, so there are none with --layers, --only or --experts.
     """
 
     samples: int | None = setting(
@@ -211,7 +211,7 @@ QUANTITIES = (
     *(
         Quantity(
             f"log10_{name}",
-            f"generalization proxy: {bound.label} (log10)",
+            f"log10 of the generalization proxy: {bound.label}",
             display_name=bound.short,
             error=True,
             in_summary=bound.headline,
@@ -221,7 +221,7 @@ QUANTITIES = (
     *(
         Quantity(
             f"per_application_log10_{name}",
-            f"generalization proxy that counts a shared layer each time it is used: {bound.label} (log10)",
+            f"same as log10_{name}, but a layer that is used several times counts each time",
             error=True,
         )
         for name, bound in BOUNDS.items()

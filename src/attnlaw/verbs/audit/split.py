@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @settings_dataclass
 class UnitSettings(ModelSettings):
-    """Measure one unit of a model: one matrix, or QK or VO of all heads of a block."""
+    """Measure one part of a model: one matrix, or QK or VO of all heads of an attention block."""
 
     approximate: bool = setting(
         False, "Estimate the singular values of matrices whose shorter side is at least 8192."

@@ -98,14 +98,15 @@ QUANTITIES = (
     *(
         Quantity(
             f"size_{kind.name}",
-            f"median size of the updates of {kind.label}, |model − base| / |base|",
+            f"median size of the change of {kind.label} matrices relative to the base, |model − base| / |base|",
             display_name=kind.label,
         )
         for kind in LAYER_KINDS
     ),
     *(
         Quantity(
-            f"scale_{kind.name}", f"median growth factor of {kind.label}; below 1 means that matrices shrank"
+            f"scale_{kind.name}",
+            f"median factor by which {kind.label} matrices grew; below 1 means that they shrank",
         )
         for kind in LAYER_KINDS
     ),

@@ -23,10 +23,8 @@ class DynamicsSettings(TrajectorySettings):
 
     Tokens are Gaussian vectors of dimension d. The target matrix is S* = W₀W₀ᵀ/√(m₀d) (untied: a product of
     two factors). The trained matrix S (the student) starts at random and lowers the loss of new samples, Σ_ab
-    (y_ab − ŷ_ab)². Each training run gives a table with one row for each training time, which is learning
-    rate · steps / d.
-
-    In Python, this command is attnlaw.dynamics(times="0.001:1:60", ...).
+    (y_ab − ŷ_ab)². The time of training is the
+    learning rate times the number of steps, divided by d.
     """
 
     spectrum: bool = setting(

@@ -23,7 +23,7 @@ class FitSettings(ModelSettings):
 
 FitSettings.__doc__ = "\n".join(
     [
-        "Find out which law the singular values of each matrix follow.\n",
+        "Find out which known distribution (law) the singular values of each matrix follow.\n",
         "A matrix may look random, follow the theory of trained attention, have heavy tails, or "
         "none of these.\n",
         *(f"{name}: {law.description}" for name, law in LAWS.items()),
@@ -51,7 +51,7 @@ VERB = Verb(
         *(
             Quantity(
                 law.column,
-                f"number of matrices with the law {name} ({law.description})",
+                f"number of matrices that follow the law {name}: {law.description}",
                 kind="int",
                 in_summary=True,
             )

@@ -27,12 +27,12 @@ MOST_TOKENS = 2048
 
 @settings_dataclass
 class InitSettings(Settings):
-    """Check how a Transformer starts before training: signals, tokens, attention and loss, from its config.
+    """Check how a Transformer starts before training, with random weights as its config.json describes them.
 
-    attnlaw reads only config.json and draws no weight matrix. The numbers are means over random
-    initialisations, exact at the width of the model for the given tokens. Weights are distributed as the
-    transformers library draws them; the authors of the model may have used other values. The limits of
-    infinite width extend arXiv 2506.00846, which covers the attention of one layer.
+    attnlaw reads only config.json, and no weights of a checkpoint. It computes signals, tokens, attention and
+    loss as means over random initialisations, exact at the width of the model for the given tokens. Weights
+    are distributed as the transformers library draws them; the authors of the model may have used other
+    values. The limits of infinite width extend arXiv 2506.00846, which covers the attention of one layer.
     """
 
     model: str = setting(
@@ -203,7 +203,7 @@ QUANTITIES = (
         "rate at which angles between tokens shrink: slope per layer of log(1 − mean cosine); "
         "negative if tokens become alike",
         error=True,
-        display_name="rate at which angles shrink",
+        display_name="rate at which token angles shrink",
     ),
     estimate(
         "gradient_norm",

@@ -40,8 +40,6 @@ class LearnSettings(ProblemSettings):
     through a row softmax, with optional noise. The model that learns from the labels (the student) finds a
     matrix Ŝ. By default the target is S* = W₀W₀ᵀ/√(m₀d), where W₀ is a Gaussian d × m₀ matrix. Predictions
     are for large d (arXiv 2509.24914, 2506.01582).
-
-    In Python, this command is attnlaw.learn(alpha=..., tokens=...).
     """
 
     output: str = setting_like(ProblemSettings, "output", choices=STATIC_OUTPUTS)
