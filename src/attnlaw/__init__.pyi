@@ -361,19 +361,19 @@ class DiffResult(Result):
     tensors_permuted: int | None
     """Number of tensors with the verdict permuted: the base with its rows or columns in another order."""
     size_qk: float | None
-    """Median size of the change of QK matrices relative to the base, |model − base| / |base|."""
+    """Median size of the change of QK matrices, |model − base| / |base|."""
     size_vo: float | None
-    """Median size of the change of VO matrices relative to the base, |model − base| / |base|."""
+    """Median size of the change of VO matrices, |model − base| / |base|."""
     size_cross_qk: float | None
-    """Median size of the change of cross QK matrices relative to the base, |model − base| / |base|."""
+    """Median size of the change of cross QK matrices, |model − base| / |base|."""
     size_cross_vo: float | None
-    """Median size of the change of cross VO matrices relative to the base, |model − base| / |base|."""
+    """Median size of the change of cross VO matrices, |model − base| / |base|."""
     size_ffn_in: float | None
-    """Median size of the change of FFN in matrices relative to the base, |model − base| / |base|."""
+    """Median size of the change of FFN in matrices, |model − base| / |base|."""
     size_ffn_gate: float | None
-    """Median size of the change of FFN gate matrices relative to the base, |model − base| / |base|."""
+    """Median size of the change of FFN gate matrices, |model − base| / |base|."""
     size_ffn_out: float | None
-    """Median size of the change of FFN out matrices relative to the base, |model − base| / |base|."""
+    """Median size of the change of FFN out matrices, |model − base| / |base|."""
     scale_qk: float | None
     """Median factor by which QK matrices grew; below 1 means that they shrank."""
     scale_vo: float | None

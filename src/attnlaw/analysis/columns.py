@@ -57,23 +57,26 @@ IMBALANCE = Quantity(
 # The null test has the same columns in the tables of matrices and of fits.
 P_VALUE = Quantity(
     "random_p_value",
-    "p-value of the test whether the matrix looks random; small means trained (missing for latent attention)",
+    "p-value of the hypothesis that the matrix is random; small means that training changed it "
+    "(missing for latent attention)",
     display_name="p-value against random matrices",
     log=True,
 )
 OUTLIERS = Quantity(
     "outliers",
-    "number of singular values above those that a random matrix of this shape has (strong directions)",
+    "number of singular values above the largest that a random matrix of this shape has",
     kind="small",
     display_name="strong directions",
 )
 NULL_DRAWS = Quantity(
-    "null_draws", "number of random matrices in the test whether this matrix looks random", kind="small"
+    "null_draws",
+    "number of random matrices that this matrix was compared with, to compute the p-value",
+    kind="small",
 )
 ALPHA = Quantity(
     "log10_alpha",
     "log10 of the largest factor by which later layers can amplify a change in this layer's "
-    "output, from stored weights",
+    "output (without norm gains)",
     display_name="log₁₀ α",
     axis="amplification (log₁₀ α)",
     error=True,
@@ -98,7 +101,7 @@ MATRICES = (
     ),
     Quantity(
         "spectral_norm",
-        "largest singular value of the stored matrix: the most by which it can stretch an input",
+        "largest singular value of the stored matrix: the most by which the matrix can stretch an input",
         error=True,
         log=True,
     ),
@@ -196,23 +199,24 @@ MATRICES = (
         "factor_excess",
         "how much larger (squared norm) a head's two factors are than their product needs: 0 at "
         "best, 0.1 for 10%",
-        display_name="unneeded size of the factors",
+        display_name="excess size of a head's two factors",
     ),
     Quantity(
         "factor_excess_weights",
-        "same as factor_excess, but without the query bias, which most training runs do not decay",
-        display_name="unneeded size of the factors, no biases",
+        "how much larger (squared norm) a head's two factors are than their product needs, not "
+        "counting the query bias",
+        display_name="excess size of the two factors, no biases",
     ),
     Quantity(
         "factor_excess_null",
-        "value that factor_excess has for two random factors of this shape, for comparison",
-        display_name="unneeded size of random factors",
+        "how much larger (squared norm) two random factors of this shape are than their product needs",
+        display_name="excess size of random factors",
     ),
     IMBALANCE,
     Quantity(
         "gauge",
-        "how a head's two factors may change without changing its output: by any invertible matrix "
-        "(full), by rotary rotations (rotary), or not (none)",
+        "freedom to change a head's two factors but not its output: any invertible change (full), "
+        "rotations of rotary planes (rotary), or none",
         kind="text",
     ),
     Quantity(
@@ -245,8 +249,8 @@ MATRICES = (
     ),
     Quantity(
         "p",
-        "exponent p in 0 to 2 that makes the matrix's part of the generalization proxy smallest; at "
-        "0 only its rank counts",
+        "exponent p, from a grid in 0 to 2, that makes the matrix's part of the generalization proxy "
+        "smallest",
         display_name="p*",
     ),
     Quantity(
@@ -257,12 +261,13 @@ MATRICES = (
     ),
     Quantity(
         "continuous_p",
-        "same as the best exponent p, but from all real numbers between 0 and 2 instead of a grid",
+        "exponent p, any real number in 0 to 2, that makes the matrix's part of the generalization "
+        "proxy smallest",
     ),
     Quantity(
         "continuous_log10_contribution",
-        "log10 of the matrix's part of the generalization proxy, at the best real exponent instead "
-        "of the best on a grid",
+        "log10 of the matrix's part of the generalization proxy, at its best exponent p among all "
+        "real numbers",
         error=True,
     ),
     Quantity(
@@ -291,7 +296,8 @@ SPECTRA = (
 
 ALPHA_APPLIED = Quantity(
     "log10_alpha_applied",
-    "same as log10_alpha, but with the gains of the norm layers included (not used in proxies)",
+    "log10 of the largest factor by which later layers can amplify a change in this layer's "
+    "output, with norm gains included",
     display_name="log₁₀ α, gains included",
     axis="amplification, gains included (log₁₀ α)",
     error=True,
@@ -365,7 +371,9 @@ ATLAS = (
     Quantity("fresh_models", "number of untrained reference models that have this number", kind="int"),
     Quantity("kind", "architecture of your model: decoder, encoder or another", kind="text"),
     Quantity(
-        "among", "architecture that all reference models have; empty if they have different ones", kind="text"
+        "among",
+        "architecture that all reference models have; empty if their architectures differ",
+        kind="text",
     ),
     Quantity("trained", "names of the trained models that your model is compared with", kind="texts"),
     Quantity("fresh", "names of the untrained models that your model is compared with", kind="texts"),
@@ -387,7 +395,7 @@ FINDINGS = (
     ),
     *LOCATION[1:],
     Quantity("tensor", "name of the stored tensor, if the problem is in a single tensor", kind="text"),
-    Quantity("value", "value that attnlaw measured, and that is beyond the threshold of the check"),
+    Quantity("value", "measured value, which is beyond the threshold of the check"),
     Quantity("threshold", "threshold beyond which the check reports a finding"),
     Quantity("meaning", "what the finding means: its likely cause, and its effect on the model", kind="text"),
 )

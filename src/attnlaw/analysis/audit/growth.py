@@ -37,7 +37,7 @@ EXPONENTS = (
     ),
     Quantity(
         "exponential",
-        "whether the proxy grows exponentially with depth: this fits better than a power law",
+        "whether the proxy grows exponentially with depth and not as a power law (judged by the better fit)",
         kind="bool",
     ),
 )

@@ -48,7 +48,7 @@ QUANTITIES = (
     Quantity("rule_count", "number of rules that were applied", kind="int", in_summary=True),
     Quantity(
         "failed_rules",
-        "number of rules that failed, whether they fail the check or not",
+        "number of rules that failed, including those that do not fail the check",
         kind="int",
         in_summary=True,
     ),

@@ -145,7 +145,7 @@ DIFF = (
     ),
     Quantity(
         "size_2",
-        "size of the change relative to the base, measured by the largest singular values",
+        "largest singular value of the change, relative to that of the base",
         log=True,
         display_name="size of the largest direction of the change",
     ),
@@ -190,8 +190,8 @@ DIFF = (
     ),
     Quantity(
         "z_left",
-        "how many standard deviations the change aligns better with the base's leading input "
-        "directions than random changes do",
+        "alignment of the change with the base's leading input directions, in standard deviations "
+        "above that of random changes",
         display_name="z, inputs",
         axis="alignment of inputs (z-score)",
     ),
@@ -202,8 +202,8 @@ DIFF = (
     ),
     Quantity(
         "z_right",
-        "how many standard deviations the change aligns better with the base's leading output "
-        "directions than random changes do",
+        "alignment of the change with the base's leading output directions, in standard deviations "
+        "above that of random changes",
         display_name="z, outputs",
     ),
     Quantity(
@@ -218,14 +218,14 @@ DIFF = (
     ),
     Quantity(
         "z_top",
-        "shift of the largest singular value, in standard deviations of what random noise of this "
-        "size would cause",
-        display_name="z of the largest singular value",
+        "shift of the largest singular value, in standard deviations of the shift that random noise "
+        "of this size causes",
+        display_name="shift of the largest singular value",
     ),
     Quantity(
         "moved",
-        "number of leading singular values that moved by more than 4 standard deviations of what "
-        "noise would cause",
+        "number of leading singular values that shifted by more than random noise would cause (4 "
+        "standard deviations)",
         kind="small",
         display_name="singular values that shifted",
     ),
@@ -245,15 +245,15 @@ DIFF = (
     ),
     Quantity(
         "new_left",
-        "number of the model's top 10 input directions that no combination of equally strong base "
-        "directions gives",
+        "number of the model's top 10 input directions that are not combinations of similarly strong "
+        "base directions",
         kind="small",
         display_name="new input directions",
     ),
     Quantity(
         "new_right",
-        "number of the model's top 10 output directions that no combination of equally strong base "
-        "directions gives",
+        "number of the model's top 10 output directions that are not combinations of similarly "
+        "strong base directions",
         kind="small",
         display_name="new output directions",
     ),
@@ -323,11 +323,11 @@ DIFF_TENSORS = (
     ),
     Quantity(
         "hidden",
-        "share of the change (sum of squares) in directions that are too weak to see above the noise",
+        "share of the change (sum of squares) in directions that are not visible above the noise",
     ),
     Quantity(
         "roundings",
-        "noise in the change, in units of rounding the tensor once (sums of squares); above 1 means "
+        "noise in the change relative to rounding the tensor once (sums of squares); above 1 means "
         "several roundings",
     ),
     Quantity(
@@ -347,7 +347,8 @@ DIFF_TENSORS = (
     ),
     Quantity(
         "sqnr_db",
-        "signal-to-noise ratio in dB if the change is noise: −20 log₁₀ (|model − base| / |base|)",
+        "signal-to-noise ratio of the tensor in dB, if its change is noise: −20 log₁₀ (|model − "
+        "base| / |base|)",
         display_name="signal to noise, dB",
     ),
     Quantity("cosine", "cosine between the tensors of base and model: 1 means equal up to a factor"),

@@ -75,8 +75,8 @@ DETECTORS = by_name(
     ),
     Detector(
         *("missing-tensor", ERROR, None, scan.missing_tensor),
-        when="a layer lacks a gain or bias that other layers have, or a norm has a bias but no gain; if "
-        "only the word embeddings are missing, it is a warning",
+        when="a layer lacks a gain or bias that other layers have, or a norm has a bias but no gain "
+        "(missing word embeddings: a warning)",
         meaning="the file has lost this tensor; attnlaw reads the model without it, so its numbers are wrong",
         remedy="save or download the checkpoint again",
     ),
@@ -120,8 +120,8 @@ DETECTORS = by_name(
     ),
     Detector(
         *("alike-embedding-rows", ERROR, None, embeddings.alike_rows),
-        when="all rows of an embedding table with at least 3 rows are equal; if they are only multiples "
-        "of one row, it is a warning",
+        when="all rows of an embedding table (3 or more) are equal, or multiples of one row, which is "
+        "only a warning",
         meaning="the embedding table does not distinguish its tokens, positions or types: it was filled, "
         "not trained",
         remedy="compare the tensor's name with the name under which your training program saves it",
@@ -156,8 +156,8 @@ DETECTORS = by_name(
     ),
     Detector(
         *("coarse-grid", WARNING, precision.COARSE, precision.coarse_grid),
-        when="32 neighbouring entries of a row have few different values (at most the threshold, in the "
-        "median), although the file stores floats",
+        when="the file stores floats, but the number of different values among 32 neighbouring entries "
+        "(median) is at most the threshold",
         meaning="matrices were quantised and stored as floats again, so they have the precision of a few "
         "bits",
         remedy="export the matrices again from the original weights",
@@ -165,13 +165,13 @@ DETECTORS = by_name(
     ),
     Detector(
         *("float8-trace", WARNING, 16.0, precision.float8_trace),
-        when="128 neighbouring entries of a row have few different digits (significands; at most the "
-        "threshold, in the median), although the file stores wide floats",
+        when="the file stores wide floats, but the number of different significands among 128 "
+        "neighbouring entries (median) is at most the threshold",
         meaning="matrices were rounded to float8 and stored as wider floats, so they have the precision of "
         "float8",
         remedy="nothing to do if training computes in float8; otherwise export the matrices again from the "
         "original weights",
-        measure="{} different significands (digits of a float) among 128 neighbouring entries",
+        measure="{} different significands among 128 neighbouring entries",
     ),
     Detector(
         *("quantised", NOTE, None, precision.quantised),
@@ -183,7 +183,7 @@ DETECTORS = by_name(
         *("identical-tensors", WARNING, None, scan.identical),
         when="two weight matrices of the model have exactly the same bits",
         meaning="one tensor was saved twice",
-        remedy="compare the two layers with those of your training program",
+        remedy="compare both tensors with those of your training program",
         needs=(LAYERS, EXPERTS, *MATRICES),
     ),
     Detector(
@@ -246,7 +246,7 @@ DETECTORS = by_name(
     ),
     Detector(
         *("untrained-model", ERROR, sizes.LEVEL, sizes.untrained_model),
-        when="an untrained model would have as many matrices that look trained by chance alone (p-value "
+        when="by chance alone, an untrained model would have as many matrices that look trained (p-value "
         "above the threshold)",
         meaning="the whole model looks freshly initialised",
         remedy="look for tensor names that did not match when the model was loaded or saved",
@@ -264,8 +264,8 @@ DETECTORS = by_name(
     ),
     Detector(
         *("unbalanced", ERROR, 3.0, sizes.unbalanced),
-        when="the size of Q relative to K (V to O, FFN in to FFN out) in a layer differs from the median "
-        "layer by a factor above the threshold",
+        when="the size of Q relative to K (V to O, FFN in to out) differs from the median layer by a "
+        "factor above the threshold",
         meaning="one of the two tensors has a wrong scale, because training keeps the ratio of their sizes "
         "similar in all layers",
         remedy="look for a scale that was applied twice, or not at all, when the file was converted",
@@ -285,7 +285,8 @@ DETECTORS = by_name(
     ),
     Detector(
         *("saturated-scores", WARNING, 100.0, sizes.saturated_scores),
-        when="the typical size of a head's logits (`logit_typical`) is above the threshold",
+        when="the standard deviation of a head's logits for random tokens (`logit_typical`) is above the "
+        "threshold",
         meaning="attention logits differ so much that softmax picks single tokens; with real tokens they "
         "differ even more",
         remedy="watch the logits of this head; normalise queries and keys in training, or cap the logits",

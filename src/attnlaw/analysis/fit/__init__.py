@@ -83,8 +83,8 @@ FITS = (
     P_VALUE,
     Quantity(
         "wasserstein",
-        "Wasserstein distance between the singular values and those of random matrices, relative to "
-        "their root mean square; 0 means equal",
+        "distance between the singular values and those of random matrices (Wasserstein), relative "
+        "to their root mean square; 0 means equal",
         "W₁",
         display_name="distance to random",
     ),
@@ -95,14 +95,17 @@ FITS = (
         kind="text",
     ),
     NULL_DRAWS,
-    Quantity("null_scale", "standard deviation of the entries that random matrices need to fit best"),
+    Quantity(
+        "null_scale",
+        "standard deviation of the entries of those random matrices whose singular values fit best",
+    ),
     Quantity(
         "null_edge",
-        "edge of the random spectrum: only 1% of random matrices have a singular value above it",
+        "largest singular value that a random matrix of this shape has, except in 1% of draws",
     ),
     Quantity(
         "edge_scale",
-        "typical variation of the largest singular value between random matrices (Tracy-Widom scale)",
+        "how much the largest singular value varies between random matrices (Tracy-Widom scale)",
     ),
     Quantity(
         "alpha",
@@ -131,28 +134,28 @@ FITS = (
     Quantity("hill", "Hill's estimate of the power-law exponent, from the upper half of the eigenvalues"),
     Quantity(
         "kappa",
-        "shape of the heavy-tailed law: small means heavy tails (a product of two random matrices: "
-        "about 3; one random matrix: hundreds)",
+        "shape parameter κ of the heavy-tailed law: small means heavy tails (product of two random "
+        "matrices: about 3; one random matrix: hundreds)",
         "κ",
         range=True,
     ),
     Quantity(
         "noise_level",
-        "noise level in the fitted law of trained heads, in units of singular values; null if the "
-        "fit does not determine it",
+        "noise level in the fitted law of trained heads, on the scale of the singular values; null "
+        "if not determined",
     ),
     Quantity(
         "noise_low",
-        "smallest noise level with which the law of trained heads fits nearly as well as the best one",
+        "smallest noise level with which the law of trained heads still fits nearly as well",
     ),
     Quantity(
         "noise_high",
-        "largest noise level with which the law of trained heads fits nearly as well as the best one",
+        "largest noise level with which the law of trained heads still fits nearly as well",
     ),
     Quantity(
         "threshold",
-        "amount that weight decay subtracts from every eigenvalue, in the fitted law of trained "
-        "heads; null if not determined",
+        "amount that weight decay subtracts from every eigenvalue, according to the fitted law of "
+        "trained heads; null if not determined",
         "b",
         range=True,
     ),
@@ -163,14 +166,15 @@ FITS = (
     ),
     Quantity(
         "target_rank",
-        "rank of the matrix that the head had to learn, divided by the width, in the fitted law; "
-        "null if not determined",
+        "rank of the matrix that the head had to learn, divided by the width, according to the "
+        "fitted law; null if not determined",
         "κ₀",
         range=True,
     ),
     Quantity(
         "cut_ratio",
-        "what limits the rank in the fitted law: 1 means weight decay, below 1 means the head size",
+        "what limits the rank, according to the fitted law of trained heads: 1 means weight decay, "
+        "below 1 the head size",
         range=True,
     ),
     Quantity(
@@ -179,7 +183,8 @@ FITS = (
     ),
     Quantity(
         "untied_distance",
-        "same as learned_distance, for the law of heads with separate Q and K (untied)",
+        "relative distance between the singular values and the fitted law of heads with separate Q "
+        "and K (untied); 0 means equal",
     ),
     Quantity(
         "untied_fits",
@@ -188,7 +193,8 @@ FITS = (
     ),
     Quantity(
         "untied_cut_ratio",
-        "same as cut_ratio, for the law of heads with separate Q and K (untied)",
+        "what limits the rank, according to the law of heads with separate Q and K: 1 means weight "
+        "decay, below 1 the head size",
         range=True,
     ),
     Quantity(
@@ -213,7 +219,8 @@ FITS = (
     ),
     Quantity(
         "ks_untied",
-        "same as ks_learned, for the law of heads with separate Q and K (untied)",
+        "largest difference between the cumulative distributions of the spectrum and of the law of "
+        "untied heads (Kolmogorov-Smirnov)",
     ),
     Quantity(
         "log_likelihood_random",

@@ -197,7 +197,7 @@ class ProblemSettings(ProblemRules, Settings):
     output: str = problem_setting(
         "linear",
         "What the labels are: attention scores (linear), attention weights (softmax), or which score "
-        "is largest (hardmax, with bayes only).",
+        "is largest (hardmax, bayes student only).",
         choices=OUTPUTS,
     )
     beta: float = problem_setting(
@@ -250,7 +250,8 @@ class ProblemSettings(ProblemRules, Settings):
     )
     target_exponent: float | None = problem_setting(
         None,
-        "Use a target matrix with eigenvalues k^−γ for k = 1 to d, in place of a rank. This is γ, above 1/2.",
+        "Exponent γ above 1/2: the target matrix has the eigenvalues k^−γ for k = 1 to d, in place "
+        "of a rank.",
         symbol="γ",
         greater_than=0.5,
         slider_range=(0.6, 3),

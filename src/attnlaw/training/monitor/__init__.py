@@ -39,8 +39,8 @@ class MonitorSettings(ModelSettings):
     )
     max_overhead: float = setting(
         0.02,
-        "Largest share of the training's CPU time that measurements may take. If they take more, "
-        "they become rarer.",
+        "Largest share of the training's CPU time for measurements; attnlaw measures less often to "
+        "stay below it.",
         greater_than=0,
     )
     margins: Any = setting(

@@ -75,8 +75,8 @@ STEPS = (
     *_each(
         HEAD_KINDS,
         "factor_excess",
-        "median over {} heads of factor_excess: how much larger a head's two factors are than their "
-        "product needs",
+        "how much larger (squared norm) the two factors of {} heads are than their product needs "
+        "(median over heads)",
     ),
     *_each(
         HEAD_KINDS,
@@ -165,11 +165,11 @@ STEP_MATRICES = (
     ),
     Quantity(
         "factor_imbalance_kept",
-        "imbalance of a head's two factors (factor_imbalance), relative to the first measured step",
+        "relative imbalance of a head's two factors, as a multiple of that at the first measured step",
     ),
     Quantity(
         "factor_difference_kept",
-        "imbalance ‖AᵀA − BᵀB‖ of a head's factors A and B, relative to the first measured step",
+        "imbalance ‖AᵀA − BᵀB‖ of a head's factors A and B, as a multiple of that at the first measured step",
     ),
     Quantity(
         "mean", "mean eigenvalue of a head's N × N matrix M, times √N (Tr M / √N); null if M is not square"

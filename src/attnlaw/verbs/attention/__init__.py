@@ -188,22 +188,22 @@ distance = partial(Quantity, error=True, in_summary=True, log=True)
 QUANTITIES = (
     distance(
         "equivalent_w1",
-        "mean distance between the squared singular values of random layers and their Gaussian "
-        "stand-ins (Wasserstein-1), divided by the mean",
+        "mean distance (Wasserstein-1) between squared singular values of random layers and of their "
+        "Gaussian equivalent (attention replaced by a Gaussian matrix), divided by the mean",
         "W1",
-        display_name="W1 to Gaussian stand-ins",
+        display_name="W1 to the Gaussian equivalent",
     ),
     distance(
         "equivalent_distance",
         "largest difference between the cumulative distributions of random layers and of their "
-        "Gaussian stand-ins (Kolmogorov-Smirnov)",
+        "Gaussian equivalent (attention replaced by a Gaussian matrix)",
         "KS",
-        display_name="difference to Gaussian stand-ins",
+        display_name="difference to the Gaussian equivalent",
     ),
     distance(
         "law_w1",
-        "mean distance between the squared singular values of random layers and of the prediction "
-        "(Wasserstein-1), divided by the mean",
+        "mean distance (Wasserstein-1) between the squared singular values of random layers and the "
+        "predicted ones, divided by their mean",
         "W1, law",
         display_name="W1 to the prediction",
     ),

@@ -92,7 +92,7 @@ class AuditSettings(ModelSettings):
 
 
 NOT_RANDOM = (
-    Quantity("not_random_tested", "number of matrices in the test whether a matrix looks random", kind="int"),
+    Quantity("not_random_tested", "number of matrices that were tested against random ones", kind="int"),
     Quantity(
         "not_random_rejected",
         "number of matrices that do not look random (p-value at most 0.01)",
@@ -102,7 +102,7 @@ NOT_RANDOM = (
     ),
     Quantity(
         "not_random_expected",
-        "number of matrices of an untrained model that would not look random, by chance alone",
+        "number of matrices that would not look random by chance alone, if the model were untrained",
     ),
     Quantity(
         "not_random_p_value",
@@ -221,7 +221,7 @@ QUANTITIES = (
     *(
         Quantity(
             f"per_application_log10_{name}",
-            f"same as log10_{name}, but a layer that is used several times counts each time",
+            f"log10 of the generalization proxy, in which a shared layer counts each time: {bound.label}",
             error=True,
         )
         for name, bound in BOUNDS.items()

@@ -39,7 +39,7 @@ GRAPHS = by_name(
 
 @settings_dataclass
 class CompletionSettings(Settings):
-    """Train a product of factors on the known entries of [[?, 1], [1, e]], and see what it puts in place of ?.
+    """Train a product of factors on the known entries of [[?, 1], [1, e]], and see what it puts for ?.
 
     If training sees e, the known entries connect all rows and columns; otherwise they do not.
     """

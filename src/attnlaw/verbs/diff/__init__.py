@@ -50,7 +50,7 @@ class DiffSettings(ModelSettings, BaseModelSettings):
 
     applied: bool = setting(
         False,
-        "Compare each matrix with the gain of the norm layer before it multiplied in (default: as stored).",
+        "Include the gain of the norm layer before each matrix (default: compare the matrices as stored).",
         panel=COMPARED,
     )
     no_match: bool = setting(
@@ -98,7 +98,7 @@ QUANTITIES = (
     *(
         Quantity(
             f"size_{kind.name}",
-            f"median size of the change of {kind.label} matrices relative to the base, |model − base| / |base|",
+            f"median size of the change of {kind.label} matrices, |model − base| / |base|",
             display_name=kind.label,
         )
         for kind in LAYER_KINDS
@@ -133,8 +133,8 @@ QUANTITIES = (
     ),
     Quantity(
         "new",
-        "number of the model's leading directions that no combination of equally strong base "
-        "directions gives",
+        "number of the model's leading directions that are not combinations of similarly strong base "
+        "directions",
         kind="int",
         in_summary=True,
     ),

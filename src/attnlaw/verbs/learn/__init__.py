@@ -270,7 +270,7 @@ QUANTITIES = (
         "threshold_recovery",
         "samples that trained factors need to find the target matrix exactly, divided by d² "
         "(noise-free labels)",
-        display_name="samples for factors",
+        display_name="recovery by factors",
     ),
     Quantity(
         "threshold_feasibility",
@@ -281,13 +281,13 @@ QUANTITIES = (
         "threshold_bayes",
         "samples that the best possible estimate needs to find the target matrix exactly, divided by "
         "d² (noise-free labels)",
-        display_name="samples for the best estimate",
+        display_name="recovery by the best estimate",
     ),
     Quantity(
         "threshold_direct",
         "samples that a directly trained matrix needs to find the target matrix exactly, divided by "
         "d² (noise-free labels)",
-        display_name="samples for a direct matrix",
+        display_name="recovery by a direct matrix",
     ),
     Quantity(
         "threshold_own_recovery",
