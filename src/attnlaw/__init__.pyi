@@ -99,11 +99,11 @@ class AuditResult(Result):
     activation: str | None
     """Activation function of the feed-forward blocks."""
     not_random_tested: int | None
-    """Number of matrices in the test whether a matrix looks random."""
+    """Number of matrices that were tested against random ones."""
     not_random_rejected: int | None
     """Number of matrices that do not look random (p-value at most 0.01)."""
     not_random_expected: float | None
-    """Number of matrices of an untrained model that would not look random, by chance alone."""
+    """Number of matrices that would not look random by chance alone, if the model were untrained."""
     not_random_p_value: float | None
     """P-value: probability that at least as many matrices of an untrained model do not look random."""
     rejected_share: float | None
@@ -151,19 +151,33 @@ class AuditResult(Result):
     log10_trauger_tewari: Estimate | None
     """Log10 of the generalization proxy: norm-based, (1,1) norms of Trauger and Tewari."""
     per_application_log10_spectrum_adaptive: Estimate | None
-    """Same as log10_spectrum_adaptive, but a layer that is used several times counts each time."""
+    """Log10 of the generalization proxy, in which a shared layer counts each time: spectrum-adaptive, best
+    exponent p for each matrix.
+    """
     per_application_log10_spectrum_adaptive_continuous: Estimate | None
-    """Same as log10_spectrum_adaptive_continuous, but a layer that is used several times counts each time."""
+    """Log10 of the generalization proxy, in which a shared layer counts each time: spectrum-adaptive, any
+    real exponent p (our extension).
+    """
     per_application_log10_fixed_p_0: Estimate | None
-    """Same as log10_fixed_p_0, but a layer that is used several times counts each time."""
+    """Log10 of the generalization proxy, in which a shared layer counts each time: same exponent p = 0 for
+    all matrices.
+    """
     per_application_log10_fixed_p_1: Estimate | None
-    """Same as log10_fixed_p_1, but a layer that is used several times counts each time."""
+    """Log10 of the generalization proxy, in which a shared layer counts each time: same exponent p = 1 for
+    all matrices.
+    """
     per_application_log10_fixed_p_2: Estimate | None
-    """Same as log10_fixed_p_2, but a layer that is used several times counts each time."""
+    """Log10 of the generalization proxy, in which a shared layer counts each time: same exponent p = 2 for
+    all matrices.
+    """
     per_application_log10_edelman: Estimate | None
-    """Same as log10_edelman, but a layer that is used several times counts each time."""
+    """Log10 of the generalization proxy, in which a shared layer counts each time: norm-based, (2,1) norms
+    of Edelman.
+    """
     per_application_log10_trauger_tewari: Estimate | None
-    """Same as log10_trauger_tewari, but a layer that is used several times counts each time."""
+    """Log10 of the generalization proxy, in which a shared layer counts each time: norm-based, (1,1) norms
+    of Trauger and Tewari.
+    """
     proxy_over_sqrt_samples_log10: Estimate | None
     """Log10 of the spectrum-adaptive generalization proxy divided by the square root of the number of
     training samples.
@@ -259,14 +273,14 @@ class FitResult(Result):
     """
     neither_count: int | None
     """Number of matrices that follow the law neither: the matrix differs from random numbers, and none of
-    the other laws fits it.
+    the laws fits it (this is not a problem).
     """
     not_random_tested: int | None
-    """Number of matrices in the test whether a matrix looks random."""
+    """Number of matrices that were tested against random ones."""
     not_random_rejected: int | None
     """Number of matrices that do not look random (p-value at most 0.01)."""
     not_random_expected: float | None
-    """Number of matrices of an untrained model that would not look random, by chance alone."""
+    """Number of matrices that would not look random by chance alone, if the model were untrained."""
     not_random_p_value: float | None
     """P-value: probability that at least as many matrices of an untrained model do not look random."""
     fits: pl.DataFrame
@@ -405,8 +419,8 @@ class DiffResult(Result):
     1/2).
     """
     new: int | None
-    """Number of the model's leading directions that no combination of equally strong base directions
-    gives.
+    """Number of the model's leading directions that are not combinations of similarly strong base
+    directions.
     """
     diff: pl.DataFrame
     """Table: the columns model, layer, stack, kind, head, expert, matched_head, rows, cols, inner, size,
@@ -442,7 +456,7 @@ class CheckResult(Result):
     rule_count: int | None
     """Number of rules that were applied."""
     failed_rules: int | None
-    """Number of rules that failed, whether they fail the check or not."""
+    """Number of rules that failed, including those that do not fail the check."""
     errors: int | None
     """Number of errors that attnlaw found and that the baseline does not have."""
     warnings: int | None
@@ -646,16 +660,16 @@ class AttentionResult(Result):
     @property
     def record(self) -> AttentionSpectrum: ...
     equivalent_w1: Estimate | None
-    """Mean distance between the squared singular values of random layers and their Gaussian stand-ins
-    (Wasserstein-1), divided by the mean.
+    """Mean distance (Wasserstein-1) between squared singular values of random layers and of their Gaussian
+    equivalent (attention replaced by a Gaussian matrix), divided by the mean.
     """
     equivalent_distance: Estimate | None
     """Largest difference between the cumulative distributions of random layers and of their Gaussian
-    stand-ins (Kolmogorov-Smirnov).
+    equivalent (attention replaced by a Gaussian matrix).
     """
     law_w1: Estimate | None
-    """Mean distance between the squared singular values of random layers and of the prediction
-    (Wasserstein-1), divided by the mean.
+    """Mean distance (Wasserstein-1) between the squared singular values of random layers and the predicted
+    ones, divided by their mean.
     """
     law_distance: Estimate | None
     """Largest difference between the cumulative distributions of random layers and of the prediction
@@ -754,8 +768,8 @@ class LearnResult(Result):
     @property
     def record(self) -> DetailedPrediction: ...
     estimation_error: Estimate | None
-    """Error E: squared Frobenius distance between the learned and the target matrix, divided by the token
-    dimension d.
+    """Squared Frobenius distance between the learned and the target matrix, divided by the token dimension
+    d.
     """
     prediction_error: Estimate | None
     """Mean loss on new samples with noise-free labels."""
@@ -876,8 +890,8 @@ class DynamicsResult(Result):
     factor.
     """
     estimation_error: Estimate | None
-    """Error E: squared Frobenius distance between the learned and the target matrix, divided by the token
-    dimension d.
+    """Squared Frobenius distance between the learned and the target matrix, divided by the token dimension
+    d.
     """
     prediction_error: Estimate | None
     """Mean loss on new samples with noise-free labels."""
@@ -1069,7 +1083,7 @@ def fit(
     heavy-tailed: the singular values fall off smoothly and spread further than those of a random matrix
     power-law tail: no law fits the whole spectrum, but the largest values (at most half) follow a power law
     power-law spectrum: no law fits the whole spectrum, but a power law fits more than half of the values
-    neither: the matrix differs from random numbers, and none of the other laws fits it
+    neither: the matrix differs from random numbers, and none of the laws fits it (this is not a problem)
 
     An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
 
@@ -1111,11 +1125,11 @@ def fit(
         - `power_law_spectrum_count` (int): number of matrices that follow the law power-law spectrum: no
           law fits the whole spectrum, but a power law fits more than half of the values.
         - `neither_count` (int): number of matrices that follow the law neither: the matrix differs from
-          random numbers, and none of the other laws fits it.
-        - `not_random_tested` (int): number of matrices in the test whether a matrix looks random.
+          random numbers, and none of the laws fits it (this is not a problem).
+        - `not_random_tested` (int): number of matrices that were tested against random ones.
         - `not_random_rejected` (int): number of matrices that do not look random (p-value at most 0.01).
-        - `not_random_expected` (float): number of matrices of an untrained model that would not look
-          random, by chance alone.
+        - `not_random_expected` (float): number of matrices that would not look random by chance alone, if
+          the model were untrained.
         - `not_random_p_value` (float): p-value: probability that at least as many matrices of an untrained
           model do not look random.
 
@@ -1178,8 +1192,8 @@ def diff(
             stored, instead of stopping.
         name (str; optional): Name of the model in the results (default: its path).
         jobs (int; optional): Number of CPU threads to use (default: all cores).
-        applied (bool; default False): Compare each matrix with the gain of the norm layer before it
-            multiplied in (default: as stored).
+        applied (bool; default False): Include the gain of the norm layer before each matrix (default:
+            compare the matrices as stored).
         no_match (bool; default False): Do not check whether heads or neurons are in another order than
             in the base.
         progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
@@ -1192,8 +1206,8 @@ def diff(
         - `largest_size` (float): largest change of a head or feed-forward matrix relative to the base,
           |model − base| / |base|.
         - `worst_map` (str): head or feed-forward matrix that changed most.
-        - `new` (int): number of the model's leading directions that no combination of equally strong base
-          directions gives.
+        - `new` (int): number of the model's leading directions that are not combinations of similarly
+          strong base directions.
 
         Further quantities: verdict, compared, next_step, verdicts, map_count, tensor_count,
         not_compared, tensors_non_finite, tensors_reshaped, tensors_added, tensors_removed,
@@ -1287,7 +1301,7 @@ def check(
         - `exit_status` (int): exit status of the command: 0 if the model passed, 3 if it failed.
         - `fail_on` (str): lowest severity that fails the check: warning or error.
         - `rule_count` (int): number of rules that were applied.
-        - `failed_rules` (int): number of rules that failed, whether they fail the check or not.
+        - `failed_rules` (int): number of rules that failed, including those that do not fail the check.
         - `errors` (int): number of errors that attnlaw found and that the baseline does not have.
         - `warnings` (int): number of warnings that attnlaw found and that the baseline does not have.
         - `notes` (int): number of notes that attnlaw found and that the baseline does not have.
@@ -1682,12 +1696,13 @@ def attention(
         A result with one row for each case, in the polars table `rows`. If there is one case, its
         quantities are attributes:
 
-        - `equivalent_w1` (Estimate): mean distance between the squared singular values of random layers and
-          their Gaussian stand-ins (Wasserstein-1), divided by the mean.
+        - `equivalent_w1` (Estimate): mean distance (Wasserstein-1) between squared singular values of
+          random layers and of their Gaussian equivalent (attention replaced by a Gaussian matrix), divided
+          by the mean.
         - `equivalent_distance` (Estimate): largest difference between the cumulative distributions of
-          random layers and of their Gaussian stand-ins (Kolmogorov-Smirnov).
-        - `law_w1` (Estimate): mean distance between the squared singular values of random layers and of the
-          prediction (Wasserstein-1), divided by the mean.
+          random layers and of their Gaussian equivalent (attention replaced by a Gaussian matrix).
+        - `law_w1` (Estimate): mean distance (Wasserstein-1) between the squared singular values of random
+          layers and the predicted ones, divided by their mean.
         - `law_distance` (Estimate): largest difference between the cumulative distributions of random
           layers and of the prediction (Kolmogorov-Smirnov).
         - `mean` (float): predicted mean of the squared singular values.
@@ -1752,9 +1767,9 @@ def init(
         model (str or path, or several): Model: a config.json, its folder, a hub id, or one of gpt2,
             bert and llama-7b.
         more: Further values of model.
-        std (float, or several; optional): Standard deviation of the initial weights (default: the value
-            in the config).
-        depth (int, or several; optional): Number of layers (default: the number in the config).
+        std (float, or several; optional): Standard deviation of the initial weights. The default is the
+            value in the config.
+        depth (int, or several; optional): Number of layers. The default is the number in the config.
         width (str, or several; default "own"): Width of the model: unchanged (own), infinite (inf), or
             a number to which the model is scaled.
         keep ("heads" or "head-width", or several; default "heads"): What stays fixed if the width
@@ -1867,7 +1882,7 @@ def learn(
         tokens (int, or several; default 1): Number of tokens in each sample.
         output ("linear", "softmax" or "hardmax", or several; default "linear"): What the labels are:
             attention scores (linear), attention weights (softmax), or which score is largest (hardmax,
-            with bayes only).
+            bayes student only).
         beta (float, or several; default 1.0): Inverse temperature of the softmax: larger values make
             attention sharper.
         loss ("squared" or "cross-entropy", or several; default "squared"): Training loss: squared error
@@ -1883,8 +1898,8 @@ def learn(
             divided by the token dimension d.
         target_spike (float, or several; optional): One large eigenvalue of the target matrix, apart
             from all others (untied: singular value).
-        target_exponent (float, or several; optional): Use a target matrix with eigenvalues k^−γ for k =
-            1 to d, in place of a rank. This is γ, above 1/2.
+        target_exponent (float, or several; optional): Exponent γ above 1/2: the target matrix has the
+            eigenvalues k^−γ for k = 1 to d, in place of a rank.
         target_dimension (int, or several; default 1000000): Token dimension d, if the target matrix has
             power-law eigenvalues.
         target_eigenvalues (str or path; optional): Eigenvalues of the target matrix: numbers with
@@ -1910,8 +1925,8 @@ def learn(
         A result with one row for each case, in the polars table `rows`. If there is one case, its
         quantities are attributes:
 
-        - `estimation_error` (Estimate): error E: squared Frobenius distance between the learned and the
-          target matrix, divided by the token dimension d.
+        - `estimation_error` (Estimate): squared Frobenius distance between the learned and the target
+          matrix, divided by the token dimension d.
         - `training_loss` (Estimate): mean loss on the training samples, without the weight-decay term.
         - `rank_fraction` (Estimate): rank of the learned matrix, divided by the token dimension d.
         - `trace` (Estimate): mean eigenvalue of the learned matrix.
@@ -2003,8 +2018,8 @@ def dynamics(
             divided by the token dimension d.
         target_spike (float, or several; optional): One large eigenvalue of the target matrix, apart
             from all others (tied attention only).
-        target_exponent (float, or several; optional): Use a target matrix with eigenvalues k^−γ for k =
-            1 to d, in place of a rank. This is γ, above 1/2.
+        target_exponent (float, or several; optional): Exponent γ above 1/2: the target matrix has the
+            eigenvalues k^−γ for k = 1 to d, in place of a rank.
         target_dimension (int, or several; default 1000000): Token dimension d, if the target matrix has
             power-law eigenvalues.
         target_eigenvalues (str or path; optional): Eigenvalues of the target matrix: numbers with
@@ -2028,8 +2043,8 @@ def dynamics(
           0.5; empty for gradient flow.
         - `alignment` (Estimate): cosine between the learned and the target matrix: 0 means nothing learned,
           1 means equal up to a factor.
-        - `estimation_error` (Estimate): error E: squared Frobenius distance between the learned and the
-          target matrix, divided by the token dimension d.
+        - `estimation_error` (Estimate): squared Frobenius distance between the learned and the target
+          matrix, divided by the token dimension d.
         - `prediction_error` (Estimate): mean loss on new samples with noise-free labels.
         - `overlap` (Estimate): inner product of the learned and the target matrix, divided by the token
           dimension d.

@@ -64,7 +64,8 @@ LAWS = by_name(
     ),
     LawLabel(
         *("neither", "\N{MIDDLE DOT}", 0, "default"),
-        description="the matrix differs from random numbers, and none of the other laws fits it",
+        description="the matrix differs from random numbers, and none of the laws fits it (which is not a "
+        "problem)",
     ),
 )
 

@@ -204,14 +204,14 @@ QUANTITIES = (
         "law_w1",
         "mean distance (Wasserstein-1) between the squared singular values of random layers and the "
         "predicted ones, divided by their mean",
-        "W1, law",
+        "W1 (law)",
         display_name="W1 to the prediction",
     ),
     distance(
         "law_distance",
         "largest difference between the cumulative distributions of random layers and of the "
         "prediction (Kolmogorov-Smirnov)",
-        "KS, law",
+        "KS (law)",
         display_name="difference to the prediction",
     ),
     Quantity(

@@ -92,7 +92,7 @@ MEASURED = (
     ),
     estimate(
         "estimation_error",
-        "error E: squared Frobenius distance between the learned and the target matrix, divided by "
+        "squared Frobenius distance between the learned and the target matrix, divided by "
         "the token dimension d",
         "E",
         log=True,
@@ -129,7 +129,7 @@ TIMES = (
     TIME,
     Quantity(
         "samples",
-        "number of samples seen so far, divided by d²; empty for gradient flow (infinitely many samples)",
+        "number of samples seen so far, divided by d²; empty for gradient flow",
         "τ/η",
         axis="samples seen / d² (τ/η)",
     ),

@@ -44,12 +44,12 @@ class InitSettings(Settings):
     )
     std: float | None = model_setting(
         None,
-        "Standard deviation of the initial weights (default: the value in the config).",
+        "Standard deviation of the initial weights. The default is the value in the config.",
         greater_than=0,
     )
     depth: int | None = model_setting(
         None,
-        "Number of layers (default: the number in the config).",
+        "Number of layers. The default is the number in the config.",
         symbol="L",
         minimum=1,
         maximum=10_000,

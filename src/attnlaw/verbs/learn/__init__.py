@@ -111,7 +111,7 @@ class LearnSimulationSettings(LearnSettings):
 MEASURED = (
     Quantity(
         "estimation_error",
-        "error E: squared Frobenius distance between the learned and the target matrix, divided by "
+        "squared Frobenius distance between the learned and the target matrix, divided by "
         "the token dimension d",
         "E",
         error=True,

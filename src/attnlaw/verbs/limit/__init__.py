@@ -246,13 +246,13 @@ QUANTITIES = (
     distance(
         "kl_to_other_limit",
         "KL divergence of the output from the limit with the scaling of --other-scaling, in nats",
-        "KL other",
+        "KL (other limit)",
         display_name="KL divergence to the other limit",
     ),
     distance(
         "kl_to_gaussian",
         "KL divergence of the output from the Gaussian of equal mean and variance, in nats",
-        "KL Gaussian",
+        "KL (Gaussian)",
         display_name="KL divergence to a Gaussian",
         axis="KL divergence to a Gaussian (nats)",
     ),
@@ -260,7 +260,7 @@ QUANTITIES = (
         "kernel_kl_to_limit",
         "KL divergence from the limit by kernel density estimates, as in arXiv 2506.00846, which "
         "overestimate it",
-        "KL kernel",
+        "KL (kernel)",
         in_summary=True,
         log=True,
         display_name="KL divergence by kernel estimates",

@@ -18,7 +18,7 @@ from attnlaw.core.verb import Verb, attempt
 from attnlaw.verbs.lens import LocalModel
 
 D_MEANING = (
-    "D compares models of one task, trained to a similar loss, on the same inputs. It is not an error rate."
+    "D compares models of one task, trained to a similar loss, on the same inputs. D is not an error rate."
 )
 
 
