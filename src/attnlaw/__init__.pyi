@@ -273,7 +273,7 @@ class FitResult(Result):
     """
     neither_count: int | None
     """Number of matrices that follow the law neither: the matrix differs from random numbers, and none of
-    the laws fits it (this is not a problem).
+    the laws fits it (which is not a problem).
     """
     not_random_tested: int | None
     """Number of matrices that were tested against random ones."""
@@ -1083,7 +1083,7 @@ def fit(
     heavy-tailed: the singular values fall off smoothly and spread further than those of a random matrix
     power-law tail: no law fits the whole spectrum, but the largest values (at most half) follow a power law
     power-law spectrum: no law fits the whole spectrum, but a power law fits more than half of the values
-    neither: the matrix differs from random numbers, and none of the laws fits it (this is not a problem)
+    neither: the matrix differs from random numbers, and none of the laws fits it (which is not a problem)
 
     An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
 
@@ -1125,7 +1125,7 @@ def fit(
         - `power_law_spectrum_count` (int): number of matrices that follow the law power-law spectrum: no
           law fits the whole spectrum, but a power law fits more than half of the values.
         - `neither_count` (int): number of matrices that follow the law neither: the matrix differs from
-          random numbers, and none of the laws fits it (this is not a problem).
+          random numbers, and none of the laws fits it (which is not a problem).
         - `not_random_tested` (int): number of matrices that were tested against random ones.
         - `not_random_rejected` (int): number of matrices that do not look random (p-value at most 0.01).
         - `not_random_expected` (float): number of matrices that would not look random by chance alone, if
@@ -1891,9 +1891,9 @@ def learn(
             key drawn from them.
         attention ("tied" or "untied", or several; default "tied"): Whether queries and keys share
             weights: tied, S = WWᵀ/√(md), or untied, S = W_Q W_Kᵀ/√(md).
-        pairs ("all", "distinct", "causal" or "cross", or several; default "cross"): Which pairs (query,
-            key) have labels: keys of another sequence (cross), earlier keys (causal), or all different
-            tokens (distinct).
+        pairs ("all", "distinct", "causal" or "cross", or several; default "cross"): Pairs (query, key)
+            that have labels: with keys of another sequence (cross), earlier keys (causal), or all
+            different tokens (distinct).
         target_rank (float, or several; default 0.5): Rank of the target matrix (the matrix to learn),
             divided by the token dimension d.
         target_spike (float, or several; optional): One large eigenvalue of the target matrix, apart
@@ -1905,8 +1905,8 @@ def learn(
         target_eigenvalues (str or path; optional): Eigenvalues of the target matrix: numbers with
             commas, or a file (.npy, or lines with an eigenvalue and an optional weight).
         noise (float, or several; default 0.0): Variance of the noise that is added to the labels.
-        weight_decay (float, or several; default 0.1): Weight decay λ: adds λ|W|²/√κ to the loss for
-            factors W with κd columns (untied: half as much), or λd|S|² for the direct student.
+        weight_decay (float, or several; default 0.1): Weight decay λ: adds λ‖W‖²/√κ to the loss for
+            factors W with κd columns (untied: half as much), or λd‖S‖² for the direct student.
         width (float, or several; optional): Width of the student's factors divided by d. It only
             matters below the rank that they would learn.
         flow_time (float, or several; optional): Stop training the direct student early, at time t = 2d

@@ -26,7 +26,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "margins": ("attnlaw.verbs.margins", "Compare classifiers on inputs without labels."),
     "limit": ("attnlaw.verbs.limit", "Compute the output of an attention layer at any width."),
     "attention": ("attnlaw.verbs.attention", "Compute the singular values of attention at initialisation."),
-    "init": ("attnlaw.verbs.init", "Predict how a Transformer with random weights acts, from its config."),
+    "init": ("attnlaw.verbs.init", "Predict how a Transformer acts before training."),
     "learn": ("attnlaw.verbs.learn", "Predict what an attention head learns from n samples."),
     "dynamics": ("attnlaw.verbs.dynamics", "Predict how an attention head learns, step by step."),
 }

@@ -48,9 +48,9 @@ BOUNDS = by_name(
         "spectrum-adaptive, any real exponent p (our extension)",
         "spectrum-adaptive, any p",
     ),
-    Bound("fixed_p_0", "same exponent p = 0 for all matrices", "p = 0 for all", index=0),
-    Bound("fixed_p_1", "same exponent p = 1 for all matrices", "p = 1 for all", index=1),
-    Bound("fixed_p_2", "same exponent p = 2 for all matrices", "p = 2 for all", index=2),
+    Bound("fixed_p_0", "same exponent for all matrices, p = 0", "p = 0 for all", index=0),
+    Bound("fixed_p_1", "same exponent for all matrices, p = 1", "p = 1 for all", index=1),
+    Bound("fixed_p_2", "same exponent for all matrices, p = 2", "p = 2 for all", index=2),
     Bound(
         "edelman",
         "norm-based, (2,1) norms of Edelman",

@@ -228,7 +228,7 @@ class ProblemSettings(ProblemRules, Settings):
     )
     pairs: str = problem_setting(
         "cross",
-        "Which pairs (query, key) have labels: keys of another sequence (cross), earlier keys "
+        "Pairs (query, key) that have labels: with keys of another sequence (cross), earlier keys "
         "(causal), or all different tokens (distinct).",
         choices=PAIRS,
         active_if=("attention", "paired"),
@@ -278,8 +278,8 @@ class ProblemSettings(ProblemRules, Settings):
     )
     weight_decay: float = problem_setting(
         0.1,
-        "Weight decay λ: adds λ|W|²/√κ to the loss for factors W with κd columns (untied: half as "
-        "much), or λd|S|² for the direct student.",
+        "Weight decay λ: adds λ‖W‖²/√κ to the loss for factors W with κd columns (untied: half as "
+        "much), or λd‖S‖² for the direct student.",
         symbol="λ",
         minimum=0,
         slider_range=(0, 2),

@@ -117,7 +117,7 @@ STEPS = (
     ),
     Quantity(
         "margins_mean_log",
-        "mean over the given inputs of log D, where D is the relative margin (distance of a "
+        "mean over the given inputs of log D, for the relative margin D (distance of a "
         "prediction from flipping)",
         error=True,
     ),
