@@ -141,11 +141,11 @@ class AuditResult(Result):
     log10_spectrum_adaptive_continuous: Estimate | None
     """Log10 of the generalization proxy: spectrum-adaptive, any real exponent p (our extension)."""
     log10_fixed_p_0: Estimate | None
-    """Log10 of the generalization proxy: same exponent p = 0 for all matrices."""
+    """Log10 of the generalization proxy: same exponent for all matrices, p = 0."""
     log10_fixed_p_1: Estimate | None
-    """Log10 of the generalization proxy: same exponent p = 1 for all matrices."""
+    """Log10 of the generalization proxy: same exponent for all matrices, p = 1."""
     log10_fixed_p_2: Estimate | None
-    """Log10 of the generalization proxy: same exponent p = 2 for all matrices."""
+    """Log10 of the generalization proxy: same exponent for all matrices, p = 2."""
     log10_edelman: Estimate | None
     """Log10 of the generalization proxy: norm-based, (2,1) norms of Edelman."""
     log10_trauger_tewari: Estimate | None
@@ -159,16 +159,16 @@ class AuditResult(Result):
     real exponent p (our extension).
     """
     per_application_log10_fixed_p_0: Estimate | None
-    """Log10 of the generalization proxy, in which a shared layer counts each time: same exponent p = 0 for
-    all matrices.
+    """Log10 of the generalization proxy, in which a shared layer counts each time: same exponent for all
+    matrices, p = 0.
     """
     per_application_log10_fixed_p_1: Estimate | None
-    """Log10 of the generalization proxy, in which a shared layer counts each time: same exponent p = 1 for
-    all matrices.
+    """Log10 of the generalization proxy, in which a shared layer counts each time: same exponent for all
+    matrices, p = 1.
     """
     per_application_log10_fixed_p_2: Estimate | None
-    """Log10 of the generalization proxy, in which a shared layer counts each time: same exponent p = 2 for
-    all matrices.
+    """Log10 of the generalization proxy, in which a shared layer counts each time: same exponent for all
+    matrices, p = 2.
     """
     per_application_log10_edelman: Estimate | None
     """Log10 of the generalization proxy, in which a shared layer counts each time: norm-based, (2,1) norms
@@ -792,8 +792,8 @@ class LearnResult(Result):
     wrong_keys: Estimate | None
     """Share of new queries for which the learned head attends most to a wrong key."""
     noise_level: Estimate | None
-    """Noise that finite data add to the target matrix in theory (standard deviation of an entry, times
-    √d).
+    """Noise that finite data add to the target matrix, according to theory (standard deviation of an
+    entry, times √d).
     """
     threshold: Estimate | None
     """Amount that weight decay subtracts from every eigenvalue; smaller eigenvalues become zero."""
@@ -844,8 +844,8 @@ class LearnResult(Result):
     leading_error: float | None
     """Error E that a simple scaling law predicts (leading order for many scores)."""
     predicted_exponent: float | None
-    """Exponent of the power law with which the error falls with the number of scores, by the same scaling
-    law.
+    """Exponent of the power law with which the error falls with the number of scores, according to a
+    simple scaling law.
     """
     threshold_recovery: float | None
     """Samples that trained factors need to find the target matrix exactly, divided by d² (noise-free
@@ -906,9 +906,9 @@ class DynamicsResult(Result):
     plateaus: list[float] | None
     """Start and end of each interval of training time in which nothing is learned (plateaus)."""
     largest_rate: float | None
-    """Largest learning rate with which training stays at the target matrix once it is there."""
+    """Largest learning rate at which training stays at the target matrix."""
     plateau_error: float | None
-    """Error E below which SGD with this learning rate does not get."""
+    """Error E that SGD with this learning rate cannot get below."""
     trajectory: pl.DataFrame
     """Table: the columns time, samples, alignment, estimation_error, prediction_error, overlap, norm,
     trace.
@@ -1985,8 +1985,7 @@ def dynamics(
 
     Tokens are Gaussian vectors of dimension d. The target matrix is S* = W₀W₀ᵀ/√(m₀d) (untied: a product of
     two factors). The trained matrix S (the student) starts at random and lowers the loss of new samples, Σ_ab
-    (y_ab − ŷ_ab)². The time of training is the
-    learning rate times the number of steps, divided by d.
+    (y_ab − ŷ_ab)². The time of training is the learning rate times the number of steps, divided by d.
 
     An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
     For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works, too.
@@ -2027,8 +2026,8 @@ def dynamics(
         noise (float, or several; default 0.0): Variance of the noise that is added to the labels.
         spectrum (bool; default False): Also show the learned eigenvalues at five times, and when a
             large eigenvalue of the target becomes visible.
-        statics (bool; default False): Also show the errors of models that may reuse all samples: the
-            best weight decay, and the best possible estimate.
+        statics (bool; default False): Also show the errors of two models that may reuse all samples:
+            trained with the best weight decay, and the best possible one.
         progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
             finished parts and the total number of parts.
 
@@ -2054,9 +2053,8 @@ def dynamics(
           flow.
         - `plateaus` (list[float]): start and end of each interval of training time in which nothing is
           learned (plateaus).
-        - `largest_rate` (float): largest learning rate with which training stays at the target matrix once
-          it is there.
-        - `plateau_error` (float): error E below which SGD with this learning rate does not get.
+        - `largest_rate` (float): largest learning rate at which training stays at the target matrix.
+        - `plateau_error` (float): error E that SGD with this learning rate cannot get below.
 
         Its tables are attributes, too:
 

@@ -23,8 +23,7 @@ class DynamicsSettings(TrajectorySettings):
 
     Tokens are Gaussian vectors of dimension d. The target matrix is S* = W₀W₀ᵀ/√(m₀d) (untied: a product of
     two factors). The trained matrix S (the student) starts at random and lowers the loss of new samples, Σ_ab
-    (y_ab − ŷ_ab)². The time of training is the
-    learning rate times the number of steps, divided by d.
+    (y_ab − ŷ_ab)². The time of training is the learning rate times the number of steps, divided by d.
     """
 
     spectrum: bool = setting(
@@ -35,8 +34,8 @@ class DynamicsSettings(TrajectorySettings):
     )
     statics: bool = setting(
         False,
-        "Also show the errors of models that may reuse all samples: the best weight decay, and the "
-        "best possible estimate.",
+        "Also show the errors of two models that may reuse all samples: trained with the best weight "
+        "decay, and the best possible one.",
         panel=RUN,
     )
 
@@ -166,10 +165,10 @@ QUANTITIES = (
     ),
     Quantity(
         "largest_rate",
-        "largest learning rate with which training stays at the target matrix once it is there",
+        "largest learning rate at which training stays at the target matrix",
         hidden=True,
     ),
-    Quantity("plateau_error", "error E below which SGD with this learning rate does not get", hidden=True),
+    Quantity("plateau_error", "error E that SGD with this learning rate cannot get below", hidden=True),
 )
 
 

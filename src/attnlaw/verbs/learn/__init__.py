@@ -173,8 +173,8 @@ QUANTITIES = (
     *MEASURED,
     Quantity(
         "noise_level",
-        "noise that finite data add to the target matrix in theory (standard deviation of an entry, "
-        "times √d)",
+        "noise that finite data add to the target matrix, according to theory (standard deviation of "
+        "an entry, times √d)",
         "δ",
         error=True,
     ),
@@ -263,8 +263,8 @@ QUANTITIES = (
     ),
     Quantity(
         "predicted_exponent",
-        "exponent of the power law with which the error falls with the number of scores, by the same "
-        "scaling law",
+        "exponent of the power law with which the error falls with the number of scores, according "
+        "to a simple scaling law",
     ),
     Quantity(
         "threshold_recovery",

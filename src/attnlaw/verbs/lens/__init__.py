@@ -157,7 +157,7 @@ TOKEN_MAP = (
     Quantity("input_token", "text of the token at the input position", kind="text"),
     Quantity(
         "norm",
-        "how strongly the input token moves the output token (Frobenius norm of a block of the map)",
+        "how strongly the input token moves the output token, through the whole network (Frobenius norm)",
         error=True,
     ),
     Quantity(
@@ -167,8 +167,8 @@ TOKEN_MAP = (
     ),
     Quantity(
         "rollout",
-        "share of this input token according to attention weights alone (attention rollout), "
-        "ignoring all other layers",
+        "share of this input token according to attention weights alone (attention rollout), without "
+        "values and feed-forward blocks",
         display_name="share by attention weights alone (rollout)",
     ),
 )
@@ -254,17 +254,17 @@ HEADS = (
     ),
     Quantity(
         "top_column",
-        "position of the token that has the largest weight of most positions, from 0",
+        "position of the token on which most positions put their largest weight, from 0",
         kind="int",
     ),
-    Quantity("top_column_rows", "share of positions whose largest weight is on this most common token"),
+    Quantity("top_column_rows", "share of positions that put their largest weight on the most common token"),
     Quantity(
         "top_offset",
-        "most common distance from a position to its largest weight: 0 is the token itself, −1 the "
-        "token before",
+        "most common distance from a position to the token with its largest weight: 0 is the token "
+        "itself, −1 the token before",
         kind="int",
     ),
-    Quantity("top_offset_rows", "share of positions whose largest weight is at this most common distance"),
+    Quantity("top_offset_rows", "share of positions whose largest weight is at the most common distance"),
     Quantity("largest_logit", "largest absolute value of the head's attention logits on this input"),
     Quantity(
         "logit_bound",
@@ -283,7 +283,7 @@ HEAD_REMARKS = (
     Quantity("rule", "name of the pattern that the head shows, such as previous-token", kind="text"),
     LAYER,
     HEAD,
-    Quantity("size", "how clear the pattern is: the number in the sentence, such as a share of positions"),
+    Quantity("size", "number that shows how clear the pattern is, such as a share of positions"),
     Quantity("sentence", "what the head does on this input, in words", kind="text"),
     Quantity("meaning", "condition under which attnlaw reports the pattern", kind="text"),
 )
@@ -305,7 +305,7 @@ ENTRYWISE = (
         "tail",
         "sum of the singular values that are left out, divided by the number of tokens: the error "
         "they suggest",
-        display_name="tail / n",
+        display_name="suggested error",
         log=True,
     ),
     Quantity(

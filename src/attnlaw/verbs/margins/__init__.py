@@ -234,7 +234,7 @@ AMPLIFICATION = (
     ),
     Quantity(
         "residual",
-        "residual of the power iteration, |JᵀJv − A²v| / A²: a sign of convergence, not an error bound",
+        "numerical residual of the power iteration, |JᵀJv − A²v| / A²; small means that it has converged",
     ),
     Quantity(
         "log10_measured",
@@ -262,26 +262,25 @@ DIRECTIONS = (
     Quantity("rank", "rank of the matrix: number of singular values above rounding errors", kind="int"),
     Quantity(
         "log10_scale",
-        "log10 of the factor on this matrix in the generalization proxy, for the worst-case input "
-        "(from weights alone)",
+        "log10 of the factor that multiplies the matrix in the generalization proxy, in the worst "
+        "case (from the weights alone)",
         display_name="log₁₀ of the worst-case factor",
     ),
     Quantity(
         "p",
-        "exponent p that makes this matrix's part of the generalization proxy smallest, with the "
-        "worst-case factor",
+        "exponent p that makes the matrix's part of the generalization proxy smallest, in the worst case",
         display_name="best exponent p*, worst case",
     ),
     Quantity(
         "log10_scale_measured",
-        "log10 of the same factor, measured on these inputs: depth times gradient of the margin, "
-        "divided by the median margin",
+        "log10 of the factor that multiplies the matrix in the generalization proxy, measured on "
+        "these inputs",
         display_name="log₁₀ of the measured factor",
     ),
     Quantity(
         "p_measured",
-        "exponent p that makes this matrix's part of the proxy smallest, with the measured factor; 0 "
-        "only counts its rank",
+        "exponent p that makes the matrix's part of the generalization proxy smallest, on these "
+        "inputs; at 0 only its rank counts",
         display_name="p*, measured",
     ),
     Quantity(
