@@ -76,13 +76,12 @@ QUANTITIES = (
 MAP = (
     Quantity(
         "coefficient",
-        "coefficient φ of the correlation between input and labels, in units of √(2 ln p) ‖y‖/n (n "
-        "labels y, p inputs)",
+        "coefficient φ before the rule is applied, in units of √(2 ln p) ‖y‖/n (n labels y, p inputs)",
         display_name="coefficient φ",
     ),
     Quantity(
         "learned",
-        "learned coefficient, in units of √(2 ln p) ‖y‖/n (n labels y, p inputs)",
+        "coefficient β after the rule is applied, in units of √(2 ln p) ‖y‖/n (n labels y, p inputs)",
         display_name="learned β",
     ),
 )
