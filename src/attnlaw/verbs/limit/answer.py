@@ -116,8 +116,9 @@ def _closeness_line(layer: LayerNumbers) -> Line:
             f"At width {first:g} no difference is seen beyond the noise of the draws ({format_percent(at)})"
         )
     else:
-        size = f"It differs by at most {format_percent(at)} at width {first:g}"
+        size = f"It differs by at most {format_percent(at)}{there}"
     lead = f"At width {first:g}" if first == widest else f"From width {first:g} on"
+    there = "" if first == widest else f" at width {first:g}"
     text = (
         f"{lead}, the distribution function of the output is within {CLOSE:.0%} of that of the "
         f"infinite-width limit. {size}"
