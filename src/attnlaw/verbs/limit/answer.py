@@ -111,14 +111,13 @@ def _closeness_line(layer: LayerNumbers) -> Line:
             f"functions of the two outputs differ by up to {format_percent(at)}."
         )
     at = known[first]
+    lead, there = f"From width {first:g} on", f" at width {first:g}"
+    if first == widest:
+        lead, there = f"At width {first:g}", ""
     if _is_noise(at):
-        size = (
-            f"At width {first:g} no difference is seen beyond the noise of the draws ({format_percent(at)})"
-        )
+        size = f"No difference is seen{there} beyond the noise of the draws ({format_percent(at)})"
     else:
         size = f"It differs by at most {format_percent(at)}{there}"
-    lead = f"At width {first:g}" if first == widest else f"From width {first:g} on"
-    there = "" if first == widest else f" at width {first:g}"
     text = (
         f"{lead}, the distribution function of the output is within {CLOSE:.0%} of that of the "
         f"infinite-width limit. {size}"
