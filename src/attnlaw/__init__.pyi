@@ -305,7 +305,7 @@ class DiffResult(Result):
     verdict: str | None
     """Summary of what changed between the checkpoints, in a few sentences."""
     compared: str | None
-    """How many tensors of both files were compared and how many were not, in a sentence."""
+    """Sentence that says how many tensors were compared and how many were not."""
     next_step: str | None
     """What the changes probably mean, and what to do next."""
     verdicts: list[str] | None

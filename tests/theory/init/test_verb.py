@@ -58,7 +58,7 @@ def test_the_screen_begins_with_the_answer(config: str) -> None:
     run = invoke("init", config, "--tokens", "4", "--draws", "60")
     lines = run.stdout.splitlines()
     assert lines[0] == config
-    assert lines[1] == "gpt2 · width 24 · 2 layers · 4 tokens · 60 initialisations"
+    assert lines[1] == "gpt2 · width 24 · 2 layers · 4 random tokens · 60 initialisations"
     assert lines[2].startswith("OK       Signals stay in range: ")
     assert "UNUSUAL  The loss starts at " in run.stdout
     header = next(line for line in lines if line.startswith("layer"))

@@ -127,7 +127,7 @@ DIFF = (
         "matched_head",
         "index of the matching attention head in the compared model",
         kind="small",
-        display_name="head in the model",
+        display_name="matching head in the model",
     ),
     Quantity("rows", "number of inputs of the matrix", kind="small"),
     Quantity("cols", "number of outputs of the matrix", kind="small"),
@@ -186,25 +186,25 @@ DIFF = (
     Quantity(
         "share_left",
         "share of the change (sum of squares) that is along the k leading input directions of the base",
-        display_name="share in leading inputs",
+        display_name="share in leading input directions",
     ),
     Quantity(
         "z_left",
         "alignment of the change with the base's leading input directions, in standard deviations "
         "above that of random changes",
-        display_name="z, inputs",
+        display_name="alignment with leading inputs (z)",
         axis="alignment of inputs (z-score)",
     ),
     Quantity(
         "share_right",
         "share of the change (sum of squares) that is along the k leading output directions of the base",
-        display_name="share in leading outputs",
+        display_name="share in leading output directions",
     ),
     Quantity(
         "z_right",
         "alignment of the change with the base's leading output directions, in standard deviations "
         "above that of random changes",
-        display_name="z, outputs",
+        display_name="alignment with leading outputs (z)",
     ),
     Quantity(
         "overlap_left",

@@ -110,8 +110,8 @@ DETECTORS = by_name(
     ),
     Detector(
         *("random-embedding", ERROR, 1.2, embeddings.random_embedding),
-        when="the layers are trained, but a large embedding table looks random: its spectral norm, "
-        "relative to that of a random table, is below the threshold",
+        when="a large embedding table looks random although the layers are trained: its spectral norm is "
+        "near that of a random table (ratio below the threshold)",
         meaning="the embedding table looks freshly initialised, so tokens have no meaning (unless it was "
         "frozen on purpose)",
         remedy="look for a tensor whose name did not match when the model was loaded or saved",

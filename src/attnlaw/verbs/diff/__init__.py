@@ -74,7 +74,7 @@ QUANTITIES = (
     Quantity("verdict", "summary of what changed between the checkpoints, in a few sentences", kind="text"),
     Quantity(
         "compared",
-        "how many tensors of both files were compared and how many were not, in a sentence",
+        "sentence that says how many tensors were compared and how many were not",
         kind="text",
     ),
     Quantity("next_step", "what the changes probably mean, and what to do next", kind="text"),

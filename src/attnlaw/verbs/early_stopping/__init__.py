@@ -48,7 +48,7 @@ LARGEST, POINTS = 3.0, 301  # largest coefficient and number of points of the ta
 MEASURED = (
     Quantity(
         "risk",
-        "squared distance between the learned coefficients and the best possible ones (μβ)",
+        "squared distance between the learned coefficients and the best possible ones",
         display_name="risk",
         axis="squared distance from μβ (risk)",
         error=True,

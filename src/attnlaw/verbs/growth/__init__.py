@@ -50,7 +50,9 @@ QUANTITIES = (
         "model_count", "number of models that the power laws are fitted to", kind="int", in_summary=True
     ),
     Quantity(
-        "sentence", "how the spectrum-adaptive and the norm-based proxies grow, in a sentence", kind="text"
+        "sentence",
+        "sentence that says how the spectrum-adaptive and the norm-based proxies grow",
+        kind="text",
     ),
     *(
         Quantity(

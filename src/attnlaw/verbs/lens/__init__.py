@@ -272,7 +272,7 @@ HEADS = (
     ),
     Quantity(
         "logit_typical",
-        "sharpness that the head would have for tokens in random directions, from its weights",
+        "expected sharpness of the head if tokens had random directions, computed from its weights",
     ),
     Quantity(
         "spread_over_typical",
@@ -333,14 +333,17 @@ HEAD_ATTENTION = (
     LAYER,
     HEAD,
     Quantity(
-        "output", "position of the token that attends, from 0", kind="int", display_name="attends (query)"
+        "output",
+        "position of the token that attends, from 0",
+        kind="int",
+        display_name="attending token (query)",
     ),
     Quantity("output_token", "text of the token that attends", kind="text"),
     Quantity(
         "input",
         "position of the token that is attended to, from 0",
         kind="int",
-        display_name="attended (key)",
+        display_name="attended token (key)",
     ),
     Quantity("input_token", "text of the token that is attended to", kind="text"),
     Quantity(

@@ -263,7 +263,7 @@ QUANTITIES = (
         "KL (kernel)",
         in_summary=True,
         log=True,
-        display_name="KL divergence by kernel estimates",
+        display_name="KL divergence (kernel estimate)",
     ),
     Quantity(
         "path_squared_length",
