@@ -802,8 +802,8 @@ class LearnResult(Result):
     smallest_value: float | None
     """Smallest nonzero singular value that narrow factors keep; 0 if weight decay limits the rank instead."""
     stability: float | None
-    """Stability of the theory's solution: above 1 it is unstable, and starts may lead to different results
-    (replicon value).
+    """Stability of the theory's solution (replicon value): above 1, different starts may give different
+    results.
     """
     shrinkage: float | None
     """Factor by which training shrinks the eigenvalues that it keeps."""
@@ -816,8 +816,8 @@ class LearnResult(Result):
     split).
     """
     overfitting_error: float | None
-    """Part of the error E that was learned although the target does not have it (overfitting; attnlaw's
-    own split).
+    """Part of the error E from what the student learned beyond the target (overfitting; attnlaw's own
+    split).
     """
     adapter_noise: float | None
     """Noise that a rank-one adapter sees if it is trained afterwards: Δ/2 + E (arXiv 2606.05899)."""

@@ -55,7 +55,10 @@ def test_a_failed_gate_names_cause_place_value_limit_and_fix(failed: attnlaw.Res
     headline, unbalanced = answer.lines[:2]
     assert (answer.status, headline.status, unbalanced.status) == (AnswerStatus.ERROR,) * 3
     assert headline.text.startswith("Gate failed: 1 error, 4 warnings (")
-    assert unbalanced.text == "unbalanced: layer 2, FFN in: differs from the median layer by a factor of 9.39 (limit 3)"
+    assert (
+        unbalanced.text
+        == "unbalanced: layer 2, FFN in: differs from the median layer by a factor of 9.39 (limit 3)"
+    )
     reason, fix = unbalanced.details
     assert "The entries of FFN in are 9.48 times as large as those of FFN out" in reason
     assert "One of the two tensors has a wrong scale" in reason
@@ -110,7 +113,12 @@ def test_a_saved_gate_gives_the_same_screen_and_a_page_with_findings(
     for details in (False, True):
         assert screen(attnlaw.load(folder), details) == screen(failed, details)
     page = (folder / "report.html").read_text()
-    for text in ("differs from the median layer by a factor of 9.39 (limit 3)", "applied twice", "Gate failed", "zero-rows"):
+    for text in (
+        "differs from the median layer by a factor of 9.39 (limit 3)",
+        "applied twice",
+        "Gate failed",
+        "zero-rows",
+    ):
         assert text in page
 
 

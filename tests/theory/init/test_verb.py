@@ -59,7 +59,8 @@ def test_the_screen_begins_with_the_answer(config: str) -> None:
     lines = run.stdout.splitlines()
     assert lines[0] == config
     assert lines[1] == "gpt2 · width 24 · 2 layers · 4 random tokens · 60 initialisations"
-    assert lines[2].startswith("OK       Signals stay in range: ")
+    assert lines[2].strip().startswith("These are random initial weights")
+    assert lines[4].startswith("OK       Signals stay in range: ")
     assert "UNUSUAL  The loss starts at " in run.stdout
     header = next(line for line in lines if line.startswith("layer"))
     assert header.split() == ["layer", "size", "cosine", "rank", "entropy"]

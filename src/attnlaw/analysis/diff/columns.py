@@ -208,12 +208,14 @@ DIFF = (
     ),
     Quantity(
         "overlap_left",
-        "how far both models share their k leading input directions: 1 if all, k/n if by chance (n inputs)",
+        "shared part of both models' k leading input directions: 1 if all are shared, k/n by chance "
+        "(n inputs)",
         display_name="shared input directions",
     ),
     Quantity(
         "overlap_right",
-        "how far both models share their k leading output directions: 1 if all, k/n if by chance (n outputs)",
+        "shared part of both models' k leading output directions: 1 if all are shared, k/n by chance "
+        "(n outputs)",
         display_name="shared output directions",
     ),
     Quantity(

@@ -307,7 +307,7 @@ DETECTORS = by_name(
         when="a square matrix correlates better with the other matrices of its layer if it is transposed; "
         "the difference is above the threshold",
         meaning="the matrix seems to be stored transposed (attnlaw cannot find every such matrix)",
-        remedy="compare its layout with that of the model family: output by input, or input by output",
+        remedy="compare its layout, (out, in) or (in, out), with that of the model family",
         measure="the correlation is higher by {} if the matrix is transposed",
         needs=MATRICES,
     ),

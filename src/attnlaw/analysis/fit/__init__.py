@@ -147,11 +147,11 @@ FITS = (
     ),
     Quantity(
         "noise_low",
-        "smallest noise level with which the law of trained heads still fits nearly as well",
+        "smallest noise level with which the law of trained heads fits nearly as well as with the best one",
     ),
     Quantity(
         "noise_high",
-        "largest noise level with which the law of trained heads still fits nearly as well",
+        "largest noise level with which the law of trained heads fits nearly as well as with the best one",
     ),
     Quantity(
         "threshold",

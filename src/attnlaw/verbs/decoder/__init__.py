@@ -77,7 +77,7 @@ LOCATION = (
 STRENGTH = Quantity(
     "strength",
     "singular value, divided by the largest that random weights have (edge of the random bulk)",
-    display_name="singular value relative to the random edge",
+    display_name="singular value relative to random weights",
 )
 VALUES = (Quantity("step", "training step", kind="int"), *LOCATION, STRENGTH)
 MODES = (

@@ -230,7 +230,10 @@ TRACKS = (
         "squared_overlap",
         "squared cosine between this eigenvalue's eigenvector and that of the target's large eigenvalue",
     ),
-    Quantity("edge", "largest of the other eigenvalues of the learned matrix"),
+    Quantity(
+        "edge",
+        "largest eigenvalue of the learned matrix that does not belong to the target's large eigenvalue",
+    ),
 )
 SIMULATE = Verb(
     "dynamics.simulate",

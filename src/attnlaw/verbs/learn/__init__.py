@@ -192,8 +192,8 @@ QUANTITIES = (
     ),
     Quantity(
         "stability",
-        "stability of the theory's solution: above 1 it is unstable, and starts may lead to "
-        "different results (replicon value)",
+        "stability of the theory's solution (replicon value): above 1, different starts may give "
+        "different results",
     ),
     Quantity("shrinkage", "factor by which training shrinks the eigenvalues that it keeps", hidden=True),
     Quantity(
@@ -214,8 +214,8 @@ QUANTITIES = (
     ),
     Quantity(
         "overfitting_error",
-        "part of the error E that was learned although the target does not have it (overfitting; "
-        "attnlaw's own split)",
+        "part of the error E from what the student learned beyond the target (overfitting; attnlaw's "
+        "own split)",
     ),
     Quantity(
         "adapter_noise",

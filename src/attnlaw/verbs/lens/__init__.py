@@ -188,14 +188,14 @@ HEADS = (
         "beta_2",
         "sharpness √(ln n / 2) for n tokens, up to which theory of random attention can hold",
         display_name="β₂",
-        axis="β₂ = √(ln n / 2): below, theory of random attention can hold",
+        axis="β₂ = √(ln n / 2), below which theory of random attention can hold",
     ),
     Quantity(
         "beta_c",
         "sharpness √(2 ln n) for n tokens, above which a position with random logits attends to only "
         "a few tokens",
         display_name="β_c",
-        axis="β_c = √(2 ln n): above, only a few tokens count",
+        axis="β_c = √(2 ln n), above which only a few tokens count",
     ),
     Quantity(
         "sharpness",
