@@ -262,7 +262,7 @@ def test_findings_alone_decide_without_rules(monkeypatch):
     shown = invoke("check", MODEL, status=3).stdout
     assert f"Gate failed: 1 error, 1 note ({len(DETECTORS)} checks)." in shown
     assert (
-        "ERROR    unbalanced: layer 2: differs from the median layer by a factor of 9.5 (limit 3)"
+        "ERROR unbalanced: layer 2: differs from the median layer by a factor of 9.5 (limit 3)"
         in " ".join(shown.split())
     )
     assert "         One factor is far larger.\n" in shown
