@@ -66,7 +66,7 @@ def test_the_screen_begins_with_the_answer(config: str) -> None:
     assert header.split() == ["layer", "size", "cosine", "rank", "entropy"]
     assert "Weights are drawn as transformers 5.22.2 draws them." in run.stdout
     limit = invoke("init", config, "--tokens", "4", "--draws", "20", "--width", "inf", "--scaling", "1/d")
-    assert "gpt2 · infinite width · 2 layers · 4 tokens · not random" in limit.stdout
+    assert "gpt2 · infinite width · 2 layers · 4 random tokens · not random" in limit.stdout
     assert (
         "In the limit of infinite width, the logits of a tied head are not defined, so there is no loss."
         in " ".join(limit.stdout.split())
