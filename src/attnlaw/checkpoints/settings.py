@@ -86,7 +86,7 @@ class ModelSettings(Settings):
     model: Any = model_setting(MISSING)
     layers: str | int | None = input_setting(
         None,
-        "Take only these layers: a slice such as 0:4, or numbers such as 0,1,-1 (-1 is the last).",
+        "Only measure these layers: a slice such as 0:4, or numbers such as 0,1,-1 (-1 is the last).",
         panel=OptionPanel.COMPUTE,
         metavar="LAYERS",
         convert=layers_as_text,
@@ -99,11 +99,11 @@ class ModelSettings(Settings):
         metavar="GROUPS",
     )
     heads: int | None = input_setting(
-        None, "Number of attention heads per layer. Needed if there is no config.json.", minimum=1
+        None, "Number of attention heads per layer, if there is no config.json that states it.", minimum=1
     )
     map: str | None = input_setting(
         None,
-        "File that names the tensors of an architecture that attnlaw does not know.",
+        "File that says which tensors a model has, for an architecture that attnlaw does not know.",
         is_path=True,
         metavar="FILE.toml",
     )
@@ -111,10 +111,10 @@ class ModelSettings(Settings):
         None, "Directory of a LoRA adapter to add to the model.", is_path=True, metavar="DIR"
     )
     unscaled: bool = input_setting(
-        False, "Accept float8 weights without a scale, and read them as they are stored."
+        False, "Read float8 weights that come without a scale as they are stored, instead of stopping."
     )
     name: str | None = input_setting(
-        None, "Name of the model in results (default: its path).", panel=OptionPanel.OUTPUT
+        None, "Name of the model in the results (default: its path).", panel=OptionPanel.OUTPUT
     )
     jobs: int | None = setting(
         None,

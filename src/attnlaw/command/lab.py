@@ -39,7 +39,7 @@ class Lab(Settings):
     )
     path: str | None = setting(
         None,
-        "Checkpoint or directory that the page shows.",
+        "Checkpoint, or directory with results, that the page shows.",
         positional=True,
         is_path=True,
         metavar="PATH",

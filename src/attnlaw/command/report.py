@@ -35,7 +35,7 @@ class Report(Settings):
         metavar="DIR",
     )
     figures: str | None = output_option(
-        None, "Also save every chart, sized for a two-column paper, to figures/.", choices=ENDINGS
+        None, "Also save every chart to DIR/figures, sized for a two-column paper.", choices=ENDINGS
     )
 
     def check(self) -> None:

@@ -48,7 +48,9 @@ class StudyLocation(Settings):
         positional=True,
         metavar="FILE",
     )
-    out: str = output_option(help="Directory of the study: finished tasks, rows and reports.", metavar="DIR")
+    out: str = output_option(
+        help="Directory of the study, where attnlaw keeps finished tasks, rows and reports.", metavar="DIR"
+    )
 
     def check(self) -> None:
         require_directory_name(self.out)
@@ -103,7 +105,7 @@ class New(Settings):
     python: ClassVar[str] = "attnlaw.study.study_file.template(verb) returns the same text."
 
     verb: str = setting(
-        help="Computation that the study repeats, such as learn.", positional=True, metavar="VERB"
+        help="Command that the study repeats, such as learn.", positional=True, metavar="VERB"
     )
 
     def execute(self) -> int:
@@ -141,7 +143,7 @@ class Run(StudyRunSettings):
     }
     python: ClassVar[str] = "attnlaw.study.run(attnlaw.study.read_study(FILE), DIR) computes the same rows."
 
-    force: bool = setting(False, "Compute every task again, also finished ones.")
+    force: bool = setting(False, "Compute all tasks again, including the finished ones.")
     figures: str | None = setting_like(
         Report, "figures", help="Also write report.html, and every chart to DIR/figures."
     )
@@ -165,7 +167,7 @@ class Resume(StudyRunSettings):
         "attnlaw.study.resume(attnlaw.study.read_study(FILE), DIR) computes the same rows."
     )
 
-    failed: bool = setting(False, "Also run tasks again that failed before.")
+    failed: bool = setting(False, "Also run the tasks again that failed before.")
 
     def execute(self) -> int:
         return _compute(study.resume, self, retry_failed=self.failed)

@@ -30,7 +30,7 @@ def require_directory_name(*directories: str | None) -> None:
 class OutputOptions(Settings):
     """The options for showing and saving results, which all verbs share."""
 
-    details: bool = output_option(False, "Show every number that attnlaw computed.")
+    details: bool = output_option(False, "Show every number that attnlaw computed, not only the summary.")
     json: bool = output_option(False, JSON_HELP)
     out: str | None = output_option(
         None,
@@ -39,12 +39,12 @@ class OutputOptions(Settings):
     )
     figures: str | None = output_option(
         None,
-        "With --out, also save every chart, sized for a two-column paper, to DIR/figures.",
+        "With --out, also save every chart to DIR/figures, sized for a two-column paper.",
         choices=ENDINGS,
         requires="out",
     )
     figure: str | None = output_option(
-        None, "Write the main chart to this file (.pdf, .svg or .png).", metavar="FILE"
+        None, "Save the main chart as this file (.pdf, .svg or .png).", metavar="FILE"
     )
 
     def check(self) -> None:

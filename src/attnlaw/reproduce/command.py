@@ -48,22 +48,22 @@ class Reproduce(Settings):
 
     name: str | None = setting(
         None,
-        "Paper (such as 2506.01582) or figure (such as learn-tokens) to repeat, or list to show "
-        "all (default: list).",
+        "Paper (such as 2506.01582) or figure (such as learn-tokens) to repeat; list shows all of "
+        "them (default).",
         positional=True,
         metavar="NAME",
     )
     out: str | None = output_option(
-        None, "Directory to write the results, the figures and the comparison table to.", metavar="DIR"
+        None, "Directory for the results, the figures and the table that compares the numbers.", metavar="DIR"
     )
     quick: bool = setting(
         False,
-        "Use fewer random draws and points, and leave out large figures. Each paper takes two "
-        "minutes at most.",
+        "Use fewer random draws and points, and skip large figures, so that each paper takes at most "
+        "two minutes.",
     )
     figures: str = output_option("pdf", "File format of the figures.", choices=ENDINGS)
     jobs: int | None = setting_like(
-        Workers, "jobs", help="Number of worker processes (default: none, this process computes)."
+        Workers, "jobs", help="Number of worker processes (default: compute in this process)."
     )
     json: bool = output_option(False, JSON_HELP)
 

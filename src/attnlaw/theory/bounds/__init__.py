@@ -38,22 +38,22 @@ class Bound:
 BOUNDS = by_name(
     Bound(
         "spectrum_adaptive",
-        "spectrum-adaptive (best p for each matrix)",
+        "spectrum-adaptive, best exponent p for each matrix",
         "spectrum-adaptive",
         headline=True,
         monitored=True,
     ),
     Bound(
         "spectrum_adaptive_continuous",
-        "spectrum-adaptive, any p (not in the paper)",
+        "spectrum-adaptive, any real exponent p (our extension)",
         "spectrum-adaptive, any p",
     ),
-    Bound("fixed_p_0", "one p for all matrices, p = 0", "p = 0 for all", index=0),
-    Bound("fixed_p_1", "one p for all matrices, p = 1", "p = 1 for all", index=1),
-    Bound("fixed_p_2", "one p for all matrices, p = 2", "p = 2 for all", index=2),
+    Bound("fixed_p_0", "same exponent for all matrices, p = 0", "p = 0 for all", index=0),
+    Bound("fixed_p_1", "same exponent for all matrices, p = 1", "p = 1 for all", index=1),
+    Bound("fixed_p_2", "same exponent for all matrices, p = 2", "p = 2 for all", index=2),
     Bound(
         "edelman",
-        "norm-based, Edelman (2,1)",
+        "norm-based, (2,1) norms of Edelman",
         "norm-based (2,1)",
         norm="norm_21",
         headline=True,
@@ -61,7 +61,7 @@ BOUNDS = by_name(
     ),
     Bound(
         "trauger_tewari",
-        "norm-based, Trauger-Tewari (1,1)",
+        "norm-based, (1,1) norms of Trauger and Tewari",
         "norm-based (1,1)",
         norm="norm_11",
         monitored=True,

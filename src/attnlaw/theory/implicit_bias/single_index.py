@@ -72,20 +72,28 @@ class SingleIndex(Settings):
     samples: int = setting(1000, "Number of samples.", symbol="n", minimum=1)
     dimension: int = setting(2000, "Dimension of the inputs.", symbol="p", minimum=2)
     signals: int = setting(
-        10, "Number of coefficients that are not zero (all are equal).", symbol="s", minimum=1
+        10,
+        "Number of coefficients of the hidden direction that are not zero (all are equal).",
+        symbol="s",
+        minimum=1,
     )
-    noise: float = setting(0.25, "Variance of the label noise.", symbol="σ²", minimum=0)
-    rule: str = setting("flow", "Rule that keeps coefficients or sets them to zero.", choices=RULES)
+    noise: float = setting(0.25, "Variance of the noise that is added to the labels.", symbol="σ²", minimum=0)
+    rule: str = setting(
+        "flow",
+        "Rule that estimates the direction: gradient flow stopped early (flow), or a threshold on "
+        "each coefficient.",
+        choices=RULES,
+    )
     threshold: float = setting(
         1.0,
-        "Threshold below which coefficients are set to zero, in units of √(2 ln p) ‖y‖/n (n "
+        "Threshold below which the rule sets coefficients to zero, in units of √(2 ln p) ‖y‖/n (n "
         "labels y, p inputs).",
         symbol="c",
         greater_than=0,
     )
     init: float = setting(
         1e-6,
-        "Scale of the trained factors at the start.",
+        "Size of the trained factors before training.",
         symbol="a",
         greater_than=0,
         active_if=("rule", "starts"),

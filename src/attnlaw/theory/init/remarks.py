@@ -13,6 +13,7 @@ Unusual does not mean wrong: these are remarks, not verdicts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -153,7 +154,7 @@ def _loss(start: Start) -> StartRemark | None:
         )
         return StartRemark(f"{reason}, so there is no loss. The other logits {size}", None)
     above, error = start.loss.value - start.uniform_loss, start.loss.error or 0.0
-    guess = f"the {start.uniform_loss:.4g} of a uniform guess (ln V)"
+    guess = f"the {start.uniform_loss:.4g} of a uniform guess over {_vocabulary(start)} ids (ln V)"
     if above > max(LOSS, 2 * error):
         text = f"The loss starts at {start.loss}, {_size(above)} above {guess}"
         if start.logit_sd.value > WIDE:
@@ -166,6 +167,10 @@ def _loss(start: Start) -> StartRemark | None:
         return StartRemark(f"The loss starts at {start.loss}, near {guess}", False)
     side = "above" if above > 0 else "below"
     return StartRemark(f"The loss starts at {start.loss}, {_size(abs(above))} {side} {guess}", False)
+
+
+def _vocabulary(start: Start) -> str:
+    return f"V = {round(math.exp(start.uniform_loss)):,}"
 
 
 def _size(number: float) -> str:

@@ -92,12 +92,14 @@ class ObservationGroup(Settings):
     """
 
     entries: str = setting(
-        "all", "Entries of the attention scores that belong to the group.", choices=ENTRIES
+        "all",
+        "Attention scores that belong to the group, such as those of a token with itself.",
+        choices=ENTRIES,
     )
     weight: float = setting(1.0, "Weight of the group's squared errors in the loss.", greater_than=0)
-    noise: float = setting(0.0, "Variance of the label noise in the group.", minimum=0)
+    noise: float = setting(0.0, "Variance of the noise that is added to the labels of the group.", minimum=0)
     share: float = setting(
-        1.0, "Share of the samples in which the group is observed.", greater_than=0, maximum=1
+        1.0, "Share of the samples in which the labels of the group are visible.", greater_than=0, maximum=1
     )
 
     def count(self, tokens: int) -> int:

@@ -103,19 +103,22 @@ class Ensemble(Settings):
     """
 
     samples: int = setting(600, "Number of samples, which all learners share.", symbol="n", minimum=1)
-    features: int = setting(450, "Number of random features of a learner.", symbol="p", minimum=1)
+    features: int = setting(450, "Number of random features that each learner has.", symbol="p", minimum=1)
     inputs: int = setting(300, "Dimension of the inputs.", symbol="d", minimum=1)
-    loss: str = setting("square", "Loss that a learner minimises.", choices=LOSSES)
+    loss: str = setting("square", "Loss that each learner minimises.", choices=LOSSES)
     ridge: float = setting(
         0.01,
-        "Weight of the penalty ‖w‖²/2 on a learner's weights w, which is added to the sum of "
-        "losses over samples.",
+        "Strength λ of the penalty λ‖w‖²/2 on a learner's weights w, which is added to its summed loss.",
         symbol="λ",
         minimum=0,
     )
     activation: str = setting("sign", "Activation function of the random features.", choices=FEATURES)
     noise: float = setting(
-        0.2, "Variance of the label noise.", symbol="Δ", minimum=0, active_if=("loss", "noisy")
+        0.2,
+        "Variance of the noise that is added to the labels.",
+        symbol="Δ",
+        minimum=0,
+        active_if=("loss", "noisy"),
     )
 
 

@@ -399,7 +399,7 @@ def draw_excesses(matrices: pl.DataFrame, labels: Mapping[str, str]) -> alt.Conc
         heads = known.filter(kind=kind)
         sizes = [value for name in EXCESSES for value in heads[name] if value is not None and value > 0]
         domain = [min(sizes) / 1.3, max(sizes) * 1.3]
-        y = alt.Y("excess:Q", title="excess of the factors", axis=log_axis(domain, minExtent=EXTENT))
+        y = alt.Y("excess:Q", title="excess size of the factors", axis=log_axis(domain, minExtent=EXTENT))
         y = y.scale(type="log", domain=domain, nice=False)
         dots = alt.Chart(inline_data(heads.select("series", "layer", "excess")))
         layers = [dots.mark_point(filled=True, size=20, opacity=0.7).encode(x=x, y=y, color=shade)]

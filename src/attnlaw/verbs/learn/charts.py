@@ -247,7 +247,7 @@ def scaling_law(rows: pl.DataFrame, y: str) -> alt.LayerChart:
     """Draw estimation_error (solid) and leading_error (dashed) of `rows` over observations, by label."""
     scale = alt.Scale(type="log", nice=False)
     ticks = log_axis(rows["observations"])
-    across = alt.X("observations:Q", title="observed scores / d (N/d)", scale=scale, axis=ticks)
+    across = alt.X("observations:Q", title="scores with a label / d (N/d)", scale=scale, axis=ticks)
     lowest = min(*rows["estimation_error"], *rows["leading_error"])
     decades = [10.0**power for power in range(math.floor(math.log10(lowest)), 2)]
     up = alt.Y("estimation_error:Q", title=y, scale=scale, axis=alt.Axis(values=decades, format="~g"))
