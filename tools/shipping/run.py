@@ -1,18 +1,18 @@
 """Build what a stranger installs, install it into empty environments, and use it there.
 
-    python tools/shipping/run.py [ENVIRONMENT...] [--python 3.11 3.12]     (`make release`; default: all of them)
+    python tools/shipping/run.py [ENVIRONMENT...] [--python 3.11 3.12]     (`make release`; default: all)
 
 | environment | what is installed | what runs |
 |---|---|---|
 | sdist | the core, from the source distribution | the demo |
-| core | the core, from the wheel | the commands of the README, one of every verb, small shipped studies, notebooks |
+| core | the core, from the wheel | the README, a command of every verb, small shipped studies, notebooks |
 | an extra | the wheel with this extra alone | what it is for (`tried.py`) |
 
-The tool finds the interpreters of all Python versions in pyproject.toml. It tries the core with each of them, and
-the extras with the oldest one. Every process works in an empty directory, without this repository on its path, and
-what it reads there all the same is a failure. Prints each run with its CPU seconds, then two tables: megabytes and
-import times of each environment, and the size of every dependency of the core. Ends with status 1 if anything
-failed.
+The tool finds the interpreters of all Python versions in pyproject.toml. It tries the core with each of them,
+and the extras with the oldest one. Every process works in an empty directory, without this repository on its
+path, and what it reads there all the same is a failure. Prints each run with its CPU seconds, then tables with
+megabytes and import times of each environment, and with the size of every dependency of the core. Ends with
+status 1 if anything failed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MOST_MEGABYTES = 450  # of the core
 CHARTS = "pip install 'attnlaw[charts]'"
 # Names of files that belong to the tests or to the documentation.
 NOT_SHIPPED = re.compile(
-    r"(^|/)(tests?|fixtures|screenshots|docs|examples)/|(^|/)(test_\w+|conftest)\.py$|\.(png|jpe?g|gif)$"
+    r"(^|/)(tests?|fixtures|screenshots|docs)/|(^|/)(test_\w+|conftest)\.py$|\.(png|jpe?g|gif)$"
 )
 CONSOLE = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
