@@ -10,9 +10,9 @@
 
 The tool finds the interpreters of all Python versions in pyproject.toml. It tries the core with each of them,
 and the extras with the oldest one. Every process works in an empty directory, without this repository on its
-path, and what it reads there all the same is a failure. Prints each run with its CPU seconds, then tables with
-megabytes and import times of each environment, and with the size of every dependency of the core. Ends with
-status 1 if anything failed.
+path, and what it reads there all the same is a failure. The tool prints each run with its CPU seconds. Two
+tables follow: megabytes and import times of each environment, and the size of every dependency of the core.
+The status is 1 if anything failed.
 """
 
 from __future__ import annotations
