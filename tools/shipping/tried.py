@@ -32,7 +32,7 @@ FIGURES = ("learn --alpha 0.1:0.5:3 --figure curve.pdf", "audit {model} --out fi
 # A word in a command of the README, and the status of the command, if it is not 0.
 STATUS = {"check damaged": 3}
 # Files of examples/notebooks that need no extra.
-NOTEBOOKS = ("audit", "fit", "learn", "study")
+NOTEBOOKS = ("audit", "learn", "study")
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ EXTRAS = {
             "report figures --out page --figures svg",
             "reproduce limit-low-rank --quick --out paper",
         ),
-        notebooks=("limit", "results"),
+        notebooks=("fit", "limit", "results"),
         readme=True,
     ),
     "torch": Extra("torch", ("audit torch --only qk",)),

@@ -37,6 +37,7 @@ from attnlaw.core.progress import Progress
 from attnlaw.core.result import MANIFEST, ROWS, SIMULATION, SUMMARY, Result
 from attnlaw.core.verb import Verb
 from attnlaw.core.version import require_readable_version
+from attnlaw.render.charts.packages import has_packages, require_packages, warn_without_packages
 from attnlaw.render.terminal.console import notebook_progress, output, print_message
 from attnlaw.render.terminal.screen import typed_options
 from attnlaw.verbs import find_verb, verb_module
@@ -177,7 +178,6 @@ def save(result: Result, directory: str | os.PathLike[str], figures: str | None,
     Rows and tables are on disk before anything is drawn. The function then removes the files of an older
     result in the directory, with its page.
     """
-    from attnlaw.render.charts.packages import has_packages, require_packages, warn_without_packages
     from attnlaw.render.charts.paper import figure_files
 
     if figures is not None:
