@@ -173,7 +173,7 @@ def main() -> None:
         (name, version)
         for name in names
         for version in interpreters
-        if name not in EXTRAS or version == oldest
+        if version == oldest or name in ("core", "sdist")
     ]
     with tempfile.TemporaryDirectory(prefix="release-") as folder:
         wheel, sdist, source = build(log, Path(folder))
