@@ -47,12 +47,13 @@ class OutputOptions(Settings):
     )
     figures: str | None = output_option(
         None,
-        "With --out, also save every chart, sized for a two-column paper, to DIR/figures.",
+        "With --out, also save every chart, sized for a two-column paper, to DIR/figures. Needs "
+        "attnlaw[charts].",
         choices=ENDINGS,
         requires="out",
     )
     figure: str | None = output_option(
-        None, "Write the main chart to this file (.pdf, .svg or .png).", metavar="FILE"
+        None, "Write the main chart to this file (.pdf, .svg or .png). Needs attnlaw[charts].", metavar="FILE"
     )
 
     def check(self) -> None:
