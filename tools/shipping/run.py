@@ -7,9 +7,11 @@
 | sdist | the core, from the source distribution | the demo |
 | core | the core, from the wheel | the README, a command of every verb, small shipped studies, notebooks |
 | an extra | the wheel with this extra alone | what it is for (`tried.py`) |
+| action | the core, by the scripts of `action.yml` | the GitHub action (`github_action.py`) |
+| hooks | the core, by pre-commit | a hook of `.pre-commit-hooks.yaml` (`commit_hooks.py`) |
 
 The tool finds the interpreters of all Python versions in pyproject.toml. It tries the core with each of them,
-and the extras with the oldest one. Every process works in an empty directory, without this repository on its
+and all else with the oldest one. Every process works in an empty directory, without this repository on its
 path, and what it reads there all the same is a failure. The tool prints each run with its CPU seconds. Two
 tables follow: megabytes and import times of each environment, and the size of every dependency of the core.
 The status is 1 if anything failed.
@@ -26,11 +28,14 @@ import tarfile
 import tempfile
 import tomllib
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from commit_hooks import HOOKS, try_hooks
 from dependencies import dependency_table
 from environment import MODEL, ROOT, Environment, Log
+from github_action import try_action
 from interpreters import find_interpreters, supported_versions
 from tried import COMMANDS, EXTRAS, FIGURES, NEEDS, NOTEBOOKS, STATUS
 
@@ -41,6 +46,7 @@ LISTED = (
     "print(*VERBS, *OTHER_COMMANDS)"
 )
 CALL = "import sys; sys.argv += '{}'.split(); from attnlaw.command import main; main()"
+INTEGRATIONS: dict[str, Callable[[Log, Path, Path, str], None]] = {"action": try_action, "hooks": try_hooks}
 MOST_MEGABYTES = 450  # of the core
 CHARTS = "pip install 'attnlaw[charts]'"
 # Names of files that belong to the tests or to the documentation.
@@ -84,9 +90,9 @@ def check_contents(log: Log, wheel: Path, source: Path) -> None:
     log.check(not other, f"the wheel holds the {len(ours)} files of the package {other[:5] or ''}")
     strange = sorted(name for name in held if NOT_SHIPPED.search(name))
     log.check(not strange, f"the wheel holds no test, fixture or screenshot {strange[:5] or ''}")
-    needed = ("LICENSE", "tests", "examples", "docs", "Makefile")
+    needed = ("LICENSE", "tests", "examples", "docs", "Makefile", "constraints.txt", "action.yml", HOOKS)
     lost = [name for name in needed if not (source / name).exists()]
-    log.check(not lost, f"the source has tests, examples and docs {lost or ''}")
+    log.check(not lost, f"the source has tests, examples, docs, the action and the hooks {lost or ''}")
 
 
 def check_version(log: Log, version: str) -> None:
@@ -156,18 +162,19 @@ def main() -> None:
     extras = [name for name in project["optional-dependencies"] if name not in TOOLS]
     versions = supported_versions(project)
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("environments", nargs="*", help="sdist, core, or an extra (default: all)")
+    parser.add_argument(
+        "environments", nargs="*", help="core, sdist, an extra, action or hooks (default: all)"
+    )
     parser.add_argument("--python", nargs="+", choices=versions, default=versions, help="versions to try")
     options = parser.parse_args()
     log, interpreters = Log(), find_interpreters(options.python)
     for version in options.python:
-        log.say(
-            f"Python {version}: {'found' if version in interpreters else 'not installed, so it is not tried'}"
-        )
+        known = "found" if version in interpreters else "not installed, so it is not tried"
+        log.say(f"Python {version}: {known}")
     if not interpreters:
         sys.exit("found no interpreter of these versions")
     oldest = next(iter(interpreters))
-    names = options.environments or ["core", "sdist", *extras]
+    names = options.environments or ["core", "sdist", *extras, *INTEGRATIONS]
     log.check(set(extras) == set(EXTRAS), f"each extra of pyproject.toml is tried: {', '.join(extras)}")
     plan = [
         (name, version)
@@ -214,6 +221,9 @@ class Trial:
         """Install one environment, try it, and remove it."""
         log, label = self.log, f"{name} {version}"
         log.say(f"Installing {label} ...")
+        if name in INTEGRATIONS:
+            INTEGRATIONS[name](log, self.folder / name, self.source, python)
+            return
         environment = Environment(label, self.folder / f"{name}-{version}", log)
         file = {"sdist": str(self.sdist), "core": str(self.wheel)}.get(name, f"{self.wheel}[{name}]")
         megabytes = environment.install(python, file, self.source)
