@@ -16,7 +16,12 @@ from attnlaw.core.errors import InputError
 from attnlaw.core.result import ROWS
 from attnlaw.core.settings import Settings, setting, setting_like, settings_dataclass
 from attnlaw.core.words import count_of
-from attnlaw.render.output_options import JSON_HELP, output_option, require_directory_name
+from attnlaw.render.output_options import (
+    JSON_HELP,
+    output_option,
+    require_directory_name,
+    require_packages_of,
+)
 from attnlaw.render.terminal.console import (
     Column,
     format_duration,
@@ -147,6 +152,10 @@ class Run(StudyRunSettings):
     figures: str | None = setting_like(
         Report, "figures", help="Also write report.html, and every chart to DIR/figures."
     )
+
+    def check(self) -> None:
+        StudyRunSettings.check(self)
+        require_packages_of(figures=self.figures)
 
     def execute(self) -> int:
         ended = _compute(study.run, self, drawn=self.figures is not None, force=self.force)

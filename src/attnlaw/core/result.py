@@ -325,6 +325,7 @@ class Result:
         Args:
             directory: The directory to write, which is created if needed.
             figures: "pdf", "svg" or "png" also writes every chart into `figures/`. None writes no charts.
+                Charts need the optional packages of attnlaw[charts], also those of report.html.
             progress: A function that is called while tables are made.
 
         Returns:
@@ -336,7 +337,7 @@ class Result:
     def plot(self, name: str | None = None) -> Any:
         """Return the chart of this name, or the first chart, as an Altair chart.
 
-        A notebook can show the chart without a network.
+        A notebook can show the chart without a network. Charts need the optional packages of attnlaw[charts].
         """
         return load_views().plot(self, name)
 

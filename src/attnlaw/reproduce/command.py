@@ -12,6 +12,7 @@ from rich.text import Text
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.settings import Settings, setting, setting_like, settings_dataclass
+from attnlaw.render.charts.packages import has_packages, warn_without_packages
 from attnlaw.render.output_options import ENDINGS, JSON_HELP, output_option, require_directory_name
 from attnlaw.render.terminal.console import Column, output, print_json, print_message, print_table, progress
 from attnlaw.render.terminal.screen import print_hanging, print_next
@@ -80,6 +81,8 @@ class Reproduce(Settings):
             return _list(self.json)
         from attnlaw.reproduce.run import STOPPED, run_figure, write_comparison
 
+        if not has_packages():
+            warn_without_packages()
         runs: list[FigureRun] = []
         for paper, figure in find_figures(str(self.name)):
             if self.quick and figure.large and self.name != figure.study:

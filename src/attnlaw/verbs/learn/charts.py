@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-import altair as alt
 import numpy as np
 import polars as pl
 
@@ -17,6 +16,7 @@ from attnlaw.render.charts.cells import Shades, draw_field, is_evenly_spaced
 from attnlaw.render.charts.densities import draw_spectrum
 from attnlaw.render.charts.encodings import HEIGHT, WIDTH, colour_encoding, inline_data, log_axis
 from attnlaw.render.charts.lines import draw_lines, line_charts
+from attnlaw.render.charts.packages import alt
 from attnlaw.render.charts.style import palette
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart
 from attnlaw.render.describe_rows import rows_by_case, varying_settings
