@@ -88,10 +88,6 @@ def extrapolate(sizes: ArrayLike, means: ArrayLike, standard_errors: ArrayLike) 
     The standard error is the one that the given errors of the means imply. The fit ignores terms of order
     1/d^2, which show up at small sizes as a misfit well above 1. Raises an `InputError` unless there are two
     different sizes and positive errors.
-
-    >>> fit = extrapolate([50, 100, 200], [1.02, 1.01, 1.005], [0.001, 0.001, 0.001])
-    >>> round(fit.value, 9), round(fit.slope, 9), round(fit.misfit, 9)
-    (1.0, 1.0, 0.0)
     """
     d, y, s = (np.asarray(values, dtype=float) for values in (sizes, means, standard_errors))
     if not d.shape == y.shape == s.shape or d.ndim != 1 or np.unique(d).size < 2:
@@ -118,9 +114,6 @@ def largest_chance_difference(seeds: int, comparisons: int = 1) -> float:
     For many seeds and one comparison this number is 3. The number is larger for few seeds, because the
     standard error is then uncertain (Student's t), and for several comparisons, because one may be large by
     chance.
-
-    >>> round(largest_chance_difference(10_000), 2), round(largest_chance_difference(4, 5), 1)
-    (3.0, 15.9)
     """
     tail = float(scipy.special.ndtr(-DISAGREE)) / comparisons
     return -float(scipy.special.stdtrit(max(seeds - 1, 1), tail))
@@ -139,10 +132,6 @@ def agreement(prediction: Prediction, measurements: Sequence[Measurement]) -> Ag
 
     The comparison extrapolates several sizes to the limit. With a single size, the comparison includes the
     deviation of order 1/d.
-
-    Args:
-        prediction: the theory, as `state_evolution` returns it.
-        measurements: results of `simulate` for the same problem and sensing, one for each size.
 
     Raises an `InputError` if the measurements belong to different problems, have one seed only, or missed
     alpha by more than 1%.
@@ -186,13 +175,6 @@ def spectrum_distance(eigenvalues: ArrayLike, law: Law) -> float:
     """Return the Kolmogorov-Smirnov distance between eigenvalues and a law.
 
     Eigenvalues repel each other, so this is not the distance of independent draws and has no p-value.
-
-    Args:
-        eigenvalues: array of any shape.
-
-    >>> from attnlaw.theory.laws.semicircle import Semicircle
-    >>> round(spectrum_distance(Semicircle(1.0).quantile([0.125, 0.375, 0.625, 0.875]), Semicircle(1.0)), 6)
-    0.125
     """
     pooled = np.sort(np.asarray(eigenvalues, dtype=float), axis=None)
     # Between eigenvalues the empirical function is flat and the law rises, so the extremes are at the ends.

@@ -64,11 +64,7 @@ def draw_pairs(
 def draw_squares(
     samples: int, tokens: int, pairs: str, size: int, rng: np.random.Generator, queries: int | None = None
 ) -> SquareSensing:
-    """Draw a Gaussian matrix for each pair of each sample.
-
-    If the pairs are mirrored, both orders of a pair share one matrix, and the matrix of a token with itself
-    is symmetric.
-    """
+    """Draw a Gaussian matrix for each pair of each sample; mirrored pairs share one."""
     rows = rng.standard_normal((samples * PAIRS[pairs].count(tokens, queries), size * size)) / np.sqrt(size)
     if PAIRS[pairs].mirrored:
         square = rows.reshape(samples, tokens, tokens, size, size)
@@ -140,11 +136,7 @@ SENSINGS = by_name(
 
 
 def draw_sensing(name: str, *, samples: int, tokens: int, size: int, rng: np.random.Generator) -> Sensing:
-    """Draw n sequences of T Gaussian tokens, or their Gaussian equivalent, for symmetric matrices of size d.
-
-    >>> draw_sensing("tokens", samples=3, tokens=2, size=4, rng=np.random.default_rng(0)).shape
-    (3, 2, 4)
-    """
+    """Draw n sequences of T Gaussian tokens, or their equivalent, for symmetric matrices of size d."""
     entries = tokens * (tokens + 1) // 2
     check_sensing(name, attention="tied", samples=samples, tokens=tokens, entries=entries, size=size)
     sensing: Sensing = SENSINGS[name].draws["tied"](samples, tokens, size, rng)
@@ -180,8 +172,7 @@ def draw_risk(problem: Problem, target: Reals, samples: int, sensing: str, rng: 
     attention is untied, the noise has variance Delta/2 on every pair. With observation groups, the samples of
     each entry are divided into consecutive blocks.
 
-    Args:
-        target: the target's matrix, of shape (d, d), or the eigenvalues of a diagonal target, of shape (d,).
+    `target` is a matrix (d, d), or the diagonal of one (d,).
     """
     tokens, size, make_loss = problem.tokens, len(target), problem.observed_output.loss
     assert make_loss is not None  # students that are trained have outputs with a loss
@@ -222,11 +213,7 @@ def _weights_and_noise(problem: Problem, samples: int) -> tuple[Reals, Reals]:
 def fresh_fields(
     problem: Problem, sensing: str, matrix: Reals, target: Reals, rng: np.random.Generator
 ) -> tuple[Reals, Reals]:
-    """Return the fields of a student's matrix and of the target, both (d, d), on `TEST_SEQUENCES` new
-    samples.
-
-    If students see Gaussian matrices, the fields are drawn directly from their covariance [[q, m], [m, Q]].
-    """
+    """Return the fields of a student's matrix and of the target, both (d, d), on new samples."""
     tokens, size, queries = problem.tokens, len(matrix), problem.observed_output.queries
     if SENSINGS[sensing].gaussian:
         z = rng.standard_normal((2, TEST_SEQUENCES, entries(problem)))

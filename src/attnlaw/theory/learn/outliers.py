@@ -42,10 +42,6 @@ def find_outliers(
     Args:
         threshold: the threshold b, or None if nothing is cut, so that the matrix is `shrinkage X`.
         cut: value of X below which outliers are also cut, if it is above the threshold.
-
-    >>> spiked = Target.marchenko_pastur(0.5).with_spikes(8.0)
-    >>> [round(outlier.location, 3) for outlier in find_outliers(spiked, 1.0, 0.0, 1.0)]
-    [8.14]
     """
     base = target.law
     candidates = []
@@ -69,10 +65,6 @@ def shrunk_outliers(target: Target, a: float) -> tuple[Outlier, ...]:
 
     Noise moves a target eigenvalue s to x with `a^2 g = x - s`. Therefore the outlier of the estimate is at
     `2 s - x`, as far below s as x is above.
-
-    >>> spiked = Target.marchenko_pastur(0.5).with_spikes(8.0)
-    >>> [round(outlier.location, 3) for outlier in shrunk_outliers(spiked, 1.0)]
-    [7.86]
     """
     return tuple(
         Outlier(seen.target, 2 * seen.target - seen.location, seen.overlap)
@@ -85,9 +77,6 @@ def isolated_modes(target: Target, delta: float) -> list[float | None]:
 
     The intervals are in ascending order. An entry is None if several modes share the interval. The list is
     empty if the target is not a power law.
-
-    >>> [mode is not None for mode in isolated_modes(Target.power_law(1.0, 1000), 12.0)]
-    [False, True]
     """
     base = target.law
     if target.exponent is None or target.dimension is None or not isinstance(base, Discrete):

@@ -83,14 +83,6 @@ class Prediction(BriefRepr):
     A quantity is None if the student does not have it, or if it is too small to resolve. An `Estimate` has an
     error if it is an average over draws (softmax) that converged. An `Estimate` without an error is as exact
     as numerical integration.
-
-    Args:
-        spectrum: limiting law of the eigenvalues of the trained matrix, or of its singular values if untied.
-        trace: mean of the eigenvalues (tied).
-        nuclear_norm: mean of the singular values (untied).
-        residual: remaining error of the equations at the solution, relative to their size.
-        outcome: the way in which solving the equations ended.
-        remark: advice if the equations were not solved.
     """
 
     problem: Problem
@@ -152,10 +144,7 @@ class Prediction(BriefRepr):
 
     @property
     def smallest_value(self) -> float | None:
-        """The smallest eigenvalue (untied: singular value) kept by factors of limited width, else None.
-
-        This eigenvalue is 0 if weight decay cuts the rank, and above 0 if the width does.
-        """
+        """The smallest eigenvalue (untied: singular value) kept by factors of limited width, else None."""
         if self.problem.width is None or self.threshold is None:
             return None
         return 0.0 if self.cut is None else self.shrinkage * (self.cut.value - self.threshold.value)
@@ -237,16 +226,7 @@ def estimates(
     cut: float | None = None,
     errors: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
-    """Return those arguments of `Prediction` that are `Estimate`s, by name.
-
-    Args:
-        E: estimation error `|S_hat - S*|_F^2 / d`.
-        overlap: `m = Tr S_hat^T S* / d`.
-        norm: `q = |S_hat|_F^2 / d`.
-        prediction_error: error on new clean labels. If it is None, the function computes it from E if the
-            output has a formula.
-        errors: standard errors by name, if there are any.
-    """
+    """Return those arguments of `Prediction` that are `Estimate`s, with the standard errors in `errors`."""
     if prediction_error is None:
         prediction_error = problem.prediction_error(E)
     values = {
@@ -279,13 +259,7 @@ def outcome_of(
     remedy: str = "raise the weight decay",
     instability: float | None = None,
 ) -> dict[str, Any]:
-    """Return the arguments `outcome` and `remark` of a `Prediction`.
-
-    Args:
-        resolved: whether E is the actual error and not an upper bound.
-        remedy: advice in the remark if E is not resolved.
-        instability: stability indicator, unstable above 1, or None if the loss is convex.
-    """
+    """Return the arguments `outcome` and `remark` of a `Prediction`."""
     if not resolved:
         return {
             "outcome": Outcome.RECOVERED,

@@ -126,20 +126,10 @@ class Problem(ProblemRules):
 
     Args:
         alpha: samples divided by d^2, or infinite for one pass over fresh samples.
-        tokens: number T of tokens per sample.
-        output: function of the scores that makes the labels: "linear", "softmax" or "hardmax".
-        beta: inverse temperature of the softmax.
         target: the spectrum of the target matrix.
-        noise: variance of the label noise.
-        weight_decay: penalty on the factors (factorized) or on S (direct).
-        student: "factorized", "direct" or "bayes".
         groups: groups of observations, if their weights or noises differ.
-        attention: "tied" or "untied".
         pairs: the (query, key) pairs in a sample of untied attention, or None for the default.
         width: width m/d of the factors, or None for no limit.
-        flow_time: time at which gradient flow stops, or None if it runs to its end.
-        loss: "squared" or "cross-entropy".
-        soft_labels: whether labels are probabilities instead of drawn keys (cross-entropy).
 
     >>> problem = Problem(alpha=0.2, target=Target.marchenko_pastur(0.5), noise=0.5, weight_decay=0.1)
     >>> problem.observations, problem.channels
@@ -255,11 +245,7 @@ class Problem(ProblemRules):
 
     @property
     def observations_per_sample(self) -> float:
-        """The number of observations of S in a sample, which depends on the output.
-
-        For untied attention this number is the number P of pairs, unless the output uses only some of the
-        queries.
-        """
+        """The number of observations of S in a sample, which depends on the output."""
         if ATTENTIONS[self.attention].paired and self.observed_output.queries is None:
             return float(PAIRS[self.pairs or ""].count(self.tokens))
         return self.observed_output.observations(self.tokens)
@@ -302,12 +288,7 @@ class Problem(ProblemRules):
 
 @dataclass(frozen=True, eq=False)
 class ProblemBatch:
-    """The parameters of several problems with the same target, as arrays.
-
-    Args:
-        width: the width ratio kappa of shape (batch,), infinite without a limit. The field is None if no
-            problem limits the width.
-    """
+    """The parameters of several problems with the same target, as arrays."""
 
     target: Target
     alpha: Reals  # observations alpha_k of shape (batch, groups), divided by `sides`
@@ -315,7 +296,7 @@ class ProblemBatch:
     noise: Reals  # noises D_k of shape (batch, groups)
     lt: Reals  # penalties of shape (batch,), divided by `sides`
     sides: int = 1  # 2 for untied attention, else 1
-    width: Reals | None = None
+    width: Reals | None = None  # kappa (batch,), infinite without a limit; None if no problem has a limit
 
     @classmethod
     def of(cls, problems: Sequence[Problem]) -> ProblemBatch:

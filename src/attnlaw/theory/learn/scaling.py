@@ -41,12 +41,7 @@ GOOD_DECAYS = (2.8, 3.6, 3.9)
 
 @dataclass(frozen=True)
 class ScalingLaw:
-    """Errors of the full equations for several N/d, with the leading-order law and both exponents.
-
-    Args:
-        exponent_error: standard error of `fitted_exponent`, from the deviations of the points from the fitted
-            line. The value is None if there are fewer than three points.
-    """
+    """Errors of the full equations for several N/d, with the leading-order law and both exponents."""
 
     exponent: float  # gamma of the target
     dimension: int
@@ -57,15 +52,11 @@ class ScalingLaw:
     leading: tuple[float, ...]  # errors of the leading-order law at these ratios
     predicted_exponent: float
     fitted_exponent: float  # least-squares slope of log E against log N/d
-    exponent_error: float | None
+    exponent_error: float | None  # standard error of the fit; None for fewer than three points
 
 
 def predicted_exponent(gamma: float, noise: float) -> float:
-    """Return the exponent of N/d in the error, as predicted by the leading-order law.
-
-    >>> predicted_exponent(1.0, 0.0), predicted_exponent(1.0, 0.5)
-    (-1.0, -0.5)
-    """
+    """Return the exponent of N/d in the error, as predicted by the leading-order law."""
     return -(1 - 1 / (2 * gamma)) if noise > 0 else -(2 * gamma - 1)
 
 
@@ -135,8 +126,6 @@ def scaling_law(
     Samples have one token.
 
     Args:
-        exponent: exponent gamma of the target.
-        dimension: dimension d of the target.
         ratios: at least two values of N/d. If attention is untied, N counts (query, key) pairs.
         weight_decay: weight decay for all ratios. If None, the function chooses a good one. With clean
             labels, the chosen weight decay is tiny. With noisy labels, it is the best of 2.8, 3.6 and 3.9

@@ -63,11 +63,7 @@ class Sensing(Protocol):
         """Return the fields h of a matrix S in all samples, of shape (n, P)."""
 
     def adjoint(self, weights: Reals) -> Reals:
-        """Return the (d, d) matrix with `<fields(S), weights> = Tr(S^T adjoint(weights))` for every S.
-
-        The result is the weighted sum of the sensing matrices over samples and pairs. The result is symmetric
-        if attention is tied.
-        """
+        """Return the (d, d) matrix with `<fields(S), weights> = Tr(S^T adjoint(weights))` for every S."""
 
     def gram(self) -> Reals:
         """Return the (nP, nP) inner products of the sensing matrices, ordered by sample, then by pair."""
@@ -75,12 +71,7 @@ class Sensing(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class TokenSensing:
-    """Fields of sequences of tokens under a symmetric matrix.
-
-    >>> x = np.array([[[1.0, 2.0]], [[0.0, 1.0]]])  # T = 2, n = 1, d = 2
-    >>> (TokenSensing(x).fields(np.diag([1.0, 3.0])) * np.sqrt(2.0)).round(12).tolist()
-    [[9.0, 6.0, -1.0]]
-    """
+    """Fields of sequences of tokens under a symmetric matrix."""
 
     x: Reals  # tokens of shape (T, n, d)
     signs: Reals = field(default_factory=lambda: np.ones(1))  # factors of the fields, of shape (n,) or (1,)
@@ -140,12 +131,6 @@ class MatrixSensing:
     Args:
         rows: the matrices, of shape (nP, d(d+1)/2), in isometric coordinates. The coordinates of S are S_ii
             and sqrt(2) S_ij (i < j), so that Euclidean and Frobenius norms agree.
-
-    >>> sensing = MatrixSensing(np.array([[1.0, np.sqrt(2.0), 3.0]]), tokens=1, size=2)
-    >>> sensing.adjoint(np.ones((1, 1))).round(12).tolist()
-    [[1.0, 1.0], [1.0, 3.0]]
-    >>> sensing.fields(np.eye(2)).tolist()  # Tr of the above
-    [[4.0]]
     """
 
     rows: Reals
@@ -185,12 +170,7 @@ def check_dense(rows: int, columns: int, remedy: str, size: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class PairSensing:
-    """Fields of queries and keys.
-
-    >>> x, z = np.array([[[1.0, 2.0]]]), np.array([[[0.0, 1.0]]])  # T = 1, n = 1, d = 2
-    >>> (PairSensing(x, z, ((0, 0),)).fields(np.array([[1.0, 3.0], [0.0, 5.0]])) * np.sqrt(2.0)).tolist()
-    [[13.0]]
-    """
+    """Fields of queries and keys."""
 
     x: Reals  # queries of shape (T, n, d)
     z: Reals  # keys of shape (T, n, d); the same array as x if both are the tokens of one sequence
@@ -237,12 +217,7 @@ class PairSensing:
 
 @dataclass(frozen=True, eq=False)
 class SquareSensing:
-    """Fields of Gaussian matrices with independent entries.
-
-    >>> rows = np.array([[1.0, 2.0, 3.0, 4.0]])
-    >>> SquareSensing(rows, samples=1, tokens=1, size=2).fields(np.eye(2)).tolist()
-    [[5.0]]
-    """
+    """Fields of Gaussian matrices with independent entries."""
 
     rows: Reals  # the matrices, of shape (nP, d^2)
     samples: int

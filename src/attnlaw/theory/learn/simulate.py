@@ -65,9 +65,6 @@ class Measurement(BriefRepr):
     """The measured quantities of trained students of size d, which are defined at the top of this module.
 
     Each `Estimate` is a mean over the seeds with its standard error. A single seed has no standard error.
-
-    Args:
-        eigenvalues: eigenvalues (untied: singular values) of shape (seeds, d), ascending.
     """
 
     problem: Problem
@@ -88,7 +85,7 @@ class Measurement(BriefRepr):
     wrong_keys: Estimate | None
     solver: str
     residual: float  # largest residual of the training runs
-    eigenvalues: Reals = field(repr=False, compare=False)
+    eigenvalues: Reals = field(repr=False, compare=False)  # (seeds, d), ascending; untied: singular values
     outcome: Outcome = Outcome.DONE
     unsolved: str | None = None  # a sentence about runs that did not converge
 
@@ -127,14 +124,10 @@ def simulate(
     compare such cases with Gaussian matrices.
 
     Args:
-        problem: a problem with a finite alpha.
         size: d. The size d times the target's rank ratio must be a whole number.
-        seeds: number of students, each with separate data.
-        seed: seed of the random draws.
         sensing: the inputs that students see: "tokens", "signed", "goe" or "ginibre".
         jobs: number of threads, by default the number of cores. Each thread uses one BLAS thread, so results
             do not depend on `jobs`.
-        progress: function that receives the number of students done and their total.
 
     Raises an `InputError` if the student is computed instead of trained, or if the size does not fit the
     target or memory.

@@ -181,10 +181,7 @@ class _Channel:
         return float(2 * self.problem.alpha * square)
 
     def _proximal(self, E: float, theta: float, V: float) -> tuple[Reals, Reals, Reals, Reals]:
-        """Return softmax rows, gradient, H and A^-1 (A is Newton's matrix) at the proximal points.
-
-        Both local minima are followed, and are searched anew every few calls.
-        """
+        """Return softmax rows, gradient, H and A^-1 (A: Newton's matrix) at the better of two minima."""
         problem = self.problem
         omega = self.student(E, theta)
         if self.calls % REFRESH == 0 or not self.starts:
@@ -329,12 +326,7 @@ def predictions(
     report: Callable[[int], object],
     solved: Callable[[Problem, StudentUpdate, Start | None], SoftmaxPoint] = solve,
 ) -> list[Prediction]:
-    """Predict problems that share a target, in order of tokens, beta and alpha, each from the last solution.
-
-    Args:
-        report: function that receives the number of problems solved.
-        solved: function that solves one problem, by default the softmax with a squared loss.
-    """
+    """Predict problems of one target in order of tokens, beta and alpha, each from the last solution."""
     order = sorted(
         range(len(problems)), key=lambda i: (problems[i].tokens, problems[i].beta, problems[i].alpha)
     )

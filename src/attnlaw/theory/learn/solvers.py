@@ -8,7 +8,7 @@ columns, are its factors. Other letters are explained in `attnlaw.theory.learn.p
 | factorized | `R(S) + lambda |W|_F^2 = R(S) + lt d Tr S`, `S = W W^T / sqrt(m d)` | `train_factors` |
 | ... narrow | the same with fewer columns than the solution has rank | `train_narrow` |
 | ... its convex form | `min over S >= 0 of R(S) + lt d Tr S` | `train_proximal`, `train_splitting` |
-| ... untied | `R(S) + lt d |S|_*`, `S = W_Q W_K^T / sqrt(m d)` | `train_pair_factors` |
+| ... untied | `R(S) + lt d |S|_*`, `S = W_Q W_K^T / sqrt(m d)` | `train_factors` with `PAIR_FACTORS` |
 | direct | `min over symmetric S of R(S) + lambda d |S|_F^2` (untied: over any S) | `train_direct` |
 | ... up to a time | gradient flow of the same problem | `train_flow` |
 
@@ -44,6 +44,7 @@ small lt is.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import scipy
@@ -65,34 +66,19 @@ OVERRELAXATION = 1.6
 
 
 def positive_part(matrix: Reals) -> Reals:
-    """Return the nearest positive semidefinite matrix, which has zeros in place of negative eigenvalues.
-
-    >>> positive_part(np.diag([2.0, -1.0])).tolist()
-    [[2.0, 0.0], [0.0, 0.0]]
-    """
+    """Return the nearest positive semidefinite matrix, which has zeros in place of negative eigenvalues."""
     values, vectors = np.linalg.eigh(matrix)
     kept = values > 0
     return np.asarray((vectors[:, kept] * values[kept]) @ vectors[:, kept].T)
 
 
 def proximal_step(risk: Risk, matrix: Reals, shift: float, step: float) -> Reals:
-    """Return `(S - t (R'(S) + shift I))_+`, where t is the step and `shift = lt d`.
-
-    Directions outside the solution become exactly zero.
-    """
+    """Return `(S - t (R'(S) + shift I))_+`, where t is the step and `shift = lt d`."""
     return positive_part(matrix - step * (risk(matrix)[1] + shift * np.eye(len(matrix))))
 
 
 def optimality_gap(risk: Risk, matrix: Reals, shift: float) -> float:
-    """Return a bound on what F(S) can still lose over S >= 0, relative to F(S), with `shift = lt d`.
-
-    >>> from attnlaw.theory.learn.risk import Linear
-    >>> from attnlaw.theory.learn.sensing import TokenSensing
-    >>> tokens = TokenSensing(np.array([[[1.0, 0.0]]]))
-    >>> risk = Risk(tokens, Linear(np.ones((1, 1))), tokens.fields(np.diag([0.0, 1.0])))
-    >>> optimality_gap(risk, np.diag([0.0, 0.9]), shift=0.1) < 1e-12  # (1 - s)^2/2 + s/10 at its minimum
-    True
-    """
+    """Return a bound on what F(S) can still lose over S >= 0, relative to F(S), with `shift = lt d`."""
     value, gradient = risk(matrix)
     slack = gradient + shift * np.eye(len(matrix))
     trace = float(np.trace(matrix))
@@ -148,18 +134,6 @@ def train_splitting(
     This method needs the linear output and fewer observations than unknowns, d(d+1)/2 (untied d^2), because K
     is singular otherwise. If no S >= 0 fits the data (above the interpolation threshold), a tiny lt does not
     converge.
-
-    Args:
-        check: function to call in every step, which raises an error to stop the run.
-        shrink: function that applies the penalty to a matrix.
-
-    >>> from attnlaw.theory.learn.risk import Linear
-    >>> from attnlaw.theory.learn.sensing import TokenSensing
-    >>> tokens = TokenSensing(np.array([[[1.0, 0.0], [0.0, 1.0]]]))
-    >>> risk = Risk(tokens, Linear(np.ones((2, 1))), tokens.fields(np.diag([2.0, 0.0])))
-    >>> trained = train_splitting(risk, 1e-9)  # Tr S - S_11 = 0 and Tr S - S_22 = 2
-    >>> trained.converged, trained.matrix.round(6).tolist()
-    (True, [[2.0, 0.0], [0.0, 0.0]])
     """
     output = linear_output(risk, "splitting", "call train_proximal, or use the factorized student")
     samples, tokens, size = risk.sensing.shape
@@ -190,82 +164,55 @@ STARTS = 3
 
 
 def train_factors(
-    risk: Risk, weight_decay: float, rng: np.random.Generator, check: Check = never_stop
+    risk: Risk,
+    weight_decay: float,
+    rng: np.random.Generator,
+    check: Check = never_stop,
+    form: FactorForm | None = None,
 ) -> Trained:
-    """Minimise R(W W^T/d) + lt d Tr S over square W by L-BFGS, from standard Gaussian weights.
+    """Minimise the penalised risk over square factors (by default tied) by L-BFGS, from Gaussian weights.
 
     This method is slow as lt -> 0 below interpolation, because steps grow like 1/sqrt(lt). In that case, use
     `train_splitting`.
-
-    >>> from attnlaw.theory.learn.risk import Linear
-    >>> from attnlaw.theory.learn.sensing import TokenSensing
-    >>> x = np.array([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]])
-    >>> tokens = TokenSensing(x)
-    >>> risk = Risk(tokens, Linear(np.ones((3, 1))), tokens.fields(np.diag([2.0, 0.0])))
-    >>> trained = train_factors(risk, 1e-3, np.random.default_rng(0))
-    >>> trained.converged, trained.matrix.round(2).tolist()
-    (True, [[2.0, 0.0], [0.0, 0.0]])
     """
-    size = risk.sensing.shape[2]
-    flat, steps = descend_factors(
-        lambda w: factors_objective(risk, weight_decay, w.reshape(size, size)),
-        rng.standard_normal(size * size),
-        weight_decay,
-        size,
-        check,
-    )
-    w = flat.reshape(size, size)
-    matrix = w @ w.T / size
+    size, form = risk.sensing.shape[2], form or TIED_FACTORS
+    start = rng.standard_normal(form.count * size * size)
+    flat, steps = _descend_factors(form, risk, weight_decay, start, check)
     # One proximal step sets the directions outside the solution, about 1e-8 after L-BFGS, to exactly zero.
-    polished = proximal_step(risk, matrix, weight_decay * size, risk.step())
-    residual = optimality_gap(risk, polished, weight_decay * size)
-    return Trained(polished, residual, steps, "factors")
-
-
-def descend_factors(
-    objective: Callable[[Reals], tuple[float, Reals]],
-    start: Reals,
-    weight_decay: float,
-    size: int,
-    check: Check,
-) -> tuple[Reals, int]:
-    """Run L-BFGS on the flat factors of a (size, size) matrix, and return end point and number of steps."""
-    # In units of the penalty's gradient, 2 lt W/d^2. The floor is for lt = 0.
-    tolerance = GRADIENT * 2.0 * max(weight_decay, 1e-3) / size**2
-    return descend(objective, start, tolerance, check)
+    polished = form.proximal_step(risk, form.product(flat, size), weight_decay * size, risk.step())
+    return Trained(polished, form.gap(risk, polished, weight_decay * size), steps, "factors")
 
 
 def train_narrow(
-    objective: Callable[[Reals], tuple[float, Reals]],
-    product: Callable[[Reals], Reals],
-    count: int,
-    weight_decay: float,
-    size: int,
-    rng: np.random.Generator,
-    check: Check,
+    risk: Risk, weight_decay: float, width: int, rng: np.random.Generator, check: Check, form: FactorForm
 ) -> Trained:
     """Run `STARTS` descents on factors narrower than the rank they would learn, and return the best.
 
     The loss is not convex in S for such factors, and different starts may end at different points. The
     residual is `|gradient| |w| / F`, an estimate of the gain that a step of the length of w could still make.
-
-    Args:
-        objective: function that returns F/d^2 and its gradient for flat factors.
-        product: function that returns the matrix S of flat factors.
-        count: number of entries of the factors.
     """
-    starts = [rng.standard_normal(count) for _ in range(STARTS)]
-    ends = [descend_factors(objective, start, weight_decay, size, check) for start in starts]
-    flat, steps = min(ends, key=lambda end: objective(end[0])[0])
-    value, gradient = objective(flat)
+    size = risk.sensing.shape[2]
+    starts = [rng.standard_normal(form.count * size * width) for _ in range(STARTS)]
+    ends = [_descend_factors(form, risk, weight_decay, start, check) for start in starts]
+    flat, steps = min(ends, key=lambda end: form.objective(risk, weight_decay, end[0])[0])
+    value, gradient = form.objective(risk, weight_decay, flat)
     residual = float(np.linalg.norm(gradient) * np.linalg.norm(flat)) / value if value else 0.0
-    return Trained(product(flat), residual, steps, "narrow factors")
+    return Trained(form.product(flat, size), residual, steps, "narrow factors")
+
+
+def _descend_factors(
+    form: FactorForm, risk: Risk, weight_decay: float, start: Reals, check: Check
+) -> tuple[Reals, int]:
+    # In units of the penalty's gradient, 2 lt W/d^2. The floor is for lt = 0.
+    tolerance = GRADIENT * 2.0 * max(weight_decay, 1e-3) / risk.sensing.shape[2] ** 2
+    return descend(lambda w: form.objective(risk, weight_decay, w), start, tolerance, check)
 
 
 def factors_objective(risk: Risk, weight_decay: float, w: Reals) -> tuple[float, Reals]:
-    """Return F(W)/d^2 and its gradient, flat, for W of shape (d, m)."""
-    size, width = w.shape
-    scale = 1.0 / np.sqrt(size * width)
+    """Return F(W)/d^2 and its gradient, flat, for W of shape (d, m) or flat."""
+    size = risk.sensing.shape[2]
+    w = w.reshape(size, -1)
+    scale = 1.0 / np.sqrt(size * w.shape[1])
     matrix = scale * (w @ w.T)
     value, gradient = risk(matrix)
     value += weight_decay * size * np.trace(matrix)
@@ -273,17 +220,15 @@ def factors_objective(risk: Risk, weight_decay: float, w: Reals) -> tuple[float,
     return value / size**2, gradient.reshape(-1) / size**2
 
 
+def _tied_product(w: Reals, size: int) -> Reals:
+    w = w.reshape(size, -1)
+    return np.asarray(w @ w.T / (size * w.shape[1]) ** 0.5)
+
+
 def train_direct(risk: Risk, weight_decay: float, check: Check = never_stop) -> Trained:
     """Train the direct student, by conjugate gradients if the loss is quadratic, else by L-BFGS.
 
     The residual is the relative change by one gradient step of safe length.
-
-    >>> from attnlaw.theory.learn.risk import Linear
-    >>> from attnlaw.theory.learn.sensing import TokenSensing
-    >>> tokens = TokenSensing(np.array([[[1.0, 0.0]]]))
-    >>> risk = Risk(tokens, Linear(np.ones((1, 1))), np.array([[np.sqrt(2.0)]]))  # S_11 - Tr S = 2
-    >>> train_direct(risk, 0.0).matrix.round(12).tolist()
-    [[0.0, 0.0], [0.0, -2.0]]
     """
     solve = _conjugate_gradients if risk.output.quadratic else _descent
     matrix, steps = solve(risk, weight_decay, check)
@@ -298,13 +243,6 @@ def train_flow(risk: Risk, weight_decay: float, time: float, check: Check = neve
 
     The solution is `S(t) = B^T (1 - exp(-(K + lambda) t))/(K + lambda) y`, where B are the fields scaled by
     the root of the loss weights over d, and K = B B^T. The solution is exact, so the residual is 0.
-
-    >>> from attnlaw.theory.learn.risk import Linear
-    >>> from attnlaw.theory.learn.sensing import TokenSensing
-    >>> tokens = TokenSensing(np.array([[[1.0, 0.0]]]))
-    >>> risk = Risk(tokens, Linear(np.ones((1, 1))), np.array([[np.sqrt(2.0)]]))
-    >>> train_flow(risk, 0.0, 1e9).matrix.round(12).tolist()  # ends at the ridge solution
-    [[0.0, 0.0], [0.0, -2.0]]
     """
     output = linear_output(risk, "flow", "use train_direct")
     _, tokens, size = risk.sensing.shape
@@ -353,11 +291,7 @@ def _descent(risk: Risk, weight_decay: float, check: Check) -> tuple[Reals, int]
 
 
 def shrink_singular_values(matrix: Reals, tau: float) -> Reals:
-    """Return the matrix with every singular value x replaced by `(x - tau)_+`.
-
-    >>> shrink_singular_values(np.array([[0.0, 3.0], [1.0, 0.0]]), 2.0).tolist()
-    [[0.0, 1.0], [0.0, 0.0]]
-    """
+    """Return the matrix with every singular value x replaced by `(x - tau)_+`."""
     left, values, right = np.linalg.svd(matrix)
     kept = values > tau
     return np.asarray((left[:, kept] * (values[kept] - tau)) @ right[kept])
@@ -372,34 +306,6 @@ def nuclear_gap(risk: Risk, matrix: Reals, shift: float) -> float:
     excess = max(0.0, float(np.linalg.norm(gradient, 2)) - shift)
     gap = abs(float(np.vdot(gradient, matrix)) + shift * norm) + bound * excess
     return gap / total if total else 0.0
-
-
-def train_pair_factors(
-    risk: Risk, weight_decay: float, rng: np.random.Generator, check: Check = never_stop
-) -> Trained:
-    """Minimise R(W_Q W_K^T/d) + lt d |S|_* over square factors by L-BFGS, from standard Gaussian weights.
-
-    >>> from attnlaw.theory.learn.data import draw_squares
-    >>> from attnlaw.theory.learn.risk import Linear
-    >>> rng = np.random.default_rng(0)
-    >>> data = draw_squares(40, 1, "cross", 4, rng)
-    >>> target = np.outer([2.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0])
-    >>> risk = Risk(data, Linear(np.ones((40, 1)), ordered=True), data.fields(target))
-    >>> trained = train_pair_factors(risk, 1e-3, rng)
-    >>> trained.converged, float(np.abs(trained.matrix - target).max().round(2))
-    (True, 0.0)
-    """
-    size = risk.sensing.shape[2]
-    start = rng.standard_normal(2 * size * size)
-    flat, steps = descend_factors(
-        lambda w: pair_objective(risk, weight_decay, w), start, weight_decay, size, check
-    )
-    matrix = pair_matrix(flat, size)
-    # One proximal step sets the directions outside the solution, about 1e-8 after L-BFGS, to exactly zero.
-    step = risk.step()
-    polished = shrink_singular_values(matrix - step * risk(matrix)[1], step * weight_decay * size)
-    residual = nuclear_gap(risk, polished, weight_decay * size)
-    return Trained(polished, residual, steps, "factors")
 
 
 def pair_matrix(w: Reals, size: int) -> Reals:
@@ -419,3 +325,40 @@ def pair_objective(risk: Risk, weight_decay: float, w: Reals) -> tuple[float, Re
     value += decay * float(w @ w)
     slopes = scale * np.stack([gradient @ second, gradient.T @ first]) + 2 * decay * np.stack([first, second])
     return value / size**2, slopes.reshape(-1) / size**2
+
+
+def _pair_proximal_step(risk: Risk, matrix: Reals, shift: float, step: float) -> Reals:
+    return shrink_singular_values(matrix - step * risk(matrix)[1], step * shift)
+
+
+@dataclass(frozen=True)
+class FactorForm:
+    """Tied factors W, or untied factors W_Q and W_K one after the other, as one flat array."""
+
+    count: int  # number of factors
+    objective: Callable[[Risk, float, Reals], tuple[float, Reals]]  # returns F/d^2 and its gradient
+    product: Callable[[Reals, int], Reals]  # returns S of size d
+    proximal_step: Callable[[Risk, Reals, float, float], Reals]
+    gap: Callable[[Risk, Reals, float], float]  # bounds what F(S) can still lose, relative to F(S)
+    shrink: Callable[[Reals, float], Reals]  # applies the penalty of the convex form
+    unknowns: Callable[[int], int]  # number of free entries of S
+
+
+TIED_FACTORS = FactorForm(
+    1,
+    factors_objective,
+    _tied_product,
+    proximal_step,
+    optimality_gap,
+    shrink_eigenvalues,
+    lambda size: size * (size + 1) // 2,
+)
+PAIR_FACTORS = FactorForm(
+    2,
+    pair_objective,
+    pair_matrix,
+    _pair_proximal_step,
+    nuclear_gap,
+    shrink_singular_values,
+    lambda size: size * size,
+)

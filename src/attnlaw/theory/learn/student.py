@@ -32,10 +32,6 @@ class Student:
     """A kind of student, with its theory for each output, its training and its thresholds.
 
     Args:
-        name: name of the student in settings.
-        label: name of the student in legends and tables.
-        colour: index of the student's colour in the palette.
-        penalised: whether the student has a weight decay.
         theories: functions `theory(problems, report)` by output, or by a loss that makes other labels. Each
             function returns the predictions of problems that share target and output, and may call
             `report(done)` with the number solved. If `theories` lacks an output, a message says that the
@@ -56,8 +52,6 @@ class Student:
             much memory.
         untied: the record of this student for untied attention, or None if it has no theory for untied
             attention.
-        has_factors: whether the student has factors, with a `width` that may be limited.
-        has_flow: whether the student's gradient flow is known at every `flow_time`.
     """
 
     name: str
@@ -87,10 +81,6 @@ class Student:
         return self.theories[output]
 
     def train(self, problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
-        """Train the student on drawn data.
-
-        The student must have a `trainer`, which `check_simulation` ensures.
-        """
         assert self.trainer is not None
         return self.trainer(problem, risk, rng, check)
 

@@ -55,23 +55,15 @@ FAR = 300.0
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Values of alpha = n/d^2 at which learning changes.
-
-    Args:
-        interpolation: alpha up to which the given student fits all noisy labels. The field is None for clean
-            labels, and for the Bayes-optimal student, which does not fit labels.
-        peak_error: test error at interpolation as weight decay -> 0. The error is None if `interpolation` is
-            None, if the noise is too small to resolve (`interpolation_peak`), and for the direct student,
-            because its error there has no bound.
-    """
+    """Values of alpha = n/d^2 at which learning changes."""
 
     recovery: float  # the factorized student finds the target from clean labels
     feasibility: float | None  # only the target fits clean labels (tied attention)
     bayes: float  # the Bayes-optimal student finds the target from clean labels
     direct: float  # the direct student finds the target from clean labels
     own_recovery: float | None  # the given student finds the target from clean labels
-    interpolation: float | None
-    peak_error: float | None
+    interpolation: float | None  # the given student fits all noisy labels up to here
+    peak_error: float | None  # test error there as weight decay -> 0; None if it has no bound
 
     def describe(self) -> dict[str, Any]:
         return dict(vars(self))
@@ -86,12 +78,6 @@ def thresholds(
     attention: str = "tied",
 ) -> Thresholds:
     """Return all thresholds of a target, in samples per d^2.
-
-    Args:
-        observations_per_sample: number of observations in each sample, see `Problem.observations_per_sample`.
-        noise: variance of the label noise.
-        student: name of the student, which determines recovery and interpolation.
-        attention: "tied" or "untied".
 
     >>> round(thresholds(Target.marchenko_pastur(0.5)).recovery, 6)
     0.422175
@@ -125,19 +111,12 @@ def problem_thresholds(problem: Problem) -> Thresholds | None:
 
 
 def recovery(k0: float) -> float:
-    """Return the smallest alpha at which S* has the least nuclear norm of all S >= 0 that fit clean labels.
-
-    The minimum over t solves `k0 t = (1-k0) int_t^2 (x-t) rho_sc`.
-    """
+    """Return the alpha from which S* has the least nuclear norm of all S >= 0 that fit clean labels."""
     return 0.5 * _least_dimension(k0, sides=1)
 
 
 def untied_recovery(k0: float) -> float:
-    """Return the smallest alpha_P at which S* has the least nuclear norm among all S that fit clean labels.
-
-    >>> round(untied_recovery(0.3), 6)
-    0.725255
-    """
+    """Return the alpha_P from which S* has the least nuclear norm of all S that fit clean labels."""
     return _least_dimension(k0, sides=2)
 
 
@@ -160,9 +139,6 @@ def bayes_recovery(target: Target) -> float:
     The relative error `E(a)/a^2` grows to `1 - sum_i p_i^2` as a falls to 0, because noise turns atoms into
     semicircles of variance `p_i a^2`. For larger alpha the equation `2 alpha a^2 = E(a)` has no solution. A
     power law has d eigenvalues of weight 1/d.
-
-    >>> bayes_recovery(Target.discrete([0.0, 1.0])), bayes_recovery(Target.marchenko_pastur(0.5))
-    (0.25, 0.375)
     """
     if target.dimension is not None:
         return 0.5 * (1 - 1 / target.dimension)
@@ -173,9 +149,6 @@ def untied_bayes_recovery(target: Target) -> float:
     """Return the smallest alpha_P at which the Bayes-optimal student finds S* from clean labels.
 
     Each singular value above zero has half of its weight on either side of zero.
-
-    >>> untied_bayes_recovery(Target.product(0.5)), untied_bayes_recovery(Target.discrete([0.0, 1.0]))
-    (0.75, 0.625)
     """
     if target.dimension is not None:
         return 1 - 0.5 / target.dimension

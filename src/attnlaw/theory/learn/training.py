@@ -38,7 +38,6 @@ class Trained:
 
     @property
     def converged(self) -> bool:
-        """Whether the residual is at most 1e-4."""
         return self.residual <= RESIDUAL
 
 

@@ -48,11 +48,7 @@ class BayesPoint:
 
 
 def denoising_error(target: Target, a: Reals) -> Reals:
-    """Return the error `E(a)` of the best denoiser for a batch of noise levels a.
-
-    >>> denoising_error(Target.marchenko_pastur(0.5), np.array([0.1, 1.0, 100.0])).round(4).tolist()
-    [0.0074, 0.3969, 0.9999]
-    """
+    """Return the error `E(a)` of the best denoiser for a batch of noise levels a."""
     squares = np.zeros(a.size)
     for rows, groups in Truncated(target.law, a).node_groups():
         for nodes in groups:
@@ -64,9 +60,7 @@ def denoising_error(target: Target, a: Reals) -> Reals:
 def solve(target: Target, information: Information, size: int) -> BayesPoint:
     """Solve `qhat = information(E(a))`, `a^2 = 1/qhat`, for each problem, and return the root of largest E.
 
-    Args:
-        information: function that returns qhat, given the errors E and the indices of some problems. The
-            information must decrease with E.
+    `information(E, rows)` returns qhat of some problems, and must decrease with E.
     """
     Q = target.second_moment
     every = np.arange(size)
@@ -137,9 +131,6 @@ def label_information(q: float, V: float) -> float:
     corner k = 0 each label has the information `f(k_a)`, where `f = phi^2/(Phi(k) Phi(-k))`. The joint
     information differs from `f(k_1) + f(k_2)` only near the corner, so the trapezoidal rule needs few points
     there at any t. For V -> 0 the result approaches `2 int f dk / sqrt(2 pi q V)`.
-
-    >>> round(label_information(1.5, 1e-8) * 1e-4, 4)
-    1.1768
     """
     t = max(q / V, 1e-12)
     spread = np.sqrt(t)
@@ -166,11 +157,7 @@ def label_information(q: float, V: float) -> float:
 
 
 def bivariate_normal_cdf(h: Reals, k: Reals, r: float) -> Reals:
-    """Return `P(X <= h, Y <= k)` of standard normals with correlation r, by Owen's T function (Owen 1956).
-
-    >>> bivariate_normal_cdf(np.array(0.0), np.array(0.0), 0.5).round(12) == round(1 / 3, 12)
-    np.True_
-    """
+    """Return `P(X <= h, Y <= k)` of standard normals with correlation r, by Owen's T function (Owen 1956)."""
     h, k = np.broadcast_arrays(np.asarray(h, dtype=float), np.asarray(k, dtype=float))
     # The formula divides by h and k: move exact zeros by less than rounding of the result.
     h, k = np.where(h == 0, 1e-150, h), np.where(k == 0, 1e-150, k)
@@ -235,7 +222,6 @@ def _predict(problems: list[Problem], information: Information) -> list[Predicti
 
 
 def leading(gamma: float) -> float:
-    """Return the constant I of the scaling law (`attnlaw.theory.learn.scaling`)."""
     return 1 / (2 * gamma - 1) + 2 - 1 / (1 + 2 * gamma)
 
 
