@@ -15,6 +15,7 @@ from checkpoints.small import DECODER_MAP
 from command.in_process import invoke
 from safetensors.numpy import load_file, save_file
 from scipy import stats
+from theory.limit.limit_covariances import gaussian_covariance
 
 import attnlaw
 from attnlaw.core.errors import InputError
@@ -25,7 +26,6 @@ from attnlaw.theory.limit.depth import Depth, stack_law
 from attnlaw.theory.limit.distance import distances, kernel_kl
 from attnlaw.theory.limit.inputs import RandomInputs
 from attnlaw.theory.limit.layer import AttentionLayer, ScoreSettings
-from attnlaw.theory.limit.limit import gaussian_covariance
 from attnlaw.theory.limit.mixture import gaussian_law
 from attnlaw.theory.limit.sampler import output_law
 from attnlaw.verbs import find_verb

@@ -7,10 +7,11 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from theory.limit.layer_draws import sample_stack
 
 import attnlaw
 from attnlaw.core.errors import InputError
-from attnlaw.theory.limit.depth import Depth, sample_stack, stack_law
+from attnlaw.theory.limit.depth import Depth, stack_law
 from attnlaw.theory.limit.distance import NOT_RESOLVED, distances, gaussian_kde, kernel_kl
 from attnlaw.theory.limit.inputs import RandomInputs
 from attnlaw.theory.limit.layer import AttentionLayer, WeightVariances

@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.stats import ks_2samp
+from theory.limit.layer_draws import sample_stack
 
 from attnlaw.core.errors import InputError
-from attnlaw.theory.limit.depth import Depth, sample_stack, stack_law
+from attnlaw.theory.limit.depth import Depth, stack_law
 from attnlaw.theory.limit.inputs import GivenInputs, RandomInputs
 from attnlaw.theory.limit.layer import AttentionLayer
 from attnlaw.theory.limit.sampler import output_law

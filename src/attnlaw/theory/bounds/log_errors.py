@@ -36,11 +36,7 @@ class LogError:
 
     @classmethod
     def of(cls, spectrum: Spectrum, value: Callable[[Spectrum], float], norms: float) -> Self:
-        """Return the error of a logarithm that `value` computes from an approximate spectrum.
-
-        Args:
-            norms: how much the errors of spectral norms may change the logarithm.
-        """
+        """Return the error of a logarithm that `value` computes from an approximate spectrum."""
         return cls(spectrum.spread(value) or 0.0, norms + (spectrum.bracket(value) or 0.0))
 
     @property
@@ -55,9 +51,6 @@ def combine_log_errors(terms: Iterable[tuple[Hashable, float, LogError]]) -> flo
         terms: a tuple (matrix, weight, error of the logarithm) for each term. Terms of the same matrix have
             the same random error, so their spreads are added. The spreads of different matrices are added in
             squares.
-
-    >>> combine_log_errors([("a", 0.5, LogError(0.06, 0.01)), ("b", 0.5, LogError(0.08, 0.01))])
-    0.05099019513592785
     """
     spreads: dict[Hashable, float] = defaultdict(float)
     bound = 0.0

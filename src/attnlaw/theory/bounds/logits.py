@@ -74,13 +74,6 @@ def logit_bounds(model: Model) -> dict[MatrixLocation, Logits]:
     """Return the sizes of the logits of every head, by the location of the head's QK matrix.
 
     Heads of both self and cross attention are included.
-
-    >>> import numpy as np
-    >>> from attnlaw.checkpoints.open import open_model
-    >>> block = {"in_proj_weight": np.tile(np.eye(4), (3, 1)), "out_proj.weight": np.eye(4)}
-    >>> [logits.reason for logits in logit_bounds(open_model(block, heads=2)).values()]
-    ['attnlaw does not know the norm layer before this layer',
-     'attnlaw does not know the norm layer before this layer']
     """
     logits: dict[MatrixLocation, Logits] = {}
     read: dict[tuple[int | None, str], list[ScoreSizes | None]] = {}
@@ -109,17 +102,7 @@ def why_no_bound(model: Model, location: MatrixLocation, block: Attention) -> st
 
 
 def logits_of(sizes: ScoreSizes, scores: Scores) -> Logits:
-    """Return bound, typical size and probable maximum of the logits of a head.
-
-    Args:
-        sizes: the measured sizes of the head's queries and keys.
-        scores: scale, cap, clipping and positions of the block's logits.
-
-    >>> part = ScorePart(np.array([3.0]), 0.0, 0.0, 0.0, (4.0, 4.0))
-    >>> logits = logits_of(ScoreSizes(part, (part,)), Scores(0.5))
-    >>> round(logits.bound, 9), logits.typical
-    (6.0, 1.5)
-    """
+    """Return bound, typical size and probable maximum of the logits of a head."""
     whole = sizes.whole
     bound = scores.scale * sum(map(_largest_score, sizes.parts))
     if scores.clip is not None and whole.lengths is not None:
@@ -149,9 +132,6 @@ def largest_length(side: Lengths) -> float:
     """Return the largest length |z R + y0| over all z with |z|^2 <= S.
 
     The function solves the minimisation over l at the head of this module, by bisection in l - sigma_1^2.
-
-    >>> round(largest_length(Lengths(np.array([2.0, 1.0]), np.array([9.0, 0.0]), 4.0)), 6)  # 3 + 2 * 2
-    7.0
     """
     size = max(float(side.values[0]), float(np.sqrt(side.along.sum() / side.square)))
     if size == 0:

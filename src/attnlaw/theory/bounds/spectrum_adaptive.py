@@ -61,11 +61,7 @@ class Contribution:
 
 
 def index_grid(depth: int, hidden_size: int) -> NDArray[np.float64]:
-    """Return the paper's grid of indices {0, 1/m, ..., 2} with m = ceil(L + ln N).
-
-    >>> index_grid(depth=1, hidden_size=2)
-    array([0. , 0.5, 1. , 1.5, 2. ])
-    """
+    """Return the paper's grid of indices {0, 1/m, ..., 2} with m = ceil(L + ln N)."""
     m = ceil(depth + log(hidden_size))
     return np.arange(2 * m + 1) / m
 
@@ -175,17 +171,9 @@ def best_index(spectrum: Spectrum, log_scale: float, hidden_size: int) -> float:
 def value_of_adaptivity(
     contributions: Sequence[Contribution], depth: int, hidden_size: int
 ) -> Estimate | None:
-    """Return the sum of contributions with one index for all matrices, over the sum with one for each.
+    """Return sum of contributions with one index for all matrices, over the sum with the best for each.
 
-    In both sums the indices are the best ones on the grid.
-
-    Args:
-        contributions: the contribution of each matrix.
-        depth: number of layers L. The depth and `hidden_size` together fix the grid of p.
-        hidden_size: width N.
-
-    Returns:
-        The ratio, with an error if some spectra are approximate. None if all contributions are zero.
+    The value is None if all contributions are zero. It has an error if some spectra are approximate.
     """
     total = log_sum([part.log_value for part in contributions])
     if total == -np.inf:
@@ -225,12 +213,7 @@ def _log_sums_by_index(parts: Sequence[Contribution]) -> NDArray[np.float64]:
 def _log_error_of_matrix(
     part: Contribution, others: NDArray[np.float64], bound: float, grid: NDArray[np.float64], hidden_size: int
 ) -> LogError:
-    """Return the error of ln(value of adaptivity) that comes from the spectrum of one matrix.
-
-    Args:
-        others: ln C of all other matrices on the grid. They stay fixed.
-        bound: how much the errors of spectral norms may change the logarithm.
-    """
+    """Return the error of ln(value of adaptivity) that comes from the spectrum of one matrix."""
     common = log_sums(others.T) if len(others) else np.full(grid.shape, -np.inf)
     post_hoc = log_sum(others.min(axis=1)) if len(others) else -np.inf
 
@@ -245,10 +228,6 @@ def log_truncations(spectrum: Spectrum, log_scale: float, hidden_size: int) -> N
     """Return ln max(sqrt(N r), N scale s_{r+1}) for r = 0, ..., rank.
 
     The spectrum must be exact.
-
-    >>> spectrum = Spectrum(np.array([4.0, 2.0, 1.0, 0.5]), (4, 4), norm_21=0, norm_11=0, route="svd")
-    >>> np.exp(log_truncations(spectrum, log(0.01), 256)).round(2)
-    array([10.24, 16.  , 22.63, 27.71, 32.  ])
     """
     values = np.append(spectrum.above_tolerance, 0.0)
     with np.errstate(divide="ignore"):
@@ -258,10 +237,5 @@ def log_truncations(spectrum: Spectrum, log_scale: float, hidden_size: int) -> N
 
 
 def effective_directions(spectrum: Spectrum, log_scale: float, hidden_size: int) -> int:
-    """Return the number of effective directions, the smallest r that reaches the minimum B(M).
-
-    >>> spectrum = Spectrum(np.array([4.0, 2.0, 1.0, 0.5]), (4, 4), norm_21=0, norm_11=0, route="svd")
-    >>> [effective_directions(spectrum, log(scale), 256) for scale in (0.01, 0.1, 1.0)]
-    [0, 2, 4]
-    """
+    """Return the number of effective directions, the smallest r that reaches the minimum B(M)."""
     return int(np.argmin(log_truncations(spectrum, log_scale, hidden_size)))

@@ -63,20 +63,7 @@ class DirectState:
 def flow(
     target: Target, potential: Potential, eta: float, decay: float, scale: float, times: Reals
 ) -> list[DirectState]:
-    """Integrate the equations of c0, c1 and v, and return a state for each time.
-
-    Args:
-        eta: the learning rate, where 0 is the gradient flow.
-        decay: the weight decay gamma.
-        scale: sqrt(Tr S0^2/d) of the start S0.
-        times: ascending times, of which the first is 0.
-
-    >>> from attnlaw.theory.dynamics.potential import LinearPotential
-    >>> target, potential = Target.marchenko_pastur(0.5), LinearPotential(1, 0.5, 1.5)
-    >>> end = flow(target, potential, 0.3, 0.0, 1.0, np.array([0.0, 9.0]))[1]
-    >>> round(end.E, 9), round(0.3 * 0.25 / 0.7, 9)
-    (0.107142857, 0.107142857)
-    """
+    """Integrate the equations of c0, c1 and v, and return a state for each time."""
     Q, q0 = target.second_moment, scale**2
 
     def numbers(y: Reals) -> tuple[float, float]:

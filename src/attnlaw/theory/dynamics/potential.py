@@ -40,11 +40,7 @@ MEHLER = 20  # orders of the series for two correlated rows; terms beyond are be
 
 
 def potential_of(problem: Problem) -> Potential:
-    """Return the potential of a problem's output (`potentials_of`), or the first one if there are several.
-
-    >>> potential_of(Problem(tokens=2)).gains(1.0, 0.5)
-    (6.0, -6.0)
-    """
+    """Return the potential of a problem's output (`potentials_of`), or the first one if there are several."""
     return potentials_of(problem)[0]
 
 
@@ -187,11 +183,7 @@ def _rule(step: float) -> tuple[Reals, Reals, Reals]:
 
 @lru_cache(maxsize=32)
 def _hermite_series(step: float) -> tuple[Reals, Reals, Reals]:
-    """Return weighted Hermite polynomials at the points z and y of `_rule`, and the factors 3^-(j+k) of
-    Mehler.
-
-    The factors for even j + k are set to 0.
-    """
+    """Return weighted Hermite polynomials at the z and y of `_rule`, and factors 3^-(j+k) for odd j + k."""
     z, y, _ = _rule(step)
     orders = np.arange(MEHLER)
     full = _normalised(y) * (step * np.exp(-y * y / 2) / np.sqrt(2 * np.pi))[:, None]

@@ -87,9 +87,6 @@ class StudentPath(BriefRepr):
     """A student over time. Every array has one entry for each time of the schedule.
 
     Args:
-        problem: the target to learn, and the student that learns it.
-        schedule: times, learning rate, decay and start.
-        norm, overlap, trace: Tr S^2/d, Tr S S*/d and Tr S/d.
         alignment: 0 if the student knows nothing of the target, 1 if it knows all except the scale. The
             alignment is nan if the target or the student is proportional to the identity.
         error: the standard errors of the quantities that are averages over several draws, by name.

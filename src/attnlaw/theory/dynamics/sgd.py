@@ -37,22 +37,15 @@ COMPARED = ("norm", "overlap", "trace", "estimation_error")  # untied factors ha
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class MeasuredTrajectory(StudentPath):
-    """The averages of several students that SGD trained from different seeds.
-
-    `error` has standard errors if there are two or more seeds.
-
-    Args:
-        added: difference between SGD and the flow from the same start, by quantity, shape (seeds, times).
-        eigenvalues: eigenvalues of each run (untied: singular values), shape (seeds, times, d).
-    """
+    """The averages of several students that SGD trained from different seeds."""
 
     size: int  # the dimension d
     seeds: int
     batch: int
     sensing: str  # what students saw: Gaussian matrices or tokens
     steps: int  # steps of SGD of each student
-    added: dict[str, Reals] = field(repr=False)
-    eigenvalues: Reals = field(repr=False)
+    added: dict[str, Reals] = field(repr=False)  # SGD minus the flow from the same start, (seeds, times)
+    eigenvalues: Reals = field(repr=False)  # (seeds, times, d); untied: singular values
 
 
 def simulate_dynamics(
@@ -75,11 +68,8 @@ def simulate_dynamics(
 
     Args:
         size: the dimension d. The product of this size and the target's rank must be a whole number.
-        seeds: the number of students to train.
         sensing: the inputs that the students see. None uses the Gaussian matrices of the theory, "goe" (for
             untied factors "ginibre").
-        batch: the number of samples in a step.
-        progress: a function that receives the number of trained students and the number of all students.
 
     Raises:
         InputError: if the learning rate is 0, the problem has no theory, or `size` does not fit.
@@ -188,7 +178,6 @@ def trajectory_agreement(
     """Compare a trajectory with runs of SGD at all times after 0.
 
     Args:
-        path: the trajectory that the theory predicts.
         measured: runs of SGD. If the runs have several dimensions, the function extrapolates them in 1/d.
 
     Returns:

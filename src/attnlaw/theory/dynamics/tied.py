@@ -78,14 +78,7 @@ NOISY = 0.015
 
 
 def target_nodes(target: Target, angles: int = ANGLES) -> tuple[Reals, Reals]:
-    """Return nodes and weights that represent the law of a target.
-
-    The nodes are Gauss-Legendre angles on the target's bulk, and the target's atoms.
-
-    >>> x, p = target_nodes(Target.marchenko_pastur(0.5))
-    >>> round(float(p.sum()), 12), round(float(p @ x**2), 12)
-    (1.0, 1.5)
-    """
+    """Return nodes and weights that represent the law of a target."""
     law = target.law
     u, w = gauss_legendre(angles)
     points, weights = [place for place, _ in law.atoms], [weight for _, weight in law.atoms]
@@ -206,11 +199,6 @@ def flow(start: TiedStart, gains: Gains, decay: float, times: Reals) -> list[Tie
     """Integrate the gradient flow, and return a state for each time.
 
     F is stiff in each mode separately, so the solver (LSODA) gets a diagonal Jacobian.
-
-    Args:
-        gains: a function that returns the gains (G, H) for (q, m).
-        decay: the weight decay gamma.
-        times: ascending times, of which the first is 0.
     """
     x, guess = start.x, -math.log(start.scale)
 
@@ -274,10 +262,7 @@ def outliers(problem: Problem, schedule: Schedule) -> tuple[Outlier, ...]:
 
 
 def _law(problem: Problem, schedule: Schedule) -> tuple[Law, TiedState]:
-    """Return the law of the eigenvalues and the state, both at the last time.
-
-    After an orthogonal start the eigenvectors are those of the target, and the law is discrete on the nodes.
-    """
+    """Return the law of the eigenvalues and the state, both at the last time."""
     start = start_of(problem, schedule, MANY_ANGLES)
     times = np.array(schedule.times)
     state = flow(start, potential_of(problem).gains, schedule.decay, times)[-1]
@@ -289,10 +274,7 @@ def _law(problem: Problem, schedule: Schedule) -> tuple[Law, TiedState]:
 
 
 def noise_shifts(problem: Problem, schedule: Schedule, seed: int = 0) -> Reals:
-    """Return the changes of norm, overlap and trace by gradient noise.
-
-    The result has the shape (PAIRS, times, 3).
-    """
+    """Return the changes of norm, overlap and trace by gradient noise, (PAIRS, times, 3)."""
     rng = np.random.default_rng(seed)
     target = representative_eigenvalues(problem.target, SIZE)
     potential = potential_of(replace(problem, target=Target.discrete(target.tolist())))
@@ -324,11 +306,7 @@ def add_noise_shifts(problem: Problem, schedule: Schedule, noiseless: dict[str, 
 
 
 def representative_eigenvalues(target: Target, size: int) -> Reals:
-    """Return `size` eigenvalues for a law: means over equal shares of it, rescaled to its exact mean.
-
-    >>> float(representative_eigenvalues(Target.marchenko_pastur(0.25), 8).mean().round(6))
-    0.5
-    """
+    """Return `size` eigenvalues for a law: means over equal shares of it, rescaled to its exact mean."""
     fine = 200
     levels = (np.arange(size * fine) + 0.5) / (size * fine)
     values = target.law.quantile(levels).reshape(size, fine).mean(axis=1)
@@ -336,10 +314,7 @@ def representative_eigenvalues(target: Target, size: int) -> Reals:
 
 
 def draw_starts(schedule: Schedule, count: int, size: int, rng: np.random.Generator) -> Complexes:
-    """Draw `count` starts `s G G^H/m'`, where G is a complex Gaussian matrix of shape (size, m').
-
-    The function matches the traces of the starts to the theory. At infinite width every start is s I.
-    """
+    """Draw `count` starts `s G G^H/m'`, where G is a complex Gaussian matrix of shape (size, m')."""
     if schedule.width == math.inf:
         return np.tile(schedule.scale * np.eye(size, dtype=complex), (count, 1, 1))
     wide = max(round(schedule.width * size), 1)
@@ -353,10 +328,7 @@ def draw_starts(schedule: Schedule, count: int, size: int, rng: np.random.Genera
 def _path(
     potential: Potential, target: Reals, S: Complexes, schedule: Schedule, rng: np.random.Generator | None
 ) -> Reals:
-    """Return norm, overlap and trace of each matrix at each time.
-
-    If `rng` is given, it draws noise. The second half of the matrices gets the opposite noise.
-    """
+    """Return norm, overlap and trace at each time; noise is opposite in the second half of the matrices."""
     numbers, now = [_norm_overlap_trace(S, target)], 0.0
     eta = schedule.learning_rate
     step = min(STEP, NOISY / eta) if 0 < 4 * eta * float(target.mean()) <= 1 else STEP

@@ -84,10 +84,7 @@ class ObservedPairs:
 
 
 def observed_pairs(problem: Problem) -> ObservedPairs:
-    """Return the weights and the potential of a problem.
-
-    Raise a `BadSetting` if the problem has no theory.
-    """
+    """Return the weights and the potential of a problem, or raise a `BadSetting` if it has no theory."""
     if problem.noise > 0:
         raise BadSetting("noise", "expected 0 with {attention} untied", problem.noise)
     target = problem.target
@@ -114,10 +111,7 @@ def observed_pairs(problem: Problem) -> ObservedPairs:
 def draw(
     problem: Problem, schedule: Schedule, size: int, count: int, rng: np.random.Generator, real: bool = False
 ) -> Factors:
-    """Draw `count` Gaussian starts and targets of dimension `size`, with matched moments.
-
-    The matrices are complex for the theory, and `real` for SGD.
-    """
+    """Draw `count` Gaussian starts and targets of dimension `size`, with matched moments."""
 
     def normal(*shape: int) -> Matrices:
         return rng.standard_normal(shape) if real else _normal(shape, rng)
@@ -272,10 +266,7 @@ def solve(problem: Problem, schedule: Schedule) -> dict[str, Any]:
 
 
 def _columns(observed: ObservedPairs, small: Reals, large: Reals) -> dict[str, Any]:
-    """Extrapolate the order parameters of both sizes in 1/d^2, and return the arrays of a trajectory.
-
-    The standard errors come from the effect of each start on the quantities.
-    """
+    """Extrapolate the order parameters of both sizes in 1/d^2, and return the arrays of a trajectory."""
     ratio = (SIZES[1][0] / SIZES[0][0]) ** 2
     share = ratio / (ratio - 1)
     value = share * large.mean(axis=0) - (share - 1) * small.mean(axis=0)

@@ -132,13 +132,7 @@ class GreedyLimit:
 
 
 def follow_greedy_path(M: Reals, mask: Reals, latent: int) -> GreedyLimit:
-    """Repeat at most `latent` times: add the top singular pair of G, and let the flow settle.
-
-    >>> M, mask = np.array([[0.0, 1.0], [1.0, 0.5]]), np.array([[0.0, 1.0], [1.0, 1.0]])
-    >>> limit = follow_greedy_path(M, mask, 2)
-    >>> limit.rank, (limit.A @ limit.B).round(6).tolist()
-    (1, [[2.0, 1.0], [1.0, 0.5]])
-    """
+    """Repeat at most `latent` times: add the top singular pair of G, and let the flow settle."""
     n, m = M.shape
     A, B = np.zeros((n, 0)), np.zeros((0, m))
     scale = float(np.linalg.norm(mask * M, 2))
@@ -269,9 +263,6 @@ def components(mask: ArrayLike) -> list[tuple[Indices, Indices]]:
     """Return the rows and the columns of each component of the graph of observed entries.
 
     Rows and columns without an observed entry belong to no component.
-
-    >>> [(rows.tolist(), cols.tolist()) for rows, cols in components([[1, 0], [0, 1]])]
-    [([0], [0]), ([1], [1])]
     """
     seen = np.asarray(mask, dtype=bool)
     n, m = seen.shape
@@ -390,9 +381,6 @@ def mean_cosine(latent: int) -> float:
 
     The mean is `Gamma(k/2)/(sqrt(pi) Gamma((k+1)/2))`. If two single entries M_1 and M_2 in different rows
     and columns are observed, the entries between them have the mean size sqrt(M_1 M_2) E|cos|.
-
-    >>> round(mean_cosine(2), 6)  # 2/pi
-    0.63662
     """
     log_ratio = scipy.special.gammaln(latent / 2) - scipy.special.gammaln((latent + 1) / 2)
     return float(np.exp(log_ratio) / np.sqrt(np.pi))

@@ -107,7 +107,6 @@ class Deviations:
 
     @classmethod
     def all_equal(cls, std: float, residual: float | None = None) -> Deviations:
-        """Return the deviation `std` for all matrices, or `residual` for those that write to the stream."""
         return cls(std, std, std, std, std, std, std if residual is None else residual, std)
 
 
@@ -219,16 +218,7 @@ class Architecture:
 
 
 def at_width(model: Architecture, width: int, keep: str) -> Architecture:
-    """Return the model at another width, with the same gains and the same variances of embeddings.
-
-    Args:
-        keep: the property that stays fixed, the number of heads or their width: a name in `KEPT`.
-
-    >>> model = Architecture.from_config({"model_type": "gpt2"})
-    >>> wide = at_width(model, 3072, "head-width")
-    >>> wide.heads, wide.head_width, wide.hidden, wide.deviations.query, wide.deviations.embedding
-    (48, 64, 12288, 0.01, 0.02)
-    """
+    """Return the model at another width, with the same gains and the same variances of embeddings."""
     grown = ("head_width",) if KEPT[keep].random else ("heads", "key_value_heads")
     sizes = {name: getattr(model, name) for name in grown}
     step = model.width // math.gcd(model.width, *sizes.values())

@@ -52,9 +52,7 @@ def coordinate_check(
 
     Args:
         width: the width of the model, a multiple of 16. The function never draws a matrix of this width.
-        parametrisation: "SP" or "muP".
         rate: learning rate at width 64.
-        draws: number of initialisations.
     """
     if width % HEAD_WIDTH:
         raise BadSetting("width", f"expected a multiple of {HEAD_WIDTH}, the width of a head", width)
@@ -92,10 +90,7 @@ def config(width: int) -> dict[str, Any]:
 
 
 def _scales(width: int, name: str, rate: float) -> tuple[Callable[[str], float], Callable[[str], float]]:
-    """Return two functions of a matrix's name: its standard deviation and its learning rate.
-
-    `name` is the parametrisation, "SP" or "muP", and `rate` is r in the table above.
-    """
+    """Return the standard deviation and the learning rate as functions of a matrix's name (see the table)."""
     power = PARAMETRISATIONS[name].power
     m = (width / BASE) ** power
 

@@ -36,11 +36,6 @@ def gradient_law(
 
     Here L is the mean loss of the next token (BERT: of every token). This function needs torch and
     transformers.
-
-    Args:
-        values: the config.json of the model, as its library expects it (`library_values`).
-        model: the architecture of the same config.
-        draws: number of initialisations.
     """
     with require_extra("--gradients", "lens"), quiet_import():
         from attnlaw.theory.init.lazy_model import lazy_model

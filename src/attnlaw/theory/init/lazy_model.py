@@ -43,15 +43,7 @@ SAME = 1e-10  # a remainder below this share of the rows' length is rounding: th
 
 @dataclass(eq=False)
 class LazyMatrix:
-    """A Gaussian matrix W (out, in) of deviation `std`.
-
-    The matrix is drawn only in the directions that are needed.
-
-    >>> W = LazyMatrix(1000, 1000, 1.0, torch.Generator().manual_seed(0))
-    >>> x, d = torch.ones(1, 1000, dtype=torch.float64), torch.ones(1, 1000, dtype=torch.float64)
-    >>> bool(torch.allclose(W.right(x) @ d.T, x @ W.left(d).T))
-    True
-    """
+    """A Gaussian matrix W (out, in) of deviation `std`."""
 
     out: int
     inner: int  # the number of columns, `in` above
@@ -109,10 +101,7 @@ class LazyMatrix:
         return d, x
 
     def _split_rows(self, rows: Any, known: Any) -> tuple[Any, tuple[Any, Any]]:
-        """Return C and (T, Q) such that the rows are `C known + T Q`.
-
-        The rows of Q are orthonormal, and orthogonal to `known`.
-        """
+        """Return C and (T, Q), with Q orthonormal and orthogonal to `known`: the rows are `C known + T Q`."""
         c = rows @ known.T
         rest = rows - c @ known
         again = rest @ known.T  # a second projection removes rounding errors
@@ -180,10 +169,7 @@ class _RowLookup(torch.autograd.Function):  # type: ignore[misc]
 
 
 class LazyWeight:
-    """A stand-in for a weight tensor of the model.
-
-    The products and rows of the stand-in come from a lazy matrix.
-    """
+    """A stand-in for a weight tensor of the model, whose products and rows come from a lazy matrix."""
 
     _is_hf_initialized = True  # the library must not initialise it
     dtype, device = torch.float64, torch.device("cpu")
@@ -241,10 +227,7 @@ class LazyModel:
         return self.model(**given, use_cache=False).logits[0]
 
     def step(self, rates: Callable[[str], float]) -> None:
-        """Make a step of SGD on every matrix, after `loss().backward()`.
-
-        `rates` maps names of matrices to learning rates.
-        """
+        """Make a step of SGD on every matrix, after `loss().backward()`."""
         for name, matrix in self.matrices.items():
             matrix.step(rates(name))
 
@@ -255,14 +238,7 @@ def lazy_model(
     std: Callable[[str], float] | None = None,
     architecture: Architecture | None = None,
 ) -> LazyModel:
-    """Build the model of a config.json on lazy matrices.
-
-    Args:
-        values: the config.json, in the form that the library expects.
-        std: a function that returns the deviation of a matrix for its name in the model. None uses the
-            deviations of the architecture.
-        architecture: the architecture of the config, or None to read it from `values`.
-    """
+    """Build the model of a config.json on lazy matrices."""
     with quiet_import():
         from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 

@@ -32,19 +32,12 @@ MOST_DRAWN = 4096
 
 @dataclass(frozen=True, eq=False)
 class InitialLogits:
-    """The logits of all ids at every token.
+    """The logits of all ids at every token."""
 
-    Args:
-        token_logits: logits of the u different ids among the s tokens, of shape (draws, s, u). The field is
-            None if the logits have no limit.
-        zeros: the number of ids whose logit is always 0. This number is 1 if the head is tied and the padding
-            id is not among the tokens, else 0.
-    """
-
-    token_logits: Array | None
+    token_logits: Array | None  # of the u different ids, (draws, s, u); None without a limit
     covariance: Array  # covariance C of the logits of each other id, (draws, s, s)
     others: int  # number of other ids, without padding
-    zeros: int
+    zeros: int  # ids whose logit is always 0: the padding of a tied head, if no token has it
     cap: float | None  # cap of the logits; None is no cap
 
     def deviation(self) -> Array:
@@ -118,10 +111,7 @@ def logits_of(state: Chain) -> InitialLogits:
 
 
 def own_cosine(state: Chain) -> Array | None:
-    """Return the mean cosine of the last tokens with their own embeddings in every draw.
-
-    The result is None if the head is not tied, or has BERT's transform.
-    """
+    """Return the mean cosine of the last tokens with their own embeddings in every draw."""
     model, tokens = state.model, state.tokens
     if not model.tied or model.head == "masked":
         return None

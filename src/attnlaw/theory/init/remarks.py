@@ -29,24 +29,17 @@ NEAR_UNIFORM, DISTINCT = 0.95, 0.5  # entropy over uniform, and mean cosine, tha
 
 @dataclass(frozen=True)
 class Start:
-    """The numbers of an untrained model that the sentences describe.
+    """The numbers of an untrained model that the sentences describe."""
 
-    Args:
-        rms: the root mean square of the residual stream by layer, where layer 0 is the embeddings.
-        cosine: the mean cosine between tokens by layer. The field is empty for a single token.
-        gradient: the norm of the gradient by layer. The field is empty if gradients were not computed.
-        infinite: whether the width is infinite.
-    """
-
-    rms: Mapping[int, Estimate]
-    cosine: Mapping[int, Estimate]
+    rms: Mapping[int, Estimate]  # by layer, where layer 0 is the embeddings
+    cosine: Mapping[int, Estimate]  # by layer; empty for a single token
     score_sd: Estimate | None
     entropy: Estimate | None
     logit_sd: Estimate
     loss: Estimate | None
     uniform_loss: float
-    gradient: Mapping[int, Estimate]
-    infinite: bool
+    gradient: Mapping[int, Estimate]  # by layer; empty if gradients were not computed
+    infinite: bool  # whether the width is infinite
 
 
 def start_of(law: InitialLaw) -> Start:
@@ -169,11 +162,7 @@ def _loss(start: Start) -> StartRemark | None:
 
 
 def _size(number: float) -> str:
-    """Format a number with two decimals, or without any if it is large.
-
-    >>> _size(0.907), _size(31048.73)
-    ('0.91', '31,049')
-    """
+    """Format a number with two decimals, or without any if it is large."""
     return f"{number:.2f}" if number < 100 else f"{number:,.0f}"
 
 

@@ -55,7 +55,7 @@ class AttentionMatrixLaw(Law):
     """The squared singular values of `sqrt(n) (softmax(beta Q K^T / sqrt(d_K)) - mean)` as n -> infinity.
 
     Matrices of finite size approach this limit slowly if beta exceeds 1 or d_K/n is small.
-    `attention_sample` compares a draw with the law. A beta above 5 raises an `InputError`: there `e^(beta^2)`
+    A beta above 5 raises an `InputError`: there `e^(beta^2)`
     is about 1e11, no n is near the limit, and rounding would open false gaps. Next to an edge, the density
     has only half of its digits, because two roots meet at the edge.
 
@@ -180,14 +180,7 @@ def require_beta(what: str, beta: float) -> None:
 def random_attention(
     tokens: int, head_size: int, beta: float, seed: int | np.random.Generator, causal: bool = False
 ) -> Reals:
-    """Draw an n x n attention matrix `softmax(beta Q K^T / sqrt(d_K))` with standard Gaussian Q and K.
-
-    Args:
-        causal: whether each token attends only to itself and to earlier tokens.
-
-    >>> random_attention(3, 2, 1.0, seed=0, causal=True)[0].tolist()
-    [1.0, 0.0, 0.0]
-    """
+    """Draw an n x n attention matrix `softmax(beta Q K^T / sqrt(d_K))` with standard Gaussian Q and K."""
     Q, K = np.random.default_rng(seed).standard_normal((2, tokens, head_size))
     scores = (beta / np.sqrt(head_size)) * (Q @ K.T)
     if causal:
@@ -200,9 +193,6 @@ def centred(attention: NDArray[np.floating], causal: bool = False) -> Reals:
 
     Keys of unequal length raise whole columns of a random attention matrix, which causes a spike of rank one.
     Subtracting column means removes this spike, but subtracting 1/n does not.
-
-    >>> centred(np.array([[0.9, 0.1], [0.5, 0.5]])).round(12).tolist()
-    [[0.2, -0.2], [-0.2, 0.2]]
     """
     A = np.asarray(attention, dtype=float)
     if not causal:
@@ -237,9 +227,6 @@ def null_participation(
     If beta is below `few_rows_beta`, the number is near `n / (2 + c^2 n/d_K)` with
     `c = beta^2/(e^(beta^2) - 1)` (arXiv 2510.06685). The draws remain valid at larger beta and under a
     causal mask, where this formula does not hold.
-
-    Returns:
-        The mean over random draws, with its standard error.
 
     >>> str(null_participation(128, 64, 0.5, seed=0))
     '34.9(2)'

@@ -59,10 +59,6 @@ class Nodes:
 
     An angle theta from 0 to pi covers each interval. The nodes are at midpoints of equal steps of theta.
     Arrays have the shape (batch, intervals, nodes) unless stated otherwise.
-
-    Args:
-        low: the lower edges of the intervals, of shape (batch, intervals). If a member of the batch has fewer
-            intervals than others, its missing intervals are empty (`low == high`) and have mass 0.
     """
 
     low: Reals
@@ -78,9 +74,7 @@ def cubic_edges(k0: float, a: Reals) -> tuple[Reals, Reals]:
     The edges are the critical values of `x(g) = 1/g + a^2 g + sqrt(k0)/(1 - c g)`, at the real roots g of
     `a^2 g^2 (1-cg)^2 + g^2 - (1-cg)^2 = 0`. The function solves the companion matrices in `y = a g` together.
 
-    Returns:
-        The lower and the upper edges, each of shape (batch, 2). If there is no gap, the second interval is
-        empty.
+    The edges have the shape (batch, 2). If there is no gap, the second interval is empty.
     """
     c = 1 / np.sqrt(k0)
     companion = np.zeros((a.size, 4, 4))
@@ -142,10 +136,6 @@ def cubic_nodes(k0: float, a: Reals) -> list[tuple[Indices, Nodes]]:
 
     The second moment should be `1 + k0 + a^2`, so an error in it shows which members of the batch need more
     nodes. Such members have a gap that is about to open or close, or a hard edge that is barely blurred.
-
-    Returns:
-        Groups of members: their indices in the batch, and their nodes. Members without a gap have one
-        interval.
     """
     low, high = cubic_edges(k0, a)
     has_gap = high[:, 1] > low[:, 1]
@@ -161,14 +151,7 @@ def cubic_nodes(k0: float, a: Reals) -> list[tuple[Indices, Nodes]]:
 def enough_nodes(
     make_nodes: Callable[[Indices, int], Nodes], second_moments: Reals, rows: Indices
 ) -> list[tuple[Indices, Nodes]]:
-    """Use more nodes, up to a limit, until mass and second moment of each member are accurate to 1e-12.
-
-    Args:
-        make_nodes: `make_nodes(rows, count)` returns the nodes of some members, `count` on each interval.
-
-    Returns:
-        Groups of members: their indices in the batch, and their nodes.
-    """
+    """Use more nodes, up to a limit, until mass and second moment of each member are accurate to 1e-12."""
     groups = []
     for count in CUBIC_NODES:
         if not rows.size:
@@ -187,11 +170,7 @@ def enough_nodes(
 def interval_nodes(
     low: Reals, high: Reals, count: int, a: Reals, stieltjes: Callable[[Reals, Reals], tuple[Reals, Reals]]
 ) -> Nodes:
-    """Return `count` nodes at `x = middle - half cos(theta)` on each interval.
-
-    `low` and `high` are the edges, each of shape (batch, intervals). `stieltjes(a, x)` returns Re g and the
-    density.
-    """
+    """Return `count` nodes at `x = middle - half cos(theta)` on each interval."""
     theta = midpoint_angles(count)
     half = 0.5 * (high - low)
     x = 0.5 * (low + high)[..., None] - half[..., None] * np.cos(theta)
@@ -214,10 +193,6 @@ def biane_components(s: Reals, p: Reals, a: float) -> tuple[Indices, Indices, Re
 
     There `sum p/(u-s)^2 > 1/a^2`. Between neighbouring atoms the sum is convex, so a gap opens exactly if its
     least value is below 1/a^2. Newton's method then finds the two ends of the gap, starting at the atoms.
-
-    Args:
-        s: the positions of the atoms, in ascending order.
-        p: the weights of the atoms.
 
     Returns:
         The arrays first, last, low and high. A component reaches from `s[first] + low` to `s[last] + high`.
@@ -275,8 +250,7 @@ def biane_curve(
     `v^2` is the root of `sum p/((u-s)^2 + v^2) = 1/a^2`. Newton's method approaches the root from below.
     `dx/du` is valid only for v > 0.
 
-    Args:
-        origin: the position from which u and x are measured, one for each point. None means zero.
+    `u` and x are measured from `origin`, which is zero by default.
     """
     origin = np.zeros(u.size) if origin is None else origin
     rows = max(BLOCK // s.size, 1)
@@ -289,10 +263,7 @@ def biane_curve(
 
 
 def _curve(apart: Reals, p: Reals) -> Reals:
-    """Return v, dx/du and Re g of Biane's curve, (3, points).
-
-    `apart` holds the distances u - s in units of a, (points, atoms).
-    """
+    """Return v, dx/du and Re g of Biane's curve, given distances u - s in units of a (points, atoms)."""
     square = apart**2
     # The nearest atom alone gives a lower bound of v^2, so Newton starts from there.
     nearest = square.argmin(1)
@@ -328,9 +299,6 @@ def biane_nodes(s: Reals, p: Reals, a: float) -> tuple[Nodes, ...]:
     enough nodes if the last cosine coefficients of the mass are below 1e-9 of the first. Integrals over a
     whole interval are then exact up to rounding. Integrals over part of an interval have an error of 1e-9
     divided by the number of nodes.
-
-    Returns:
-        Groups of components. All components of a group have the same number of nodes.
     """
     components = biane_components(s, p, a)
     groups = []
@@ -351,10 +319,7 @@ def biane_nodes(s: Reals, p: Reals, a: float) -> tuple[Nodes, ...]:
 def _component_nodes(
     s: Reals, p: Reals, a: float, first: Indices, last: Indices, low: Reals, high: Reals, count: int
 ) -> Nodes:
-    """Return the nodes on some components of Biane's curve.
-
-    Positions are measured from a component's first atom and shifted only at the end, to keep their digits.
-    """
+    """Return nodes on some components, measured from their first atoms to keep digits until the end."""
     theta = midpoint_angles(count)
     start, end = low, s[last] - s[first] + high
     half = 0.5 * (end - start)
@@ -378,8 +343,7 @@ def product_edges(k: float, a: Reals) -> tuple[Reals, Reals]:
     The intervals are `[-e0, e0]` and, if there is a gap, `[e1, e2]`. Edges are abs(x) at real g with dx/dg =
     0. A nearly closed gap counts as closed.
 
-    Returns:
-        The lower and the upper edges, each of shape (batch, 2). Without a gap, the second interval is empty.
+    The edges have the shape (batch, 2). Without a gap, the second interval is empty.
     """
     K = k * a * a
     B = k - 1 + K
@@ -407,16 +371,7 @@ def product_edges(k: float, a: Reals) -> tuple[Reals, Reals]:
 
 
 def product_stieltjes(k: float, a: Reals, x: Reals) -> tuple[Reals, Reals]:
-    """Return `Re g` and the density of mu_a at points x inside the support.
-
-    The arrays a and x broadcast.
-
-    >>> re_g, density = product_stieltjes(0.5, np.array(1.0), np.array([0.0, 1.0]))
-    >>> g = re_g - 1j * np.pi * density
-    >>> x = np.array([0.0, 1.0])
-    >>> bool(np.abs(-2 * g**4 + 2 * x * g**3 + 0 * g**2 - x * g + 1).max() < 1e-14)
-    True
-    """
+    """Return `Re g` and the density of mu_a at points x inside the support. a and x broadcast."""
     K, X = k * a * a, x / a
     B, square = k - 1 + K, X * X
     linear, constant = K * (4 - square), K * (4 * B + square - K * square)

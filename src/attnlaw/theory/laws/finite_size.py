@@ -59,9 +59,6 @@ def frobenius_shift(tokens: int, head_size: int, beta: float) -> float:
     To first order in 1/n and 1/d_K, `|A|_F^2 = e^b [1 + b^2/d_K + (3(e^b - 1) - 2(e^(2b) - 1))/n]`. The
     formula is accurate for shifts of a few percent. At beta 1.5 and n = d_K = 1000 it gives -16%, but draws
     have -11%. At beta 2 the formula is useless.
-
-    >>> round(frobenius_shift(1000, 1000, 1.0), 4), round(frobenius_shift(1000, 1000, 1.5), 4)
-    (-0.0105, -0.1649)
     """
     b = beta**2
     theta = math.expm1(b)
@@ -78,10 +75,6 @@ def finite_size_warnings(
     tokens: int, head_size: int, beta: float, heads: int = 1, second_order: bool = False
 ) -> tuple[str, ...]:
     """Return sentences on why the limit may be wrong at this size, or none if it is close.
-
-    Args:
-        second_order: whether the law keeps the second Hermite term. With this term, narrow heads cause no
-            warning.
 
     >>> finite_size_warnings(1000, 1000, 1.0)
     ()

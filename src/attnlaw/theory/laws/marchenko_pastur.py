@@ -37,7 +37,6 @@ class MarchenkoPastur(Law):
         require_scale("Marchenko-Pastur: scale", self.scale)
 
     def scaled(self, factor: float) -> MarchenkoPastur:
-        """Return the law of `factor X`, where X has this law."""
         return replace(self, scale=self.scale * factor)
 
     @property
@@ -82,10 +81,7 @@ class MarchenkoPastur(Law):
         return np.asarray(atom + self._mass_to(np.arccos(cosine)))
 
     def quantile(self, p: ArrayLike) -> Reals:
-        """Return the points at which the distribution function reaches the levels p.
-
-        Bisection in the angle of the closed form gives nearly all digits of float64.
-        """
+        """Return where the distribution function reaches the levels p, by bisection in the angle."""
         p = require_levels(p)
         wanted = p - self.mass_of_atoms
         below, above = np.zeros_like(p), np.full_like(p, np.pi)
@@ -98,10 +94,7 @@ class MarchenkoPastur(Law):
         return np.where(wanted <= 0, 0.0 if self.rank_ratio < 1 else low, x)
 
     def _mass_to(self, theta: Reals) -> Reals:
-        """Return the mass of the continuous part up to the angle theta of `x = middle - half cos(theta)`.
-
-        It is a multiple of `int_0^theta sin^2 / (A - cos) dtheta` with A = middle/half.
-        """
+        """Return the mass up to theta, a multiple of `int_0^theta sin^2 / (A - cos)`, A = middle/half."""
         low, high = (end / self.scale for end in self.intervals[0])
         A, half = (high + low) / (high - low), 0.5 * (high - low)
         # sqrt(A^2 - 1) atan(sqrt((A+1)/(A-1)) tan(theta/2)), written so that A = 1 and theta = pi are safe.

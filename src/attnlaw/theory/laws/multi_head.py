@@ -123,10 +123,7 @@ class MultiHeadLaw(Law):
 
     @cached_property
     def intervals(self) -> tuple[tuple[float, float], ...]:
-        """The intervals on which the density is positive.
-
-        The ends of these intervals are critical values of z.
-        """
+        """The intervals on which the density is positive."""
         top = float(self.map.z_at(self.map.top))
         ends = np.sort(self.map.z_at(self.map.real_critical))
         ends = ends[(ends > 0) & (ends <= top)]
@@ -181,9 +178,6 @@ class MultiHeadLaw(Law):
         is at the point with `l^2 y = theta` (not in the paper). For attention alone the condition is `l^2 g
         (x g/h + 1 - 1/h) = 1`.
 
-        Args:
-            squared_size: the squared size l^2 of the term.
-
         >>> law = MultiHeadLaw(0.7, heads=16, key_ratio=16 * 0.064)
         >>> round(law.spike(0.7**4 / (2 * 0.064)), 3), law.spike(0.1)
         (2.747, None)
@@ -212,12 +206,7 @@ def make_piece(low: float, high: float, order: int) -> Piece:
 
 @dataclass(frozen=True, eq=False)
 class RationalMap:
-    """The functions `u(y)` and `z(y)` of a multi-head law, from which its edges and moments follow.
-
-    >>> plain = RationalMap(1.0, np.array([0.0]), np.array([0.0]), (1.0, 1.0))  # u = y, z = (1 + y)^2 / y
-    >>> float(plain.z_at(plain.top)), [round(plain.moment(k), 12) for k in (1, 2, 3)]
-    (4.0, [1.0, 2.0, 5.0])
-    """
+    """The functions `u(y)` and `z(y)` of a multi-head law, from which its edges and moments follow."""
 
     rest: float  # `1 - sum c_j`
     shares: Reals  # the shares c_j of the Hermite terms
@@ -244,10 +233,7 @@ class RationalMap:
 
     @cached_property
     def critical(self) -> Complexes:
-        """The critical points of z(y), at which `z'(y) = 0` and z is not zero.
-
-        The critical points are the roots of the numerator of `z'/z`. Equal factors enter the numerator once.
-        """
+        """The critical points of z(y), at which `z'(y) = 0` and z is not zero."""
         D, B = self._polynomials
         once = dict(zip(self.factors, B, strict=True))
         C = -np.convolve(poly.polyadd(D, np.append(0.0, len(B) * poly.polyder(D))), _product(once.values()))
@@ -371,10 +357,7 @@ class RationalMap:
         return float(0.03**count / np.abs(self._least_factor(y, np.array(1.0 + 0j))) ** count)
 
     def _from_zero(self, z: Complexes) -> Complexes:
-        """Return the root y for z near a hard edge at zero.
-
-        Each iteration computes u from the smallest factor, and then y from u by a step of Newton's method.
-        """
+        """Return the root y for z near a hard edge at zero."""
         y = np.full(z.shape, self._y_at_zero, dtype=complex)
         with np.errstate(all="ignore"):
             for _ in range(16):

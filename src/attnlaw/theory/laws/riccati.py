@@ -121,9 +121,6 @@ class Riccati(Law):
 
         Newton's method starts on the outer side. On this side psi is convex (concave below the bulk), so the
         steps do not overshoot.
-
-        Args:
-            below: whether to follow the branch below the bulk instead of the one beyond it.
         """
         rest = self.F - w
         kappa, least = self.width, 1 / self.scale
@@ -149,10 +146,7 @@ class Riccati(Law):
         return None
 
     def outlier(self, e: float, F: float) -> tuple[float, float] | None:
-        """Return the position and squared overlap of a spike, or None if it is inside the bulk.
-
-        The values e and F are those of these functions at the spike.
-        """
+        """Return the position and squared overlap of a spike, or None if it is inside the bulk."""
         theta, high = self._upper
         if theta * e + F > high:
             return None
@@ -224,9 +218,6 @@ class Riccati(Law):
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
-        """The support as one piece, in log x unless it starts at zero.
-
-        Training shrinks the eigenvalues in the null space of the target, so they gather near zero.
-        """
+        """The support as one piece, in log x unless it starts at zero."""
         low, high = self.intervals[0]
         return (Decades(low, high),) if low > 0 else (HardEdge(high, 4),)

@@ -41,7 +41,6 @@ class SymmetricProduct(Law):
         require_scale("product of factors: scale", self.scale)
 
     def scaled(self, factor: float) -> SymmetricProduct:
-        """Return the law of `factor X`, where X has this law."""
         return replace(self, scale=self.scale * factor)
 
     @property
@@ -100,10 +99,7 @@ class SymmetricProduct(Law):
 
     @cached_property
     def _top(self) -> float:
-        """The upper edge if k > 1.
-
-        It is the smallest value of `x = (1 + c W)/(sqrt(W) (1 - W/k))`, where `W = g^2` and c = 1 - 1/k.
-        """
+        """The upper edge if k > 1: the least `(1 + c W)/(sqrt(W) (1 - W/k))` over `W = g^2`, c = 1 - 1/k."""
         k = self.rank_ratio
         c = 1 - 1 / k
         # dx/dW = 0: c W^2/k + (3/k + c) W - 1 = 0.

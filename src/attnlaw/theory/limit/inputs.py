@@ -71,7 +71,6 @@ class RandomInputs:
         activation(self.activation)
 
     def least_width(self) -> int:
-        """Return the smallest width at which such tokens exist."""
         return 1
 
     def limit_root(self) -> Array:
@@ -81,10 +80,7 @@ class RandomInputs:
         return symmetric_root(off + (second_moment - squared_mean) * np.eye(self.tokens))
 
     def limit_coordinates(self, draws: int, m: int, draw: Streams) -> Array:
-        """Draw m coordinates of the tokens at infinite width, of shape (draws, s, m).
-
-        The coordinates are psi of independent standard normals, because r tends to 1.
-        """
+        """Draw m coordinates of the tokens at infinite width, of shape (draws, s, m)."""
         return apply(self.activation, draw.inputs.standard_normal((draws, self.tokens, m)))
 
     def roots(self, width: int, draws: int, draw: Streams, m: int = 0) -> Array:
@@ -143,9 +139,6 @@ class GivenInputs:
     def from_tokens(cls, tokens: Array) -> GivenInputs:
         """Return inputs with the Gram matrix `X X^T / N` of the given tokens.
 
-        Args:
-            tokens: a matrix X with one token in each row, of shape (s, N).
-
         >>> GivenInputs.from_tokens(np.ones((2, 8))).gram.tolist()
         [[1.0, 1.0], [1.0, 1.0]]
         """
@@ -177,7 +170,6 @@ class GivenInputs:
         return max(1, int(self._root.shape[1]))
 
     def limit_root(self) -> Array:
-        """Return a root of Sigma with as many columns as its rank."""
         return self._root
 
     def limit_coordinates(self, draws: int, m: int, draw: Streams) -> Array:
@@ -267,9 +259,6 @@ def cosine_matrix(gram: Array) -> Array:
     """Return the cosines between tokens from their Gram matrices (..., s, s).
 
     Tokens of length zero count as orthogonal to all others.
-
-    >>> cosine_matrix(np.array([[4.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]))[0].tolist()
-    [1.0, 0.5, 0.0]
     """
     lengths = np.sqrt(np.diagonal(gram, axis1=-2, axis2=-1))
     scale = lengths[..., :, None] * lengths[..., None, :]

@@ -10,7 +10,6 @@
 
 Given the scores, output coordinates are independent N(0, (1/H) sum_a A^a Sigma A^aT), a Gaussian scale
 mixture (arXiv 2506.00846). As H grows, the mixture tends to the Gaussian with covariance E[A Sigma A^T].
-`sample(layer.at_width(inf), ...)` draws from the limit.
 
 The memory of a law is known before anything is drawn. A layer needs C scores of one token for each head and
 the mask, with one byte for each pair of tokens. Unless its tokens are many (see `heads.can_draw_row`), it
@@ -32,15 +31,12 @@ import numpy as np
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import BriefRepr, Estimate
 from attnlaw.core.progress import Progress, no_progress
-from attnlaw.core.settings import check_value
 from attnlaw.theory.limit.depth import Depth, StackLaw, stack_law
 from attnlaw.theory.limit.distance import Distances, distances, kernel_kl
-from attnlaw.theory.limit.heads import can_draw_row, score_matrices
+from attnlaw.theory.limit.heads import can_draw_row
 from attnlaw.theory.limit.inputs import MOST_MEMORY, ROOT_ARRAYS
-from attnlaw.theory.limit.layer import AttentionLayer
 from attnlaw.theory.limit.mixture import OutputLaw, gaussian_law
-from attnlaw.theory.limit.sampler import chunk_size, chunks, output_law
-from attnlaw.theory.limit.wishart import Array, streams
+from attnlaw.theory.limit.sampler import chunk_size, output_law
 
 
 def peak_bytes(stack: Depth, draws: int) -> int:
@@ -48,11 +44,6 @@ def peak_bytes(stack: Depth, draws: int) -> int:
 
     The number excludes memory that does not grow with the tokens: a few numbers for each draw, and tables
     over values y of the coordinate.
-
-    >>> from attnlaw.theory.limit.inputs import RandomInputs
-    >>> from attnlaw.theory.limit.layer import AttentionLayer
-    >>> peak_bytes(Depth(AttentionLayer(RandomInputs(1000), heads=2)), 50_000) // 2**20
-    2
     """
     layer, s = stack.layer, stack.layer.tokens
     if stack.is_layer and can_draw_row(layer, stack.normalise):
@@ -71,76 +62,6 @@ def peak_bytes(stack: Depth, draws: int) -> int:
     return 8 * numbers
 
 
-def score_covariance(layer: AttentionLayer) -> Array:
-    """Return the covariance Cov(p_ij, p_kl) of scores in the limit, of shape (s, s, s, s).
-
-    The covariance is `Sigma_ik Sigma_jl mean_f cos(theta_f ((j - i) - (l - k)))` times the query and key
-    variances. The mean is over the rotary frequencies. The mean is 1 if there are no frequencies. If scores
-    are scaled by 1/n, the covariance is zero.
-
-    >>> from attnlaw.theory.limit.inputs import RandomInputs
-    >>> cov = score_covariance(AttentionLayer(RandomInputs(2, "relu")))
-    >>> float(cov[0, 0, 0, 0].round(12)), float((cov[0, 0, 0, 1] * 4 * math.pi).round(12))
-    (0.25, 1.0)
-    """
-    limit = layer.at_width(math.inf)
-    root = limit.inputs.limit_root()
-    gram = root @ root.T
-    covariance: Array = np.einsum("ik,jl->ijkl", gram, gram) * limit.score_scale**2
-    if layer.scores.frequencies:
-        i, j = np.indices((layer.tokens, layer.tokens))
-        turns = (j - i)[:, :, None, None] - (j - i)[None, None, :, :]
-        angles = np.multiply.outer(np.asarray(layer.scores.frequencies), turns)
-        covariance *= np.cos(angles).mean(axis=0)
-    return covariance
-
-
-def conditional_covariance(layer: AttentionLayer, scores: Array) -> Array:
-    """Return the covariance between tokens of one output coordinate, given the scores, in the limit.
-
-    The covariance is `(sigma_V^2 sigma_O^2 / H) sum_a A^a Sigma A^aT`, where sigma_V^2 and sigma_O^2 are the
-    variances of the value and output weights.
-
-    Args:
-        scores: the scores of all heads, of shape (draws, H, s, s).
-
-    Returns:
-        An array (draws, s, s).
-
-    >>> from attnlaw.theory.limit.inputs import RandomInputs
-    >>> conditional_covariance(AttentionLayer(RandomInputs(2)), np.zeros((1, 1, 2, 2))).tolist()
-    [[[0.5, 0.5], [0.5, 0.5]]]
-    """
-    mixed = layer.scores.attention(scores, layer.allowed) @ layer.inputs.limit_root()
-    return np.asarray(np.einsum("dhir,dhjr->dij", mixed, mixed) * layer.output_scale**2)
-
-
-def gaussian_covariance(layer: AttentionLayer, draws: int, seed: int) -> tuple[Array, Array]:
-    """Estimate the covariance E[A Sigma A^T] of the Gaussian limit H -> infinity.
-
-    Args:
-        draws: the number of draws. The number is at least 2, because a single draw has no standard error.
-
-    Returns:
-        The covariance and its standard errors, each of shape (s, s).
-
-    >>> from attnlaw.theory.limit.inputs import RandomInputs
-    >>> value, error = gaussian_covariance(AttentionLayer(RandomInputs(2)), 4000, seed=0)
-    >>> bool(abs(value[0, 0] - 0.636838) < 5 * error[0, 0])
-    True
-    """
-    check_value("draws", draws, int, minimum=2)
-    one_head = AttentionLayer(layer.inputs, scores=layer.scores, variances=layer.variances)
-    root = one_head.inputs.limit_root()[None]
-    total = np.zeros((2, layer.tokens, layer.tokens))
-    for number, size in enumerate(chunks(draws, layer.tokens**2)):
-        p = score_matrices(one_head, root, size, streams(seed, number))
-        covariance = conditional_covariance(one_head, p)
-        total += covariance.sum(axis=0), (covariance**2).sum(axis=0)
-    mean, square = total / draws
-    return mean, np.sqrt(np.maximum(square - mean**2, 0.0) / (draws - 1))
-
-
 @dataclass(frozen=True, eq=False)
 class LawAtWidth:
     """The law of one output coordinate at one width."""
@@ -154,12 +75,8 @@ class WidthRow(BriefRepr):
     """The law of one output coordinate at one width, with its moments and its distances to the limit.
 
     Args:
-        width: the width, an integer or infinity.
-        score_variance: the variance of the score p_ii in the last attention block.
         kl_to_limit: the KL divergence to the limit. This and the next three fields are None for the limit
             itself.
-        residual_of_distances: the error of the quadrature that computes the KL divergence.
-        path: the lengths and cosines of the tokens after each layer. The field is None for a single layer.
         kl_to_other_limit: the KL divergence to the limit of another scaling. This and the next two fields are
             None unless they were requested.
         laws_by_width: the laws of all widths of the table, including this one. Their densities are evaluated
@@ -193,18 +110,12 @@ class WidthRow(BriefRepr):
 
     @cached_property
     def path_squared_length(self) -> list[Estimate] | None:
-        """The squared length over n of the token to read, by depth.
-
-        The list is None for a single layer.
-        """
+        """The squared length over n of the token to read, by depth."""
         return None if self.path is None else [point.squared_length for point in self.path.path()]
 
     @cached_property
     def path_cosine(self) -> list[Estimate | None] | None:
-        """Mean cosines by depth, where each is None if there is only one token.
-
-        The list is None for a single layer.
-        """
+        """Mean cosines by depth, where each is None if there is only one token."""
         return None if self.path is None else [point.cosine for point in self.path.path()]
 
 
@@ -227,10 +138,6 @@ def compare_widths(
     precise.
 
     Args:
-        stack: the layers. The width of these layers is not used.
-        widths: integers, or infinity for the limit.
-        draws: number of draws for each width.
-        token: the index of the token whose output the law describes, from 0.
         other_scaling: the name of another scaling of the scores, from `SCALINGS`. If given, the function also
             computes the KL divergence to its limit.
         gaussian: whether to also compute the KL divergence to the Gaussian of the same mean and variance.
@@ -350,18 +257,10 @@ def _missing(to: str, compared: Distances) -> dict[str, str]:
 def density_rows(laws: Mapping[float, OutputLaw], points: int = 161) -> list[dict[str, float | None]]:
     """Return the densities of several laws, within 4.5 standard deviations of their means.
 
-    Args:
-        laws: the law at each width.
-
     Returns:
         Rows with `width`, `y`, `density`, `gaussian_density` (of the Gaussian with the same mean and
         variance) and `ratio`. The ratio is the density divided by the density at infinite width, or None if
         that width is not among the laws.
-
-    >>> from attnlaw.theory.limit.mixture import gaussian_law
-    >>> rows = density_rows({16: gaussian_law(1.0), math.inf: gaussian_law(1.0)}, points=3)
-    >>> [round(row["density"], 4) for row in rows[:3]], rows[0]["ratio"]
-    ([0.0, 0.3989, 0.0], 1.0)
     """
     return [row for width in laws for row in density_of(width, laws, points)]
 

@@ -61,10 +61,6 @@ def vote_error(m: float, q: float, q1: float, learners: float) -> float:
 
     Given the shared part zeta, the learners' signs are independent of each other and of nu. Because a tie
     counts one half, an even number of learners has the same error as one learner fewer.
-
-    >>> m, q, q1 = 2.150286, 18.530249, 6.747211
-    >>> round(vote_error(m, q, q1, 1) - mean_sign_error(m, q, q1, 1), 9)
-    0.0
     """
     if learners == math.inf:
         return mean_sign_error(m, q, q1, learners)
@@ -108,7 +104,6 @@ class EnsemblePrediction:
         m: overlap of a learner with the teacher.
         q: overlap of a learner with itself.
         q1: overlap of two learners.
-        residual: remaining error of the equations.
     """
 
     problem: Ensemble
@@ -167,7 +162,6 @@ class _Modes:
         return cls(weights, linear**2 * s + rest, linear**2 * ratio * s, problem.ridge)
 
     def response(self, Vh: float) -> float:
-        """Return the response V of a score to its label."""
         return float(self.weights @ (self.o / (self.ridge + Vh * self.o)))
 
     def overlaps(self, Vh: float, mh: float, qh: float) -> tuple[float, float]:
@@ -275,10 +269,7 @@ def _channel(loss: Loss, a: float, m: float, q: float, V: float) -> tuple[float,
 
 
 def _common_pull(loss: Loss, m: float, q: float, V: float, q1: Reals) -> Reals:
-    """Return the mean E g_k g_l of the product of two learners' pulls.
-
-    Given zeta and the label, the scores of the learners are independent normals of variance q - q1.
-    """
+    """Return the mean E g_k g_l of the product of two learners' pulls."""
     common, individual = math.sqrt(q1[0]), math.sqrt(q - q1[0])
     deviation = math.sqrt(q)
     fine = np.arange(-FAR, FAR, individual / deviation)
@@ -290,10 +281,7 @@ def _common_pull(loss: Loss, m: float, q: float, V: float, q1: Reals) -> Reals:
 
 
 def _cuts(loss: Loss, V: float, deviation: float) -> Reals:
-    """Return the points at which integrals over omega are split, in standard deviations.
-
-    They are evenly spaced, with more near 0 and one at each corner of the loss.
-    """
+    """Return the points at which integrals over omega are split, in standard deviations."""
     graded = FAR * 0.5 ** np.arange(16)
     corners = np.clip(np.array(loss.corners(V)) / deviation, -FAR, FAR)
     return np.concatenate([-graded, graded, corners, np.arange(-FAR, FAR + 1)])

@@ -55,7 +55,6 @@ def simulate_ensemble(
 
     Args:
         learners: number of learners in the ensemble. All learners are trained on the same samples.
-        seeds: number of repetitions.
     """
     K = check_value("learners", learners, int, minimum=1)
     classifies = LOSSES[problem.loss].classifies
@@ -99,11 +98,6 @@ def minimise(A: Reals, y: Reals, loss: Loss, ridge: float) -> Reals:
 
     Raises:
         InputError: if there is no minimum, because the samples are separable and there is no ridge.
-
-    >>> A, y = np.array([[1.0], [2.0]]), np.array([1.0, 2.0])
-    >>> from attnlaw.numerics.prox import HINGE, SQUARE
-    >>> minimise(A, y, SQUARE, 0.0).round(6).tolist(), minimise(A, np.sign(y), HINGE, 0.5).round(6).tolist()
-    ([1.0], [1.0])
     """
     V = 0.0 if loss.smooth else ENVELOPE
     w, shift = np.zeros(A.shape[1]), np.zeros(A.shape[0])

@@ -113,9 +113,6 @@ def ridge_risk(problem: Regression) -> RidgeRisk:
 
     At p = 200 the error of the variance is about one per cent. The head of this module has the formulas.
 
-    Returns:
-        Bias and variance. If the limit is not reached or not reliable, `outcome` and `remark` say so.
-
     >>> from attnlaw.theory.regression.problem import Group
     >>> group = Group(1.0, np.ones(200), noise=0.5)
     >>> risk = ridge_risk(Regression((group,), np.full(200, 200**-0.5), samples=100))

@@ -36,9 +36,6 @@ class MeasuredRisk:
 def simulate_ridge(problem: Regression, seeds: int = 8, seed: int = 0) -> MeasuredRisk:
     """Fit ridge regression to several draws of the inputs, and measure its risk.
 
-    Args:
-        seeds: number of draws.
-
     >>> from attnlaw.theory.regression.problem import Group
     >>> group = Group(1.0, np.ones(40), noise=0.5)
     >>> risk = simulate_ridge(Regression((group,), np.full(40, 40**-0.5), samples=20), seeds=4)
@@ -62,10 +59,6 @@ def simulate_kernel_ridge(problem: Regression, kernel: str, seeds: int = 8, seed
 
     The fit at x is `k(x, X) (K + ridge W^-1)^-1 y`, where W has the weights of the samples. Test inputs are
     drawn from the target.
-
-    Args:
-        kernel: a name of `KERNELS`.
-        seeds: number of draws.
     """
     theta, (_, target) = np.asarray(problem.signal), problem.covariances
     group = group_of_samples(problem)

@@ -61,7 +61,6 @@ def two_layer_limit(inputs: ArrayLike, labels: ArrayLike, start: ArrayLike) -> I
     """Return the vector w at which gradient flow on the squared loss ends, from a balanced start.
 
     Args:
-        inputs: the inputs X, n x p.
         labels: the n labels y, for which an exact fit w must exist.
         start: the start vector w_0, with p numbers.
 
