@@ -189,10 +189,7 @@ def log_alphas(network: Network[Spectrum]) -> tuple[Estimate, ...]:
 
 
 def log_alphas_applied(network: Network[Spectrum]) -> tuple[Estimate, ...] | None:
-    """Return ln alpha after each application of a layer, with the preceding norm folded into each matrix.
-
-    Returns None if a spectral norm is unknown.
-    """
+    """Return the same with the norm before each matrix folded in, or None if a spectral norm is unknown."""
     norms = [
         None if spectrum.applied is None else spectrum.applied.spectral for _, spectrum in network.leaves()
     ]
@@ -253,10 +250,7 @@ def _feed_forward_sensitivities(block: Maps[Spectrum], routed: float) -> Maps[fl
 
 
 def _log_feed_forward(layer: Layer[Spectrum]) -> float:
-    """Return ln of the feed-forward factor of a layer without Lphi, or 0 if the layer has no such block.
-
-    With experts it is ln(f_0 + s max_e f_e), where f are the factors of the blocks.
-    """
+    """Return ln of the feed-forward factor without Lphi, with experts ln(f_0 + s max_e f_e)."""
     experts = [_log_block(expert) for expert in layer.experts]
     if not experts:
         return 0.0 if layer.feed_forward is None else _log_block(layer.feed_forward)

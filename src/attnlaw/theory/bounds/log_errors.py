@@ -45,13 +45,7 @@ class LogError:
 
 
 def combine_log_errors(terms: Iterable[tuple[Hashable, float, LogError]]) -> float:
-    """Return the error of a weighted sum of logarithms.
-
-    Args:
-        terms: a tuple (matrix, weight, error of the logarithm) for each term. Terms of the same matrix have
-            the same random error, so their spreads are added. The spreads of different matrices are added in
-            squares.
-    """
+    """Return the error of a sum of logarithms, from the matrix, weight and error of each term."""
     spreads: dict[Hashable, float] = defaultdict(float)
     bound = 0.0
     for matrix, weight, error in terms:

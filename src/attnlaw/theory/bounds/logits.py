@@ -71,10 +71,7 @@ class Logits:
 
 
 def logit_bounds(model: Model) -> dict[MatrixLocation, Logits]:
-    """Return the sizes of the logits of every head, by the location of the head's QK matrix.
-
-    Heads of both self and cross attention are included.
-    """
+    """Return the sizes of the logits of every head, by the location of the head's QK matrix."""
     logits: dict[MatrixLocation, Logits] = {}
     read: dict[tuple[int | None, str], list[ScoreSizes | None]] = {}
     for location, product in model.network.leaves():
@@ -129,10 +126,7 @@ def _largest_score(part: ScorePart) -> float:
 
 
 def largest_length(side: Lengths) -> float:
-    """Return the largest length |z R + y0| over all z with |z|^2 <= S.
-
-    The function solves the minimisation over l at the head of this module, by bisection in l - sigma_1^2.
-    """
+    """Return the largest length |z R + y0| over all z with |z|^2 <= S."""
     size = max(float(side.values[0]), float(np.sqrt(side.along.sum() / side.square)))
     if size == 0:
         return 0.0
@@ -155,10 +149,7 @@ def largest_length(side: Lengths) -> float:
 
 
 def _probable_maximum(part: ScorePart, scale: float) -> float:
-    """Return the probable maximum of the logits, by the formula at the head of this module.
-
-    The formula holds for every t, so a minimum over a grid of t is valid too.
-    """
+    """Return the probable maximum; its formula holds for every t, so a minimum over a grid is valid."""
     values, query, key, shifts = part.values, part.query, part.key, abs(part.shifts)
     if part.lengths is not None:
         first, second = part.lengths

@@ -44,11 +44,7 @@ class Growth:
 
 
 def growth(depth: ArrayLike, width: ArrayLike, log10_proxy: ArrayLike) -> Growth:
-    """Fit the exponents of depth and width to one proxy of many models.
-
-    If all models have the same width, the function fits only the exponent of depth, and likewise for the
-    width.
-    """
+    """Fit the exponents of depth and width to one proxy of many models."""
     L, N, y = (np.asarray(values, dtype=np.float64) for values in (depth, width, log10_proxy))
     if reason := why_no_growth(L, N):
         raise InputError(reason)

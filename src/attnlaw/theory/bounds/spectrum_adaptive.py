@@ -117,10 +117,7 @@ def proxy(log_contributions: NDArray[np.float64], depth: int) -> float:
 
 
 def _log_error(factors: MatrixFactors, p: float, value: Callable[[Spectrum], float]) -> LogError | None:
-    """Return the error of ln C at p, which `value` computes from a spectrum; None if C is exact.
-
-    ln C is linear in ln(scale) with slope p / (p + 2).
-    """
+    """Return the error of ln C at p, linear in ln(scale) with slope p / (p + 2); None if C is exact."""
     spectrum = factors.spectrum
     if spectrum.is_exact and factors.log_scale_error is None:
         return None
@@ -171,10 +168,7 @@ def best_index(spectrum: Spectrum, log_scale: float, hidden_size: int) -> float:
 def value_of_adaptivity(
     contributions: Sequence[Contribution], depth: int, hidden_size: int
 ) -> Estimate | None:
-    """Return sum of contributions with one index for all matrices, over the sum with the best for each.
-
-    The value is None if all contributions are zero. It has an error if some spectra are approximate.
-    """
+    """Return sum of contributions with one index for all matrices, over the sum with the best for each."""
     total = log_sum([part.log_value for part in contributions])
     if total == -np.inf:
         return None
@@ -186,10 +180,7 @@ def value_of_adaptivity(
 
 
 def _adaptivity_log_error(parts: Sequence[Contribution], depth: int, hidden_size: int) -> float:
-    """Return the error of ln(value of adaptivity).
-
-    The errors of a matrix move both sums of this ratio in the same direction, so they partly cancel.
-    """
+    """Return the error of ln(value of adaptivity), whose two sums move in the same direction."""
     grid, curves = index_grid(depth, hidden_size), np.array([part.log_curve for part in parts])
     best = int(np.argmin(_log_sums_by_index(parts)))
     logs = np.array([[part.log_curve[best], part.log_value] for part in parts])
@@ -225,10 +216,7 @@ def _log_error_of_matrix(
 
 
 def log_truncations(spectrum: Spectrum, log_scale: float, hidden_size: int) -> NDArray[np.float64]:
-    """Return ln max(sqrt(N r), N scale s_{r+1}) for r = 0, ..., rank.
-
-    The spectrum must be exact.
-    """
+    """Return ln max(sqrt(N r), N scale s_{r+1}) for r = 0, ..., rank of an exact spectrum."""
     values = np.append(spectrum.above_tolerance, 0.0)
     with np.errstate(divide="ignore"):
         kept = np.log(hidden_size * np.arange(values.size, dtype=np.float64)) / 2

@@ -92,10 +92,7 @@ def solve(problem: Problem, schedule: Schedule) -> dict[str, Any]:
 
 
 def spectrum(problem: Problem, schedule: Schedule) -> Law:
-    """Return the law of the student's eigenvalues at the last time: scaled target plus Gaussian noise.
-
-    With an even output the student may learn -S*. In that case, c1 is negative, and the law is mirrored.
-    """
+    """Return the law of the student's eigenvalues at the last time: scaled target plus Gaussian noise."""
     state = _states(problem, potential_of(problem), schedule)[-1]
     if state.c1 == 0:
         return Semicircle(state.width)

@@ -45,11 +45,7 @@ def potential_of(problem: Problem) -> Potential:
 
 
 def potentials_of(problem: Problem) -> tuple[Potential, ...]:
-    """Return the potentials of a problem's output.
-
-    There is one potential, except for a softmax of three or more tokens. That output has several independent
-    averages over random draws, and their scatter gives a standard error.
-    """
+    """Return the potentials of a problem's output: one, or several independent averages over draws."""
     return POTENTIALS[problem.output](problem)
 
 
@@ -99,10 +95,7 @@ class HermitePotential:
         return G, -3 * (2 * q - 1) * (2 * Q - 1) - 24 * m * m
 
     def noise_power(self, q: float, m: float) -> float:
-        """Return sigma2 = 4 E c^2 with c = 2 (h_k(h) - h_k(h*)) h_k'(h).
-
-        Gauss-Hermite quadrature is exact, because the integrand is a polynomial.
-        """
+        """Return sigma2 = 4 E c^2 with c = 2 (h_k(h) - h_k(h*)) h_k'(h)."""
         z, w = np.polynomial.hermite_e.hermegauss(8)
         w = w / w.sum()
         star = np.sqrt(2 * self.Q) * z[:, None]
@@ -170,10 +163,7 @@ class SoftmaxPotential:
 
 @lru_cache(maxsize=32)
 def _rule(step: float) -> tuple[Reals, Reals, Reals]:
-    """Return points z and y, and weights of shape (z, y), that average over two independent normals.
-
-    All integrands are even, so the points with z >= 0 are enough.
-    """
+    """Return points z >= 0 and y, and weights (z, y), that average even functions of two normals."""
     y = step * np.arange(-np.ceil(REACH / step), np.ceil(REACH / step) + 1)
     density = step * np.exp(-y * y / 2) / np.sqrt(2 * np.pi)
     z = y[y >= 0]

@@ -113,11 +113,7 @@ class TiedState:
 
 
 def state_at(start: TiedStart, log_e: Reals, F: Reals, guess: float | None = None) -> TiedState:
-    """Compute norm, overlap, trace and error of the student from log e and F on the nodes.
-
-    The formula `E = <(1/u - x)^2> + c <g/u>` of the error does not lose digits when S is close to S*. The
-    search for log theta starts at `guess`.
-    """
+    """Compute norm, overlap, trace and error of the student from log e and F on the nodes."""
     x, p = start.x, start.p
     y, g, rest, inverse = (_positive if F.min() >= 0 else _signed)(start, log_e, F, guess)
     spread = 0.0
@@ -132,10 +128,7 @@ def state_at(start: TiedStart, log_e: Reals, F: Reals, guess: float | None = Non
 
 
 def _positive(start: TiedStart, log_e: Reals, F: Reals, guess: float | None) -> Parts:
-    """Return log theta, g, 1 - g and 1/u on the nodes, if no F is negative.
-
-    The computation uses logarithms, because late in time theta e and F span hundreds of decades.
-    """
+    """Return log theta, g, 1 - g and 1/u, if no F is negative; theta e and F span hundreds of decades."""
     with np.errstate(divide="ignore"):
         log_F = np.log(F)
     y = log_theta(start, log_e - log_F, guess)
@@ -144,10 +137,7 @@ def _positive(start: TiedStart, log_e: Reals, F: Reals, guess: float | None) -> 
 
 
 def _signed(start: TiedStart, log_e: Reals, F: Reals, guess: float | None) -> Parts:
-    """Return log theta, g, 1 - g and 1/u on the nodes, if some F are negative.
-
-    Newton's method finds the root of `theta - <F/(e + F/theta)>/kappa - 1/s` from above.
-    """
+    """Return log theta, g, 1 - g and 1/u, where theta is the largest root of its equation."""
     e, p, least = np.exp(log_e), start.p, 1 / start.scale
     theta = least if start.width == math.inf else least + max(float(p @ (F / e)), 0.0) / start.width
     for _ in range(100 if start.width < math.inf else 0):
@@ -162,11 +152,7 @@ def _signed(start: TiedStart, log_e: Reals, F: Reals, guess: float | None) -> Pa
 
 
 def log_theta(start: TiedStart, log_ratio: Reals, guess: float | None = None) -> float:
-    """Return y = log theta, the root of `<g> - 1 + kappa (1 - e^-y/s) = 0` with g = expit(y + log_ratio).
-
-    `log_ratio` is log e - log F on the nodes. The left side increases in y and is negative at theta = 1/s.
-    Newton steps start at `guess` and stay inside a bracket.
-    """
+    """Return y = log theta, the root of `<g> - 1 + kappa (1 - e^-y/s) = 0` with g = expit(y + log_ratio)."""
     least = -math.log(start.scale)
     if start.width == math.inf:
         return least
@@ -196,10 +182,7 @@ def log_theta(start: TiedStart, log_ratio: Reals, guess: float | None = None) ->
 
 
 def flow(start: TiedStart, gains: Gains, decay: float, times: Reals) -> list[TiedState]:
-    """Integrate the gradient flow, and return a state for each time.
-
-    F is stiff in each mode separately, so the solver (LSODA) gets a diagonal Jacobian.
-    """
+    """Integrate the gradient flow, and return a state for each time."""
     x, guess = start.x, -math.log(start.scale)
 
     def state(y: Reals, tau: float) -> TiedState:
@@ -361,10 +344,7 @@ def _norm_overlap_trace(S: Complexes, target: Reals) -> Reals:
 
 
 def _add_noise(S: Complexes, size: float, rng: np.random.Generator) -> Complexes:
-    """Return the matrices after a half step of noise, `(1 + Y) S (1 + Y)`.
-
-    Here Y = size X, where X is Hermitian with E |X_ij|^2 = 1/d. The second half of the matrices gets -Y.
-    """
+    """Return `(1 + Y) S (1 + Y)` for Y = size X, E |X_ij|^2 = 1/d; the second half of S gets -Y."""
     count, d = len(S) // 2, S.shape[1]
     A = rng.standard_normal((2, count, d, d)) * (0.5 / math.sqrt(d))
     Z = A[0] + 1j * A[1]
@@ -374,10 +354,7 @@ def _add_noise(S: Complexes, size: float, rng: np.random.Generator) -> Complexes
 
 
 def riccati_step(S: NDArray[Any], x: Reals, G: float, H: float, decay: float, h: float) -> NDArray[Any]:
-    """Return the matrices S after a time h of gradient flow, with the gains G and H held constant.
-
-    S has shape (matrices, d, d), and x contains the d eigenvalues of the diagonal target.
-    """
+    """Return the matrices S after a time h of gradient flow, with the gains G and H held constant."""
     c = (8 * H * x + 2 * decay) * h
     f = 8 * G * h * np.where(np.abs(c) > 1e-12, -np.expm1(-c) / np.where(c == 0, 1.0, c), 1.0)
     D = np.exp(-c / 2)

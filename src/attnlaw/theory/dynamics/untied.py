@@ -173,12 +173,7 @@ def order_parameters(M: Matrices, target: Matrices) -> Reals:
 def states(
     observed: ObservedPairs, start: Factors, schedule: Schedule, tokens: int, rng: np.random.Generator | None
 ) -> Iterator[Factors]:
-    """Yield the factors of all starts at each time. Without `rng` there is no noise.
-
-    Every step is a Runge-Kutta step (RK4) between two half steps of noise. Gains and noise are computed from
-    the means over starts. At the step size STEP, the error in the shift of q1 is 2%. Noise after the drift
-    would make this error 40%.
-    """
+    """Yield the factors of all starts at each time: steps of RK4 between two half steps of noise, if any."""
     U, V, target = start.U, start.V, start.target
     adjoint = target.conj().swapaxes(1, 2)
 

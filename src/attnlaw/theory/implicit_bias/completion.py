@@ -260,10 +260,7 @@ class _Block:
 
 
 def components(mask: ArrayLike) -> list[tuple[Indices, Indices]]:
-    """Return the rows and the columns of each component of the graph of observed entries.
-
-    Rows and columns without an observed entry belong to no component.
-    """
+    """Return the rows and the columns of each component of the graph of observed entries."""
     seen = np.asarray(mask, dtype=bool)
     n, m = seen.shape
     rows, cols = np.nonzero(seen)
@@ -377,10 +374,6 @@ def train_completion(problem: Completion, seed: int = 0) -> CompletionRun:
 
 
 def mean_cosine(latent: int) -> float:
-    """Return the mean |cos| of the angle between two random directions in k dimensions.
-
-    The mean is `Gamma(k/2)/(sqrt(pi) Gamma((k+1)/2))`. If two single entries M_1 and M_2 in different rows
-    and columns are observed, the entries between them have the mean size sqrt(M_1 M_2) E|cos|.
-    """
+    """Return the mean |cos| of the angle between two random directions in k dimensions."""
     log_ratio = scipy.special.gammaln(latent / 2) - scipy.special.gammaln((latent + 1) / 2)
     return float(np.exp(log_ratio) / np.sqrt(np.pi))

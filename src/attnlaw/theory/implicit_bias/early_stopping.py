@@ -117,11 +117,7 @@ def matrix_flow_at_time(phi: ArrayLike, init: float, time: float) -> Reals:
 
 
 def descend(phi: Reals, init: float, time: ArrayLike, step: float = 0.02) -> Reals:
-    """Return beta after plain gradient descent on w and v.
-
-    The result differs from the flow by terms of the order of `step`, which is the largest step size. `time`
-    broadcasts against `phi`.
-    """
+    """Return beta after plain gradient descent, which differs from the flow by terms of order `step`."""
     t = np.asarray(time, dtype=float)
     steps = int(np.ceil(t.max() / check_value("step", step, float, greater_than=0)))
     rate = np.broadcast_to(4 * t / steps, phi.shape)

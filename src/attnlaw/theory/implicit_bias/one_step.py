@@ -73,10 +73,7 @@ def one_step(problem: Problem) -> OneStep:
 
 
 def _best(error: Callable[[float], float], top: float) -> tuple[float, float]:
-    """Return the best threshold up to the edge of the spectrum, and its error.
-
-    The error may have several minima, so a grid is searched first.
-    """
+    """Return the best threshold up to the edge, and its error, from a grid: there may be several minima."""
     places = np.linspace(0.0, top, GRID)
     first = int(np.argmin([error(float(place)) for place in places]))
     ends = float(places[max(first - 1, 0)]), float(places[min(first + 1, GRID - 1)])

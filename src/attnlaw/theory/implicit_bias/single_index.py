@@ -210,10 +210,7 @@ def simulate_index(problem: SingleIndex, seeds: int = 8, seed: int = 0) -> Measu
 
 
 def normal_nodes(mean: float, deviation: float, cuts: tuple[float, ...]) -> tuple[Reals, Reals]:
-    """Return points and weights for integrals over a normal law.
-
-    The integrals are split at `cuts`, where an integrand has a corner.
-    """
+    """Return points and weights for integrals over a normal law, split at `cuts`."""
     low, high = mean - FAR * deviation, mean + FAR * deviation
     x, widths = panels([low, *(cut for cut in cuts if low < cut < high), high], NODES)
     density = np.exp(-0.5 * ((x - mean) / deviation) ** 2) / (np.sqrt(2 * np.pi) * deviation)

@@ -54,10 +54,7 @@ class ScoreScaling:
 
 @dataclass(frozen=True)
 class Parametrisation:
-    """The dependence of deviations and learning rates on the width.
-
-    Their factor m is (width / base)^power. `power` is 1 in muP and 0 in the standard parametrisation.
-    """
+    """The `power` of width / base by which deviations and learning rates depend on the width."""
 
     name: str
     power: int

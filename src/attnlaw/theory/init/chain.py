@@ -231,11 +231,7 @@ class Chain:
         return root * self.model.deviations.residual
 
     def add(self, r: Array) -> None:
-        """Add the output `R Z` of a block to the tokens.
-
-        The coordinates of Z in the span of the state are normal. Outside the span, Bartlett's factor replaces
-        Z.
-        """
+        """Add the output `R Z` of a block to the tokens."""
         n, k, rank = self.model.width, r.shape[-1], self.root.shape[-1]
         along = r @ self.rng.standard_normal((self.draws, k, rank))
         across = r @ bartlett(k, n - rank, (self.draws,), self.rng)

@@ -51,10 +51,7 @@ def config_of(source: str | os.PathLike[str] | Mapping[str, Any]) -> Config:
 
 
 def shipped_configs() -> dict[str, Path]:
-    """Return the config files that attnlaw ships, by name.
-
-    A hub id contains an owner, so it never equals one of these names.
-    """
+    """Return the config files that attnlaw ships, by name."""
     return {path.stem: path for path in sorted(CONFIGS.glob("*.json"))}
 
 

@@ -48,12 +48,7 @@ def coordinate_check(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> CoordinateCheck:
-    """Compute how much the logits of a model change in a few steps of SGD.
-
-    Args:
-        width: the width of the model, a multiple of 16. The function never draws a matrix of this width.
-        rate: learning rate at width 64.
-    """
+    """Compute how much the logits of a model change in a few steps of SGD."""
     if width % HEAD_WIDTH:
         raise BadSetting("width", f"expected a multiple of {HEAD_WIDTH}, the width of a head", width)
     with require_extra("a step of training", "lens"), quiet_import():

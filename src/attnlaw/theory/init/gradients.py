@@ -32,11 +32,7 @@ def gradient_law(
     seed: int,
     progress: Progress = no_progress,
 ) -> GradientLaw:
-    """Compute the norms of the gradients dL/dW over several initialisations.
-
-    Here L is the mean loss of the next token (BERT: of every token). This function needs torch and
-    transformers.
-    """
+    """Compute the norms of the gradients dL/dW over several initialisations."""
     with require_extra("--gradients", "lens"), quiet_import():
         from attnlaw.theory.init.lazy_model import lazy_model
     drawn: dict[str, list[float]] = {}

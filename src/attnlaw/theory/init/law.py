@@ -214,10 +214,7 @@ def _summarise(
 
 
 def _slope(cosines: Sequence[Array]) -> Array | None:
-    """Return the slope of log(1 - cosine) over layers in every draw; None if there are too few layers.
-
-    The fit stops before the first layer whose tokens are parallel up to round-off.
-    """
+    """Return the slope of log(1 - cosine) over layers until tokens are parallel; None for too few layers."""
     apart = 1 - np.stack(cosines, axis=1)
     counted = int((apart > PARALLEL).all(axis=0).cumprod().sum())
     return None if counted < 2 else slopes([np.log(distances) for distances in apart[:, :counted].T])

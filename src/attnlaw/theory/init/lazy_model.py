@@ -127,10 +127,7 @@ class LazyMatrix:
 
 
 class _RightProduct(torch.autograd.Function):  # type: ignore[misc]
-    """The product X W^T with a lazy matrix W, for torch's automatic differentiation.
-
-    The backward pass computes D W, and adds the pair (D, X) to the uses of the matrix.
-    """
+    """The product X W^T with a lazy matrix W; the backward pass adds the pair (D, X) to its uses."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, matrix: LazyMatrix) -> Any:
@@ -146,11 +143,7 @@ class _RightProduct(torch.autograd.Function):  # type: ignore[misc]
 
 
 class _RowLookup(torch.autograd.Function):  # type: ignore[misc]
-    """The lookup of rows of a lazy matrix W by their numbers, as in an embedding.
-
-    The backward pass records one-hot vectors and the gradients of the rows as a use of W. The padding id gets
-    no gradient, so its one-hot vectors are zero.
-    """
+    """The lookup of rows of a lazy matrix W by their numbers, in which padding gets no gradient."""
 
     @staticmethod
     def forward(ctx: Any, hook: Any, numbers: Any, matrix: LazyMatrix, padding: int | None) -> Any:

@@ -35,11 +35,7 @@ SAMPLED = 1000  # heads that represent infinitely many
 
 
 class LimitChain(Chain):
-    """Several random draws of a model in the limit of infinite width.
-
-    `kept` stays fixed while the width grows. Attention is `uniform` if scores are divided by a head width
-    that grows.
-    """
+    """Draws in the limit of infinite width, where `kept` is fixed and attention may be `uniform`."""
 
     limit = True
 

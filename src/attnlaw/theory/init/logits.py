@@ -51,10 +51,7 @@ class InitialLogits:
         return capped(z, self.cap)
 
     def log_sums(self, rng: np.random.Generator) -> Array:
-        """Return the logarithm of the sum of exp(logit) over the vocabulary, shape (draws, s).
-
-        The result is not finite if the vocabulary is not drawn and exp(logit) exceeds the range of float64.
-        """
+        """Return log sum exp(logit) over the vocabulary, (draws, s); not finite beyond float64."""
         assert self.token_logits is not None
         draws, s = self.covariance.shape[:2]
         if self.others <= MOST_DRAWN:

@@ -132,11 +132,7 @@ def cubic_stieltjes(k0: float, a: Reals, x: Reals) -> tuple[Reals, Reals]:
 
 
 def cubic_nodes(k0: float, a: Reals) -> list[tuple[Indices, Nodes]]:
-    """Return nodes of Marchenko-Pastur (scale 1) convolved with semicircles of standard deviations `a`.
-
-    The second moment should be `1 + k0 + a^2`, so an error in it shows which members of the batch need more
-    nodes. Such members have a gap that is about to open or close, or a hard edge that is barely blurred.
-    """
+    """Return nodes of Marchenko-Pastur (scale 1) convolved with semicircles of standard deviations `a`."""
     low, high = cubic_edges(k0, a)
     has_gap = high[:, 1] > low[:, 1]
 
@@ -249,8 +245,6 @@ def biane_curve(
 
     `v^2` is the root of `sum p/((u-s)^2 + v^2) = 1/a^2`. Newton's method approaches the root from below.
     `dx/du` is valid only for v > 0.
-
-    `u` and x are measured from `origin`, which is zero by default.
     """
     origin = np.zeros(u.size) if origin is None else origin
     rows = max(BLOCK // s.size, 1)
@@ -295,10 +289,7 @@ def biane_atoms(s: Reals, p: Reals, a: float) -> list[slice]:
 def biane_nodes(s: Reals, p: Reals, a: float) -> tuple[Nodes, ...]:
     """Return nodes of a discrete law convolved with a semicircle.
 
-    An atom far from the others blurs into a nearly perfect semicircle, which needs few nodes. There are
-    enough nodes if the last cosine coefficients of the mass are below 1e-9 of the first. Integrals over a
-    whole interval are then exact up to rounding. Integrals over part of an interval have an error of 1e-9
-    divided by the number of nodes.
+    There are enough nodes if the last cosine coefficients of the mass are below 1e-9 of the first.
     """
     components = biane_components(s, p, a)
     groups = []
@@ -342,8 +333,6 @@ def product_edges(k: float, a: Reals) -> tuple[Reals, Reals]:
 
     The intervals are `[-e0, e0]` and, if there is a gap, `[e1, e2]`. Edges are abs(x) at real g with dx/dg =
     0. A nearly closed gap counts as closed.
-
-    The edges have the shape (batch, 2). Without a gap, the second interval is empty.
     """
     K = k * a * a
     B = k - 1 + K
@@ -394,10 +383,7 @@ def product_stieltjes(k: float, a: Reals, x: Reals) -> tuple[Reals, Reals]:
 
 
 def product_nodes(k: float, a: Reals) -> list[tuple[Indices, Nodes]]:
-    """Return nodes of mu_a for many noise levels a, in groups (indices in the batch, nodes).
-
-    mu_a is symmetric, so only the nodes above zero are solved. Members without a gap have one interval.
-    """
+    """Return nodes of mu_a for many noise levels a, in groups (indices in the batch, nodes)."""
     low, high = product_edges(k, a)
     has_gap = high[:, 1] > low[:, 1]
     solve = partial(product_stieltjes, k)

@@ -57,8 +57,7 @@ def frobenius_shift(tokens: int, head_size: int, beta: float) -> float:
     """Return the relative difference between `|A|_F^2 - 1` at finite size and its limit theta1.
 
     To first order in 1/n and 1/d_K, `|A|_F^2 = e^b [1 + b^2/d_K + (3(e^b - 1) - 2(e^(2b) - 1))/n]`. The
-    formula is accurate for shifts of a few percent. At beta 1.5 and n = d_K = 1000 it gives -16%, but draws
-    have -11%. At beta 2 the formula is useless.
+    formula is accurate for shifts of a few percent, and useless at beta 2.
     """
     b = beta**2
     theta = math.expm1(b)

@@ -97,11 +97,7 @@ class Truncated:
         return self.split(b, which)[0]
 
     def split(self, b: Reals, which: Indices | None = None) -> tuple[Reals, Reals]:
-        """Return the integrals over `x > b` and the same integrals over `x < b`, each of shape (5, batch).
-
-        Both results are sums over intervals, so the integrals below b are accurate even if they are tiny.
-        With two sides, "below" means `abs(x) < b`, where the odd functions x and Re g integrate to zero.
-        """
+        """Return the integrals over `x > b` and over `x < b` (two sides: `abs(x) < b`), each (5, batch)."""
         chosen = np.arange(self.a.size) if which is None else which
         above, below = np.zeros((2, 5, chosen.size))
         for owner, series in enumerate(self._series):

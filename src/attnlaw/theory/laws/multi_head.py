@@ -262,10 +262,7 @@ class RationalMap:
         return np.asarray((passes & (residual < 1e-8)).any(-1))
 
     def transform(self, z: Complexes) -> Complexes:
-        """Return the root y that belongs to the law, for Im z <= 0.
-
-        Rounding may let a false root pass the test, but its residual is larger.
-        """
+        """Return the root y that belongs to the law, for Im z <= 0."""
         y, passes, residual = self._candidates(z)
         # If rounding let no root pass, take the one with the least residual.
         best = np.where(passes | ~passes.any(-1, keepdims=True), residual, np.inf).argmin(-1)
@@ -305,10 +302,7 @@ class RationalMap:
 
     @cached_property
     def _equation(self) -> tuple[Reals, Reals]:
-        """Both sides of the equation for y, `prod_a (D + N/a) = z y D^M` with M factors.
-
-        The polynomials have the same length, and their difference is monic in 1/y.
-        """
+        """Both sides of the equation for y, `prod_a (D + N/a) = z y D^M` with M factors."""
         D, B = self._polynomials
         P, lead = _product(B), np.append(0.0, _product([D] * len(B)))
         return P, np.append(lead, np.zeros(P.size - lead.size))
@@ -334,10 +328,7 @@ class RationalMap:
         return self.factors.count(self.factors[0])
 
     def _least_factor(self, y: Complexes, z: Complexes) -> Complexes:
-        """Return `1 + u/a` for the smallest factor a, from `prod_a (1 + u/a) = z y`.
-
-        If several factors are the smallest, the arguments of all other terms select the branch of the root.
-        """
+        """Return `1 + u/a` for the smallest factor a, from `prod_a (1 + u/a) = z y`."""
         rest = [1 + self.u(y) / a for a in self.factors if a != self.factors[0]]
         size = np.abs(z * y) / np.prod([np.abs(factor) for factor in rest], axis=0)
         turn = np.abs(np.angle(y)) - np.abs(np.angle(z)) - sum(np.abs(np.angle(factor)) for factor in rest)

@@ -197,10 +197,7 @@ MEASURED = ("equivalent_w1", "equivalent_distance", "law_w1", "law_distance", "s
 
 @dataclass(frozen=True)
 class MultiHeadDraws:
-    """Means over several draws of the numbers in `MultiHeadSample`, with standard errors.
-
-    All fields except `layer` are None if there are no draws. A single draw has no standard errors.
-    """
+    """Means of the numbers in `MultiHeadSample` with standard errors; None if there are no draws."""
 
     layer: RandomLayer
     equivalent_w1: Estimate | None = None

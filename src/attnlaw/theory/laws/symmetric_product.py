@@ -25,12 +25,7 @@ from attnlaw.theory.laws.law import LARGEST_RATIO, Bounded, Law, Piece, at_zero,
 
 @dataclass(frozen=True)
 class SymmetricProduct(Law):
-    """The law of the singular values of `scale W_Q W_K^T / sqrt(m d)`, each with both signs.
-
-    >>> law = SymmetricProduct(0.5)
-    >>> law.atoms, round(law.moment(2), 10), [round(end, 4) for end in law.intervals[1]]
-    (((0.0, 0.5),), 1.0, [0.2381, 2.9696])
-    """
+    """The law of the singular values of `scale W_Q W_K^T / sqrt(m d)`, each with both signs."""
 
     rank_ratio: float  # k = m/d
     scale: float = 1.0
@@ -61,10 +56,7 @@ class SymmetricProduct(Law):
         return at_zero(1.0 - self.rank_ratio)
 
     def density(self, x: ArrayLike) -> Reals:
-        """Return the density `k^2 abs(x) rho(k x^2)`, where rho is the density of `HeadNull(k)`.
-
-        If k > 1, the density comes from the transform.
-        """
+        """Return the density `k^2 abs(x) rho(k x^2)`, where rho is the density of `HeadNull(k)`."""
         x, k = np.asarray(x, dtype=float), self.rank_ratio
         if k > 1:
             return super().density(x)
@@ -72,10 +64,7 @@ class SymmetricProduct(Law):
         return np.asarray(k * k * np.abs(x) * HeadNull(k).density(k * x * x) / self.scale)
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return the transform `(1 - k)/z + k^2 z G(k z^2)`, where G is the transform of `HeadNull(k)`.
-
-        If k > 1, the transform is the smallest root of the cubic in the module's docstring.
-        """
+        """Return the transform `(1 - k)/z + k^2 z G(k z^2)`, where G is the transform of `HeadNull(k)`."""
         k, scale = self.rank_ratio, self.scale
         z = np.asarray(z) / scale
         if k > 1:

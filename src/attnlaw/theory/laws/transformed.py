@@ -109,14 +109,7 @@ class Rectification:
 def rectify(
     table: Truncated, b: Reals, which: Indices | None = None, cut: Reals | None = None
 ) -> Rectification:
-    """Compute the integrals of state evolution for `f(x) = (x - b)_+` under each mu_a.
-
-    With a cut above b, the function is `f(x) = (x - b) 1(x > cut)`.
-
-    Args:
-        which: the indices of the computed members. None means all.
-        cut: the values below which f is zero, one for each computed member. The value None means no cut.
-    """
+    """Compute these integrals for `f(x) = (x - b)_+`, or `(x - b) 1(x > cut)`, of the members `which`."""
     above, below = table.split(b if cut is None else np.maximum(b, cut), which)
     mass, first, second, plain, weighted = above
     J, M1, chi = second - 2 * b * first + b * b * mass, first - b * mass, 2 * (weighted - b * plain)
@@ -190,10 +183,7 @@ class Rectified(Law):
 
 @dataclass(frozen=True)
 class Thresholded(Law):
-    """The law of `X 1(|X| > tau)`, where X has the law `base`.
-
-    This law has an atom at zero, and beyond tau it equals the base law.
-    """
+    """The law of `X 1(|X| > tau)`, where X has the law `base`."""
 
     base: FreeConvolution
     tau: float

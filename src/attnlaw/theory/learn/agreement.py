@@ -85,9 +85,7 @@ class Agreement:
 def extrapolate(sizes: ArrayLike, means: ArrayLike, standard_errors: ArrayLike) -> Extrapolation:
     """Fit `means` by weighted least squares to a constant and 1/d.
 
-    The standard error is the one that the given errors of the means imply. The fit ignores terms of order
-    1/d^2, which show up at small sizes as a misfit well above 1. Raises an `InputError` unless there are two
-    different sizes and positive errors.
+    The fit ignores terms of order 1/d^2, which show up at small sizes as a misfit well above 1.
     """
     d, y, s = (np.asarray(values, dtype=float) for values in (sizes, means, standard_errors))
     if not d.shape == y.shape == s.shape or d.ndim != 1 or np.unique(d).size < 2:
@@ -109,12 +107,7 @@ def extrapolate(sizes: ArrayLike, means: ArrayLike, standard_errors: ArrayLike) 
 
 
 def largest_chance_difference(seeds: int, comparisons: int = 1) -> float:
-    """Return the number of standard errors above which a difference is not due to chance.
-
-    For many seeds and one comparison this number is 3. The number is larger for few seeds, because the
-    standard error is then uncertain (Student's t), and for several comparisons, because one may be large by
-    chance.
-    """
+    """Return the standard errors above which a difference is not due to chance (Student's t)."""
     tail = float(scipy.special.ndtr(-DISAGREE)) / comparisons
     return -float(scipy.special.stdtrit(max(seeds - 1, 1), tail))
 
@@ -172,10 +165,7 @@ def agreement(prediction: Prediction, measurements: Sequence[Measurement]) -> Ag
 
 
 def spectrum_distance(eigenvalues: ArrayLike, law: Law) -> float:
-    """Return the Kolmogorov-Smirnov distance between eigenvalues and a law.
-
-    Eigenvalues repel each other, so this is not the distance of independent draws and has no p-value.
-    """
+    """Return the Kolmogorov-Smirnov distance between eigenvalues and a law."""
     pooled = np.sort(np.asarray(eigenvalues, dtype=float), axis=None)
     # Between eigenvalues the empirical function is flat and the law rises, so the extremes are at the ends.
     just_below = np.nextafter(pooled, -np.inf)

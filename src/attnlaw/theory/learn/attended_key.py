@@ -64,11 +64,7 @@ class AttendedKey:
         return z, weights / weights.sum()
 
     def fields(self, E: float, theta: float) -> tuple[Reals, Reals]:
-        """Return omega (nodes, 1), and u* given omega (nodes, nodes), for an error E at the angle theta.
-
-        Here `u* = omega + (m/q - 1) omega + sqrt(Q* - m^2/q) z`, and both terms are computed without a
-        difference of large numbers.
-        """
+        """Return omega (nodes, 1), and u* given omega (nodes, nodes), for an error E at the angle theta."""
         Q, z = self.problem.target.second_moment, self._axis[0]
         apart = np.sqrt(Q * E) * np.cos(theta)  # Q* - m
         q = max(Q - 2 * apart + E, LEAST_NORM * Q)

@@ -171,8 +171,6 @@ def draw_risk(problem: Problem, target: Reals, samples: int, sensing: str, rng: 
     Noise on h_ab is Gaussian of variance `Delta (1 + delta_ab)/2`, inside the softmax if there is one. If
     attention is untied, the noise has variance Delta/2 on every pair. With observation groups, the samples of
     each entry are divided into consecutive blocks.
-
-    `target` is a matrix (d, d), or the diagonal of one (d,).
     """
     tokens, size, make_loss = problem.tokens, len(target), problem.observed_output.loss
     assert make_loss is not None  # students that are trained have outputs with a loss

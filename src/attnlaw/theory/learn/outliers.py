@@ -73,11 +73,7 @@ def shrunk_outliers(target: Target, a: float) -> tuple[Outlier, ...]:
 
 
 def isolated_modes(target: Target, delta: float) -> list[float | None]:
-    """Return, for each interval of the spectrum of `S* + delta Z`, the only mode in the interval.
-
-    The intervals are in ascending order. An entry is None if several modes share the interval. The list is
-    empty if the target is not a power law.
-    """
+    """Return the only mode in each interval of `S* + delta Z`, or None; nothing unless a power law."""
     base = target.law
     if target.exponent is None or target.dimension is None or not isinstance(base, Discrete):
         return []

@@ -47,15 +47,7 @@ class ErrorSplit:
 
 
 def split_error(prediction: Prediction) -> ErrorSplit:
-    """Split the error of a prediction into approximation, underfitting and overfitting.
-
-    >>> from attnlaw.theory.learn.problem import Problem
-    >>> from attnlaw.theory.learn.state_evolution import state_evolution
-    >>> problem = Problem(alpha=0.5, noise=0.5, weight_decay=0.2, attention="untied")
-    >>> parts = split_error(state_evolution(problem))
-    >>> parts.approximation, round(parts.underfitting, 4), round(parts.overfitting, 4)
-    (0.0, 0.2305, 0.4113)
-    """
+    """Split the error of a prediction into approximation, underfitting and overfitting."""
     if not prediction.is_resolved:
         return ErrorSplit(None, None, None)
     target = prediction.problem.target

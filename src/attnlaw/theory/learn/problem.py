@@ -107,10 +107,7 @@ class ObservationGroup(Settings):
 
 @dataclass(frozen=True)
 class Channel:
-    """A group of `alpha_k d^2` observations with the same loss weight w_k and noise variance D_k.
-
-    In these units, an observation of a matrix S has the variance `|S|_F^2 / d`.
-    """
+    """A group of `alpha_k d^2` observations with the same loss weight w_k and noise variance D_k."""
 
     alpha: float
     weight: float
@@ -313,11 +310,7 @@ class ProblemBatch:
         )
 
     def training_loss(self, problems: Sequence[Problem], V: Reals, E: Reals) -> Reals:
-        """Return the training loss per sample of each problem, summed over all entries (a, b).
-
-        The loss is `sum_k (alpha_k/alpha) w_k (E + D_k) / (1 + 2 w_k V)^2`, where V and E solve the equations
-        of the student.
-        """
+        """Return `sum_k (alpha_k/alpha) w_k (E + D_k) / (1 + 2 w_k V)^2`, per sample of each problem."""
         alpha = np.array([problem.alpha for problem in problems])
         terms = self.sides * self.alpha * self.weight * (E[:, None] + self.noise)
         terms = terms / (1 + 2 * self.weight * V[:, None]) ** 2

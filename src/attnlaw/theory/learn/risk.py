@@ -142,10 +142,7 @@ class Risk:
     labels: Reals
 
     def __call__(self, matrix: Reals) -> tuple[float, Reals]:
-        """Return R(S) and its gradient.
-
-        The gradient is a (d, d) matrix with dR = Tr(gradient^T dS), and is symmetric if attention is tied.
-        """
+        """Return R(S) and its gradient."""
         value, weights = self.output.loss(self.sensing.fields(matrix), self.labels, self.sensing.shape[1])
         return value, self.sensing.adjoint(weights)
 
@@ -155,10 +152,7 @@ class Risk:
         return self.sensing.adjoint(bound * self.sensing.fields(matrix))
 
     def step(self) -> float:
-        """Return a safe step of gradient descent, 1/L, with L a little above the largest curvature of R.
-
-        L is 1.1 times the result of 30 power iterations, which may be too small at a spectral edge.
-        """
+        """Return a safe step of gradient descent, 1/L, with L a little above the largest curvature of R."""
         direction = np.eye(self.sensing.shape[2])
         direction[0] += 1.0
         direction[:, 0] += 1.0

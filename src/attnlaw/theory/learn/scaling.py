@@ -79,10 +79,7 @@ def leading_error(
 
 
 def leading_order(problem: Problem) -> tuple[float | None, float | None]:
-    """Return the error of a problem in the leading-order law, and the exponent of N/d in this law.
-
-    Both are None unless the target is a power law and the constant I of this student and output is known.
-    """
+    """Return the leading-order error of a problem and its exponent of N/d, or None if not known."""
     target, laws = problem.target, problem.student_spec.leading
     if target.exponent is None or target.dimension is None or problem.observed_output.name not in laws:
         return None, None

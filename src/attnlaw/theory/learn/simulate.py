@@ -62,10 +62,7 @@ NEAR = 0.01  # relative difference from alpha that a whole number of samples may
 
 @dataclass(frozen=True, repr=False)
 class Measurement(BriefRepr):
-    """The measured quantities of trained students of size d, which are defined at the top of this module.
-
-    Each `Estimate` is a mean over the seeds with its standard error. A single seed has no standard error.
-    """
+    """The measured quantities of trained students of size d, which are defined at the top of this module."""
 
     problem: Problem
     size: int

@@ -234,11 +234,7 @@ def solve(
     log2_draws: int | None = None,
     tolerance: float = 1e-6,
 ) -> SoftmaxPoint:
-    """Solve for the fixed point (E, theta, V), from `start` or from the student of the linearised output.
-
-    At beta = 4 a few draws flip between their two local minima, and the residual may stop near 1e-3. In that
-    case, the iteration ends there and reports it.
-    """
+    """Solve for the fixed point (E, theta, V), from `start` or from the student of the linearised output."""
     check_size(problem, log2_draws)
     final = log2_draws or default_draws(problem)
     # A coarse average brings the state close, at a fraction of the cost of all draws.
@@ -257,11 +253,7 @@ def solve(
 
 
 def _linear_start(channel: _Channel, student: StudentUpdate) -> Start:
-    """Return (E, theta, V) of a linear output whose quadratic loss has the mean curvature of the softmax.
-
-    Its groups have the weights `eig(K H)/2`, with H the curvature if the student equals the teacher. This
-    start is exact as beta -> 0, and as the weight decay -> 0, where V grows and the weights drop out.
-    """
+    """Return (E, theta, V) of a linear output whose quadratic loss has the mean curvature of the softmax."""
     problem = channel.problem
     H = gauss_newton(channel.labels, problem.beta).mean(axis=-1)
     weights = np.linalg.eigvals(channel.K @ H).real[None] / 2
@@ -284,10 +276,7 @@ def angle(Q: float, E: float, gap: float) -> float:
 def fixed_point(
     channel: SoftmaxChannel, student: StudentUpdate, start: Start, tolerance: float
 ) -> SoftmaxPoint:
-    """Solve for the fixed point of a channel and a student, by accelerated iteration.
-
-    The unknowns are `log E`, theta and `log V`, because V ranges from order one to the inverse weight decay.
-    """
+    """Solve for the fixed point of a channel and a student, by accelerated iteration."""
     problem = channel.problem
 
     def unknowns(E: float, theta: float, V: float) -> Reals:
@@ -360,12 +349,7 @@ def _values(problem: Problem, student: StudentUpdate, point: SoftmaxPoint) -> di
 
 
 def errors(problem: Problem, student: StudentUpdate, point: SoftmaxPoint) -> dict[str, float]:
-    """Return the standard errors of the quantities that are averages, by name.
-
-    An error adds the squares of two parts: the standard error of the mean over the replicates, and the
-    remaining error of the iteration. The remaining error is relative to E, and for m and q to their distance
-    from Q*.
-    """
+    """Return the standard errors of averages: over the replicates, and the iteration's relative to E."""
     tables = [_values(problem, student, replicate) for replicate in point.replicates]
     away = np.sqrt(problem.target.second_moment * point.E)
     sizes = _values(problem, student, point) | {"overlap": away, "norm": 2 * away + point.E}

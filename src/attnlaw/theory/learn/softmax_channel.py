@@ -34,10 +34,7 @@ MAX_NEWTON, MAX_HALVINGS = 60, 30
 
 @lru_cache(maxsize=8)
 def places(tokens: int) -> NDArray[np.intp]:
-    """Return the index of the coordinate of each entry of h, of shape (T, T).
-
-    The entry h_12, whose coordinate is zero, gets the index P. The array is read-only.
-    """
+    """Return the index of the coordinate of each entry of h, of shape (T, T)."""
     pairs = [(a, b) for a in range(tokens) for b in range(a, tokens) if (a, b) != (0, 1)]
     coordinates = np.full((tokens, tokens), len(pairs))
     for index, (a, b) in enumerate(pairs):
@@ -134,10 +131,7 @@ def _sum_by_coordinate(rows: Reals) -> Reals:
 
 
 def _symmetric(alone: Reals, pair: Callable[[int, int, int], Reals]) -> Reals:
-    """Return `sum_a R_a^T C_a R_a` for rows `C_a = diag(alone_a) + pair(a, ., .)`, shape (P, P, N).
-
-    Two different coordinates share one row at most, so each entry off the diagonal is one term or zero.
-    """
+    """Return `sum_a R_a^T C_a R_a` for rows `C_a = diag(alone_a) + pair(a, ., .)`, shape (P, P, N)."""
     tokens, _, draws = alone.shape
     at = places(tokens)
     size = int(at.max())

@@ -89,16 +89,7 @@ def optimality_gap(risk: Risk, matrix: Reals, shift: float) -> float:
 
 
 def train_proximal(risk: Risk, weight_decay: float) -> Trained:
-    """Minimise by FISTA with restarts from S = 0, with steps of 1/curvature.
-
-    >>> from attnlaw.theory.learn.risk import Linear
-    >>> from attnlaw.theory.learn.sensing import TokenSensing
-    >>> tokens = TokenSensing(np.array([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]]))
-    >>> risk = Risk(tokens, Linear(np.ones((3, 1))), tokens.fields(np.diag([2.0, 0.0])))
-    >>> trained = train_proximal(risk, 1e-3)
-    >>> trained.converged, trained.matrix.round(2).tolist()
-    (True, [[2.0, 0.0], [0.0, 0.0]])
-    """
+    """Minimise by FISTA with restarts from S = 0, with steps of 1/curvature."""
     size = risk.sensing.shape[2]
     step = risk.step()
     matrix = ahead = np.zeros((size, size))
@@ -170,11 +161,7 @@ def train_factors(
     check: Check = never_stop,
     form: FactorForm | None = None,
 ) -> Trained:
-    """Minimise the penalised risk over square factors (by default tied) by L-BFGS, from Gaussian weights.
-
-    This method is slow as lt -> 0 below interpolation, because steps grow like 1/sqrt(lt). In that case, use
-    `train_splitting`.
-    """
+    """Minimise the penalised risk over square factors (by default tied) by L-BFGS, from Gaussian weights."""
     size, form = risk.sensing.shape[2], form or TIED_FACTORS
     start = rng.standard_normal(form.count * size * size)
     flat, steps = _descend_factors(form, risk, weight_decay, start, check)
@@ -226,10 +213,7 @@ def _tied_product(w: Reals, size: int) -> Reals:
 
 
 def train_direct(risk: Risk, weight_decay: float, check: Check = never_stop) -> Trained:
-    """Train the direct student, by conjugate gradients if the loss is quadratic, else by L-BFGS.
-
-    The residual is the relative change by one gradient step of safe length.
-    """
+    """Train the direct student, by conjugate gradients if the loss is quadratic, else by L-BFGS."""
     solve = _conjugate_gradients if risk.output.quadratic else _descent
     matrix, steps = solve(risk, weight_decay, check)
     ridge = 2.0 * weight_decay * len(matrix)

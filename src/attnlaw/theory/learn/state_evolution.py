@@ -33,11 +33,7 @@ def state_evolution(problem: Problem) -> Prediction:
 
 
 def state_evolutions(problems: Sequence[Problem], progress: Progress | None = None) -> list[Prediction]:
-    """Predict what the students of several problems learn, in the order of the problems.
-
-    Problems that share the target and student are solved together. `progress` receives the number of problems
-    solved and their total.
-    """
+    """Predict what the students of several problems learn, in the order of the problems."""
     report, total = progress or no_progress, len(problems)
     groups: dict[tuple[str, str, str, bool, Target, int], list[int]] = {}
     for index, problem in enumerate(problems):
@@ -76,11 +72,8 @@ class BestDecay:
 def best_weight_decay(problem: Problem, *, points: int = 25, rounds: int = 4) -> BestDecay:
     """Find the weight decay with the smallest estimation error.
 
-    If a closed form is known, the function uses it: `Delta/(2 Q*)` for the direct student with the linear
-    output, noise and no groups. Otherwise the function searches the logarithm of the weight decay on a grid
-    that zooms in. The range is 1e-4 to 30 times `sqrt(2 alpha_T (Q* + Delta/2))`, the scale of the noise that
-    a penalty must remove. This search solves `points * rounds` problems. The search takes seconds with the
-    linear output, and minutes with softmax unless you lower `points` and `rounds`.
+    If no closed form is known, the function solves `points * rounds` problems on a grid that zooms in, from
+    1e-4 to 30 times `sqrt(2 alpha_T (Q* + Delta/2))`, the scale of the noise that a penalty must remove.
     """
     student = problem.student_spec
     if not student.penalised:

@@ -242,10 +242,7 @@ def _mirrored(law: MarchenkoPastur | Discrete) -> Discrete:
 
 
 def _binned(values: Reals) -> Discrete:
-    """Return the law of a power law's eigenvalues, with the smaller ones put into narrow bins.
-
-    Each bin is at the root mean square of its eigenvalues, so Q* does not change (docs/commands/learn.md).
-    """
+    """Return the law of a power law's eigenvalues, with the smaller ones put into narrow bins."""
     size = values.size
     head = min(size, EXACT_MODES)
     count = max(int(np.ceil(np.log(size / head) / np.log(1.05))), 1)
@@ -263,10 +260,7 @@ DAMAGE = (ValueError, TypeError, SyntaxError, RecursionError, MemoryError)
 
 
 def read_target(source: str) -> Target:
-    """Read a target from a file, or from numbers with commas between them.
-
-    The weights of equal eigenvalues are added.
-    """
+    """Read a target from a file, or from numbers with commas between them."""
     wanted = "one eigenvalue on each line, optionally followed by its weight (or a list such as 0,0.4,1,2.2)"
     with as_input_error(f"{source}: not a spectrum", f"expected {wanted}", *DAMAGE, with_reason=False):
         table = _numbers(source)

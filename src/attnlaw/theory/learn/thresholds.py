@@ -146,10 +146,7 @@ def bayes_recovery(target: Target) -> float:
 
 
 def untied_bayes_recovery(target: Target) -> float:
-    """Return the smallest alpha_P at which the Bayes-optimal student finds S* from clean labels.
-
-    Each singular value above zero has half of its weight on either side of zero.
-    """
+    """Return the smallest alpha_P at which the Bayes-optimal student finds S* from clean labels."""
     if target.dimension is not None:
         return 1 - 0.5 / target.dimension
     return 1 - sum(share**2 / (1 if value == 0 else 2) for value, share in _shares(target).items())
@@ -171,10 +168,7 @@ def feasibility(k0: float) -> float:
 def interpolation_peak(target: Target, noise: float) -> tuple[float, float | None]:
     """Return the interpolation threshold alpha_int, and the test error there as weight decay -> 0.
 
-    The error is `2 alpha_int delta^2 - Delta/2`. The error is None if the noise is too small to resolve:
-    below 1e-11 Q*, and for a discrete target below 1e-5 Q*, because its integrals resolve the noise only to
-    about 1e-7 Q*. The function raises noise below 1e-11 Q* to this value, which changes alpha_int by less
-    than 1e-4.
+    The error is `2 alpha_int delta^2 - Delta/2`, or None if the noise is too small to resolve.
     """
     Q = target.second_moment
     seen = max(noise, LEAST_NOISE * Q)
@@ -215,10 +209,7 @@ def _excess(target: Target, delta: float) -> tuple[float, float]:
 
 
 def _semicircle_tail(t: float) -> tuple[float, float]:
-    """Return the integrals `int_t^2 (x-t)^k rho_sc` for k = 1, 2.
-
-    With `x = 2 cos(phi)`, `rho_sc dx = (2/pi) sin^2(phi) dphi`.
-    """
+    """Return the integrals `int_t^2 (x-t)^k rho_sc` for k = 1, 2, with `x = 2 cos(phi)`."""
     phi = np.arccos(min(t / 2, 1.0))
     mass = (phi - np.sin(2 * phi) / 2) / np.pi
     first = 4 * np.sin(phi) ** 3 / (3 * np.pi)

@@ -201,8 +201,6 @@ class _State:
 def stack_law(stack: Depth, draws: int, seed: int, token: int = 0) -> StackLaw:
     """Compute the law of one output coordinate of a stack.
 
-    The result also has the lengths and cosines of the tokens after each layer.
-
     Given everything before the last block's output weights, the coordinate is N(mu, (R R^T)_ii). Here mu is
     the value of the coordinate before that block, which is zero without a residual.
     """

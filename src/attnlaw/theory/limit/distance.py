@@ -130,11 +130,7 @@ def _is_resolved(kl: Estimate) -> bool:
 
 
 def _half_line(law: OutputLaw, reference: OutputLaw) -> Array:
-    """Return points y > 0, evenly spaced in log y.
-
-    They reach from 1e-3 standard deviations of the narrowest normal to 11 standard deviations of the widest,
-    plus the largest mean.
-    """
+    """Return y > 0, even in log y, from 1e-3 deviations of the narrowest to 11 of the widest normal."""
     variances = np.concatenate([law.variances, reference.variances])
     variances = variances[variances > 0]
     shift = max((float(np.abs(m).max()) for m in (law.means, reference.means) if m is not None), default=0.0)
@@ -169,11 +165,7 @@ def _kl(log_p: Array, log_q: Array, weights: Array) -> Array:
 
 
 def _atom_kl(law: OutputLaw, reference: OutputLaw) -> Array | None:
-    """Return the part of KL that comes from atoms at zero, for all batches and without each of them.
-
-    None means that KL is infinite or not known: the reference has no atom where the law has one, or an atom
-    may not be at zero because the normals have means.
-    """
+    """Return the KL of atoms at zero, over all batches and without each; None if infinite or unknown."""
     if law.has_density and reference.has_density:
         return np.zeros(BATCHES + 1)
     if law.means is not None or reference.means is not None:
@@ -191,11 +183,7 @@ def _atom_kl(law: OutputLaw, reference: OutputLaw) -> Array | None:
 
 
 def _gaps(y: Array, difference: Array) -> tuple[Array, Array]:
-    """Return the integral and the supremum of |difference| on one half line, for each row.
-
-    Both use a cubic spline in u = log |y| on a grid of step 0.005. The error of the supremum is below
-    0.0025^2 / 2 = 3e-6 times the second derivative in u.
-    """
+    """Return the integral and the supremum of |difference| on one half line, by a spline in log |y|."""
     u = np.log(y)
     fine = np.linspace(u[0], u[-1], _REFINE * (len(u) - 1) + 1)
     values = np.abs(_refine(difference))
@@ -204,11 +192,7 @@ def _gaps(y: Array, difference: Array) -> tuple[Array, Array]:
 
 
 def _refine(values: Array) -> Array:
-    """Return values at `_REFINE` points for each step of an even grid, by a cubic spline in each row.
-
-    The third derivative does not jump at the second and the last but one point ("not a knot"). SciPy's spline
-    has the same values, but its import takes longer than the rest of a small comparison.
-    """
+    """Return a cubic spline ("not a knot") on a finer grid; importing SciPy's takes longer than this."""
     # Second differences are (bend[i-1] + 4 bend[i] + bend[i+1]) / 6. The ends continue in a straight line.
     bands = np.full((3, values.shape[1] - 2), [[1.0], [4.0], [1.0]])
     bands[1, [0, -1]] = 6.0
@@ -223,10 +207,7 @@ def _refine(values: Array) -> Array:
 
 
 def gaussian_kde(sample: Array, points: Array) -> Array:
-    """Return a Gaussian kernel density estimate with Scott's bandwidth `std n^(-1/5)`.
-
-    The function first bins the sample on a fine grid, so the cost hardly depends on the sample size.
-    """
+    """Return a Gaussian kernel density estimate with Scott's bandwidth `std n^(-1/5)`."""
     width = float(np.std(sample, ddof=1)) * len(sample) ** -0.2
     if not width > 0:
         raise InputError("all sampled values are equal; a kernel density estimate needs a sample that varies")

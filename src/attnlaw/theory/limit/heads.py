@@ -125,10 +125,7 @@ def _rotary_row(layer: AttentionLayer, root: Array, token: int, draws: int, draw
 
 
 def value_roots(layer: AttentionLayer, r: int, draws: int, draw: Streams) -> Array:
-    """Draw a root of `W_V^T W_V` for each head, in the r directions that the tokens span.
-
-    The root V is scaled so that the mean of `V V^T` is the identity.
-    """
+    """Draw a root of `W_V^T W_V` for each head, in the r directions that the tokens span."""
     if not layer.narrow:
         return np.eye(r)[None, None]
     n_h = int(layer.inner_width)
@@ -152,11 +149,7 @@ MANY = 64
 
 
 def can_draw_row(layer: AttentionLayer, normalise: bool) -> bool:
-    """Return whether `draw_row` can be used for a layer.
-
-    The tokens must be independent normals, without RMSNorm or rotary positions. There must be at least 64
-    tokens, no more heads than tokens, and a width above the number of heads plus one.
-    """
+    """Return whether `draw_row` can be used for a layer."""
     inputs = layer.inputs
     return (
         isinstance(inputs, RandomInputs)
@@ -169,12 +162,7 @@ def can_draw_row(layer: AttentionLayer, normalise: bool) -> bool:
 
 
 def draw_row(layer: AttentionLayer, token: int, draws: int, draw: Streams) -> tuple[Array, Array]:
-    """Draw the squared length of the weighted sum of tokens that each head reads for one token.
-
-    Returns:
-        The squared lengths |L^T a_h|^2, of shape (draws, H), where a_h are the attention weights of head h,
-        and the squared length |L_i|^2 of the token, of shape (draws,).
-    """
+    """Draw |L^T a_h|^2 (draws, H), for the attention weights a_h of one token, and |L_i|^2 (draws,)."""
     heads, inputs = layer.heads, layer.inputs
     y = draw.normals.standard_normal((draws, layer.tokens, heads))
     if layer.width == math.inf:

@@ -241,10 +241,7 @@ def _check_gram(gram: Array) -> None:
 
 
 def _normalised_gram(gram: Array) -> Array:
-    """Return the Gram matrix of the tokens after each is divided by its length.
-
-    A token of length zero is divided by the root of the largest entry instead.
-    """
+    """Return the Gram matrix of the tokens after each is divided by its length."""
     squares = np.diagonal(gram)
     lengths = np.sqrt(np.where(squares > 0, squares, float(np.abs(gram).max()) or 1.0))
     return np.asarray(gram / lengths[:, None] / lengths)
@@ -256,10 +253,7 @@ def gram_of(root: Array) -> Array:
 
 
 def cosine_matrix(gram: Array) -> Array:
-    """Return the cosines between tokens from their Gram matrices (..., s, s).
-
-    Tokens of length zero count as orthogonal to all others.
-    """
+    """Return cosines between tokens from Gram matrices (..., s, s), zero for tokens of length zero."""
     lengths = np.sqrt(np.diagonal(gram, axis1=-2, axis2=-1))
     scale = lengths[..., :, None] * lengths[..., None, :]
     return np.asarray(np.divide(gram, scale, out=np.zeros_like(gram), where=scale > 0))
@@ -285,10 +279,7 @@ DAMAGE = (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, Token
 
 
 def read_gram(path: Path) -> Array:
-    """Read a matrix from an `.npy` file, or from a text file with one row in each line.
-
-    `GivenInputs` checks later that it is a Gram matrix.
-    """
+    """Read a matrix from an `.npy` file, or from a text file with one row in each line."""
     wanted = "expected a .npy file, or text with one row in each line"
     with (
         as_input_error(f"{path}: cannot be read", REMEDY),

@@ -71,11 +71,7 @@ def clip(x: Array, bound: float) -> Array:
 
 
 def clip_moments(bound: float) -> tuple[float, float]:
-    """Return E psi(g)^2 and (E psi(g))^2 for psi that clips to [-C, C], where C is the bound.
-
-    The second moment is zero. The first moment is `E min(g^2, C^2) = P(|g| < C) - 2 C phi(C) + C^2 P(|g| >
-    C)`, where phi is the normal density.
-    """
+    """Return `P(|g| < C) - 2 C phi(C) + C^2 P(|g| > C)`, the mean of min(g^2, C^2), and zero."""
     tail = 2 * float(scipy.special.ndtr(-bound))
     density = math.exp(-bound * bound / 2) / math.sqrt(2 * math.pi)
     return (1 - tail) - 2 * bound * density + bound * bound * tail, 0.0
@@ -92,11 +88,7 @@ def relu_kernel(a: Array, b: Array, c: Array) -> Array:
 
 
 def gelu_kernel(a: Array, b: Array, c: Array) -> Array:
-    """Return E[gelu(u) gelu(v)] for the exact GELU x Phi(x).
-
-    The kernel is `c (1/4 + asin(c/sqrt((1+a)(1+b)))/(2 pi)) + (a b + c^2 (1/(1+a) + 1/(1+b) - 1)) / (2 pi
-    sqrt((1+a)(1+b) - c^2))`.
-    """
+    """Return E[gelu(u) gelu(v)] for the exact GELU x Phi(x)."""
     product = (1 + a) * (1 + b)
     arc = np.arcsin(c / np.sqrt(product)) / (2 * math.pi)
     rest = (a * b + c * c * (1 / (1 + a) + 1 / (1 + b) - 1)) / (2 * math.pi * np.sqrt(product - c * c))

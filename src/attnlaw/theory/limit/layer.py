@@ -65,10 +65,7 @@ class ScoreFunction:
 
 @dataclass(frozen=True)
 class Scaling:
-    """A scaling of the scores, which divides p by `divisor(n_H)` in addition to sqrt(n_H).
-
-    The names of scalings write n for the head width n_H.
-    """
+    """A scaling of the scores, which divides p by `divisor(n_H)` in addition to sqrt(n_H)."""
 
     name: str
     divisor: Callable[[float], float]
@@ -132,10 +129,7 @@ class ScoreSettings:
             raise InputError(f"rotary frequencies {self.frequencies} are not all finite; give finite numbers")
 
     def allowed(self, tokens: int) -> BoolArray:
-        """Return the mask as an s x s array, which is true if token i sees token j.
-
-        Raises an `InputError` if the function is softmax and a token sees no token at all.
-        """
+        """Return the mask as an s x s array, which is true if token i sees token j."""
         if isinstance(self.mask, str):
             known = MASKS[self.mask]
             mask = known.allows(*np.ogrid[:tokens, :tokens], *known.parameters)

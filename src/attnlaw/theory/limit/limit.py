@@ -40,11 +40,7 @@ from attnlaw.theory.limit.sampler import chunk_size, output_law
 
 
 def peak_bytes(stack: Depth, draws: int) -> int:
-    """Return how many bytes of memory the law of one output coordinate of a stack needs at most.
-
-    The number excludes memory that does not grow with the tokens: a few numbers for each draw, and tables
-    over values y of the coordinate.
-    """
+    """Return how many bytes of memory the law of one output coordinate of a stack needs at most."""
     layer, s = stack.layer, stack.layer.tokens
     if stack.is_layer and can_draw_row(layer, stack.normalise):
         chunk = chunk_size(draws, layer.heads * s)
@@ -204,10 +200,7 @@ def _collect(errors: dict[float, InputError] | None, width: float) -> Iterator[N
 
 
 def at_width(stack: Depth, width: float, draws: int) -> Depth:
-    """Return the layers at another width.
-
-    Raises an `InputError` if the law of such a layer needs more than 4 GiB.
-    """
+    """Return the layers at another width."""
     layer = stack.layer.at_width(width)
     stack = replace(stack, layer=layer)
     size = peak_bytes(stack, draws)
@@ -255,13 +248,7 @@ def _missing(to: str, compared: Distances) -> dict[str, str]:
 
 
 def density_rows(laws: Mapping[float, OutputLaw], points: int = 161) -> list[dict[str, float | None]]:
-    """Return the densities of several laws, within 4.5 standard deviations of their means.
-
-    Returns:
-        Rows with `width`, `y`, `density`, `gaussian_density` (of the Gaussian with the same mean and
-        variance) and `ratio`. The ratio is the density divided by the density at infinite width, or None if
-        that width is not among the laws.
-    """
+    """Return rows of y, density, Gaussian density and ratio to the limit, for several laws."""
     return [row for width in laws for row in density_of(width, laws, points)]
 
 

@@ -178,12 +178,7 @@ def _by_batch(
     table: Callable[[Array, Array, Array], Array],
     reduce: Callable[[Array, Array], Array],
 ) -> Array:
-    """Average a function of the normals over each batch of draws, (K, points).
-
-    Args:
-        table: `table(y, mu, v)` returns the function at points y for the normals N(mu, v), (normals, points).
-        reduce: `reduce(table, weights)` averages such a table over the normals.
-    """
+    """Average `table(y, mu, v)` of the normals by `reduce(table, weights)` over batches, (K, points)."""
     check_value("draws", len(law.variances), int, minimum=BATCHES)
     none = [None] * BATCHES
     means: list[Array] | list[None] = none if law.means is None else np.array_split(law.means, BATCHES)

@@ -24,11 +24,7 @@ ComplexArray = npt.NDArray[np.complex128]
 
 
 class Streams(NamedTuple):
-    """Separate random generators for one chunk of draws.
-
-    Samplers of different widths that use the same seed share their normals (common random numbers).
-    Therefore the difference between two widths is far less noisy than each law alone.
-    """
+    """Separate random generators of a chunk; runs of one seed share their normals across widths."""
 
     normals: np.random.Generator  # of numbers that the limit draws too
     widths: np.random.Generator  # of numbers that only a finite width needs (Bartlett's factors)
@@ -42,11 +38,7 @@ def streams(seed: int, chunk: int = 0) -> Streams:
 
 
 def bartlett(rows: int, df: int, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-    """Draw Bartlett's factor of a Wishart matrix, with any number `df` >= 0 of degrees of freedom.
-
-    Entry (i, i), counted from 0, is a chi variable with df - i degrees of freedom. Entries below the
-    diagonal are standard normal.
-    """
+    """Draw Bartlett's factor: chi of df - i degrees of freedom at (i, i), normal below the diagonal."""
     columns = min(rows, df)
     factor = np.zeros((*shape, rows, columns))
     below = np.tril_indices(rows, -1, columns)
@@ -57,10 +49,7 @@ def bartlett(rows: int, df: int, shape: tuple[int, ...], rng: np.random.Generato
 
 
 def complex_bartlett(rows: int, df: int, shape: tuple[int, ...], rng: np.random.Generator) -> ComplexArray:
-    """Draw Bartlett's factor for complex normals z with E|z|^2 = 1.
-
-    The squares of the diagonal entries of the factor are Gamma(df - i) variables.
-    """
+    """Draw Bartlett's factor for complex normals, with squared diagonal entries Gamma(df - i)."""
     columns = min(rows, df)
     factor = np.zeros((*shape, rows, columns), dtype=np.complex128)
     below = np.tril_indices(rows, -1, columns)

@@ -57,11 +57,7 @@ def mean_sign_error(m: float, q: float, q1: float, learners: float) -> float:
 
 
 def vote_error(m: float, q: float, q1: float, learners: float) -> float:
-    """Return how often the majority of K learners has the wrong sign. A tie counts one half.
-
-    Given the shared part zeta, the learners' signs are independent of each other and of nu. Because a tie
-    counts one half, an even number of learners has the same error as one learner fewer.
-    """
+    """Return how often the majority of K learners has the wrong sign. A tie counts one half."""
     if learners == math.inf:
         return mean_sign_error(m, q, q1, learners)
     odd = int(learners) - (learners % 2 == 0)
@@ -73,10 +69,7 @@ def vote_error(m: float, q: float, q1: float, learners: float) -> float:
 
 
 def teacher_given(m: float, q1: float, zeta: Reals) -> Reals:
-    """Return the probability of a positive teacher nu, given the shared part zeta of the scores.
-
-    Here nu = (m/q1^(1/2)) zeta + (1 - m^2/q1)^(1/2) eta, where eta is standard normal.
-    """
+    """Return the probability of a positive teacher nu, given the shared part zeta of the scores."""
     rest = max(1 - m * m / q1, np.finfo(float).tiny)
     return np.asarray(scipy.special.ndtr(m / math.sqrt(q1 * rest) * zeta))
 
@@ -172,10 +165,7 @@ class _Modes:
 
 
 def _ridge(problem: Ensemble) -> EnsemblePrediction:
-    """Solve the state equations for the square loss.
-
-    V is the root of one equation. The other equations are linear: q = A + B (1 + Delta - 2m + q).
-    """
+    """Solve the state equations for the square loss."""
     modes, a = _Modes.of(problem), problem.samples / problem.features
     if problem.ridge == 0 and problem.samples <= problem.features:
         raise BadSetting(
@@ -204,11 +194,7 @@ def _ridge(problem: Ensemble) -> EnsemblePrediction:
 
 
 def _classify(problem: Ensemble) -> EnsemblePrediction:
-    """Solve the state equations for a loss of classification.
-
-    The unknowns are artanh(m/sqrt q), ln q and ln V. Damped steps come first, then a hybrid of Newton's
-    method.
-    """
+    """Solve the state equations for a loss of classification."""
     modes, a = _Modes.of(problem), problem.samples / problem.features
     loss = LOSSES[problem.loss].loss
 
@@ -252,11 +238,7 @@ def _overlaps(x: Reals) -> tuple[float, float, float]:
 
 
 def _channel(loss: Loss, a: float, m: float, q: float, V: float) -> tuple[float, float, float]:
-    """Return Vh, mh and qh of the state equations.
-
-    By symmetry both labels give the same values, so only label 1 is computed. Given this label, omega has the
-    density 2 phi Phi(m omega/(q s)) with s^2 = 1 - m^2/q.
-    """
+    """Return Vh, mh and qh, from label 1 alone: by symmetry both labels give the same values."""
     rest = math.sqrt(1 - m * m / q)
     deviation = math.sqrt(q)
     omega, steps = panels(deviation * _cuts(loss, V, deviation), NODES)

@@ -31,10 +31,7 @@ NO_MINIMUM = (
 
 @dataclass(frozen=True)
 class MeasuredEnsemble:
-    """Measured overlaps and errors of an ensemble: means over repetitions, with their standard errors.
-
-    `q1` is None for one learner, and `vote_error` is None for the square loss.
-    """
+    """Measured overlaps and errors of an ensemble: means over repetitions, with their standard errors."""
 
     m: Estimate
     q: Estimate
@@ -94,11 +91,7 @@ def _draw(problem: Ensemble, learners: int, rng: np.random.Generator) -> tuple[f
 
 
 def minimise(A: Reals, y: Reals, loss: Loss, ridge: float) -> Reals:
-    """Return the p weights w that minimise `sum_i l(y_i, A_i w) + (ridge/2) |w|^2`, where A is n x p.
-
-    Raises:
-        InputError: if there is no minimum, because the samples are separable and there is no ridge.
-    """
+    """Return the p weights w that minimise `sum_i l(y_i, A_i w) + (ridge/2) |w|^2`, where A is n x p."""
     V = 0.0 if loss.smooth else ENVELOPE
     w, shift = np.zeros(A.shape[1]), np.zeros(A.shape[0])
     for _ in range(MOST_STEPS):

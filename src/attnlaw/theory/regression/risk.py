@@ -78,10 +78,7 @@ class RidgeFixedPoint:
 
     @property
     def effective_samples(self) -> float:
-        """The number n (1 - largest eigenvalue of T diag(pi c^2)).
-
-        The relative error of the limit is about the inverse of this number.
-        """
+        """n (1 - largest eigenvalue of T diag(pi c^2)), about the inverse of the limit's relative error."""
         return self.problem.samples * (1 - float(np.abs(np.linalg.eigvals(self._slopes)).max()))
 
     @property

@@ -55,11 +55,7 @@ def simulate_ridge(problem: Regression, seeds: int = 8, seed: int = 0) -> Measur
 
 
 def simulate_kernel_ridge(problem: Regression, kernel: str, seeds: int = 8, seed: int = 0) -> MeasuredRisk:
-    """Fit kernel ridge regression to several draws of the inputs, and measure its risk.
-
-    The fit at x is `k(x, X) (K + ridge W^-1)^-1 y`, where W has the weights of the samples. Test inputs are
-    drawn from the target.
-    """
+    """Fit kernel ridge regression to several draws of the inputs, and measure its risk."""
     theta, (_, target) = np.asarray(problem.signal), problem.covariances
     group = group_of_samples(problem)
     root = _root(target)

@@ -58,10 +58,7 @@ def denoising_error(target: Target, a: Reals) -> Reals:
 
 
 def solve(target: Target, information: Information, size: int) -> BayesPoint:
-    """Solve `qhat = information(E(a))`, `a^2 = 1/qhat`, for each problem, and return the root of largest E.
-
-    `information(E, rows)` returns qhat of some problems, and must decrease with E.
-    """
+    """Solve `qhat = information(E(a))`, `a^2 = 1/qhat`, for each problem at the root of largest E."""
     Q = target.second_moment
     every = np.arange(size)
 

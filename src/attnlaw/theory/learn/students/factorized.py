@@ -137,10 +137,7 @@ def solve(batch: ProblemBatch) -> FixedPoint:
 def _outer(
     batch: ProblemBatch, delta: Reals, guess: Reals
 ) -> tuple[Reals, Reals, Reals, Rectification, Reals, Reals]:
-    """Return by how much the equation for delta is missed, and the quantities at this delta.
-
-    The equation is `delta^2 Vhat^2 = qhat`, with both sides divided by `sum 2 alpha_k c_k^2`.
-    """
+    """Return by how much the equation for delta is missed, and the quantities at this delta."""
     table = Truncated(batch.target.law, delta, batch.sides)
     cut = _cut(batch, table)
     eps = _threshold_scale(batch, table, cut, guess)
@@ -203,11 +200,7 @@ def _threshold_scale(batch: ProblemBatch, table: Truncated, cut: Reals, guess: R
 
 
 def instability(batch: ProblemBatch, point: FixedPoint, member: int, size: int = SIZE) -> float | None:
-    """Return the stability indicator of one member of a batch; it is unstable above 1.
-
-    The indicator is `K sum 2 alpha_k c_k^2 / Vhat^2` (`attnlaw.theory.learn.stability`), and None if the
-    width cuts no more than the threshold does.
-    """
+    """Return `K sum 2 alpha_k c_k^2 / Vhat^2` of a member, unstable above 1, or None without a cut."""
     b, cut = float(point.b[member]), float(point.cut[member])
     if not cut > b:
         return None
@@ -219,10 +212,7 @@ def instability(batch: ProblemBatch, point: FixedPoint, member: int, size: int =
 
 
 def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
-    """Predict a batch at once: the spectrum of the trained matrix is that of `S* + delta Z`, rectified.
-
-    A member without a resolved fixed point is predicted as the target itself, with E as a bound.
-    """
+    """Predict a batch at once: the spectrum of the trained matrix is that of `S* + delta Z`, rectified."""
     batch = ProblemBatch.of(problems)
     point = solve(batch)
     train = batch.training_loss(problems, point.V, point.E)
