@@ -38,7 +38,7 @@ def data(problem: Problem, size: int = 24, seed: int = 0, sensing: str = "tokens
 
 
 def train(problem: Problem, risk: Risk, seed: int) -> Trained:
-    return STUDENTS[problem.student].train(problem, risk, np.random.default_rng(seed), never_stop)
+    return STUDENTS[problem.student].trainer(problem, risk, np.random.default_rng(seed), never_stop)
 
 
 def distance(first: np.ndarray, second: np.ndarray) -> float:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from oracles.scaling_laws import leading_error, scaling_law
 from scipy.optimize import minimize_scalar
 
 from attnlaw.core.errors import BadSetting, InputError, as_option
@@ -17,7 +18,6 @@ from attnlaw.theory.laws.semicircle import Semicircle
 from attnlaw.theory.laws.transformed import rectify
 from attnlaw.theory.learn.data import SENSINGS
 from attnlaw.theory.learn.problem import ObservationGroup, Problem, Target
-from attnlaw.theory.learn.scaling import leading_error, scaling_law
 from attnlaw.theory.learn.state_evolution import best_weight_decay, state_evolution, state_evolutions
 from attnlaw.theory.learn.thresholds import thresholds
 from attnlaw.verbs.learn import SIMULATE, VERB

@@ -21,8 +21,8 @@ from attnlaw.theory.limit.distance import distances, kernel_kl
 from attnlaw.theory.limit.inputs import GivenInputs, RandomInputs
 from attnlaw.theory.limit.kernels import ACTIVATIONS
 from attnlaw.theory.limit.layer import MASKS, AttentionLayer, ScoreSettings
-from attnlaw.theory.limit.limit import compare_widths, density_rows
-from attnlaw.theory.limit.mixture import gaussian_law
+from attnlaw.theory.limit.limit import compare_widths, density_of
+from attnlaw.theory.limit.mixture import gaussian_law, mean_of
 from attnlaw.theory.limit.sampler import output_law
 from attnlaw.verbs.limit import VERB
 
@@ -37,7 +37,8 @@ def test_widths_share_their_draws_and_the_points_of_their_densities():
         assert [getattr(row, name) for name in MEASURED] == [getattr(expected, name) for name in MEASURED]
         assert row.residual_of_distances == expected.residual_of_distances
     drawn = rows.densities.drop("case").to_dicts()
-    expected = density_rows({row.width: row.law for row in same})
+    laws = {row.width: row.law for row in same}
+    expected = [row for width in laws for row in density_of(width, laws)]
     assert drawn == [
         {name: point[name] for name in ("y", "density", "gaussian_density", "ratio")} for point in expected
     ]
@@ -67,10 +68,10 @@ def test_row_json_and_schema():
     assert whole["settings"]["mask"] == "band:1"
     assert whole["quantities"]["kl_to_limit"] is None
     assert whole["quantities"]["score_variance"].keys() == {"value", "error"}
-    path = comparison.path.path()
+    path = comparison.path
     cosines, lengths = (whole["quantities"][name] for name in ("path_cosine", "path_squared_length"))
-    assert cosines["value"] == [point.cosine.value for point in path]
-    assert lengths["error"] == [point.squared_length.error for point in path]
+    assert cosines["value"] == [mean_of(column).value for column in path.cosines.T]
+    assert lengths["error"] == [mean_of(column).error for column in path.squared_lengths.T]
 
 
 def test_further_distances():

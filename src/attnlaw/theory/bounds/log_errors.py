@@ -1,7 +1,5 @@
 """Errors of quantities that are computed from approximate (`spectra.approximate`) or float32 spectra.
 
-The errors are propagated to first order.
-
 | source | what it changes | how it adds up over matrices |
 |---|---|---|
 | probes of one matrix | the Schatten sum of this matrix | independent: added in squares |

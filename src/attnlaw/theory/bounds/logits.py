@@ -1,9 +1,5 @@
 r"""Bound, typical size and probable maximum of a head's attention logits, from its weights alone.
 
-`logit_bounds(model)` returns a `Logits` for every head. `head_logits` and `logits_of` start from sizes that
-are already measured. Logits are `s q . k`, capped if the model caps them. They do not contain what positions
-(ALiBi, T5, DeBERTa) or masks add to them.
-
 | letter | meaning |
 |---|---|
 | s, c | `Scores.scale`, `Scores.cap` |

@@ -15,13 +15,6 @@ the learning rate eta is not in the paper; it was derived for attnlaw.
 | q0 | Tr S0^2/d, the square of the `scale` |
 | tau, gamma | time and weight decay |
 | G, H, sigma2 | gains and noise of the potential (`potential`) |
-
-The student learns all modes of the target at the same rate. For the linear output with T tokens, label noise
-Delta and no decay, the estimation error E is
-
-    E = Ep + (Q* + q0 - Ep) exp(-4 T(T+1)(1 - eta) tau),   Ep = eta (Delta/2)/(1 - eta)
-
-It diverges for eta >= 1.
 """
 
 from __future__ import annotations

@@ -243,12 +243,8 @@ class RowSoftmaxPotential:
         normals = _normals(2 * self.tokens, self.draws, self.scramble)
         z, y = np.split(normals, 2, axis=1) * np.sqrt(self._counts)
         scores = (m / np.sqrt(V)) * z + np.sqrt(max(q - m * m / V, 0.0)) * y
-        return _softmax(self.beta * scores), _softmax(self.beta * np.sqrt(V) * z)
-
-
-def _softmax(logits: Reals) -> Reals:
-    grown = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return np.asarray(grown / grown.sum(axis=-1, keepdims=True))
+        logits = self.beta * scores, self.beta * np.sqrt(V) * z
+        return scipy.special.softmax(logits[0], axis=-1), scipy.special.softmax(logits[1], axis=-1)
 
 
 def _jacobian(p: Reals) -> Reals:

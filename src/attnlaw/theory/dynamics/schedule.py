@@ -22,9 +22,6 @@ agrees with SGD at d = 64 to 80.
 |---|---|---|
 | tied | eta < 1/(4 t*) | (Delta/2) z/(1 - z), z = 4 eta t* |
 | direct | eta < 1 | (Delta/2) eta/(1 - eta), exactly |
-
-A little beyond the limit, students that see Gaussian matrices stay bounded, but students that see tokens
-diverge at d = 64.
 """
 
 from __future__ import annotations

@@ -71,9 +71,6 @@ def simulate_dynamics(
         sensing: the inputs that the students see. None uses the Gaussian matrices of the theory, "goe" (for
             untied factors "ginibre").
 
-    Raises:
-        InputError: if the learning rate is 0, the problem has no theory, or `size` does not fit.
-
     >>> found = simulate_dynamics(Problem(), Schedule([0.02], learning_rate=0.1), size=16, seeds=2)
     >>> found.steps, found.eigenvalues.shape
     (6, (2, 2, 16))
@@ -112,16 +109,7 @@ def check_sgd(problem: Problem, schedule: Schedule, size: int, sensing: str | No
     check_value("batch", batch, int, minimum=1)
     check_value("size", size, int, minimum=2)
     problem.target.quantiles(size)
-    attention = ATTENTIONS[problem.attention]
-    tokens = problem.tokens
-    check_sensing(
-        sensing or attention.gaussian,
-        attention=attention.name,
-        samples=batch,
-        tokens=tokens,
-        entries=tokens * tokens if attention.paired else tokens * (tokens + 1) // 2,
-        size=size,
-    )
+    check_sensing(sensing or ATTENTIONS[problem.attention].gaussian, problem, batch, size)
 
 
 def _outcome_and_remark(norms: Reals) -> dict[str, Any]:
@@ -179,12 +167,6 @@ def trajectory_agreement(
 
     Args:
         measured: runs of SGD. If the runs have several dimensions, the function extrapolates them in 1/d.
-
-    Returns:
-        A comparison for each quantity and time. The standard error includes the error of the theory.
-
-    Raises:
-        InputError: if the runs belong to another problem or schedule, or have a single seed.
     """
     if any((run.problem, run.schedule) != (path.problem, path.schedule) for run in measured):
         raise InputError(

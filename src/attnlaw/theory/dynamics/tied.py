@@ -36,8 +36,6 @@ Each step is the exact Riccati flow of constant gains between two half steps of 
 `S <- (1 + Y) S (1 + Y)`:
 
     S <- D (S^-1 + f)^-1 D,   D = exp(-c h/2),   f = 8 G (1 - exp(-c h))/c,   c = 8 H x + 2 gamma
-
-Gains and sigma2 are those of the means over starts.
 """
 
 from __future__ import annotations

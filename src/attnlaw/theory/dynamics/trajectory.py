@@ -152,9 +152,6 @@ class Trajectory(StudentPath):
 def trajectory(problem: Problem, schedule: Schedule) -> Trajectory:
     """Compute the trajectory of a problem's student while it learns.
 
-    Raises:
-        InputError: if there is no theory for this combination.
-
     >>> found = trajectory(Problem(), Schedule([0.02, 0.1]))
     >>> found.overlap.round(6).tolist(), found.recovery_time(0.5) is not None
     ([0.494975, 0.66067, 1.338921], True)

@@ -37,9 +37,6 @@ def stopping_time(threshold: ArrayLike, init: float) -> Reals:
 
     This formula is the leading order in a. The time decreases with tau only for tau > e a^2.
 
-    Raises:
-        InputError: if tau is not above e a^2, because the start is then too large for the threshold.
-
     >>> float(stopping_time(0.5, 1e-4).round(6))
     4.431883
     """
@@ -106,16 +103,6 @@ RULES = by_name(
 )
 
 
-def matrix_flow_at_time(phi: ArrayLike, init: float, time: float) -> Reals:
-    """Return W W^T - V V^T at a time of the flow from W = V = init I, for a symmetric target phi (d x d).
-
-    >>> matrix_flow_at_time(np.diag([0.7, 0.0]), 1e-3, 3.0).round(6).tolist()
-    [[0.67607, 0.0], [0.0, 0.0]]
-    """
-    values, vectors = np.linalg.eigh(np.asarray(phi, dtype=float))
-    return np.asarray((vectors * flow_at_time(values, init, time)) @ vectors.T)
-
-
 def descend(phi: Reals, init: float, time: ArrayLike, step: float = 0.02) -> Reals:
     """Return beta after plain gradient descent, which differs from the flow by terms of order `step`."""
     t = np.asarray(time, dtype=float)
@@ -132,25 +119,3 @@ def descend(phi: Reals, init: float, time: ArrayLike, step: float = 0.02) -> Rea
         w += np.multiply(slope, w, out=part)
         v -= np.multiply(slope, v, out=part)
     return np.asarray(w * w - v * v)
-
-
-def spike_cost(spikes: ArrayLike, noise: float) -> float:
-    """Return the squared error |hard(phi) - B|_F^2 for a matrix B in noise, at large dimension d.
-
-    Here phi is B plus symmetric Gaussian noise with off-diagonal variance delta^2/d, and B has the
-    eigenvalues `spikes`. The error is `sum 2 delta^2 + 3 delta^4/theta^2` over the spikes theta (not in the
-    paper), if all spikes are kept and nothing of the bulk on [-2 delta, 2 delta] is.
-
-    Raises:
-        InputError: if a spike is not above the noise, because then no eigenvalue leaves the bulk.
-
-    >>> round(spike_cost([0.5], 0.1), 6)
-    0.0212
-    """
-    theta, square = np.abs(np.asarray(spikes, dtype=float)), noise**2
-    if theta.size and not theta.min() > noise:
-        raise InputError(
-            f"early stopping: found a spike {theta.min():g} in noise {noise:g}, expected a spike above "
-            "the noise, because no eigenvalue leaves the bulk below it; use more samples"
-        )
-    return float(np.sum(2 * square + 3 * square**2 / theta**2))

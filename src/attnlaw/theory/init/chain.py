@@ -13,15 +13,6 @@ state. At width N the tokens need r <= min(N, S) coordinates, where S is the num
 | R        | (draws, s, k): a block adds `R Z`, Z standard k x N                                         |
 | Bart     | Bartlett's factor (`theory.limit.wishart`)                                                |
 
-The architecture decides the order of norms and blocks:
-
-| order    | a layer                                                                      |
-|----------|------------------------------------------------------------------------------|
-| pre      | x + attention(norm x), then x + mlp(norm x)                                  |
-| post     | norm(x + attention(x)), then norm(x + mlp(x))                                |
-| parallel | x + attention(norm x) + mlp(norm x)                                          |
-| sandwich | x + norm(attention(norm x)), then x + norm(mlp(norm x))                      |
-
 An MLP needs the Gram matrix y y^T of its F hidden units, which are drawn:
 
 | here  | means                                                                                   |

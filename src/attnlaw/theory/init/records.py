@@ -140,9 +140,9 @@ class InitialLaw(BriefRepr):
     def initialiser(self) -> str:
         return self.architecture.read_from
 
-    def last(self, name: str) -> Estimate | None:
-        """Return a measure after the last layer by its name, or None if the layer does not have it."""
-        spread: Spread | None = getattr(self.layers[-1], name)
+    def last(self, name: str, layer: int = -1) -> Estimate | None:
+        """Return a measure after a layer, by default the last one, or None if the layer does not have it."""
+        spread: Spread | None = getattr(self.layers[layer], name)
         return None if spread is None else spread.estimate
 
     @property
@@ -166,10 +166,8 @@ class InitialLaw(BriefRepr):
     @property
     def entropy(self) -> Estimate | None:
         """The entropy of attention in the first layer, where tokens differ most."""
-        entropy = self.layers[1].entropy
-        return None if entropy is None else entropy.estimate
+        return self.last("entropy", layer=1)
 
     @property
     def score_sd(self) -> Estimate | None:
-        score_sd = self.layers[1].score_sd
-        return None if score_sd is None else score_sd.estimate
+        return self.last("score_sd", layer=1)

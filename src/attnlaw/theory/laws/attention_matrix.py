@@ -22,9 +22,8 @@ largest q gives the upper edge. If there are two other roots, they are the ends 
 q = r is above both.
 
 The participation number `(sum s^2)^2 / sum s^4` of singular values s counts directions: it is n for n equal
-values. To judge the number of a real head, compare it with random draws. `null_participation` draws
-independent Gaussian queries and keys. Real tokens are not orthogonal, so random weights on the same tokens
-are a fairer comparison for text.
+values. `null_participation` draws independent Gaussian queries and keys; for text, random weights on the same
+tokens are a fairer comparison.
 """
 
 from __future__ import annotations
@@ -54,10 +53,9 @@ LARGEST_INVERSE_BETA = 1000.0  # below 0.001 the quadrature loses digits
 class AttentionMatrixLaw(Law):
     """The squared singular values of `sqrt(n) (softmax(beta Q K^T / sqrt(d_K)) - mean)` as n -> infinity.
 
-    Matrices of finite size approach this limit slowly if beta exceeds 1 or d_K/n is small.
-    A beta above 5 raises an `InputError`: there `e^(beta^2)`
-    is about 1e11, no n is near the limit, and rounding would open false gaps. Next to an edge, the density
-    has only half of its digits, because two roots meet at the edge.
+    Matrices of finite size approach this limit slowly if beta exceeds 1 or d_K/n is small. A beta above 5
+    raises an `InputError`: there `e^(beta^2)` is about 1e11, no n is near the limit, and rounding would open
+    false gaps. Next to an edge, the density has only half of its digits, because two roots meet at the edge.
 
     Args:
         beta: standard deviation of a row's logits.

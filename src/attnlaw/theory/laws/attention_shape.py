@@ -1,7 +1,5 @@
 """The shape of a random attention layer, and the law of one of its matrices.
 
-A `RandomLayer` also predicts a spike beyond the law's edge, and warns if the layer is too small for the law.
-
 | letter | meaning |
 |---|---|
 | n, h | tokens, heads |

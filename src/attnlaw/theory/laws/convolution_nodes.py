@@ -11,10 +11,6 @@ matrix with spectrum on [-2, 2]. There are three kinds of base law.
 | s, p | eigenvalues and weights of a discrete base |
 | u + i v | Biane's boundary curve: `x = w + a^2 g_base(w)` is real on it |
 
-For a Marchenko-Pastur base, many values of a are solved at once by a cubic, without iteration. A discrete
-base is solved by the boundary curve (Biane 1997), with one scalar root for each node and no complex
-iteration.
-
 The third base is a product of two independent standard Gaussian factors d x m, `S* = W_Q W_K^T / sqrt(m d)`
 with k = m/d. Its singular values with both signs, each of half the weight, have a symmetric law nu of
 variance 1. Add noise Z of independent entries of variance 1/d. The singular values of `S* + a Z` with both

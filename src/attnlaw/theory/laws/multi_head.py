@@ -150,11 +150,7 @@ class MultiHeadLaw(Law):
         return tuple(pieces)
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return the Stieltjes transform `g = (1 + u)/x`.
-
-        The rational function gives u for points below the real line. Points above the real line use the
-        conjugate.
-        """
+        """Return the Stieltjes transform `g = (1 + u)/x`."""
         place = np.asarray(z).astype(complex)
         x = place / self.mean
         inside = self.inside(place.real)

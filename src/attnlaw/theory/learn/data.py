@@ -137,14 +137,17 @@ SENSINGS = by_name(
 
 def draw_sensing(name: str, *, samples: int, tokens: int, size: int, rng: np.random.Generator) -> Sensing:
     """Draw n sequences of T Gaussian tokens, or their equivalent, for symmetric matrices of size d."""
-    entries = tokens * (tokens + 1) // 2
-    check_sensing(name, attention="tied", samples=samples, tokens=tokens, entries=entries, size=size)
+    _check_sensing(name, "tied", samples, tokens, tokens * (tokens + 1) // 2, size)
     sensing: Sensing = SENSINGS[name].draws["tied"](samples, tokens, size, rng)
     return sensing
 
 
-def check_sensing(name: str, *, attention: str, samples: int, tokens: int, entries: int, size: int) -> None:
-    """Raise a `BadSetting` if an attention lacks this sensing, or if the data do not fit into memory."""
+def check_sensing(name: str, problem: Problem, samples: int, size: int) -> None:
+    """Raise a `BadSetting` if the attention lacks this sensing, or if the data do not fit into memory."""
+    _check_sensing(name, problem.attention, samples, problem.tokens, entries(problem), size)
+
+
+def _check_sensing(name: str, attention: str, samples: int, tokens: int, entries: int, size: int) -> None:
     check_value("sensing", name, str, choices=SENSINGS)
     if attention not in SENSINGS[name].draws:
         able = [sensing.name for sensing in SENSINGS.values() if attention in sensing.draws]

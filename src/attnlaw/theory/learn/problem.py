@@ -19,8 +19,6 @@ yhat_ab)^2` plus `lt d Tr S` (factorized) or `lambda d |S|_F^2` (direct).
 | alpha_T (untied: alpha_P) | `observations`, independent observations of S divided by d^2 |
 | alpha_k, w_k, D_k | `channels`: observations divided by d^2, weight and noise of observation group k |
 
-Other modules of this package use these letters and the following:
-
 | letter | meaning |
 |---|---|
 | S_hat, S* | trained matrix and target, d x d |
@@ -45,6 +43,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -317,11 +316,7 @@ class ProblemBatch:
         return np.asarray(terms.sum(axis=1) / alpha)
 
     def rows(self, which: Indices) -> ProblemBatch:
-        return replace(
-            self,
-            alpha=self.alpha[which],
-            weight=self.weight[which],
-            noise=self.noise[which],
-            lt=self.lt[which],
-            width=None if self.width is None else self.width[which],
-        )
+        arrays: dict[str, Any] = {
+            name: value[which] for name, value in vars(self).items() if isinstance(value, np.ndarray)
+        }
+        return replace(self, **arrays)

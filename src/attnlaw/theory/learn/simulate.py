@@ -1,13 +1,8 @@
 """Simulate the theory's problem: draw data, train students, and measure what they have learned.
 
-`state_evolution` and `simulate` take the same `Problem`, whose module defines the letters. A sensing is the
-way in which samples show the target: through tokens or through Gaussian matrices. Sensings are invariant
-under rotations, so at size d the target can be a diagonal matrix. Its entries are the quantiles of the
-target's law. A diagonal matrix is symmetric, but a generic target of untied attention is not. If attention is
-untied, every seed therefore multiplies the target by a random rotation. There are n = round(alpha d^2)
-samples, and every seed draws its own data and noise.
-
-S* is the target and S_hat is the trained matrix.
+Sensings (ways in which samples show the target) are invariant under rotations. So at size d the target S* can
+be a diagonal matrix of quantiles; for untied attention every seed rotates it. S_hat is the trained matrix.
+There are n = round(alpha d^2) samples, and every seed draws its own data and noise.
 
 | quantity | definition |
 |---|---|
@@ -38,7 +33,7 @@ from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.settings import check_value
 from attnlaw.numerics.draws import mean_of
 from attnlaw.numerics.threads import usable_cores
-from attnlaw.theory.learn.data import check_sensing, entries
+from attnlaw.theory.learn.data import check_sensing
 from attnlaw.theory.learn.problem import Problem
 from attnlaw.theory.learn.student import STUDENTS
 from attnlaw.theory.learn.target import whole_share
@@ -207,14 +202,7 @@ def check_simulation(problem: Problem, size: int, sensing: str = "tokens") -> in
         raise InputError(
             f"dimension {size}: alpha {problem.alpha:g} gives no sample; choose a larger dimension"
         )
-    check_sensing(
-        sensing,
-        attention=problem.attention,
-        samples=samples,
-        tokens=problem.tokens,
-        entries=entries(problem),
-        size=size,
-    )
+    check_sensing(sensing, problem, samples, size)
     return samples
 
 

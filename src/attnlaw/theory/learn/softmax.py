@@ -13,11 +13,9 @@ With `(omega, v*) ~ N(0, [[q, m], [m, Q*]] x K)`, labels `y = softmax(beta (v* +
 The unknowns are E, V and the angle theta between the student's error and the target: `Q* - m = sqrt(Q* E)
 cos(theta)`, `q - m^2/Q* = E sin^2(theta)`. So E keeps its digits if the student is near the target.
 
-Expectations are quasi-Monte-Carlo averages over a scrambled Sobol sequence, the same at every step. The fixed
-point differs from the limit by the error of these averages (1e-4 in E at 2^13 draws and beta = 1). That error
-is estimated from `REPLICATES` = 4 other scrambles with a quarter of the draws each, as the standard error of
-their mean. The estimate is 2 to 4 times too large if the loss is smooth, because four short sequences are
-less even than one long one.
+Expectations are averages over a scrambled Sobol sequence, the same at every step (error 1e-4 in E at 2^13
+draws and beta = 1). `REPLICATES` other scrambles with a quarter of the draws estimate the error, 2 to 4 times
+too large if the loss is smooth.
 
 The theory assumes replica symmetry and the global proximal point. The replicon value `K 2 alpha E tr[(K G)^2]
 / Vhat^2` indicates how far to trust it, with `G = -dg/domega` and the first K that of

@@ -21,11 +21,10 @@ output: R is convex in S). Untied factors have `F = R(S) + lambda (|W_Q|_F^2 + |
 at the minimum over factors of the same product, `lt = 2 sqrt(kappa) lambda` (Srebro, Rennie and Jaakkola
 2004), and the same holds for them.
 
-Convex form: FISTA (Beck and Teboulle 2009) is restarted if the momentum points uphill (O'Donoghue and Candes
-2015, arXiv 1204.3982). Douglas-Rachford splitting has the exact proximal map of the quadratic risk. It needs
-fewer observations than unknowns, and keeps its speed as lt -> 0, where first-order methods stall. A are the
-fields, scaled by the root of the loss weights, so that R(S) = |y - A S|^2, and K = A A^T is the Gram matrix
-(nP, nP). Each step shrinks eigenvalues by tau, tau = rho lt d for the proximal parameter rho.
+Convex form: FISTA (Beck and Teboulle 2009; restarts of arXiv 1204.3982), or Douglas-Rachford splitting with
+the exact proximal map of the quadratic risk, which keeps its speed as lt -> 0. A are the fields, scaled by
+the root of the loss weights, so that R(S) = |y - A S|^2, and K = A A^T is the Gram matrix (nP, nP). Each step
+shrinks eigenvalues by tau = rho lt d for the proximal parameter rho.
 
 Residuals: the gradient of F over S >= 0 is `G = R'(S) + lt d I`. A minimiser has `Tr(G S) = 0` and `G >= 0`.
 For convex R and every tau >= Tr S_min
@@ -36,9 +35,6 @@ The residual of the gradient solvers is the right side over F(S), with tau = 2 T
 would not do: at a tiny lt the steps are tiny far from the minimiser. For untied factors `G = R'(S)` and
 
     F(S) - F(S_min) <= Tr(G^T S) + lt d |S|_* + tau max(0, |G|_op - lt d),    tau = 2 |S|_*.
-
-Splitting reports the relative gap between its two half-steps, whose penalty moves S by order one however
-small lt is.
 """
 
 from __future__ import annotations

@@ -80,10 +80,6 @@ class Student:
             raise BadSetting("output", "attnlaw only knows the dynamics for this output (trajectory)", output)
         return self.theories[output]
 
-    def train(self, problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
-        assert self.trainer is not None
-        return self.trainer(problem, risk, rng, check)
-
     def check_size(self, problem: Problem) -> None:
         """Raise an `InputError` if the theory of a problem does not fit into memory."""
         if problem.observed_output.name in self.memory_checks:

@@ -12,14 +12,6 @@ half the weight. So the `law` of a target `with_both_signs` is symmetric.
 | kappa0 | `rank_ratio` |
 | gamma | `exponent` of a power law `s_k = A sqrt(d) k^-gamma`, `A^2 = 1/zeta(2 gamma)` |
 | Q* | `second_moment` |
-
-`read_target` reads a spectrum that you give:
-
-| source | meaning |
-|---|---|
-| `0,0.4,1,2.2` | four eigenvalues of equal weight |
-| text file | one eigenvalue per line, or an eigenvalue and its weight; `#` begins a comment |
-| `.npy` file | an array of eigenvalues, or one of two columns: eigenvalue, weight |
 """
 
 from __future__ import annotations

@@ -28,13 +28,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnlaw.core.estimate import Estimate
 from attnlaw.core.settings import check_value
 from attnlaw.theory.limit.heads import attention_root, score_matrices
 from attnlaw.theory.limit.inputs import LARGEST_SIZE, cosine_matrix, gram_of, mean_cosine
 from attnlaw.theory.limit.kernels import ACTIVATIONS, apply, kernel_map
 from attnlaw.theory.limit.layer import AttentionLayer
-from attnlaw.theory.limit.mixture import OutputLaw, mean_of
+from attnlaw.theory.limit.mixture import OutputLaw
 from attnlaw.theory.limit.sampler import check_token, chunks, score_variance, token_roots, unit_rows
 from attnlaw.theory.limit.wishart import (
     Array,
@@ -86,15 +85,6 @@ class Depth:
         return self.depth == 1 and self.mlp is None and not self.residual
 
 
-@dataclass(frozen=True)
-class PathPoint:
-    """The length and similarity of the tokens after `depth` layers, as means over the draws."""
-
-    depth: int
-    squared_length: Estimate  # the squared length over n (Sigma_ii) of the token that is read
-    cosine: Estimate | None  # the mean cosine between different tokens, or None if there is only one token
-
-
 @dataclass(frozen=True, eq=False)
 class StackLaw:
     """The law of one output coordinate of a stack, with lengths and cosines of tokens after each layer."""
@@ -102,12 +92,6 @@ class StackLaw:
     law: OutputLaw
     squared_lengths: Array  # Sigma_ii of the token to read, (draws, depth + 1)
     cosines: Array | None  # mean cosine of different tokens, (draws, depth + 1); None for one token
-
-    def path(self) -> tuple[PathPoint, ...]:
-        """Return the mean squared length and cosine after 0, 1, ..., depth layers, with standard errors."""
-        lengths = [mean_of(column) for column in self.squared_lengths.T]
-        cosines = [None] * len(lengths) if self.cosines is None else [mean_of(c) for c in self.cosines.T]
-        return tuple(PathPoint(i, *pair) for i, pair in enumerate(zip(lengths, cosines, strict=True)))
 
 
 @dataclass

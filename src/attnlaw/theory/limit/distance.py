@@ -23,10 +23,6 @@ draws. Then the jackknife's error is large: above 1, and above half of KL.
 
 If the output is exactly zero in some draws, the law has an atom at zero. This happens with ReLU scores: a
 token gives no weight to any token if all its scores are negative. KL then also compares the two atoms.
-
-The module also has the paper's distance between samples, for comparison: KL of two kernel density estimates.
-arXiv 2506.00846 uses a Gaussian kernel (Scott's bandwidth) on 500 points over the pooled range, and adds
-1e-12 before it takes logarithms. Smoothing and sampling noise bias this estimate upwards.
 """
 
 from __future__ import annotations

@@ -13,9 +13,6 @@ positions the same holds in the k = n_H / (2 F) complex planes of each frequency
 `p_ij = 2 / sqrt(n_H) sum_f Re(e^(i theta_f (j - i)) (L C_f M_f L^T)_ij)`. Here C_f is the complex Bartlett
 factor with k degrees of freedom, and M_f is complex standard normal.
 
-If one token is read among many independent Gaussian tokens, `draw_row` avoids matrices of the size of all
-pairs of tokens.
-
 | here   | means                                                                                     |
 |--------|-------------------------------------------------------------------------------------------|
 | X      | s x n standard normal; tokens are rows of sqrt(r) X, and L = X sqrt(r / n)                |

@@ -1,7 +1,5 @@
 """The settings of one attention layer at initialisation: sizes, scores, mask and weight variances.
 
-Nothing is drawn here: `attnlaw.theory.limit.sampler` draws from such a layer.
-
 | here     | means                                                                              |
 |----------|------------------------------------------------------------------------------------|
 | s        | number of tokens                                                                   |
@@ -17,12 +15,8 @@ Nothing is drawn here: `attnlaw.theory.limit.sampler` draws from such a layer.
 For each head a, `p^a_ij = (W_Q x^i).(W_K x^j) / sqrt(n_H)` and
 `y^i = H^(-1/2) sum_a sum_j A^a_ij W_O^a W_V^a x^j` (arXiv 2506.00846; n_H < n gives its low-rank heads).
 
-Softmax at temperature T is the same as a query variance of 1/T^2, so there is no option for it. Cross
-attention is a mask: list queries and keys as tokens, and let queries see only the keys. (With softmax a key
-must see some token too; ignore its output.) This works because W_Q and W_K are independent, so the scores
-depend only on the Gram matrix of the queries and on that of the keys.
-
-To add a score function, a scaling or a mask, add a line to `SCORES`, `SCALINGS` or `MASKS`.
+Softmax at temperature T is the same as a query variance of 1/T^2. Cross attention is a mask: list queries and
+keys as tokens, and let queries see only the keys.
 """
 
 from __future__ import annotations

@@ -11,11 +11,8 @@
 Given the scores, output coordinates are independent N(0, (1/H) sum_a A^a Sigma A^aT), a Gaussian scale
 mixture (arXiv 2506.00846). As H grows, the mixture tends to the Gaussian with covariance E[A Sigma A^T].
 
-The memory of a law is known before anything is drawn. A layer needs C scores of one token for each head and
-the mask, with one byte for each pair of tokens. Unless its tokens are many (see `heads.can_draw_row`), it
-also needs a root of the Gram matrix, or C roots at finite width. A stack needs C score matrices for each head
-and C Gram matrices for each depth. The factors in `peak_bytes` count how many such arrays exist at the same
-time.
+The memory of a law is known before anything is drawn: the factors in `peak_bytes` count how many chunks of
+scores, masks and roots exist at the same time.
 """
 
 from __future__ import annotations
@@ -25,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -32,11 +30,17 @@ from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import BriefRepr, Estimate
 from attnlaw.core.progress import Progress, no_progress
 from attnlaw.theory.limit.depth import Depth, StackLaw, stack_law
-from attnlaw.theory.limit.distance import Distances, distances, kernel_kl
+from attnlaw.theory.limit.distance import distances, kernel_kl
 from attnlaw.theory.limit.heads import can_draw_row
 from attnlaw.theory.limit.inputs import MOST_MEMORY, ROOT_ARRAYS
-from attnlaw.theory.limit.mixture import OutputLaw, gaussian_law
+from attnlaw.theory.limit.mixture import OutputLaw, gaussian_law, mean_of
 from attnlaw.theory.limit.sampler import chunk_size, output_law
+
+REFERENCES = {
+    "limit": "the limit",
+    "other_limit": "the limit of the other scaling",
+    "gaussian": "the Gaussian",
+}
 
 
 def peak_bytes(stack: Depth, draws: int) -> int:
@@ -58,14 +62,6 @@ def peak_bytes(stack: Depth, draws: int) -> int:
     return 8 * numbers
 
 
-@dataclass(frozen=True, eq=False)
-class LawAtWidth:
-    """The law of one output coordinate at one width."""
-
-    law: OutputLaw
-    path: StackLaw | None  # the lengths and cosines of the tokens after each layer. None for a single layer.
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class WidthRow(BriefRepr):
     """The law of one output coordinate at one width, with its moments and its distances to the limit.
@@ -84,11 +80,11 @@ class WidthRow(BriefRepr):
     score_variance: Estimate
     output_variance: Estimate
     kurtosis: Estimate
-    kl_to_limit: Estimate | None
-    w1_to_limit: Estimate | None
-    ks_to_limit: Estimate | None
-    residual_of_distances: float | None
-    path: StackLaw | None
+    kl_to_limit: Estimate | None = None
+    w1_to_limit: Estimate | None = None
+    ks_to_limit: Estimate | None = None
+    residual_of_distances: float | None = None
+    path: StackLaw | None = None  # the lengths and cosines after each layer; None for a single layer
     kl_to_other_limit: Estimate | None = None
     kl_to_gaussian: Estimate | None = None
     kernel_kl_to_limit: float | None = None
@@ -107,12 +103,15 @@ class WidthRow(BriefRepr):
     @cached_property
     def path_squared_length(self) -> list[Estimate] | None:
         """The squared length over n of the token to read, by depth."""
-        return None if self.path is None else [point.squared_length for point in self.path.path()]
+        return None if self.path is None else [mean_of(column) for column in self.path.squared_lengths.T]
 
     @cached_property
     def path_cosine(self) -> list[Estimate | None] | None:
         """Mean cosines by depth, where each is None if there is only one token."""
-        return None if self.path is None else [point.cosine for point in self.path.path()]
+        if self.path is None:
+            return None
+        cosines, lengths = self.path.cosines, self.path.squared_lengths
+        return [None] * lengths.shape[1] if cosines is None else [mean_of(column) for column in cosines.T]
 
 
 def compare_widths(
@@ -154,36 +153,44 @@ def compare_widths(
         if width not in stacks:
             with _collect(errors, width):
                 stacks[width] = at_width(stack, width, draws)
-    limit = law_of(stacks[math.inf], draws, seed, token)
+    limit, limit_path = law_of(stacks[math.inf], draws, seed, token)
     other = None
     if other_scaling is not None:
         layer = stacks[math.inf].layer
         rescaled = replace(layer, scores=replace(layer.scores, scaling=other_scaling))
-        other = law_of(replace(stack, layer=rescaled), draws, seed, token).law
+        other, _ = law_of(replace(stack, layer=rescaled), draws, seed, token)
     rows: list[WidthRow] = []
     for done, width in enumerate(widths):
         progress(done, len(widths))
         if width in stacks:
             with _collect(errors, width):
-                width_law = limit if width == math.inf else law_of(stacks[width], draws, seed, token)
-                row = width_row(width, width_law, limit)
-                law = width_law.law
-                missing = dict(row.missing)
-                if other is not None:
-                    compared = distances(law, other)
-                    row = replace(row, kl_to_other_limit=compared.kl)
-                    missing |= _missing("the limit of the other scaling", compared)
-                if gaussian:
+                law, path = limit, limit_path
+                if width != math.inf:
+                    law, path = law_of(stacks[width], draws, seed, token)
+                references = {
+                    "limit": None if law is limit else limit,
+                    "other_limit": other,
                     # KL is least at the law's own moments, so their errors enter squared.
-                    same = gaussian_law(law.variance().value, law.mean().value)
-                    compared = distances(law, same)
-                    row = replace(row, kl_to_gaussian=compared.kl)
-                    missing |= _missing("the Gaussian", compared)
-                if kernel and width_law is not limit:
-                    # The laws share the normals of their scores, but not those of their coordinates.
-                    estimate = kernel_kl(law.draw(seed), limit.law.draw(seed + 1))
-                    row = replace(row, kernel_kl_to_limit=estimate)
-                rows.append(replace(row, missing=missing))
+                    "gaussian": gaussian_law(law.variance().value, law.mean().value) if gaussian else None,
+                }
+                compared = {
+                    name: distances(law, reference)
+                    for name, reference in references.items()
+                    if reference is not None
+                }
+                numbers: dict[str, Any] = {f"kl_to_{name}": seen.kl for name, seen in compared.items()}
+                if law is not limit:
+                    near = compared["limit"]
+                    numbers |= {"w1_to_limit": near.w1, "ks_to_limit": near.ks}
+                    numbers["residual_of_distances"] = near.residual
+                    if kernel:
+                        # The laws share the normals of their scores, but not those of their coordinates.
+                        numbers["kernel_kl_to_limit"] = kernel_kl(law.draw(seed), limit.draw(seed + 1))
+                missing = {
+                    REFERENCES[name]: seen.why_no_kl for name, seen in compared.items() if seen.why_no_kl
+                }
+                moments = law.score_variance(), law.variance(), law.kurtosis()
+                rows.append(WidthRow(width, law, *moments, path=path, missing=missing, **numbers))
     progress(len(widths), len(widths))
     laws = {row.width: row.law for row in rows}
     return [replace(row, laws_by_width=laws) for row in rows]
@@ -214,48 +221,17 @@ def at_width(stack: Depth, width: float, draws: int) -> Depth:
     return stack
 
 
-def law_of(stack: Depth, draws: int, seed: int, token: int) -> LawAtWidth:
+def law_of(stack: Depth, draws: int, seed: int, token: int) -> tuple[OutputLaw, StackLaw | None]:
     if stack.is_layer:
-        return LawAtWidth(output_law(stack.layer, draws, seed, token, stack.normalise), None)
+        return output_law(stack.layer, draws, seed, token, stack.normalise), None
     path = stack_law(stack, draws, seed, token)
-    return LawAtWidth(path.law, path)
-
-
-def width_row(width: float, width_law: LawAtWidth, limit: LawAtWidth) -> WidthRow:
-    """Return the row of one width. The distances to the limit are None if the law is the limit itself."""
-    law = width_law.law
-    moments = law.score_variance(), law.variance(), law.kurtosis()
-    if width_law is limit:
-        return WidthRow(width, law, *moments, None, None, None, None, width_law.path)
-    compared = distances(law, limit.law)
-    return WidthRow(
-        width=width,
-        law=law,
-        score_variance=moments[0],
-        output_variance=moments[1],
-        kurtosis=moments[2],
-        kl_to_limit=compared.kl,
-        w1_to_limit=compared.w1,
-        ks_to_limit=compared.ks,
-        residual_of_distances=compared.residual,
-        path=width_law.path,
-        missing=_missing("the limit", compared),
-    )
-
-
-def _missing(to: str, compared: Distances) -> dict[str, str]:
-    return {} if compared.why_no_kl is None else {to: compared.why_no_kl}
-
-
-def density_rows(laws: Mapping[float, OutputLaw], points: int = 161) -> list[dict[str, float | None]]:
-    """Return rows of y, density, Gaussian density and ratio to the limit, for several laws."""
-    return [row for width in laws for row in density_of(width, laws, points)]
+    return path.law, path
 
 
 def density_of(
     width: float, laws: Mapping[float, OutputLaw], points: int = 161
 ) -> list[dict[str, float | None]]:
-    """Return the rows of `density_rows` for one width. The points y are the same for all widths."""
+    """Return rows of y, density, Gaussian density and ratio to the limit. All widths share the points y."""
     ends = [
         law.mean().value + side * math.sqrt(law.variance().value)
         for law in laws.values()

@@ -1,12 +1,5 @@
 """Exact draws of a layer at any width, at a cost that does not depend on the width.
 
-| here | means                                                                           |
-|------|---------------------------------------------------------------------------------|
-| s, n | tokens, width                                                                   |
-| D    | draws; each has new weights (and new tokens, if they are random)                 |
-| v    | variance of one output coordinate given the scores and the values' lengths      |
-| m    | output coordinates drawn together                                               |
-
 Given the tokens, only s x s matrices matter (see `heads`). For many independent tokens, only the numbers that
 one row needs are drawn. So a width of 1e9 costs as much as a width of 64. Only activations other than the
 identity draw tokens of size s x n. An infinite width gives the limit.

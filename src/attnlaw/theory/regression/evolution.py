@@ -21,12 +21,7 @@ are
     Vh = -a E dg/domega        mh = a E dg/dnu        qh = a E g^2
     q1 = m^2 + (d/p) (m/mh)^2 a E g_k g_l
 
-For the square loss Vh = mh = a/(1 + V), and with noise Delta everything except V is explicit. Its infinite
-ensemble depends on the features through m alone,
-
-    ((1 - m)^2 + (d/n) m^2 Delta)/(1 - (d/n) m^2)
-
-which is the `direct` student of `learn` with its shrinkage in place of m.
+For the square loss Vh = mh = a/(1 + V), and with noise Delta everything except V is explicit.
 """
 
 from __future__ import annotations
@@ -126,9 +121,6 @@ class EnsemblePrediction:
 
 def ensemble_evolution(problem: Ensemble) -> EnsemblePrediction:
     """Compute the overlaps of an ensemble in the limit of large n, p, d at fixed ratios.
-
-    Raises:
-        BadSetting: if the learners have no unique minimum without a ridge.
 
     >>> problem = Ensemble(samples=600, features=450, inputs=300, ridge=0.01, noise=0.2)
     >>> prediction = ensemble_evolution(problem)

@@ -14,10 +14,8 @@ ridge 1 and the weights
 
     w_g -> (n/p) slope / (gamma_g + ridge/w_g)
 
-(El Karoui 2010 for the linearisation; arXiv 2406.03171 studies the weights.) So weights have an effect only
-if ridge/w_g is not small compared with gamma_g, and they have none as the ridge vanishes. Longer inputs count
-less even without weights. f(0) and f'' add terms of finite rank, which drop out for a teacher without
-intercept. Corrections are of order 1/p: 3 to 20 per cent for p = 100 to 800.
+(El Karoui 2010 for the linearisation; arXiv 2406.03171 studies the weights.) So weights have no effect as the
+ridge vanishes. Corrections are of order 1/p: 3 to 20 per cent for p = 100 to 800.
 """
 
 from __future__ import annotations

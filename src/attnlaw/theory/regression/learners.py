@@ -49,9 +49,6 @@ def simulate_ensemble(
     The overlaps m and q (see `evolution`) are means over the learners, and q1 is a mean over their pairs.
     These overlaps are computed from the weights and the Gaussian equivalent of the features. Errors are
     measured on new samples.
-
-    Args:
-        learners: number of learners in the ensemble. All learners are trained on the same samples.
     """
     K = check_value("learners", learners, int, minimum=1)
     classifies = LOSSES[problem.loss].classifies

@@ -16,6 +16,7 @@ from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Estimate
 from attnlaw.numerics.draws import generators, mean_of
+from attnlaw.theory.limit.wishart import symmetric_root
 from attnlaw.theory.regression.kernels import kernel_matrix
 from attnlaw.theory.regression.problem import Regression
 
@@ -114,8 +115,7 @@ def _fit(X: Reals, weights: Reals, ridge: float) -> Reals:
 def _root(covariance: Reals) -> Reals:
     if covariance.ndim == 1:
         return np.sqrt(covariance)
-    values, vectors = np.linalg.eigh(covariance)
-    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
+    return symmetric_root(covariance)
 
 
 def _multiply_root(Z: Reals, root: Reals) -> Reals:

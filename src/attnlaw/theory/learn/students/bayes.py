@@ -91,36 +91,6 @@ def round_off(terms: float, E: float) -> float:
     return float(np.finfo(float).eps) * terms / E if E > 0 else 0.0
 
 
-def channel_information(alpha: Reals, noise: Reals) -> Information:
-    """Return the information `qhat = sum_k 2 alpha_k / (E + D_k)` for groups of shape (batch, groups)."""
-
-    def information(E: Reals, which: Indices) -> Reals:
-        floor = np.maximum(E, 1e-300)[:, None]
-        return np.asarray((2 * alpha[which] / (floor + noise[which])).sum(axis=1))
-
-    return information
-
-
-def hardmax_information(alpha: Reals, noise: Reals, second_moment: float) -> Information:
-    """Return the information of hardmax labels of two tokens.
-
-    The information is `qhat = 2 alpha E sum_y Z g^T K g` with omega ~ N(0, q K), q = Q* - E, V = E + Delta/2.
-    Labels are `s_a = sign(h_aa - h_12)`, with `Z = Phi2(k_1, k_2; r)`, `k_a = s_a omega_a / sqrt(3 V)`, r =
-    s1 s2/3 and `dZ/dk_1 = phi(k_1) Phi((k_2 - r k_1)/sqrt(1 - r^2))`. The noisy case (Delta > 0) has not been
-    checked.
-    """
-
-    def information(E: Reals, which: Indices) -> Reals:
-        return np.array(
-            [
-                2 * a * label_information(second_moment - error, max(error, 1e-300) + spread / 2)
-                for a, error, spread in zip(alpha[which], E, noise[which], strict=True)
-            ]
-        )
-
-    return information
-
-
 def label_information(q: float, V: float) -> float:
     """Return the information `E sum_y Z g^T K g` of two hardmax labels.
 
@@ -172,14 +142,34 @@ def bivariate_normal_cdf(h: Reals, k: Reals, r: float) -> Reals:
 def scores(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
     """Predict from labels that determine scores or logits: linear output, and softmax of any temperature."""
     batch = ProblemBatch.of(problems)
-    return _predict(problems, channel_information(batch.alpha, batch.noise))
+
+    def information(E: Reals, which: Indices) -> Reals:
+        floor = np.maximum(E, 1e-300)[:, None]
+        return np.asarray((2 * batch.alpha[which] / (floor + batch.noise[which])).sum(axis=1))
+
+    return _predict(problems, information)
 
 
 def signs(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
-    """Predict from labels that name the larger entry of a row of two."""
+    """Predict from labels that name the larger entry of a row of two. Noise (Delta > 0) is not checked.
+
+    The information is `qhat = 2 alpha E sum_y Z g^T K g` with omega ~ N(0, q K), q = Q* - E, V = E + Delta/2.
+    Labels are `s_a = sign(h_aa - h_12)`, with `Z = Phi2(k_1, k_2; r)`, `k_a = s_a omega_a / sqrt(3 V)`, r =
+    s1 s2/3 and `dZ/dk_1 = phi(k_1) Phi((k_2 - r k_1)/sqrt(1 - r^2))`.
+    """
     alpha = np.array([problem.alpha for problem in problems])
     noise = np.array([problem.noise for problem in problems])
-    return _predict(problems, hardmax_information(alpha, noise, problems[0].target.second_moment))
+    Q = problems[0].target.second_moment
+
+    def information(E: Reals, which: Indices) -> Reals:
+        return np.array(
+            [
+                2 * a * label_information(Q - error, max(error, 1e-300) + spread / 2)
+                for a, error, spread in zip(alpha[which], E, noise[which], strict=True)
+            ]
+        )
+
+    return _predict(problems, information)
 
 
 def _predict(problems: list[Problem], information: Information) -> list[Prediction]:

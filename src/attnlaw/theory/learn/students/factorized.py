@@ -1,10 +1,8 @@
 """The factorized student: weights W with weight decay, `S = W W^T / sqrt(m d)` (arXiv 2509.24914).
 
 Training W with weight decay lt is the same as fitting a positive semidefinite S with a nuclear-norm penalty.
-This file has its theory for the linear output, solved for a batch of problems at once (`solve`), its part of
-the theories with softmax and cross-entropy, its training, and its thresholds. The records at the end,
-`FACTORIZED` and `UNTIED`, join them. An observation group k has `alpha_k d^2` observations of weight w_k and
-noise D_k. The letters lt, alpha_T, Delta, Q*, kappa and Z are explained in `attnlaw.theory.learn.problem`.
+Observation group k has `alpha_k d^2` observations of weight w_k and noise D_k. Other letters are explained in
+`attnlaw.theory.learn.problem`.
 
 | letter | meaning |
 |---|---|
