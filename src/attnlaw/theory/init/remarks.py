@@ -86,14 +86,11 @@ def _signals(start: Start) -> StartRemark | None:
         words = f"The embedding is only {short_percent(first / after)} of the residual stream after layer 1"
         more = f", which grows {short_number(growth, 2)}-fold up to layer {depth}" if depth > 1 else ""
         return StartRemark(f"{words}{more}", True)
+    moves = "shrinks" if last < first else "grows"
     sizes = (
-        f"the residual stream grows from size {short_number(first)} to {short_number(last)} in {depth} layers"
+        f"the residual stream {moves} from size {short_number(first)} to {short_number(last)} in {depth} "
+        "layers"
     )
-    if last < first:
-        sizes = (
-            f"the residual stream shrinks from size {short_number(first)} to {short_number(last)} in "
-            f"{depth} layers"
-        )
     if 1 / RANGE <= growth <= RANGE:
         return StartRemark(f"Signals stay in range: {sizes}", False)
     return StartRemark(f"Signals {'grow' if growth > 1 else 'vanish'} with depth: {sizes}", None)
@@ -152,8 +149,8 @@ def _loss(start: Start) -> StartRemark | None:
         if start.logit_sd.value > WIDE:
             text += (
                 f": output weights smaller by a factor of {_size(start.logit_sd.value)} would give logits of "
+                "standard deviation 1"
             )
-            text += "standard deviation 1"
         return StartRemark(text, True)
     if abs(above) <= 2 * error:
         return StartRemark(f"The loss starts at {start.loss}, near {guess}", False)

@@ -24,7 +24,6 @@ import numpy as np
 import scipy
 
 from attnlaw.core.arrays import Reals
-from attnlaw.core.errors import InputError
 from attnlaw.theory.learn.sensing import Sensing, upper
 
 
@@ -161,13 +160,6 @@ class Risk:
             direction = self.curvature(direction / np.linalg.norm(direction))
             largest = float(np.linalg.norm(direction))
         return 1.0 / (1.1 * largest)
-
-
-def linear_output(risk: Risk, what: str, remedy: str) -> Linear:
-    """Return the output of a risk, or raise an `InputError` with `what` and `remedy` if it is not linear."""
-    if not isinstance(risk.output, Linear):
-        raise InputError(f"{what}: this needs a linear output; {remedy}")
-    return risk.output
 
 
 def pair_counts(tokens: int) -> Reals:

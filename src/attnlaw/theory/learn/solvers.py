@@ -7,7 +7,7 @@ columns, are its factors. Other letters are explained in `attnlaw.theory.learn.p
 |---|---|---|
 | factorized | `R(S) + lambda |W|_F^2 = R(S) + lt d Tr S`, `S = W W^T / sqrt(m d)` | `train_factors` |
 | ... narrow | the same with fewer columns than the solution has rank | `train_narrow` |
-| ... its convex form | `min over S >= 0 of R(S) + lt d Tr S` | `train_proximal`, `train_splitting` |
+| ... its convex form | `min over S >= 0 of R(S) + lt d Tr S` | `train_splitting` |
 | ... untied | `R(S) + lt d |S|_*`, `S = W_Q W_K^T / sqrt(m d)` | `train_factors` with `PAIR_FACTORS` |
 | direct | `min over symmetric S of R(S) + lambda d |S|_F^2` (untied: over any S) | `train_direct` |
 | ... up to a time | gradient flow of the same problem | `train_flow` |
@@ -21,7 +21,7 @@ output: R is convex in S). Untied factors have `F = R(S) + lambda (|W_Q|_F^2 + |
 at the minimum over factors of the same product, `lt = 2 sqrt(kappa) lambda` (Srebro, Rennie and Jaakkola
 2004), and the same holds for them.
 
-Convex form: FISTA (Beck and Teboulle 2009; restarts of arXiv 1204.3982), or Douglas-Rachford splitting with
+Convex form: Douglas-Rachford splitting with
 the exact proximal map of the quadratic risk, which keeps its speed as lt -> 0. A are the fields, scaled by
 the root of the loss weights, so that R(S) = |y - A S|^2, and K = A A^T is the Gram matrix (nP, nP). Each step
 shrinks eigenvalues by tau = rho lt d for the proximal parameter rho.
@@ -46,7 +46,7 @@ import numpy as np
 import scipy
 
 from attnlaw.core.arrays import Reals
-from attnlaw.theory.learn.risk import Risk, linear_output
+from attnlaw.theory.learn.risk import Risk
 from attnlaw.theory.learn.training import (
     MOST_STEPS,
     TOLERANCE,
@@ -57,7 +57,7 @@ from attnlaw.theory.learn.training import (
     relative_move,
 )
 
-MOST_PROXIMAL_STEPS, MOST_SPLITTING_STEPS = 20_000, 3_000
+MOST_SPLITTING_STEPS = 3_000
 OVERRELAXATION = 1.6
 
 
@@ -84,23 +84,6 @@ def optimality_gap(risk: Risk, matrix: Reals, shift: float) -> float:
     return gap / total if total else 0.0
 
 
-def train_proximal(risk: Risk, weight_decay: float) -> Trained:
-    """Minimise by FISTA with restarts from S = 0, with steps of 1/curvature."""
-    size = risk.sensing.shape[2]
-    step = risk.step()
-    matrix = ahead = np.zeros((size, size))
-    momentum, move, steps = 1.0, np.inf, 0
-    while move > TOLERANCE and steps < MOST_PROXIMAL_STEPS:
-        following = proximal_step(risk, ahead, weight_decay * size, step)
-        move = relative_move(following, ahead)
-        if np.vdot(ahead - following, following - matrix) > 0:
-            momentum = 1.0
-        grown = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum**2))
-        ahead = following + (momentum - 1.0) / grown * (following - matrix)
-        matrix, momentum, steps = following, grown, steps + 1
-    return Trained(matrix, optimality_gap(risk, matrix, weight_decay * size), steps, "proximal")
-
-
 def shrink_eigenvalues(matrix: Reals, tau: float) -> Reals:
     """Return the matrix with every eigenvalue x replaced by `(x - tau)_+`."""
     return positive_part(matrix - tau * np.eye(len(matrix)))
@@ -122,9 +105,8 @@ def train_splitting(
     is singular otherwise. If no S >= 0 fits the data (above the interpolation threshold), a tiny lt does not
     converge.
     """
-    output = linear_output(risk, "splitting", "call train_proximal, or use the factorized student")
     samples, tokens, size = risk.sensing.shape
-    scale = np.sqrt(0.5 * output.curvature(tokens))
+    scale = np.sqrt(0.5 * risk.output.curvature(tokens))
     labels = scale * risk.labels
     tau = 0.4 * float(np.sqrt(np.mean(risk.labels**2))) or 1.0
     kernel = risk.sensing.gram()
@@ -224,9 +206,8 @@ def train_flow(risk: Risk, weight_decay: float, time: float, check: Check = neve
     The solution is `S(t) = B^T (1 - exp(-(K + lambda) t))/(K + lambda) y`, where B are the fields scaled by
     the root of the loss weights over d, and K = B B^T. The solution is exact, so the residual is 0.
     """
-    output = linear_output(risk, "flow", "use train_direct")
     _, tokens, size = risk.sensing.shape
-    scale = np.sqrt(0.5 * output.curvature(tokens) / size)
+    scale = np.sqrt(0.5 * risk.output.curvature(tokens) / size)
     kernel = risk.sensing.gram() * (scale.reshape(-1, 1) * scale.reshape(-1))
     check()
     rates, vectors = np.linalg.eigh(kernel)
