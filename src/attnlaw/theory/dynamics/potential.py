@@ -111,9 +111,8 @@ class HermitePotential:
 class SoftmaxPotential:
     """The potential of a row softmax of two tokens.
 
-    The potential is `Phi = 4 E (s(b v) - s(b v*))^2`, where s is the logistic function. The differences of
-    scores (v, v*) have the covariance `3 [[q, m], [m, V]]` with `V = Q* + Delta/2`. The label noise is inside
-    the softmax of the target, so it changes V but not m.
+    `Phi = 4 E (s(b v) - s(b v*))^2` with the logistic function s. The differences of scores (v, v*) have the
+    covariance `3 [[q, m], [m, V]]`, `V = Q* + Delta/2`: label noise is inside the target's softmax.
     """
 
     beta: float

@@ -132,10 +132,9 @@ def mean_root(first: float, second: float) -> float:
 
         (4/pi) int_0^(pi/2) cos^2 t sqrt((1 - c_A sin^2 t)(1 - c_B sin^2 t)) dt
 
-    The ratios c_A and c_B are at most 1. x solves `x u = (1 + u)(1 + c_A u)(1 + c_B u)` with u = x g(x) - 1.
-    Lagrange inversion gives the moments `m_p = sum_jk C(p-1, j+k)/(j+k+1) C(p, j) C(p, k) c_A^j c_B^k`, which
-    hold for real p. At p = 1/2 the first binomial over j + k + 1 is the moment of a Beta(1/2, 3/2) variable,
-    and the sum under it gives the two roots. For equal ratios the result is 1 - c/4 (`laws.HeadNull`).
+    x solves `x u = (1 + u)(1 + c_A u)(1 + c_B u)` with u = x g(x) - 1. Lagrange inversion gives the moments
+    `m_p = sum_jk C(p-1, j+k)/(j+k+1) C(p, j) C(p, k) c_A^j c_B^k`, here at p = 1/2; the first binomial is
+    then a moment of a Beta(1/2, 3/2) variable. For equal ratios the result is 1 - c/4 (`laws.HeadNull`).
     """
     if first == second:
         return 1 - first / 4

@@ -66,9 +66,8 @@ def gradient(A: Reals, B: Reals, M: Reals, mask: Reals) -> Reals:
 def settle(A: Reals, B: Reals, M: Reals, mask: Reals, start: float) -> FlowEnd:
     """Follow the flow from the factors A and B until it ends.
 
-    The flow ends if all observed entries are fitted, or if it stops and no direction of size `start` can
-    grow. The flow also slows down near a saddle. Therefore it counts as stopped only after the time in which
-    a direction of size `start` would have left the saddle.
+    The flow slows down near a saddle, so it has stopped only after a direction of size `start` had time to
+    leave.
     """
     (n, k), m = A.shape, B.shape[1]
     scale = float(np.linalg.norm(mask * M, 2))

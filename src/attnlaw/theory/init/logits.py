@@ -123,8 +123,8 @@ def _masked_head(state: Chain, h: Array) -> tuple[Array, Array | None]:
     """Return the Gram matrix over N of BERT's transform t = LN(psi(W h)), and the logits of the tokens' ids.
 
     The logits are None if the head is not tied or the width is infinite. Relative to t, the embeddings are
-    rotated uniformly, orthogonal to the all-ones vector. The coordinates of their frame in the span of t are
-    `C^-1 G`, with a normal G. C C^T is the Gram matrix of G joined with Bartlett's factor.
+    rotated uniformly: the frame in the span of t is `C^-1 G`, with C C^T the Gram matrix of G and Bartlett's
+    factor.
     """
     model, draws, n = state.model, state.draws, state.model.width
     gain = math.sqrt(n) * model.deviations.head

@@ -103,10 +103,9 @@ def cubic_edges(k0: float, a: Reals) -> tuple[Reals, Reals]:
 def cubic_stieltjes(k0: float, a: Reals, x: Reals) -> tuple[Reals, Reals]:
     """Return `Re g` and the density at points x inside the support.
 
-    These values solve the cubic `y^3 + A y^2 + B y + C = 0` in `y = a g`, with `A = -(a/c + x/a)`, `B = (x +
-    c - sqrt(k0))/c` and `C = -a/c`. The real root r of the cubic is positive. The complex pair has the
-    product `-C/r` and the sum `-(A + r) = (B + C/r)/r`. The function uses the form of the sum that cancels
-    less. The arrays a and x broadcast.
+    They solve `y^3 + A y^2 + B y + C = 0` in `y = a g`, with `A = -(a/c + x/a)`, `B = (x + c - sqrt(k0))/c`
+    and `C = -a/c`. With the positive root r, the complex pair has the product `-C/r` and the sum `-(A + r) =
+    (B + C/r)/r`. The arrays a and x broadcast.
     """
     c = 1 / np.sqrt(k0)
     A, B, C = -(a / c + x / a), (x + c - np.sqrt(k0)) / c, -a / c + 0 * x

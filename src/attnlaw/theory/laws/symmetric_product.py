@@ -11,7 +11,7 @@ The transform solves `(z/k) g^3 + (1 - 1/k) g^2 - z g + 1 = 0`. For k <= 1, the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -20,23 +20,15 @@ from numpy.typing import ArrayLike
 from attnlaw.core.arrays import Complexes, Reals
 from attnlaw.numerics.polynomial_roots import monic_roots, smallest_root
 from attnlaw.theory.laws.head_null import HeadNull
-from attnlaw.theory.laws.law import LARGEST_RATIO, Bounded, Law, Piece, at_zero, require_scale
+from attnlaw.theory.laws.law import Bounded, Piece
+from attnlaw.theory.laws.marchenko_pastur import RankLaw
 
 
 @dataclass(frozen=True)
-class SymmetricProduct(Law):
+class SymmetricProduct(RankLaw):
     """The law of the singular values of `scale W_Q W_K^T / sqrt(m d)`, each with both signs."""
 
-    rank_ratio: float  # k = m/d
-    scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        remedy = "give m/d, the rank of the matrix divided by its size"
-        require_scale("product of factors: rank ratio", self.rank_ratio, LARGEST_RATIO, remedy)
-        require_scale("product of factors: scale", self.scale)
-
-    def scaled(self, factor: float) -> SymmetricProduct:
-        return replace(self, scale=self.scale * factor)
+    subject = "product of factors"
 
     @property
     def intervals(self) -> tuple[tuple[float, float], ...]:
@@ -50,10 +42,6 @@ class SymmetricProduct(Law):
         if self.rank_ratio > 1:
             return (Bounded(-self._top, self._top),)
         return (_Mirror(self._side), self._side)
-
-    @property
-    def atoms(self) -> tuple[tuple[float, float], ...]:
-        return at_zero(1.0 - self.rank_ratio)
 
     def density(self, x: ArrayLike) -> Reals:
         """Return the density `k^2 abs(x) rho(k x^2)`, where rho is the density of `HeadNull(k)`."""

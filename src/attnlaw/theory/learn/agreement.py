@@ -43,21 +43,15 @@ class Extrapolation:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Theory and measured value of one quantity, each with its standard error.
-
-    Args:
-        z: difference divided by the combined standard error. The value is None if there is no theory, or if
-            all seeds give the same value (the rank of the direct student).
-        slope: coefficient of 1/d, or None if only one size was measured.
-    """
+    """Theory and measured value of one quantity, each with its standard error."""
 
     quantity: str
     theory: float | None
     theory_error: float
     value: float
     standard_error: float
-    z: float | None
-    slope: float | None
+    z: float | None  # difference over the combined error; None without a theory or without scatter
+    slope: float | None  # coefficient of 1/d; None for one size
     misfit: float | None
 
 

@@ -78,23 +78,15 @@ def draw_squares(
 
 @dataclass(frozen=True)
 class SensingChoice:
-    """A way in which a student sees a matrix.
-
-    Args:
-        draws: the function that draws the training data, by attention. The function is `draw(samples, tokens,
-            size, rng)` if tied, and `draw(samples, tokens, pairs, size, rng, queries)` if untied.
-        dense: function of `(samples, tokens, entries, size)` that returns the numbers of rows and columns of
-            the largest array. `entries` is the number of observed entries of a sample.
-        remedy: advice, besides a smaller size, in the message about too large an array.
-        gaussian: whether students see Gaussian matrices instead of tokens.
-    """
+    """A way in which a student sees a matrix."""
 
     name: str
     label: str
-    draws: Mapping[str, Callable[..., Any]]
+    draws: Mapping[str, Callable[..., Any]]  # draw the training data, by attention
+    # Returns rows and columns of the largest array from samples, tokens, observed entries of a sample, size.
     dense: Callable[[int, int, int, int], tuple[int, int]]
-    remedy: str
-    gaussian: bool = False
+    remedy: str  # against too large an array, besides a smaller size
+    gaussian: bool = False  # whether students see Gaussian matrices instead of tokens
 
 
 def _token_rows(samples: int, tokens: int, entries: int, size: int) -> tuple[int, int]:

@@ -37,11 +37,7 @@ def find_outliers(
 ) -> tuple[Outlier, ...]:
     """Find the outliers of `shrinkage (X - threshold)_+`, where `X = S* + delta Z`, the largest first.
 
-    The outliers come from spikes of the target and from single modes of a power law.
-
-    Args:
-        threshold: the threshold b, or None if nothing is cut, so that the matrix is `shrinkage X`.
-        cut: value of X below which outliers are also cut, if it is above the threshold.
+    A `threshold` of None cuts nothing, and a `cut` above the threshold cuts more.
     """
     base = target.law
     candidates = []
@@ -61,11 +57,7 @@ def find_outliers(
 
 
 def shrunk_outliers(target: Target, a: float) -> tuple[Outlier, ...]:
-    """Find the outliers of the Bayes-optimal estimate, which replaces an eigenvalue x by `x - 2 a^2 Re g(x)`.
-
-    Noise moves a target eigenvalue s to x with `a^2 g = x - s`. Therefore the outlier of the estimate is at
-    `2 s - x`, as far below s as x is above.
-    """
+    """Find the outliers of the Bayes-optimal estimate: noise moves s to x, and the estimate to `2 s - x`."""
     return tuple(
         Outlier(seen.target, 2 * seen.target - seen.location, seen.overlap)
         for seen in find_outliers(target, a, None, 1.0)

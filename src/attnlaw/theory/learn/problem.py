@@ -85,9 +85,8 @@ ENTRIES = by_name(
 class ObservationGroup(Settings):
     """A group of observations with the same weight in the loss and the same noise.
 
-    The group consists of some entries (a, b) in a share of the samples. The loss multiplies `(y_ab -
-    yhat_ab)^2` of these entries by `weight`, and their noise has variance `noise (1 + delta_ab) / 2`. For
-    every entry, the shares of the groups that contain it must sum to one.
+    The loss multiplies `(y_ab - yhat_ab)^2` of its entries by `weight`. For every entry, the shares of the
+    groups that contain it must sum to one.
     """
 
     entries: str = setting(

@@ -126,14 +126,9 @@ class TokenSensing:
 
 @dataclass(frozen=True, eq=False)
 class MatrixSensing:
-    """Fields of independent symmetric Gaussian matrices.
+    """Fields of independent symmetric Gaussian matrices."""
 
-    Args:
-        rows: the matrices, of shape (nP, d(d+1)/2), in isometric coordinates. The coordinates of S are S_ii
-            and sqrt(2) S_ij (i < j), so that Euclidean and Frobenius norms agree.
-    """
-
-    rows: Reals
+    rows: Reals  # (nP, d(d+1)/2) in isometric coordinates: S_ii, and sqrt(2) S_ij for i < j
     tokens: int
     size: int
 

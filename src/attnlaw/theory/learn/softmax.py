@@ -101,20 +101,13 @@ class ChannelAverages:
 
 @dataclass(frozen=True)
 class StudentUpdate:
-    """The response of a student to the averages of a channel.
+    """The response of a student to the averages of a channel."""
 
-    Args:
-        start: function of a batch that returns E, `Q* - m` and V of the student with a linear output.
-        step: function that returns E, theta, V, m, q, a, b, r, rank fraction and trace for a problem and its
-            averages.
-        slope: function of `(problem, Vhat, a, b)` that returns K of `attnlaw.theory.learn.stability`.
-        cuts: whether the trained matrix is `r (X - b)_+` instead of `r X`.
-    """
-
-    start: Callable[[ProblemBatch], tuple[Reals, Reals, Reals]]
+    start: Callable[[ProblemBatch], tuple[Reals, Reals, Reals]]  # E, `Q* - m` and V with a linear output
+    # Returns E, theta, V, m, q, a, b, r, rank fraction and trace.
     step: Callable[[Problem, ChannelAverages], tuple[float, ...]]
-    slope: Callable[[Problem, float, float, float], float]
-    cuts: bool
+    slope: Callable[[Problem, float, float, float], float]  # K of `learn.stability` from (Vhat, a, b)
+    cuts: bool  # whether the trained matrix is `r (X - b)_+` instead of `r X`
 
 
 class SoftmaxChannel(Protocol):

@@ -97,13 +97,9 @@ def train_splitting(
 ) -> Trained:
     """Minimise by Douglas-Rachford splitting: the risk's proximal map, then shrinkage.
 
-    One Cholesky factor of K + lt d/(2 tau) serves all steps. The limit lt -> 0 is the interpolator of least
-    trace (of least nuclear norm if `shrink` acts on singular values). Memory and set-up grow like (nP)^2 and
-    (nP)^3.
-
-    This method needs the linear output and fewer observations than unknowns, d(d+1)/2 (untied d^2), because K
-    is singular otherwise. If no S >= 0 fits the data (above the interpolation threshold), a tiny lt does not
-    converge.
+    The limit lt -> 0 is the interpolator of least trace (or nuclear norm). Memory and set-up grow like (nP)^2
+    and (nP)^3. The method needs a linear output and fewer observations than unknowns. A tiny lt does not
+    converge above the interpolation threshold.
     """
     samples, tokens, size = risk.sensing.shape
     scale = np.sqrt(0.5 * risk.output.curvature(tokens))
@@ -153,8 +149,7 @@ def train_narrow(
 ) -> Trained:
     """Run `STARTS` descents on factors narrower than the rank they would learn, and return the best.
 
-    The loss is not convex in S for such factors, and different starts may end at different points. The
-    residual is `|gradient| |w| / F`, an estimate of the gain that a step of the length of w could still make.
+    The residual is `|gradient| |w| / F`, an estimate of the gain that a step of the length of w could make.
     """
     size = risk.sensing.shape[2]
     starts = [rng.standard_normal(form.count * size * width) for _ in range(STARTS)]

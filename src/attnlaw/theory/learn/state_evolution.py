@@ -72,8 +72,7 @@ class BestDecay:
 def best_weight_decay(problem: Problem, *, points: int = 25, rounds: int = 4) -> BestDecay:
     """Find the weight decay with the smallest estimation error.
 
-    If no closed form is known, the function solves `points * rounds` problems on a grid that zooms in, from
-    1e-4 to 30 times `sqrt(2 alpha_T (Q* + Delta/2))`, the scale of the noise that a penalty must remove.
+    If no closed form is known, the function solves `points * rounds` problems on a grid that zooms in.
     """
     student = problem.student_spec
     if not student.penalised:

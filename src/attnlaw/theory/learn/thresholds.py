@@ -34,7 +34,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import scipy
@@ -64,9 +63,6 @@ class Thresholds:
     own_recovery: float | None  # the given student finds the target from clean labels
     interpolation: float | None  # the given student fits all noisy labels up to here
     peak_error: float | None  # test error there as weight decay -> 0; None if it has no bound
-
-    def describe(self) -> dict[str, Any]:
-        return dict(vars(self))
 
 
 @lru_cache(maxsize=256)
@@ -136,9 +132,8 @@ def _least_dimension(k0: float, sides: int) -> float:
 def bayes_recovery(target: Target) -> float:
     """Return the smallest alpha at which the Bayes-optimal student finds S* from clean labels.
 
-    The relative error `E(a)/a^2` grows to `1 - sum_i p_i^2` as a falls to 0, because noise turns atoms into
-    semicircles of variance `p_i a^2`. For larger alpha the equation `2 alpha a^2 = E(a)` has no solution. A
-    power law has d eigenvalues of weight 1/d.
+    As a falls to 0, noise turns atoms into semicircles of variance `p_i a^2`, and `E(a)/a^2` grows to `1 -
+    sum_i p_i^2`; beyond, `2 alpha a^2 = E(a)` has no solution.
     """
     if target.dimension is not None:
         return 0.5 * (1 - 1 / target.dimension)
@@ -191,10 +186,8 @@ def interpolation_peak(target: Target, noise: float) -> tuple[float, float | Non
 def _excess(target: Target, delta: float) -> tuple[float, float]:
     """Return `J(delta, 0) - delta^2 chi(delta, 0) - Q*`, and `chi(delta, 0) = dJ/d(delta^2)`.
 
-    If delta is far above the target's spectrum, the terms of the difference cancel, so an expansion is used.
-    There the blurred law is nearly a semicircle, and `J = delta^2/2 + 8 m delta/(3 pi) + Q*/2 + (4 m v + m^3
-    + 8 k/5)/(3 pi delta)`, up to `1/delta^2`, where m, v and k are mean, variance and third cumulant of the
-    target.
+    If delta is far above the spectrum, `J = delta^2/2 + 8 m delta/(3 pi) + Q*/2 + (4 m v + m^3 + 8 k/5)/(3 pi
+    delta)`, with mean m, variance v and third cumulant k of the target, avoids a cancellation.
     """
     Q = target.second_moment
     if delta > FAR * target.law.support[1]:

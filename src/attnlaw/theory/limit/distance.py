@@ -72,13 +72,9 @@ class Distances:
 def distances(law: OutputLaw, reference: OutputLaw) -> Distances:
     """Compute three distances between the law of one output coordinate and a reference.
 
-    The divergence is `KL = integral p log(p/q) - p + q`, plus the same expression for atoms at zero. `W1 =
-    integral |F - G|`, `KS = sup |F - G|`. Standard errors come from the jackknife over K = 40 batches of
-    draws. Each step leaves out the same batch of both laws, so the error is valid for laws that share a seed
-    and therefore their normals.
-
-    KL is corrected for its bias of order 1/draws, so it may be negative if its error reaches zero. W1
-    and KS are not smooth and not corrected, so they are biased upwards if they are as small as their errors.
+    `KL = integral p log(p/q) - p + q` plus the same for atoms at zero, `W1 = integral |F - G|`, `KS = sup |F
+    - G|`. Each step of the jackknife leaves out the same batch of both laws. KL is corrected for its bias of
+    order 1/draws; W1 and KS are not, so they are biased upwards if they are as small as their errors.
     """
     even = law.means is None and reference.means is None
     y = _half_line(law, reference)

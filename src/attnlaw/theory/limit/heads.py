@@ -132,8 +132,7 @@ def value_roots(layer: AttentionLayer, r: int, draws: int, draw: Streams) -> Arr
 def attention_root(layer: AttentionLayer, root: Array, scores: Array, draw: Streams) -> Array:
     """Return the root R of the tokens' output covariance, of shape (draws, s, H q).
 
-    Given R, the output coordinates are independent, and each is `R z` for a standard normal z. With the value
-    roots V_a, `R = H^(-1/2) [A_1 L V_1, ..., A_H L V_H]`.
+    With the value roots V_a, `R = H^(-1/2) [A_1 L V_1, ..., A_H L V_H]`.
     """
     draws = len(scores)
     weights = layer.scores.attention(scores, layer.allowed)

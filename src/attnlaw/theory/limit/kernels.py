@@ -171,10 +171,9 @@ def kernel_map(name: str, gram: Array) -> Array:
 def linearised(name: str, variance: float) -> tuple[float, float]:
     """Return the slope and the remainder of an activation's kernel around uncorrelated inputs of variance v.
 
-    The definitions are `K(v, v, c) = K(v, v, 0) + slope c + ...` and `remainder = K(v, v, v) - K(v, v, 0) -
-    slope v`. If the number of samples grows like the dimension, the kernel acts as a linear one with a ridge
-    of size `remainder` (El Karoui, 2010). By Price's theorem the slope is (E psi'(g))^2 for g ~ N(0, v). The
-    function computes the slope by a finite difference of order four.
+    `K(v, v, c) = K(v, v, 0) + slope c + ...`, `remainder = K(v, v, v) - K(v, v, 0) - slope v`. If the number
+    of samples grows like the dimension, the kernel acts as a linear one with a ridge of size `remainder` (El
+    Karoui, 2010).
     """
     v = check_value("variance", variance, float, greater_than=0)
     kernel = activation(name).kernel

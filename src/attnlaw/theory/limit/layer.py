@@ -100,18 +100,12 @@ MASKS = Variants(
 
 @dataclass(frozen=True, eq=False)
 class ScoreSettings:
-    """Settings for the scores and attention weights: scaling, rotation, mask and score function.
-
-    Args:
-        mask: `none`, `causal` (j <= i), `band:K` (|i - j| <= K), or an s x s array that is true if token i
-            sees token j.
-        frequencies: the rotary frequencies. The tuple is empty for a layer without rotary positions. At
-            finite head width n_H, the F frequencies share the n_H / 2 planes evenly, so 2 F must divide n_H.
-    """
+    """Settings for the scores and attention weights: scaling, rotation, mask and score function."""
 
     function: str = "softmax"
     scaling: str = "1/sqrt(n)"
-    mask: str | BoolArray = "none"
+    mask: str | BoolArray = "none"  # or s x s, true if token i sees token j
+    # Rotary; at finite head width n_H they share the n_H / 2 planes evenly, so 2 F must divide n_H.
     frequencies: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:

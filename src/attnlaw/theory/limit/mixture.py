@@ -131,9 +131,7 @@ class OutputLaw:
 def jackknife(statistic: Callable[[Array], float], values: Array) -> Estimate:
     """Estimate a smooth function of means with its standard error, by leaving out one batch at a time.
 
-    The draws are split into K = 40 batches. If theta_(k) is the statistic without batch k, the standard error
-    is `sqrt((K-1)/K sum_k (theta_(k) - mean)^2)`, and the correction `(K-1)(theta - mean theta_(k))` removes
-    the bias of order 1/draws.
+    The error is `sqrt((K-1)/K sum_k (theta_(k) - mean)^2)` for the statistics theta_(k) without batch k.
     """
     check_value("draws", len(values), int, minimum=BATCHES)
     parts = np.array_split(values, BATCHES)

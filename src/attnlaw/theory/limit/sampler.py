@@ -45,8 +45,7 @@ def output_law(
 ) -> OutputLaw:
     """Compute the law of one output coordinate of one token.
 
-    The law is an average of normals N(0, v) over draws of `v = (1/H) sum_a |A^a_i L|^2 chi2_{n_H} / n_H`,
-    which needs only the token's row of scores. If heads are infinitely wide, there is no chi-squared factor.
+    It averages normals N(0, v), `v = (1/H) sum_a |A^a_i L|^2 chi2_{n_H} / n_H` (no chi at infinite n_H).
     """
     check_token(token, layer.tokens)
     alone = can_draw_row(layer, normalise)

@@ -94,10 +94,8 @@ def round_off(terms: float, E: float) -> float:
 def label_information(q: float, V: float) -> float:
     """Return the information `E sum_y Z g^T K g` of two hardmax labels.
 
-    V times the information depends on `t = q/V` alone, and is an average over k ~ N(0, t K/3). Away from the
-    corner k = 0 each label has the information `f(k_a)`, where `f = phi^2/(Phi(k) Phi(-k))`. The joint
-    information differs from `f(k_1) + f(k_2)` only near the corner, so the trapezoidal rule needs few points
-    there at any t. For V -> 0 the result approaches `2 int f dk / sqrt(2 pi q V)`.
+    V times it depends on `t = q/V` alone, an average over k ~ N(0, t K/3). It differs from `f(k_1) + f(k_2)`,
+    `f = phi^2/(Phi(k) Phi(-k))`, only near the corner k = 0, so the trapezoidal rule needs few points.
     """
     t = max(q / V, 1e-12)
     spread = np.sqrt(t)

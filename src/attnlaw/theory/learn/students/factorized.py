@@ -289,11 +289,8 @@ def through_attended_key(problems: list[Problem], report: Callable[[int], object
 def train(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
     """Train by L-BFGS, or solve the convex problem for S if the weight decay is small and data are few.
 
-    Both problems have the same minimum. L-BFGS needs steps like 1/sqrt(lt). Therefore Douglas-Rachford
-    splitting (`solvers.train_splitting`) handles small weight decays, which approximate the limit lt -> 0.
-    Splitting does not converge if no S >= 0 fits the data (above the interpolation threshold). In that case
-    L-BFGS is fast again and takes over. Factors narrower than d have no convex form, so the function trains
-    them from several starts.
+    Both problems have the same minimum, but L-BFGS needs steps like 1/sqrt(lt). Splitting does not converge
+    above the interpolation threshold, where L-BFGS is fast again. Narrow factors have no convex form.
     """
     form = solvers.TIED_FACTORS if problem.sides == 1 else solvers.PAIR_FACTORS
     size, decay = risk.sensing.shape[2], problem.weight_decay
