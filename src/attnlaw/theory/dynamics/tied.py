@@ -20,8 +20,7 @@ paper):
 | G, H | gains of the potential |
 | tau, gamma | time, decay |
 
-A width below the target's rank cuts through a node, so more nodes are used. If G is negative (hermite
-outputs at small q), F is negative for a while. The equation of theta is then convex, and its largest root
+If G is negative (hermite outputs at small q), F is negative for a while; then the largest root theta
 continues the one of the start.
 
 At a finite learning rate eta the flow gains the term `dW += sqrt(eta sigma2) dX W`. X is a Hermitian

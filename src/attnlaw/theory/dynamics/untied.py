@@ -2,10 +2,9 @@
 
     dU/dtau = -K V - gamma U,   dV/dtau = -K^T U - gamma V,   K = 2 (G1 M + G2 M^T + H1 M* + H2 M*^T)
 
-These are equations 28 to 32 of arXiv 2609.03858, with centred scores. M* is the target, tau the time and
-gamma the decay. A closed form is known only for orthogonal starts. Complex matrices (transpose -> adjoint)
-have a bias of order 1/d^2. So sizes d = 16 and 32 are extrapolated, and the result has a standard error over
-starts. The moments of each start and target are matched, which makes the error 3 to 8 times smaller.
+These are equations 28 to 32 of arXiv 2609.03858, with centred scores, target M*, time tau and decay gamma.
+Complex matrices (transpose -> adjoint) have a bias of order 1/d^2, so sizes d = 16 and 32 are extrapolated.
+The moments of each start and target are matched, which makes the error over starts 3 to 8 times smaller.
 
 Labels show `q_eff = (a1 q1 + a2 q2)/(a1 + a2)` with q1 = Tr M M^T/d and q2 = Tr M M/d. m_eff follows in the
 same way from m1 = Tr M M*^T/d and m2 = Tr M M*/d.

@@ -1,8 +1,8 @@
 """A model of `transformers` on lazy weights: gradients and steps of SGD without ever drawing the weights.
 
-torch builds the model without storage (its meta device). A `LazyWeight` replaces every matrix, and every
-stack of matrices (experts). If the model's code asks it for a product or for some rows, a `LazyMatrix`
-answers. The library initialises everything else (gains, biases, positions). Gains and biases do not train.
+A `LazyWeight` replaces every matrix of a model without storage (torch's meta device). If the model's code
+asks it for a product or for some rows, a `LazyMatrix` answers. Gains, biases and positions are the library's;
+gains and biases do not train.
 
 A lazy matrix is a Gaussian matrix that is drawn only in the directions that are asked for. It is exact in
 law, also while SGD trains it.
@@ -19,8 +19,7 @@ U, `W^T p = V^T Y^T p + (I - V^T V) g`. This is Gaussian conditioning. It is exa
 questions, even if each one depends on all answers before (Bolthausen, 2014). A step of SGD adds
 `-rate D^T X`, which has low rank. The norm of a gradient is `|dL/dW|_F^2 = sum (D D^T) o (X X^T)`.
 
-A question about s rows costs O(s^2 (in + out)), and more with every question before. Once the number of rows
-reaches the width, the matrix itself would be cheaper. Adam divides entry by entry and has no such form.
+A question about s rows costs O(s^2 (in + out)), and more with every question before.
 """
 
 from __future__ import annotations

@@ -13,9 +13,7 @@ stays fixed as n grows.
 | g_2 | `h d_K (d_K + 1)/(2n)`: rank of the heads' second Hermite terms over n |
 | l^2 | `beta^4 n/(2 d_K)`: squared size of the spike that keys of unequal length make |
 
-The rules do not cover causal masks, correlated tokens or rotary positions. Under a causal mask, uniform
-attention M is a matrix of full rank, and `|A - M|_F^2` grows like `theta ln n`: draw masked attention as the
-null.
+The rules do not cover causal masks, correlated tokens or rotary positions: draw masked attention as the null.
 """
 
 from __future__ import annotations

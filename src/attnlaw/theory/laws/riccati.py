@@ -13,9 +13,8 @@ On the real line off the support, theta is a real root of
 concave below it. An edge is where the root ends. A node without weight, a spike with e_s and F_s, leaves the
 bulk at `1/lambda = theta e_s + F_s`, with squared overlap `1/(1 - e_s dtheta/dw)`.
 
-The nodes of the target represent a density, but the law shows single nodes at scales below their spacing. So
-the density is evaluated a little off the real line, at `Im z = 0.006 x`, which smears it. The mass is
-accurate to 2e-3, and the edges come from the real branch.
+The density is evaluated a little off the real line, at `Im z = 0.006 x`, so that single nodes of the target
+do not show. The mass is accurate to 2e-3, and the edges come from the real branch.
 """
 
 from __future__ import annotations

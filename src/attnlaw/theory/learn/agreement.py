@@ -5,10 +5,9 @@ several percent at d = 60). So the means of several sizes are fitted by weighted
 
     y(d) = y_infinity + slope/d,    weights 1/standard_error(d)^2
 
-and the theory is compared with y_infinity: z = (y_infinity - theory)/error. If |z| is above 3, theory and
-simulation disagree. The error adds the squares of the errors of y_infinity and of the theory, which has one
-if it is itself an average (softmax). `misfit` is the weighted sum of squares that is left per degree of
-freedom. It is about 1 if the sizes follow 1/d.
+and the theory is compared with y_infinity: z = (y_infinity - theory)/error, which disagrees above 3. The
+error includes that of the theory if it is itself an average (softmax). `misfit` is the weighted sum of
+squares left per degree of freedom, about 1 if the sizes follow 1/d.
 """
 
 from __future__ import annotations

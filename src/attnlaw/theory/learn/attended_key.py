@@ -10,11 +10,10 @@ omega)/V` and `H = l''(p) = c^2 sigma (1 - sigma)`:
     mhat = alpha E[c s (g_1 - g_0)], s = sigma(c u*) (1 - sigma(c u*)), g_y the g of label y
            alpha E[c^2 s/(1 + V H)]    with soft labels
 
-(`mhat = alpha E[g (u* - (m/q) omega)]/(Q* - m^2/q)`, integrated by parts). The rest is as for every convex
-loss of factors (`attnlaw.theory.learn.softmax`): `a = sqrt(qhat)/mhat`, `b = lt/mhat`, `r = mhat/Vhat`, and
-the trained matrix is `r (X - b)_+`. Averages over omega, and over u* given omega, are trapezoid sums. They
-converge geometrically, because the integrands are analytic within `pi/(c sqrt(Q))` of the real axis. Letters
-are explained in `attnlaw.theory.learn.problem`.
+(`mhat = alpha E[g (u* - (m/q) omega)]/(Q* - m^2/q)`, integrated by parts). As for every convex loss of
+factors (`attnlaw.theory.learn.softmax`), `a = sqrt(qhat)/mhat`, `b = lt/mhat`, `r = mhat/Vhat`, and the
+trained matrix is `r (X - b)_+`. Averages are trapezoid sums. They converge geometrically, because the
+integrands are analytic within `pi/(c sqrt(Q))` of the real axis.
 """
 
 from __future__ import annotations

@@ -2,13 +2,9 @@
 
 A single target eigenvalue s, of no weight in the limit, appears at `s + delta^2 int dmu*(t)/(s-t)` in `S* +
 delta Z` as long as `delta^2 int dmu*(t)/(s-t)^2 < 1`. Its squared overlap is one minus that (Baik, Ben Arous
-and Peche; Capitaine, Donati-Martin and Feral for a deformed Wigner matrix). A student then shifts and scales
-it. A mode of a power law has the small weight 1/d. It is an outlier if noise blurs it into an interval that
-no other mode shares.
-
-For untied attention s is a singular value and mu* is the law of singular values with both signs. The overlap
-is then that of the left and of the right singular vectors (Benaych-Georges and Nadakuditi, arXiv 1103.2221).
-Letters are explained in `attnlaw.theory.learn.problem`.
+and Peche; Capitaine, Donati-Martin and Feral). A mode of a power law, of weight 1/d, is an outlier if noise
+blurs it into an interval of its own. For untied attention s is a singular value, mu* has both signs, and the
+overlap is that of left and of right singular vectors (Benaych-Georges and Nadakuditi, arXiv 1103.2221).
 """
 
 from __future__ import annotations

@@ -24,16 +24,12 @@ Untied attention, any S, pairs of query a and key b:
     ginibre   h = Gaussian of the same variance |S|_F^2/d, independent for every pair: the model that the
               theory solves exactly. With `all` pairs, (a, b) and (b, a) are seen through one matrix, and a
               token with itself through a symmetric one, as tokens would show them
-
-With tokens, the n x d^2 matrix that takes S to its fields is never formed. Each call costs two products with
-the (Tn, d) tokens.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,23 +46,6 @@ def upper(size: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     rows, columns = np.triu_indices(size)
     rows.flags.writeable = columns.flags.writeable = False
     return rows, columns
-
-
-class Sensing(Protocol):
-    """The data that a student sees: a linear function from a matrix S to its fields h."""
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """The number of samples, the number of tokens per sample, and the size d of the matrix."""
-
-    def fields(self, matrix: Reals) -> Reals:
-        """Return the fields h of a matrix S in all samples, of shape (n, P)."""
-
-    def adjoint(self, weights: Reals) -> Reals:
-        """Return the (d, d) matrix with `<fields(S), weights> = Tr(S^T adjoint(weights))` for every S."""
-
-    def gram(self) -> Reals:
-        """Return the (nP, nP) inner products of the sensing matrices, ordered by sample, then by pair."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,3 +210,9 @@ class SquareSensing:
 
     def gram(self) -> Reals:
         return self.rows @ self.rows.T
+
+
+# A linear function from a matrix S to its fields h, of shape (n, P). `adjoint(weights)` returns the (d, d)
+# matrix with `<fields(S), weights> = Tr(S^T adjoint(weights))` for every S, and `gram()` the (nP, nP) inner
+# products of the sensing matrices, ordered by sample, then by pair. `shape` is (n, T, d).
+Sensing = TokenSensing | MatrixSensing | PairSensing | SquareSensing

@@ -1,8 +1,8 @@
 """Simulate the theory's problem: draw data, train students, and measure what they have learned.
 
-Sensings (ways in which samples show the target) are invariant under rotations. So at size d the target S* can
-be a diagonal matrix of quantiles; for untied attention every seed rotates it. S_hat is the trained matrix.
-There are n = round(alpha d^2) samples, and every seed draws its own data and noise.
+Sensings (ways in which samples show the target) are invariant under rotations, so at size d the target S* can
+be diagonal, with quantiles as entries; for untied attention every seed rotates it. S_hat is the trained
+matrix. Every seed draws its own n = round(alpha d^2) samples.
 
 | quantity | definition |
 |---|---|

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy
@@ -58,6 +58,9 @@ from attnlaw.theory.learn.softmax_channel import (
     loss,
     softmax_rows,
 )
+
+if TYPE_CHECKING:
+    from attnlaw.theory.learn.attended_key import AttendedKey
 
 SOBOL_SEED = 20250924
 REFRESH = 10
@@ -108,20 +111,6 @@ class StudentUpdate:
     step: Callable[[Problem, ChannelAverages], tuple[float, ...]]
     slope: Callable[[Problem, float, float, float], float]  # K of `learn.stability` from (Vhat, a, b)
     cuts: bool  # whether the trained matrix is `r (X - b)_+` instead of `r X`
-
-
-class SoftmaxChannel(Protocol):
-    """A channel, which returns the averages at (E, theta, V), and the error on clean labels."""
-
-    @property
-    def problem(self) -> Problem: ...
-
-    def average(self, E: float, theta: float, V: float) -> ChannelAverages: ...
-
-    def response(self, E: float, theta: float, V: float) -> float | None:
-        """Return `2 alpha E tr[(K G)^2]`, `G = (I + V H K)^-1 H = -dg/domega`, or None for a convex loss."""
-
-    def test_error(self, E: float, theta: float) -> float: ...
 
 
 class _Channel:
@@ -265,7 +254,7 @@ def angle(Q: float, E: float, gap: float) -> float:
 
 
 def fixed_point(
-    channel: SoftmaxChannel, student: StudentUpdate, start: Start, tolerance: float
+    channel: _Channel | AttendedKey, student: StudentUpdate, start: Start, tolerance: float
 ) -> SoftmaxPoint:
     """Solve for the fixed point of a channel and a student, by accelerated iteration."""
     problem = channel.problem

@@ -12,14 +12,11 @@ converges geometrically: its error for N(0, v) is of order exp(-pi^2 / (2 h)), b
 works if the density is singular at zero, as at width 1. The ends of the grid cost about 1e-10.
 
 With a residual, normals N(mu, v) have means off zero, where the grid points are h |mu| apart. The integral of
-such a normal can be off by `2 exp(-2 pi^2 v / (h mu)^2)`: 5e-9 if its standard deviation equals that spacing,
-and completely wrong if it is far narrower. Neither this grid nor so few draws can represent an average of
-very narrow normals. So KL is left out if an integral is off by more than 1e-2. Distribution functions stay
-smooth, so W1 and KS remain valid.
+such a normal can be off by `2 exp(-2 pi^2 v / (h mu)^2)`. So KL is left out if an integral is off by more
+than 1e-2. Distribution functions stay smooth, so W1 and KS remain valid.
 
-KL is also left out if a few draws decide it. Far beyond the largest draw, an average of normals falls off
-like a Gaussian, whatever the law's tail is. If the law has much weight there, `log(p/q)` is a property of the
-draws. Then the jackknife's error is large: above 1, and above half of KL.
+KL is also left out if a few draws decide it: far beyond the largest draw, an average of normals falls off
+like a Gaussian. Then the jackknife's error is large: above 1, and above half of KL.
 
 If the output is exactly zero in some draws, the law has an atom at zero. This happens with ReLU scores: a
 token gives no weight to any token if all its scores are negative. KL then also compares the two atoms.

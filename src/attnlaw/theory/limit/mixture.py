@@ -13,13 +13,10 @@
 (Rao-Blackwell). Moments follow in closed form: `E y^3 = E[mu^3 + 3 mu v]`,
 `E y^4 = E[mu^4 + 6 mu^2 v + 3 v^2]`.
 
-If mu = 0, draws of nearly equal v are merged first, which changes the density by about 1e-9. `log v` is cut
-into cells of width h. The draws of a cell become the two points of its Gauss quadrature,
-`m + t -+ sqrt(t^2 + w)` with `t = k / (2 w)`, which keep the moments of s up to the third. Weights are
-positive, so logarithms of sums are safe far out. An average of f(log v) has an error of at most `h^4 / 1536`
-times the largest fourth derivative, for any draws (a Chebyshev polynomial bounds the quadrature's orthogonal
-one). At h = 0.05 this is about 1e-8 of a normal's density at a = 1, and 1e-5 at a = 8, where the density is
-e^-8 of its peak.
+If mu = 0, draws of nearly equal v are merged first: the draws in a cell of `log v` of width h become the two
+points of its Gauss quadrature, `m + t -+ sqrt(t^2 + w)` with `t = k / (2 w)`, which keep the moments of s up
+to the third. An average of f(log v) has an error of at most `h^4 / 1536` times the largest fourth derivative.
+At h = 0.05 this is about 1e-8 of a normal's density at a = 1, and 1e-5 at a = 8.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ s = m/Q*. Letters are explained in `attnlaw.theory.learn.problem`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -94,18 +94,8 @@ def solve(batch: ProblemBatch) -> RidgePoint:
     return RidgePoint(delta, s, V, E, np.abs(roots.residual), roots.steps)
 
 
-@dataclass(frozen=True)
-class FlowPoint:
-    """The direct student at time t. Its matrix is `s (S* + c Z)`."""
-
-    E: float
-    s: float
-    c: float
-    training_loss: float
-
-
-def direct_flow(problem: Problem) -> FlowPoint:
-    """Return error, matrix and training loss of the direct student at the `flow_time` of a problem."""
+def direct_flow(problem: Problem) -> tuple[float, float, float, float]:
+    """Return E, s, c and the training loss at the `flow_time` of a problem. The matrix is `s (S* + c Z)`."""
     (channel,) = problem.channels
     A, w, D = channel.alpha, channel.weight, channel.noise
     u, Q, lam, t = (
@@ -129,14 +119,7 @@ def direct_flow(problem: Problem) -> FlowPoint:
     loss = Q * float(weights @ (x * k * k)) + D * (A - u * float(weights @ (1 - k * k)))
     s = m / Q
     train = problem.observations_per_sample * w / A * loss
-    return FlowPoint(E, s, float(np.sqrt(max(q - s * s * Q, 0.0)) / s), train)
-
-
-def flow_points(problems: Sequence[Problem]) -> tuple[RidgePoint, Reals]:
-    """Return the flow of many problems in the form of ridge points, and their training losses."""
-    points = [direct_flow(problem) for problem in problems]
-    E, s, c, train = np.array([(point.E, point.s, point.c, point.training_loss) for point in points]).T
-    return RidgePoint(c, s, np.full(len(points), np.nan), E, np.zeros(len(points)), 0), train
+    return E, s, float(np.sqrt(max(q - s * s * Q, 0.0)) / s), train
 
 
 def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
@@ -146,7 +129,8 @@ def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Pre
         point = solve(batch)
         train = batch.training_loss(problems, point.V, point.E)
     else:
-        point, train = flow_points(problems)
+        E, shares, noises, train = np.array([direct_flow(problem) for problem in problems]).T
+        point = RidgePoint(noises, shares, np.full(E.size, np.nan), E, np.zeros(E.size), 0)
     least = batch.target.least_noise_level
     sums = point.s * batch.target.mean
     if batch.sides == 2:
