@@ -430,10 +430,10 @@ def test_the_gaussian_of_the_limit_is_drawn_beside_it() -> None:
 
 
 def test_gaussians_of_density_rows_have_the_moments_of_the_laws() -> None:
-    from attnlaw.theory.limit.limit import density_of
+    from attnlaw.theory.limit.limit import density_rows
     from attnlaw.theory.limit.mixture import gaussian_law
 
-    rows = pl.DataFrame(density_of(8, {8: gaussian_law(2.0, 1.0)}, points=9))
+    rows = pl.DataFrame(density_rows({8: gaussian_law(2.0, 1.0)}, points=9))
     closed = (-((rows["y"] - 1.0) ** 2) / 4.0).exp() / math.sqrt(4.0 * math.pi)
     assert rows["gaussian_density"].to_list() == pytest.approx(closed.to_list(), rel=1e-12)
 

@@ -15,7 +15,7 @@ from attnlaw.theory.limit.depth import Depth, stack_law
 from attnlaw.theory.limit.distance import NOT_RESOLVED, distances, gaussian_kde, kernel_kl
 from attnlaw.theory.limit.inputs import RandomInputs
 from attnlaw.theory.limit.layer import AttentionLayer, WeightVariances
-from attnlaw.theory.limit.limit import density_of
+from attnlaw.theory.limit.limit import density_rows
 from attnlaw.theory.limit.mixture import OutputLaw, _kurtosis, gaussian_law, jackknife
 from attnlaw.theory.limit.sampler import output_law
 
@@ -79,7 +79,7 @@ def test_the_mean_of_a_law_is_that_of_its_draws():
 
 def test_densities_cover_a_law_with_a_mean():
     laws = {16: gaussian_law(1.0, 100.0), math.inf: gaussian_law(4.0, 101.0)}
-    rows = [row for width in laws for row in density_of(width, laws)]
+    rows = density_rows(laws)
     for width in (16, math.inf):
         y, p = zip(*((row["y"], row["density"]) for row in rows if row["width"] == width), strict=True)
         assert np.trapezoid(p, y) == pytest.approx(1.0, abs=1e-4)

@@ -21,7 +21,7 @@ from attnlaw.theory.limit.distance import distances, kernel_kl
 from attnlaw.theory.limit.inputs import GivenInputs, RandomInputs
 from attnlaw.theory.limit.kernels import ACTIVATIONS
 from attnlaw.theory.limit.layer import MASKS, AttentionLayer, ScoreSettings
-from attnlaw.theory.limit.limit import compare_widths, density_of
+from attnlaw.theory.limit.limit import compare_widths, density_rows
 from attnlaw.theory.limit.mixture import gaussian_law, mean_of
 from attnlaw.theory.limit.sampler import output_law
 from attnlaw.verbs.limit import VERB
@@ -37,8 +37,7 @@ def test_widths_share_their_draws_and_the_points_of_their_densities():
         assert [getattr(row, name) for name in MEASURED] == [getattr(expected, name) for name in MEASURED]
         assert row.residual_of_distances == expected.residual_of_distances
     drawn = rows.densities.drop("case").to_dicts()
-    laws = {row.width: row.law for row in same}
-    expected = [row for width in laws for row in density_of(width, laws)]
+    expected = density_rows({row.width: row.law for row in same})
     assert drawn == [
         {name: point[name] for name in ("y", "density", "gaussian_density", "ratio")} for point in expected
     ]

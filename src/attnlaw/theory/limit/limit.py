@@ -228,10 +228,15 @@ def law_of(stack: Depth, draws: int, seed: int, token: int) -> tuple[OutputLaw, 
     return path.law, path
 
 
+def density_rows(laws: Mapping[float, OutputLaw], points: int = 161) -> list[dict[str, float | None]]:
+    """Return rows of y, density, Gaussian density and ratio to the limit, for several laws."""
+    return [row for width in laws for row in density_of(width, laws, points)]
+
+
 def density_of(
     width: float, laws: Mapping[float, OutputLaw], points: int = 161
 ) -> list[dict[str, float | None]]:
-    """Return rows of y, density, Gaussian density and ratio to the limit. All widths share the points y."""
+    """Return the rows of `density_rows` for one width. The points y are the same for all widths."""
     ends = [
         law.mean().value + side * math.sqrt(law.variance().value)
         for law in laws.values()
