@@ -172,23 +172,19 @@ def draw_risk(problem: Problem, target: Reals, samples: int, sensing: str, rng: 
     target = target if target.ndim == 2 else np.diag(target)
     if problem.sides == 2:
         draw = SENSINGS[sensing].draws[problem.attention]
-        pairs = draw(samples, tokens, problem.pairs, size, rng, problem.observed_output.queries)
-        clean = pairs.fields(target)
-        loss = make_loss(problem, np.ones(clean.shape))
-        fields = clean + np.sqrt(problem.noise / 2) * rng.standard_normal(clean.shape)
-        labels = loss.labels(fields, tokens)
-        return Risk(pairs, loss, 1.0 * (rng.random(samples) < labels) if loss.drawn else labels)
-    data = draw_sensing(sensing, samples=samples, tokens=tokens, size=size, rng=rng)
-    weights, noise = _weights_and_noise(problem, samples)
-    first, second = upper(tokens)
-    deviations = np.sqrt(noise * np.where(first == second, 1.0, 0.5))
-    fields = data.fields(target) + deviations * rng.standard_normal(noise.shape)
-    loss = make_loss(problem, weights)
-    return Risk(data, loss, loss.labels(fields, tokens))
+        data = draw(samples, tokens, problem.pairs, size, rng, problem.observed_output.queries)
+        weights, noise = np.ones((samples, entries(problem))), np.array(problem.noise / 2)
+    else:
+        data = draw_sensing(sensing, samples=samples, tokens=tokens, size=size, rng=rng)
+        weights, noise = _weights_and_noise(problem, samples)
+    loss, clean = make_loss(problem, weights), data.fields(target)
+    fields = clean + np.sqrt(noise) * rng.standard_normal(clean.shape)
+    labels = loss.labels(fields, tokens)
+    return Risk(data, loss, 1.0 * (rng.random(samples) < labels) if loss.drawn else labels)
 
 
 def _weights_and_noise(problem: Problem, samples: int) -> tuple[Reals, Reals]:
-    """Return the loss weight and the noise variance Delta of each sample and pair, both of shape (n, P)."""
+    """Return the loss weight, and the variance of the noise, of each sample and pair (n, P)."""
     first, second = upper(problem.tokens)
     weights = np.ones((samples, first.size))
     noise = np.full((samples, first.size), problem.noise)
@@ -200,7 +196,7 @@ def _weights_and_noise(problem: Problem, samples: int) -> tuple[Reals, Reals]:
                 weights[block, columns] = group.weight
                 noise[block, columns] = group.noise
                 reached += group.share
-    return weights, noise
+    return weights, noise * np.where(first == second, 1.0, 0.5)
 
 
 def fresh_fields(

@@ -55,6 +55,7 @@ class Softmax:
 
     beta: float
     quadratic: ClassVar[bool] = False
+    drawn: ClassVar[bool] = False
 
     def labels(self, fields: Reals, tokens: int) -> Reals:
         """Return attention rows of shape (n, T, T)."""
@@ -116,6 +117,7 @@ class HermiteLoss:
 
     order: int
     quadratic: ClassVar[bool] = False
+    drawn: ClassVar[bool] = False
 
     def labels(self, fields: Reals, tokens: int) -> Reals:
         if self.order == 2:
