@@ -42,6 +42,7 @@ from attnlaw.core.errors import BadSetting
 from attnlaw.theory.laws.discrete import Discrete
 from attnlaw.theory.laws.free_convolution import Truncated
 from attnlaw.theory.laws.transformed import rectify
+from attnlaw.theory.learn.attention import ATTENTIONS
 from attnlaw.theory.learn.problem import Problem
 from attnlaw.theory.learn.student import STUDENTS
 from attnlaw.theory.learn.target import Target
@@ -87,7 +88,7 @@ def thresholds(
     tied = attention == "tied"
     peak = who.interpolation(target, noise) if noise > 0 and who.interpolation is not None else None
     return Thresholds(
-        recovery=(recovery(k0) if tied else untied_recovery(k0)) / per,
+        recovery=recovery(k0, ATTENTIONS[attention].sides) / per,
         feasibility=feasibility(k0) / per if tied else None,
         bayes=(bayes_recovery(target) if tied else untied_bayes_recovery(target)) / per,
         direct=(0.5 if tied else 1.0) / per,
@@ -106,27 +107,21 @@ def problem_thresholds(problem: Problem) -> Thresholds | None:
     )
 
 
-def recovery(k0: float) -> float:
-    """Return the alpha from which S* has the least nuclear norm of all S >= 0 that fit clean labels."""
-    return 0.5 * _least_dimension(k0, sides=1)
+def recovery(k0: float, sides: int = 1) -> float:
+    """Return the alpha (2 sides: alpha_P) from which S* has the least nuclear norm that fits clean labels.
 
-
-def untied_recovery(k0: float) -> float:
-    """Return the alpha_P from which S* has the least nuclear norm of all S that fit clean labels."""
-    return _least_dimension(k0, sides=2)
-
-
-def _least_dimension(k0: float, sides: int) -> float:
-    """Return `min_t {1 - (1-k0)^2 + k0 (1-k0) t^2 + sides (1-k0)^2 int_t^2 (x-t)^2 rho_sc}`."""
+    It is `sides/2 min_t {1 - (1-k0)^2 + k0 (1-k0) t^2 + sides (1-k0)^2 int_t^2 (x-t)^2 rho_sc}`.
+    """
     if k0 >= 1:
-        return 1.0
+        return 0.5 * sides
 
     def slope(t: float) -> float:
         return k0 * t - sides * (1 - k0) * _semicircle_tail(t)[0]
 
     t = float(scipy.optimize.brentq(slope, 0.0, 2.0, xtol=1e-14))
     rest = 1 - k0
-    return 1 - rest**2 + k0 * rest * t**2 + sides * rest**2 * _semicircle_tail(t)[1]
+    dimension = 1 - rest**2 + k0 * rest * t**2 + sides * rest**2 * _semicircle_tail(t)[1]
+    return 0.5 * sides * dimension
 
 
 def bayes_recovery(target: Target) -> float:

@@ -326,7 +326,7 @@ UNTIED = Student(
     trainer=train,
     # Any matrix fits all labels up to 1. The error there grows without bound as the decay vanishes.
     interpolation=lambda target, noise: (1.0, None),
-    recovery=lambda target: thresholds.untied_recovery(min(target.rank_fraction, 1.0)),
+    recovery=lambda target: thresholds.recovery(min(target.rank_fraction, 1.0), sides=2),
     leading={"linear": leading},
 )
 FACTORIZED = replace(
