@@ -86,8 +86,7 @@ def config(width: int) -> dict[str, Any]:
 
 def _scales(width: int, name: str, rate: float) -> tuple[Callable[[str], float], Callable[[str], float]]:
     """Return the standard deviation and the learning rate as functions of a matrix's name (see the table)."""
-    power = PARAMETRISATIONS[name].power
-    m = (width / BASE) ** power
+    m = (width / BASE) ** PARAMETRISATIONS[name]
 
     def std(matrix: str) -> float:
         kind = _kind(matrix)

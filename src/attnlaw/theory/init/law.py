@@ -115,11 +115,11 @@ def initial_law(
     check_tokens(architecture, tokens)
     infinite = width == math.inf
     model = architecture if width is None or infinite else at_width(architecture, int(width), keep)
-    extra_power = SCORE_SCALINGS[scaling].extra_power
+    extra_power = SCORE_SCALINGS[scaling]
     uniform = infinite and extra_power < 0 and keep == "heads"
     factor = model.head_width**extra_power
     model = replace(model, score_scales=tuple(factor * scale for scale in model.score_scales))
-    fixed = infinite and not model.experts and (uniform or not KEPT[keep].random)
+    fixed = infinite and not model.experts and (uniform or not KEPT[keep])
     draws = (1 if uniform else REPLICATES) if fixed else draws
     tables = _draw_tables(model, tokens, draws, seed, keep if infinite else None, uniform, units, progress)
     law = _summarise(model, tokens, tables, fixed)
