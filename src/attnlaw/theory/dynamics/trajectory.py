@@ -91,9 +91,8 @@ class Trajectory(StudentPath):
     def plateaus(self) -> tuple[tuple[float, float], ...]:
         """The start and the end of each plateau, a stretch of time on which the alignment hardly changes.
 
-        On a plateau the alignment changes by less than 0.01. Only stretches before the alignment reaches 0.5
-        count. A plateau must end at twice the time of its start or later. A plateau must also last at least a
-        tenth of the time until 0.5 is reached, or a tenth of all time if 0.5 is never reached.
+        There the alignment changes by less than 0.01 before it reaches 0.5, while time at least doubles and
+        grows by a tenth of the time until 0.5 is reached (or of all time).
         """
         learned = np.flatnonzero(self.alignment >= LEARNED)
         last = int(learned[0]) if learned.size else self.time.size

@@ -347,8 +347,8 @@ def _outcome_and_remark(blocks: list[_Block], latent: int, size: float) -> tuple
 def train_completion(problem: Completion, seed: int = 0) -> CompletionRun:
     """Follow the flow from a random start to its end, with the integrator LSODA.
 
-    This works for sizes up to about 30 x 30. A single value of init does not show the limit: the remainder of
-    other directions falls as `init**exponent`, so compare two values.
+    This works for sizes up to about 30 x 30. Compare two values of init: the remainder of other directions
+    falls as `init**exponent`.
 
     >>> observed = [[False, True], [True, True]]
     >>> run = train_completion(Completion([[0, 1], [1, 0.6]], observed, init=1e-6))

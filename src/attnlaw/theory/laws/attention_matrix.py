@@ -96,9 +96,8 @@ class AttentionMatrixLaw(Law):
     def stieltjes(self, z: ArrayLike) -> Complexes:
         """Return the Stieltjes transform `g = 1/(theta xi tau)`.
 
-        If xi is above the real line, tau is the root above the real line. There is only one such root,
-        because a real tau means a real xi, so no root can cross the line. Close to the real line, a root is
-        above it only if `dxi/dtau > 0`. Off the support, exactly one root satisfies this condition.
+        If xi is above the real line, tau is the only root above it, because a real tau means a real xi. Close
+        to the line, a root is above it only if `dxi/dtau > 0`, which holds for one root off the support.
         """
         z = np.asarray(z)
         place = z.astype(complex)
@@ -115,10 +114,7 @@ class AttentionMatrixLaw(Law):
         return np.asarray(np.where(below, g.conj(), g))
 
     def moment(self, order: int) -> float:
-        """Return a moment from `s = 1 + (1 - r + r s) s^2 / z - k s^4 / z^2` as a series in 1/z.
-
-        Here `s = z g(z)`, with z in units of theta.
-        """
+        """Return a moment from `s = z g = 1 + (1 - r + r s) s^2 / z - k s^4 / z^2` as a series in 1/z."""
         r, k = self._letters
         s = np.zeros(order + 1)
         s[0] = 1.0

@@ -27,9 +27,8 @@ from attnlaw.theory.laws.multi_head import MultiHeadLaw
 def few_rows_beta(tokens: int) -> float:
     """Return the largest beta at which the law applies, `beta_2 = sqrt(ln(n)/2)`.
 
-    Above this beta, a few rows dominate `|A|_F^2`. The sum `sum_j A_ij^2` of a row comes from `sum_j e^(2
-    beta s_j)`, the n terms of a random-energy model at 2 beta. Its largest terms dominate from half of beta_c
-    upwards.
+    Above this beta, a few rows dominate `|A|_F^2`: `sum_j A_ij^2` of a row comes from the n terms of a
+    random-energy model at 2 beta.
 
     >>> round(few_rows_beta(512), 2)
     1.77
@@ -38,12 +37,9 @@ def few_rows_beta(tokens: int) -> float:
 
 
 def condensed_beta(tokens: int) -> float:
-    """Return `beta_c = sqrt(2 ln n)`.
+    """Return `beta_c = sqrt(2 ln n)`, above which a row attends to only a few tokens, however large n is.
 
-    Above this beta, a row attends to only a few tokens, however large n is.
-
-    At beta_c the formula `n e^(-beta^2/2)` for the perplexity of a row gives 1 (Derrida's random-energy
-    model).
+    There the perplexity `n e^(-beta^2/2)` of a row is 1 (Derrida's random-energy model).
 
     >>> round(condensed_beta(512), 2)
     3.53

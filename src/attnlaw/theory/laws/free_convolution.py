@@ -156,9 +156,8 @@ class FreeConvolution(Law):
 
     Marchenko-Pastur, discrete laws and symmetric products are solved to rounding. Any other base law is
     replaced by 400 of its quantiles, and `approximation` says so. The distribution function is then wrong by
-    at most 1/800, like that of the base law, because a free convolution never increases the
-    Kolmogorov-Smirnov distance of two laws (Bercovici and Voiculescu 1993). If sigma is far below the
-    distance of neighbouring quantiles, the law shows them as separate intervals.
+    at most 1/800, because a free convolution never increases the Kolmogorov-Smirnov distance of two laws
+    (Bercovici and Voiculescu 1993).
 
     >>> law = FreeConvolution(MarchenkoPastur(0.5), 1.0)
     >>> abs(law.moment(2) - 2.5) < 1e-11, law.approximation
@@ -226,8 +225,8 @@ class FreeConvolution(Law):
     def stieltjes(self, z: ArrayLike) -> Complexes:
         """Return the Stieltjes transform `g(z)`.
 
-        At real points the value is the limit from above. Inside the support the value comes from a closed
-        form or from Biane's boundary curve. All other points are solved by subordination.
+        At real points the value is the limit from above: inside the support from a closed form or Biane's
+        boundary curve, elsewhere by subordination.
         """
         z = np.asarray(z)
         if np.iscomplexobj(z):

@@ -36,13 +36,9 @@ LARGEST_KAPPA = 1e5
 class HighTemperatureMP(Law):
     """The limit of the beta-Laguerre ensemble at beta = kappa/N, scaled to mean 1 (arXiv 2506.03470).
 
-    The log-density is accurate up to rounding if the density is above about 1e-17 of its peak. Further out
-    the log-density follows the leading behaviour at zero and at infinity. In that range it is below -40, and
-    its error is below 1.
-
-    The transform is not accurate at complex points within 1e-3 of zero. `nodes` leaves out the mass below
-    1e-290, which is about `1e-290^(a+1)`. If a + 1 < 0.05, the missing mass makes the nodes and the moments
-    wrong. The distribution function includes this mass.
+    The log-density is accurate up to rounding if the density is above about 1e-17 of its peak; further out it
+    is below -40 with an error below 1. The transform is not accurate at complex points within 1e-3 of zero.
+    `nodes` leaves out the mass below 1e-290, so nodes and moments are wrong if a + 1 < 0.05.
 
     Args:
         kappa: beta times N. Large values approach Marchenko-Pastur.

@@ -134,9 +134,8 @@ class Law(ABC):
     """A probability law on the real line with finitely many intervals and atoms.
 
     A subclass defines `intervals`, at least one of `density` and `stieltjes`, and `atoms` if it has any. All
-    other methods use quadrature over its `pieces`. By default these pieces are `x = middle - half cos(theta)`
-    on each interval, which is accurate to many digits for square-root edges. A law whose last interval ends
-    at infinity must define its pieces.
+    other methods use quadrature over its `pieces`, by default `x = middle - half cos(theta)` on each
+    interval. A law whose last interval ends at infinity must define its pieces.
 
     >>> from attnlaw.theory.laws.semicircle import Semicircle
     >>> law = Semicircle(1.0)

@@ -169,10 +169,9 @@ class MultiHeadLaw(Law):
     def spike(self, squared_size: float) -> float | None:
         """Return the position of an outlier that a rank-one term causes, or None if it stays inside the bulk.
 
-        The term `l p q^T` is added to the attention matrices `sqrt(n/h) [A_r^perp]`, where the unit vectors
-        p and q are in general position. Values and outputs then act on it too. By subordination, the outlier
-        is at the point with `l^2 y = theta` (not in the paper). For attention alone the condition is `l^2 g
-        (x g/h + 1 - 1/h) = 1`.
+        The term is `l p q^T` added to the attention matrices `sqrt(n/h) [A_r^perp]`, with unit vectors p and
+        q in general position. By subordination, the outlier is at the point with `l^2 y = theta` (not in the
+        paper).
 
         >>> law = MultiHeadLaw(0.7, heads=16, key_ratio=16 * 0.064)
         >>> round(law.spike(0.7**4 / (2 * 0.064)), 3), law.spike(0.1)

@@ -108,12 +108,11 @@ def simulate(
 ) -> Measurement:
     """Train the problem's student at size d on independent data sets, in threads.
 
-    The cost of a gradient is 4 n T d^2 operations with tokens and n T(T+1) d^2 with Gaussian matrices
-    ("goe"). Ctrl-C, or a run that fails, ends the other runs at their next step.
+    The cost of a gradient is 4 n T d^2 operations with tokens and n T(T+1) d^2 with Gaussian matrices.
 
     With tokens, S >= 0 implies h_aa >= -Tr S/sqrt(d). As lt -> 0 at T = 1 and small d, the most negative
-    noisy label alone fixes Tr S. The minimiser is then not unique, and the result depends on the solver, so
-    compare such cases with Gaussian matrices.
+    noisy label alone fixes Tr S, and the result depends on the solver: compare such cases with Gaussian
+    matrices.
 
     Args:
         size: d. The size d times the target's rank ratio must be a whole number.

@@ -113,11 +113,8 @@ class GivenInputs:
     """Fixed tokens, given by their Gram matrix.
 
     A Gram matrix determines the tokens up to a rotation, and so the law of a layer's output. With a residual,
-    single coordinates of the tokens matter too. In that case, the rotation is drawn uniformly, so that a
-    coordinate is along a random direction.
-
-    Tokens are scaled to length 1 before their rank is computed. Directions with less than 1e-12 of the
-    squared lengths are rounding errors and are left out.
+    single coordinates matter too, so the rotation is drawn uniformly. Directions with less than 1e-12 of the
+    squared lengths of the normalised tokens are rounding errors and are left out.
 
     Args:
         gram: the Gram matrix `Sigma_ij = x^i . x^j / n`, of shape (s, s), which is the same at every width.

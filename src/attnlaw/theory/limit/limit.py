@@ -135,8 +135,6 @@ def compare_widths(
     Args:
         other_scaling: the name of another scaling of the scores, from `SCALINGS`. If given, the function also
             computes the KL divergence to its limit.
-        gaussian: whether to also compute the KL divergence to the Gaussian of the same mean and variance.
-        kernel: whether to also compute the paper's kernel estimate of the KL divergence.
         errors: a dictionary that collects the error of each width that fails. A width that fails has no row.
             If None, the first error is raised. The error comes before any draw if a law would need more than
             4 GiB of memory.
