@@ -13,26 +13,15 @@ from attnlaw.core.variants import by_name
 
 @dataclass(frozen=True)
 class Bound:
-    """One generalization proxy: its names, and the norm or Schatten index that it is computed from.
+    """One generalization proxy: its names, and the norm or Schatten index that it is computed from."""
 
-    Args:
-        name: key in results. The proxy's column is called `log10_NAME`.
-        label: full name in tables.
-        short: short name for charts and narrow tables.
-        norm: attribute of `Spectrum` that a norm-based proxy sums over matrices, or None for other proxies.
-        index: Schatten index that all matrices share. If `norm` and `index` are both None, the index is
-            chosen for each matrix.
-        headline: whether pages show the proxy at the top.
-        monitored: whether the training monitor tracks the proxy.
-    """
-
-    name: str
+    name: str  # in results, as `log10_NAME`
     label: str
-    short: str
-    norm: str | None = None
-    index: int | None = None
-    headline: bool = False
-    monitored: bool = False
+    short: str  # for charts and narrow tables
+    norm: str | None = None  # attribute of `Spectrum` that a norm-based proxy sums over matrices
+    index: int | None = None  # Schatten index that all matrices share; None: chosen for each, or norm-based
+    headline: bool = False  # whether pages show the proxy at the top
+    monitored: bool = False  # whether the training monitor tracks it
 
 
 BOUNDS = by_name(

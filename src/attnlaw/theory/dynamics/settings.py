@@ -121,11 +121,7 @@ class TrajectorySettings(Settings):
 
 
 def parse_log_times(name: str, text: str) -> tuple[float, ...]:
-    """Parse `FROM:TO:COUNT` into times that are evenly spaced in the logarithm.
-
-    >>> parse_log_times("times", "0.01:1:3")
-    (0.01, 0.1, 1.0)
-    """
+    """Parse `FROM:TO:COUNT` into times that are evenly spaced in the logarithm."""
     if text.count(":") != 2:
         raise BadSetting(name, "expected FROM:TO:COUNT such as 0.001:1:40", text)
     even = parse_range(name, text)

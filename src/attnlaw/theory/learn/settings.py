@@ -21,11 +21,7 @@ LARGEST = 1e15  # largest parameter, and inverse of the smallest: their squares 
 
 
 class ProblemRules:
-    """The rules that the settings of a problem must follow together.
-
-    If `alpha` is infinite, each sample is seen once. In that case, only a theory of the dynamics is needed,
-    not of the matrix at the end, and untied attention uses all ordered pairs.
-    """
+    """The rules that the settings of a problem must follow together."""
 
     alpha: float
     tokens: int

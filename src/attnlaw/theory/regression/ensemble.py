@@ -43,7 +43,6 @@ class LossChoice:
 
     @property
     def classifies(self) -> bool:
-        """Whether the labels are signs. Signs have no noise."""
         return self.loss.signs
 
     @property
@@ -123,30 +122,19 @@ class Ensemble(Settings):
 
 
 def apply_activation(name: str, x: Reals) -> Reals:
-    """Apply an activation of `FEATURES` to every entry of x.
-
-    >>> apply_activation("tanh:2", np.array([0.5])).round(6).tolist()
-    [0.761594]
-    """
+    """Apply an activation of `FEATURES` to every entry of x."""
     chosen = FEATURES[name]
     return chosen.function(x, *chosen.parameters)
 
 
 def feature_moments(name: str) -> tuple[float, float]:
-    """Return the moments kappa_1 and kappa_*^2 of an activation of `FEATURES`.
-
-    >>> [round(value, 6) for value in feature_moments("sign")]
-    [0.797885, 0.36338]
-    """
+    """Return the moments kappa_1 and kappa_*^2 of an activation of `FEATURES`."""
     chosen = FEATURES[name]
     return chosen.moments(*chosen.parameters)
 
 
 def feature_spectrum(features: int, inputs: int) -> tuple[Reals, Reals]:
-    """Return points and weights for averages over the eigenvalues of F F^T/d.
-
-    If there are more features than inputs, the points include the atom at zero.
-    """
+    """Return points and weights for averages over the eigenvalues of F F^T/d."""
     law = MarchenkoPastur(inputs / features, scale=math.sqrt(features / inputs))
     points, weights = law.nodes()
     atoms = np.array(law.atoms).reshape(-1, 2)
