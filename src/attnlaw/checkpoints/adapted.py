@@ -22,8 +22,7 @@ OF_LAYER = re.compile(r"(^|\.)[0-9]{1,9}\.")
 class AdaptedTensors(Tensors):
     """The tensors of a base model, to which the updates of an adapter are added when a tensor is read.
 
-    Attributes:
-        warnings: sentences about tensors of the adapter that the base model does not have.
+    `warnings` has sentences about tensors of the adapter that the base model does not have.
     """
 
     def __init__(self, model: Model, adapter: Adapter) -> None:
@@ -88,8 +87,7 @@ class AdaptedTensors(Tensors):
     def _replacements(self, model: Model) -> dict[str, str]:
         """Return the names in the base model of the tensors that the adapter replaces or adds.
 
-        Only tensors outside of layers can be new: a classifier, or the output matrix of a tied embedding. The
-        adapter may also have changed the number of tokens.
+        Only tensors outside of layers can be new. The adapter may also have changed the number of tokens.
         """
         base, adapter = self._base, self._adapter
         outside = {view.tensor for view in (model.embedding_view, model.unembedding_view) if view}
@@ -115,7 +113,6 @@ class AdaptedTensors(Tensors):
         return replaced
 
     def _bias_of(self, update: Update, target: str) -> str:
-        """Return the name of the bias to which the bias of an update is added."""
         name = target.removesuffix("weight") + "bias"
         shape, before = self._adapter.tensors.shapes[str(update.bias)], self.shapes.get(name)
         if before != shape:
@@ -139,7 +136,6 @@ class AdaptedTensors(Tensors):
             )
 
     def _only(self, targets: list[str], what: str) -> str:
-        """Return the only name in a list."""
         if len(targets) != 1:
             count = f"{len(targets)} tensors" if targets else "no tensor"
             raise InputError(
@@ -152,8 +148,7 @@ class AdaptedTensors(Tensors):
 def _stored_in_out(model: Model) -> dict[str, bool]:
     """Return for each tensor name whether the model stores the tensor as (in, out).
 
-    The adapter's `fan_in_fan_out` is not reliable. peft sets it according to the last layer it visited, so
-    it is wrong for some layers of a model that stores weights both ways.
+    peft sets `fan_in_fan_out` according to the last layer it visited, so it is wrong for some models.
     """
     orientations = {}
     for part in (*(view for layer in model.layers for view in layer.views), model.unembedding_view):
@@ -164,11 +159,7 @@ def _stored_in_out(model: Model) -> dict[str, bool]:
 
 
 def _targets(names: Iterable[str], wanted: Iterable[str]) -> dict[str, list[str]]:
-    """Return, for each wanted name of a tensor, the names that fit it.
-
-    A name fits if it is equal, or else if one of both is the end of the other after a dot: the names in the
-    base model may have a longer or a shorter prefix than those in the adapter.
-    """
+    """Return, for each wanted name, the names that are equal or, if none is, those with another prefix."""
     fitting: dict[str, list[str]] = {name: [] for name in wanted}
     there = set()
     for name in names:
@@ -183,11 +174,7 @@ def _targets(names: Iterable[str], wanted: Iterable[str]) -> dict[str, list[str]
 
 
 def _endings(name: str) -> Iterator[str]:
-    """Yield the endings of a name that start after a dot, shortest first, and then the whole name.
-
-    >>> list(_endings("model.layers.0"))
-    ['0', 'layers.0', 'model.layers.0']
-    """
+    """Yield the endings of a name that start after a dot, shortest first, and then the whole name."""
     dot = len(name)
     for _ in range(MOST_PARTS):
         dot = name.rfind(".", 0, dot)

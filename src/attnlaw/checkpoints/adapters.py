@@ -80,9 +80,8 @@ class Update:
 class Adapter:
     """An open adapter.
 
-    Args:
-        transposed: true if the adapter's config says that the base model stores its weights as (in, out).
-        replaced: the tensors that take the place of the base's, by their names in the base.
+    `transposed` is true if its config says that the base model stores weights as (in, out). `replaced` has
+    the tensors that take the place of the base's, by their names in the base.
     """
 
     source: str
@@ -92,10 +91,7 @@ class Adapter:
     replaced: Mapping[str, str] = field(default_factory=dict)
 
     def factors(self, update: Update) -> tuple[Reals, Reals]:
-        """Read the factors (in x r) and (r x out) of an update in float64.
-
-        Their product, which contains the scale, is the update of a weight that acts on row vectors.
-        """
+        """Read the factors (in x r) and (r x out) of an update, with its scale, in float64."""
         down, up = (
             as_float(require_real(self.tensors.read(name), self.source, name))
             for name in (update.down, update.up)
@@ -159,10 +155,7 @@ def is_adapter(path: Path) -> bool:
 
 
 def open_adapter(path: Path, open_file: Callable[[Path], Tensors]) -> Adapter:
-    """Open the adapter in a directory without reading its weights.
-
-    Raise an `InputError` if the directory does not contain a LoRA adapter that attnlaw supports.
-    """
+    """Open the LoRA adapter in a directory without reading its weights."""
     config = _config(path / CONFIG)
     file = next((path / name for name in WEIGHTS if (path / name).is_file()), None)
     if file is None:

@@ -15,12 +15,9 @@ MOST_NUMBER = sys.float_info.max
 
 
 class Config:
-    """The values of a config.json.
+    """The values of a config.json. A missing value is None, and a wrong type raises an `InputError`.
 
-    A missing value is None, and a value of the wrong type raises an `InputError`.
-
-    `model_types` lists the `model_type` of the inner config (such as `text_config`), and then that of the
-    outer one.
+    `model_types` lists the `model_type` of the inner config (such as `text_config`), then the outer one.
     """
 
     def __init__(self, values: Mapping[str, Any] | None = None, source: str = "config") -> None:
@@ -41,10 +38,7 @@ class Config:
         return Config(values, f"{self.source}: {key}") if isinstance(values, Mapping) else self
 
     def size(self, *keys: str) -> int | None:
-        """Return the value of the first key that is present, or None.
-
-        The value must be a positive integer.
-        """
+        """Return the first value that is present, which must be a positive integer, or None."""
         for key in keys:
             value = self.values.get(key)
             if value is None:
@@ -72,10 +66,7 @@ class Config:
 
 
 def require_value(source: str, key: str, value: Any, fits: bool, expected: str) -> None:
-    """Raise an `InputError` if a value from a file does not fit.
-
-    `expected` describes in words the values that would fit.
-    """
+    """Raise an `InputError` if a value from a file does not fit. `expected` says in words what would fit."""
     if not fits:
         huge = isinstance(value, int) and abs(value) >= MOST_SIZE
         shown = f"an integer of {value.bit_length()} bits" if huge else f"{value!r:.80}"

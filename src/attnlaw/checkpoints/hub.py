@@ -32,10 +32,7 @@ def is_hub_id(source: str) -> bool:
 
 
 def fetch(model: str, config_only: bool = False) -> Path:
-    """Download a model's config and, unless `config_only`, its weights. Return their directory.
-
-    Files that are in the cache are not downloaded again.
-    """
+    """Download a model's config and, unless `config_only`, its weights. Return their directory."""
     hub = _import_hub(model)
     hit = HUB_ID.fullmatch(model)
     assert hit is not None, f"{model} is not an id on a model hub"

@@ -78,10 +78,7 @@ class Model:
 
     @property
     def codes(self) -> str | None:
-        """The codes in which matrices are stored, such as "GPTQ 4-bit, groups of 128 (224 of 226 matrices)".
-
-        The text is None if all matrices are stored as plain numbers.
-        """
+        """The codes of matrices, such as "GPTQ 4-bit, groups of 128 (224 of 226 matrices)"."""
         dtypes = [self.tensors.dtype(name) for name, shape in self.tensors.shapes.items() if len(shape) > 1]
         counts = Counter(dtype for dtype in dtypes if not PLAIN.fullmatch(dtype))
         common = counts.most_common(MOST_CODES)
@@ -94,10 +91,7 @@ class Model:
         return next(layer for layer in self.layers if layer.index == number)
 
     def read(self, view: View) -> Reals:
-        """Read a matrix of shape (in, out), as float64 unless `keeps_float32` is set.
-
-        Raise an `InputError` if an entry is NaN or infinite.
-        """
+        """Read a matrix of shape (in, out), as float64 unless `keeps_float32` is set."""
         stored = self._stored(view.tensor, view.member)
         part = stored[view.columns].T if view.stored_out_in else stored[:, view.columns]
         if self.keeps_float32 and self.is_narrow(view):
@@ -137,10 +131,7 @@ class Model:
         return np.zeros(1) if norm.bias is None else self._vector(norm.bias)
 
     def applied(self, norm: Norm, matrix: Reals) -> Reals:
-        """Return the matrix with a norm folded in.
-
-        The folded matrix acts on the normalised vector without gain.
-        """
+        """Return the matrix with a norm folded in, which acts on the normalised vector without gain."""
         return matrix if norm.kind == NONE else self.fold(norm)(matrix)
 
     def fold(self, norm: Norm) -> NormFold:

@@ -23,7 +23,6 @@ MODELS, CONVERSIONS = "transformers.modeling_utils", "transformers.core_model_lo
 def open_module(module: Any, label: str) -> tuple[Tensors, Config, int | None]:
     """Return the tensors of a module as they would be saved, its config, and its number of heads.
 
-    The config is that of a Hugging Face model or, without one, comes from the torch layers inside the module.
     The number is None if the config states it or if no layer states it.
     """
     state = dict(module.state_dict())

@@ -149,10 +149,7 @@ class Layer(Generic[X]):
 
 @dataclass(frozen=True)
 class Tower:
-    """A stack that is a separate network, such as the text or the image part of CLIP.
-
-    `layers` are the positions of its layers in `Network.layers`.
-    """
+    """A stack that is a separate network, such as CLIP's text part, with positions in `Network.layers`."""
 
     name: str
     layers: tuple[int, ...]
@@ -226,9 +223,6 @@ class Network(Generic[X]):
         return [*(pair for layer in self.layers for pair in layer.leaves()), *self.outside_layers]
 
     def unroll(self) -> Network[X]:
-        """Return the network with one layer per application.
-
-        A shared layer occurs several times in this network.
-        """
+        """Return the network with one layer per application, so that a shared layer occurs several times."""
         layers = tuple(self.layers[number] for number in self.applications)
         return replace(self, layers=layers, applications=tuple(range(self.depth)))

@@ -167,12 +167,8 @@ def _open_path(path: Path) -> tuple[Tensors, Config]:
 
 
 def missing_model(source: str | os.PathLike[str]) -> InputError:
-    """Return the error for a model that does not exist.
+    """Return the error for a model that does not exist, with an example if its name may be an id on a hub.
 
-    If the name may be an id on a hub, the message shows an example of an id.
-
-    >>> str(missing_model("./gpt2"))
-    './gpt2: no such file or directory; give a checkpoint file or its directory'
     >>> str(missing_model("gpt2")).endswith("write its id with the owner, such as openai-community/gpt2")
     True
     """
@@ -202,10 +198,7 @@ def _refuse_shard(path: Path) -> None:
 
 
 def open_file(path: Path) -> Tensors:
-    """Open the tensors of a file.
-
-    An index stands for all shards that it names, and one `consolidated.NN.pth` for all in its directory.
-    """
+    """Open a file, all shards of an index, or all `consolidated.NN.pth` of a directory."""
     if path.name.endswith(".index.json"):
         return ShardedTensors(path, open_file)
     if PART.fullmatch(path.name):
@@ -250,11 +243,7 @@ def expand_run(source: Any) -> list[Any]:
 
 
 def single_model_path(path: Path) -> Path:
-    """Return the path of the only model in a directory.
-
-    The path is the snapshot in a hub's cache, the only checkpoint of a run, or `path` itself. Raise an
-    `InputError` if a run has several checkpoints.
-    """
+    """Return the path of the only model in a directory, the snapshot in a hub's cache, or `path` itself."""
     steps = _steps(path)
     if len(steps) > 1:
         raise InputError(

@@ -91,10 +91,7 @@ class InMemoryTensors(Tensors):
 
 
 def require_real(array: NDArray[Any], source: str, name: str) -> NDArray[Any]:
-    """Return the array if it has floating-point numbers. Raise an `InputError` for any other array.
-
-    Integers in place of weights are quantised codes, and spectra of codes mean nothing.
-    """
+    """Return the array if it has floating-point numbers, because spectra of codes mean nothing."""
     if np.issubdtype(array.dtype, np.floating) or array.dtype.name.startswith(("bfloat", "float8")):
         return array
     raise InputError(
@@ -104,12 +101,7 @@ def require_real(array: NDArray[Any], source: str, name: str) -> NDArray[Any]:
 
 
 class NotFiniteError(InputError):
-    """An error about a stored tensor whose values make a result NaN or infinite.
-
-    Attributes:
-        tensor: the name of that tensor.
-        entries: the number of its entries that are NaN or infinite.
-    """
+    """An error about a stored tensor, `entries` of which are NaN or infinite or make a result so."""
 
     def __init__(self, message: str, tensor: str = "", entries: int = 0) -> None:
         super().__init__(message)
@@ -168,14 +160,7 @@ class RenamedTensors(Tensors):
 
 
 def without_wrappers(tensors: Tensors) -> Tensors:
-    """Return the tensors without the parts of their names that wrappers of torch put there.
-
-    Raise an `InputError` if two tensors would get the same name.
-
-    >>> wrapped = InMemoryTensors({"h.0._orig_mod.attn.weight": np.eye(2)})
-    >>> list(without_wrappers(wrapped).shapes)
-    ['h.0.attn.weight']
-    """
+    """Return the tensors without the parts of their names that wrappers of torch put there."""
     names: dict[str, str] = {}
     for stored in tensors.shapes:
         name = WRAPPERS.sub("", stored)
@@ -198,10 +183,7 @@ class UnchangedFile:
         self._state, self.size = _state(status), status.st_size
 
     def read(self, offset: int, count: int, name: str) -> NDArray[np.uint8]:
-        """Return `count` bytes from `offset` on. Raise an `InputError` if the file has changed.
-
-        `name` is the tensor that messages mention.
-        """
+        """Return `count` bytes from `offset` on, of the tensor `name`. The file must not have changed."""
         self.require_inside(offset, count, name)
         with self._reading(), self._path.open("rb") as file:
             file.seek(offset)

@@ -129,11 +129,7 @@ def _type_names(setting: SettingField, kind: Any) -> Iterator[str]:
 
 
 def quantity_type(quantity: Quantity) -> str:
-    """Return the type that a quantity has as an attribute of a result, as the text of an annotation.
-
-    >>> quantity_type(Quantity("x", error=True)), quantity_type(Quantity("names", kind="texts"))
-    ('Estimate | None', 'list[str] | None')
-    """
+    """Return the type that a quantity has as an attribute of a result, as the text of an annotation."""
     if quantity.range:
         return "Range | None"
     if quantity.error:
@@ -188,14 +184,7 @@ def _meaning(verb: Verb[Any, Any], setting: SettingField) -> str:
 
 
 def _type_and_default(setting: SettingField) -> str:
-    """Return the type and the default of an argument in words.
-
-    >>> from attnlaw.core.settings import SettingRule
-    >>> _type_and_default(SettingField("alpha", SettingRule("", sweepable=True), (float,), 0.2))
-    'float, or several; default 0.2'
-    >>> _type_and_default(SettingField("map", SettingRule("", is_path=True), (str,), None))
-    'str or path; optional'
-    """
+    """Return the type and the default of an argument in words: `float, or several; default 0.2`."""
     rule, choices = setting.rule, setting.rule.choices
     words = [word for kind in setting.types for word in _type_words(setting, kind)]
     if choices and not isinstance(choices, Variants):
@@ -249,12 +238,7 @@ def _item(name: str, meaning: str, kind: str = "") -> str:
 
 
 def table_text(table: TableSpec[Any], most: int | None = None) -> str:
-    """Return a description of a table: the meaning of a line, and the names of at most `most` columns.
-
-    >>> columns = (Quantity("layer"), Quantity("rank"))
-    >>> table_text(TableSpec("heads", columns, description="one line for each head"), 1)
-    'one line for each head, with the columns layer and 1 more.'
-    """
+    """Return a description of a table: the meaning of a line, and the names of at most `most` columns."""
     names = [column.name for column in table.columns]
     more = len(names) - len(names[:most])
     columns = f"the columns {', '.join(names[:most])}{f' and {more} more' if more else ''}."

@@ -17,11 +17,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def quiet_import() -> Iterator[None]:
-    """Drop warnings, and log records below the level of an error, while the block imports a library.
-
-    >>> with quiet_import():
-    ...     logging.getLogger("library").warning("built for another version")
-    """
+    """Drop warnings, and log records below the level of an error, while the block imports a library."""
     level = logging.root.manager.disable
     logging.disable(max(level, logging.WARNING))
     try:
@@ -36,14 +32,9 @@ def relayed_warnings(library: str, subject: str) -> Iterator[None]:
     """Relay messages that a library logs in the block to attnlaw's log: one line for each warning.
 
     Python warnings inside the block are relayed too if they are meant for users; deprecations are dropped. If
-    the block raises an error, its warnings are dropped, because the error is the message.
-
-    Args:
-        library: the name of the package, which is also the name of its logger.
-        subject: the subject of the warnings, such as the path of a config.json.
-
-    >>> with relayed_warnings("library", "config.json"):
-    ...     logging.getLogger("library.config").debug("this is not a warning")
+    the block raises an error, its warnings are dropped, because the error is the message. `library` is the
+    name of the package and of its logger, and `subject` that of the warnings, such as the path of a
+    config.json.
     """
     log, collector = logging.getLogger(library), _Collector()
     handlers, propagates = log.handlers, log.propagate

@@ -26,8 +26,7 @@ MOST_STEPS = 200
 class Loss:
     """A convex loss l(y, z) with its derivatives in z and its proximal operator.
 
-    `corners(V)` returns the values of y omega near which the operator bends. Integrals are split at these
-    values.
+    `corners(V)` returns the values of y omega near which the operator bends. Integrals are split there.
     """
 
     name: str
@@ -40,15 +39,7 @@ class Loss:
     signs: bool = False  # true if labels are -1 and 1
 
     def pull(self, y: Reals, omega: Reals, V: float) -> tuple[Reals, Reals]:
-        """Return g = (prox - omega)/V and its curvature -dg/domega.
-
-        For V = 0, g and its curvature are minus the first and plus the second derivative of the loss at
-        omega.
-
-        >>> g, bend = HINGE.pull(np.ones(3), np.array([-3.0, 0.5, 2.0]), 1.0)
-        >>> g.tolist(), bend.tolist()
-        ([1.0, 0.5, 0.0], [0.0, 1.0, 0.0])
-        """
+        """Return g = (prox - omega)/V, or its limit for V = 0, and its curvature -dg/domega."""
         if V == 0:
             return -self.slope(y, omega), self.curvature(y, omega)
         z = self.proximal(y, omega, V)

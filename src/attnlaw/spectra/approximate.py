@@ -43,12 +43,9 @@ POWER_STEPS = 1
 def approximate_spectrum(matrix: Reals, seed: int = 0, fold: NormFold | None = None) -> Spectrum:
     """Approximate the spectrum of a float64 matrix by nodes and multiplicities, with errors.
 
-    The largest value and both norms of the entries are computed, not estimated. If the shorter side is at
-    most 2 k (k = `DEFLATED`), the matrix is factorised instead, because an approximation would not be faster.
-
-    Args:
-        seed: the seed of the random probes.
-        fold: the norm before the matrix. If given, the spectrum also has the sizes of the matrix as applied.
+    The largest value and both norms of the entries are computed, not estimated. A matrix whose shorter side
+    is at most 2 `DEFLATED` is factorised instead, because an approximation would not be faster. With the norm
+    `fold` before it, the spectrum also has the sizes of the matrix as applied.
 
     >>> matrix = np.random.default_rng(0).standard_normal((300, 400))
     >>> spectrum = approximate_spectrum(matrix)
@@ -110,10 +107,9 @@ def _gauss_rules(run: KrylovRun) -> tuple[Reals, Reals]:
 def _radau_rules(run: KrylovRun, round_off: float) -> tuple[Reals, Reals]:
     """Return the nodes and the weights of the Gauss-Radau rules, both of shape (starts, steps + 1).
 
-    These rules have an additional node at 0. Their tridiagonals are singular and have one more row: T = B
-    B^T, where B is lower bidiagonal with shape (steps + 1) x steps. B is the Cholesky factor of the Lanczos
-    tridiagonal with the row that follows it. If a pivot is round-off, the steps have found an eigenvalue 0
-    themselves, and the rule ends there.
+    Their tridiagonals T = B B^T are singular, with the node 0. B is the Cholesky factor, (steps + 1) x steps,
+    of the Lanczos tridiagonal with the row that follows it. If a pivot is round-off, the steps have found an
+    eigenvalue 0 themselves, and the rule ends there.
     """
     count, steps = run.diagonal.shape
     factors = np.zeros((count, steps + 1, steps))

@@ -80,10 +80,7 @@ def _in_float64(matrix: Reals, fold: NormFold | None) -> SingularValueResult:
 
 
 def _eigenvalues(matrix: Reals, fold: NormFold | None, dtype: np.dtype[Any]) -> tuple[Reals, Applied | None]:
-    """Return the eigenvalues of the smaller Gram matrix in descending order, and the sizes as applied.
-
-    The sizes are None if there is no norm to fold in.
-    """
+    """Return the eigenvalues of the smaller Gram matrix in descending order, and the sizes as applied."""
     rows, cols = matrix.shape
     gram = gram_matrix(matrix if rows <= cols else matrix.T, dtype)
     applied = None if fold is None else applied_matrix(matrix, fold, gram if rows <= cols else None)
@@ -91,13 +88,7 @@ def _eigenvalues(matrix: Reals, fold: NormFold | None, dtype: np.dtype[Any]) -> 
 
 
 def gram_matrix(wide: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return W W^T in the given precision, where W is the matrix `wide`.
-
-    In float32 only the upper triangle is computed, and the rest is zero.
-
-    >>> gram_matrix(np.array([[1.0, 2.0]], dtype=np.float32), np.dtype(np.float64))
-    array([[5.]])
-    """
+    """Return W W^T in the given precision, of which only the upper triangle is computed in float32."""
     if wide.dtype == dtype == np.float64:
         return np.asarray(wide @ wide.T)
     size = wide.shape[0]
@@ -148,8 +139,8 @@ def rescale_spectrum(spectrum: Spectrum, scale: float) -> Spectrum:
 def absolute_sum(matrix: Reals) -> float:
     """Return the sum of absolute entries of an array that is contiguous in either order.
 
-    The function adds the entries in blocks. The sum of BLAS would depend on the memory address of the array,
-    so two runs could differ in the last digit.
+    The sum of BLAS would depend on the memory address of the array, so two runs could differ in the last
+    digit.
     """
     entries = matrix.ravel(order="K")
     return sum(float(np.abs(entries[i : i + BLOCK]).sum()) for i in range(0, entries.size, BLOCK))

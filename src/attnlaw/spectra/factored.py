@@ -47,11 +47,6 @@ def sampled_absolute_sum(left: Reals, right: Reals, lengths: Reals, seed: int) -
     """Estimate the sum of absolute entries of `left @ right` from a random sample of its columns.
 
     `lengths` are the Euclidean norms of the columns of the product.
-
-    >>> ones = np.ones((3, 200))
-    >>> total = sampled_absolute_sum(ones.T, ones, np.full(200, 3 * 200**0.5), seed=0)
-    >>> round(total.value, 6), total.error
-    (120000.0, 0.0)
     """
     total = float(lengths.sum())
     if total == 0:
@@ -107,13 +102,8 @@ def spectrum_and_roots(
 ) -> HeadSpectrum:
     """Compute the spectrum of a product together with the triangular factors of both sides.
 
-    Args:
-        quick: whether to use Cholesky factors if they are precise enough. The folded factors always use
-            Cholesky factors.
-        seed: the seed of a sample of columns, from which the (1,1) norm is estimated. None sums all entries.
-
-    Returns:
-        The spectrum, the triangular factors of `left` and `right.T`, and those of the folded pair (or None).
+    `quick` uses Cholesky factors if they are precise enough, as always for the folded pair. From a sample of
+    columns with this `seed`, the (1,1) norm is estimated; None sums all entries.
     """
     scaled_left, left_scale = power_scaled(left)
     scaled_right, right_scale = power_scaled(right)
@@ -149,19 +139,15 @@ def _applied_sizes(left: Root, right: Root) -> Applied:
 
 
 def triangular_factor(tall: Reals, quick: bool = False) -> Root:
-    """Return the triangular factor R of a matrix divided by a power of two, and this power.
-
-    `quick` allows a Cholesky factor in place of a QR factorisation.
+    """Return the triangular factor R (or a Cholesky factor) of a matrix divided by a power of two, and the
+    power.
     """
     scaled, scale = power_scaled(tall)
     return _factorise_scaled(scaled, quick)[0], scale
 
 
 def _factorise_scaled(matrix: Reals, quick: bool) -> tuple[Reals, str]:
-    """Return the triangular factor R and the name of the method that computed it.
-
-    It calls LAPACK itself, because NumPy's wrapper blocks other threads.
-    """
+    """Return R and the method. It calls LAPACK itself, because NumPy's wrapper blocks other threads."""
     if quick and matrix.shape[0] >= matrix.shape[1]:
         root = cholesky_factor(matrix.T @ matrix)
         if root is not None and triangular_condition(root) >= CHOLESKY_LIMIT:
@@ -173,8 +159,7 @@ def _factorise_scaled(matrix: Reals, quick: bool) -> tuple[Reals, str]:
 def absolute_product_sum(left: NDArray[Any], right: NDArray[Any]) -> float:
     """Return the sum of absolute entries of a product, which is formed block by block in the factors' type.
 
-    Entries are added up in float64, or first by fours in float32. Rounding errors of float32 average out, so
-    the sum is accurate to about 1e-8.
+    Rounding errors of float32 average out, so the sum is accurate to about 1e-8.
     """
     rows = max(4, BLOCK // right.shape[1] // 4 * 4)
     buffer = np.empty((min(rows, left.shape[0]), right.shape[1]), left.dtype)
@@ -196,7 +181,6 @@ def in_product_precision(factor: Reals, shape: tuple[int, int]) -> NDArray[Any]:
 
 
 def _scaled_absolute_product_sum(left: Reals, right: Reals) -> float:
-    """Return the sum of absolute entries of a product of factors of any scale."""
     shape, total_scale, factors = (left.shape[0], right.shape[1]), 1.0, []
     for factor in (left, right):
         # Powers of two keep the product in the range of float32.

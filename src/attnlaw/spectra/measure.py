@@ -65,10 +65,7 @@ class Selection:
     def from_settings(
         cls, settings: ModelSettings, network: Network[Product], arithmetic: Arithmetic = DEFAULT_ARITHMETIC
     ) -> Selection:
-        """Return the selection that the settings describe.
-
-        An adapter without layers is always measured as a whole.
-        """
+        """Return the selection that the settings describe: all of an adapter without layers."""
         if not network.layers:
             return cls(groups=(), arithmetic=arithmetic)
         chosen = settings.chosen_layers(len(network.layers) + len(network.other_layers))
@@ -89,11 +86,9 @@ class Selection:
 class Unit:
     """A group of matrices that are read together: one matrix, or all heads of one product of two tensors.
 
-    Args:
-        first: number of the unit's first matrix, among all matrices of the model in the order of rows.
-        rounding: relative error with which the tensors were stored, if float32 may be enough (see
-            `precision`). None means float64.
-        exact: whether norms of entries use every entry.
+    `first` is the number of its first matrix in the order of rows. `rounding` is the relative error with
+    which the tensors were stored, if float32 may be enough (see `precision`). `exact` uses every entry for
+    norms.
     """
 
     first: int
@@ -130,10 +125,7 @@ UnitMeasurer = Callable[[Model, Unit], list[Spectrum]]
 def expected_seconds(
     model: Model, selection: Selection, jobs: int | None = None, is_kept: UnitTest | None = None
 ) -> float:
-    """Estimate how long `measure` will take, from the rate of matrix products on this machine.
-
-    Units for which `is_kept` is true take no time.
-    """
+    """Estimate how long `measure` will take. Units for which `is_kept` is true take no time."""
     units = units_of(model, selection)
     operations = sum(unit.operations for unit in units if is_kept is None or not is_kept(unit))
     # The rate of a slow core is enough to see that little work takes no time.
@@ -160,20 +152,12 @@ def measure(
     on_spectrum: Callable[[Spectrum], object] = lambda spectrum: None,
     measure_unit: UnitMeasurer | None = None,
 ) -> Network[Spectrum | None]:
-    """Measure the selected matrices of a model.
+    """Measure the selected matrices of a model. All other leaves of the network are None.
 
     Large matrices go first, so that no thread has to wait for one at the end. While a thread factorises a
     unit, the operating system already reads the tensors of the unit that probably comes next. The numbers do
-    not depend on `jobs`.
-
-    Args:
-        jobs: number of threads, or None for all usable cores.
-        progress: a function that is called with the number of finished units and the number of all units.
-        on_spectrum: a function that receives each spectrum, in the thread that measured it.
-        measure_unit: a function that replaces `unit_spectra`, for example one that keeps its measurements.
-
-    Returns:
-        The network with a spectrum at every selected leaf, and None at all other leaves.
+    not depend on `jobs`, the number of threads. `on_spectrum` receives each spectrum in the thread that
+    measured it, and `measure_unit` replaces `unit_spectra`, for example to keep its measurements.
     """
     units = units_of(model, selection)
     order = sorted(range(len(units)), key=lambda number: -units[number].bytes)

@@ -67,9 +67,8 @@ def rounding(dtype: str) -> float | None:
 def least_ratio(eigenvalues: Reals, shape: tuple[int, int], rounding: float) -> float:
     """Return the smallest ratio s / s_1 at which float32 adds less error than the storage of the weights did.
 
-    Args:
-        eigenvalues: the eigenvalues of the Gram matrix.
-        rounding: the relative rounding error u of the entries.
+    `eigenvalues` are those of the Gram matrix, and `rounding` is the relative rounding error u of the
+    entries.
 
     >>> values = np.array([4.0, 1.0, 1.0, 1.0])
     >>> f"{least_ratio(values, (4, 16), 0.42 * 2**-8):.1e}"
@@ -87,10 +86,9 @@ def single_errors(values: Reals) -> Reals:
 
 
 def power_scaled(matrix: Reals) -> tuple[Reals, float]:
-    """Return a matrix divided by a power of two, and the power.
+    """Return a matrix divided by a power of two, and the power, which is 1 for ordinary matrices.
 
-    Ordinary matrices stay unchanged and have the power 1. Squares of the result, and of a product of two
-    results, stay in the range of its type, float64 or float32.
+    Squares of the result, and of a product of two results, stay in the range of its type.
     """
     if matrix.size == 0:
         raise InputError(
@@ -107,15 +105,7 @@ def power_scaled(matrix: Reals) -> tuple[Reals, float]:
 
 
 def require_resolved(value: float, *scales: float) -> None:
-    """Raise an `Underflow` if a value times powers of two is not zero, but too small for float64.
-
-    >>> require_resolved(1.0, 2.0**-1000)
-    >>> require_resolved(1.0, 2.0**-1000, 2.0**-200)
-    Traceback (most recent call last):
-    ...
-    attnlaw.spectra.precision.Underflow: its norm is below 4.9e-312, and numbers this small have fewer than
-    12 digits in float64
-    """
+    """Raise an `Underflow` if a value times powers of two is not zero, but too small for float64."""
     if value > 0 and value * prod(scales) < SMALLEST:
         raise Underflow(
             f"its norm is below {SMALLEST:.2g}, and numbers this small have fewer than 12 digits in float64"

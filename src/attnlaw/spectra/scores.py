@@ -55,10 +55,7 @@ class Side:
 
 
 def missing_sizes_reason(block: Attention) -> str | None:
-    """Return why attnlaw cannot compute the sizes of a block's heads, or None if it can.
-
-    Every input of the block must be normalised.
-    """
+    """Return why attnlaw cannot compute the sizes of a block's heads, or None if it can."""
     how, rotary = block.scores, block.scores.rotary
     if block.norm is None or block.source_norm is None:
         return "attnlaw does not know the norm layer before this layer"
@@ -76,10 +73,7 @@ SideBuilder = Callable[[int, Reals, Root], Side]
 
 
 class ScoreReader:
-    """A callable that returns the sizes of the queries and keys of a block's heads.
-
-    The object reads tensors that heads share only once.
-    """
+    """A callable that returns the sizes of a head's queries and keys. It reads shared tensors only once."""
 
     def __init__(self, model: Model, block: Attention) -> None:
         how, source = block.scores, block.source_norm
@@ -96,12 +90,10 @@ class ScoreReader:
         roots: tuple[Root, Root],
         values: Reals | None = None,
     ) -> ScoreSizes | None:
-        """Return the sizes of a head; None if they exceed float64.
+        """Return the sizes of a head, from its stored factors; None if they exceed float64.
 
-        Args:
-            pair: the stored factors.
-            roots: their triangular factors with the norms folded in.
-            values: the singular values of the product with the norms folded in, if they are known.
+        `roots` are their triangular factors with the norms folded in, and `values` the singular values of
+        that product, if they are known.
         """
         rotary, turned = self._block.scores.rotary, self._turned
         with np.errstate(over="ignore", invalid="ignore"):
@@ -125,10 +117,8 @@ class ScoreReader:
             return ScoreSizes(whole, tuple(parts))
 
     def _keys(self, head: int, factor: Reals, factor_root: Root) -> list[Side]:
-        """Return the keys as a list of sides.
-
-        Usually there is one side. If latent attention has a norm, the first side is the part of the head,
-        and the second side is the part that all heads share.
+        """Return the keys as a list of sides: two for latent attention with a norm, the head's and the shared
+        one.
         """
         block = self._block
         group = block.kv_head(head)
@@ -156,10 +146,7 @@ def _turned_columns(block: Attention) -> slice | None:
 def _side_builder(
     model: Model, view: View, norm: Norm | None, qk_norm: Norm | None, heads: int
 ) -> SideBuilder:
-    """Return a function that builds one side of each head.
-
-    `norm` is the norm before the block, and `qk_norm` that of the queries or keys themselves.
-    """
+    """Return a function that builds one side of each head, fed by `norm` or normalised by `qk_norm`."""
     size = view.shape[1] // heads
     if qk_norm is not None:
         return _normed_side_builder(model, qk_norm, heads, size)
@@ -197,7 +184,6 @@ def _normed_side_builder(model: Model, norm: Norm, heads: int, size: int) -> Sid
 
 
 def _spread(kind: str, count: int) -> tuple[float, float]:
-    """Return the factor f and the upper bound of |z|^2 for a norm of `count` numbers."""
     f = count / (count - 1) if kind == LAYER and count > 1 else 1.0
     return f, count / f
 
@@ -245,7 +231,6 @@ def _lengths(side: Side) -> Lengths:
 
 
 def block_scores(model: Model, block: Attention, kind: str) -> list[ScoreSizes | None]:
-    """Return the sizes of the queries and keys of a block's heads, or None for heads without sizes."""
     if missing_sizes_reason(block) is not None:
         return [None] * block.heads
     reader = ScoreReader(model, block)

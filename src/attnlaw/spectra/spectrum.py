@@ -49,9 +49,7 @@ PAST_FLOAT64 = "including the gain of the norm layer before it, its norm is too 
 class Multiplicities:
     """The multiplicity of each node of an approximate spectrum, according to each random probe.
 
-    Args:
-        weights: array of shape (probes, nodes). Each row is an estimate of the multiplicities, for a rule
-            that bounds Schatten sums from above.
+    The rows of `weights` (probes, nodes) are estimates for a rule that bounds Schatten sums from above.
     """
 
     weights: Reals
@@ -62,12 +60,10 @@ class Multiplicities:
 
 @dataclass(frozen=True, eq=False)
 class Applied:
-    """Sizes of a matrix as the model applies it, with the norm before it folded in (see `checkpoints.norms`).
+    """Sizes of a matrix as the model applies it, with the norm before it folded in.
 
-    Args:
-        spectral: the spectral norm. The error bounds how far the true norm may be above the given norm, and
-            None means exact.
-        values: all singular values, only for a product of thin factors.
+    The error of `spectral` bounds how far the true norm may be above it. `values` has all singular values,
+    only for a product of thin factors.
     """
 
     spectral: Estimate
@@ -76,10 +72,7 @@ class Applied:
 
     @property
     def stable_rank(self) -> float | None:
-        """The squared ratio of the Frobenius norm to the spectral norm.
-
-        The value is None for a zero matrix, or if not all singular values are known.
-        """
+        """The squared ratio of the Frobenius norm to the spectral norm, or None if it is unknown."""
         top = self.spectral.value
         if self.values is None or top == 0:
             return None
@@ -184,10 +177,7 @@ class Spectrum:
 
     @property
     def above_tolerance(self) -> Reals:
-        """The singular values above the tolerance.
-
-        Ranks and Schatten sums count only values above the tolerance.
-        """
+        """The singular values above the tolerance, which are those that ranks and Schatten sums count."""
         return self.values[self.values > self.tolerance]
 
     @property
@@ -201,10 +191,7 @@ class Spectrum:
 
     @property
     def condition(self) -> float | None:
-        """The ratio of the largest to the smallest value.
-
-        The ratio is None if the smallest value is zero or unknown, or if the ratio overflows.
-        """
+        """The ratio of the largest to the smallest value, or None if it is infinite or unknown."""
         smallest = float(self.values[-1])
         ratio = self.spectral / smallest if smallest > 0 and self.multiplicities is None else np.inf
         return ratio if ratio < np.inf else None
@@ -216,12 +203,7 @@ class Spectrum:
     def error(self, quantity: Callable[[Spectrum], float | None]) -> float | None:
         """Return the error of a quantity, a function of a spectrum, or None if this spectrum is exact.
 
-        The error is the root of the sum of two squares: the standard error over the probes (`spread`) and the
-        systematic part (`bracket`).
-
-        >>> exact = Spectrum(np.array([2.0]), (1, 1), 2.0, 2.0, "svd")
-        >>> exact.error(lambda spectrum: spectrum.nuclear) is None
-        True
+        It is the root of the squares of the standard error over the probes and of the systematic part.
         """
         spread, width = self.spread(quantity), self.bracket(quantity)
         return None if spread is None or width is None else float(np.hypot(spread, width))
@@ -244,8 +226,8 @@ class Spectrum:
     def bracket(self, quantity: Callable[[Spectrum], float | None]) -> float | None:
         """Return the part of the error of a quantity that all probes share.
 
-        The part is the distance between the lower and the upper rule. In float32 the part is the change of
-        the quantity if all values move by their errors in the same direction.
+        It is the distance between the lower and the upper rule. In float32 it is the change of the quantity
+        if all values move by their errors in the same direction.
         """
         if self.is_exact:
             return None
@@ -273,11 +255,8 @@ def root_sum_of_squares(values: Reals) -> float:
 def applied_matrix(matrix: Reals, fold: NormFold, gram: Reals | None = None) -> Applied:
     """Compute the spectral norm, with its error, and the Frobenius norm of a folded matrix.
 
-    Args:
-        matrix: the matrix M, with entries scaled by `power_scaled`.
-        fold: the norm before the matrix.
-        gram: the product M M^T, if the caller has it. In float32 the upper triangle is enough. Without
-            `gram`, every product multiplies by M and by M^T, in the precision of M.
+    The entries of `matrix` are scaled by `power_scaled`. `gram` is M M^T, if the caller has it; in float32
+    the upper triangle is enough. Without it, every product multiplies by M and by M^T.
 
     >>> folded = applied_matrix(np.array([[3.0, 0.0], [0.0, 4.0]]), NormFold(np.array([2.0, 1.0]), False))
     >>> round(folded.spectral.value, 9), round(folded.frobenius, 9)

@@ -42,15 +42,11 @@ LARGEST = 1e30
 
 @dataclass(frozen=True, eq=False)
 class FactorStack:
-    """The left or the right factors of a block's heads.
+    """The left or the right factors of a block's heads, an array (heads, d, N).
 
-    Args:
-        factors: array of shape (heads, d, N), in float32 or float64, with one factor for each group of heads
-            that share it.
-        groups: the number of the factor that each head of the block uses.
-        roots: triangular factors R of `factors`, with NaN for a factor whose R would not be precise enough.
-        folded: triangular factors with the norm before the block folded in, or `roots` if there is nothing to
-            fold.
+    `groups` is the number of the factor that each head of the block uses. `roots` are their triangular
+    factors, with NaN for one that would not be precise enough, and `folded` those with the norm before the
+    block.
     """
 
     factors: Reals
@@ -73,9 +69,7 @@ def stacked_spectra(
 ) -> Iterator[tuple[tuple[Reals, Reals], HeadSpectrum | None]]:
     """Yield the two stored factors and the spectrum of each head, or None if it needs QR factorisations.
 
-    Args:
-        seed: a function of the head. The function returns the seed of the sample of columns from which the
-            (1,1) norm is estimated, or None to sum all entries.
+    `seed` returns the seed of a head's sample of columns for the (1,1) norm, or None to sum all entries.
     """
     (left, right), known = _factor_stacks(model, block, kind)
     stored, folded = (
@@ -173,7 +167,6 @@ def _cholesky_or_nan(grams: Reals) -> Reals:
 
 
 def _singular_values(left: Reals, right: Reals) -> Reals:
-    """Return the singular values of each R_A R_B^T; NaN where one of the factors is NaN."""
     products = left @ right.transpose(0, 2, 1)
     values = np.full(products.shape[:2], np.nan)
     known = np.isfinite(products).all(axis=(1, 2))

@@ -37,8 +37,7 @@ from attnlaw.core.errors import InputError
 class BlockLocation:
     """The layer of an attention block: the prefix of its tensor names and its number in the stack.
 
-    `source` and `source_depth` are the prefix and the number of the layer whose keys and values the block
-    reads. This layer is usually the same as the block's own layer.
+    `source` and `source_depth` are those of the layer whose keys and values the block reads.
     """
 
     prefix: str
@@ -94,11 +93,7 @@ def _inner_norm(shapes: Shapes, prefix: str, role: str) -> Norm | None:
 
 
 def _roles_by_layer(shapes: Shapes, location: BlockLocation, roles: Roles) -> Iterator[tuple[str, Roles]]:
-    """Yield the prefix of each layer that the block reads, and the names of the tensors it reads there.
-
-    A block that uses keys and values of another layer reads from two layers. Gemma 4 stores no values if
-    `attention_k_eq_v` makes them equal to the keys.
-    """
+    """Yield the prefix of each layer that the block reads, and the names of the tensors it reads there."""
     if (
         shapes.config.values.get("attention_k_eq_v") is True
         and location.source + roles["value"] not in shapes
@@ -180,7 +175,6 @@ def _head_count(shapes: Shapes, output: str, width: int, key: str, given: int | 
 
 
 def _key_value_heads(shapes: Shapes, prefix: str, roles: Roles, heads: int, size: int) -> int:
-    """Return the number of key heads, which is also the number of value heads."""
     parts, name = next((keys.split(","), name) for keys, name in roles.items() if "key" in keys.split(","))
     outputs = shapes.matrix(prefix + name)[1]
     width = (outputs - ("query" in parts) * heads * size) // (2 if "value" in parts else 1)

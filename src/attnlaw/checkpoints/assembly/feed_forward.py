@@ -13,10 +13,7 @@ EXPERT = "{expert}"
 
 
 def build_feed_forward(shapes: Shapes, prefix: str, stack: LayerTable, experts: bool) -> FeedForward | None:
-    """Return the feed-forward block that processes every token, or None if the layer has none.
-
-    Raise an `InputError` if the block's width differs from the config, unless the layer has experts.
-    """
+    """Return the feed-forward block that processes every token, or None if the layer has none."""
     roles = _stored_roles(shapes, prefix, stack.feed_forward)
     if roles is None:
         return None

@@ -23,10 +23,7 @@ HALVES = ((".weight", ".bias"), (".gamma", ".beta"))  # gain and bias of a norm
 def missing_tensors(
     match: Match, tensors: Tensors, config: Config, embedding: View | None, unembedding: View | None
 ) -> tuple[MissingTensor, ...]:
-    """Return the missing gains and biases, and the table of word embeddings if that is missing too.
-
-    A model without a vocabulary in its config has no such table.
-    """
+    """Return the missing gains and biases, and the table of word embeddings if that is missing too."""
     missing = [
         MissingTensor(name, reason)
         for matched in match.stacks

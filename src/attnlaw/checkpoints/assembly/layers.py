@@ -34,12 +34,7 @@ def build_model(
     families: Sequence[Family],
     map_file: str | None = None,
 ) -> Model:
-    """Build a `Model` from tensor names, shapes and sizes, without reading weights.
-
-    Args:
-        heads: the number of heads that the user gave, if any.
-        map_file: the user's file that describes the family, named in messages.
-    """
+    """Build a `Model` without reading weights. `heads` and `map_file` are what the user gave, if anything."""
     match = match_family(tensors, config, families, map_file)
     family = match.family
     tensors = with_joined_heads(tensors, match)
@@ -121,10 +116,9 @@ def _build_layers(
     norms: Sequence[BlockNorms],
     memory: Norm | None,
 ) -> list[StoredLayer]:
-    """Return the layers of one stack.
+    """Return the layers of one stack, whose first layer has the number `first` in the model.
 
-    `first` is the number of the stack's first layer in the model. `memory` is the norm at the end of the
-    previous stack, which cross-attention reads.
+    `memory` is the norm at the end of the previous stack, which cross-attention reads.
     """
     stack = matched.stack
     has_cross = any(at + name in shapes for at in matched.layers for name in stack.cross.values())
@@ -152,10 +146,7 @@ def _build_layers(
 def _attach_norms(
     shapes: Shapes, layer: StoredLayer, norms: BlockNorms, memory: Norm | None, earlier: Norm | None
 ) -> StoredLayer:
-    """Return the layer with the norm that each of its blocks reads.
-
-    Keys and values of cross-attention read `memory`; those from an earlier layer read `earlier`.
-    """
+    """Return the layer with the norm that each of its blocks reads. Keys of another layer read `earlier`."""
     fit, cross, feed_forward = shapes.require_norm_fits, layer.cross, layer.feed_forward
     attention = replace(layer.attention, norm=fit(norms["attention"], layer.attention.query))
     if attention.source is not None:
@@ -210,11 +201,7 @@ def _check_depth(shapes: Shapes, matched: MatchedStack) -> None:
 
 
 def _applications(stacks: Sequence[MatchedStack], config: Config) -> tuple[int, ...]:
-    """Return the position of the layer that is applied at each depth.
-
-    ALBERT applies its layers several times. With depth L and G groups of layers, depth i applies group
-    int(i / (L / G)).
-    """
+    """Return the position of the layer applied at each depth. ALBERT applies its layers several times."""
     positions, layers = stacks[0].positions, sum(len(stack.layers) for stack in stacks)
     depth = config.size("num_hidden_layers")
     if len(positions[0]) < 2 or depth is None:

@@ -50,9 +50,8 @@ def match_family(
 ) -> Match:
     """Return the family that names the most tensors of a checkpoint.
 
-    The function considers only families whose attention tensors all exist. The exception is a family that
-    config.json names: one tensor is enough, so that attnlaw reports an incomplete checkpoint instead of an
-    unknown one. `map_file` is the user's file that describes the family, named in messages.
+    Only families whose attention tensors all exist count. For a family that config.json names, one tensor is
+    enough, so that attnlaw reports an incomplete checkpoint instead of an unknown one.
     """
     _refuse_adapter(tensors)
     named = config.text("model_type")
@@ -101,10 +100,7 @@ def _named_tensors(match: Match, tensors: Tensors) -> int:
 
 
 def _is_oriented(match: Match, tensors: Tensors) -> bool:
-    """Return whether the shapes of two attention matrices fit the orientation that the family states.
-
-    The query matrix must have as many inputs as the output matrix has outputs.
-    """
+    """Return whether the query matrix has as many inputs as the output matrix has outputs."""
     matched = match.stacks[0]
     inputs, outputs = (1, 0) if match.family.stored_out_in else (0, 1)
     query = next(name for roles, name in matched.stack.attention.items() if "query" in roles.split(","))
@@ -149,18 +145,13 @@ def _misnamed_message(tensors: Tensors, family: Family, described: str) -> str:
 
 
 def model_type_of(family: Family, config: Config) -> str:
-    """Return the model type in the config, or the family's name if the config has none.
-
-    If the config has several types, one that the family lists comes first."""
+    """Return the model type in the config that the family lists, or another one, or the family's name."""
     model_types = (name for name in config.model_types if name in family.model_types)
     return next(model_types, None) or config.text("model_type") or family.name
 
 
 def foreign_model_type(family: Family, config: Config, families: Sequence[Family]) -> str | None:
-    """Return the model type in the config if the family does not list it, and None otherwise.
-
-    attnlaw reads such a model by its tensor names alone. The result is None if the user described the family.
-    """
+    """Return the model type in the config if the family does not list it, so that only tensor names fit."""
     if len(families) == 1 or set(config.model_types) & set(family.model_types):
         return None
     return config.text("model_type")
@@ -177,8 +168,7 @@ def _refuse_adapter(tensors: Tensors) -> None:
 def _find_stacks(stack: LayerTable, tensors: Tensors, whole: bool) -> list[MatchedStack]:
     """Return one stack for every prefix under which attention tensors of the table exist.
 
-    If `whole` is true, at least one layer of the stack must have all attention tensors. This distinguishes
-    families that share some names.
+    If `whole` is true, one layer must have all of them. This distinguishes families that share some names.
     """
     wanted = stack.attention.values()
     pattern = _pattern(stack, wanted)
@@ -216,10 +206,7 @@ def _linear_positions(stack: LayerTable, tensors: Tensors) -> dict[str, set[Posi
 
 
 def _pattern(stack: LayerTable, tensors: Iterable[str]) -> re.Pattern[str]:
-    """Return a regular expression that matches these tensors in any layer and under any prefix.
-
-    Its groups are the prefix, the numbers of the layer, and the tensor.
-    """
+    """Return a pattern with groups for the prefix, the numbers of the layer, and the tensor."""
     layer = re.escape(stack.layer)
     for placeholder in ("group", "layer"):
         layer = layer.replace(re.escape("{" + placeholder + "}"), rf"({NUMBER})")
@@ -232,10 +219,7 @@ def is_decoder(stack: MatchedStack, tensors: Tensors) -> bool:
 
 
 def _order_stacks(family: Family, stacks: Sequence[MatchedStack], tensors: Tensors) -> Sequence[MatchedStack]:
-    """Return the stacks in the order in which data pass through them, encoders before decoders.
-
-    Raise an `InputError` if the stacks have several prefixes and the family does not allow that.
-    """
+    """Return the stacks in the order in which data pass through them, encoders before decoders."""
 
     def order(stack: MatchedStack) -> tuple[bool, list[tuple[int, str]]]:
         parts = stack.prefix.split(".")

@@ -26,10 +26,7 @@ BLOCKS = (*BLOCK_ORDER, "experts")  # experts without a norm read that of the fe
 
 
 def is_pre_norm(family: Family, config: Config) -> bool:
-    """Return whether norms come before their blocks.
-
-    The configs of OPT, wav2vec2 and torch contain the answer. For other models, the family states it.
-    """
+    """Return whether norms come before their blocks, as some configs state and otherwise the family."""
     for key in ("norm_first", "do_layer_norm_before", "do_stable_layer_norm"):
         if isinstance(declared := config.values.get(key), bool):
             return declared
@@ -41,8 +38,8 @@ def stack_norms(
 ) -> tuple[list[BlockNorms], Norm | None]:
     """Return the norms of every layer of a stack, and the norm at its end.
 
-    `order` has the positions of the layers in the order in which they are applied. A layer that is applied
-    several times gets the norms of its last application, because only the first may differ.
+    `order` has the positions of the layers in the order of their application. A layer that is applied several
+    times gets the norms of its last application, because only the first may differ.
     """
     stack = matched.stack
     first, last = (
@@ -72,10 +69,7 @@ def stack_norms(
 
 
 def _has_stream_width(shapes: Shapes, norm: Norm, matched: MatchedStack) -> bool:
-    """Return whether the norm of the embeddings is as wide as the residual stream.
-
-    If it is not, a matrix between the norm and the first layer changes the width.
-    """
+    """Return whether the norm of the embeddings is as wide as the residual stream."""
     width = shapes.matrix(matched.layers[0] + matched.stack.attention["output"])[1]
     return norm.gain is None or shapes.tensors.shapes[norm.gain] == (width,)
 

@@ -25,10 +25,7 @@ NORM = re.compile(r"norm|(^|[._])ln([._]|$)", re.IGNORECASE)
 
 
 def extensions(match: Match, layers: Sequence[StoredLayer], config: Config, whole: bool) -> tuple[str, ...]:
-    """Return the names of features that the plain post-norm encoder of the bounds does not have.
-
-    `whole` is true if everything that data pass through was read.
-    """
+    """Return the names of features that the plain post-norm encoder of the bounds does not have."""
     family = match.family
     declared = any(config.values.get(key) is True for key in ("use_parallel_residual", "parallel_attn"))
     blocks = [block for layer in layers for block in (layer.attention, layer.cross) if block]
@@ -100,11 +97,6 @@ def _linear_warning(others: Sequence[int]) -> str:
 
 
 def _count(number: int, singular: str, plural: str) -> str:
-    """Return a number with its noun.
-
-    >>> _count(1, "matrix", "matrices"), _count(2, "matrix", "matrices")
-    ('1 matrix', '2 matrices')
-    """
     return f"{number} {singular if number == 1 else plural}"
 
 
@@ -253,10 +245,7 @@ def _unread_norms(match: Match, tensors: Tensors) -> list[str]:
 
 
 def _order_by_name(match: Match, tensors: Tensors) -> list[str]:
-    """Return the prefixes of the stacks in order, if attnlaw chose this order by their names.
-
-    Return an empty list if the prefixes of all encoders, and of all decoders, differ only in numbers.
-    """
+    """Return the prefixes of the stacks in order, if attnlaw chose this order by their names."""
     parts = {
         (is_decoder(stack, tensors), re.sub(rf"(?<![^.]){NUMBER}(?=\.)", "", stack.prefix))
         for stack in match.stacks
@@ -279,8 +268,7 @@ def matrices_left_out(match: Match, layers: Sequence[StoredLayer], tensors: Tens
 def _names_with_prefix(prefixes: Sequence[str], names: Sequence[str]) -> list[str]:
     """Return the names that begin with one of the prefixes.
 
-    The prefixes are sorted, and those that begin with another one are dropped. Then only the last prefix
-    that sorts before a name can be its beginning, so each name is compared with one prefix.
+    Among sorted prefixes of which none begins with another, only the last one before a name can begin it.
     """
     roots: list[str] = []
     for prefix in sorted(prefixes):

@@ -43,9 +43,6 @@ def unused_parts(
     """Return the names of tensors that belong to weights in use and do not change them.
 
     Raise an `InputError` if a tensor belongs to a weight in use and nothing reads it.
-
-    Args:
-        outside: the matrices outside of the layers.
     """
     records = list(_records((*layers, *outside)))
     named = (record.tensor if isinstance(record, View) else record.gain for record in records)
@@ -89,10 +86,7 @@ def _records(part: Any) -> Iterator[View | Norm]:
 
 
 def _owners(weights: Iterable[str]) -> dict[str, tuple[str, bool]]:
-    """Return, for each beginning of names that belong to a weight, the weight and whether any end fits.
-
-    Other ends need a word about codes.
-    """
+    """Return, for each beginning of names that belong to a weight, the weight and whether any end fits."""
     owners: dict[str, tuple[str, bool]] = {}
     for name in sorted(weights):
         module = WEIGHT.sub("", name)
@@ -103,7 +97,7 @@ def _owners(weights: Iterable[str]) -> dict[str, tuple[str, bool]]:
 
 
 def _owner(name: str, owners: Mapping[str, tuple[str, bool]]) -> tuple[str, str] | None:
-    """Return the weight that a tensor belongs to, and the end of the tensor's name, or None without one."""
+    """Return the weight that a tensor belongs to, and the end of the tensor's name, or None."""
     for at in (0, *(cut.end() for cut in re.finditer(r"[._]", name))):
         weight, any_end = owners.get(name[:at], (None, False))
         end = name[at:]

@@ -128,10 +128,7 @@ class _Cursor:
         return bytes(self.data[begin : self.at]).decode("utf-8", "replace")
 
     def name(self) -> str:
-        """Return a text that is not empty.
-
-        Zeros in a damaged file would otherwise be read as an endless list of empty names.
-        """
+        """Return a text that is not empty, because zeros would be read as an endless list of empty names."""
         text = self.text()
         if not text:
             raise ValueError("a value or a tensor has no name")
@@ -168,11 +165,7 @@ class _Cursor:
 
 
 class GgufFile(Tensors):
-    """The tensors of one `.gguf` file.
-
-    `metadata` has the sizes under the names of config.json. `split` says which part of a model the file
-    contains.
-    """
+    """The tensors of one `.gguf` file. `split` says which part of a model the file contains."""
 
     def __init__(self, path: Path) -> None:
         import gguf

@@ -30,12 +30,7 @@ def open_gguf(path: Path) -> Tensors:
 
 
 def one_of_each_split(files: Sequence[Path]) -> list[Path]:
-    """Return the files without the second and later parts of GGUF models whose first part is in the list.
-
-    >>> parts = [Path(f"llama-0000{number}-of-00002.gguf") for number in (1, 2)]
-    >>> [path.name for path in one_of_each_split([Path("bert.gguf"), *parts])]
-    ['bert.gguf', 'llama-00001-of-00002.gguf']
-    """
+    """Return the files without the second and later parts of GGUF models whose first part is in the list."""
     first: dict[tuple[str, ...], Path] = {}
     for file in files:
         hit = PART.fullmatch(file.name)

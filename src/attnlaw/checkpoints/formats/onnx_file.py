@@ -132,10 +132,7 @@ def _branch(graph: Any) -> str | None:
 
 
 def _copies(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, bool]]:
-    """Return the parameters that an `Identity` node copies from a stored tensor.
-
-    Each name maps to the stored tensor and False, because the tensor is not transposed.
-    """
+    """Return the parameters that an `Identity` node copies from a stored tensor."""
     return {
         _text(node.output[0]): (_text(node.input[0]), False)
         for node in graph.node
@@ -146,8 +143,7 @@ def _copies(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, bool]]:
 def _linear_layers(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, bool]]:
     """Return the weights of linear layers, named after the `MatMul` nodes that use them.
 
-    Each name maps to the stored tensor and to whether it is stored transposed. A module that uses several
-    weights is left out, because its name would be that of each.
+    A module that uses several weights is left out, because its name would be that of each.
     """
     before = {
         _text(node.output[0]): (_text(node.input[0]), node.op_type == "Transpose")
@@ -170,10 +166,7 @@ def _linear_layers(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, b
 
 
 def _external(path: Path, tensor: Any) -> tuple[Path, int]:
-    """Return the file that contains a tensor, and the tensor's offset in it.
-
-    Raise an `InputError` if the file is outside the graph's directory.
-    """
+    """Return the file that contains a tensor, and the tensor's offset in it."""
     entries = {_text(entry.key): _text(entry.value) for entry in tensor.external_data}
     location = entries.get("location", "")
     relative = PurePosixPath(location.replace("\\", "/"))

@@ -76,13 +76,9 @@ MARK = Size(0, 0)  # compared by identity
 
 @dataclass
 class Contents:
-    """What a pickle contains.
+    """What a pickle contains: descriptions of the storages in use, all short texts, and the opcodes.
 
-    Args:
-        storages: the description of each storage in use, as far as it is written out.
-        texts: all short texts.
-        opcodes: the names of the opcodes in the pickle.
-        left_over: how many values the pickle leaves on the stack in addition to its result.
+    `left_over` is how many values the pickle leaves on the stack in addition to its result.
     """
 
     storages: list[Any] = field(default_factory=list)
@@ -96,12 +92,9 @@ class SuspiciousPickle(ValueError):
 
 
 def screen_file(path: Path) -> bool:
-    """Check all pickles that `torch.load` would read.
+    """Check all pickles that `torch.load` would read. Raise `ValueError` if one is damaged or suspicious.
 
-    Raise `ValueError` if a pickle is damaged or suspicious.
-
-    Return whether the file is an archive, which can be mapped. Files from before PyTorch 1.6 are not
-    archives.
+    Return whether the file is an archive, which can be mapped. Files from before PyTorch 1.6 are not.
     """
     with path.open("rb") as file:
         if file.read(len(ZIP)) == ZIP:
@@ -137,9 +130,9 @@ def _screen_archive(path: Path) -> None:
 def _require_torch_layout(path: Path, entries: list[zipfile.ZipInfo]) -> None:
     """Raise `ValueError` unless the archive has the layout that `torch.save` writes.
 
-    With another layout, `torch.load` could find other records than this check. Torch's reader ignores the
-    case of names, handles an archive with two directories differently, and takes the bytes of a compressed
-    record for weights if the file is mapped.
+    With another layout, `torch.load` could find other records than this check: torch ignores the case of
+    names, handles two directories differently, and takes the bytes of a compressed record for weights if it
+    maps.
     """
     names = [entry.orig_filename.lower() for entry in entries]
     size, total = path.stat().st_size, sum(entry.file_size for entry in entries)
@@ -178,10 +171,7 @@ def _is_only_directory(path: Path, size: int, count: int) -> bool:
 
 
 def _field(extra: bytes) -> int:
-    """Return the length in bytes of the first extra field of a zip record, including its header.
-
-    A large record (zip64) stores its sizes in this field.
-    """
+    """Return the length of the first extra field of a zip record, where zip64 stores the sizes."""
     return 4 + int.from_bytes(extra[2:4], "little")
 
 
@@ -279,11 +269,7 @@ def _described(storage: Any, parts: int) -> tuple[Any, ...]:
 
 
 def _require_record(storage: Any, records: Mapping[str, int]) -> None:
-    """Raise an error unless the record of a storage has as many bytes as the pickle claims.
-
-    Args:
-        records: the sizes of all records in bytes by name, in lower case.
-    """
+    """Raise an error unless the record of a storage has as many bytes as the pickle claims."""
     _, kind, key, _, count = _described(storage, STORAGE_PARTS[0])
     size = ENTRY_SIZES.get(str(kind).rpartition(" ")[2].removesuffix("Storage"))
     if size is None or type(count) is not int or count < 0:

@@ -64,7 +64,6 @@ class SafetensorsFile(Tensors):
         self._file.prefetch(*self._byte_range(name, member))
 
     def _byte_range(self, name: str, member: int | None) -> tuple[int, int]:
-        """Return the offset of a tensor's first byte, and the number of its bytes."""
         begin, end = self._header[name]["data_offsets"]
         if member is None:
             return self._start + begin, end - begin
@@ -73,21 +72,12 @@ class SafetensorsFile(Tensors):
 
 
 def is_safetensors(data: bytes) -> bool:
-    """Return whether the first bytes of a file can be those of a safetensors file.
-
-    >>> is_safetensors((2).to_bytes(8, "little") + b"{}"), is_safetensors(b"PK\x03\x04")
-    (True, False)
-    """
+    """Return whether the first bytes of a file can be those of a safetensors file."""
     return data[8:9] == b"{" and int.from_bytes(data[:8], "little") <= MOST_HEADER
 
 
 def _header(path: Path) -> tuple[dict[str, Any], int]:
-    """Return the header as {name: {dtype, shape, data_offsets}}, and the offset at which the data start.
-
-    The key `__metadata__` has texts by name, if the file has any.
-
-    The library's `safe_open` first checks all sizes and offsets, so this function does not check them again.
-    """
+    """Return the header, whose offsets `safe_open` checks, and the offset at which the data start."""
     try:
         with path.open("rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))

@@ -33,10 +33,9 @@ AXES = {"wq": 0, "wk": 0, "wv": 0, "w1": 0, "w3": 0, "output": 0, "wo": 1, "w2":
 
 
 class ShardedTensors(Tensors):
-    """The tensors of all shards that an index names. Every shard must be in the directory of the index.
+    """The tensors of all shards that an index names, which must be in the directory of the index.
 
-    A shard may contain more than the index says: tensors that the index does not name, which attnlaw reads
-    like the others, and copies of tensors in other shards, which must be equal to the originals.
+    Further tensors in a shard are read like the others. Copies of tensors in other shards must be equal.
     """
 
     def __init__(self, index: Path, open_file: Callable[[Path], Tensors]) -> None:
@@ -66,7 +65,6 @@ class ShardedTensors(Tensors):
 
 
 def _require_equal(name: str, first: Tensors, second: Tensors) -> None:
-    """Raise an `InputError` if a tensor of two files is not the same in both."""
     same = first.shapes[name] == second.shapes[name] and first.dtype(name) == second.dtype(name)
     if not same or not np.array_equal(_bits(first.read(name)), _bits(second.read(name))):
         raise InputError(
@@ -92,7 +90,6 @@ def _weight_map(index: Path) -> dict[str, str]:
 
 
 def _inside(index: Path, file: str) -> Path:
-    """Return the path of a shard, which must be an existing file in the index's directory."""
     shard = index.parent / file
     if Path(file).name != file or file in ("", ".", ".."):
         raise InputError(
@@ -187,7 +184,6 @@ class ConsolidatedTensors(Tensors):
 
 
 def _files(folder: Path) -> list[Path]:
-    """Return the files of all parts in order. Raise an `InputError` if a part between them is missing."""
     files = {int(hit[1]): file for file in folder.iterdir() if (hit := PART.fullmatch(file.name))}
     missing = set(range(max(files) + 1)) - set(files)
     if missing:

@@ -49,11 +49,7 @@ DAMAGE = (
 
 
 class TorchFile(InMemoryTensors):
-    """The tensors of one pickled checkpoint.
-
-    The file is memory-mapped, so reading a tensor loads its bytes. A file from before PyTorch 1.6 cannot
-    be memory-mapped, so attnlaw loads it as a whole.
-    """
+    """The tensors of one pickled checkpoint, mapped if the file is not from before PyTorch 1.6."""
 
     def __init__(self, path: Path) -> None:
         import torch
@@ -75,11 +71,7 @@ class TorchFile(InMemoryTensors):
         return super().read(name, member)
 
     def _require_stored(self, tensor: Any, name: str) -> None:
-        """Raise an `InputError` if a tensor has more entries than its storage.
-
-        With strides of zero, a few stored bytes can stand for so many entries that reading them fills the
-        memory.
-        """
+        """Raise an `InputError` if a tensor has more entries than its storage, as with strides of zero."""
         if str(getattr(tensor, "layout", "")) != "torch.strided" or tensor.device.type == "meta":
             return  # `as_numpy` rejects it
         if tensor.numel() * tensor.itemsize > tensor.untyped_storage().nbytes():
@@ -145,12 +137,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _weights(loaded: Any, tensor: type, source: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the tensors by name, and the metadata found next to them.
-
-    If a mapping contains another one under a key of `NESTED_UNDER`, the search continues there, at most
-    three levels down. Tensors next to such a mapping are left out. Old names of fairseq tensors are replaced
-    by current ones.
-    """
+    """Return the tensors by name, and the metadata found next to them, at most three levels down."""
     metadata: dict[str, Any] = {}
     rename: Callable[[str], str] = str
     current = loaded
@@ -181,19 +168,12 @@ def table_of(value: Any) -> Mapping[str, Any]:
 
 
 def plain_entries(value: Any) -> dict[str, Any]:
-    """Return the entries of a mapping or a Namespace that are numbers, texts, booleans or None.
-
-    >>> plain_entries(Namespace(hidden_size=8, betas=(0.9, 0.99)))
-    {'hidden_size': 8}
-    """
+    """Return the entries of a mapping or a Namespace that are numbers, texts, booleans or None."""
     return {key: entry for key, entry in table_of(value).items() if isinstance(entry, PLAIN)}
 
 
 def fairseq_sizes(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments in a fairseq checkpoint as a config, or an empty dict for other checkpoints.
-
-    The encoder and the decoder each have a table with fairseq's names. The config also has the arguments that
-    are texts, `norm_first`, and the `model_type` by which attnlaw chooses a family.
 
     >>> arguments = Namespace(encoder_embed_dim=8, encoder_attention_heads=2, encoder_normalize_before=True)
     >>> fairseq_sizes({"args": arguments, "model": {}})["encoder"]
@@ -210,11 +190,7 @@ def fairseq_sizes(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def current_name(name: str) -> str:
-    """Return the name that newer versions of fairseq give to a tensor.
-
-    >>> current_name("decoder.sentence_encoder.emb_layer_norm.weight")
-    'decoder.sentence_encoder.layernorm_embedding.weight'
-    """
+    """Return the name that newer versions of fairseq give to a tensor."""
     return name.replace(".emb_layer_norm.", ".layernorm_embedding.")
 
 
@@ -226,10 +202,7 @@ def _arguments(checkpoint: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _side(arguments: Mapping[str, Any], side: str) -> dict[str, Any]:
-    """Return the arguments of the encoder or decoder without its prefix.
-
-    The result also has the activation, and says under `norm_first` whether norms come before the blocks.
-    """
+    """Return the arguments of the encoder or decoder without its prefix, and `norm_first`."""
     start = f"{side}_"
     sizes = {key.removeprefix(start): value for key, value in arguments.items() if key.startswith(start)}
     both = {"activation_fn": arguments["activation_fn"]} if "activation_fn" in arguments else {}

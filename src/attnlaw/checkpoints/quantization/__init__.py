@@ -66,11 +66,7 @@ MOST_REMARKS = 4  # the largest number of remarks on a file that differs from it
 
 
 class DecodedTensors(Tensors):
-    """The tensors of a checkpoint with the coded weights under their plain names.
-
-    Attributes:
-        coded: the coded weights by name.
-    """
+    """The tensors of a checkpoint with the `coded` weights under their plain names."""
 
     def __init__(self, tensors: Tensors, coded: Iterable[CodedWeight]) -> None:
         self.source, self.metadata, self.texts = tensors.source, tensors.metadata, tensors.texts
@@ -103,12 +99,8 @@ class DecodedTensors(Tensors):
 def decoded(tensors: Tensors, config: Config, unscaled: bool = False) -> Tensors:
     """Return the tensors with the weights of all known codes under their plain names.
 
-    Raise an `InputError` if a tensor of a code would be left out, or if a weight has no scale.
-
-    Args:
-        tensors: the tensors as they are stored.
-        config: the config of the model.
-        unscaled: whether float8 weights without a scale are read as they are stored.
+    Raise an `InputError` if a tensor of a code would be left out, or if a weight has no scale. `unscaled`
+    says to read float8 weights without a scale as they are stored.
     """
     readable = ", ".join(CODES)
     refuse_announced(tensors, config, readable)

@@ -32,10 +32,7 @@ SHIFTS = (0, 2, 4, 6)
 
 
 def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
-    """Yield the weights of a checkpoint that BitNet coded.
-
-    Only the config.json of the checkpoint shows that BitNet coded it.
-    """
+    """Yield the weights that BitNet coded, which only the config.json shows."""
     if method_of(config) != "bitnet":
         return
     kind = quantization_config(config).get("linear_class", "bitlinear")

@@ -69,17 +69,10 @@ class Grid:
 
 @dataclass(frozen=True)
 class EntryLayout:
-    """The storage of one matrix.
+    """The storage of one matrix: the names of its parts, and the blocks that share a scale.
 
-    Args:
-        name: the name of the codes.
-        shape: (outputs, inputs).
-        scale: the name of the scales.
-        grid: the blocks that share a scale.
-        zeros: the name of the zero points, or None.
-        order: the name of the groups of the inputs, or None.
-        divides: whether weights are divided by their scales.
-        shared: whether all members of a stack have the same scales.
+    `divides` means that weights are divided by their scales, and `shared` that all members of a stack have
+    the same scales.
     """
 
     name: str

@@ -21,10 +21,7 @@ TWO_SCALES = "NVFP4"
 
 
 def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
-    """Yield the weights of a GGUF file that have a scale.
-
-    The reader of GGUF files decodes all other weights without help.
-    """
+    """Yield the weights of a GGUF file that have a scale. The file format decodes all others."""
     kinds = {name: tensors.dtype(name) for name in tensors.shapes}
     kinds = {name: kind for name, kind in kinds.items() if TYPES.fullmatch(kind)}
     scales = {name: f"{name.removesuffix('weight')}scale" for name in kinds if name.endswith(".weight")}

@@ -52,18 +52,10 @@ MOST_MEAN = 0.7  # of q - z. It is 0 +- 0.11 if the format is right, and 1 away 
 
 @dataclass(frozen=True)
 class GptqLayout:
-    """The storage of one matrix.
+    """The storage of one matrix, of shape (outputs, inputs).
 
-    Args:
-        base: the name of the weight without its last part.
-        shape: (outputs, inputs).
-        bits: the width of a code.
-        groups: the number of groups of inputs.
-        size: the number of inputs in a group. The last group may be shorter.
-        format: `gptq`, `gptq_v2` or `gptq_p`, as the config says, or None if there is no config.
-        symmetric: whether the config says that all zero points are the middle of the range, or None if
-            unknown.
-        ordered: whether `g_idx` is stored.
+    `base` is the name of the weight without its last part, and `ordered` says whether `g_idx` is stored.
+    `format` and `symmetric` are what the config says, or None if it says nothing.
     """
 
     base: str
@@ -216,10 +208,7 @@ def _other_format(tensors: Tensors, config: Config, base: str) -> str:
 
 
 def _zeros(layout: GptqLayout, parts: Parts) -> tuple[NDArray[np.uint8] | int, bool]:
-    """Return the zero points (groups, outputs), and whether the mean of q - z must show that they fit.
-
-    If all of them are the middle of the range, return this number.
-    """
+    """Return the zero points (groups, outputs), and whether the mean of q - z must show that they fit."""
     name, bits, outputs = f"{layout.base}qzeros", layout.bits, layout.shape[0]
     words = parts.read(name)
     stored = _unpack(layout, words, outputs)

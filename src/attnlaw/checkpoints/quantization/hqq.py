@@ -109,10 +109,7 @@ def _coded(tensors: Tensors, base: str) -> CodedWeight:
 
 
 def _require_codes(tensors: Tensors, name: str, codes: tuple[int, int], packing: str) -> None:
-    """Raise an `InputError` if the words are not as many as the codes need.
-
-    With `view_as_float`, floating-point numbers have the bits of the words.
-    """
+    """Raise an `InputError` if the words, which may have a floating-point type, do not hold the codes."""
     _, word, shifts, _ = PACKINGS[packing]
     rows = -(-codes[0] // len(shifts))
     if codes[0] % len(shifts) and packing != "3bit_32":

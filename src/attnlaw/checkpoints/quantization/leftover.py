@@ -48,13 +48,7 @@ UNSCALED = "if the file really has no scale, pass --unscaled"
 
 
 def refuse_announced(tensors: Tensors, config: Config, readable: str) -> None:
-    """Raise an `InputError` for a code that attnlaw knows and does not read, before anything is decoded.
-
-    Args:
-        tensors: the tensors as they are stored.
-        config: the config of the model.
-        readable: the names of the codes that attnlaw reads, for the message.
-    """
+    """Raise an `InputError` for a code that attnlaw knows and does not read, before anything is decoded."""
     values = quantization_config(config)
     words = {name.rpartition(".")[2]: name for name in tensors.shapes}
     by_word = next((kind for word, kind in REASON_WORDS.items() if word in words), "")
@@ -84,15 +78,7 @@ def refuse_announced(tensors: Tensors, config: Config, readable: str) -> None:
 def refuse_unknown(
     tensors: Tensors, config: Config, methods: Collection[str], readable: str, has_codes: bool
 ) -> None:
-    """Raise an `InputError` for a code that attnlaw does not know, or that lacks a part.
-
-    Args:
-        tensors: the tensors after decoding.
-        config: the config of the model.
-        methods: the values of `quant_method` that attnlaw knows.
-        readable: the names of the codes that attnlaw reads, for the message.
-        has_codes: whether any weight was in a code that attnlaw reads.
-    """
+    """Raise an `InputError` for a code among the decoded tensors that is unknown or that lacks a part."""
     method, left = method_of(config), next(_code_tensors(tensors), None)
     if left and method in methods:
         raise InputError(
@@ -123,13 +109,7 @@ def is_for_activations(name: str) -> bool:
 
 
 def refuse_unscaled(tensors: Tensors, coded: Collection[str], unscaled: bool) -> None:
-    """Raise an `InputError` for a tensor of a weight if no code has used the tensor.
-
-    Args:
-        tensors: the tensors after decoding.
-        coded: the names of the coded weights.
-        unscaled: whether the user says that float8 weights have no scale.
-    """
+    """Raise an `InputError` for a tensor of a weight if no code has used the tensor."""
     for name in tensors.shapes:
         if name in coded or is_for_activations(name) or name.endswith(MARKERS):
             continue
@@ -155,10 +135,7 @@ def refuse_unscaled(tensors: Tensors, coded: Collection[str], unscaled: bool) ->
 
 
 def _owner(tensors: Tensors, coded: Collection[str], name: str, base: str, is_scale: bool) -> str | None:
-    """Return the weight that a tensor belongs to, or None.
-
-    Every tensor in the module of a coded weight belongs to it, and every scale in the module of any matrix.
-    """
+    """Return the weight in whose module a tensor is, if that is coded or the tensor is a scale."""
     ends = [hit.start() for hit in re.finditer(r"[._]", name)][-8:]
     for weight in (f"{base}.weight", *(name[:end] for end in ends)):
         is_matrix = weight != name and len(tensors.shapes.get(weight, ())) > 1

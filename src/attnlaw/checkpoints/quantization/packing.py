@@ -71,14 +71,9 @@ def unpack_words(stored: NDArray[Any], bits: int, count: int) -> Codes:
 
 
 def unpack_columns(stored: NDArray[Any], order: tuple[int, ...]) -> Codes:
-    """Return 4-bit codes of words that hold eight outputs each, transposed.
+    """Return 4-bit codes (outputs, inputs) of words (inputs, outputs / 8).
 
-    Args:
-        stored: the words, of shape (inputs, outputs / 8).
-        order: for each of the eight outputs of a word, the number of its nibble, counted from the lowest.
-
-    Returns:
-        The codes, of shape (outputs, inputs).
+    `order` has the number of the nibble, counted from the lowest, of each of the eight outputs of a word.
     """
     columns = np.ascontiguousarray(stored.T).view(np.uint32)
     codes = np.empty((len(columns), len(order), stored.shape[0]), np.uint8)
@@ -110,11 +105,7 @@ def from_float8(stored: NDArray[Any]) -> Weights:
 
 
 def from_e4m3(stored: NDArray[Any]) -> Weights:
-    """Return e4m3 numbers, which may be stored as bytes, as float32.
-
-    >>> from_e4m3(np.array([0x38, 0xC0], np.uint8))
-    array([ 1., -2.], dtype=float32)
-    """
+    """Return e4m3 numbers, which may be stored as bytes, as float32."""
     return from_float8(stored.view(ml_dtypes.float8_e4m3fn))
 
 
@@ -130,21 +121,14 @@ def from_float4(stored: NDArray[np.uint8], rows: Weights) -> None:
 
 
 def exponents(stored: NDArray[np.uint8]) -> Weights:
-    """Return the powers of two 2^(s - 127) of e8m0 bytes s. The code 255 becomes NaN.
-
-    >>> exponents(np.array([126, 127, 128], np.uint8))
-    array([0.5, 1. , 2. ], dtype=float32)
-    """
+    """Return the powers of two 2^(s - 127) of e8m0 bytes s. The code 255 becomes NaN."""
     return np.take(POWERS, stored.view(np.uint8))
 
 
 def by_rows(shape: tuple[int, int], decode: Callable[[slice, Weights], None], multiple: int = 1) -> Weights:
-    """Decode a matrix in blocks of rows.
+    """Decode a matrix in blocks of rows, each of which starts at a multiple of `multiple` rows.
 
-    Args:
-        shape: the shape of the matrix, checked against the sizes of its parts.
-        decode: a function that takes a slice of rows and the same rows of the result, and fills them.
-        multiple: every slice starts at a multiple of this number of rows.
+    `decode` takes a slice of rows and the same rows of the result, and fills them.
     """
     matrix = np.empty(shape, np.float32)
     height = max(1, BLOCK // max(1, shape[1] * multiple)) * multiple
@@ -163,12 +147,8 @@ def by_planes(
 ) -> Weights:
     """Decode a matrix of which row r + j R is in row r of the stored matrix, which has R rows.
 
-    Args:
-        stored: the words, of shape (R, columns).
-        shape: the shape of the matrix. Rows of the stored matrix beyond this shape are padding.
-        bits: the width of a code.
-        shifts: the lowest bit of the codes j = 0, 1, ... of a word.
-        decode: a function that takes a slice of rows, the codes of these rows, and these rows of the result.
+    `shifts` has the lowest bit of the codes j = 0, 1, ... of a word. `decode` takes a slice of rows, the
+    codes of these rows, and these rows of the result. Rows beyond the shape of the matrix are padding.
     """
     matrix, mask = np.empty(shape, np.float32), stored.dtype.type(2**bits - 1)
     height = max(1, BLOCK // max(1, shape[1]))
@@ -184,10 +164,7 @@ def by_planes(
 
 
 def cut_groups(rows: Weights, size: int) -> Iterator[tuple[Weights, slice]]:
-    """Yield views of the rows, of shape (rows, groups, size), and the slice of groups in each view.
-
-    The last group may be shorter. A shorter last group gets a separate view.
-    """
+    """Yield views (rows, groups, size) and their slices of groups. A shorter last group comes alone."""
     height, width = rows.shape
     whole = width // size
     if whole:
@@ -216,15 +193,9 @@ def affine(
     size: int,
     order: NDArray[np.int64] | None = None,
 ) -> None:
-    """Fill `rows` with (codes - zeros) * scales, with one zero and one scale for each group of inputs.
+    """Fill rows with scale (code - zero), for scales and zero points of shape (rows, groups).
 
-    Args:
-        codes: the codes of these rows, of shape (rows, inputs).
-        rows: the rows of the result to fill, of shape (rows, inputs).
-        zeros: the zero points, of shape (rows, groups), or one number for all, or None for zero.
-        scales: the scales, of shape (rows, groups).
-        size: the number of inputs in a group. The last group may be shorter.
-        order: the group of each input, if neighbours need not be in the same group.
+    `order` has the group of each input if neighbours need not be in the same group of `size` inputs.
     """
     rows[:] = codes
     if isinstance(zeros, int):

@@ -32,8 +32,7 @@ class CodedWeight:
         name: the plain name, as families look for it, such as `model.layers.0.self_attn.q_proj.weight`.
         shape: the shape of the decoded weight: a matrix, or a stack of matrices of experts.
         parts: all stored tensors that belong to the weight. They disappear from the tensors of the model.
-        label: the code in words, such as "GPTQ 4-bit, groups of 128". Its first number is the number of bits
-            of a code.
+        label: the code in words, such as "GPTQ 4-bit, groups of 128". Its first number is the number of bits.
         decode: a function that returns one matrix of the weight.
         remark: a sentence for the user if config.json and the file disagree, otherwise an empty text.
     """
@@ -78,11 +77,7 @@ def as_float32(stored: NDArray[Any]) -> Weights:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Scales that are converted to float32 a few rows at a time.
-
-    Converting a few rows at a time needs little memory compared with a decoded matrix. An entry that is not
-    finite raises an `InputError`.
-    """
+    """Scales that are converted to float32 a few rows at a time, to save memory, and must be finite."""
 
     stored: NDArray[Any]
     convert: Callable[[NDArray[Any]], Weights]
@@ -97,19 +92,13 @@ class Rows:
 
 @dataclass(frozen=True)
 class Parts:
-    """Stored tensors of one coded matrix.
-
-    If the weight is a stack, this object is one `member` of the stack.
-    """
+    """Stored tensors of one coded matrix, which may be one `member` of a stack."""
 
     tensors: Tensors
     member: int | None = None
 
     def read(self, name: str) -> NDArray[Any]:
-        """Return a part as the file stores it.
-
-        If the weight is a stack, return the member's share of the part.
-        """
+        """Return a part, or the member's share of it, as the file stores it."""
         return self.tensors.read(name, self.member)
 
     def read_all(self, name: str) -> NDArray[Any]:
@@ -117,10 +106,7 @@ class Parts:
         return self.tensors.read(name)
 
     def numbers(self, name: str, shared: bool = False) -> Weights:
-        """Return a part of floating-point numbers as float32.
-
-        Raise an `InputError` if an entry is not finite.
-        """
+        """Return a part of floating-point numbers as float32, all of them finite."""
         stored = self.read_all(name) if shared else self.read(name)
         numbers = as_float(require_real(stored, self.tensors.source, name), np.float32)
         require_finite(numbers, self.tensors.source, name, DAMAGED)
@@ -193,10 +179,9 @@ def require_part(
 def group_size(
     tensors: Tensors, config: Config, scales: str, inputs: int, groups: int, bits: int
 ) -> tuple[int, str]:
-    """Return the number of inputs in a group from the shapes, and a remark if the config states other sizes.
+    """Return the number of inputs in a group, and a remark if the config states other sizes.
 
-    The last group may be cut only if the inputs are not a multiple of the groups. In that case the function
-    uses the size in the config.
+    The shapes determine it unless the last group is cut. In that case the config must state it.
     """
     stated = stated_group_size(config)
     if groups and inputs % groups == 0:
@@ -242,10 +227,7 @@ def stated_group_size(config: Config) -> int | None:
 
 
 def group_order(parts: Parts, name: str, groups: int, size: int) -> NDArray[np.int64] | None:
-    """Return the group of each input, or None if the inputs are in the order of the groups.
-
-    Some writers fill the tensor with 0 or -1 if there is no order.
-    """
+    """Return the group of each input, or None if the inputs are in the order of the groups."""
     order = parts.read(name).astype(np.int64)
     if (order == -1).all() or not order.any():
         return None

@@ -61,15 +61,9 @@ INTEGERS = ("int8", "int16", "int32", "int64")
 
 @dataclass(frozen=True)
 class TorchaoLayout:
-    """The storage of one weight.
+    """The storage of one weight of torchao's class `kind`.
 
-    Args:
-        kind: the name of torchao's class.
-        start: the beginning of the names of all parts.
-        shape: the shape of the weight.
-        blocks: the numbers of rows and inputs that share a scale.
-        parts: the parts, without the beginning of their names.
-        swizzled: whether the scales are stored in tiles.
+    All names of `parts` begin with `start`. `blocks` are the numbers of rows and inputs that share a scale.
     """
 
     kind: str
