@@ -360,7 +360,7 @@ class Settings:
         return cls(**given)
 
     def inactive(self) -> set[str]:
-        """Return the settings without an effect in this case. Rows have null for them, and labels omit them."""
+        """Return the settings without an effect in this case, which are null in rows and not in labels."""
         known = setting_fields(type(self))
         idle = set()
         for name, setting_field in known.items():
