@@ -225,15 +225,15 @@ def _config(path: Path) -> Mapping[str, Any]:
 
 def _update(module: str, pair: Mapping[str, str], tensors: Tensors, config: Mapping[str, Any]) -> Update:
     if missing := {"A", "B"} - set(pair):
-        raise InputError(
-            f"{tensors.source}: {module} has no lora_{min(missing)}, expected lora_A and lora_B; "
-            "copy or download the adapter again"
+        raise tensors.error(
+            f"{module} has no lora_{min(missing)}, expected lora_A and lora_B; copy or download the adapter "
+            "again"
         )
     down, up = tensors.shapes[pair["A"]], tensors.shapes[pair["B"]]
     if len(down) != 2 or len(up) != 2 or down[0] != up[1] or 0 in (*down, *up):
-        raise InputError(
-            f"{tensors.source}: {module} has lora_A {list(down)} and lora_B {list(up)}, expected the "
-            "shapes r x inputs and outputs x r; copy or download the adapter again"
+        raise tensors.error(
+            f"{module} has lora_A {list(down)} and lora_B {list(up)}, expected the shapes r x inputs and "
+            "outputs x r; copy or download the adapter again"
         )
     patterns = config.get("alpha_pattern") or {}
     alpha = next((patterns[key] for key in patterns if _ends_with_pattern(key, module)), config["lora_alpha"])

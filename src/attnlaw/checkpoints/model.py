@@ -15,7 +15,6 @@ from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.network import Network
 from attnlaw.checkpoints.tensors import Tensors, require_real
 from attnlaw.core.arrays import SMALLEST, Reals, as_float
-from attnlaw.core.errors import InputError
 from attnlaw.core.words import count_of
 
 PLAIN = re.compile(r"b?float\d+(_\w+)?|u?int\d+|bool|complex\d+")  # names of types that are not codes
@@ -105,10 +104,9 @@ class Model:
         if np.abs(product).max() < SMALLEST and first.any() and second.any():
             scaled = (first / np.abs(first).max()) @ (second / np.abs(second).max())
             if scaled.any():
-                raise InputError(
-                    f"{self.tensors.source}: the product of {' and '.join(view.tensors)} is smaller than "
-                    f"{SMALLEST:.2g}, too small for float64; multiply these weights by a large power of "
-                    "two"
+                raise self.tensors.error(
+                    f"the product of {' and '.join(view.tensors)} is smaller than {SMALLEST:.2g}, too small "
+                    "for float64; multiply these weights by a large power of two"
                 )
         return np.asarray(product)
 
@@ -150,18 +148,17 @@ class Model:
             total = array.sum()
         if not np.isfinite(total) and not np.isfinite(array).all():
             bad = int(array.size - np.count_nonzero(np.isfinite(array)))
-            raise InputError(
-                f"{self.tensors.source}: tensor {name} has "
-                f"{count_of(bad, 'NaN or infinite entry', 'NaN or infinite entries')}; the checkpoint "
-                "is damaged, or training diverged: use an earlier checkpoint"
+            raise self.tensors.error(
+                f"tensor {name} has {count_of(bad, 'NaN or infinite entry', 'NaN or infinite entries')}; the "
+                "checkpoint is damaged, or training diverged: use an earlier checkpoint"
             )
         return array
 
     def embedding(self) -> Reals:
         """Read the token embeddings as float64, one row per token."""
         if self.embedding_view is None:
-            raise InputError(
-                f"{self.tensors.source}: attnlaw found no token embedding in this {self.family} model; "
-                "leave out the numbers that need the embedding"
+            raise self.tensors.error(
+                f"attnlaw found no token embedding in this {self.family} model; leave out the numbers that "
+                "need the embedding"
             )
         return self.read(self.embedding_view)

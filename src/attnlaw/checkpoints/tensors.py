@@ -63,6 +63,10 @@ class Tensors(ABC):
         contains decoded numbers.
         """
 
+    def error(self, problem: str) -> InputError:
+        """Return the error about a problem of these tensors, in a message that begins with their source."""
+        return InputError(f"{self.source}: {problem}")
+
     def prefetch(self, name: str, member: int | None = None) -> None:  # noqa: B027  (a hint, which few can use)
         """Announce that a tensor will soon be read."""
 
@@ -165,9 +169,9 @@ def without_wrappers(tensors: Tensors) -> Tensors:
     for stored in tensors.shapes:
         name = WRAPPERS.sub("", stored)
         if (other := names.setdefault(name, stored)) != stored:
-            raise InputError(
-                f"{tensors.source}: tensors {other} and {stored} have the same name once prefixes of "
-                "wrappers, such as module, are removed; remove one of the two"
+            raise tensors.error(
+                f"tensors {other} and {stored} have the same name once prefixes of wrappers, such as module, "
+                "are removed; remove one of the two"
             )
     return RenamedTensors(tensors, names) if any(map(WRAPPERS.search, tensors.shapes)) else tensors
 

@@ -116,9 +116,9 @@ def _build_latent(shapes: Shapes, prefix: str, stack: LayerTable, heads: int, wi
     sizes = {"key": key_width, "value": width, "latent": narrow, "shared_key": shared}
     sizes["query"] = key_width + heads * shared
     if key_width < heads or key_width % heads or shared < 1:
-        raise InputError(
-            f"{shapes.tensors.source}: tensors {prefix}* do not have the shapes of latent attention with "
-            f"{heads} heads; {shapes.remedy}"
+        raise shapes.tensors.error(
+            f"tensors {prefix}* do not have the shapes of latent attention with {heads} heads; "
+            f"{shapes.remedy}"
         )
     views = shapes.views(prefix, roles, sizes)
     latent = views["latent"]
@@ -161,15 +161,14 @@ def _head_count(shapes: Shapes, output: str, width: int, key: str, given: int | 
     if heads is None:
         why = f"{config.source} has no {key}" if config.values else f"There is no {config.source}"
         remedy = "" if config.values else "put the model's config.json there, or "
-        raise InputError(
-            f"{shapes.tensors.source}: attnlaw cannot find the number of attention heads: {why}, and the "
-            f"shapes do not determine it ({output} has {width} inputs for all heads); {remedy}pass "
-            "--heads H"
+        raise shapes.tensors.error(
+            f"attnlaw cannot find the number of attention heads: {why}, and the shapes do not determine it "
+            f"({output} has {width} inputs for all heads); {remedy}pass --heads H"
         )
     if width % heads:
-        raise InputError(
-            f"{shapes.tensors.source}: tensor {output} has {width} inputs, which are not divisible by "
-            f"{heads} heads; correct the number of heads (--heads or config.json)"
+        raise shapes.tensors.error(
+            f"tensor {output} has {width} inputs, which are not divisible by {heads} heads; correct the "
+            "number of heads (--heads or config.json)"
         )
     return heads
 
@@ -180,9 +179,9 @@ def _key_value_heads(shapes: Shapes, prefix: str, roles: Roles, heads: int, size
     width = (outputs - ("query" in parts) * heads * size) // (2 if "value" in parts else 1)
     kv_heads = width // size
     if kv_heads < 1 or kv_heads * size != width or heads % kv_heads:
-        raise InputError(
-            f"{shapes.tensors.source}: tensor {prefix + name} has {outputs} outputs, which cannot be "
-            f"divided into key heads for {heads} query heads of size {size}; {shapes.remedy}"
+        raise shapes.tensors.error(
+            f"tensor {prefix + name} has {outputs} outputs, which cannot be divided into key heads for "
+            f"{heads} query heads of size {size}; {shapes.remedy}"
         )
     return kv_heads
 

@@ -38,9 +38,7 @@ def build_experts(shapes: Shapes, prefix: str, stack: LayerTable) -> tuple[FeedF
 def missing_block_error(shapes: Shapes, prefix: str, stack: LayerTable) -> InputError:
     """Return the error for a layer that lacks the feed-forward block of its stack's other layers."""
     names = (name for roles in stack.feed_forward or stack.experts for name in roles.values())
-    return InputError(
-        f"{shapes.tensors.source}: tensor {prefix}{next(names)} is missing; {shapes.missing_remedy}"
-    )
+    return shapes.tensors.error(f"tensor {prefix}{next(names)} is missing; {shapes.missing_remedy}")
 
 
 def _stored_roles(shapes: Shapes, prefix: str, ways: Sequence[Roles]) -> Roles | None:

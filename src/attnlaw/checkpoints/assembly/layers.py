@@ -194,9 +194,8 @@ def _check_depth(shapes: Shapes, matched: MatchedStack) -> None:
         count = " x ".join(map(str, expected))
         numbers = remarks.format_ranges(positions)
         remedy = "download the checkpoint again, with the config.json that belongs to it"
-        raise InputError(
-            f"{shapes.tensors.source}: expected {count} layers, found layers {numbers}; "
-            f"{shapes.foreign_remedy or remedy}"
+        raise shapes.tensors.error(
+            f"expected {count} layers, found layers {numbers}; {shapes.foreign_remedy or remedy}"
         )
 
 

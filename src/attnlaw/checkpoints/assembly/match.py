@@ -73,9 +73,9 @@ def match_family(
         )
     other = declared and best.family.name not in {family.name for family in declared}
     if other and config.source != tensors.source:  # a GGUF file is not wrong about itself
-        raise InputError(
-            f"{tensors.source}: its tensors have the names of {best.family.name}, but {config.source} "
-            f"says {named} (model_type); put the config.json that belongs to these weights next to them"
+        raise tensors.error(
+            f"its tensors have the names of {best.family.name}, but {config.source} says {named} "
+            "(model_type); put the config.json that belongs to these weights next to them"
         )
     ordered = _order_stacks(best.family, best.stacks, tensors)
     return Match(best.family, tuple(_without_prediction(stack, config) for stack in ordered))
@@ -159,9 +159,9 @@ def foreign_model_type(family: Family, config: Config, families: Sequence[Family
 
 def _refuse_adapter(tensors: Tensors) -> None:
     if any(ADAPTER.search(name) for name in tensors.shapes):
-        raise InputError(
-            f"{tensors.source}: this is a LoRA adapter and not a whole model; give its directory to read "
-            "the adapter alone, or give its base model with --adapter DIR"
+        raise tensors.error(
+            "this is a LoRA adapter and not a whole model; give its directory to read the adapter alone, or "
+            "give its base model with --adapter DIR"
         )
 
 
@@ -179,9 +179,8 @@ def _find_stacks(stack: LayerTable, tensors: Tensors, whole: bool) -> list[Match
             at = name.removesuffix(tensor)
             other = layers_by_prefix.setdefault(prefix, {}).setdefault(tuple(map(int, position)), at)
             if other != at:
-                raise InputError(
-                    f"{tensors.source}: tensors {other}* and {at}* describe the same layer; remove one of "
-                    "the two"
+                raise tensors.error(
+                    f"tensors {other}* and {at}* describe the same layer; remove one of the two"
                 )
     linear = _linear_positions(stack, tensors)
     stacks = []
@@ -231,8 +230,8 @@ def _order_stacks(family: Family, stacks: Sequence[MatchedStack], tensors: Tenso
     stacks = [stack for stack in stacks if not SIDE_PREFIX.search(stack.prefix)] or stacks
     prefixes = sorted({stack.prefix for stack in stacks})
     if len(prefixes) > 1:
-        raise InputError(
-            f"{tensors.source}: this file holds several models (tensor prefixes "
-            f"{', '.join(map(repr, prefixes))}); save the one that you need in a separate file"
+        raise tensors.error(
+            f"this file holds several models (tensor prefixes {', '.join(map(repr, prefixes))}); save the "
+            "one that you need in a separate file"
         )
     return stacks

@@ -58,7 +58,7 @@ class Shapes:
         shape = self.tensors.shapes.get(name)
         if shape is None:
             self._refuse_reparametrised(name)
-            raise InputError(f"{self.tensors.source}: tensor {name} is missing; {self.missing_remedy}")
+            raise self.tensors.error(f"tensor {name} is missing; {self.missing_remedy}")
         if len(shape) != 2 + stacked or 0 in shape:
             wanted = "a stack of matrices" if stacked else "a matrix"
             self._refuse(
@@ -75,9 +75,9 @@ class Shapes:
         for ending, what, remedy in REPARAMETRISED:
             part = f"{module}.{ending.format(weight=weight)}"
             if any(stored.startswith(part) for stored in self.tensors.shapes):
-                raise InputError(
-                    f"{self.tensors.source}: tensor {name} is stored as {what} (tensor {part}); call "
-                    f"{remedy} on its module and save the model again"
+                raise self.tensors.error(
+                    f"tensor {name} is stored as {what} (tensor {part}); call {remedy} on its module and "
+                    "save the model again"
                 )
 
     def stored_out_in(self, name: str) -> bool:
@@ -166,9 +166,9 @@ class Shapes:
         """Raise an `InputError` if the config declares another size under `key` than `count`."""
         declared = self.config.size(key)
         if declared not in (None, count):
-            raise InputError(
-                f"{self.tensors.source}: tensor {name} has {count} {what}, but {self.config.source} says "
-                f"{declared} ({key}); {self.remedy}"
+            raise self.tensors.error(
+                f"tensor {name} has {count} {what}, but {self.config.source} says {declared} ({key}); "
+                f"{self.remedy}"
             )
 
     def check_layer(self, view: View, what: str, count: int, expected: int) -> None:

@@ -21,7 +21,6 @@ from typing import Any
 from attnlaw.checkpoints.assembly.match import Match
 from attnlaw.checkpoints.blocks import Attention, FeedForward, Norm, Scores, StoredLayer, View
 from attnlaw.checkpoints.tensors import Tensors
-from attnlaw.core.errors import InputError
 
 RECORDS = (tuple, StoredLayer, Attention, FeedForward, Scores, Norm, View)
 WEIGHT = re.compile(r"\.(weight|gamma)$")
@@ -66,10 +65,9 @@ def unused_parts(
         if HARMLESS.fullmatch(end):
             harmless.append(name)
             continue
-        raise InputError(
-            f"{tensors.source}: tensor {name} belongs to {weight}, but attnlaw does not know how to "
-            "combine them; use the original weights, or combine them with the program that saved this "
-            "file"
+        raise tensors.error(
+            f"tensor {name} belongs to {weight}, but attnlaw does not know how to combine them; use the "
+            "original weights, or combine them with the program that saved this file"
         )
     return harmless
 

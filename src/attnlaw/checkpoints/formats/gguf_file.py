@@ -225,9 +225,9 @@ class GgufFile(Tensors):
     def _bytes(self, name: str, shape: tuple[int, ...]) -> int:
         block, size = self._gguf.GGML_QUANT_SIZES[self._type(name)]
         if shape and shape[-1] % block:
-            raise InputError(
-                f"{self.source}: tensor {name} has rows of {shape[-1]}, not whole blocks of {block}; copy "
-                "or download the file again"
+            raise self.error(
+                f"tensor {name} has rows of {shape[-1]}, not whole blocks of {block}; copy or download the "
+                "file again"
             )
         return int(prod(shape) // block * size)
 

@@ -53,9 +53,9 @@ class SafetensorsFile(Tensors):
         entry = self._header[name]
         dtype = DTYPES.get(entry["dtype"])
         if dtype is None:
-            raise InputError(
-                f"{self.source}: tensor {name} has dtype {entry['dtype']}, which is not supported; "
-                f"convert it to one of {', '.join(DTYPES)}"
+            raise self.error(
+                f"tensor {name} has dtype {entry['dtype']}, which is not supported; convert it to one of "
+                f"{', '.join(DTYPES)}"
             )
         tensor: NDArray[Any] = self._file.read(*self._byte_range(name, member), name).view(dtype)
         return tensor.reshape(entry["shape"] if member is None else entry["shape"][1:])

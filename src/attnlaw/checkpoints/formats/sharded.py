@@ -67,9 +67,9 @@ class ShardedTensors(Tensors):
 def _require_equal(name: str, first: Tensors, second: Tensors) -> None:
     same = first.shapes[name] == second.shapes[name] and first.dtype(name) == second.dtype(name)
     if not same or not np.array_equal(_bits(first.read(name)), _bits(second.read(name))):
-        raise InputError(
-            f"{second.source}: tensor {name} differs from the one in {first.source}, so the two files "
-            "belong to different models; download all files of one model again"
+        raise second.error(
+            f"tensor {name} differs from the one in {first.source}, so the two files belong to different "
+            "models; download all files of one model again"
         )
 
 
@@ -119,9 +119,9 @@ class ConsolidatedTensors(Tensors):
         first = self._parts[0]
         for other in self._parts[1:]:
             if odd := set(first.shapes) ^ set(other.shapes):
-                raise InputError(
-                    f"{other.source}: found the tensor {min(odd)} either only here or only in "
-                    f"{first.source}, expected it in every part; download all parts of one model again"
+                raise other.error(
+                    f"found the tensor {min(odd)} either only here or only in {first.source}, expected it in "
+                    "every part; download all parts of one model again"
                 )
         self._require_all(folder)
         self.shapes = {name: self._shape(name) for name in first.shapes}
@@ -144,10 +144,9 @@ class ConsolidatedTensors(Tensors):
         if len(self._parts) == 1 or len(shape) < 2:
             return None
         if module not in AXES:
-            raise InputError(
-                f"{self.source}: attnlaw does not know how to join the parts of tensor {name}, because it "
-                f"is not one of Meta's names ({', '.join(AXES)}); join the parts with the program of the "
-                "model"
+            raise self.error(
+                f"attnlaw does not know how to join the parts of tensor {name}, because it is not one of "
+                f"Meta's names ({', '.join(AXES)}); join the parts with the program of the model"
             )
         by_rows = module == WORDS and self._parts[0].shapes.get("norm.weight") == shape[1:]
         return 0 if by_rows else AXES[module]
@@ -157,10 +156,10 @@ class ConsolidatedTensors(Tensors):
         if axis is None:
             return shapes[0]
         if len({(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}) > 1:
-            raise InputError(
-                f"{self.source}: the parts of tensor {name} have the shapes "
-                f"{', '.join(str(list(shape)) for shape in shapes)}, which do not fit together; download "
-                "all parts of one model again"
+            raise self.error(
+                f"the parts of tensor {name} have the shapes "
+                f"{', '.join(str(list(shape)) for shape in shapes)}, which do not fit together; download all "
+                "parts of one model again"
             )
         joined = list(shapes[0])
         joined[axis] = sum(shape[axis] for shape in shapes)
@@ -177,9 +176,9 @@ class ConsolidatedTensors(Tensors):
         outputs, inputs = shapes[name]
         whole = heads * size if heads and size else outputs
         if whole != inputs * len(self._parts):
-            raise InputError(
-                f"{self.source}: tensor {name} of a part has {inputs} of {whole} inputs, so there must be "
-                f"{whole // inputs} parts, found {len(self._parts)}; download all of them, and {PARAMS}"
+            raise self.error(
+                f"tensor {name} of a part has {inputs} of {whole} inputs, so there must be {whole // inputs} "
+                f"parts, found {len(self._parts)}; download all of them, and {PARAMS}"
             )
 
 

@@ -75,9 +75,9 @@ class TorchFile(InMemoryTensors):
         if str(getattr(tensor, "layout", "")) != "torch.strided" or tensor.device.type == "meta":
             return  # `as_numpy` rejects it
         if tensor.numel() * tensor.itemsize > tensor.untyped_storage().nbytes():
-            raise InputError(
-                f"{self.source}: tensor {name} of shape {list(tensor.shape)} is an expanded view of a few "
-                "numbers; save tensor.contiguous() instead"
+            raise self.error(
+                f"tensor {name} of shape {list(tensor.shape)} is an expanded view of a few numbers; save "
+                "tensor.contiguous() instead"
             )
 
 

@@ -36,7 +36,6 @@ from attnlaw.checkpoints.quantization.leftover import (
 )
 from attnlaw.checkpoints.quantization.record import Code, CodedWeight
 from attnlaw.checkpoints.tensors import Tensors
-from attnlaw.core.errors import InputError
 
 # The codes that attnlaw reads, by the names that messages list.
 CODES: Mapping[str, Code] = {
@@ -122,9 +121,9 @@ def _found_by(name: str, code: Code, tensors: Tensors, config: Config) -> Iterat
     try:
         yield from code.find(tensors, config)
     except (IndexError, TypeError) as error:
-        raise InputError(
-            f"{tensors.source}: the parts of a weight in {name} do not have the shapes or settings of that "
-            "code; download the file again, and its config.json"
+        raise tensors.error(
+            f"the parts of a weight in {name} do not have the shapes or settings of that code; download the "
+            "file again, and its config.json"
         ) from error
 
 
@@ -136,15 +135,14 @@ def _require_distinct(tensors: Tensors, weights: Iterable[CodedWeight]) -> list[
         shared = next((part for part in weight.parts if part in owners), None)
         other = owners[shared] if shared else coded.get(weight.name)
         if other is not None:
-            raise InputError(
-                f"{tensors.source}: tensor {shared or weight.parts[0]} can be read as {other.label} "
-                f"({other.name}) and as {weight.label} ({weight.name}), expected one code; use the original "
-                "weights"
+            raise tensors.error(
+                f"tensor {shared or weight.parts[0]} can be read as {other.label} ({other.name}) and as "
+                f"{weight.label} ({weight.name}), expected one code; use the original weights"
             )
         if weight.name in tensors.shapes and weight.name not in weight.parts:
-            raise InputError(
-                f"{tensors.source}: tensors {weight.name} and {weight.parts[0]} ({weight.label}) both store "
-                "one weight, expected one of them; use the original weights"
+            raise tensors.error(
+                f"tensors {weight.name} and {weight.parts[0]} ({weight.label}) both store one weight, "
+                "expected one of them; use the original weights"
             )
         coded[weight.name] = weight
         owners |= dict.fromkeys(weight.parts, weight)

@@ -26,7 +26,6 @@ from attnlaw.checkpoints.quantization.record import (
     whole_number,
 )
 from attnlaw.checkpoints.tensors import Tensors
-from attnlaw.core.errors import InputError
 
 MOST_BITS = 16
 STATED = ("num_codebooks", "nbits_per_codebook", "out_group_size", "in_group_size")
@@ -52,9 +51,9 @@ def _coded(tensors: Tensors, config: Config, name: str, base: str) -> CodedWeigh
     require_part(tensors, f"{base}scales", (tiles, 1, 1, 1))
     for key, seen in zip(STATED, (count, bits, height, width), strict=True):
         if (stated := whole_number(config, key)) not in (None, seen):
-            raise InputError(
-                f"{tensors.source}: tensor {base}codebooks has shape {list(books)}, so {key} is {seen}, "
-                f"but {config.source} states {stated}; restore the config of the model"
+            raise tensors.error(
+                f"tensor {base}codebooks has shape {list(books)}, so {key} is {seen}, but {config.source} "
+                f"states {stated}; restore the config of the model"
             )
     bits_per_weight = count * bits / (height * width)
     return CodedWeight(
@@ -69,9 +68,9 @@ def _coded(tensors: Tensors, config: Config, name: str, base: str) -> CodedWeigh
 def _decode(base: str, tiles: tuple[int, int], tile: tuple[int, int], bits: int, parts: Parts) -> Weights:
     codes = parts.read(f"{base}codes")
     if codes.min() < -(2 ** (bits - 1)) or codes.max() >= 2 ** (bits - 1):
-        raise InputError(
-            f"{parts.tensors.source}: tensor {base}codes has codes from {codes.min()} to {codes.max()}, "
-            f"expected signed integers of {bits} bits; {DAMAGED}"
+        raise parts.tensors.error(
+            f"tensor {base}codes has codes from {codes.min()} to {codes.max()}, expected signed integers of "
+            f"{bits} bits; {DAMAGED}"
         )
     books, scales = parts.numbers(f"{base}codebooks"), parts.numbers(f"{base}scales")
     height, width = tile

@@ -44,7 +44,6 @@ from attnlaw.checkpoints.quantization.record import (
     stated_group_size,
 )
 from attnlaw.checkpoints.tensors import Tensors
-from attnlaw.core.errors import InputError
 
 NIBBLES = (0, 4, 1, 5, 2, 6, 3, 7)  # column c of the eight columns of a word is in this nibble
 
@@ -56,9 +55,9 @@ def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
         if layout is None:
             continue
         if method_of(config) == "gptq":
-            raise InputError(
-                f"{tensors.source}: tensor {base}qweight of shape {list(tensors.shapes[f'{base}qweight'])} "
-                f"is that of AWQ, but quant_method in {config.source} is gptq; correct quant_method"
+            raise tensors.error(
+                f"tensor {base}qweight of shape {list(tensors.shapes[f'{base}qweight'])} is that of AWQ, but "
+                f"quant_method in {config.source} is gptq; correct quant_method"
             )
         yield LAYOUTS[layout](tensors, config, base)
 
@@ -168,9 +167,9 @@ def _without_padding(parts: Parts, base: str, scales: Weights, groups: int) -> W
     """Return the scales of the first groups. Raise an `InputError` if the others are not padding."""
     used = np.any(scales, axis=0)
     if used[groups:].any() or not used[:groups].all():
-        raise InputError(
-            f"{parts.tensors.source}: tensor {base}scales has scales for {int(used.sum())} groups, but "
-            f"the group_size of config.json gives {groups}; correct group_size, or {DAMAGED}"
+        raise parts.tensors.error(
+            f"tensor {base}scales has scales for {int(used.sum())} groups, but the group_size of config.json "
+            f"gives {groups}; correct group_size, or {DAMAGED}"
         )
     return scales[:, :groups]
 

@@ -61,15 +61,11 @@ def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
 def _decode(name: str, shape: tuple[int, int], divides: bool, parts: Parts) -> Weights:
     scale = parts.numbers(f"{name}_scale")[0]
     if divides and scale == 0:
-        raise InputError(
-            f"{parts.tensors.source}: tensor {name}_scale is 0, but weights are divided by it; {DAMAGED}"
-        )
+        raise parts.tensors.error(f"tensor {name}_scale is 0, but weights are divided by it; {DAMAGED}")
 
     def decode(rows: slice, codes: Codes, out: Weights) -> None:
         if (codes == 3).any():
-            raise InputError(
-                f"{parts.tensors.source}: tensor {name} has the code 3, expected 0, 1 and 2; {DAMAGED}"
-            )
+            raise parts.tensors.error(f"tensor {name} has the code 3, expected 0, 1 and 2; {DAMAGED}")
         np.subtract(codes, np.float32(1), out=out)
         np.divide(out, scale, out=out) if divides else np.multiply(out, scale, out=out)
 

@@ -73,7 +73,7 @@ def _coded_4_bit(tensors: Tensors, state_name: str) -> CodedWeight:
     name, _, kind = state_name.partition(STATE)
     state = _read_state(tensors, state_name, kind)
     if name not in tensors.shapes:
-        raise InputError(f"{tensors.source}: found no tensor {name} next to {state_name}; {DAMAGED}")
+        raise tensors.error(f"found no tensor {name} next to {state_name}; {DAMAGED}")
     stored = prod(tensors.shapes[name]) * _item_size(tensors, name)
     if stored != -(-prod(state.shape) // 2):
         raise bad_part(
@@ -166,7 +166,7 @@ def _decode_4_bit(name: str, state: QuantState, parts: Parts) -> Weights:
 def _coded_int8(tensors: Tensors, scales: str, base: str) -> CodedWeight:
     name, order = f"{base}weight", f"{base}weight_format"
     if name not in tensors.shapes:
-        raise InputError(f"{tensors.source}: found no tensor {name} next to {scales}; {DAMAGED}")
+        raise tensors.error(f"found no tensor {name} next to {scales}; {DAMAGED}")
     shape = tensors.shapes[name]
     if len(shape) != 2 or tensors.dtype(name) != "int8":
         raise bad_part(tensors, name, f"an int8 matrix, because it belongs to {scales}")
@@ -175,10 +175,9 @@ def _coded_int8(tensors: Tensors, scales: str, base: str) -> CodedWeight:
     if order in tensors.shapes:
         require_part(tensors, order, (), "uint8", "int")
         if number := int(tensors.read(order)):
-            raise InputError(
-                f"{tensors.source}: tensor {order} is {number} (weights in the order of a GPU's tensor "
-                "cores), expected 0; save the model again with a newer bitsandbytes, or use the original "
-                "weights"
+            raise tensors.error(
+                f"tensor {order} is {number} (weights in the order of a GPU's tensor cores), expected 0; "
+                "save the model again with a newer bitsandbytes, or use the original weights"
             )
         parts.append(order)
     decode = partial(_decode_int8, name, scales)

@@ -121,9 +121,8 @@ def _coded(tensors: Tensors, config: Config, schemes: list[Scheme], name: str) -
 
 
 def _missing(tensors: Tensors, config: Config, name: str, because: str) -> InputError:
-    return InputError(
-        f"{tensors.source}: found no tensor {name}, expected it because {because} in {config.source}; "
-        f"{DAMAGED}"
+    return tensors.error(
+        f"found no tensor {name}, expected it because {because} in {config.source}; {DAMAGED}"
     )
 
 
@@ -139,10 +138,10 @@ def _stored_shape(tensors: Tensors, name: str, outputs: tuple[int, ...]) -> int:
     require_part(tensors, f"{name}_shape", (len(outputs) + 1,), "int")
     stated = [int(size) for size in tensors.read(f"{name}_shape")]
     if tuple(stated[:-1]) != outputs or stated[-1] < 1:
-        raise InputError(
-            f"{tensors.source}: tensor {name}_shape says {stated}, but {name}_packed has "
-            f"{list(tensors.shapes[f'{name}_packed'])}, expected {list(outputs)} and the number of "
-            f"inputs; {DAMAGED}"
+        raise tensors.error(
+            f"tensor {name}_shape says {stated}, but {name}_packed has "
+            f"{list(tensors.shapes[f'{name}_packed'])}, expected {list(outputs)} and the number of inputs; "
+            f"{DAMAGED}"
         )
     return stated[-1]
 
@@ -192,10 +191,10 @@ def _scheme(
         return fitting[0]
     listed = " or ".join(map(str, stated)) or "no bits"
     problem = "and several of these fit" if fitting else "and none of these fits"
-    raise InputError(
-        f"{tensors.source}: tensor {name}_packed has {row_words} integers in a row of {inputs} weights, "
-        f"and {name}_scale has {groups} groups; {config.source} states {listed} in config_groups, "
-        f"{problem}; restore the model's config.json"
+    raise tensors.error(
+        f"tensor {name}_packed has {row_words} integers in a row of {inputs} weights, and {name}_scale has "
+        f"{groups} groups; {config.source} states {listed} in config_groups, {problem}; restore the model's "
+        "config.json"
     )
 
 

@@ -153,9 +153,8 @@ def _require_symmetric(tensors: Tensors, config: Config, name: str, zeros: str) 
     kind = "int" if tensors.dtype(name) == INT8 else "float"
     schemes = [table for table in weight_schemes(config) if table.get("type", kind) == kind]
     if schemes and all(table.get("symmetric") is False for table in schemes):
-        raise InputError(
-            f"{tensors.source}: found no tensor {zeros}, expected it because symmetric is false in "
-            f"{config.source}; {DAMAGED}"
+        raise tensors.error(
+            f"found no tensor {zeros}, expected it because symmetric is false in {config.source}; {DAMAGED}"
         )
 
 

@@ -33,7 +33,6 @@ from attnlaw.checkpoints.quantization.packing import (
 )
 from attnlaw.checkpoints.quantization.record import CodedWeight, Parts, bad_part, names_with, require_part
 from attnlaw.checkpoints.tensors import Tensors
-from attnlaw.core.errors import InputError
 
 NVFP4, MXFP4 = 16, 32  # inputs that share a scale
 E4M3, EXPONENTS = "float8_e4m3fn", ("uint8", "float8_e8m0fnu")
@@ -61,9 +60,8 @@ def _packed(tensors: Tensors, name: str) -> CodedWeight:
     scales = tensors.shapes.get(scale, (0,))[-1:]
     inputs = 2 * columns
     if 24 * sum(scales) == columns > 0 and tensors.dtype(scale) in EXPONENTS:
-        raise InputError(
-            f"{tensors.source}: tensor {codes} has 6-bit floats (MXFP6), which attnlaw does not read; use "
-            "the original weights"
+        raise tensors.error(
+            f"tensor {codes} has 6-bit floats (MXFP6), which attnlaw does not read; use the original weights"
         )
     if whole in tensors.shapes:
         require_part(tensors, scale, (*stack, rows, inputs // NVFP4), E4M3)
@@ -83,18 +81,18 @@ def _packed(tensors: Tensors, name: str) -> CodedWeight:
 def _refuse_e5m3(tensors: Tensors, scale: str, inputs: int) -> None:
     shape = tensors.shapes.get(scale, ())
     if shape and tensors.dtype(scale) == "uint8" and NVFP4 * shape[-1] == inputs:
-        raise InputError(
-            f"{tensors.source}: tensor {scale} has AutoRound's scales of 5 bits of exponent (e5m3), which "
-            "attnlaw does not read; use the original weights"
+        raise tensors.error(
+            f"tensor {scale} has AutoRound's scales of 5 bits of exponent (e5m3), which attnlaw does not "
+            "read; use the original weights"
         )
 
 
 def _refuse_missing(tensors: Tensors, scale: str, whole: str) -> None:
     """Raise an `InputError` if the scales are those of NVFP4, whose second scale is missing."""
     if scale in tensors.shapes and tensors.dtype(scale) == E4M3:
-        raise InputError(
-            f"{tensors.source}: found no tensor {whole}, the second scale of NVFP4 next to {scale}; download "
-            "the file again, or use the original weights"
+        raise tensors.error(
+            f"found no tensor {whole}, the second scale of NVFP4 next to {scale}; download the file again, "
+            "or use the original weights"
         )
 
 

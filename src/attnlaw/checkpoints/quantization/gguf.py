@@ -14,7 +14,6 @@ from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.quantization.packing import Weights
 from attnlaw.checkpoints.quantization.record import DAMAGED, CodedWeight, Parts, require_part
 from attnlaw.checkpoints.tensors import Tensors
-from attnlaw.core.errors import InputError
 
 TYPES = re.compile(r"(I|T)?Q[0-9]\w*|MXFP4|NVFP4")  # names of types that numpy does not have
 TWO_SCALES = "NVFP4"
@@ -29,9 +28,8 @@ def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
     needed = any(kinds[name] == TWO_SCALES for name in scales)
     for name, kind in kinds.items():
         if needed and kind == TWO_SCALES and name not in scales:
-            raise InputError(
-                f"{tensors.source}: tensor {name} has no scale, but another tensor has one, "
-                f"{min(scales)}; {DAMAGED}"
+            raise tensors.error(
+                f"tensor {name} has no scale, but another tensor has one, {min(scales)}; {DAMAGED}"
             )
         shape, scale = tensors.shapes[name], scales.get(name)
         if scale is None:

@@ -82,9 +82,9 @@ def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
         if awq.layout_of(tensors, config, base):
             continue
         if method_of(config) == "awq":
-            raise InputError(
-                f"{tensors.source}: tensor {name} of shape {list(shape)} and scales of shape {list(scales)} "
-                f"are those of GPTQ, but quant_method in {config.source} is awq; correct quant_method"
+            raise tensors.error(
+                f"tensor {name} of shape {list(shape)} and scales of shape {list(scales)} are those of GPTQ, "
+                f"but quant_method in {config.source} is awq; correct quant_method"
             )
         weight = _coded(tensors, config, base)
         if not judged:  # one matrix is enough for a remark
@@ -117,9 +117,7 @@ def _layout(tensors: Tensors, config: Config, base: str) -> tuple[GptqLayout, st
     if bits not in WIDTHS or 32 * rows % bits or not groups:
         expected = f"int32 of shape [{groups}, {outputs} x bits / 32] for 2 to 8 bits"
         if f"{base}qzeros" not in tensors.shapes:
-            raise InputError(
-                f"{tensors.source}: found no tensor {base}qzeros, expected {expected}; {DAMAGED}"
-            )
+            raise tensors.error(f"found no tensor {base}qzeros, expected {expected}; {DAMAGED}")
         raise bad_part(tensors, f"{base}qzeros", expected)
     inputs = 32 * rows // bits
     require_part(tensors, f"{base}qzeros", (groups, outputs * bits // 32), "int32")
@@ -133,9 +131,8 @@ def _layout(tensors: Tensors, config: Config, base: str) -> tuple[GptqLayout, st
     if ordered:
         require_part(tensors, f"{base}g_idx", (inputs,), "int32", "int64")
     elif values.get("desc_act") is True:
-        raise InputError(
-            f"{tensors.source}: found no tensor {base}g_idx, expected it because desc_act in {config.source} "
-            f"is true; {DAMAGED}"
+        raise tensors.error(
+            f"found no tensor {base}g_idx, expected it because desc_act in {config.source} is true; {DAMAGED}"
         )
     size, remark = group_size(tensors, config, f"{base}scales", inputs, groups, bits)
     symmetric = values.get("sym") if isinstance(values.get("sym"), bool) else None
@@ -217,10 +214,9 @@ def _zeros(layout: GptqLayout, parts: Parts) -> tuple[NDArray[np.uint8] | int, b
         return middle, False
     if layout.symmetric or layout.format is None:
         reason = "sym is true" if layout.symmetric else "no config.json names the GPTQ format"
-        raise InputError(
-            f"{parts.tensors.source}: tensor {name} has zero points that are neither all {middle - 1} "
-            f"(gptq) nor all {middle} (gptq_v2), but one of these is required because {reason}; restore "
-            "the quantization_config"
+        raise parts.tensors.error(
+            f"tensor {name} has zero points that are neither all {middle - 1} (gptq) nor all {middle} "
+            f"(gptq_v2), but one of these is required because {reason}; restore the quantization_config"
         )
     if layout.format == V1:
         mask = np.uint8(2**bits - 1)
@@ -245,8 +241,7 @@ def _require_centred(
     mean = codes.mean() - float((zeros * counts).sum()) / codes.size
     if abs(mean) > MOST_MEAN:
         name, other = f"{layout.base}qzeros", V2 if layout.format == V1 else V1
-        raise InputError(
-            f"{parts.tensors.source}: if the format is {layout.format}, the codes in {name} are "
-            f"{mean:.2g} away from their zero points, expected about 0; if the file is {other}, correct "
-            "checkpoint_format in config.json"
+        raise parts.tensors.error(
+            f"if the format is {layout.format}, the codes in {name} are {mean:.2g} away from their zero "
+            f"points, expected about 0; if the file is {other}, correct checkpoint_format in config.json"
         )

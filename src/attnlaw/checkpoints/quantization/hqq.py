@@ -36,7 +36,6 @@ from attnlaw.checkpoints.quantization.record import (
     stored_parts,
 )
 from attnlaw.checkpoints.tensors import Tensors
-from attnlaw.core.errors import InputError
 
 MOST_SMALL = 64  # entries of a tensor that describes a code
 # bits, dtype of a word, lowest bits of the codes, numbers of bits that are packed so
@@ -74,17 +73,17 @@ def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
 def _coded(tensors: Tensors, base: str) -> CodedWeight:
     packing = bytes(_small(tensors, f"{base}packing", "uint8").ravel()).decode("ascii", "replace")
     if packing not in PACKINGS:
-        raise InputError(
-            f"{tensors.source}: tensor {base}packing is {packing!r:.80}, which is not supported (expected "
+        raise tensors.error(
+            f"tensor {base}packing is {packing!r:.80}, which is not supported (expected "
             f"{', '.join(PACKINGS)}); use the original weights"
         )
     widths = PACKINGS[packing][3]
     shape = tuple(_small(tensors, f"{base}shape", "int").ravel().tolist())
     axis, size = (_number(tensors, base + part) for part in ("axis", "group_size"))
     if len(shape) != 2 or min(shape) < 1 or axis not in (0, 1) or size < 1 or prod(shape) % size:
-        raise InputError(
-            f"{tensors.source}: tensor {base}W_q has shape {list(shape)}, axis {axis:g} and groups of "
-            f"{size:g}, expected a matrix whose axis 0 or 1 divides into whole groups; {DAMAGED}"
+        raise tensors.error(
+            f"tensor {base}W_q has shape {list(shape)}, axis {axis:g} and groups of {size:g}, expected a "
+            f"matrix whose axis 0 or 1 divides into whole groups; {DAMAGED}"
         )
     groups = prod(shape) // int(size)
     codes = (groups, int(size)) if axis else (int(size), groups)
@@ -94,9 +93,9 @@ def _coded(tensors: Tensors, base: str) -> CodedWeight:
     stated = _number(tensors, f"{base}nbits")
     width = next((width for width in widths if abs(width - stated) < 1e-3), None)
     if width is None:
-        raise InputError(
-            f"{tensors.source}: tensor {base}nbits is {stated:g}, expected "
-            f"{' or '.join(map(str, widths))} for the packing {packing}; {DAMAGED}"
+        raise tensors.error(
+            f"tensor {base}nbits is {stated:g}, expected {' or '.join(map(str, widths))} for the packing "
+            f"{packing}; {DAMAGED}"
         )
     layout = HqqLayout(base, packing, (shape[0], shape[1]), codes)
     return CodedWeight(
@@ -125,7 +124,7 @@ def _require_codes(tensors: Tensors, name: str, codes: tuple[int, int], packing:
 def _small(tensors: Tensors, name: str, *dtypes: str) -> Any:
     """Return a small tensor that describes a code."""
     if name not in tensors.shapes:
-        raise InputError(f"{tensors.source}: found no tensor {name}, expected it next to W_q; {DAMAGED}")
+        raise tensors.error(f"found no tensor {name}, expected it next to W_q; {DAMAGED}")
     if prod(tensors.shapes[name]) > MOST_SMALL or not tensors.dtype(name).startswith(dtypes):
         raise bad_part(tensors, name, f"a few numbers ({' or '.join(dtypes)})")
     return tensors.read(name)

@@ -13,7 +13,6 @@ from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.quantization.packing import FLOAT8
 from attnlaw.checkpoints.quantization.record import method_of, quantization_config
 from attnlaw.checkpoints.tensors import Tensors
-from attnlaw.core.errors import InputError
 
 # Scales of activations and of the cache of keys and values. No weight contains them.
 ACTIVATIONS = re.compile(
@@ -58,20 +57,20 @@ def refuse_announced(tensors: Tensors, config: Config, readable: str) -> None:
     if (kind := next((kind for kind in kinds if kind in REASONS), None)) is not None:
         tensor = next(_code_tensors(tensors), None)
         place = f" (tensor {tensor})" if tensor else ""
-        raise InputError(
-            f"{tensors.source}: quant_method {kind}{place} is not supported: {REASONS[kind]}; attnlaw reads "
-            f"{readable}; use the original weights"
+        raise tensors.error(
+            f"quant_method {kind}{place} is not supported: {REASONS[kind]}; attnlaw reads {readable}; use "
+            "the original weights"
         )
     if values.get("transform_config"):
-        raise InputError(
-            f"{tensors.source}: transform_config in {config.source} says that weights are in a rotated "
-            "basis, which attnlaw does not read; use the original weights"
+        raise tensors.error(
+            f"transform_config in {config.source} says that weights are in a rotated basis, which attnlaw "
+            "does not read; use the original weights"
         )
     sparse = values.get("sparsity_config")
     if isinstance(sparse, Mapping) and sparse.get("format") not in (None, "dense"):
-        raise InputError(
-            f"{tensors.source}: sparsity_config in {config.source} says that weights are stored as a sparse "
-            f"matrix ({sparse.get('format')!r:.40}), which attnlaw does not read; use the original weights"
+        raise tensors.error(
+            f"sparsity_config in {config.source} says that weights are stored as a sparse matrix "
+            f"({sparse.get('format')!r:.40}), which attnlaw does not read; use the original weights"
         )
 
 
@@ -81,16 +80,16 @@ def refuse_unknown(
     """Raise an `InputError` for a code among the decoded tensors that is unknown or that lacks a part."""
     method, left = method_of(config), next(_code_tensors(tensors), None)
     if left and method in methods:
-        raise InputError(
-            f"{tensors.source}: tensor {left} is a part of a quantised weight, but other parts of this "
-            f"weight are missing, or attnlaw does not know its format (it reads {readable}); download the "
-            "file again, or use the original weights"
+        raise tensors.error(
+            f"tensor {left} is a part of a quantised weight, but other parts of this weight are missing, or "
+            f"attnlaw does not know its format (it reads {readable}); download the file again, or use the "
+            "original weights"
         )
     if left or (quantization_config(config) and method not in methods and not has_codes):
         place = f"tensor {left}" if left else f"quantization_config in {config.source}"
-        raise InputError(
-            f"{tensors.source}: quant_method {method or 'without a name'} ({place}) is not supported; "
-            f"attnlaw reads {readable}; use the original weights"
+        raise tensors.error(
+            f"quant_method {method or 'without a name'} ({place}) is not supported; attnlaw reads "
+            f"{readable}; use the original weights"
         )
 
 
@@ -115,22 +114,22 @@ def refuse_unscaled(tensors: Tensors, coded: Collection[str], unscaled: bool) ->
             continue
         base, _, word = name.rpartition(".")
         if not word.endswith("bias") and (owner := _owner(tensors, coded, name, base, "scale" in word)):
-            raise InputError(
-                f"{tensors.source}: tensor {name} belongs to the weight {owner}, but attnlaw does not know "
-                "what it means; use the original weights, and report the file in an issue"
+            raise tensors.error(
+                f"tensor {name} belongs to the weight {owner}, but attnlaw does not know what it means; use "
+                "the original weights, and report the file in an issue"
             )
     for name, shape in tensors.shapes.items():
         base, _, word = name.rpartition(".")
         dtype = "" if name in coded else tensors.dtype(name)
         if dtype in FLOAT8 and not unscaled and not name.endswith(MARKERS):
-            raise InputError(
-                f"{tensors.source}: tensor {name} is {dtype} and has no scale, expected {name}_scale, "
-                f"{name}_scale_inv or {base}.scale; download the file again, or {UNSCALED}"
+            raise tensors.error(
+                f"tensor {name} is {dtype} and has no scale, expected {name}_scale, {name}_scale_inv or "
+                f"{base}.scale; download the file again, or {UNSCALED}"
             )
         if word == "weight" and len(shape) > 1 and dtype.startswith(INTEGERS):
-            raise InputError(
-                f"{tensors.source}: tensor {name} holds integers ({dtype}) instead of a weight, but no "
-                "scales that attnlaw knows; use the original weights"
+            raise tensors.error(
+                f"tensor {name} holds integers ({dtype}) instead of a weight, but no scales that attnlaw "
+                "knows; use the original weights"
             )
 
 

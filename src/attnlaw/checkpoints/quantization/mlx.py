@@ -63,9 +63,7 @@ def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
     if isinstance(config.values.get("quantization"), Mapping):
         for scales, base in names_with(tensors, ".scales"):
             if f"{base}.weight" not in tensors.shapes:
-                raise InputError(
-                    f"{tensors.source}: found no tensor {base}.weight next to {scales}; {DAMAGED}"
-                )
+                raise tensors.error(f"found no tensor {base}.weight next to {scales}; {DAMAGED}")
     for name, base in names_with(tensors, ".weight"):
         if tensors.dtype(name) == "uint32" and f"{base}.scales" in tensors.shapes:
             yield _coded(tensors, config, base)
@@ -79,20 +77,19 @@ def _coded(tensors: Tensors, config: Config, base: str) -> CodedWeight:
     inputs = groups * layout.size
     if len(rows) not in (1, 2) or not inputs or 32 * words != layout.bits * inputs:
         fitting = inputs * layout.bits / 32
-        raise InputError(
-            f"{tensors.source}: tensor {name} has shape {list(tensors.shapes[name])} and its scales "
-            f"{list(tensors.shapes[scales])}, expected {fitting:g} integers in a row for {layout.bits} "
-            f"bits and groups of {layout.size}, which {config.source} states; restore the config of the "
-            "model"
+        raise tensors.error(
+            f"tensor {name} has shape {list(tensors.shapes[name])} and its scales "
+            f"{list(tensors.shapes[scales])}, expected {fitting:g} integers in a row for {layout.bits} bits "
+            f"and groups of {layout.size}, which {config.source} states; restore the config of the model"
         )
     affine = layout.mode == AFFINE
     require_part(tensors, scales, (*rows, groups), *([] if affine else ["uint8"]))
     if affine:
         require_part(tensors, biases, (*rows, groups))
     elif biases in tensors.shapes:
-        raise InputError(
-            f"{tensors.source}: tensor {biases} does not fit the mode {layout.mode} that {config.source} "
-            "states; restore the config of the model"
+        raise tensors.error(
+            f"tensor {biases} does not fit the mode {layout.mode} that {config.source} states; restore the "
+            "config of the model"
         )
     code = f"MLX {layout.bits}-bit" if affine else f"MLX {layout.mode.upper()}"
     return CodedWeight(
@@ -109,9 +106,9 @@ def _layout(tensors: Tensors, config: Config, base: str) -> MlxLayout:
     table = config.values.get("quantization", config.values.get("quantization_config"))
     stated = table.get(base, table) if isinstance(table, Mapping) else None
     if not isinstance(stated, Mapping) or stated.keys().isdisjoint(("bits", "group_size", "mode")):
-        raise InputError(
-            f"{tensors.source}: tensor {base}.weight is quantised by MLX, but {config.source} has no "
-            "entry quantization with bits and group_size; restore the config.json of the model"
+        raise tensors.error(
+            f"tensor {base}.weight is quantised by MLX, but {config.source} has no entry quantization with "
+            "bits and group_size; restore the config.json of the model"
         )
     place = f"{config.source}: quantization"
     return _stated_layout(stated, place if stated is table else f"{place} of {base}")

@@ -29,7 +29,6 @@ from attnlaw.checkpoints.quantization.record import (
     require_part,
 )
 from attnlaw.checkpoints.tensors import Tensors
-from attnlaw.core.errors import InputError
 
 FACTORS = "pre_quant_scale"
 LABEL = "ModelOpt int4"
@@ -88,9 +87,9 @@ def with_column_factors(
                 decode=decode,
             )
         elif needed or _kind(base) in kinds:
-            raise InputError(
-                f"{tensors.source}: found no tensor {factors}, expected it because {config.source} or "
-                f"other matrices of this kind require it; {DAMAGED}"
+            raise tensors.error(
+                f"found no tensor {factors}, expected it because {config.source} or other matrices of this "
+                f"kind require it; {DAMAGED}"
             )
         else:
             yield weight

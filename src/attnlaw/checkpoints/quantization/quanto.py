@@ -31,7 +31,6 @@ from attnlaw.checkpoints.quantization.record import (
     stored_parts,
 )
 from attnlaw.checkpoints.tensors import Tensors
-from attnlaw.core.errors import InputError
 
 SHIFTS = {4: (0, 4), 2: (0, 2, 4, 6)}
 ACTIVATIONS = ("input_scale", "output_scale")
@@ -47,9 +46,7 @@ def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
         elif "._data._data" in parts:
             weight = _packed(tensors, config, name)
         else:
-            raise InputError(
-                f"{tensors.source}: found no tensor {name}._data, expected it with {name}._scale; {DAMAGED}"
-            )
+            raise tensors.error(f"found no tensor {name}._data, expected it with {name}._scale; {DAMAGED}")
         yield weight
 
 
@@ -121,9 +118,9 @@ def _require_stated(tensors: Tensors, config: Config, name: str, bits: int) -> N
     entry = table.get(name.rpartition(".")[0]) if isinstance(table, Mapping) else None
     stated = entry.get("weights") if isinstance(entry, Mapping) else None
     if stated not in (None, f"qint{bits}"):
-        raise InputError(
-            f"{tensors.source}: tensor {name}._data._data has the shape of {bits}-bit codes, but "
-            f"quanto_qmap.json calls them {stated!r:.40}; {DAMAGED}"
+        raise tensors.error(
+            f"tensor {name}._data._data has the shape of {bits}-bit codes, but quanto_qmap.json calls them "
+            f"{stated!r:.40}; {DAMAGED}"
         )
 
 
@@ -149,9 +146,9 @@ def _weight_shape(tensors: Tensors, config: Config, name: str, count: int) -> tu
     module = name.split(".")[-2:][0]
     fitting = {shape for shape in _shapes(config).get(module, ()) if prod(shape) == count}
     if len(fitting) != 1:
-        raise InputError(
-            f"{tensors.source}: tensor {name} has {count} entries, but the sizes in {config.source} do "
-            "not determine its shape; add the config.json of the model, or use the original weights"
+        raise tensors.error(
+            f"tensor {name} has {count} entries, but the sizes in {config.source} do not determine its "
+            "shape; add the config.json of the model, or use the original weights"
         )
     return fitting.pop()
 

@@ -29,7 +29,6 @@ from attnlaw.checkpoints.quantization.record import (
     require_part,
 )
 from attnlaw.checkpoints.tensors import Tensors
-from attnlaw.core.errors import InputError
 
 ORDERS = {"reorder": NIBBLES, "order": tuple(range(8))}
 SIGNED = {"uint4": False, "int4": True}
@@ -52,9 +51,9 @@ def _coded(tensors: Tensors, config: Config, name: str) -> CodedWeight:
     )
     kind = spec.get("dtype")
     if method not in ORDERS or kind not in SIGNED:
-        raise InputError(
-            f"{tensors.source}: {config.source} states pack_method {method!r:.40} and dtype {kind!r:.40} for "
-            f"{name}, expected {' or '.join(ORDERS)} and {' or '.join(SIGNED)}; restore the model's config"
+        raise tensors.error(
+            f"{config.source} states pack_method {method!r:.40} and dtype {kind!r:.40} for {name}, expected "
+            f"{' or '.join(ORDERS)} and {' or '.join(SIGNED)}; restore the model's config"
         )
     inputs, words = tensors.shapes[name]
     groups, outputs = tensors.shapes[f"{name}_scale"][0], 8 * words

@@ -158,7 +158,7 @@ def is_floating(tensors: Tensors, name: str) -> bool:
 def bad_part(tensors: Tensors, name: str, expected: str, remedy: str = DAMAGED) -> InputError:
     """Return the error for a part that does not fit the other parts."""
     kind = f"{tensors.dtype(name)} of shape {list(tensors.shapes[name])}"
-    return InputError(f"{tensors.source}: tensor {name} is {kind}, expected {expected}; {remedy}")
+    return tensors.error(f"tensor {name} is {kind}, expected {expected}; {remedy}")
 
 
 def require_part(
@@ -170,7 +170,7 @@ def require_part(
     """
     expected = f"{' or '.join(dtypes) or 'floating-point numbers'} of shape {list(shape)}{because}"
     if name not in tensors.shapes:
-        raise InputError(f"{tensors.source}: found no tensor {name}, expected {expected}; {DAMAGED}")
+        raise tensors.error(f"found no tensor {name}, expected {expected}; {DAMAGED}")
     fits = tensors.dtype(name).startswith(dtypes) if dtypes else is_floating(tensors, name)
     if tuple(tensors.shapes[name]) != tuple(shape) or not fits:
         raise bad_part(tensors, name, expected)
@@ -233,14 +233,13 @@ def group_order(parts: Parts, name: str, groups: int, size: int) -> NDArray[np.i
         return None
     wrong = order[(order < 0) | (order >= groups)]
     if wrong.size:
-        raise InputError(
-            f"{parts.tensors.source}: tensor {name} refers to group {wrong[0]}, expected groups 0 to "
-            f"{groups - 1}; {DAMAGED}"
+        raise parts.tensors.error(
+            f"tensor {name} refers to group {wrong[0]}, expected groups 0 to {groups - 1}; {DAMAGED}"
         )
     plain = np.arange(len(order)) // size
     if not np.array_equal(np.bincount(order, minlength=groups), np.bincount(plain, minlength=groups)):
-        raise InputError(
-            f"{parts.tensors.source}: tensor {name} assigns more inputs to some groups than to others, "
-            f"expected {size} inputs in each of {groups} groups; {DAMAGED}"
+        raise parts.tensors.error(
+            f"tensor {name} assigns more inputs to some groups than to others, expected {size} inputs in "
+            f"each of {groups} groups; {DAMAGED}"
         )
     return None if np.array_equal(order, plain) else order

@@ -48,7 +48,7 @@ from attnlaw.checkpoints.quantization.record import (
     require_part,
 )
 from attnlaw.checkpoints.tensors import Tensors
-from attnlaw.core.errors import InputError, as_input_error
+from attnlaw.core.errors import as_input_error
 
 PLAIN = "Tensor"  # the class of weights that are stored as usual
 # The scales of activations say nothing about weights.
@@ -100,22 +100,20 @@ def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
 def _coded(tensors: Tensors, name: str, stated: Mapping[str, Any]) -> CodedWeight:
     kind, values, parts = stated.get("_type"), stated.get("_data"), stated.get("_tensor_data_names")
     if not isinstance(kind, str) or kind not in CLASSES:
-        raise InputError(
-            f"{tensors.source}: {name} is stored as torchao's {kind!r:.80}, which is not supported (expected "
+        raise tensors.error(
+            f"{name} is stored as torchao's {kind!r:.80}, which is not supported (expected "
             f"{', '.join(CLASSES)}); use the original weights"
         )
     names = [part for part in parts if isinstance(part, str)] if isinstance(parts, list) else []
     if not isinstance(values, dict) or names != parts or {"qdata", "scale"} - set(names):
-        raise InputError(
-            f"{tensors.source}: the header does not list the sizes and parts of {name}, a {kind}; {DAMAGED}"
-        )
+        raise tensors.error(f"the header does not list the sizes and parts of {name}, a {kind}; {DAMAGED}")
     module, _, last = name.rpartition(".")
     start = f"{module}{'.' if module else ''}_{last}_"
     for part in names:
         if start + part not in tensors.shapes:
-            raise InputError(
-                f"{tensors.source}: found no tensor {start}{part}, expected it because the header lists it "
-                f"as a part of {name}; {DAMAGED}"
+            raise tensors.error(
+                f"found no tensor {start}{part}, expected it because the header lists it as a part of "
+                f"{name}; {DAMAGED}"
             )
     shape = tensors.shapes[f"{start}qdata"]
     if len(shape) not in (2, 3) or 0 in shape:
@@ -139,8 +137,8 @@ KNOWN_PARTS = {"qdata", "scale", "zero_point", "per_tensor_scale", COLUMNS, *ACT
 def _require_known_parts(tensors: Tensors, layout: TorchaoLayout) -> None:
     for part in layout.parts:
         if part not in KNOWN_PARTS or (part == "per_tensor_scale") > (layout.kind == "NVFP4Tensor"):
-            raise InputError(
-                f"{tensors.source}: tensor {layout.start}{part} is a part of a {layout.kind}, expected "
+            raise tensors.error(
+                f"tensor {layout.start}{part} is a part of a {layout.kind}, expected "
                 f"{', '.join(sorted(KNOWN_PARTS))}; use the original weights"
             )
     if COLUMNS in layout.parts:
@@ -169,9 +167,9 @@ def _with_blocks(tensors: Tensors, layout: TorchaoLayout, values: Mapping[str, A
         *front, rows, inputs = stated
         if set(front) <= {1} and shape[-2] % rows == 0 and shape[-1] % inputs == 0:
             return TorchaoLayout(layout.kind, layout.start, shape, (rows, inputs), layout.parts)
-    raise InputError(
-        f"{tensors.source}: the file's header gives block_size {stated!r:.80} for {layout.start}qdata, "
-        f"expected sizes that divide {list(shape)}; {DAMAGED}"
+    raise tensors.error(
+        f"the file's header gives block_size {stated!r:.80} for {layout.start}qdata, expected sizes that "
+        f"divide {list(shape)}; {DAMAGED}"
     )
 
 
@@ -203,16 +201,16 @@ def _numbers(tensors: Tensors, layout: TorchaoLayout, values: Mapping[str, Any])
         floating = is_floating(tensors, f"{layout.start}zero_point")
         _require_scale(tensors, layout, "zero_point", *(() if floating else INTEGERS))
     elif layout.kind == "IntxUnpackedToInt8Tensor":
-        raise InputError(f"{tensors.source}: the header lists no {layout.start}zero_point; {DAMAGED}")
+        raise tensors.error(f"the header lists no {layout.start}zero_point; {DAMAGED}")
     bits = 8
     if layout.kind == "IntxUnpackedToInt8Tensor":
         target = values.get("target_dtype")
         name = str(target.get("_data") if isinstance(target, dict) else target)
         bits = int(name[3:]) if name in {f"int{width}" for width in range(1, 9)} else 0
         if not bits:
-            raise InputError(
-                f"{tensors.source}: the file's header gives target_dtype {name!r:.80} for "
-                f"{layout.start}qdata, expected int1 to int8; {DAMAGED}"
+            raise tensors.error(
+                f"the file's header gives target_dtype {name!r:.80} for {layout.start}qdata, expected int1 "
+                f"to int8; {DAMAGED}"
             )
     return f"{'float8' if float8 else f'{bits}-bit'}, {_grouping(layout)}", layout, _read_numbers
 
@@ -251,10 +249,9 @@ def _int4(tensors: Tensors, layout: TorchaoLayout, values: Mapping[str, Any]) ->
     layout = _with_blocks(tensors, layout, values)
     stated, group = values.get("shape"), layout.blocks[1]
     if stated != list(layout.shape) or layout.blocks[0] != 1:
-        raise InputError(
-            f"{tensors.source}: the file's header gives shape {stated!r:.80} and blocks of "
-            f"{list(layout.blocks)} for {layout.start}qdata, expected {list(layout.shape)} and blocks of "
-            f"one row; {DAMAGED}"
+        raise tensors.error(
+            f"the file's header gives shape {stated!r:.80} and blocks of {list(layout.blocks)} for "
+            f"{layout.start}qdata, expected {list(layout.shape)} and blocks of one row; {DAMAGED}"
         )
     require_part(tensors, f"{layout.start}qdata", (*layout.shape[:-1], half), "int8", "uint8")
     outputs, inputs = layout.matrix
@@ -281,17 +278,17 @@ def _micro(tensors: Tensors, layout: TorchaoLayout, values: Mapping[str, Any]) -
     nvfp4 = layout.kind == "NVFP4Tensor"
     element = "float4_e2m1fn_x2" if nvfp4 else _element(values.get("elem_dtype"))
     if element not in ELEMENTS:
-        raise InputError(
-            f"{tensors.source}: {layout.start}qdata has elements of {element!r:.80}, which is not supported "
-            f"(expected {', '.join(ELEMENTS)}); use the original weights"
+        raise tensors.error(
+            f"{layout.start}qdata has elements of {element!r:.80}, which is not supported (expected "
+            f"{', '.join(ELEMENTS)}); use the original weights"
         )
     packed = element.endswith("x2")
     stated, group = values.get("block_size"), NVFP4 if nvfp4 else MX
     shape = (*layout.shape[:-1], layout.shape[-1] * (1 + packed))
     if stated != group or shape[-1] % group:
-        raise InputError(
-            f"{tensors.source}: the file's header gives block_size {stated!r:.80} for {layout.start}qdata "
-            f"with {shape[-1]} inputs, expected whole groups of {group}; {DAMAGED}"
+        raise tensors.error(
+            f"the file's header gives block_size {stated!r:.80} for {layout.start}qdata with {shape[-1]} "
+            f"inputs, expected whole groups of {group}; {DAMAGED}"
         )
     swizzled = values.get("is_swizzled_scales", False)
     layout = TorchaoLayout(layout.kind, layout.start, shape, (1, group), layout.parts, swizzled is True)
