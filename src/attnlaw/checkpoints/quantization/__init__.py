@@ -34,7 +34,7 @@ from attnlaw.checkpoints.quantization.leftover import (
     refuse_unknown,
     refuse_unscaled,
 )
-from attnlaw.checkpoints.quantization.record import Code, CodedWeight
+from attnlaw.checkpoints.quantization.record import Code, CodedFile, CodedWeight
 from attnlaw.checkpoints.tensors import Tensors
 
 # The codes that attnlaw reads, by the names that messages list.
@@ -101,27 +101,23 @@ def decoded(tensors: Tensors, config: Config, unscaled: bool = False) -> Tensors
     Raise an `InputError` if a tensor of a code would be left out, or if a weight has no scale. `unscaled`
     says to read float8 weights without a scale as they are stored.
     """
-    readable = ", ".join(CODES)
-    refuse_announced(tensors, config, readable)
-    weights = _require_distinct(tensors, _find(tensors, config))
+    readable, file = ", ".join(CODES), CodedFile(tensors, config)
+    refuse_announced(file, readable)
+    found = (weight for name, code in CODES.items() for weight in _found_by(name, code, file))
+    weights = _require_distinct(tensors, modelopt.with_column_factors(file, found))
     result = DecodedTensors(tensors, weights) if weights else tensors
     coded = {weight.name for weight in weights}
-    refuse_unknown(result, config, METHODS, readable, bool(coded))
+    refuse_unknown(CodedFile(result, config), METHODS, readable, bool(coded))
     refuse_unscaled(result, coded, unscaled)
     return result
 
 
-def _find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
-    weights = (weight for name, code in CODES.items() for weight in _found_by(name, code, tensors, config))
-    return modelopt.with_column_factors(tensors, config, weights)
-
-
-def _found_by(name: str, code: Code, tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
+def _found_by(name: str, code: Code, file: CodedFile) -> Iterator[CodedWeight]:
     """Yield the weights of one code. Parts without the axes that it needs are an error."""
     try:
-        yield from code.find(tensors, config)
+        yield from code.find(file)
     except (IndexError, TypeError) as error:
-        raise tensors.error(
+        raise file.error(
             f"the parts of a weight in {name} do not have the shapes or settings of that code; download the "
             "file again, and its config.json"
         ) from error

@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 
-from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.quantization.packing import FLOAT8
-from attnlaw.checkpoints.quantization.record import method_of, quantization_config
+from attnlaw.checkpoints.quantization.record import CodedFile
 from attnlaw.checkpoints.tensors import Tensors
 
 # Scales of activations and of the cache of keys and values. No weight contains them.
@@ -46,48 +45,46 @@ INTEGERS = ("int", "uint")
 UNSCALED = "if the file really has no scale, pass --unscaled"
 
 
-def refuse_announced(tensors: Tensors, config: Config, readable: str) -> None:
+def refuse_announced(file: CodedFile, readable: str) -> None:
     """Raise an `InputError` for a code that attnlaw knows and does not read, before anything is decoded."""
-    values = quantization_config(config)
-    words = {name.rpartition(".")[2]: name for name in tensors.shapes}
+    values = file.settings
+    words = {name.rpartition(".")[2]: name for name in file.shapes}
     by_word = next((kind for word, kind in REASON_WORDS.items() if word in words), "")
     formats = (str(values.get(key)).lower() for key in ("checkpoint_format", "format"))
     is_marlin = values.get("is_marlin_format") or any(name.startswith("marlin") for name in formats)
-    kinds = method_of(config), "marlin" if is_marlin else "", by_word
+    kinds = file.method, "marlin" if is_marlin else "", by_word
     if (kind := next((kind for kind in kinds if kind in REASONS), None)) is not None:
-        tensor = next(_code_tensors(tensors), None)
+        tensor = next(_code_tensors(file.tensors), None)
         place = f" (tensor {tensor})" if tensor else ""
-        raise tensors.error(
+        raise file.error(
             f"quant_method {kind}{place} is not supported: {REASONS[kind]}; attnlaw reads {readable}; use "
             "the original weights"
         )
     if values.get("transform_config"):
-        raise tensors.error(
-            f"transform_config in {config.source} says that weights are in a rotated basis, which attnlaw "
-            "does not read; use the original weights"
+        raise file.error(
+            f"transform_config in {file.config.source} says that weights are in a rotated basis, which "
+            "attnlaw does not read; use the original weights"
         )
     sparse = values.get("sparsity_config")
     if isinstance(sparse, Mapping) and sparse.get("format") not in (None, "dense"):
-        raise tensors.error(
-            f"sparsity_config in {config.source} says that weights are stored as a sparse matrix "
+        raise file.error(
+            f"sparsity_config in {file.config.source} says that weights are stored as a sparse matrix "
             f"({sparse.get('format')!r:.40}), which attnlaw does not read; use the original weights"
         )
 
 
-def refuse_unknown(
-    tensors: Tensors, config: Config, methods: Collection[str], readable: str, has_codes: bool
-) -> None:
+def refuse_unknown(file: CodedFile, methods: Collection[str], readable: str, has_codes: bool) -> None:
     """Raise an `InputError` for a code among the decoded tensors that is unknown or that lacks a part."""
-    method, left = method_of(config), next(_code_tensors(tensors), None)
+    method, left = file.method, next(_code_tensors(file.tensors), None)
     if left and method in methods:
-        raise tensors.error(
+        raise file.error(
             f"tensor {left} is a part of a quantised weight, but other parts of this weight are missing, or "
             f"attnlaw does not know its format (it reads {readable}); download the file again, or use the "
             "original weights"
         )
-    if left or (quantization_config(config) and method not in methods and not has_codes):
-        place = f"tensor {left}" if left else f"quantization_config in {config.source}"
-        raise tensors.error(
+    if left or (file.settings and method not in methods and not has_codes):
+        place = f"tensor {left}" if left else f"quantization_config in {file.config.source}"
+        raise file.error(
             f"quant_method {method or 'without a name'} ({place}) is not supported; attnlaw reads "
             f"{readable}; use the original weights"
         )
