@@ -48,10 +48,11 @@ class AdaptedTensors(Tensors):
                 )
             if update.bias is not None:
                 self._biases[self._bias_of(update, target)] = update
-        added = sorted(self._replaced.keys() - base.shapes.keys())
-        noun = "tensor" if len(added) == 1 else "tensors"
-        text = f"the adapter adds {len(added)} {noun} that its base model does not have, such as "
-        self.warnings = (printable(text + added[0]),) if added else ()
+        self.warnings: tuple[str, ...] = ()
+        if added := self._replaced.keys() - base.shapes.keys():
+            tensors = f"{len(added)} tensor{'' if len(added) == 1 else 's'}"
+            text = f"the adapter adds {tensors} that its base model does not have, such as {min(added)}"
+            self.warnings = (printable(text),)
 
     def dtype(self, name: str) -> str:
         if name in self._replaced:
@@ -70,16 +71,14 @@ class AdaptedTensors(Tensors):
         real = as_float(require_real(stored, self.source, name))
         with np.errstate(over="ignore", invalid="ignore"):  # readers check that weights are finite
             if name in self._biases:
-                return real + self._added_bias(self._biases[name])
+                update = self._biases[name]
+                source, stored_bias = self._adapter.source, str(update.bias)
+                bias = as_float(require_real(self._adapter.tensors.read(stored_bias), source, stored_bias))
+                require_finite(bias, source, stored_bias, "training diverged, use an earlier checkpoint")
+                return real + update.scale * bias
             left, right = self._adapter.factors(self._updates[name])
             added = left @ right
             return real + (added if self._is_in_out(name) else added.T)
-
-    def _added_bias(self, update: Update) -> NDArray[np.float64]:
-        source, name = self._adapter.source, str(update.bias)
-        bias = as_float(require_real(self._adapter.tensors.read(name), source, name))
-        require_finite(bias, source, name, "training diverged, use an earlier checkpoint")
-        return update.scale * bias
 
     def _is_in_out(self, name: str) -> bool:
         return self._stored_in_out.get(name, self._adapter.transposed)
@@ -126,8 +125,8 @@ class AdaptedTensors(Tensors):
 
     def _require_update_fits(self, update: Update, target: str) -> None:
         shapes = self._adapter.tensors.shapes
-        shape = [shapes[update.up][0], shapes[update.down][1]]
-        expected = shape[::-1] if self._is_in_out(target) else shape
+        out_in = [shapes[update.up][0], shapes[update.down][1]]
+        expected = out_in[::-1] if self._is_in_out(target) else out_in
         if list(self.shapes[target]) != expected:
             raise InputError(
                 f"{self._adapter.source}: its update of {update.module} has shape {expected}, but "

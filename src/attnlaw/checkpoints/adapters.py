@@ -1,26 +1,20 @@
 """Read LoRA adapters (arXiv 2106.09685) as `peft` saves them. `adapted` adds them to their base model.
 
-An adapter is a directory with adapter_config.json and adapter_model.safetensors (or .bin). A weight W, stored
-(out, in), becomes W + s B A with A (`lora_A`, r x in), B (`lora_B`, out x r), and s = lora_alpha / r, or
-lora_alpha / sqrt(r) with `use_rslora`. The ranks follow from the shapes, so `rank_pattern` is not read.
-
-| further tensors of an adapter | written with | effect on the base |
-|---|---|---|
-| `X.lora_B.bias` | `lora_bias` | s times it is added to the bias of X |
-| others, such as `norm.weight` | `modules_to_save`, `bias` | it takes the place of the base's tensor |
+A weight W, stored (out, in), becomes W + s B A with A (`lora_A`, r x in), B (`lora_B`, out x r), and s =
+lora_alpha / r, or lora_alpha / sqrt(r) with `use_rslora`. The ranks follow from the shapes, so `rank_pattern`
+is not read. `X.lora_B.bias` (times s) is added to the bias of X, and other tensors (`modules_to_save`) take
+the place of the base's.
 
 `alpha_pattern` overrides lora_alpha for some modules. As in peft, the first pattern counts that equals the
-end of the module's name, starting after a dot. A dot in a pattern matches any character.
-
-Some adapters also change their base (PiSSA keeps the rest of W there). For them, B A is not the whole change,
-so they are not supported.
+end of the module's name, starting after a dot. A dot in a pattern matches any character. Adapters that also
+change their base (PiSSA keeps the rest of W there) are not supported.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import sqrt
 from pathlib import Path
 from typing import Any
@@ -136,16 +130,15 @@ def adapter_model(adapter: Adapter, name: str) -> Model:
     """Return a model without layers that has one matrix for each weight that the adapter changes."""
     updates = sorted(adapter.updates, key=lambda update: (update.layer is None, update.layer or 0))
     leaves = ((MatrixLocation(each.layer, KIND), LowRankBlock(adapter, each).product()) for each in updates)
+    warnings: tuple[str, ...] = ()
+    if adapter.replaced:
+        warnings = (
+            f"the adapter also replaces tensors of its base model ({len(adapter.replaced)}, such as "
+            f"{printable(min(adapter.replaced))}), which attnlaw leaves out here; to include them, give the "
+            "base model with --adapter",
+        )
     network = Network((), (), (), None, tuple(leaves))
-    model = Model(printable(name), KIND, adapter.tensors, network)
-    if not adapter.replaced:
-        return model
-    warning = (
-        f"the adapter also replaces tensors of its base model ({len(adapter.replaced)}, such as "
-        f"{printable(min(adapter.replaced))}), which attnlaw leaves out here; to include them, give the "
-        "base model with --adapter"
-    )
-    return replace(model, warnings=(warning,))
+    return Model(printable(name), KIND, adapter.tensors, network, warnings=warnings)
 
 
 def is_adapter(path: Path) -> bool:

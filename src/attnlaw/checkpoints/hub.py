@@ -1,8 +1,7 @@
 """Download a model from a hub by its id, `owner/name` or `owner/name@revision`.
 
-A revision is a branch, a tag or a commit. Only the config and the weights are downloaded, into the hub's
-cache. Safetensors come first; pickled weights are taken only if there are none. attnlaw never runs code of a
-repository.
+Only the config and the weights are downloaded, pickled ones only if there are no safetensors. attnlaw never
+runs code of a repository.
 """
 
 from __future__ import annotations

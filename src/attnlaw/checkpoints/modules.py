@@ -1,9 +1,8 @@
 """Read an `nn.Module` as the checkpoint that it would be saved as, so that both give the same rows.
 
-transformers keeps some tensors under other names or in other pieces in memory than in its files: the experts
-of a layer in one tensor, queries under a newer name, the output matrix of a tied embedding twice. Its
-`save_pretrained` undoes that with `revert_weight_conversion`, and so does this module, without copies where a
-view is enough.
+transformers keeps some tensors under other names or in other pieces in memory than in its files. Like its
+`save_pretrained`, this module undoes that with `revert_weight_conversion`, without copies where a view is
+enough.
 """
 
 from __future__ import annotations

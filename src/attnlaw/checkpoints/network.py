@@ -1,8 +1,8 @@
 """The tree of a model: layers with heads and feed-forward matrices, and a value for each matrix.
 
 Opening a model gives a tree of products, measuring it a tree of spectra, and bounding it a tree of
-contributions. These trees have the same shape and differ in their leaves. `Layer.map` and `Network.map`
-alone fix the order of the leaves, which is the order of rows in every table.
+contributions. `Layer.map` and `Network.map` alone fix the order of the leaves, which is the order of rows in
+every table.
 
 | kind | leaf: a matrix that acts on row vectors |
 |---|---|

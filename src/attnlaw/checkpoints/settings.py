@@ -19,7 +19,7 @@ from attnlaw.core.files import require_valid_path
 from attnlaw.core.settings import OptionPanel, Settings, coerce, setting, settings_dataclass
 
 CHECKPOINT, MACHINE = OptionPanel.INPUT, OptionPanel.PRECISION
-STORAGE, DOUBLE = PRECISIONS = ("storage", "double")
+STORAGE, _ = PRECISIONS = ("storage", "double")
 input_setting = partial(setting, panel=CHECKPOINT)
 
 
@@ -161,14 +161,12 @@ class ModelSettings(Settings):
 
     def open(self) -> Model:
         """Open the model. A LoRA adapter without its base becomes a model without layers."""
-        if not isinstance(self.model, str | os.PathLike):
-            return open_model(
-                self.model, self.heads, self.name, self.map, self.adapter, unscaled=self.unscaled
-            )
-        path, name = local_model_path(self.model), self.name or str(self.model)
-        if self.adapter is None and is_adapter(path):
-            return adapter_model(open_adapter(path, open_file), name)
-        return open_model(path, self.heads, name, self.map, self.adapter, unscaled=self.unscaled)
+        source, name = self.model, self.name
+        if isinstance(source, str | os.PathLike):
+            source, name = local_model_path(source), name or str(source)
+            if self.adapter is None and is_adapter(source):
+                return adapter_model(open_adapter(source, open_file), name)
+        return open_model(source, self.heads, name, self.map, self.adapter, unscaled=self.unscaled)
 
 
 def require_model_exists(settings: ModelSettings) -> None:

@@ -1,7 +1,4 @@
-"""The answer to a user's question in words: what a terminal, a page and a notebook show first.
-
-A verb's folder has the answer in `answer.py`, as a function `answer(result) -> Answer`.
-"""
+"""The answer to a user's question in words: what a terminal, a page and a notebook show first."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Call functions of libraries that may crash, hang or fill the memory.
-
-The functions run in a child process. If a call kills that process or takes too long, the caller gets a
-`ChildEnded`, and the next call starts another process.
-"""
+"""Call functions of libraries that may crash, hang or fill the memory, in a child process."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Read and write files safely.
-
-attnlaw writes to a temporary file in the same directory and then renames it, so readers never see half a
-file. It reads only regular files of bounded size, and it does not follow links out of a directory.
-"""
+"""Read and write files safely: readers never see half a file, and no link or size is trusted."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Make the Python function of a verb, with its signature, its documentation and the types of its result.
 
-`attnlaw.learn` is a real function, so that `help` and editors show its options. `make stub` writes the same
-texts into `attnlaw/__init__.pyi`, where type checkers find them. All of it comes from the verb's declaration.
+`make stub` writes the same texts into `attnlaw/__init__.pyi`, where type checkers find them.
 """
 
 from __future__ import annotations

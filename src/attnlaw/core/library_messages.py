@@ -1,10 +1,7 @@
 """Keep the messages of other libraries in order: drop those of an import, relay those about the user's model.
 
-Libraries such as transformers write to standard error while they are imported: about extensions that are not
-built for this machine, or about the next release of torch. A user can do nothing with these lines. Warnings
-about a config.json matter, so each becomes one line in the log of attnlaw, which the command line prints.
-
-Errors pass through both functions, as exceptions and as log records.
+A user can do nothing with messages about extensions that are not built for this machine. Warnings about a
+config.json matter, so each becomes one line in the log of attnlaw. Errors pass unchanged.
 """
 
 from __future__ import annotations

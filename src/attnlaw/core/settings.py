@@ -6,9 +6,7 @@
         tosses: int = setting(100, "How often.", symbol="n", minimum=1)
 
 This declaration gives the options of a command, the keys of a study file, the arguments of the Python
-function, the columns of rows, and the labels. A new record checks its values and raises a `BadSetting` for a
-wrong one. This module also turns the words of a command line and the values of a file into the declared
-types.
+function, the columns of rows, and the labels. A new record raises a `BadSetting` for a wrong value.
 """
 
 from __future__ import annotations

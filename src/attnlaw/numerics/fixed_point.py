@@ -1,7 +1,4 @@
-"""Solvers that always stop: bracketed roots of many equations at once, and accelerated fixed-point iteration.
-
-Neither solver raises an exception if it fails. The result has the residual and the number of steps.
-"""
+"""Bracketed roots of many equations at once, and accelerated fixed-point iteration, which always stop."""
 
 from __future__ import annotations
 

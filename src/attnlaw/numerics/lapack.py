@@ -1,7 +1,6 @@
-"""Single routines of BLAS and LAPACK in float64, without the import of scipy.linalg.
+"""Single routines of BLAS and LAPACK in float64, without the slow import of scipy.linalg.
 
-That import takes a sixth of a second, as long as the audit of a small model. The routines of SciPy's OpenBLAS
-are called by ctypes (`openblas`). If the library is missing, SciPy's wrappers compute the same numbers.
+If `openblas` is missing, SciPy's wrappers compute the same numbers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Stieltjes transforms that are roots of a polynomial.
-
-`monic_roots` computes all roots, and `smallest_root` chooses the physical one.
-"""
+"""Stieltjes transforms that are roots of a polynomial."""
 
 from __future__ import annotations
 

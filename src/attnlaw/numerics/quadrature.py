@@ -1,9 +1,8 @@
 """Quadrature: Gauss-Legendre rules, and cosine series for densities with square-root edges.
 
-On an interval, write `x = x(theta)` for theta from 0 to pi, with `x = middle - half cos(theta)` or a smooth
-function of it. For a density with square-root edges, `F = f(x) density dx/dtheta` is an even periodic
-function of theta. So the midpoint rule converges exponentially, and the integral from any angle to pi is a
-sine series: one transform gives the integral above every threshold.
+On an interval, write `x = middle - half cos(theta)` for theta from 0 to pi, or a smooth function of it. For a
+density with square-root edges, `F = f(x) density dx/dtheta` is an even periodic function of theta. So the
+midpoint rule converges exponentially, and the integral from any angle to pi is a sine series.
 """
 
 from __future__ import annotations

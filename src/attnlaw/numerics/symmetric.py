@@ -1,12 +1,10 @@
 """Eigenvalues and Gram matrices of large matrices, computed without blocking other threads.
 
-One-stage tridiagonalisation spends half of its operations in matrix-vector products, which wait for memory.
 LAPACK's `?sytrd_sy2sb` and `?sytrd_sb2st` first reduce the matrix to a band of width `BANDS`, all in matrix
 products, and then reduce the band to a tridiagonal. If these routines are missing (see `openblas`), one stage
-computes the same numbers.
-
-A float32 matrix is reduced in float32, which is nearly all the work. The eigenvalues of its tridiagonal are
-computed in float64: `ssterf` itself was off by 20 to 270 eps |A| (512 to 4096 rows), the reduction by 3.
+computes the same numbers. A float32 matrix is reduced in float32, which is nearly all the work. The
+eigenvalues of its tridiagonal are computed in float64: `ssterf` itself was off by 20 to 270 eps |A| (512 to
+4096 rows), the reduction by 3.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Run functions in threads, with results in order and memory within a budget.
 
-`in_threads` runs functions that state how much memory they need. A `MemoryGate` lets them start while their
-sum stays within the budget, so more threads never need more memory. Each function uses one BLAS thread, so
-the numbers do not depend on the number of threads.
+Each function uses one BLAS thread, so the numbers do not depend on the number of threads.
 """
 
 from __future__ import annotations

@@ -6,20 +6,16 @@ bias,
 
     tr f = sum_i u_i^T f u_i + E[z^T f z],    z = (I - U U^T) g,  g with random signs.
 
-Every term v^T f v is a Gauss rule. Its nodes are the eigenvalues of the Lanczos tridiagonal of A started at
-v. Its weights are the squared first entries of the eigenvectors times |v|^2 (Golub and Meurant 2010). Leading
-vectors are almost invariant, so three steps are enough for each. The rest has little variance, because U took
-the large values away.
+Every term v^T f v is a Gauss rule: its nodes are the eigenvalues of the Lanczos tridiagonal of A started at
+v, its weights the squared first entries of the eigenvectors times |v|^2 (Golub and Meurant 2010). Leading
+vectors are almost invariant, so three steps are enough for each. Two sums are known exactly, the number of
+values (n) and the sum of their squares (|M|_F^2), and the weights of every probe are multiplied by a + b s^2
+so that both are right. The spread over probes is the standard error.
 
-Two sums are known exactly: the number of values (n) and the sum of their squares (|M|_F^2). The weights of
-every probe are multiplied by a + b s^2 so that both are right. The spread over probes is the standard error.
-
-The quadrature has a lower and an upper rule. With x = s^2, a sum of s^p is a sum of x^(p/2). For 0 < p < 2
-the even derivatives of x^(p/2) are negative and the odd ones positive. So the Gauss rule is above the true
-sum, and the Gauss-Radau rule with a node at 0 is below it. The weight of that node is the largest weight that
-zero can have (Chebyshev, Markov, Stieltjes), so it is the uncertainty of a rank: the Gauss rule counts this
-weight, the other rule does not. The tolerance of ranks is far below what the steps resolve, and moves neither
-side.
+With x = s^2, a sum of s^p is a sum of x^(p/2), whose even derivatives are negative and odd ones positive for
+0 < p < 2. So the Gauss rule is above the true sum, and the Gauss-Radau rule with a node at 0 is below it. The
+weight of that node is the largest that zero can have (Chebyshev, Markov, Stieltjes), so it is the uncertainty
+of a rank. The tolerance of ranks is far below what the steps resolve, and moves neither side.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
 """Singular values of a matrix in memory, from its Gram matrix, or by SVD if that is not precise enough.
 
-The eigenvalues of M^T M have an absolute error e s_1^2. Over many spectra and sizes n = min(rows, cols), e
-was at most 0.5 eps sqrt(n). A singular value s then has the error e s_1^2 / (2 s). While the smallest value
-is above 2e-3 s_1, every value of a matrix up to n = 4096 has an absolute error below 1e-12 s_1 and a relative
-error below 1e-9. If the smallest value is lower, attnlaw uses the SVD. If weights were stored in 16 bits or
-less, attnlaw tries a float32 Gram matrix first (see `precision`).
-
-If the Gram matrix has another type than the matrix, the matrix is converted in slabs, so that memory never
-holds it twice.
+The eigenvalues of M^T M have an absolute error e s_1^2, with e at most 0.5 eps sqrt(n) for n = min(rows,
+cols). A singular value s then has the error e s_1^2 / (2 s). While the smallest value is above 2e-3 s_1,
+every value of a matrix up to n = 4096 has an absolute error below 1e-12 s_1 and a relative error below 1e-9.
+If the smallest value is lower, attnlaw uses the SVD. If weights were stored in 16 bits or less, attnlaw tries
+a float32 Gram matrix first (see `precision`).
 """
 
 from __future__ import annotations

@@ -10,18 +10,14 @@ A G and B becomes B G^(-T). The set of such G is the gauge of the head.
 | `none` | nothing: norms, clipping or gates are between the factors | |
 
 In the row `rotary`, j runs over the planes that positions turn, and A B^T is the product of the columns that
-they do not turn.
+they do not turn. The least value is reached exactly if D = A^T A - B^T B vanishes on the directions in which
+G can move: for the full gauge all of D, for the rotary gauge the trace of each plane and all of the rest
+(this is ours). The sizes of D and of both Gram matrices are taken on the same directions.
 
-Let D = A^T A - B^T B. The least value is reached exactly if D vanishes on the directions in which G can move.
-For the full gauge all of D must vanish. For the rotary gauge the trace of each plane and all of the rest must
-vanish (this is ours). The sizes of D and of both Gram matrices are taken on the same directions.
-
-Under grouped queries B is shared. A then stacks the queries of a group (for VO the outputs are stacked), and
-every head of the group has the sizes of the group. The bias of queries is one more row of A: then D = 0 holds
-if weight decay acts on the bias too. The factors are those that are stored. Latent attention and keys of an
-earlier layer are left out, because other factors share the gauge there.
-
-Queries and keys are q = z R_Q + q0 and k = z' R_K + k0; `scores` computes their sizes.
+Under grouped queries B is shared, A stacks the queries of a group (for VO the outputs are stacked), and every
+head of the group has the sizes of the group. The bias of queries is one more row of A, as if weight decay
+acts on the bias too. Latent attention and keys of an earlier layer are left out, because other factors share
+the gauge there.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """Lanczos's method for symmetric matrices, and a bound on their largest eigenvalue.
 
-Only products with the matrix are needed. From a start of unit length, k steps give a k x k tridiagonal T with
-off-diagonal entries b_1 ... b_k, where b_k leads out of T. The largest eigenvalue t of T is a lower bound of
-the largest eigenvalue l of the matrix. A residual cannot say how far below it is, because it bounds the
-distance to *some* eigenvalue. A random start v can. Let p be the characteristic polynomial of T. Then
-|p(A) v|^2 = (b_1 ... b_k)^2, and this is at least c^2 p(l)^2, where c is the component of v along the leading
-eigenvector. A start without a preferred direction in n dimensions has |c| >= d (pi / 2n)^(1/2) except with
-probability d, and p increases beyond t. So l is at most the solution of
+From a start of unit length, k steps give a k x k tridiagonal T with off-diagonal entries b_1 ... b_k, where
+b_k leads out of T. The largest eigenvalue t of T is a lower bound of the largest eigenvalue l of the matrix.
+Let p be the characteristic polynomial of T. Then |p(A) v|^2 = (b_1 ... b_k)^2, and this is at least c^2
+p(l)^2, where c is the component of the start v along the leading eigenvector. A random start in n dimensions
+has |c| >= d (pi / 2n)^(1/2) except with probability d, and p increases beyond t. So l is at most the solution
+of
 
     ln p(x) = ln(b_1 ... b_k) - ln d - ln(pi / 2n) / 2,    x > t
 

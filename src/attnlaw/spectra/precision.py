@@ -6,28 +6,18 @@ r"""When float32 is precise enough to factorise a matrix: if it adds less error 
 | u | root mean square of the relative errors of its entries: 0.42 times half a unit in the last place |
 | c | the float32 route moves an eigenvalue of the Gram matrix by at most c eps s_1^2, with eps = 2^-23 |
 
-Storing: entries w (1 + d) with independent d move a singular value by x^T (w d) y to first order, where x and
-y are its singular vectors. The root mean square is u \|W\|_F / (n m)^(1/2). (0.42 is the root mean square of
-an error uniform in the last place, over magnitudes uniform in their logarithm: (3^-1 (3/8) / ln 2)^(1/2).)
-
-Arithmetic: if an eigenvalue s^2 is off by c eps s_1^2, the singular value is off by c eps s_1^2 / (2 s),
-which is relative c eps (s_1 / s)^2 / 2. Measured from 384 to 4096 rows, products in float32 leave 0.5 to 1.6,
-and the reduction to a tridiagonal leaves 0.7 to 2.4 (see `numerics.symmetric`). Together they are below c =
-4.
-
-The second error is below the first for every value if it is for the smallest:
+Storing entries w (1 + d) with independent d moves a singular value by u \|W\|_F / (n m)^(1/2) in root mean
+square. (0.42 is that of an error uniform in the last place, over magnitudes uniform in their logarithm: (3^-1
+(3/8) / ln 2)^(1/2).) Arithmetic moves it by c eps s_1^2 / (2 s). Measured from 384 to 4096 rows, products in
+float32 leave 0.5 to 1.6, and the reduction to a tridiagonal leaves 0.7 to 2.4 (see `numerics.symmetric`).
+Together they are below c = 4. The second error is below the first for every value if it is for the smallest:
 
     s / s_1 >= c eps s_1 (n m)^(1/2) / (2 u |W|_F)
 
-For a Gaussian matrix the right-hand side is c eps (n^(1/2) + m^(1/2)) / (2 u): in bfloat16 0.012 at 768 x
-3072 and 0.025 at 4096 x 11008. For a trained matrix it is larger, because its largest value exceeds the
-others by more. float16 has three more bits, so its ratio is eight times as large. Types with fewer bits than
-bfloat16 use the ratio of bfloat16. A matrix with a smaller s / s_1 is factorised in float64. So float32 never
-decides a rank, because the tolerance of ranks is far below the ratio.
-
-The thin factors of heads are small, and float64 is the faster way for them (see `factored`).
-
-`power_scaled` divides a matrix by a power of two, which is exact, so that squares of entries do not overflow.
+For a Gaussian matrix the right-hand side is c eps (n^(1/2) + m^(1/2)) / (2 u), in bfloat16 0.025 at 4096 x
+11008, and for a trained matrix it is larger. Types with fewer bits than bfloat16 use the ratio of bfloat16. A
+matrix with a smaller s / s_1 is factorised in float64. So float32 never decides a rank, because the tolerance
+of ranks is far below the ratio.
 """
 
 from __future__ import annotations

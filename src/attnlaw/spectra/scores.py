@@ -10,10 +10,9 @@ A query or a key is y = z R + y0, where z is the output of a norm before its gai
 | G, y0 | sqrt(f) C diag(g) W and b W + bias: gain g and bias b of the norm folded into the matrix W |
 | R | triangular factor of G by QR: \|G x\| = \|R x\| for every x |
 
-A norm of the queries or keys themselves replaces the norm before the block. Then W drops out, G is sqrt(f) C
-diag(g) of that norm, and N is the size of a head (or of all heads if `joint`, because one head may have all
-of |zhat|^2). The norm between the two matrices of latent attention does the same. The part of its keys that
-all heads share reads the norm before the block.
+A norm of the queries or keys themselves replaces the norm before the block: W drops out, G is sqrt(f) C
+diag(g) of that norm, and N is the size of a head (or of all heads if `joint`). The norm between the two
+matrices of latent attention does the same. The keys that all heads share read the norm before the block.
 """
 
 from __future__ import annotations

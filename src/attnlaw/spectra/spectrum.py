@@ -10,16 +10,11 @@
 | numerical rank | #{s_i > 1e-10 * min(rows, cols) * max(s_1, 1)} (arXiv 2605.07297) |
 | condition | s_1 / s_k, k the number of values kept |
 
-An exact spectrum lists every value once. An approximate one (see `approximate`) lists the nodes of a
-quadrature rule with multiplicities, so every sum over values has an error. A spectrum computed in float32 has
-an error too, a much smaller one (see `precision`).
-
-A model applies a matrix M as C diag(g) M, where g is the gain of the norm before M and C subtracts the mean
-if the norm does. `applied_matrix` computes the sizes of this product without a second factorisation. With B =
-C diag(g), the largest singular value of B M is the root of the largest eigenvalue of B M M^T B^T. Products
-with this matrix are products with M M^T between two cheap ones. The squared Frobenius norm is the trace of
-diag(g) M M^T diag(g), minus g^T M M^T g / n if C subtracts the mean. If less than 1% of the trace is left, or
-if M M^T is not known in float64, the entries of B M are summed instead.
+A model applies a matrix M as B M with B = C diag(g), where g is the gain of the norm before M and C subtracts
+the mean if the norm does. The largest singular value of B M is the root of the largest eigenvalue of B M M^T
+B^T. The squared Frobenius norm is the trace of diag(g) M M^T diag(g), minus g^T M M^T g / n if C subtracts
+the mean. If less than 1% of the trace is left, or if M M^T is not known in float64, the entries of B M are
+summed instead.
 """
 
 from __future__ import annotations

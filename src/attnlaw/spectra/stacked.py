@@ -1,14 +1,12 @@
 """Spectra of all heads of a block at once, in a few calls for stacks of small matrices.
 
-The factors of a block's heads are stacks A (heads, d, N) and B (heads, d, M), views of the stored tensors.
-One call factorises all Gram matrices A A^T, and one computes all singular values. A norm before the block is
-folded into the Gram matrix. With A_g = A diag(g) and the sums s of its rows,
+One call factorises the Gram matrices A A^T of all heads, and one computes all singular values. A norm before
+the block is folded into the Gram matrix. With A_g = A diag(g) and the sums s of its rows,
 
     A_g C A_g^T = A_g A_g^T - s s^T / N        if the norm subtracts the mean
 
 If that removes more than half of a Gram matrix, the mean is subtracted from A_g itself, so that no digits are
-lost. A Cholesky factor has the error eps (s_1 / s)^2 (see `factored`). Heads whose factors have a condition
-above 1e3, or no Cholesky factor at all, are left to QR factorisations, which `factored` computes one by one.
+lost. Heads whose factors have a condition above 1e3 are left to `factored`, one by one.
 """
 
 from __future__ import annotations

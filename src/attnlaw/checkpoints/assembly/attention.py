@@ -7,12 +7,9 @@
 | d | query head size | outputs of the query matrix / H (equal to d_v except in latent attention) |
 
 In latent attention (DeepSeek-V2, arXiv 2405.04434), keys and values are `x A B_k` and `x A B_v` with a narrow
-A. The key of a head also has a rotary part `x A_r` that all heads share, and queries may be `x A_q B_q`. QK
-of a head is `(query) (own key, shared key)^T`, so its factors are as thin as in other models. The norm
-between A and B is not part of the product.
-
-XLNet stores attention with the heads as a separate axis, (N, H, d). These tensors are read as matrices (N, H
-d).
+A. The key of a head also has a rotary part `x A_r` that all heads share, and queries may be `x A_q B_q`. The
+norm between A and B is not part of the product. XLNet stores attention with the heads as a separate axis, (N,
+H, d).
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ from attnlaw.checkpoints.assembly.scores import build_scores
 from attnlaw.checkpoints.assembly.shapes import Shapes
 from attnlaw.checkpoints.blocks import Attention, Norm, View
 from attnlaw.checkpoints.families import LayerTable, Roles
-from attnlaw.checkpoints.tensors import Tensors
+from attnlaw.checkpoints.tensors import GatheredTensors, Tensors
 from attnlaw.core.errors import InputError
 
 
@@ -200,20 +197,14 @@ def with_joined_heads(tensors: Tensors, match: Match) -> Tensors:
     return JoinedHeadAxes(tensors, names) if names else tensors
 
 
-class JoinedHeadAxes(Tensors):
+class JoinedHeadAxes(GatheredTensors):
     """Tensors, some of which are read with their last two axes joined."""
 
     def __init__(self, tensors: Tensors, names: set[str]) -> None:
-        self.source, self.metadata = tensors.source, tensors.metadata
-        self.shapes = {
-            name: (*shape[:-2], prod(shape[-2:])) if name in names else shape
-            for name, shape in tensors.shapes.items()
-        }
-        self._tensors = tensors
-
-    def dtype(self, name: str) -> str:
-        return self._tensors.dtype(name)
+        super().__init__(tensors.source, {name: (tensors, name) for name in tensors.shapes}, tensors.metadata)
+        joined = {name: tensors.shapes[name] for name in names}
+        self.shapes |= {name: (*shape[:-2], prod(shape[-2:])) for name, shape in joined.items()}
 
     def read(self, name: str, member: int | None = None) -> NDArray[Any]:
-        stored = self._tensors.read(name, member)
+        stored = super().read(name, member)
         return stored if member is not None else stored.reshape(self.shapes[name])

@@ -1,8 +1,7 @@
 """Find vectors that a checkpoint lost: gains and biases that only some layers of a stack have.
 
-Architectures without biases, and norms without gains or biases, lack them in every layer. So a vector is
-missing only if another layer has it, or if a norm has a bias and no gain. A missing matrix is an error when
-the layers are built. A missing vector is not, because the layer can be read as one that never had it.
+A missing matrix is an error when the layers are built. A missing vector is not, because the layer can be read
+as one that never had it.
 """
 
 from __future__ import annotations

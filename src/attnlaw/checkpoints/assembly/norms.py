@@ -6,8 +6,7 @@
 | post-norm | the norm of the sum before it: of the block before, or the norm before the first layer |
 | norms after the blocks only | the stream without a norm |
 
-A norm is unknown (None) in three cases: the family's table has no norms, the layer has the tensors of none of
-them, or the family does not list the model's type.
+A norm is unknown (None) if the family does not list the model's type or if no table of norms fits the layer.
 """
 
 from __future__ import annotations

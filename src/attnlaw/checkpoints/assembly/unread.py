@@ -1,15 +1,12 @@
 """Reject tensors that belong to a weight and are not read, because the weight alone is another matrix.
 
-Many programs store a weight in two tensors, such as codes and their scales. Each has its own names for the
-second one. So attnlaw has no list of these names: a tensor inside the module of a weight that attnlaw uses is
-read, known to leave the weight as it is, or rejected. Tensors elsewhere in a layer are not concerned.
+Each program has its own names for the second tensor of a weight, such as scales. So a tensor inside the
+module of a weight that attnlaw uses is read, known to leave the weight as it is, or rejected.
 
 | the weight | a tensor belongs to it if its name is |
 |---|---|
 | `q_proj.weight` | `q_proj.` and more, or `q_proj_` and a word about codes, such as `q_proj_scale` |
 | `experts.gate_up_proj` | `experts.gate_up_proj_` and more, or `experts.` and such a word |
-
-The parts that a quantization scheme has decoded are no longer among the tensors here.
 """
 
 from __future__ import annotations

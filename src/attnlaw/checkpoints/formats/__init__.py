@@ -1,7 +1,4 @@
-"""The file formats of checkpoints. Each has a reader, a subclass of `Tensors`, and an entry in `FORMATS`.
-
-A reader imports its library when it opens a file, so importing this table is fast.
-"""
+"""The file formats of checkpoints. Each has a reader, a subclass of `Tensors`, and an entry in `FORMATS`."""
 
 from __future__ import annotations
 

@@ -3,10 +3,7 @@
 The layout is little-endian: magic `GGUF`, version (u32), the number of tensors and of values (u64 each).
 Every value is a key, a type (u32) and its bytes. Every tensor is a name, its dimensions (fastest first), a
 type and an offset into the data, which start at the next multiple of `general.alignment`. Texts have a length
-(u64).
-
-attnlaw parses the header itself, because the reader of the `gguf` package keeps every token of the
-vocabulary as arrays. Parsing takes milliseconds, and a damaged length cannot lead past the end of the file.
+(u64). The reader of the `gguf` package would keep every token of the vocabulary as arrays.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Read the weights of ONNX graphs under the names that they had before the export.
 
-PyTorch's exporter stores the weight of a linear layer transposed, for `MatMul`, under a name such as
-`onnx::MatMul_268`. The node that uses it is named after the module, such as
-`/encoder/layer.0/attention/self/query/MatMul`. attnlaw offers this weight as
-`encoder.layer.0.attention.self.query.weight`, with shape (out, in) again.
+PyTorch's exporter stores the weight of a linear layer transposed, under a name such as `onnx::MatMul_268`.
+The node that uses it is named after the module, such as `/encoder/layer.0/attention/self/query/MatMul`.
+attnlaw offers it as `encoder.layer.0.attention.self.query.weight`, with shape (out, in) again.
 """
 
 from __future__ import annotations

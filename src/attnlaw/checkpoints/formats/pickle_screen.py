@@ -3,12 +3,9 @@
 `torch.load(weights_only=True)` runs no foreign code, but a few hundred bytes can still make it hang (the hash
 of a tuple of ten tuples of ten tuples ...), end the process (a tuple a million deep) or fill the memory
 (`bytearray(10**10)`, an archive that expands). The check walks through the opcodes and computes sizes instead
-of values.
-
-It also makes sure that every number of a tensor is in the file. Torch maps as many bytes as a storage claims,
-whatever its record in the archive has, and it allows a file to call `torch.FloatTensor(8, 8)`, whose numbers
-are whatever the memory had before. For this, the walk knows the few values that describe a storage: a tuple
-of texts, numbers and names of classes.
+of values. It also makes sure that every number of a tensor is in the file: torch maps as many bytes as a
+storage claims, and it allows a file to call `torch.FloatTensor(8, 8)`, whose numbers are whatever the memory
+had before.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Read safetensors files. The library checks the header, then each tensor is read by its offsets.
 
-The file is not kept mapped, because pages of a memory map count as memory of the process. An audit should
-need no more memory than the matrices it is working on.
+The file is not kept mapped, because pages of a memory map count as memory of the process.
 """
 
 from __future__ import annotations

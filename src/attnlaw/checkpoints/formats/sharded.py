@@ -1,10 +1,9 @@
 """Checkpoints of several files: shards with an index, and Meta's `consolidated.NN.pth`.
 
-An index (`*.index.json`) says which shard has which tensor. This is how large Hugging Face checkpoints are
-stored. Meta's LLaMA has one file for each device of a tensor-parallel model, and every file has every name. A
-matrix whose outputs are divided among devices (`ColumnParallelLinear`) is stored (out / parts, in); if its
-inputs are divided (`RowParallelLinear`), it is stored (out, in / parts). Norms are whole in each file.
-Embeddings are divided by columns in LLaMA 1 and 2, and by rows (words) in LLaMA 3.
+Meta's LLaMA has one file for each device of a tensor-parallel model, and every file has every name. A matrix
+whose outputs are divided among devices is stored (out / parts, in); if its inputs are divided, it is stored
+(out, in / parts). Norms are whole in each file. Embeddings are divided by columns in LLaMA 1 and 2, and by
+rows (words) in LLaMA 3.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.checkpoints.config import read_params
-from attnlaw.checkpoints.tensors import Tensors
+from attnlaw.checkpoints.tensors import GatheredTensors, Tensors
 from attnlaw.core.errors import InputError, as_input_error
 from attnlaw.core.files import distinct_keys, links_outside, read_bounded
 
@@ -32,36 +31,25 @@ WORDS = "tok_embeddings"
 AXES = {"wq": 0, "wk": 0, "wv": 0, "w1": 0, "w3": 0, "output": 0, "wo": 1, "w2": 1, WORDS: 1}
 
 
-class ShardedTensors(Tensors):
+class ShardedTensors(GatheredTensors):
     """The tensors of all shards that an index names, which must be in the directory of the index.
 
     Further tensors in a shard are read like the others. Copies of tensors in other shards must be equal.
     """
 
     def __init__(self, index: Path, open_file: Callable[[Path], Tensors]) -> None:
-        self.source = str(index)
-        self.metadata = {}
         weight_map = _weight_map(index)
         shards = {file: open_file(_inside(index, file)) for file in sorted(set(weight_map.values()))}
-        self.texts = {key: text for shard in shards.values() for key, text in shard.texts.items()}
-        self._shard_of = {name: shards[file] for name, file in weight_map.items()}
-        for name, part in self._shard_of.items():
+        shard_of = {name: shards[file] for name, file in weight_map.items()}
+        for name, part in shard_of.items():
             if name not in part.shapes:
                 raise InputError(f"{index}: tensor {name} is not in {part.source}; download the shards again")
         for part in shards.values():
             for name in part.shapes:
-                if (other := self._shard_of.setdefault(name, part)) is not part:
+                if (other := shard_of.setdefault(name, part)) is not part:
                     _require_equal(name, other, part)
-        self.shapes = {name: shard.shapes[name] for name, shard in self._shard_of.items()}
-
-    def dtype(self, name: str) -> str:
-        return self._shard_of[name].dtype(name)
-
-    def read(self, name: str, member: int | None = None) -> NDArray[Any]:
-        return self._shard_of[name].read(name, member)
-
-    def prefetch(self, name: str, member: int | None = None) -> None:
-        self._shard_of[name].prefetch(name, member)
+        super().__init__(str(index), {name: (shard, name) for name, shard in shard_of.items()})
+        self.texts = {key: text for shard in shards.values() for key, text in shard.texts.items()}
 
 
 def _require_equal(name: str, first: Tensors, second: Tensors) -> None:

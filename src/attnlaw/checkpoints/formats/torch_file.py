@@ -1,18 +1,13 @@
 """Read PyTorch pickles (`.bin .pt .pth .ckpt`), only with `weights_only=True`.
 
-In addition to the plain types of PyTorch, `argparse.Namespace` is allowed, because Lightning and fairseq keep
-the training arguments in one. Creating and filling a Namespace calls nothing that a file could not call
-without it. A value from a pickle counts as a weight only if it is a `torch.Tensor`. It is not enough that a
-value has the attributes of a tensor: a Namespace with chosen attributes could pass for an array at any
-address.
+`argparse.Namespace` is allowed too, because Lightning and fairseq keep the training arguments in one. Filling
+it calls nothing that a file could not call without it. A value counts as a weight only if it is a
+`torch.Tensor`: a Namespace with the attributes of a tensor could pass for an array at any address.
 
-If the weights are nested in the file (under `state_dict`, `model`, ...), the tables next to them become
-`metadata`, by name and with their plain entries only. Single values such as an epoch are left out. attnlaw
-uses the metadata if there is no config.json.
-
-A fairseq checkpoint contains the training arguments: `args` is a Namespace, or `cfg` is a table whose `model`
-is a Namespace or a table. Their names begin with `encoder_` and `decoder_` (`encoder_attention_heads`). In
-`metadata`, each side becomes a table without that prefix.
+If the weights are nested in the file (under `state_dict`, `model`, ...), the plain entries of the tables next
+to them become `metadata`, which counts if there is no config.json. The training arguments of fairseq (`args`,
+or `cfg` with a table `model`) begin with `encoder_` and `decoder_`. In `metadata`, each side becomes a table
+without that prefix.
 """
 
 from __future__ import annotations

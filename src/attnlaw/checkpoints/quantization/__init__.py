@@ -1,7 +1,4 @@
-"""Decode quantised weights. `CODES` lists the codes that attnlaw reads.
-
-Families see the plain name, the shape and the numbers of a weight. They never learn that it was coded.
-"""
+"""Decode quantised weights. `CODES` lists the codes that attnlaw reads; families never learn of them."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ from attnlaw.checkpoints.quantization.leftover import (
     refuse_unscaled,
 )
 from attnlaw.checkpoints.quantization.record import Code, CodedFile, CodedWeight
-from attnlaw.checkpoints.tensors import Tensors
+from attnlaw.checkpoints.tensors import GatheredTensors, Tensors
 
 # The codes that attnlaw reads, by the names that messages list.
 CODES: Mapping[str, Code] = {
@@ -64,35 +61,30 @@ METHODS = (
 MOST_REMARKS = 4  # the largest number of remarks on a file that differs from its config
 
 
-class DecodedTensors(Tensors):
+class DecodedTensors(GatheredTensors):
     """The tensors of a checkpoint with the `coded` weights under their plain names."""
 
     def __init__(self, tensors: Tensors, coded: Iterable[CodedWeight]) -> None:
-        self.source, self.metadata, self.texts = tensors.source, tensors.metadata, tensors.texts
         self.coded = {weight.name: weight for weight in coded}
+        hidden = {part for weight in self.coded.values() for part in weight.parts}
+        plain = (name for name in tensors.shapes if name not in hidden and not is_for_activations(name))
+        super().__init__(tensors.source, {name: (tensors, name) for name in plain}, tensors.metadata)
+        self.shapes |= {name: weight.shape for name, weight in self.coded.items()}
+        self.texts, self._tensors = tensors.texts, tensors
         remarks = [*dict.fromkeys(weight.remark for weight in self.coded.values() if weight.remark)]
         more = [f"{len(remarks) - MOST_REMARKS} more such remarks"] if len(remarks) > MOST_REMARKS else []
         self.remarks = (*remarks[:MOST_REMARKS], *more)
-        hidden = {part for weight in self.coded.values() for part in weight.parts}
-        self.shapes = {
-            name: shape
-            for name, shape in tensors.shapes.items()
-            if name not in hidden and not is_for_activations(name)
-        }
-        self.shapes |= {name: weight.shape for name, weight in self.coded.items()}
-        self._tensors = tensors
 
     def dtype(self, name: str) -> str:
-        return self.coded[name].label if name in self.coded else self._tensors.dtype(name)
+        return self.coded[name].label if name in self.coded else super().dtype(name)
 
     def read(self, name: str, member: int | None = None) -> NDArray[Any]:
-        if name in self.coded:
-            return self.coded[name].read(self._tensors, member)
-        return self._tensors.read(name, member)
+        weight = self.coded.get(name)
+        return super().read(name, member) if weight is None else weight.read(self._tensors, member)
 
     def prefetch(self, name: str, member: int | None = None) -> None:
         if name not in self.coded:
-            self._tensors.prefetch(name, member)
+            super().prefetch(name, member)
 
 
 def decoded(tensors: Tensors, config: Config, unscaled: bool = False) -> Tensors:

@@ -92,7 +92,7 @@ def _read_state(file: CodedFile, name: str, kind: str) -> QuantState:
     if len(shape) != 1 or shape[0] > MOST_STATE or file.dtype(name) != "uint8":
         raise file.bad_part(name, f"at most {MOST_STATE} bytes of JSON")
     try:
-        values = json.loads(file.tensors.read(name).tobytes())
+        values: Any = json.loads(file.tensors.read(name).tobytes())
     except (ValueError, RecursionError) as error:
         raise file.error(f"tensor {name} is not JSON; {DAMAGED}") from error
     values = values if isinstance(values, dict) else {}

@@ -130,7 +130,7 @@ def _blocks(file: CodedFile, name: str) -> CodedWeight:
 
 def _coded(name: str, shape: tuple[int, ...], parts: tuple[str, ...], divides: bool) -> CodedWeight:
     label = f"NVFP4, groups of {NVFP4}" if len(parts) == 3 else f"MXFP4, groups of {MXFP4}"
-    return CodedWeight(name, shape, parts, label, partial(_decode, parts, shape[-2:], divides))
+    return CodedWeight(name, shape, parts, label, partial(_decode, parts, (shape[-2], shape[-1]), divides))
 
 
 def _decode(names: tuple[str, ...], shape: tuple[int, int], divides: bool, parts: Parts) -> Weights:

@@ -1,8 +1,4 @@
-"""Reject what attnlaw would read wrongly: tensors of a code that it does not know, and codes without scales.
-
-A scale that nothing multiplies, or integers in the place of a weight, would give wrong numbers without a
-sign of it. So a checkpoint with such tensors is not opened, and the message names the first of them.
-"""
+"""Reject what attnlaw would read wrongly: tensors of unknown codes, and codes without scales."""
 
 from __future__ import annotations
 

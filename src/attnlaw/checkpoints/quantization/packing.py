@@ -1,8 +1,7 @@
 """Unpack codes of few bits, and decode matrices in blocks of rows.
 
-All functions work on the last axis. A *stream* of codes runs on over the ends of words: code k takes the bits
-b k to b k + b - 1 of all words in order, from the least significant bit on. Words are little-endian, so the
-bytes of the words are the same stream.
+All functions work on the last axis. A *stream* of codes runs on over the ends of little-endian words: code k
+takes the bits b k to b k + b - 1 of all words in order, from the least significant bit on.
 """
 
 from __future__ import annotations

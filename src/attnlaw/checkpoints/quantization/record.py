@@ -1,9 +1,9 @@
 """A weight that is stored in a code, and what all codes need to find and check its parts.
 
-A *code* stores a weight as small integers or small floats with scales. Each file of this folder has one code,
-or several that share a layout, and a function `find(file)`. It looks at names, shapes, dtypes and
-the config, reads at most small tensors, and yields one `CodedWeight` for each weight. It checks that each
-part has exactly its shape, so that nothing is broadcast and no array is allocated by an unchecked number.
+Each file of this folder has one code, or several that share a layout, and a function `find(file)`. It looks
+at names, shapes, dtypes and the config, reads at most small tensors, and yields one `CodedWeight` for each
+weight. It checks that each part has exactly its shape, so that nothing is broadcast and no array is allocated
+by an unchecked number.
 """
 
 from __future__ import annotations
