@@ -61,7 +61,6 @@ class NormFold:
     centred: bool
 
     def __call__(self, columns: Reals) -> Reals:
-        """Return the product of this matrix and `columns`, without forming this matrix."""
         return self._centred(self.gain[:, None] * columns)
 
     def transposed(self, columns: Reals) -> Reals:

@@ -66,7 +66,6 @@ def fetch(model: str, config_only: bool = False) -> Path:
 
 
 def _cached(hub: Any, repository: str, revision: str | None, reason: Exception) -> Path:
-    """Return the directory of an earlier download. `reason` is the error of the hub."""
     try:
         return Path(hub.snapshot_download(repository, revision=revision, local_files_only=True))
     except OSError as error:

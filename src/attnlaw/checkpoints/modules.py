@@ -45,7 +45,6 @@ def _pretrained_models(module: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _saved_state(model: Any, state: dict[str, Any]) -> dict[str, Any]:
-    """Return the tensors that `save_pretrained` would write, from those of the model in memory."""
     what = (
         f"{type(model).__name__}: transformers does not know under which names this module's tensors "
         "are saved"
@@ -62,7 +61,6 @@ def _saved_state(model: Any, state: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_same(first: Any, second: Any) -> bool:
-    """Return whether two entries of a state dict are the same tensor."""
     if first is None or second is None or first.device.type == "meta":
         return False
     return bool(first.data_ptr() == second.data_ptr() and first.shape == second.shape)

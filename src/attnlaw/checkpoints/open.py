@@ -146,7 +146,6 @@ def config_path(source: str | os.PathLike[str]) -> Path:
 
 
 def _open_path(path: Path) -> tuple[Tensors, Config]:
-    """Open a file or directory, and read the config next to the weights."""
     with (
         as_input_error(f"{path}: cannot be read", "check its permissions"),
         as_input_error(
@@ -207,7 +206,6 @@ def open_file(path: Path) -> Tensors:
 
 
 def _by_ending(path: Path) -> Tensors:
-    """Open a file of the format that its ending names or, if that is unknown, its first bytes."""
     require_regular_file(path)
     kind = next((kind for kind in FORMATS if path.suffix in kind.endings), None)
     if kind is not None:
@@ -225,7 +223,6 @@ def _by_ending(path: Path) -> Tensors:
 
 
 def _refuse_pointer(path: Path) -> None:
-    """Raise an `InputError` if a file is a Git LFS pointer instead of the weights."""
     with path.open("rb") as file:
         if file.read(len(POINTER)) == POINTER:
             raise InputError(f"{path}: this is a Git LFS pointer and not the weights; run git lfs pull")
@@ -255,7 +252,6 @@ def single_model_path(path: Path) -> Path:
 
 
 def _steps(folder: Path) -> list[Path]:
-    """Return the folders `checkpoint-STEP` by step, or an empty list if the directory has weights."""
     if not _is_folder(folder):
         return []
     steps = [step for step in folder.glob("checkpoint-*") if STEP.fullmatch(step.name) and step.is_dir()]

@@ -57,7 +57,6 @@ def answer(function: Callable[..., Any], arguments: list[Any]) -> dict[str, Any]
 
 
 def limit_resource(kind: int, most: int) -> None:
-    """Lower a limit of this process. A limit that is already lower stays the same."""
     hard = resource.getrlimit(kind)[1]
     lowest = most if hard == resource.RLIM_INFINITY else min(most, hard)
     resource.setrlimit(kind, (lowest, hard))

@@ -128,7 +128,6 @@ def _type_names(setting: SettingField, kind: Any) -> Iterator[str]:
 
 
 def quantity_type(quantity: Quantity) -> str:
-    """Return the type that a quantity has as an attribute of a result, as the text of an annotation."""
     if quantity.range:
         return "Range | None"
     if quantity.error:
@@ -137,7 +136,6 @@ def quantity_type(quantity: Quantity) -> str:
 
 
 def result_name(verb: Verb[Any, Any]) -> str:
-    """Return the name of a verb's result type for type checkers, such as `LearnResult` for `learn`."""
     return f"{''.join(part.capitalize() for part in verb.name.split('_'))}Result"
 
 
@@ -183,7 +181,6 @@ def _meaning(verb: Verb[Any, Any], setting: SettingField) -> str:
 
 
 def _type_and_default(setting: SettingField) -> str:
-    """Return the type and the default of an argument in words: `float, or several; default 0.2`."""
     rule, choices = setting.rule, setting.rule.choices
     words = [word for kind in setting.types for word in _type_words(setting, kind)]
     if choices and not isinstance(choices, Variants):
@@ -208,7 +205,6 @@ def _type_words(setting: SettingField, kind: Any) -> list[str]:
 
 
 def _returns(verb: Verb[Any, Any]) -> str:
-    """Return the part of the documentation about the result: its quantities, its tables and its methods."""
     described = [quantity for quantity in verb.quantities if quantity.description]
     if len(described) > MOST_DESCRIBED:
         described = [quantity for quantity in described if quantity.in_summary]
@@ -229,7 +225,6 @@ def _returns(verb: Verb[Any, Any]) -> str:
 
 
 def _item(name: str, meaning: str, kind: str = "") -> str:
-    """Return an item of a list, in Markdown."""
     kind = f" ({kind.removesuffix(' | None')})" if kind else ""
     return textwrap.indent(
         textwrap.fill(f"- `{name}`{kind}: {meaning}", WIDTH, subsequent_indent="  "), "    "

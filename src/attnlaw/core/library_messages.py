@@ -50,8 +50,6 @@ def relayed_warnings(library: str, subject: str) -> Iterator[None]:
 
 
 class _Collector(logging.Handler):
-    """A handler that keeps the texts of records."""
-
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.texts: list[str] = []

@@ -437,7 +437,6 @@ def _open_rows(folder: Path, name: str, verb: Verb[Any, Any], remedy: str) -> Re
 
 
 def _require_possible(verb: Verb[Any, Any], rows: pl.DataFrame, path: Path, remedy: str) -> None:
-    """Raise an `InputError` if a setting is too small, a variant is unknown, or rows have no quantities."""
     finished = rows.filter(rows["status"] != str(Outcome.FAILED))
     if finished.height and not any(finished[quantity.name].count() for quantity in verb.quantities):
         names = ", ".join(quantity.name for quantity in verb.quantities[:3])

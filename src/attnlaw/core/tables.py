@@ -98,7 +98,6 @@ def conform(table: pl.DataFrame, schema: Schema, where: str, remedy: str) -> pl.
 
 
 def _is_plain(dtype: pl.DataType) -> bool:
-    """Return whether a column of this type holds numbers, texts, booleans, or lists of these."""
     inner = dtype.inner if isinstance(dtype, pl.List) else dtype
     return inner in (pl.String, pl.Boolean, pl.Null) or (inner.is_numeric() and not inner.is_decimal())
 

@@ -188,7 +188,6 @@ class Verb(Generic[S, R]):
         return Result.collect(self, zip(cases, records, strict=True))
 
     def _place(self, words: Sequence[Any]) -> dict[str, Any]:
-        """Return the positional arguments by setting. The last setting may take several arguments."""
         places = [field for field in setting_fields(self.settings).values() if field.rule.positional]
         placed = {place.name: word for place, word in zip(places, words, strict=False)}
         if len(words) > len(places):

@@ -60,7 +60,6 @@ def lapack(dll: ctypes.CDLL, name: str, *arguments: Argument) -> None:
 
 
 def _by_reference(argument: Argument) -> Any:
-    """Return a pointer to the argument, because Fortran takes everything by reference."""
     if isinstance(argument, bytes):
         return argument
     if isinstance(argument, int):

@@ -32,7 +32,6 @@ def monic_roots(coefficients: Complexes) -> Complexes:
 
 
 def _horner(coefficients: Complexes, y: Complexes) -> tuple[Complexes, Complexes]:
-    """Return the value and the slope of a monic polynomial at points `y` of shape (..., roots)."""
     value, slope = np.ones_like(y), np.zeros_like(y)
     for k in range(coefficients.shape[-1]):
         slope = slope * y + value

@@ -128,7 +128,6 @@ def solve_cut(a: float, b: float, low: float, high: float) -> Cut:
 
 
 def _edges(a: float, b: float, low: float, high: float) -> tuple[Reals, int]:
-    """Return the ends of the steps, and the index of the end from which the solution starts."""
     start = max(a + 2 * b, 1.0)
     ends = [start]
     while ends[-1] < high:
@@ -223,7 +222,6 @@ def _taylor(a: float, b: float, centre: Any, half: Any) -> Any:
 
 
 def _horner(coefficients: Any, t: Any) -> tuple[Any, Any]:
-    """Return value and derivative at t of polynomials whose coefficients run along the first axis."""
     value, slope = coefficients[-1], np.zeros_like(coefficients[-1])
     for row in coefficients[-2::-1]:
         slope = slope * t + value

@@ -87,7 +87,6 @@ def _leading_vectors(gram: Operator, size: int, count: int, rng: np.random.Gener
 
 
 def _largest(run: KrylovRun) -> tuple[float, float]:
-    """Return the largest singular value that a run found, and a bound on its distance to a true one."""
     values, vectors = np.linalg.eigh(tridiagonals(run)[0])
     top = float(np.sqrt(max(values[-1], 0.0)))
     residual = float(run.off_diagonal[0, -1] * abs(vectors[-1, -1]))

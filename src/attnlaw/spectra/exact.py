@@ -69,7 +69,6 @@ def _in_float32(matrix: Reals, fold: NormFold | None, rounding: float) -> Singul
 
 
 def _in_float64(matrix: Reals, fold: NormFold | None) -> SingularValueResult:
-    """Return the singular values from the Gram matrix if it is precise enough, else from the SVD."""
     eigenvalues, applied = _eigenvalues(matrix, fold, np.dtype(np.float64))
     if eigenvalues[-1] > GRAM_LIMIT**2 * eigenvalues[0]:
         return np.sqrt(eigenvalues), applied, "gram", FLOAT64

@@ -125,7 +125,6 @@ def spectrum_and_roots(
 
 
 def _applied_sizes(left: Root, right: Root) -> Applied:
-    """Return the sizes of a product from the scaled triangular factors of both sides."""
     values = singular_values(left[0] @ right[0].T)
     require_resolved(float(values[0]), left[1], right[1])
     sizes = Applied(Estimate(float(values[0])), root_sum_of_squares(values), values)

@@ -249,7 +249,6 @@ def _spectra(model: Model, unit: Unit) -> list[Spectrum]:
 
 
 def _heads(model: Model, unit: Unit, block: FactorSource) -> list[Spectrum]:
-    """Return the spectra of all products of a block."""
     kind, shape = unit.location.kind, unit.product.shape
     reading = replace(model, keeps_float32=unit.rounding is not None)
     sampled = shape[0] * shape[1] > MANY_ENTRIES and not unit.exact
@@ -291,7 +290,6 @@ def _head(
     quick: bool,
     seed: int | None,
 ) -> HeadSpectrum:
-    """Return the spectrum of one head's matrix, and triangular factors. `pair` has the stored factors."""
     try:
         with np.errstate(over="raise", invalid="raise"):
             folded = block.applied(model, kind, *pair)

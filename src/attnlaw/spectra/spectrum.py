@@ -294,7 +294,6 @@ def _frobenius_of_gram(gram: Reals | None, fold: NormFold) -> float | None:
 
 
 def _frobenius(matrix: Reals, fold: NormFold) -> float:
-    """Return the Frobenius norm of the folded matrix from its entries."""
     gain = np.broadcast_to(fold.gain, matrix.shape[0])
     columns = max(1, BLOCK // matrix.shape[0])
     trace = removed = 0.0

@@ -143,7 +143,6 @@ def _folded_gram(factor: Reals, fold: NormFold) -> Reals:
 
 
 def _cholesky_factors(grams: Reals) -> Reals:
-    """Return the upper triangular factor of each Gram matrix; NaN where it is not precise enough."""
     traces = np.trace(grams, axis1=1, axis2=2)
     inside = (traces > 1 / LARGEST) & (traces < LARGEST)
     roots = np.full_like(grams, np.nan)

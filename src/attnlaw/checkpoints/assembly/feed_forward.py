@@ -52,7 +52,6 @@ def _of_expert(roles: Roles, number: int) -> Roles:
 
 
 def _count(shapes: Shapes, prefix: str, roles: Roles) -> int:
-    """Return the number of stored experts. Raise an `InputError` if the config states another number."""
     first = prefix + next(iter(roles.values()))
     if EXPERT in first:
         count = 0

@@ -39,7 +39,6 @@ def missing_tensors(
 
 
 def _missing_vectors(matched: MatchedStack, tensors: Tensors) -> Iterator[tuple[str, str]]:
-    """Yield the names of the missing vectors of a stack, each with what shows that it should be there."""
     shapes, stack = tensors.shapes, matched.stack
     owners = dict(_vectors(stack))
     stored = {vector for vector in owners if any(at + vector in shapes for at in matched.layers)}

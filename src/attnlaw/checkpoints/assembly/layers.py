@@ -175,7 +175,6 @@ def _router_sum(shapes: Shapes, experts: int) -> float:
 
 
 def _find_view(tensors: Tensors, names: tuple[str, ...], stored_out_in: bool) -> View | None:
-    """Return the first matrix whose name ends with one of `names`, or None if there is none."""
     for ending in names:
         for name, shape in tensors.shapes.items():
             if (name == ending or name.endswith("." + ending)) and len(shape) == 2:

@@ -131,7 +131,6 @@ def _unknown_message(tensors: Tensors, named: str | None, families: Sequence[Fam
 
 
 def _misnamed_message(tensors: Tensors, family: Family, described: str) -> str:
-    """Return a message with the first name in a user's file that no tensor of the checkpoint has."""
     for stack in family.stacks:
         for name in stack.attention.values():
             if not any(map(_pattern(stack, [name]).fullmatch, tensors.shapes)):
@@ -194,7 +193,6 @@ def _find_stacks(stack: LayerTable, tensors: Tensors, whole: bool) -> list[Match
 
 
 def _linear_positions(stack: LayerTable, tensors: Tensors) -> dict[str, set[Position]]:
-    """Return the positions of the layers with linear attention, grouped by prefix."""
     positions: dict[str, set[Position]] = {}
     if stack.linear:
         pattern = _pattern(stack, stack.linear)

@@ -68,13 +68,11 @@ def stack_norms(
 
 
 def _has_stream_width(shapes: Shapes, norm: Norm, matched: MatchedStack) -> bool:
-    """Return whether the norm of the embeddings is as wide as the residual stream."""
     width = shapes.matrix(matched.layers[0] + matched.stack.attention["output"])[1]
     return norm.gain is None or shapes.tensors.shapes[norm.gain] == (width,)
 
 
 def _stored_norms(shapes: Shapes, at: str, ways: Sequence[Roles]) -> Roles | None:
-    """Return the first table in `ways` whose norms all exist, or None if there is none."""
     stored = (roles for roles in ways if all(not name or shapes.norm(at + name) for name in roles.values()))
     return next(stored, None)
 

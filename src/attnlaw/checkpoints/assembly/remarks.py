@@ -56,8 +56,6 @@ def _parallel(layer: StoredLayer) -> bool:
 
 @dataclass(frozen=True)
 class UnreadLayers:
-    """A group of layers that were not read."""
-
     name: str  # the common part of their names
     matrices: int  # the number of their matrices
     of_network: bool  # true if data that pass through the layers that were read also pass through these
@@ -204,7 +202,6 @@ def model_warnings(
 
 
 def _attention_warnings(layers: Sequence[StoredLayer]) -> list[str]:
-    """Return sentences about operations in attention that the products QK and VO do not contain."""
     blocks = [layer.attention for layer in layers]
     sources = [(block.source,) for block in blocks if block.source is not None]
     sentences = {

@@ -71,7 +71,6 @@ def is_rotary(family: Family, config: Config) -> bool:
 
 
 def _has_rotary(family: Family, config: Config, depth: int) -> bool:
-    """Return whether the layer at `depth` has rotary positions. In some models only some layers do."""
     chosen = config.values.get("no_rope_layers")  # 0 for a layer without positions
     if isinstance(chosen, list) and depth < len(chosen):
         return bool(chosen[depth])

@@ -70,7 +70,6 @@ class Shapes:
         return (shape[-1], shape[-2]) if self.stored_out_in(name) else (shape[-2], shape[-1])
 
     def _refuse_reparametrised(self, name: str) -> None:
-        """Raise an `InputError` if torch stores a missing weight as the parts from which it computes it."""
         module, _, weight = name.rpartition(".")
         for ending, what, remedy in REPARAMETRISED:
             part = f"{module}.{ending.format(weight=weight)}"

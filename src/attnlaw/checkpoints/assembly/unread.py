@@ -70,7 +70,6 @@ def unused_parts(
 
 
 def _records(part: Any) -> Iterator[View | Norm]:
-    """Yield the matrices and norms in a record of blocks, and in the records inside it."""
     parts = [part]
     while parts:
         part = parts.pop()

@@ -53,8 +53,6 @@ Record = TypeVar("Record", Family, LayerTable, Initialiser)
 
 
 class FieldKind(NamedTuple):
-    """The values that a field accepts: their description in messages, and a test of a TOML value."""
-
     expected: str
     fits: Fits
 
@@ -139,7 +137,6 @@ def _expect(fits: bool, place: str, value: Any, wanted: str) -> None:
 
 
 def _merge_base_file(values: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """Return the keys of a file together with the keys that it inherits through `like`."""
     like = values.get("like")
     if not _is_text(like):
         return dict(values)

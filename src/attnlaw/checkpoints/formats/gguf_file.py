@@ -107,8 +107,6 @@ def read_header(data: Any) -> Header:
 
 
 class _Cursor:
-    """A reader of bytes that moves forward with each value."""
-
     def __init__(self, data: Any) -> None:
         self.data = data
         self.at = 0

@@ -58,7 +58,6 @@ class GgufParts(GatheredTensors):
 
 
 def _name_and_count(path: Path, split: Mapping[str, Any]) -> tuple[str, int]:
-    """Return the name that all parts share, and their number."""
     hit = PART.fullmatch(path.name)
     if hit is None or int(hit[3]) != split["count"]:
         raise InputError(
@@ -82,7 +81,6 @@ def _open_part(path: Path, given: Path) -> GgufFile:
 
 
 def _require_member(part: GgufFile, number: int, count: int, first: Mapping[str, Any]) -> None:
-    """Raise an `InputError` if a part says that it is another part, or belongs to another model."""
     stated = part.split.get("no", 0), part.split.get("count")
     if stated != (number, count):
         raise part.error(

@@ -110,7 +110,6 @@ def _text(value: str | bytes) -> str:
 
 
 def _constants(graph: Any) -> dict[str, Any]:
-    """Return the values of `Constant` nodes, by the names of their outputs."""
     return {
         _text(node.output[0]): attribute.t
         for node in graph.node
@@ -165,7 +164,6 @@ def _linear_layers(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, b
 
 
 def _external(path: Path, tensor: Any) -> tuple[Path, int]:
-    """Return the file that contains a tensor, and the tensor's offset in it."""
     entries = {_text(entry.key): _text(entry.value) for entry in tensor.external_data}
     location = entries.get("location", "")
     relative = PurePosixPath(location.replace("\\", "/"))

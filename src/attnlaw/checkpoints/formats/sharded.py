@@ -154,7 +154,6 @@ class ConsolidatedTensors(Tensors):
         return tuple(joined)
 
     def _require_all(self, folder: Path) -> None:
-        """Raise an `InputError` if parts are missing, judged by the shape of the output matrices."""
         shapes = self._parts[0].shapes
         name = next((name for name in shapes if name.endswith("attention.wo.weight")), None)
         if name is None or len(shapes[name]) != 2 or 0 in shapes[name]:

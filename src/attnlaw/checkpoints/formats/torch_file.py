@@ -94,7 +94,6 @@ def _require_closed_holes(torch: Any, source: str) -> None:
 
 
 def _load(path: Path, torch: Any) -> Any:
-    """Check a pickle, and then load its tensors and plain containers, mapped if possible."""
     try:
         mapped = screen_file(path)
         with warnings.catch_warnings(action="ignore"), LOADING, _allow_plain_classes(torch.serialization):
@@ -106,13 +105,11 @@ def _load(path: Path, torch: Any) -> Any:
 
 
 def _allow_plain_classes(serialization: Any) -> Any:
-    """Return a context in which torch also unpickles the classes in `ALLOWED`."""
     before = serialization.get_safe_globals()
     return serialization.safe_globals([kind for kind in ALLOWED if kind not in before])
 
 
 def _reason(error: BaseException) -> str:
-    """Return one line that explains an error of `torch.load`."""
     text = str(error)
     foreign = re.search(r"GLOBAL (\S+)", text)
     if foreign:
@@ -157,7 +154,6 @@ def _weights(loaded: Any, tensor: type, source: str) -> tuple[dict[str, Any], di
 
 
 def table_of(value: Any) -> Mapping[str, Any]:
-    """Return the entries of a mapping or a Namespace by name. Other values give an empty mapping."""
     entries = vars(value) if isinstance(value, Namespace) else value
     return {str(key): entry for key, entry in entries.items()} if isinstance(entries, Mapping) else {}
 
@@ -185,7 +181,6 @@ def fairseq_sizes(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def current_name(name: str) -> str:
-    """Return the name that newer versions of fairseq give to a tensor."""
     return name.replace(".emb_layer_norm.", ".layernorm_embedding.")
 
 

@@ -116,7 +116,6 @@ def _found_by(name: str, code: Code, file: CodedFile) -> Iterator[CodedWeight]:
 
 
 def _require_distinct(tensors: Tensors, weights: Iterable[CodedWeight]) -> list[CodedWeight]:
-    """Return the weights. Raise an `InputError` if two of them share a part or a name."""
     coded: dict[str, CodedWeight] = {}
     owners: dict[str, CodedWeight] = {}
     for weight in weights:

@@ -115,7 +115,6 @@ def _matrix_shape(file: CodedFile, name: str) -> tuple[int, ...]:
 
 
 def _stored_inputs(file: CodedFile, name: str, outputs: tuple[int, ...]) -> int:
-    """Return the number of inputs that `X_shape` states."""
     file.require(f"{name}_shape", (len(outputs) + 1,), "int")
     stated = [int(size) for size in file.tensors.read(f"{name}_shape")]
     if tuple(stated[:-1]) != outputs or stated[-1] < 1:

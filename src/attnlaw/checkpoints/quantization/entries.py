@@ -147,7 +147,6 @@ def _as_numbers(stored: NDArray[Any]) -> Weights:
 
 
 def _require_symmetric(file: CodedFile, name: str, zeros: str) -> None:
-    """Raise an `InputError` if the config says that weights of this type have zero points."""
     kind = "int" if file.dtype(name) == INT8 else "float"
     schemes = [table for table in weight_schemes(file) if table.get("type", kind) == kind]
     if schemes and all(table.get("symmetric") is False for table in schemes):
@@ -158,7 +157,6 @@ def _require_symmetric(file: CodedFile, name: str, zeros: str) -> None:
 
 
 def _divides(file: CodedFile, scale: str) -> bool:
-    """Return whether the config says that `weight_scale_inv` is a divisor."""
     meaning = file.settings.get("weight_scale_semantics")
     if meaning not in (None, "inverse"):
         raise InputError(

@@ -52,7 +52,6 @@ def find(file: CodedFile) -> Iterator[CodedWeight]:
 
 
 def _packed(file: CodedFile, name: str) -> CodedWeight:
-    """Return a weight of compressed-tensors."""
     codes, scale, whole = f"{name}_packed", f"{name}_scale", f"{name}_global_scale"
     *stack, rows, columns = file.shapes[codes] if len(file.shapes[codes]) in (2, 3) else (0, 0)
     inputs, size = 2 * columns, NVFP4 if whole in file.shapes else MXFP4
@@ -83,7 +82,6 @@ def _refuse_e5m3(file: CodedFile, scale: str, inputs: int) -> None:
 
 
 def _refuse_missing(file: CodedFile, scale: str, whole: str) -> None:
-    """Raise an `InputError` if the scales are those of NVFP4, whose second scale is missing."""
     if scale in file.shapes and file.dtype(scale) == E4M3:
         raise file.error(
             f"found no tensor {whole}, the second scale of NVFP4 next to {scale}; download the file again, "
@@ -134,7 +132,6 @@ def _coded(name: str, shape: tuple[int, ...], parts: tuple[str, ...], divides: b
 
 
 def _decode(names: tuple[str, ...], shape: tuple[int, int], divides: bool, parts: Parts) -> Weights:
-    """Decode a matrix from its codes, its scales and, for NVFP4, its second scale."""
     codes = parts.read(names[0]).reshape(shape[0], shape[1] // 2)
     whole = parts.numbers(names[2]).reshape(()) if len(names) == 3 else None
 

@@ -102,7 +102,6 @@ def find(file: CodedFile) -> Iterator[CodedWeight]:
 
 
 def _layout(file: CodedFile, base: str) -> tuple[GptqLayout, str]:
-    """Return the layout of a matrix, and a remark if the config names another one."""
     rows, outputs = file.shapes[f"{base}qweight"]
     groups = file.shapes[f"{base}scales"][0]
     bits = 32 * file.shapes.get(f"{base}qzeros", (0,))[-1] // max(outputs, 1)
@@ -133,7 +132,6 @@ def _layout(file: CodedFile, base: str) -> tuple[GptqLayout, str]:
 
 
 def _format(file: CodedFile) -> str | None:
-    """Return the name of the format that the config states, or None if there is no config."""
     values = file.settings
     if not values:
         return None

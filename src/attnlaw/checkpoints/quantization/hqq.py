@@ -107,7 +107,6 @@ def _require_codes(file: CodedFile, name: str, codes: tuple[int, int], packing: 
 
 
 def _small(file: CodedFile, name: str, *dtypes: str) -> Any:
-    """Return a small tensor that describes a code."""
     if name not in file.shapes:
         raise file.error(f"found no tensor {name}, expected it next to W_q; {DAMAGED}")
     if prod(file.shapes[name]) > MOST_SMALL or not file.dtype(name).startswith(dtypes):

@@ -87,7 +87,6 @@ def refuse_unknown(file: CodedFile, methods: Collection[str], readable: str, has
 
 
 def _code_tensors(tensors: Tensors) -> Iterator[str]:
-    """Yield the names of tensors that only quantised checkpoints have."""
     return (name for name in tensors.shapes if CODE_WORDS.match(name.rpartition(".")[2]))
 
 

@@ -78,7 +78,6 @@ def with_column_factors(file: CodedFile, weights: Iterable[CodedWeight]) -> Iter
 
 
 def _kind(base: str) -> str:
-    """Return the last word of a module's name, such as down_proj."""
     return base.rpartition(".")[2]
 
 

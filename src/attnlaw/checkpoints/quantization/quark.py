@@ -73,7 +73,6 @@ def _coded(file: CodedFile, name: str, scale: str) -> CodedWeight:
 
 
 def _weight_spec(file: CodedFile, name: str) -> Mapping[str, Any]:
-    """Return what the config says about a weight: the entry of its layer, or the one for all layers."""
     layer, layers = name.rpartition(".")[0], _table(file.settings.get("layer_quant_config"))
     entries = {"": file.settings.get("global_quant_config"), **layers}
     fitting = [entry for pattern, entry in entries.items() if not pattern or fnmatchcase(layer, pattern)]

@@ -45,7 +45,6 @@ def with_side_files(config: Config, folder: Path) -> Config:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return the values of a side file, or an empty dict if it does not exist."""
     values = read_config(path).values
     if path.name == MODELOPT:
         inner = values.get("quantization")

@@ -75,7 +75,6 @@ class TorchaoLayout:
         return *self.shape[:-2], *groups
 
     def stated_type(self, key: str) -> str:
-        """Return the name of a type in the header."""
         stated = self.values.get(key)
         return str(stated.get("_data") if isinstance(stated, dict) else stated)
 
@@ -161,7 +160,6 @@ def _bad_header(
 
 
 def _require_scale(file: CodedFile, layout: TorchaoLayout, part: str, *dtypes: str) -> None:
-    """Raise an `InputError` if the scales or the zero points do not have the shape that the blocks give."""
     name, shape = layout.start + part, layout.scale_shape
     if prod(shape) == 1 and file.shapes[name] in ((), (1,)):
         shape = file.shapes[name]
@@ -178,7 +176,6 @@ def _grouping(layout: TorchaoLayout) -> str:
 
 
 def _numbers(file: CodedFile, layout: TorchaoLayout) -> Kind:
-    """Read the classes that store one number an entry."""
     layout = _with_blocks(file, layout)
     float8, unpacked = layout.kind == "Float8Tensor", layout.kind == "IntxUnpackedToInt8Tensor"
     dtypes = ("float8_e4m3fn", "float8_e5m2") if float8 else ("int8",)
@@ -226,7 +223,6 @@ def _spread(layout: TorchaoLayout, parts: Parts, part: str) -> Callable[[slice],
 
 
 def _int4(file: CodedFile, layout: TorchaoLayout) -> Kind:
-    """Read Int4Tensor."""
     *front, half = layout.shape
     layout = _with_blocks(file, replace(layout, shape=(*front, 2 * half)))
     stated, group = layout.values.get("shape"), layout.blocks[1]
@@ -254,7 +250,6 @@ def _read_int4(layout: TorchaoLayout, parts: Parts) -> Weights:
 
 
 def _micro(file: CodedFile, layout: TorchaoLayout) -> Kind:
-    """Read NVFP4Tensor and MXTensor: small floats with a scale for each group of inputs."""
     nvfp4, codes = layout.kind == "NVFP4Tensor", f"{layout.start}qdata"
     element = "float4_e2m1fn_x2" if nvfp4 else layout.stated_type("elem_dtype")
     if element not in ELEMENTS:
