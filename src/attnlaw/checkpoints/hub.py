@@ -32,7 +32,9 @@ def is_hub_id(source: str) -> bool:
 
 def fetch(model: str, config_only: bool = False) -> Path:
     """Download a model's config and, unless `config_only`, its weights. Return their directory."""
-    hub = _import_hub(model)
+    remedy = "to download a model from the Hugging Face hub, install its client: pip install 'attnlaw[hub]'"
+    with as_input_error(f"{model}: no such file or directory", remedy, ImportError, with_reason=False):
+        import huggingface_hub as hub
     hit = HUB_ID.fullmatch(model)
     assert hit is not None, f"{model} is not an id on a model hub"
     repository, revision = hit.groups()
@@ -94,10 +96,3 @@ def _files_to_fetch(repository: str, names: list[str], config_only: bool) -> lis
         f"{repository}: this repository holds no safetensors file and no pytorch_model.bin; download one "
         "of its files, and give that file"
     )
-
-
-def _import_hub(repository: str) -> Any:
-    remedy = "to download a model from the Hugging Face hub, install its client: pip install 'attnlaw[hub]'"
-    with as_input_error(f"{repository}: no such file or directory", remedy, ImportError, with_reason=False):
-        import huggingface_hub
-    return huggingface_hub

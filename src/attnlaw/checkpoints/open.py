@@ -184,16 +184,12 @@ def missing_model(source: str | os.PathLike[str]) -> InputError:
 def _refuse_shard(path: Path) -> None:
     """Raise an `InputError` if a file is one of several shards, because it contains only part of a model."""
     hit = SHARD.search(path.name)
-    if hit is None or int(hit[1]) < 2:
-        return
-    remedy = (
-        "download the others and their index (*.index.json) into the same directory, and give the directory"
-    )
-    if index := min(path.parent.glob("*.index.json"), default=None):
-        remedy = f"give {index}, or its directory"
-    raise InputError(
-        f"{path}: this is one of {int(hit[1])} shards of a model and not the whole model; {remedy}"
-    )
+    if hit is not None and int(hit[1]) > 1:
+        index = min(path.parent.glob("*.index.json"), default=None)
+        others = "download the others and their index (*.index.json) into the same directory, and give the"
+        remedy = f"give {index}, or its directory" if index else f"{others} directory"
+        what = f"this is one of {int(hit[1])} shards of a model and not the whole model"
+        raise InputError(f"{path}: {what}; {remedy}")
 
 
 def open_file(path: Path) -> Tensors:
@@ -207,13 +203,13 @@ def open_file(path: Path) -> Tensors:
 
 def _by_ending(path: Path) -> Tensors:
     require_regular_file(path)
+    with path.open("rb") as file:
+        first = file.read(FIRST_BYTES)
     kind = next((kind for kind in FORMATS if path.suffix in kind.endings), None)
-    if kind is not None:
-        _refuse_pointer(path)
-    else:
-        with path.open("rb") as file:
-            first = file.read(FIRST_BYTES)
+    if kind is None:
         kind = next((kind for kind in FORMATS if kind.begins is not None and kind.begins(first)), None)
+    elif first.startswith(POINTER):
+        raise InputError(f"{path}: this is a Git LFS pointer and not the weights; run git lfs pull")
     if kind is not None:
         return kind.open(path)
     raise InputError(
@@ -222,14 +218,12 @@ def _by_ending(path: Path) -> Tensors:
     )
 
 
-def _refuse_pointer(path: Path) -> None:
-    with path.open("rb") as file:
-        if file.read(len(POINTER)) == POINTER:
-            raise InputError(f"{path}: this is a Git LFS pointer and not the weights; run git lfs pull")
-
-
 def _endings() -> list[str]:
     return [ending for kind in FORMATS for ending in kind.endings]
+
+
+def _patterns() -> list[str]:
+    return [pattern for kind in FORMATS for pattern in kind.in_directory]
 
 
 def expand_run(source: Any) -> list[Any]:
@@ -307,10 +301,6 @@ def find_checkpoint(folder: Path) -> Path:
         f"{folder}: this directory holds no checkpoint (attnlaw looked for {', '.join(_patterns())}); "
         "give the path of the file"
     )
-
-
-def _patterns() -> list[str]:
-    return [pattern for kind in FORMATS for pattern in kind.in_directory]
 
 
 def _candidates(folder: Path) -> list[Path]:

@@ -51,16 +51,10 @@ class Loss:
 
 
 def _logistic_prox(y: Reals, omega: Reals, V: float) -> Reals:
-    """Return the proximal operator of the logistic loss by Newton's method.
+    """Return y z, where z solves z = u + V/(1 + e^z) in [u, u + V] and u = y omega, by Newton's method.
 
-    It is y z, where z solves z = u + V/(1 + e^z) in [u, u + V] and u = y omega. Newton's method starts at
-    z = 0, because from other starts it falls into cycles of two for V above about 4, even inside a bracket.
-    The equation is convex below 0 and concave above. So from 0 (or the end of the interval next to it), every
-    step goes towards the root, and no step goes beyond it.
-
-    >>> z = _logistic_prox(np.ones(2), np.array([-30.0, 3.0]), 26.0)
-    >>> bool(np.abs(z - np.array([-30.0, 3.0]) - 26 * scipy.special.expit(-z)).max() < 1e-13)
-    True
+    It starts at z = 0, because from other starts it falls into cycles of two for V above about 4. The
+    equation is convex below 0 and concave above, so from 0 no step goes beyond the root.
     """
     u = y * omega
     z = np.clip(np.zeros_like(u), u, u + V)
@@ -72,11 +66,6 @@ def _logistic_prox(y: Reals, omega: Reals, V: float) -> Reals:
         if (np.abs(step) <= 4e-16 * (1 + np.abs(z) + np.abs(u) / rise)).all():  # round-off of a step
             break
     return y * z
-
-
-def _hinge_prox(y: Reals, omega: Reals, V: float) -> Reals:
-    u = y * omega
-    return y * np.where(u >= 1, u, np.minimum(u + V, 1.0))
 
 
 SQUARE = Loss(
@@ -101,7 +90,7 @@ HINGE = Loss(
     value=lambda y, z: np.maximum(0.0, 1 - y * z),
     slope=lambda y, z: np.where(y * z < 1, -y, 0.0),
     curvature=lambda y, z: np.zeros_like(z),
-    proximal=_hinge_prox,
+    proximal=lambda y, omega, V: y * np.where(y * omega >= 1, y * omega, np.minimum(y * omega + V, 1.0)),
     corners=lambda V: (1 - V, 1.0),
     smooth=False,
     signs=True,

@@ -26,7 +26,7 @@ from attnlaw.numerics.lapack import cholesky_factor, singular_values, triangular
 from attnlaw.spectra.exact import rescale_spectrum
 from attnlaw.spectra.head_sizes import Root
 from attnlaw.spectra.precision import power_scaled, require_resolved
-from attnlaw.spectra.spectrum import BLOCK, Applied, Spectrum, root_sum_of_squares
+from attnlaw.spectra.spectrum import BLOCK, Applied, Spectrum
 
 # Products with more entries than LARGE are sampled, COLUMNS columns at a time.
 LARGE = 2**20
@@ -127,8 +127,7 @@ def spectrum_and_roots(
 def _applied_sizes(left: Root, right: Root) -> Applied:
     values = singular_values(left[0] @ right[0].T)
     require_resolved(float(values[0]), left[1], right[1])
-    sizes = Applied(Estimate(float(values[0])), root_sum_of_squares(values), values)
-    return sizes.rescale(left[1] * right[1])
+    return Applied.of(values).rescale(left[1] * right[1])
 
 
 def triangular_factor(tall: Reals, quick: bool = False) -> Root:

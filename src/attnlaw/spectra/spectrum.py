@@ -21,10 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlaw.checkpoints.blocks import NormFold
 from attnlaw.core.arrays import Reals
@@ -64,6 +62,14 @@ class Applied:
     spectral: Estimate
     frobenius: float
     values: Reals | None = None
+
+    @classmethod
+    def of(cls, values: Reals) -> Applied:
+        """Return the sizes of a product with these descending singular values."""
+        top = float(values[0])
+        # No square overflows.
+        frobenius = top * float(np.sqrt(np.sum((values / top) ** 2))) if top > 0 else 0.0
+        return cls(Estimate(top), frobenius, values)
 
     @property
     def stable_rank(self) -> float | None:
@@ -241,12 +247,6 @@ class Spectrum:
         return self.values / self.spectral if self.spectral > 0 else self.values
 
 
-def root_sum_of_squares(values: Reals) -> float:
-    """Return the Frobenius norm of descending singular values, without overflow of their squares."""
-    top = float(values[0])
-    return top * float(np.sqrt(np.sum((values / top) ** 2))) if top > 0 else 0.0
-
-
 def applied_matrix(matrix: Reals, fold: NormFold, gram: Reals | None = None) -> Applied:
     """Compute the spectral norm, with its error, and the Frobenius norm of a folded matrix.
 
@@ -268,15 +268,12 @@ def applied_matrix(matrix: Reals, fold: NormFold, gram: Reals | None = None) -> 
 
     def product(block: Reals) -> Reals:
         inside = unit.transposed(block).astype((matrix if gram is None else gram).dtype, copy=False)
-        return unit(matrix @ (matrix.T @ inside) if gram is None else _symmetric(gram, inside))
+        return unit(
+            matrix @ (matrix.T @ inside) if gram is None else symmetric_product(gram, inside[:, 0])[:, None]
+        )
 
     spectral = largest_value(product, matrix.shape[0])
     return Applied(spectral, frobenius / size).rescale(size).rescale(scale)
-
-
-def _symmetric(gram: NDArray[Any], vector: NDArray[Any]) -> NDArray[Any]:
-    """Multiply a symmetric matrix in C order by one column. This reads only the upper triangle."""
-    return symmetric_product(gram, vector[:, 0])[:, None]
 
 
 # Smallest part of the trace that the mean may leave.

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnlaw.checkpoints.blocks import NONE, Attention, Norm, NormFold
+from attnlaw.checkpoints.blocks import NONE, Attention, NormFold
 from attnlaw.checkpoints.model import Model
 from attnlaw.core.arrays import Reals
 from attnlaw.core.estimate import Estimate
@@ -28,7 +28,7 @@ from attnlaw.spectra.factored import (
     in_product_precision,
     sampled_absolute_sum,
 )
-from attnlaw.spectra.spectrum import Applied, Spectrum, root_sum_of_squares
+from attnlaw.spectra.spectrum import Applied, Spectrum
 
 # Bytes of a block's factors in float64 up to which its heads are stacked. Larger stacks save no time
 # (measured at 32 heads of 4096 x 128) and need more memory.
@@ -101,7 +101,7 @@ def stacked_spectra(
             "cholesky",
             inner=first.shape[1],
             norm_11_error=norm_11.error,
-            applied=_applied_sizes(applied[head]) if known else None,
+            applied=Applied.of(applied[head]) if known else None,
         )
         roots, folded_roots = (((pair[0][head], 1.0), (pair[1][head], 1.0)) for pair in (stored, folded))
         yield (first, second), (spectrum, roots, folded_roots if known else None)
@@ -115,14 +115,10 @@ def _factor_stacks(model: Model, block: Attention, kind: str) -> tuple[tuple[Fac
     tensors = block.stacks(model, kind)
     groups = (heads if len(factors) == block.heads else shared for factors in tensors)
     left, right = (
-        FactorStack.of(factors, numbers, _fold(model, norm) if known else None)
+        FactorStack.of(factors, numbers, model.fold(norm) if known and norm and norm.kind != NONE else None)
         for factors, numbers, norm in zip(tensors, groups, norms, strict=True)
     )
     return (left, right), known
-
-
-def _fold(model: Model, norm: Norm | None) -> NormFold | None:
-    return None if norm is None or norm.kind == NONE else model.fold(norm)
 
 
 def _gram(factor: Reals) -> Reals:
@@ -169,7 +165,3 @@ def _singular_values(left: Reals, right: Reals) -> Reals:
     known = np.isfinite(products).all(axis=(1, 2))
     values[known] = np.linalg.svd(products[known], compute_uv=False)
     return np.asarray(values)
-
-
-def _applied_sizes(values: Reals) -> Applied:
-    return Applied(Estimate(float(values[0])), root_sum_of_squares(values), values)

@@ -53,7 +53,11 @@ def match_family(
     Only families whose attention tensors all exist count. For a family that config.json names, one tensor is
     enough, so that attnlaw reports an incomplete checkpoint instead of an unknown one.
     """
-    _refuse_adapter(tensors)
+    if any(map(ADAPTER.search, tensors.shapes)):
+        raise tensors.error(
+            "this is a LoRA adapter and not a whole model; give its directory to read the adapter alone, or "
+            "give its base model with --adapter DIR"
+        )
     named = config.text("model_type")
     declared = [family for family in families if set(config.model_types) & set(family.model_types)]
     for group, whole in ((declared, True), (declared, False), (families, True)):
@@ -156,14 +160,6 @@ def foreign_model_type(family: Family, config: Config, families: Sequence[Family
     return config.text("model_type")
 
 
-def _refuse_adapter(tensors: Tensors) -> None:
-    if any(ADAPTER.search(name) for name in tensors.shapes):
-        raise tensors.error(
-            "this is a LoRA adapter and not a whole model; give its directory to read the adapter alone, or "
-            "give its base model with --adapter DIR"
-        )
-
-
 def _find_stacks(stack: LayerTable, tensors: Tensors, whole: bool) -> list[MatchedStack]:
     """Return one stack for every prefix under which attention tensors of the table exist.
 
@@ -195,8 +191,7 @@ def _find_stacks(stack: LayerTable, tensors: Tensors, whole: bool) -> list[Match
 def _linear_positions(stack: LayerTable, tensors: Tensors) -> dict[str, set[Position]]:
     positions: dict[str, set[Position]] = {}
     if stack.linear:
-        pattern = _pattern(stack, stack.linear)
-        for hit in filter(None, map(pattern.fullmatch, tensors.shapes)):
+        for hit in filter(None, map(_pattern(stack, stack.linear).fullmatch, tensors.shapes)):
             prefix, *position, _ = hit.groups()
             positions.setdefault(prefix, set()).add(tuple(map(int, position)))
     return positions

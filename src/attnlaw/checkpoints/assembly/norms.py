@@ -47,10 +47,15 @@ def stack_norms(
     )
     before = is_pre_norm(shapes.family, shapes.config)
     layers: dict[int, BlockNorms] = {}
-    feeding: Norm | None = first if first and _has_stream_width(shapes, first, matched) else NO_NORM
+    feeding: Norm | None = NO_NORM
+    if first is not None:  # a matrix after the norm of the embeddings may change the width
+        width = shapes.matrix(matched.layers[0] + stack.attention["output"])[1]
+        has_stream_width = first.gain is None or shapes.tensors.shapes[first.gain] == (width,)
+        feeding = first if has_stream_width else NO_NORM
     for number in order:
         at = matched.layers[number]
-        roles = None if shapes.foreign_type else _stored_norms(shapes, at, stack.norms)
+        ways = (way for way in stack.norms if all(not end or shapes.norm(at + end) for end in way.values()))
+        roles = None if shapes.foreign_type else next(ways, None)
         if roles is None:
             feeding, layers[number] = None, dict.fromkeys(BLOCKS)
         elif before:
@@ -65,16 +70,6 @@ def stack_norms(
                 feeding = _block_norm(shapes, at, roles, block) or feeding
     in_place = [layers[number] for number in range(len(matched.layers))]
     return in_place, last or (None if before else feeding)
-
-
-def _has_stream_width(shapes: Shapes, norm: Norm, matched: MatchedStack) -> bool:
-    width = shapes.matrix(matched.layers[0] + matched.stack.attention["output"])[1]
-    return norm.gain is None or shapes.tensors.shapes[norm.gain] == (width,)
-
-
-def _stored_norms(shapes: Shapes, at: str, ways: Sequence[Roles]) -> Roles | None:
-    stored = (roles for roles in ways if all(not name or shapes.norm(at + name) for name in roles.values()))
-    return next(stored, None)
 
 
 def _block_norm(shapes: Shapes, at: str, roles: Roles, block: str) -> Norm | None:

@@ -29,6 +29,8 @@ def extensions(match: Match, layers: Sequence[StoredLayer], config: Config, whol
     family = match.family
     declared = any(config.values.get(key) is True for key in ("use_parallel_residual", "parallel_attn"))
     blocks = [block for layer in layers for block in (layer.attention, layer.cross) if block]
+    norms = ((layer.attention.norm, layer.feed_forward.norm) for layer in layers if layer.feed_forward)
+    same_norm = any(norm and norm.gain and norm == other for norm, other in norms)
     present = {
         "grouped-query attention": any(block.kv_heads != block.heads for block in blocks),
         "gated feed-forward": any(block.gate for layer in layers for block in layer.feed_forwards),
@@ -40,18 +42,12 @@ def extensions(match: Match, layers: Sequence[StoredLayer], config: Config, whol
         "norms inside blocks": any(block.value_norm or block.output_norm for block in blocks),
         "cross attention": any(layer.cross for layer in layers),
         "no feed-forward": whole and not all(layer.feed_forwards for layer in layers),
-        "parallel attention and feed-forward": any(map(_parallel, layers)) or declared,
+        "parallel attention and feed-forward": same_norm or declared,
         "shared layers": family.shared_layers,
         "pre-norm": is_pre_norm(family, config),
         "rotary positions": is_rotary(family, config),
     }
     return tuple(name for name, is_present in present.items() if is_present)
-
-
-def _parallel(layer: StoredLayer) -> bool:
-    """Return whether attention and feed-forward block read the same norm, as parallel blocks do."""
-    norm = layer.attention.norm
-    return bool(layer.feed_forward and norm and norm.gain and norm == layer.feed_forward.norm)
 
 
 @dataclass(frozen=True)
@@ -179,8 +175,7 @@ def model_warnings(
         )
     if any(code.startswith("float8_") for code in codes):
         note("because of --unscaled, attnlaw reads float8 weights without scales as they are stored")
-    for remark in tensors.remarks:
-        note(remark)
+    messages += tensors.remarks
     if order := _order_by_name(match, tensors):
         note(
             f"attnlaw reads one network in this order: {', '.join(order)}; if these are several networks, "

@@ -150,17 +150,14 @@ def score_scale(config: Config, family: Family, head_size: int, depth: int) -> f
     scale = config.number("attention_multiplier")
     if scale is None:
         scaled = family.scaled_scores and config.values.get("scale_attn_weights") is not False
-        size = config.number("query_pre_attn_scalar") or head_size * _terms(config)
+        positions = config.values.get("pos_att_type")  # DeBERTa adds a score for each of these
+        listed = positions if isinstance(positions, str | list) else ()
+        terms = 1 + sum(kind in listed for kind in ("c2p", "p2c"))
+        size = config.number("query_pre_attn_scalar") or head_size * terms
         scale = config.section("attn_config").number("softmax_scale") or (size**-0.5 if scaled else 1.0)
     if config.values.get("scale_attn_by_inverse_layer_idx") is True:
         scale /= depth + 1
     return scale
-
-
-def _terms(config: Config) -> int:
-    """Return the number of terms in a score: QK and, in DeBERTa, one or two with relative positions."""
-    positions = config.values.get("pos_att_type")
-    return 1 + sum(kind in positions for kind in ("c2p", "p2c")) if isinstance(positions, str | list) else 1
 
 
 def _yarn_factor(config: Config) -> float:

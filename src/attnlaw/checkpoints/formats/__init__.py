@@ -15,7 +15,7 @@ from attnlaw.checkpoints.formats.torch_file import TorchFile
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.errors import require_extra
 
-FIRST_BYTES = 16  # what `Format.begins` sees
+FIRST_BYTES = 32  # what `Format.begins` sees
 
 
 @dataclass(frozen=True)

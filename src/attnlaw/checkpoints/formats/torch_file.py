@@ -17,7 +17,7 @@ import re
 import struct
 import warnings
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -31,6 +31,7 @@ from attnlaw.core.errors import InputError, require_extra
 PLAIN = (str, int, float, bool, type(None))
 SIDES = ("encoder", "decoder")
 FAIRSEQ, SOUND = "fairseq", "fairseq_wav2vec2"  # values of `model_type` in the files of the families
+OLD_NORM = (".emb_layer_norm.", ".layernorm_embedding.")  # names in older and newer versions of fairseq
 # Where training programs put the weights inside a checkpoint, tried in this order.
 NESTED_UNDER = ("state_dict", "model_state_dict", "model", "module", "net", "params")
 ALLOWED = (Namespace,)
@@ -131,7 +132,7 @@ def _reason(error: BaseException) -> str:
 def _weights(loaded: Any, tensor: type, source: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the tensors by name, and the metadata found next to them, at most three levels down."""
     metadata: dict[str, Any] = {}
-    rename: Callable[[str], str] = str
+    renamed = ("", "")
     current = loaded
     for _ in range(4):
         if not isinstance(current, Mapping):
@@ -139,13 +140,15 @@ def _weights(loaded: Any, tensor: type, source: str) -> tuple[dict[str, Any], di
         tensors = {str(name): value for name, value in current.items() if isinstance(value, tensor)}
         inside = [key for key in NESTED_UNDER if isinstance(current.get(key), Mapping)]
         if tensors and not inside:
-            return {rename(name): value for name, value in tensors.items()}, metadata
+            return {name.replace(*renamed): value for name, value in tensors.items()}, metadata
         if not inside:
             break
-        metadata |= {str(key): sizes for key, value in current.items() if (sizes := plain_entries(value))}
+        for key, value in current.items():
+            if plain := {key: entry for key, entry in table_of(value).items() if isinstance(entry, PLAIN)}:
+                metadata[str(key)] = plain
         if sizes := fairseq_sizes(current):
             metadata |= sizes
-            rename = current_name
+            renamed = OLD_NORM
         current = current[inside[0]]
     raise InputError(
         f"{source}: this file holds no named tensors (attnlaw looked at the top and under "
@@ -156,11 +159,6 @@ def _weights(loaded: Any, tensor: type, source: str) -> tuple[dict[str, Any], di
 def table_of(value: Any) -> Mapping[str, Any]:
     entries = vars(value) if isinstance(value, Namespace) else value
     return {str(key): entry for key, entry in entries.items()} if isinstance(entries, Mapping) else {}
-
-
-def plain_entries(value: Any) -> dict[str, Any]:
-    """Return the entries of a mapping or a Namespace that are numbers, texts, booleans or None."""
-    return {key: entry for key, entry in table_of(value).items() if isinstance(entry, PLAIN)}
 
 
 def fairseq_sizes(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,10 +176,6 @@ def fairseq_sizes(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
     kind = SOUND if "conv_feature_layers" in arguments else FAIRSEQ
     plain = {key: value for key, value in arguments.items() if isinstance(value, str)}
     return {**plain, **sides, "norm_first": first, "model_type": kind}
-
-
-def current_name(name: str) -> str:
-    return name.replace(".emb_layer_norm.", ".layernorm_embedding.")
 
 
 def _arguments(checkpoint: Mapping[str, Any]) -> Mapping[str, Any]:

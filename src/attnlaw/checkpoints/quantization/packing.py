@@ -109,13 +109,7 @@ def from_e4m3(stored: NDArray[Any]) -> Weights:
 
 
 def from_float4(stored: NDArray[np.uint8], rows: Weights) -> None:
-    """Fill `rows`, which are contiguous, with the 4-bit floats of bytes, low nibble first.
-
-    >>> rows = np.empty((1, 4), np.float32)
-    >>> from_float4(np.array([[0x21, 0xF7]], np.uint8), rows)
-    >>> rows
-    array([[ 0.5,  1. ,  6. , -6. ]], dtype=float32)
-    """
+    """Fill `rows`, which are contiguous, with the 4-bit floats of bytes, low nibble first."""
     np.take(FLOAT4_PAIRS, stored.view(np.uint8), out=rows.view(np.uint64), mode="clip")
 
 
@@ -173,13 +167,7 @@ def cut_groups(rows: Weights, size: int) -> Iterator[tuple[Weights, slice]]:
 
 
 def scale_groups(rows: Weights, scales: Weights, size: int) -> None:
-    """Multiply each group of `size` entries of each row by its scale, in place.
-
-    >>> rows = np.ones((1, 5), np.float32)
-    >>> scale_groups(rows, np.array([[2.0, 3.0]], np.float32), size=3)
-    >>> rows
-    array([[2., 2., 2., 3., 3.]], dtype=float32)
-    """
+    """Multiply each group of `size` entries of each row by its scale, in place."""
     for view, groups in cut_groups(rows, size):
         view *= scales[:, groups, None]
 
