@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from attnlaw.checkpoints.assembly import remarks
 from attnlaw.checkpoints.assembly.attention import BlockLocation, build_attention, with_joined_heads
 from attnlaw.checkpoints.assembly.feed_forward import build_experts, build_feed_forward, missing_block_error
 from attnlaw.checkpoints.assembly.incomplete import missing_tensors
 from attnlaw.checkpoints.assembly.match import MatchedStack, foreign_model_type, match_family, model_type_of
 from attnlaw.checkpoints.assembly.norms import BlockNorms, stack_norms
+from attnlaw.checkpoints.assembly.remarks import Reading, format_ranges
 from attnlaw.checkpoints.assembly.shapes import Shapes, key_source, layer_config
 from attnlaw.checkpoints.assembly.unread import unused_parts
 from attnlaw.checkpoints.blocks import NO_NORM, Norm, Product, StoredLayer, View, attention_widths
@@ -22,7 +22,6 @@ from attnlaw.checkpoints.network import MatrixLocation, Network, Tower
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.errors import InputError, printable
 
-MOST_MISSING = 4  # the largest number of missing tensors that are named
 MOST_DEPTH = 1000  # for shared layers, whose depth the size of the file does not limit
 
 
@@ -64,12 +63,11 @@ def build_model(
         numbers = range(first, first + len(stack_layers) + len(stack.linear))
         others += sorted({*numbers} - {layer.index for layer in stack_layers})
         memory = last_norm
-    left_out = remarks.matrices_left_out(match, layers, tensors)
-    unread = remarks.unread_layers(match, layers, tensors, config)
-    obstacle = remarks.missing_from_network(match, layers, tensors, others, left_out, unread)
     embedding = _find_view(tensors, family.embedding, stored_out_in=False)
     unembedding = _find_view(tensors, family.unembedding, stored_out_in=True)
     unused = unused_parts(match, layers, (embedding, unembedding), tensors)
+    missing = missing_tensors(match, tensors, config, embedding, unembedding)
+    reading = Reading(match, layers, tensors, config, others, missing, unused, stranger)
     outside = [
         (MatrixLocation(None, kind), Product.of(view, norm))
         for kind, view, norm in (("embedding", embedding, NO_NORM), ("unembedding", unembedding, None))
@@ -77,26 +75,9 @@ def build_model(
     ]
     products, widths = tuple(layer.products() for layer in layers), attention_widths(layers)
     network = Network(products, applications, widths, _activation(shapes_of[0]), tuple(outside))
-    network = replace(network, unread=obstacle, towers=tuple(towers), other_layers=tuple(others))
+    network = replace(network, unread=reading.obstacle, towers=tuple(towers), other_layers=tuple(others))
     title, kind = printable(name), printable(model_type_of(family, config))
-    missing = missing_tensors(match, tensors, config, embedding, unembedding)
-    notes = (
-        remarks.extensions(match, layers, config, obstacle is None),
-        (
-            *(
-                printable(f"tensor {tensor.name} is missing: {tensor.reason}")
-                for tensor in missing[:MOST_MISSING]
-            ),
-            *(
-                (f"{len(missing) - MOST_MISSING} more tensors are missing",)
-                if len(missing) > MOST_MISSING
-                else ()
-            ),
-            *remarks.model_warnings(
-                match, layers, tensors, config, left_out, unread, others, stranger, unused
-            ),
-        ),
-    )
+    notes = reading.extensions, tuple(map(printable, reading.warnings()))
     parts = embedding, unembedding
     return Model(title, kind, tensors, network, tuple(layers), *parts, *notes, config, missing=missing)
 
@@ -191,7 +172,7 @@ def _check_depth(shapes: Shapes, matched: MatchedStack) -> None:
     expected = [shapes.config.size(key) or top for key, top in zip(keys, depths, strict=True)]
     if depths != expected or len(positions) != prod(expected):
         count = " x ".join(map(str, expected))
-        numbers = remarks.format_ranges(positions)
+        numbers = format_ranges(positions)
         remedy = "download the checkpoint again, with the config.json that belongs to it"
         raise shapes.tensors.error(
             f"expected {count} layers, found layers {numbers}; {shapes.foreign_remedy or remedy}"
