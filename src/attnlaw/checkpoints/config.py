@@ -12,6 +12,16 @@ from attnlaw.core.files import parse_json, read_bounded
 
 MOST_SIZE = 2**63
 MOST_NUMBER = sys.float_info.max
+# The files next to config.json in which some programs describe their codes, if config.json does not: those of
+# GPTQ, AWQ and AutoRound, by their `quant_method`.
+SIDE_METHODS = {
+    "quantize_config.json": "gptq",
+    "quant_config.json": "awq",
+    "quantization_config.json": "auto-round",
+}
+MODELOPT = "hf_quant_config.json"  # under `quantization`; it also adds what config.json leaves out
+QUANTO = "quanto_qmap.json"  # names the type of each module's weight
+SIDE_FILES = (*SIDE_METHODS, MODELOPT, QUANTO)
 
 
 class Config:
@@ -93,3 +103,26 @@ def read_params(path: Path) -> Config:
     if values.get("use_scaled_rope"):
         values["rope_scaling"] = {"rope_type": "llama3"}  # its constants are in Meta's code
     return Config(values, str(path))
+
+
+def with_side_files(config: Config, folder: Path) -> Config:
+    """Return a model's config with the `quantization_config` and `quanto_qmap` of the files next to it."""
+    if (folder / QUANTO).is_file():
+        config = Config({**config.values, "quanto_qmap": read_config(folder / QUANTO).values}, config.source)
+    stated = config.values.get("quantization_config", config.values.get("compression_config"))
+    if stated is None:
+        name = next((name for name in (*SIDE_METHODS, MODELOPT) if (folder / name).is_file()), None)
+        side = {} if name is None else _read_side_file(folder / name)
+    elif isinstance(stated, Mapping) and stated.get("quant_method") == "modelopt":
+        side = {**_read_side_file(folder / MODELOPT), **stated}
+    else:
+        return config
+    return Config({**config.values, "quantization_config": side}, config.source) if side else config
+
+
+def _read_side_file(path: Path) -> dict[str, Any]:
+    values = read_config(path).values
+    if path.name == MODELOPT:
+        inner = values.get("quantization")
+        return {**inner, "quant_method": "modelopt"} if isinstance(inner, Mapping) else {}
+    return {"quant_method": SIDE_METHODS[path.name], **values} if values else {}

@@ -11,8 +11,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+from attnlaw.checkpoints.config import SIDE_FILES
 from attnlaw.checkpoints.formats import FORMATS
-from attnlaw.checkpoints.quantization.side_files import NAMES as SIDE_FILES
 from attnlaw.core.errors import InputError, as_input_error
 
 HUB_ID = re.compile(r"([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?:@([\w][\w./+-]*))?")

@@ -20,7 +20,7 @@ from typing import Any
 from attnlaw.checkpoints.adapted import AdaptedTensors
 from attnlaw.checkpoints.adapters import open_adapter
 from attnlaw.checkpoints.assembly.layers import build_model
-from attnlaw.checkpoints.config import Config, read_config, read_params
+from attnlaw.checkpoints.config import Config, read_config, read_params, with_side_files
 from attnlaw.checkpoints.families.read_toml import known_families, read_family
 from attnlaw.checkpoints.formats import FIRST_BYTES, FORMATS
 from attnlaw.checkpoints.formats.gguf_parts import one_of_each_split
@@ -29,7 +29,6 @@ from attnlaw.checkpoints.hub import fetch, is_hub_id
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.modules import open_module
 from attnlaw.checkpoints.quantization import decoded
-from attnlaw.checkpoints.quantization.side_files import with_side_files
 from attnlaw.checkpoints.tensors import InMemoryTensors, Tensors, without_wrappers
 from attnlaw.core.errors import InputError, as_input_error
 from attnlaw.core.files import read_bounded, require_regular_file, require_valid_path

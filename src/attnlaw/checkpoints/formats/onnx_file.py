@@ -36,8 +36,7 @@ class OnnxFile(Tensors):
         ):
             self._stored = _constants(graph) | distinct_keys(initializers)
         # name -> (initialiser, whether it is stored transposed)
-        self._names = {name: (name, False) for name in self._stored} | _copies(graph, self._stored)
-        self._names |= _linear_layers(graph, self._stored)
+        self._names = {name: (name, False) for name in self._stored} | _renamed(graph, self._stored)
         external = self._onnx.TensorProto.EXTERNAL
         outside = {name: part for name, part in self._stored.items() if part.data_location == external}
         self._offsets = {name: _external(path, tensor) for name, tensor in outside.items()}
@@ -129,17 +128,8 @@ def _branch(graph: Any) -> str | None:
     return None
 
 
-def _copies(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, bool]]:
-    """Return the parameters that an `Identity` node copies from a stored tensor."""
-    return {
-        _text(node.output[0]): (_text(node.input[0]), False)
-        for node in graph.node
-        if node.op_type == "Identity" and node.output and node.input and _text(node.input[0]) in stored
-    }
-
-
-def _linear_layers(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, bool]]:
-    """Return the weights of linear layers, named after the `MatMul` nodes that use them.
+def _renamed(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, bool]]:
+    """Return copies of stored tensors, and weights named after the `MatMul` nodes that use them.
 
     A module that uses several weights is left out, because its name would be that of each.
     """
@@ -160,7 +150,10 @@ def _linear_layers(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, b
         *module, _operation = _text(node.name).strip("/").split("/")
         if module and weight in stored and len(stored[weight].dims) == 2:
             parameters.setdefault(".".join(module) + ".weight", set()).add((weight, not turned))
-    return {name: weights.pop() for name, weights in parameters.items() if len(weights) == 1}
+    copies = {
+        name: (weight, turned) for name, (weight, turned) in before.items() if weight in stored and not turned
+    }
+    return copies | {name: weights.pop() for name, weights in parameters.items() if len(weights) == 1}
 
 
 def _external(path: Path, tensor: Any) -> tuple[Path, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from numpy.typing import NDArray
@@ -31,26 +31,27 @@ from attnlaw.checkpoints.quantization.leftover import (
     refuse_unknown,
     refuse_unscaled,
 )
-from attnlaw.checkpoints.quantization.record import Code, CodedFile, CodedWeight
+from attnlaw.checkpoints.quantization.record import CodedFile, CodedWeight
 from attnlaw.checkpoints.tensors import GatheredTensors, Tensors
 
+Find = Callable[[CodedFile], Iterator[CodedWeight]]
 # The codes that attnlaw reads, by the names that messages list.
-CODES: Mapping[str, Code] = {
-    "GPTQ": gptq,
-    "AWQ": awq,
-    "compressed-tensors": compressed_tensors,
-    "NVFP4 and MXFP4": float4,
-    "float8 and int8": entries,
-    "bitsandbytes": bitsandbytes,
-    "ModelOpt": modelopt,
-    "MLX": mlx,
-    "torchao": torchao,
-    "HQQ": hqq,
-    "Quark": quark,
-    "quanto": quanto,
-    "BitNet": bitnet,
-    "AQLM": aqlm,
-    "GGUF": gguf,
+CODES: Mapping[str, Find] = {
+    "GPTQ": gptq.find,
+    "AWQ": awq.find,
+    "compressed-tensors": compressed_tensors.find,
+    "NVFP4 and MXFP4": float4.find,
+    "float8 and int8": entries.find,
+    "bitsandbytes": bitsandbytes.find,
+    "ModelOpt": modelopt.find,
+    "MLX": mlx.find,
+    "torchao": torchao.find,
+    "HQQ": hqq.find,
+    "Quark": quark.find,
+    "quanto": quanto.find,
+    "BitNet": bitnet.find,
+    "AQLM": aqlm.find,
+    "GGUF": gguf.find,
 }
 # The values of `quant_method` whose weights are in these codes, or in plain numbers.
 METHODS = (
@@ -95,8 +96,8 @@ def decoded(tensors: Tensors, config: Config, unscaled: bool = False) -> Tensors
     """
     readable, file = ", ".join(CODES), CodedFile(tensors, config)
     refuse_announced(file, readable)
-    found = (weight for name, code in CODES.items() for weight in _found_by(name, code, file))
-    weights = _require_distinct(tensors, modelopt.with_column_factors(file, found))
+    candidates = (weight for name, find in CODES.items() for weight in _found_by(name, find, file))
+    weights = _require_distinct(tensors, modelopt.with_column_factors(file, candidates))
     result = DecodedTensors(tensors, weights) if weights else tensors
     coded = {weight.name for weight in weights}
     refuse_unknown(CodedFile(result, config), METHODS, readable, bool(coded))
@@ -104,10 +105,10 @@ def decoded(tensors: Tensors, config: Config, unscaled: bool = False) -> Tensors
     return result
 
 
-def _found_by(name: str, code: Code, file: CodedFile) -> Iterator[CodedWeight]:
+def _found_by(name: str, find: Find, file: CodedFile) -> Iterator[CodedWeight]:
     """Yield the weights of one code. Parts without the axes that it needs are an error."""
     try:
-        yield from code.find(file)
+        yield from find(file)
     except (IndexError, TypeError) as error:
         raise file.error(
             f"the parts of a weight in {name} do not have the shapes or settings of that code; download the "

@@ -82,9 +82,9 @@ def unpack_columns(stored: NDArray[Any], order: tuple[int, ...]) -> Codes:
     return codes.reshape(-1, stored.shape[0])
 
 
-def words(count: int, bits: int, size: int = 32) -> int:
-    """Return the number of words of `size` bits that a stream of `count` codes takes."""
-    return -(-count * bits // size)
+def words(count: int, bits: int) -> int:
+    """Return the number of words of 32 bits that a stream of `count` codes takes."""
+    return -(-count * bits // 32)
 
 
 def signed(codes: Codes, bits: int) -> NDArray[np.int8]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,13 +62,6 @@ class CodedWeight:
         expected = self.shape if member is None else self.shape[1:]
         assert matrix.shape == expected, f"{self.name}: decoded {matrix.shape}, declared {expected}"
         return matrix
-
-
-class Code(Protocol):
-    """A file of this folder."""
-
-    def find(self, file: CodedFile) -> Iterator[CodedWeight]:
-        """Yield the weights of a checkpoint that are stored in this code."""
 
 
 def as_float32(stored: NDArray[Any]) -> Weights:
