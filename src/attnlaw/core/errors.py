@@ -82,18 +82,19 @@ class BadSetting(InputError):
         >>> BadSetting("port", "needs {page}", 80).message(as_option, words={"page": "PAGE"})
         '--port 80: needs PAGE'
         """
+        return printable(place + self._line(spell, words))
+
+    def _line(self, spell: Callable[[str], str], words: Mapping[str, str]) -> str:
         name = words.get(self.name) or spell(self.name)
         rule = re.sub(r"\{(\w+)\}", lambda other: words.get(other[1]) or spell(other[1]), self.rule)
         if self.value is None:
-            line = f"{place}{name} {rule}"
-        elif self.name in words:
-            line = f"{place}{_setting_value_text(self.value, str) or repr('')}: {rule}"
-        elif spell is as_option:
+            return f"{name} {rule}"
+        if self.name in words:
+            return f"{_setting_value_text(self.value, str) or repr('')}: {rule}"
+        if spell is as_option:
             typed = name if self.value is True else f"{name} {_setting_value_text(self.value, str)}"
-            line = f"{place}{typed}: {rule}"
-        else:
-            line = f"{place}{name}: found {_setting_value_text(self.value, repr)}, {rule}"
-        return printable(line)
+            return f"{typed}: {rule}"
+        return f"{name}: found {_setting_value_text(self.value, repr)}, {rule}"
 
 
 class BadUsage(BadSetting):
@@ -105,10 +106,8 @@ class BadUsage(BadSetting):
     def __reduce__(self) -> tuple[type[BadUsage], tuple[str]]:  # type: ignore[override]
         return BadUsage, (self.rule,)
 
-    def message(
-        self, spell: Callable[[str], str] = str, place: str = "", words: Mapping[str, str] = NO_WORDS
-    ) -> str:
-        return printable(f"{place}{self.rule}")
+    def _line(self, spell: Callable[[str], str], words: Mapping[str, str]) -> str:
+        return self.rule
 
 
 class MissingSetting(BadSetting):
@@ -126,13 +125,11 @@ class MissingSetting(BadSetting):
     def __reduce__(self) -> tuple[type[MissingSetting], tuple[str, str, str, str]]:  # type: ignore[override]
         return MissingSetting, (self.name, self.rule, self.example, self.command)
 
-    def message(
-        self, spell: Callable[[str], str] = str, place: str = "", words: Mapping[str, str] = NO_WORDS
-    ) -> str:
+    def _line(self, spell: Callable[[str], str], words: Mapping[str, str]) -> str:
         typed = f"{self.name}={self.example!r}"
         if spell is as_option:
             typed = f"{self.command} {spell(self.name)} {shlex.quote(self.example)}"
-        return printable(f"{place}{self.rule}. Try: {typed}")
+        return f"{self.rule}. Try: {typed}"
 
 
 @contextmanager

@@ -161,30 +161,21 @@ def measure(
     """
     units = units_of(model, selection)
     order = sorted(range(len(units)), key=lambda number: -units[number].bytes)
-    following = order[jobs or usable_cores() :]
-    work = []
-    for number, after in zip_longest(order, following):
-        unit, later = units[number], None if after is None else units[after]
-        spectra_of_unit = partial(measure_unit or unit_spectra, model, unit)
-        work.append((unit.bytes, partial(_read_ahead, model, spectra_of_unit, later, on_spectrum)))
+
+    def run(unit: Unit, following: Unit | None) -> list[Spectrum]:
+        for view in () if following is None else following.product.views:
+            model.tensors.prefetch(view.tensor, view.member)
+        spectra = (measure_unit or unit_spectra)(model, unit)
+        for spectrum in spectra:
+            on_spectrum(spectrum)
+        return spectra
+
+    by_size = [units[number] for number in order]
+    pairs = zip_longest(by_size, by_size[jobs or usable_cores() :])
+    work = [(unit.bytes, partial(run, unit, following)) for unit, following in pairs]
     results = in_threads(work, IN_FLIGHT, jobs, lambda done: progress(done, len(units)))
     spectra = dict(zip(order, results, strict=True))
     return spectra_tree(model, selection, chain(*(spectra[number] for number in range(len(units)))))
-
-
-def _read_ahead(
-    model: Model,
-    spectra_of_unit: Callable[[], list[Spectrum]],
-    following: Unit | None,
-    on_spectrum: Callable[[Spectrum], object],
-) -> list[Spectrum]:
-    if following is not None:
-        for view in following.product.views:
-            model.tensors.prefetch(view.tensor, view.member)
-    spectra = spectra_of_unit()
-    for spectrum in spectra:
-        on_spectrum(spectrum)
-    return spectra
 
 
 def spectra_tree(model: Model, selection: Selection, spectra: Iterable[Spectrum]) -> Network[Spectrum | None]:
