@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from attnlaw.checkpoints.adapters import Adapter, Update
 from attnlaw.checkpoints.model import Model
-from attnlaw.checkpoints.tensors import Tensors, require_finite, require_real
+from attnlaw.checkpoints.tensors import GatheredTensors, require_finite, require_real
 from attnlaw.core.arrays import as_float
 from attnlaw.core.errors import InputError, printable
 
@@ -19,7 +19,7 @@ MOST_PARTS = 64  # the largest number of parts in a module's name
 OF_LAYER = re.compile(r"(^|\.)[0-9]{1,9}\.")
 
 
-class AdaptedTensors(Tensors):
+class AdaptedTensors(GatheredTensors):
     """The tensors of a base model, to which the updates of an adapter are added when a tensor is read.
 
     `warnings` has sentences about tensors of the adapter that the base model does not have.
@@ -27,13 +27,12 @@ class AdaptedTensors(Tensors):
 
     def __init__(self, model: Model, adapter: Adapter) -> None:
         base = model.tensors
-        self.source = f"{base.source} + {adapter.source}"
-        self.metadata = base.metadata
         self._base, self._adapter = base, adapter
         self._stored_in_out = _stored_in_out(model)
         self._replaced = self._replacements(model)
-        replaced = {name: adapter.tensors.shapes[tensor] for name, tensor in self._replaced.items()}
-        self.shapes = {**base.shapes, **replaced}
+        places = {name: (base, name) for name in base.shapes}
+        places |= {name: (adapter.tensors, stored) for name, stored in self._replaced.items()}
+        super().__init__(f"{base.source} + {adapter.source}", places, base.metadata)
         self._updates: dict[str, Update] = {}
         self._biases: dict[str, Update] = {}
         targets = _targets(self.shapes, (f"{update.module}.weight" for update in adapter.updates))
@@ -55,17 +54,14 @@ class AdaptedTensors(Tensors):
             self.warnings = (printable(text),)
 
     def dtype(self, name: str) -> str:
+        dtype = super().dtype(name)
         if name in self._replaced:
-            return self._adapter.tensors.dtype(self._replaced[name])
-        dtype = self._base.dtype(name)
+            return dtype
         is_code = " " in dtype or not dtype.startswith(("float", "bfloat"))
         return "float32" if name in self._updates and is_code else dtype  # a merged weight is in no code
 
     def read(self, name: str, member: int | None = None) -> NDArray[Any]:
-        if name in self._replaced:
-            stored = self._adapter.tensors.read(self._replaced[name], member)
-        else:
-            stored = self._base.read(name, member)
+        stored = super().read(name, member)
         if name not in self._updates and name not in self._biases:
             return stored
         real = as_float(require_real(stored, self.source, name))

@@ -74,8 +74,8 @@ class Update:
 class Adapter:
     """An open adapter.
 
-    `transposed` is true if its config says that the base model stores weights as (in, out). `replaced` has
-    the tensors that take the place of the base's, by their names in the base.
+    `transposed` says that the base stores weights as (in, out). `replaced` has the tensors that take the
+    place of the base's, by their names in the base.
     """
 
     source: str

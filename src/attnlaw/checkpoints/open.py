@@ -39,16 +39,12 @@ MOST_NAMED = 4  # the largest number of names in a message
 SHARD = re.compile(r"-[0-9]{5}-of-([0-9]{5})\.(safetensors|bin)$")  # one file of several with an index
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")  # the name of a model on a hub, without its owner
 # Models that were once on the hub without an owner, and are known by this name.
-HUB_EXAMPLES = {
-    **{name: f"openai-community/{name}" for name in ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl")},
-    **{
-        name: f"google-bert/{name}"
-        for name in ("bert-base-uncased", "bert-base-cased", "bert-large-uncased", "bert-large-cased")
-    },
-    **{name: f"google-t5/{name}" for name in ("t5-small", "t5-base", "t5-large")},
-    **{name: f"FacebookAI/{name}" for name in ("roberta-base", "roberta-large", "xlm-roberta-base")},
-    "distilbert-base-uncased": "distilbert/distilbert-base-uncased",
-    "distilgpt2": "distilbert/distilgpt2",
+HUB_OWNERS = {
+    "openai-community": "gpt2 gpt2-medium gpt2-large gpt2-xl",
+    "google-bert": "bert-base-uncased bert-base-cased bert-large-uncased bert-large-cased",
+    "google-t5": "t5-small t5-base t5-large",
+    "FacebookAI": "roberta-base roberta-large xlm-roberta-base",
+    "distilbert": "distilbert-base-uncased distilgpt2",
 }
 POINTER = b"version https://git-lfs"
 
@@ -172,10 +168,12 @@ def missing_model(source: str | os.PathLike[str]) -> InputError:
     """
     name = os.fspath(source)
     if HUB_NAME.fullmatch(name) and Path(name).suffix not in {".json", *_endings()}:
+        owners = (owner for owner, names in HUB_OWNERS.items() if name.lower() in names.split())
+        owner = next(owners, None)
+        example = f"{owner}/{name.lower()}" if owner else f"OWNER/{name}"
         return InputError(
             f"{name}: no such file or directory; give a checkpoint file or its directory. For a model of the "
-            "Hugging Face hub, write its id with the owner, such as "
-            f"{HUB_EXAMPLES.get(name.lower(), f'OWNER/{name}')}"
+            f"Hugging Face hub, write its id with the owner, such as {example}"
         )
     return InputError(f"{name}: no such file or directory; give a checkpoint file or its directory")
 

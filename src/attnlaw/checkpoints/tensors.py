@@ -47,20 +47,14 @@ class Tensors(ABC):
 
     @abstractmethod
     def dtype(self, name: str) -> str:
-        """Return the type in which a tensor is stored.
-
-        The type is numpy's name (`bfloat16`, `float8_e4m3fn`), or the name of a code that numpy does not
-        have.
-        """
+        """Return numpy's name of the stored type (`bfloat16`), or that of a code that numpy does not have."""
 
     @abstractmethod
     def read(self, name: str, member: int | None = None) -> NDArray[Any]:
-        """Return a tensor, or only one `member` along its first axis.
+        """Return a tensor, or only one `member` along its first axis, in its stored type.
 
-        Threads may call this method at the same time.
-
-        The array has the stored dtype, which may be float8 or bfloat16. If numpy has no such type, the array
-        contains decoded numbers.
+        If numpy has no such type, the array contains decoded numbers. Threads may call this method at the
+        same time.
         """
 
     def error(self, problem: str) -> InputError:

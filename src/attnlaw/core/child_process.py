@@ -31,9 +31,9 @@ class ChildEnded(Exception):
 class ChildProcess:
     """The functions of one Python file, in a process that is started at the first call.
 
-    The file should import nothing of attnlaw. A process belongs to the process that started it, so after a
-    fork a call starts another one. Threads may share this object, but their calls wait for each other. A call
-    may take `seconds`, and the process may use `megabytes` of addresses, or any number if that is None.
+    The file should import nothing of attnlaw. After a fork, a call starts another process. Threads may share
+    this object, but their calls wait for each other. A call may take `seconds`, and the process may use
+    `megabytes` of addresses, or any number if that is None.
     """
 
     def __init__(self, file: Path, seconds: float, megabytes: int | None = None) -> None:

@@ -95,12 +95,7 @@ def signature(verb: Verb[Any, Any]) -> Signature:
 
 
 def parameter_type(setting: SettingField) -> str:
-    """Return the Python type of a setting's values, as the text of an annotation.
-
-    >>> from attnlaw.core.settings import SettingRule
-    >>> parameter_type(SettingField("alpha", SettingRule("", sweepable=True), (float,), 0.2))
-    'float | str | Iterable[float | str]'
-    """
+    """Return the Python type of a setting's values, such as `float | str | Iterable[float | str]`."""
     if Any in setting.types:
         return "Any"
     types = [name for kind in setting.types for name in _type_names(setting, kind)]

@@ -41,13 +41,7 @@ def short_switch_interval() -> Iterator[None]:
 
 
 class MemoryGate:
-    """A gate that admits work while its sizes stay within a budget, and work of any size if it is alone.
-
-    >>> gate = MemoryGate(budget=10)
-    >>> with gate.reserve(6), gate.reserve(4):
-    ...     gate.bytes_in_use
-    10
-    """
+    """A gate that admits work while its sizes stay within a budget, and work of any size if it is alone."""
 
     def __init__(self, budget: int) -> None:
         self.budget = budget

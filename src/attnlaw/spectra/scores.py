@@ -102,7 +102,11 @@ class ScoreReader:
                 before = sum(side.shift.size for side in keys[:-1])  # the last side has all turned entries
                 last = slice(turned.start - before, turned.stop - before)
                 keys = [*keys[:-1], keys[-1].scale_columns(last, rotary.scale)]
-            key = _join_sides(keys)
+            key = keys[0]
+            if len(keys) > 1:
+                root = scipy.linalg.block_diag(*(side.root for side in keys))
+                shift = np.hstack([side.shift for side in keys])
+                key = Side(root, shift, sum(side.square for side in keys))
             if not np.isfinite(np.linalg.norm(query.root) * np.linalg.norm(key.root)):
                 return None
             whole = _part(query, key, turned is not None, values)
@@ -193,13 +197,6 @@ def _output_at_zero(model: Model, view: View) -> Reals:
         return model.bias(view)
     second = model.read(replace(view, after=None))
     return np.asarray(_output_at_zero(model, view.after) @ second + model.bias(view))
-
-
-def _join_sides(sides: list[Side]) -> Side:
-    if len(sides) == 1:
-        return sides[0]
-    root = scipy.linalg.block_diag(*(side.root for side in sides))
-    return Side(root, np.hstack([side.shift for side in sides]), sum(side.square for side in sides))
 
 
 def _part(query: Side, key: Side, turned: bool, applied: Reals | None = None) -> ScorePart:

@@ -39,14 +39,8 @@ class Format:
     begins: Callable[[bytes], bool] | None = None
 
     def open(self, path: Path) -> Tensors:
-        with (
-            require_extra(
-                f"{path}: a {path.suffix if path.suffix in self.endings else self.endings[0]} file",
-                self.extra,
-            )
-            if self.extra
-            else nullcontext()
-        ):
+        ending = path.suffix if path.suffix in self.endings else self.endings[0]
+        with require_extra(f"{path}: a {ending} file", self.extra) if self.extra else nullcontext():
             return self.reader(path)
 
 

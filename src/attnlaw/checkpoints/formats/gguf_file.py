@@ -168,7 +168,13 @@ class GgufFile(Tensors):
         self._gguf = gguf
         self.source = str(path)
         self._file = UnchangedFile(path)
-        values, self._entries = _header(path)
+        what, window = f"{path}: this is not a complete GGUF file", min(path.stat().st_size, MOST)
+        with (
+            as_input_error(what, "copy or download it again", ValueError, struct.error),
+            path.open("rb") as file,
+            mmap.mmap(file.fileno(), window, access=mmap.ACCESS_READ) as data,
+        ):
+            values, self._entries = read_header(data)
         self.metadata = _sizes(values)
         self.shapes = {name: entry.shape for name, entry in self._entries.items()}
         self.split = {key: values[f"split.{key}"] for key in SPLIT if f"split.{key}" in values}
@@ -225,13 +231,6 @@ class GgufFile(Tensors):
                 "file again"
             )
         return int(prod(shape) // block * size)
-
-
-def _header(path: Path) -> Header:
-    what, window = f"{path}: this is not a complete GGUF file", min(path.stat().st_size, MOST)
-    damaged = as_input_error(what, "copy or download it again", ValueError, struct.error)
-    with damaged, path.open("rb") as file, mmap.mmap(file.fileno(), window, access=mmap.ACCESS_READ) as data:
-        return read_header(data)
 
 
 def _sizes(values: dict[str, Any]) -> dict[str, Any]:

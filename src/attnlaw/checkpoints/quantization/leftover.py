@@ -91,11 +91,7 @@ def _code_tensors(tensors: Tensors) -> Iterator[str]:
 
 
 def is_for_activations(name: str) -> bool:
-    """Return whether a tensor belongs to activations, and not to a weight.
-
-    >>> is_for_activations("layers.0.mlp.input_scale"), is_for_activations("layers.0.mlp.weight_scale")
-    (True, False)
-    """
+    """Return whether a tensor belongs to activations, such as `mlp.input_scale`, and not to a weight."""
     return ACTIVATIONS.search(name.rpartition(".")[2]) is not None
 
 

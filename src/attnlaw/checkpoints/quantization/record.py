@@ -27,23 +27,14 @@ DAMAGED = "download the file again, or use the original weights"
 
 @dataclass(frozen=True)
 class CodedWeight:
-    """A weight that is stored in a code.
+    """A weight that is stored in a code."""
 
-    Args:
-        name: the plain name, as families look for it, such as `model.layers.0.self_attn.q_proj.weight`.
-        shape: the shape of the decoded weight: a matrix, or a stack of matrices of experts.
-        parts: all stored tensors that belong to the weight. They disappear from the tensors of the model.
-        label: the code in words, such as "GPTQ 4-bit, groups of 128". Its first number is the number of bits.
-        decode: a function that returns one matrix of the weight.
-        remark: a sentence for the user if config.json and the file disagree, otherwise an empty text.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    parts: tuple[str, ...]
-    label: str
-    decode: Callable[[Parts], Weights]
-    remark: str = ""
+    name: str  # the plain name, as families look for it
+    shape: tuple[int, ...]  # of the decoded weight: a matrix, or a stack of matrices of experts
+    parts: tuple[str, ...]  # all stored tensors that belong to it, which disappear from those of the model
+    label: str  # the code in words, such as "GPTQ 4-bit, groups of 128"; its first number is that of the bits
+    decode: Callable[[Parts], Weights]  # returns one matrix of the weight
+    remark: str = ""  # a sentence for the user if config.json and the file disagree
 
     def read(self, tensors: Tensors, member: int | None = None) -> Weights:
         """Return the decoded weight, or only one `member` along its first axis."""
@@ -204,13 +195,7 @@ class CodedFile:
 
 
 def gives_groups(inputs: int, size: int, groups: int) -> bool:
-    """Return whether groups of `size` inputs give this number of groups.
-
-    The last group may be shorter if equal groups are impossible.
-
-    >>> gives_groups(96, 32, 3), gives_groups(96, 33, 3), gives_groups(100, 34, 3)
-    (True, False, True)
-    """
+    """Return whether groups of `size` inputs, of which the last may be shorter if it must, are so many."""
     return size * groups == inputs or (-(-inputs // size) == groups and inputs % groups != 0)
 
 
