@@ -142,7 +142,6 @@ def compare(
 def _names(
     base: Model, model: Model, pairs: Sequence[TensorPair], views: Callable[[Model], Iterable[View | None]]
 ) -> frozenset[str]:
-    """Return the names of tensors in views of the base, and in views of the model if it alone has them."""
     in_base, in_model = (
         {name for view in views(of) if view is not None for name in view.tensors} for of in (base, model)
     )

@@ -79,11 +79,7 @@ def diff(
 
 
 def open_both(base: ModelSource, settings: ModelSettings) -> tuple[Model, Model]:
-    """Open the base and the model. A model without a config.json has the sizes of the base.
-
-    If the model is a LoRA adapter, it is added to the base. If the settings name an adapter, it is added to
-    the model.
-    """
+    """Open the base and the model, which has the sizes of the base if it has no config.json."""
     unscaled = settings.unscaled
     first = open_model(base, settings.heads, None, settings.map, unscaled=unscaled)
     path = Path(settings.model) if isinstance(settings.model, str | os.PathLike) else None

@@ -166,15 +166,6 @@ def compare_heads(
     steps: HeadFactors | None,
     rounded: tuple[Reals | None, Reals | None] = (None, None),
 ) -> MapChange:
-    """Compare two heads by their thin factors, n x d and d x m.
-
-    Args:
-        base, model: the factors of the head in both models.
-        steps: rounding steps of the factors of the model. The value is None for latent attention, where a
-            factor is a product and has no steps.
-        rounded: for each factor of the base, the steps of the format to which it was rounded, or None without
-            rounding.
-    """
     lefts, rights, scales = _reduce_factors(base, model)
     (left0, left1), (right0, right1) = lefts, rights
     shape, d = (base[0].shape[0], base[1].shape[1]), base[0].shape[1]
@@ -280,7 +271,6 @@ def compare_matrices(
 
 
 def unchanged_map(shape: tuple[int, int], inner: int | None, matched: int | None = None) -> MapChange:
-    """Return the change of a map whose tensors are all identical."""
     rows, cols = shape
     equal = dict.fromkeys(("cosine", "scale", "overlap_left", "overlap_right"), 1.0)
     same = {"size": 0.0, "size_2": 0.0, **equal}
@@ -357,11 +347,7 @@ def _outliers(values: Reals, shape: tuple[int, int], inner: int | None) -> int |
 def _reduce_factors(
     base: HeadFactors, model: HeadFactors
 ) -> tuple[HeadFactors, HeadFactors, tuple[float, float]]:
-    """Express both heads in orthonormal bases of what their factors span, so that all matrices are small.
-
-    A0 and dA are columns of one QR factorisation. Its error in a column is only the round-off of that column,
-    so a tiny dA stays accurate.
-    """
+    """Express heads in orthonormal bases of their factors. A0 and dA share a QR, so a tiny dA stays exact."""
     pairs: list[HeadFactors] = []
     scales = []
     for first, second in ((base[0], model[0]), (base[1].T, model[1].T)):
@@ -379,10 +365,7 @@ def _norm(array: Reals) -> float:
 
 
 def _rescale(first: Reals, second: Reals) -> tuple[Reals, Reals, float]:
-    """Divide two matrices by a power of two if fourth powers of their entries would overflow or underflow.
-
-    The third result is the divisor, which is 1 if nothing was divided.
-    """
+    """Divide two matrices by a power of two (else 1) if fourth powers of entries would leave float64."""
     peak = max(max(float(matrix.max()), -float(matrix.min())) for matrix in (first, second))
     if peak == 0 or 1e-30 < peak < 1e30:
         return first, second, 1.0

@@ -45,10 +45,7 @@ class TensorPair:
 
     @property
     def name(self) -> str:
-        """Name of the pair in reports: the name in the base, or in the model if the base has no such tensor.
-
-        If only one role is compared, the name is the name of the tensor that fills no other role.
-        """
+        """The name in reports: that of the only role in a tensor, or of the base, or of the model."""
         return self.finer or self.base or self.model or ""
 
     @property
@@ -118,10 +115,7 @@ def _chained(role: Role, view: View) -> dict[Role, View]:
 
 
 def _pair_by_role(base_roles: Mapping[Role, View], model_roles: Mapping[Role, View]) -> Iterator[TensorPair]:
-    """Yield a pair for tensors that fill the same roles.
-
-    If only one model stores several roles in one tensor, yield a pair for each of these roles.
-    """
+    """Yield pairs of the same role: whole tensors, or each role if only one model stores them together."""
     shared = [role for role in base_roles if role in model_roles]
     ahead: dict[str, set[str]] = {}
     back: dict[str, set[str]] = {}
@@ -164,11 +158,7 @@ def layer_tensors(model: Model, layers: Sequence[int]) -> set[str]:
 
 
 def _common_start(names: Iterable[str]) -> str:
-    """Return the longest common start of names that ends in a dot.
-
-    >>> _common_start(["h.0.attn.weight", "h.0.mlp.weight"])
-    'h.0.'
-    """
+    """Return the longest common start of names that ends in a dot."""
     parts = [name.split(".") for name in names]
     count = next(
         (place for place, words in enumerate(zip(*parts, strict=False)) if len(set(words)) > 1),
@@ -180,7 +170,6 @@ def _common_start(names: Iterable[str]) -> str:
 def _vectors(
     base: Model, model: Model, base_roles: Mapping[Role, View], model_roles: Mapping[Role, View]
 ) -> list[TensorPair]:
-    """Pair the vectors of both models: biases of the same role, and gains and shifts of norms."""
     named0, named1 = vector_roles(base, base_roles), vector_roles(model, model_roles)
     partners: dict[str, str] = {}
     for role, name in named0.items():
@@ -224,11 +213,7 @@ def _prefixes(pairs: list[TensorPair]) -> list[tuple[str, str]]:
 
 
 def _common_end(first: str, second: str) -> str:
-    """Return the longest common end of two names that starts after a dot.
-
-    >>> _common_end("bert.layer.0.key.weight", "layer.0.key.weight")
-    'layer.0.key.weight'
-    """
+    """Return the longest common end of two names that starts after a dot."""
     parts, others = first.split("."), second.split(".")
     count = 0
     while count < min(len(parts), len(others)) and parts[-1 - count] == others[-1 - count]:
@@ -348,16 +333,11 @@ def is_folded(base: Reals, model: Reals, rounding: float) -> bool:
 
 
 def heads_in_place(cosines: Iterable[Reals]) -> bool:
-    """Return whether every head is so similar to the head with the same number that no head can have moved.
-
-    `cosines` has the similarities of heads with the same number, for each kind of matrix. The function judges
-    the mean of these cosines.
-    """
+    """Return whether the mean cosine of every head with itself is so large that no head can have moved."""
     return bool((np.mean(list(cosines), axis=0) > SETTLED).all())
 
 
 def same_head_cosines(base: FactorsByHead, model: FactorsByHead) -> Reals:
-    """Return for each head the cosine between base and model."""
     cosines = []
     for (left0, right0), (left1, right1) in zip(base, model, strict=False):
         inner = float(np.sum((left0.T @ left1) * (right0 @ right1.T)))

@@ -223,11 +223,7 @@ class _Search:
     def join_renamed(
         self, changes: list[tuple[TensorPair, TensorChange]]
     ) -> list[tuple[TensorPair, TensorChange]]:
-        """Join tensors that each model alone has, if the two are the same except for a cast.
-
-        Such tensors have no role by which they could be paired: the last norm of a GGUF file, or a table of
-        outputs that the other model ties to its embedding.
-        """
+        """Join tensors without a common role that each model alone has, if they are equal up to a cast."""
         lone = {pair.name: pair for pair, change in changes if change.verdict == "removed"}
         tied = None if self.base.embedding_view is None else self.base.embedding_view.tensor
         outputs = None if self.model.unembedding_view is None else self.model.unembedding_view.tensor
@@ -254,7 +250,6 @@ class _Search:
     def judge(
         self, change: TensorChange, samples: list[TensorSample]
     ) -> list[tuple[TensorSample, TensorChange]]:
-        """Return the change of each role of a tensor."""
         if len(samples) == 1:
             return [(samples[0], self._judge(samples[0], change))]
         suspicious = any(
@@ -354,11 +349,6 @@ def _part_key(role: Role | None) -> Role | None:
 
 
 def describe(change: TensorChange) -> str:
-    """Return a verdict with its rank or format.
-
-    >>> describe(TensorChange("low-rank", rank=4)), describe(TensorChange("identical"))
-    ('low-rank 4', 'identical')
-    """
     if change.verdict == "low-rank":
         return f"low-rank {change.rank}"
     return f"rounded to {change.format.name}" if change.format is not None else change.verdict
@@ -393,12 +383,7 @@ def _judge_order(base: NDArray[Any], model: NDArray[Any], dtype: str, change: Te
 
 
 def match_rows(base: Reals, model: Reals) -> NDArray[np.intp] | None:
-    """Return for each row of the model the matching row of the base, or None if the order is the same.
-
-    >>> rows = np.eye(3)[:, :3] + 0.1
-    >>> match_rows(rows, rows[[1, 0, 2]])
-    array([1, 0, 2])
-    """
+    """Return for each row of the model the matching row of the base, or None if the order is the same."""
     with np.errstate(invalid="ignore", divide="ignore"):
         before, after = (
             np.nan_to_num(matrix / np.linalg.norm(matrix, axis=1, keepdims=True)) for matrix in (base, model)
@@ -494,7 +479,6 @@ class _Summary:
         self._inside.setdefault((stack, text), []).append((number, count))
 
     def _layers(self) -> dict[Role, dict[Role, tuple[TensorPair, TensorChange]]]:
-        """The changes of each layer, by role within the layer."""
         layers: dict[Role, dict[Role, tuple[TensorPair, TensorChange]]] = {}
         for role, pair in self.by_role.items():
             if len(role) > 3:
@@ -640,10 +624,7 @@ class _Summary:
         orders: Mapping[str, NDArray[np.intp] | None],
         bound: bool,
     ) -> None:
-        """Say that only a part of a block was reordered, if the other parts are certainly in place.
-
-        The rows of queries and keys may change their order within a head, if both do. Values may not.
-        """
+        """Say that only a part of a block was reordered, if the other parts are certainly in place."""
         moved = [part for part, order in orders.items() if order is not None]
         rest = [part for part in orders if part not in moved]
         if any(inside[part,][1].verdict not in SAME for part in rest):
@@ -708,11 +689,6 @@ def first_layers(model: Model) -> dict[str | None, int]:
 
 
 def _layers_text(layers: Sequence[Role]) -> str:
-    """Return layers in words.
-
-    >>> _layers_text([(None, 2), (None, 3)]), _layers_text([("encoder", 0), ("decoder", 1)])
-    ('Layers 2 and 3', 'Encoder layer 0 and decoder layer 1')
-    """
     numbers: dict[str | None, list[int]] = {}
     for stack, number in layers:
         numbers.setdefault(stack, []).append(number)

@@ -110,11 +110,6 @@ def summarize(comparison: ModelComparison) -> dict[str, Any]:
 
 
 def location_name(location: MatrixLocation) -> str:
-    """Return the location of a map in words.
-
-    >>> location_name(MatrixLocation(11, "vo", head=0))
-    'layer 11 VO head 0'
-    """
     words = [
         location.stack,
         None if location.layer is None else f"layer {location.layer}",
@@ -312,10 +307,7 @@ def _describe_adapter(changes: Sequence[TensorChange]) -> str | None:
 
 
 def status_of(row: Mapping[str, Any]) -> AnswerStatus | None:
-    """Return a rating of a comparison from its row: how good the news is.
-
-    The rating is None for a change that may be intended.
-    """
+    """Rate how good the news of a comparison's row is; None for a change that may be intended."""
     if row["tensors_non_finite"]:
         return AnswerStatus.ERROR
     if row["next_step"] in WARNINGS:
@@ -392,12 +384,7 @@ def _count_all(comparison: ModelComparison) -> str:
 def _tensors_text(
     comparison: ModelComparison, those: Changed, of: bool = True, most_named: int = MOST_NAMED
 ) -> str:
-    """Return tensors in words: their names if they are few, otherwise how many of which kind in which layers.
-
-    Args:
-        of: whether to say how many there are of each kind.
-        most_named: the largest number of tensors that are named.
-    """
+    """Return the names of a few tensors, or else how many of which kind changed in which layers."""
     if len(those) <= most_named:
         return join_words(printable(pair.name) for pair, _ in those)
     counts = Counter(comparison.kind_of(pair) for pair, _ in those)
@@ -481,11 +468,6 @@ def _describe_rescaled(comparison: ModelComparison, those: Changed) -> list[str]
 
 
 def _factors_text(factors: Sequence[float]) -> str:
-    """Return a factor, or the range of several.
-
-    >>> _factors_text([2.0, 2.0]), _factors_text([0.5, 2.0])
-    ('2', 'factors from 0.5 to 2')
-    """
     low, high = short_number(min(factors), 4), short_number(max(factors), 4)
     return low if low == high else f"factors from {low} to {high}"
 
@@ -660,11 +642,6 @@ def percent(value: float) -> str:
 
 
 def _percents(values: Sequence[float]) -> str:
-    """Format a range of shares.
-
-    >>> _percents([0.118, 0.63]), _percents([0.0017])
-    ('11.8% to 63%', '0.17%')
-    """
     low, high = percent(min(values)), percent(max(values))
     return low if low == high else f"{low} to {high}"
 

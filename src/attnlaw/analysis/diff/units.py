@@ -68,10 +68,7 @@ class ModelPair:
         return changes
 
     def changes_of(self, view: View) -> list[tuple[TensorPair, TensorChange]]:
-        """Return the changes of the tensor that a view of the base reads.
-
-        If the parts of the tensor were compared separately, return only the change of the part in this view.
-        """
+        """Return the changes of the tensor, or of the part of it, that a view of the base reads."""
         every = self._by_name.get(view.tensor, [])
         return [pair for pair in every if pair[0].views is None or pair[0].views[0] == view]
 
@@ -82,11 +79,7 @@ class ModelPair:
         return set().union(*(verdicts or {"removed"} for verdicts in changes))
 
     def has_large_changes(self, *views: View) -> bool:
-        """Return whether a tensor changed far above the rounding of its file, in many directions.
-
-        If a change is small, the products of factors can stay below their floor although the change is an
-        update.
-        """
+        """Return whether a tensor changed far above the rounding of its file, in many directions."""
         changes = [
             change
             for view in views
@@ -108,10 +101,7 @@ class ModelPair:
 
     @cached_property
     def file_steps(self) -> Model:
-        """The model, with the rounding steps of its tensors in place of the weights.
-
-        If an update was merged several times, the steps are as large as the noise of all merges.
-        """
+        """The model with rounding steps as weights, as large as the noise of all merges of an update."""
         changes = {pair.model: change for pair, change in self.changes if pair.model is not None}
         formats = {name: change.grid for name, change in changes.items() if change.grid is not None}
         noise = {name: max(1.0, change.roundings or 1.0) ** 0.5 for name, change in changes.items()}
