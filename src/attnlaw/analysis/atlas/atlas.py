@@ -113,15 +113,7 @@ def _shipped_atlas() -> Atlas:
 
 
 def atlas_of_audits(audits: Result, provenance: Mapping[str, Mapping[str, Any]]) -> Atlas:
-    """Return an atlas of those audits that measured a whole model.
-
-    Args:
-        audits: the audits of several models.
-        provenance: more columns for the table `models`, by the name of the model.
-
-    Raises:
-        InputError: if these are not audits, or if none measured a whole model.
-    """
+    """Return an atlas of the audits that measured a whole model, with `provenance` by the model's name."""
     if not isinstance(audits, Result) or audits.verb.name != "audit":
         raise InputError(
             "found no audits of a study; pass attnlaw.load(DIR), where DIR is the directory of the study"

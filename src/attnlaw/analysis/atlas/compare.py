@@ -65,11 +65,7 @@ def comparison_table(audit: Audit, atlas: Atlas) -> pl.DataFrame | None:
 
 
 def atlas_entry(table: pl.DataFrame | None) -> dict[str, Any] | None:
-    """Convert the rows of `comparison_table` to the entry `atlas` of summary.json.
-
-    `left_out` names the models of the atlas that are the audited model itself. `below` counts the trained
-    models with a smaller value. Returns None if there are no rows.
-    """
+    """Convert the rows of `comparison_table` to the entry `atlas` of summary.json; None without rows."""
     if table is None or not table.height:
         return None
     rows = table.to_dicts()
@@ -87,11 +83,7 @@ def atlas_entry(table: pl.DataFrame | None) -> dict[str, Any] | None:
 
 
 def same_models(matrices: pl.DataFrame, atlas: Atlas) -> list[str]:
-    """Return the names of the models of the atlas that are the audited model itself.
-
-    A model of the atlas counts as the same if its matrices have the same kinds and nearly the same Frobenius
-    norms.
-    """
+    """Return the models of the atlas with the same kinds of matrices and nearly the same Frobenius norms."""
     kinds, norms = matrices["kind"].to_list(), matrices["frobenius_norm"].to_numpy()
     trained = dict(atlas.models.select("model", "trained").iter_rows())
     names = []
@@ -105,7 +97,6 @@ def same_models(matrices: pl.DataFrame, atlas: Atlas) -> list[str]:
 
 
 def _is_whole(audit: Audit) -> bool:
-    """Return whether every matrix of every layer was measured, so that medians can be compared."""
     return all(
         spectrum is not None for location, spectrum in audit.tree.leaves() if location.layer is not None
     )
@@ -215,11 +206,7 @@ def ranges_sentence(entry: dict[str, Any]) -> str:
 
 
 def range_lines(entry: dict[str, Any]) -> list[tuple[str, str, str, str, str]]:
-    """Return the lines of the table that compares a model with the atlas.
-
-    Each line has a label, the value of the model, the range over trained models, how many trained models are
-    below the value, and the range over untrained models.
-    """
+    """Return lines (label, value, range of trained models, how many are below, range of untrained models)."""
     lines = []
     for name, comparison in entry["columns"].items():
         if name in COLUMNS:  # another version may have had more columns

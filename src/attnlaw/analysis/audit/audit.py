@@ -153,10 +153,6 @@ def _log_kept(units: Sequence[Unit], keeper: Keeper) -> None:
 def select_matrices(
     settings: ModelSettings, options: AuditOptions, network: Network[Product], arithmetic: Arithmetic
 ) -> Selection:
-    """Return the matrices that an audit measures.
-
-    Raise a `BadSetting` if `options.experts` is given and the model has no experts.
-    """
     selection = Selection.from_settings(settings, network, arithmetic)
     if options.experts is None:
         return selection
@@ -188,10 +184,7 @@ def build_audit(
     spectra: Network[Spectrum | None],
     evidence: Evidence,
 ) -> Audit:
-    """Compute everything that follows from the measured spectra: null tests, proxies, findings and tables.
-
-    `spectra` has None for each matrix that was not measured.
-    """
+    """Compute null tests, proxies, findings and tables from spectra (None for each that was not measured)."""
     samples = options.samples
     tests = [null_test(spectrum) for _, spectrum in spectra.leaves() if spectrum is not None]
     bounds, per_application = _bounds(spectra)
@@ -247,10 +240,7 @@ def _measure_undamaged(
     run: Callable[..., Network[Spectrum | None]],
     tolerant: bool,
 ) -> Network[Spectrum | None]:
-    """Measure the selected matrices of a model with `run`.
-
-    If a tensor holds NaN or infinity, raise an error. If `tolerant`, skip the matrices that need it instead.
-    """
+    """Measure matrices with `run`. If `tolerant`, skip those that need a tensor with NaN or infinity."""
     try:
         return run(selection, on_spectrum=NullPreparer())
     except InputError:
@@ -264,10 +254,7 @@ def _measure_undamaged(
 
 
 def _bounds(spectra: Network[Spectrum | None]) -> tuple[Proxies | None, Proxies | None]:
-    """Return the proxies that count each layer once, and those that count it at each application.
-
-    The second is None if no layer is shared. Both are None if the model has no proxies.
-    """
+    """Return the proxies that count each layer once, and at each application (None if no layer is shared)."""
     if why_no_proxies(spectra) is not None:
         return None, None
     shared = spectra.depth > len(spectra.layers)

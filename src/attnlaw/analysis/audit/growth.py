@@ -114,10 +114,7 @@ def _warnings(rows: pl.DataFrame, table: pl.DataFrame) -> list[str]:
 
 
 def _is_degenerate(row: Mapping[str, Any]) -> bool:
-    """Return whether the amplification of a model or all its ranks are zero.
-
-    At p = 0, the proxy is a sum over matrices plus the root of the depth.
-    """
+    """Return whether the amplification of a model or all its ranks are zero."""
     ranks = row.get("log10_fixed_p_0")
     zero = ranks is not None and ranks <= 0.5 * math.log10(row["depth"]) + 1e-9
     return zero or row.get("log10_amplification", 0.0) is None

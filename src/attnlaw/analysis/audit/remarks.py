@@ -80,10 +80,7 @@ def findings_sentence(summary: Mapping[str, Any]) -> str | None:
 
 
 def skipped_checks(summary: Mapping[str, Any]) -> int:
-    """Return how many checks did not run because parts of the model were left out.
-
-    The number is 0 for the result of another version of attnlaw, which may have had other checks.
-    """
+    """Return how many checks did not run on parts of a model (0 for the result of another version)."""
     ours = summary.get("attnlaw_version") == __version__
     return len(DETECTORS) - summary["findings"]["rules"] if ours else 0
 
@@ -130,10 +127,7 @@ def is_comparable(summary: Mapping[str, Any]) -> bool:
 
 
 def comparison_line(summary: Mapping[str, Any], head_size: int | None = None) -> Line | None:
-    """Return a line that compares the model with the models of the atlas, or None without a comparison.
-
-    `head_size` is the number of dimensions of a head, on which ranks depend.
-    """
+    """Return a line that compares the model with the atlas, or None. Ranks depend on `head_size`."""
     if not is_comparable(summary):
         return None
     unusual = unusual_numbers(summary["atlas"])
@@ -159,10 +153,6 @@ def comparison_line(summary: Mapping[str, Any], head_size: int | None = None) ->
 
 
 def note_lines(summary: Mapping[str, Any]) -> list[Line]:
-    """Return the remarks that a reader of the numbers needs to know about this model.
-
-    The remarks do not include the one on proxies.
-    """
     texts = [text for text in summary["warnings"] if not text.startswith(NO_PROXIES)]
     return [Line(f"Note: {text}.") for text in texts]
 
@@ -187,10 +177,7 @@ def missing_proxies(summary: Mapping[str, Any]) -> list[str]:
 
 
 def proxy_entries(proxies: Mapping[str, Any]) -> list[tuple[str, float, float | None]]:
-    """Return the proxies of the summary as tuples (label, log10, error), in the order of `BOUNDS`.
-
-    The error is None if it consists of round-off only.
-    """
+    """Return tuples (label, log10, error beyond round-off) of the proxies, in the order of `BOUNDS`."""
     fixed = {f"fixed_p_{p}": entry for p, entry in proxies["fixed_p"].items()}
     known = {**proxies, **fixed}
     return [
@@ -201,10 +188,7 @@ def proxy_entries(proxies: Mapping[str, Any]) -> list[tuple[str, float, float | 
 
 
 def proxy_remarks(summary: Mapping[str, Any]) -> list[str]:
-    """Return a sentence on the proxy at the given sample size, and a sentence on the gain from choosing p.
-
-    A sentence is left out if its number is not known.
-    """
+    """Return sentences on the proxy at the given sample size, and on the gain from choosing p, if known."""
     lines = []
     if summary["proxies"] and "samples" in summary:
         value, error = (summary["proxy_over_sqrt_samples"].get(key) for key in ("log10", "error"))
@@ -283,13 +267,7 @@ def logit_sentence(summary: Mapping[str, Any]) -> str | None:
 
 
 def _power(log10: float, error: float | None) -> str:
-    """Format a number, given its logarithm, as a power of 10.
-
-    A number without error that is neither very large nor very small is also written out.
-
-    >>> _power(0.5, None), _power(0.5, 0.01), _power(400.0, None)
-    ('10^0.5000 = 3.16', '10^(0.5000 ± 0.01)', '10^400.0000')
-    """
+    """Format a number, given its logarithm, as a power of 10, and written out if its size is ordinary."""
     if given := _format_error(error):
         return f"10^({log10:.4f}{given})"
     return f"10^{log10:.4f}" + (f" = {10**log10:.3g}" if -4 < log10 < 3 else "")

@@ -47,11 +47,7 @@ def matrix_table(
     tests: Sequence[NullTest | None],
     bounds: Proxies | None,
 ) -> pl.DataFrame:
-    """Return a table with one row for each measured matrix.
-
-    A row has norms, ranks, the null test, and the contribution of the matrix to the proxy. `tests` has an
-    entry for each measured matrix, in the order of the rows.
-    """
+    """Return a table of norms, ranks, null tests and contributions to the proxy, one row for each matrix."""
     parts = [] if bounds is None else bounds.parts
     total = log_sum([part.log_value for part in parts]) if parts else -np.inf
     contributions = iter(parts)
@@ -78,7 +74,6 @@ def matrix_table(
 def measured_leaves(
     network: Network[Product], spectra: Network[Spectrum | None]
 ) -> Iterator[tuple[MatrixLocation, Product, Spectrum]]:
-    """Yield the location, the product and the spectrum of every measured matrix."""
     for (location, product), (_, spectrum) in zip(network.leaves(), spectra.leaves(), strict=True):
         if spectrum is not None:
             yield location, product, spectrum
@@ -167,11 +162,7 @@ def _optional_estimate(value: float | None, error: float | None) -> Estimate | N
 
 
 def _stable_rank(spectrum: Spectrum) -> Estimate | None:
-    """Return the stable rank |W|_F^2 / s_1^2 with its error; None if it is not defined.
-
-    The Frobenius norm |W|_F is exact even if the spectrum is approximate. So the relative error of the stable
-    rank is then twice that of the largest singular value s_1.
-    """
+    """Return |W|_F^2 / s_1^2. |W|_F is exact, so its relative error is twice that of an approximate s_1."""
     rank, multiplicities = spectrum.stable_rank, spectrum.multiplicities
     if rank is None or multiplicities is None:
         return _optional_estimate(rank, spectrum.error(lambda variant: variant.stable_rank))
@@ -204,14 +195,7 @@ def _contribution_values(part: Contribution, total: float) -> Row:
 
 
 def fill_applied_sizes(matrices: pl.DataFrame, applied: bool) -> pl.DataFrame:
-    """Fill in missing sizes as applied with the sizes as stored.
-
-    If `applied` is false, set all sizes as applied to null.
-
-    >>> table = quantity_frame(MATRICES, [{"spectral_norm": 2.0}])
-    >>> [fill_applied_sizes(table, applied)["spectral_norm_applied"][0] for applied in (True, False)]
-    [2.0, None]
-    """
+    """Fill missing sizes as applied with the sizes as stored, or set all of them to null."""
     columns = []
     for size in ("spectral_norm", "frobenius_norm", "stable_rank"):
         column, error = pl.col(f"{size}_applied"), f"{size}_applied_error"
@@ -225,10 +209,7 @@ def fill_applied_sizes(matrices: pl.DataFrame, applied: bool) -> pl.DataFrame:
 
 
 def spectrum_table(model: Model, spectra: Network[Spectrum | None]) -> pl.DataFrame:
-    """Return a table with all singular values of every measured matrix.
-
-    The values of an approximate spectrum are null.
-    """
+    """Return a table with all singular values of every matrix, or null for an approximate spectrum."""
     rows = []
     for location, spectrum in spectra.leaves():
         if spectrum is not None:
@@ -245,11 +226,7 @@ def spectrum_table(model: Model, spectra: Network[Spectrum | None]) -> pl.DataFr
 
 
 def layer_table(model: Model, spectra: Network[Spectrum | None], bounds: Proxies | None) -> pl.DataFrame:
-    """Return a table with one row for each measured layer.
-
-    A row has the amplification by later layers, and the shares of QK, VO, cross attention and MLP in the
-    layer's part of the proxy.
-    """
+    """Return a table of amplification and of shares in the proxy, with one row for each measured layer."""
     locations = [location for location, spectrum in spectra.leaves() if spectrum is not None]
     applied = None if bounds is None else bounds.log_alpha_applied
     alphas = None if applied is None else layer_alphas(spectra, applied)

@@ -49,11 +49,7 @@ def case_values(
     samples: int | None,
     reason: str | None,
 ) -> dict[str, Any]:
-    """Return the quantities of one model by name: sizes, null test, proxies (as log10) and warnings.
-
-    `per_application` has the proxies that count a shared layer at each application. `reason` says why there
-    are no proxies.
-    """
+    """Return sizes, null test, proxies (also by application) and warnings of one model by name."""
     network = model.network
     layers = {location.layer for location, _ in network.leaves() if location.layer is not None}
     values: dict[str, Any] = {
@@ -130,10 +126,7 @@ def norm_values(model: Model, spectra: Network[Spectrum | None], as_stored: bool
 
 
 def logit_values(model: Model, spectra: Network[Spectrum | None], matrices: pl.DataFrame) -> dict[str, Any]:
-    """Count the heads whose logits may exceed the range of float8 or float16.
-
-    The text `logit_unbounded` names the blocks for which no bound is known, and the reasons.
-    """
+    """Count the heads whose logits may exceed float8 or float16, and name the blocks without a bound."""
     bounds = matrices.filter(pl.col("kind").is_in([kind.name for kind in KINDS.values() if kind.scores]))
     reasons: dict[str, dict[MatrixLocation, None]] = {}
     for location, product, _ in measured_leaves(model.network, spectra):
@@ -153,11 +146,7 @@ def logit_values(model: Model, spectra: Network[Spectrum | None], matrices: pl.D
 
 
 def _locations(locations: Iterable[MatrixLocation]) -> str:
-    """Name the first three blocks, and count the others.
-
-    >>> _locations([MatrixLocation(0, "qk"), MatrixLocation(3, "cross_qk", "decoder")])
-    'layer 0 qk, decoder layer 3 cross_qk'
-    """
+    """Name the first three blocks, and count the others."""
     named = [
         f"{location.stack or ''} layer {location.layer} {location.kind}".lstrip() for location in locations
     ]
@@ -224,7 +213,6 @@ def build_summary(result: Result) -> dict[str, Any]:
 
 
 def tower_summaries(towers: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return the entry `towers` of summary.json: sizes and proxies of each tower."""
     return [
         {name: row[name] for name in ("tower", "layers", "hidden_size", "heads", "activation")}
         | {"proxies": proxy_summary(cells_to_values(TOWERS, row), "log10_")}
@@ -278,6 +266,5 @@ def tower_table(model: Model, proxies_by_tower: dict[str, Proxies]) -> pl.DataFr
 
 
 def format_tower_proxies(proxies_by_tower: dict[str, Proxies]) -> str:
-    """Return a text that lists the spectrum-adaptive proxy of every tower."""
     shown = {name: log10(bounds.values["spectrum_adaptive"]) for name, bounds in proxies_by_tower.items()}
     return ", ".join(f"{name} 10^{value.value:.4g}" for name, value in shown.items() if value is not None)

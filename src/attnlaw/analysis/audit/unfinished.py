@@ -59,10 +59,7 @@ class UnfinishedAudit:
         return hashlib.sha256(repr((__version__, self._state, place, how)).encode()).digest()
 
     def measurer(self, model: Model, take: Callable[[Note], None]) -> UnitMeasurer:
-        """Return a function that measures a unit and keeps it, or reads the unit if an earlier audit kept it.
-
-        The function can run in several threads. `take` receives the notes about the model.
-        """
+        """Return a function that measures and keeps a unit, or reads it back. `take` receives the notes."""
         index = TensorIndex.of(model)
 
         def measure_unit(_: Model, unit: Unit) -> list[Spectrum]:

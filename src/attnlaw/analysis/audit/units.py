@@ -74,11 +74,7 @@ def _arrays(buffer: io.BytesIO) -> Iterator[NDArray[Any]]:
 
 
 def _encode(value: Any, arrays: list[NDArray[Any]]) -> Any:
-    """Convert a value for JSON.
-
-    A value that JSON cannot express becomes a pair of its kind and its content. Arrays are appended to
-    `arrays`.
-    """
+    """Convert a value for JSON: a pair of kind and content if JSON has no such type. Collect `arrays`."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, np.ndarray):
@@ -123,13 +119,7 @@ def selected_units(settings: ModelSettings, options: AuditOptions, arithmetic: A
 
 
 def local_path(path: Any) -> str:
-    """Return an absolute path at which workers can open the checkpoint.
-
-    A checkpoint on a hub is downloaded first.
-
-    Raises:
-        InputError: if the argument is an object in memory instead of a path.
-    """
+    """Return an absolute path at which workers can open the checkpoint, and download it if it is on a hub."""
     if not isinstance(path, str | os.PathLike):
         raise InputError(
             f"attnlaw cannot send a {type(path).__name__} to workers; save it to a file that all workers "
@@ -139,10 +129,7 @@ def local_path(path: Any) -> str:
 
 
 def file_state(*paths: str | None) -> str:
-    """Return a hash of the names, sizes, times and inodes of the checkpoints' files.
-
-    A copy can keep the size and the modification time of the file that it replaces, but not the inode.
-    """
+    """Return a hash of the files' names, sizes, times and inodes, which no copy has in common."""
     endings = (*CONFIGS, ".index.json", *(ending for kind in FORMATS for ending in kind.endings))
     lines = []
     for path in (Path(path) for path in paths if path is not None):
@@ -168,10 +155,7 @@ def _open_units(
 def measure_unit(
     settings: ModelSettings, arithmetic: Arithmetic, first: int, state: str
 ) -> tuple[int, pl.DataFrame]:
-    """Measure one unit, and return the number of its matrices and a table of packed records.
-
-    `first` is the number of the unit's first matrix. `state` is the `file_state` of the checkpoint.
-    """
+    """Measure the unit of matrix number `first`. Return the number of its matrices, and packed records."""
     model, index, units = _open_units(settings, arithmetic, state)
     if first not in units:
         raise InputError(

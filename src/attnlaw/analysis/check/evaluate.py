@@ -47,7 +47,7 @@ def evaluate(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame | None = None
 
 
 def _judge_aggregate(rule: GateRule, over: str, known: pl.DataFrame, lost: tuple[FailedRow, ...]) -> Verdict:
-    """Judge one number of all rows, such as the maximum. Rows in `lost` (gone, or no value) always fail."""
+    """Judge one number of all rows. Rows in `lost` (gone, or no value) always fail."""
     value = getattr(known[COMPARED], over)() if known.height else None
     held = value is not None and bool(pl.select(rule.condition.holds(pl.lit(float(value)))).item())
     outcome = PASSED if held and not lost else FAILED

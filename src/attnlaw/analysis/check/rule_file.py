@@ -309,19 +309,7 @@ def _base(value: Any, folder: Path) -> str | None:
 
 
 def read_condition(written: Any, column: Quantity, numeric: bool = False) -> RuleCondition:
-    """Return the condition on a column, such as `"< 0.25"`, `"== dense"` or a list of allowed values.
-
-    The condition `"!= dense"` also forbids the verdicts that version 0.2.0 called dense.
-
-    Args:
-        written: the condition as it is written in the file.
-        column: the column that the condition is about.
-        numeric: whether the condition compares numbers even if the column holds something else. Counts and
-            relative changes are numbers.
-
-    Raises:
-        BadSetting: if the condition cannot be read, or if the column cannot hold such a value.
-    """
+    """Return a condition such as `"< 0.25"` on a column. Counts and changes are `numeric`."""
     kind = "float" if numeric else column.kind
     if isinstance(written, list) and written:
         return RuleCondition("in", tuple(read_value("is", value, kind, column) for value in written))
@@ -347,11 +335,6 @@ def _former_names(choice: Any) -> tuple[str, ...]:
 
 
 def read_value(key: str, value: Any, kind: str, column: Quantity) -> Any:
-    """Convert a TOML value to the type that columns of this kind hold.
-
-    Raises:
-        BadSetting: if the column cannot hold the value.
-    """
     fits = {"text": isinstance(value, str), "bool": isinstance(value, bool)}
     number = isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
     if not fits.get(kind, number):
@@ -363,11 +346,7 @@ def read_value(key: str, value: Any, kind: str, column: Quantity) -> Any:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a suggestion: the known name that is most similar to a name, or a list of all known names.
-
-    >>> nearest("densse", ["dense", "noise"]), nearest("?", ["dense", "noise"])
-    ('did you mean dense?', 'expected one of dense, noise')
-    """
+    """Return a suggestion: the known name that is most similar to a name, or a list of all known names."""
     names = list(known)
     close = difflib.get_close_matches(name, names, n=1)
     return f"did you mean {close[0]}?" if close else f"expected one of {', '.join(names)}"

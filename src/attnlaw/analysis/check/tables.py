@@ -114,12 +114,7 @@ class Baseline:
             )
 
     def rows(self, rule: GateRule, quantities: Iterable[Quantity], now: pl.DataFrame) -> pl.DataFrame:
-        """Return the old rows of a rule's table.
-
-        Raises:
-            InputError: if a matrix has another shape than in `now`, because the models then have different
-                architectures.
-        """
+        """Return the old rows of a rule's table, whose matrices must have the same shapes `now`."""
         if rule.of == "summary":
             needed = {name: kind for name, kind in column_kinds(quantities).items() if name in _used(rule)}
             return to_frame([self.result.row()], to_schema(needed))
@@ -144,7 +139,6 @@ def _used(rule: GateRule) -> set[str]:
 
 
 def _require_same_shapes(old: pl.DataFrame, now: pl.DataFrame, table: str, folder: str) -> None:
-    """Raise an `InputError` if a matrix has another shape than before, so that numbers cannot be compared."""
     both = [name for name in SHAPE if name in old.columns and name in now.columns]
     keys = [name for name in KEYS[table] if name in old.columns and name in now.columns]
     if not both or not keys:

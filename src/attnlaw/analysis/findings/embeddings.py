@@ -69,13 +69,7 @@ def noise_ratio(table: NDArray[Any]) -> float | None:
 
 
 def rows_alike(table: NDArray[Any]) -> str | None:
-    """Return "equal" if all rows of a table are the same, "parallel" if they are multiples of one row.
-
-    Returns None for other tables, for tables with fewer than three rows or one column, and for zeros.
-
-    >>> rows_alike(np.ones((3, 2))), rows_alike(np.outer([1, 2, 3], [1, 2.0])), rows_alike(np.eye(3))
-    ('equal', 'parallel', None)
-    """
+    """Return "equal" or "parallel" if all rows of a table are one row or its multiples, otherwise None."""
     if table.ndim != 2 or len(table) < LEAST_ALIKE or table.shape[1] < 2:
         return None
     part = as_float(table[sample_indices(len(table), SAMPLED_ALIKE)])
@@ -114,10 +108,7 @@ def random_embedding(subject: Subject, threshold: float) -> Iterator[Hit]:
 
 
 def zero_embedding_rows(subject: Subject, threshold: float) -> Iterator[Hit]:
-    """Yield the tables with several zero rows. A single zero row may be the padding token.
-
-    Zero rows at the end do not count, because they pad the table.
-    """
+    """Yield the tables with several zero rows. One may be padding, and so are those at the end."""
     for tensor in subject.evidence.tensors:
         if tensor.part == TOKENS and tensor.inner_zero_rows > 1 and not tensor.not_finite:
             share = tensor.inner_zero_rows / tensor.shape[0]

@@ -91,11 +91,7 @@ class StoredTensor:
 
 @dataclass(frozen=True)
 class Similarity:
-    """Two similar layers, or two similar heads of one layer, with the exact cosines of their QK and VO.
-
-    `location` is the place of the later layer or head. `layer`, `stack` and `head` give the place of the
-    earlier one.
-    """
+    """Two similar layers or heads with the exact cosines of their QK and VO. `location` is the later one."""
 
     location: TensorLocation
     layer: int | None
@@ -116,10 +112,7 @@ class Orientation:
 
 @dataclass(frozen=True)
 class Balance:
-    """The ratio of the root mean squares of two matrices that are applied one after the other.
-
-    `pair` names them: "Q/K", "V/O" or "in/out".
-    """
+    """The ratio of the root mean squares of two matrices that follow each other: "Q/K", "V/O" or "in/out"."""
 
     location: TensorLocation
     pair: str

@@ -66,8 +66,6 @@ from attnlaw.theory.bounds.logits import FLOAT16
 
 @dataclass(frozen=True)
 class TensorNote:
-    """A note about a stored tensor, or about one matrix of a stored stack."""
-
     name: str
     member: int | None
     shape: tuple[int, ...]
@@ -81,8 +79,6 @@ class TensorNote:
 
 @dataclass(frozen=True)
 class SizeNote:
-    """The root mean square of a weight matrix's entries, noted once for each place that uses the matrix."""
-
     location: TensorLocation
     field: str
     size: float
@@ -90,8 +86,6 @@ class SizeNote:
 
 @dataclass(frozen=True, eq=False)
 class SketchNote:
-    """The sketches of all heads of a block, for QK or for VO."""
-
     layer: int
     kind: str
     heads: Sketch
@@ -99,8 +93,6 @@ class SketchNote:
 
 @dataclass(frozen=True, eq=False)
 class SideNote:
-    """Gram matrices of the residual side and of the head side of a weight matrix (see `orientation`)."""
-
     layer: int
     field: str
     residual: Float32Array | None
@@ -116,11 +108,6 @@ TensorKey = tuple[str, int | None]
 
 
 class ObservedTensors(Tensors):
-    """Tensors that call `show` after each read, with the tensor's name, member of a stack and array.
-
-    If a tensor cannot be read because a tensor of an adapter is not finite, the tensors call `show_damage`.
-    """
-
     def __init__(
         self,
         tensors: Tensors,
@@ -218,7 +205,6 @@ class Observer:
 
     @contextmanager
     def timed(self) -> Iterator[None]:
-        """Add the CPU time that this thread spends in the `with` block to `seconds`."""
         began = time.thread_time()
         yield
         with self._lock:

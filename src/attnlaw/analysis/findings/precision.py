@@ -52,14 +52,7 @@ def median_values(bits: NDArray[Any]) -> float | None:
 
 
 def median_significands(rows: NDArray[Any]) -> float | None:
-    """Return the median number of different significands in runs of 128 along the rows.
-
-    Returns None if rows are shorter, if an entry that is looked at is not finite, or if most runs have fewer
-    than 64 entries that are not 0: a pruned matrix has few values in any format.
-
-    >>> median_significands(np.outer(np.ones(4), 2.0 ** np.arange(128) * np.tile([1.0, 1.5], 64)))
-    2.0
-    """
+    """Return the median number of different significands in runs of 128; None for short or pruned rows."""
     if rows.shape[1] < RUN:
         return None
     runs = np.abs(as_float(rows[sample_indices(rows.shape[0], RUNS), :RUN]))
@@ -73,11 +66,7 @@ def median_significands(rows: NDArray[Any]) -> float | None:
 
 
 def decibels(array: NDArray[Any], code: str) -> float | None:
-    """Return the signal-to-noise ratio in dB of an array that was decoded from quantised blocks of 32.
-
-    The ratio is 10 log10(12 mean square / mean squared step), where the code determines the step of each
-    block. Returns None if attnlaw does not know the code, or if rows do not consist of such blocks.
-    """
+    """Return 10 log10(12 mean square / mean squared step) of an array of quantised blocks of a known code."""
     if code not in CODES or array.shape[-1] % GRID:
         return None
     divided, steps = CODES[code]
@@ -99,11 +88,7 @@ def coarse_grid(subject: Subject, threshold: float) -> Iterator[Hit]:
 
 
 def float8_trace(subject: Subject, threshold: float) -> Iterator[Hit]:
-    """Yield one hit for all matrices with the significands of a float8 code.
-
-    The function skips files that store float8, and matrices on coarser grids, because other detectors report
-    them.
-    """
+    """Yield one hit for all matrices with the significands of float8 that no other detector reports."""
     matrices = [tensor for tensor in subject.evidence.tensors if _is_stored_as_floats(tensor)]
     traces = [
         tensor
@@ -128,11 +113,7 @@ def _share(some: Sequence[StoredTensor], every: Sequence[StoredTensor]) -> str:
 
 
 def common_location(tensors: Sequence[StoredTensor]) -> TensorLocation:
-    """Return the location that tensors share: a tensor, a layer, or the whole model.
-
-    >>> common_location([])
-    TensorLocation(layer=None, stack=None, kind=None, head=None, expert=None, tensor=None)
-    """
+    """Return the location that tensors share: a tensor, a layer, or the whole model."""
     if len(tensors) == 1:
         return tensors[0].location
     layers = {(tensor.location.layer, tensor.location.stack) for tensor in tensors}

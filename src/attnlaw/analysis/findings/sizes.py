@@ -43,7 +43,6 @@ def layer_matrices(subject: Subject) -> pl.DataFrame:
 
 
 def norms_as_applied(rows: pl.DataFrame, name: str) -> pl.Series:
-    """Return the column of a norm as applied, or as stored if a value as applied is missing."""
     applied = rows[f"{name}_applied"]
     return rows[name] if applied.null_count() else applied
 
@@ -66,10 +65,7 @@ def dead_map(subject: Subject, threshold: float) -> Iterator[Hit]:
 
 
 def norm_outlier(subject: Subject, threshold: float) -> Iterator[Hit]:
-    """Yield the layers whose median norm over heads is far from the median norm of the other layers.
-
-    The function leaves out layers with norm zero.
-    """
+    """Yield the layers whose median norm over heads is far from that of the other layers with a norm."""
     for (kind,), rows in layer_matrices(subject).group_by("kind", maintain_order=True):
         of_kind = rows.with_columns(size=norms_as_applied(rows, "spectral_norm"))
         layers = of_kind.group_by("stack", "layer", maintain_order=True).agg(pl.col("size").median())
@@ -94,10 +90,7 @@ def norm_outlier(subject: Subject, threshold: float) -> Iterator[Hit]:
 
 
 def rank_deficient(subject: Subject, threshold: float) -> Iterator[Hit]:
-    """Yield the matrices whose numerical rank is below the full rank.
-
-    The function leaves out matrices with an approximate spectrum, because their ranks are estimates.
-    """
+    """Yield the matrices whose numerical rank is known and below the full rank."""
     exact = subject.matrices.filter(pl.col("numerical_rank_error").is_null())
     for row in exact.iter_rows(named=True):
         full = min(size for size in (row["rows"], row["cols"], row["inner"]) if size is not None)
@@ -175,10 +168,7 @@ PAIR_LABELS = {"in/out": "FFN in/FFN out"}
 
 
 def rms(matrix: Reals) -> float:
-    """Return the root mean square of the entries.
-
-    The result is infinite if squares exceed the range of float64.
-    """
+    """Return the root mean square of the entries, which may be infinite."""
     entries = matrix.ravel(order="K")
     with np.errstate(over="ignore"):
         return float(np.sqrt(np.dot(entries, entries) / entries.size))

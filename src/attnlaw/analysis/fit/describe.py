@@ -66,10 +66,7 @@ def describe(spectrum: Spectrum, seed: int = 0) -> Description:
 
 
 def _decide(fits: dict[str, Fit]) -> tuple[str | None, str | None]:
-    """Return the law that the matrix follows, and the law whose density is drawn.
-
-    The first is None if the null cannot be tested. The second is None if there is nothing to draw.
-    """
+    """Return the law that the matrix follows (None without a test), and the law that is drawn, if any."""
     random = fits["random"].p_value
     if random is None or random > LEVEL:
         return (None if random is None else "random"), None
@@ -101,7 +98,6 @@ def _has_tail(fits: dict[str, Fit]) -> bool:
 
 
 def _tail_share(fits: dict[str, Fit]) -> float:
-    """Return the share of the values that the power law covers."""
     return fits["power-law"].size / fits["random"].size
 
 
@@ -150,7 +146,6 @@ def _numbers(fits: dict[str, Fit]) -> dict[str, Any]:
 
 
 def _range(fit: Fit, name: str) -> Range:
-    """Return a fitted parameter with the interval of its plausible values."""
     low, high = (fit.statistics.get(f"{name}_{end}") for end in ("low", "high"))
     return Range(fit.parameters.get(name), low, high)
 

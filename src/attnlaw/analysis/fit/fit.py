@@ -90,13 +90,11 @@ def fit_law(spectrum: Spectrum, law: str, seed: int = 0) -> Fit:
 
 
 def ks_distance(cdf: Reals) -> float:
-    """Return the Kolmogorov-Smirnov distance, given the law's distribution function at ascending data."""
     steps = np.arange(cdf.size + 1) / cdf.size
     return float(max(np.abs(cdf - steps[:-1]).max(), np.abs(cdf - steps[1:]).max()))
 
 
 def finite_median(values: Reals) -> float | None:
-    """Return the median, or None if the median is infinite."""
     middle = float(np.median(values))
     return middle if np.isfinite(middle) else None
 
@@ -107,7 +105,6 @@ def mean_log(log_density: Reals) -> float | None:
 
 
 def _fit_random(spectrum: Spectrum, seed: int) -> Fit:
-    """Compare a matrix with independent Gaussian entries, and a head with a product of two such factors."""
     null = null_of_spectrum(spectrum, seed)
     values = without_round_off(spectrum)
     if null is None:
@@ -168,7 +165,6 @@ def _tail(spectrum: Spectrum) -> tails.PowerLawTail | None:
 
 
 def _fit_lognormal(spectrum: Spectrum, seed: int) -> Fit:
-    """Fit a lognormal to the same tail as the power law, to compare the two."""
     x = eigenvalues(spectrum)
     tail = _tail(spectrum)
     if tail is None:
@@ -190,7 +186,6 @@ def _fit_lognormal(spectrum: Spectrum, seed: int) -> Fit:
 
 
 def _fit_learned(spectrum: Spectrum, seed: int, law: str = "learned", attention: str = "tied") -> Fit:
-    """Fit the learned-spectrum law to the singular values of a head. This is an extension of the theory."""
     values = positive_values(spectrum)
     size = min(spectrum.shape)
     fit = fit_learned(values, size, attention) if is_head(spectrum) else None
@@ -232,10 +227,7 @@ def _fit_learned(spectrum: Spectrum, seed: int, law: str = "learned", attention:
 
 
 def _fit_heavy_tailed(spectrum: Spectrum, seed: int) -> Fit:
-    """Fit the high-temperature Marchenko-Pastur law.
-
-    For a head this is an extension of the theory, with gamma = d_head / N.
-    """
+    """Fit the high-temperature Marchenko-Pastur law: for a head an extension, with gamma = d_head / N."""
     x, gamma = eigenvalues(spectrum), shape_ratio(spectrum)
     if not gamma < 1 or x.size < 2:
         reason = (

@@ -77,10 +77,7 @@ class DrawnSpectra:
         return upper_quantile(self.values[:, 0] / self.middle_sums, level)
 
     def distances(self, normalised: Reals) -> tuple[Reals, float]:
-        """Return the distances of each draw, and of descending values, to the mean of all of them.
-
-        The distance is the mean of |s_(i) - m_(i)| over the ranks i, where m is the mean.
-        """
+        """Return the mean |s_(i) - m_(i)| of each draw, and of descending values; m is the mean of all."""
         mean = (self.values.sum(axis=0) + normalised) / (self.count + 1)
         return np.abs(self.values - mean).mean(axis=1), float(np.abs(normalised - mean).mean())
 
@@ -118,11 +115,7 @@ class CountedSpectra:
         return np.asarray(np.trapezoid(high - np.clip(self.counts, low, high), self.grid, axis=1))
 
     def relative_edge(self, level: float) -> float:
-        """Return the relative top that a draw exceeds with probability 1 - level.
-
-        The grid places each top between two points. The function computes exact tops for draws that may be
-        the edge. It also computes exact middle sums for draws within the error of those sums.
-        """
+        """Return the relative top that a draw exceeds with probability 1 - level; exact where it matters."""
         cells, sums = np.argmax(self.counts == self.size, axis=1), self.middle_sums
         low, tops = self.grid[cells - 1] / sums, self.grid[cells] / sums
         # A count is off by 12^(-1/2) on average in each cell of the even part of the grid.
@@ -167,10 +160,7 @@ class CountedSpectra:
 
 
 def draw_matrices(low: int, high: int, draws: int, rng: np.random.Generator) -> DrawnSpectra | CountedSpectra:
-    """Draw Gaussian low x high matrices with low <= high.
-
-    Their squared values are the eigenvalues of a tridiagonal: the Gram matrix of the bidiagonal form.
-    """
+    """Draw Gaussian low x high matrices by the tridiagonal Gram matrices of their bidiagonal forms."""
     steps = np.arange(low)
     diagonals, off_diagonals = np.empty((draws, low)), np.empty((draws, low - 1))
     for draw in range(draws):

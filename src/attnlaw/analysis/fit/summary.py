@@ -60,11 +60,7 @@ def training_line(quantities: Mapping[str, Any]) -> Line:
 
 
 def law_line(rows: pl.DataFrame) -> Line:
-    """Return a line that names the law of most matrices, explains the law, and names the law of each kind.
-
-    Args:
-        rows: the table of fits of one model.
-    """
+    """Return a line that names and explains the law of most matrices, and names that of each kind."""
     counts = law_counts(rows)
     most, count = _most_common(counts)
     several, single = MEANINGS[most]

@@ -122,7 +122,6 @@ class ModelInputs:
 
     @property
     def duplicate_count(self) -> int:
-        """Number of inputs that equal an earlier input."""
         return len(self) - len({(tuple(tensor.shape), tensor.numpy().tobytes()) for tensor in self.sequences})
 
 
@@ -174,10 +173,7 @@ def open_classifier(
 
 
 def as_inputs(inputs: Any) -> ModelInputs:
-    """Convert a tensor, lists of ids, or a dictionary with `input_ids` and `attention_mask` to inputs.
-
-    The mask removes padding, which may be on either side.
-    """
+    """Convert a tensor, lists of ids, or a dictionary with `input_ids` and `attention_mask` (no padding)."""
     with require_extra("a forward pass", "lens"):
         import torch
     if isinstance(inputs, ModelInputs):

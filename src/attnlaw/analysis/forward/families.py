@@ -38,8 +38,6 @@ Affine = tuple[Reals, Reals]
 
 @dataclass(frozen=True, eq=False)
 class BlockModules:
-    """The modules of one block."""
-
     attention: Any  # the attention module, which returns its probabilities
     query_module: Any  # a module whose input is what queries are made of
     output: Any  # the output projection of attention
@@ -197,10 +195,7 @@ def _repeat_value_heads(value: Affine, output: Affine, heads: int) -> Affine:
 
 
 def _inputs_and_mask(reads: Any, attention: Any, seen: ModuleTensors) -> tuple[Reals, NDArray[np.bool_]]:
-    """Return the inputs of an attention module, and which pairs of tokens its mask allows.
-
-    The module `reads` has the same recorded input as the attention module.
-    """
+    """Return the inputs of an attention module (those of `reads`), and which pairs of tokens it allows."""
     inputs, mask = _first_in_batch(seen[reads][0]), seen[attention][0]
     shape = len(inputs), len(inputs)
     # The mask adds the smallest number of its type to masked scores, and 0 to the others.
@@ -224,11 +219,7 @@ def _feed_forward(inner: Any, activation: Any, outer: Any, seen: ModuleTensors) 
 
 
 def _slopes(activation: Any, z: Any) -> Any:
-    """Return the slopes phi(z)/z of an activation function phi, with phi'(0) at z = 0.
-
-    Raises:
-        InputError: if phi(0) is not 0, because no slope times 0 gives that value.
-    """
+    """Return the slopes phi(z)/z of an activation with phi(0) = 0, and phi'(0) at z = 0."""
     import torch
 
     zero = torch.zeros((), dtype=z.dtype, requires_grad=True)

@@ -47,7 +47,6 @@ class FrozenScores:
 
     @property
     def unmasked(self) -> bool:
-        """Whether the mask allows every pair of tokens."""
         return bool(self.allowed.all())
 
     @property
@@ -68,12 +67,10 @@ class FrozenScores:
     def scores_with(
         self, W_Q: Reals, W_K: Reals, b_Q: Reals | float = 0.0, b_K: Reals | float = 0.0
     ) -> Reals:
-        """Return the scores that other weights would give on the same inputs and positions."""
         queries, keys = self._rotate(self.inputs @ W_Q + b_Q), self._rotate(self.inputs @ W_K + b_K)
         return np.asarray(self.scale * (queries @ keys.T))
 
     def attention(self, logits: Reals) -> Reals:
-        """Return attention probabilities: the softmax of each row of scores over the allowed pairs."""
         return masked_softmax(logits, self.allowed)
 
     def _columns(self, head: int) -> slice:
@@ -92,10 +89,5 @@ class FrozenScores:
 
 
 def masked_softmax(logits: Reals, allowed: NDArray[np.bool_]) -> Reals:
-    """Return the softmax of each row over the allowed pairs, and zero elsewhere.
-
-    >>> masked_softmax(np.zeros((2, 2)), np.tri(2, dtype=bool))
-    array([[1. , 0. ],
-           [0.5, 0.5]])
-    """
+    """Return the softmax of each row over the allowed pairs, and zero elsewhere."""
     return np.asarray(scipy.special.softmax(np.where(allowed, logits, -np.inf), axis=1))

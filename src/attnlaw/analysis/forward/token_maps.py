@@ -29,7 +29,6 @@ class TokenMap:
 
     @property
     def shares(self) -> Reals:
-        """The norms, with each row divided by its sum as in a rollout. A row of zeros stays zero."""
         totals = self.norms.sum(axis=1, keepdims=True)
         shares: Reals = np.divide(self.norms, totals, out=np.zeros_like(self.norms), where=totals > 0)
         return shares
