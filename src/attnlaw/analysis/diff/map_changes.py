@@ -148,16 +148,12 @@ NOTHING_NEW = dict.fromkeys(("intruders_left", "intruders_right", "new_left", "n
 
 @dataclass(frozen=True, eq=False)
 class MapChange:
-    """The change of one map.
-
-    Args:
-        max_gap: largest difference between the singular values of both maps, in units of the floor.
-    """
+    """The change of one map."""
 
     numbers: Mapping[str, Any]  # the numbers of the row, by column
     values: Reals | None = None  # singular values of the update, divided by s_1(M0)
     null: Reals | None = None  # singular values of noise of the same size, divided by s_1(M0)
-    max_gap: float | None = None
+    max_gap: float | None = None  # largest move of a singular value, in units of the floor
 
 
 def compare_heads(
@@ -175,7 +171,7 @@ def compare_heads(
         edges = [edge(part) / scale for part, scale in zip(steps, scales, strict=True)]
         floor = edges[0] * after.factor_norm("right") + before.factor_norm("left") * edges[1]
     changes = left1 - left0, right1 - right0
-    sizes = float(np.linalg.norm(changes[0])), float(np.linalg.norm(changes[1]))
+    sizes = _norm(changes[0]), _norm(changes[1])
     halves: dict[Side, tuple[Reals, Reals, int]] = {
         "left": (changes[0], right1, shape[0]),
         "right": (changes[1].T, left0.T, shape[1]),
@@ -225,13 +221,10 @@ def compare_matrices(
     values: Reals | None = None,
     rank: int | None = None,
 ) -> MapChange:
-    """Compare two matrices.
+    """Compare two matrices. Rounding leaves singular values up to `floor` in the difference.
 
-    Args:
-        floor: largest singular value that the rounding of the model's file leaves in the difference.
-        rounded: steps of the format to which the base was rounded, or None if the base was not rounded.
-        values: singular values of the difference, if they are already known.
-        rank: rank of the difference, if it is already known.
+    `rounded` has the steps of the format to which the base was rounded. `values` and `rank` are those of the
+    difference, if they are already known.
     """
     before_map, after_map, scale = _rescale(base, model)
     update = after_map - before_map
@@ -248,7 +241,7 @@ def compare_matrices(
         return Share(alignment.value, null)
 
     def moves(count: int) -> Reals:
-        return matrix_moves(before.values, after.values, shape, float(np.linalg.norm(update)), count)
+        return matrix_moves(before.values, after.values, shape, _norm(update), count)
 
     map_change = _build_change(
         _MapComparison(
@@ -266,16 +259,14 @@ def compare_matrices(
         share,
         moves,
     )
-    noise = null_of_shape(*shape).mean * float(np.linalg.norm(known)) / np.sqrt(known.size)
+    noise = null_of_shape(*shape).mean * _norm(known) / np.sqrt(known.size)
     return replace(map_change, null=_relative(noise, before) if known[0] > 0 else None)
 
 
 def unchanged_map(shape: tuple[int, int], inner: int | None, matched: int | None = None) -> MapChange:
-    rows, cols = shape
     equal = dict.fromkeys(("cosine", "scale", "overlap_left", "overlap_right"), 1.0)
-    same = {"size": 0.0, "size_2": 0.0, **equal}
-    dimensions = {"rows": rows, "cols": cols, "inner": inner, "matched_head": matched}
-    return MapChange({**dimensions, **same, **NOTHING_NEW}, max_gap=0.0)
+    dimensions = {"rows": shape[0], "cols": shape[1], "inner": inner, "matched_head": matched}
+    return MapChange({**dimensions, "size": 0.0, "size_2": 0.0, **equal, **NOTHING_NEW}, max_gap=0.0)
 
 
 @dataclass(frozen=True, eq=False)
