@@ -56,11 +56,7 @@ MODELS = (
 
 @dataclass(frozen=True, eq=False)
 class Atlas:
-    """The audits of several models.
-
-    The table `models` says where each model comes from. The tables `matrices` and `layers` have the rows of
-    the audits.
-    """
+    """The audits of several models: where each comes from (`models`), and the rows of the audits."""
 
     models: pl.DataFrame
     matrices: pl.DataFrame

@@ -112,24 +112,14 @@ def _range(whose: str, values: pl.Series) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Unusual:
-    """The numbers of a model that are outside the range of the trained models in the comparison.
+    """The numbers of a model that are outside the range of the trained models in the comparison."""
 
-    Args:
-        compared: how many numbers are compared.
-        expected: the number of values that an ordinary model has outside the range. Any of n + 1 similar
-            models has the smallest or the largest value with probability 2 / (n + 1).
-        deviation: the standard deviation of `expected`, if the compared numbers were independent.
-        among: the models in the comparison, in words.
-        lines: a tuple (label, value, range) for each number outside the range, the farthest first.
-        names: the names of the numbers outside the range.
-    """
-
-    compared: int
-    expected: float
-    deviation: float
-    among: str
-    lines: list[tuple[str, str, str]]
-    names: list[str]
+    compared: int  # how many numbers are compared
+    expected: float  # how many an ordinary model has outside: one of n + 1 with probability 2 / (n + 1)
+    deviation: float  # of `expected`, if the compared numbers were independent
+    among: str  # the models in the comparison, in words
+    lines: list[tuple[str, str, str]]  # label, value and range of each number outside, the farthest first
+    names: list[str]  # of the numbers outside the range
 
     @property
     def has_ranks(self) -> bool:

@@ -52,13 +52,7 @@ def growth_reason(rows: pl.DataFrame) -> str | None:
 
 
 def growth_table(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the exponents of every proxy, with the columns of `EXPONENTS`.
-
-    Args:
-        rows: the rows of an audit of three models or more, with `depth`, `hidden_size` and `log10_PROXY`.
-
-    Raises:
-        InputError: the models do not determine the exponents.
+    """Return the exponents of every proxy over three models or more, with the columns of `EXPONENTS`.
 
     >>> rows = pl.DataFrame({"depth": [2, 4, 8], "hidden_size": [64] * 3, "log10_edelman": [3.0, 6.0, 12.0]})
     >>> growth_table(rows).select("proxy", "width", "exponential").rows()

@@ -24,12 +24,7 @@ NO_PROXIES = "no proxies: "  # how the remark starts that says why there are no 
 
 
 def model_facts(summary: Mapping[str, Any], stacks: Mapping[str | None, int], experts: int = 0) -> str:
-    """Return a description of the model: its family, layers, heads, width and codes.
-
-    Args:
-        summary: the summary of the model.
-        stacks: the number of layers of each stack, such as the encoder and the decoder.
-        experts: how many experts of a layer were measured.
+    """Return a description of the model: family, layers by stack, heads, width, codes, measured experts.
 
     >>> summary = {"family": "gpt2", "layers": 4, "distinct_layers": 4, "heads": 4, "hidden_size": 128}
     >>> model_facts(summary | {"matrices": 40, "codes": None}, {None: 4})

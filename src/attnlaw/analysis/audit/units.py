@@ -44,10 +44,7 @@ from attnlaw.spectra.spectrum import Applied, Multiplicities, Spectrum
 
 
 def pack(record: Any) -> bytes:
-    """Convert a record to bytes that `unpack` reads back.
-
-    A record is a frozen dataclass. Its fields may be None, booleans, numbers, texts, bytes, arrays, records,
-    and tuples of these.
+    """Convert a frozen dataclass of plain values, arrays and records to bytes that `unpack` reads back.
 
     >>> from attnlaw.core.estimate import Estimate
     >>> unpack(pack(Estimate(0.1, float("inf"))), [Estimate])

@@ -18,14 +18,10 @@ COMPARED, HOLDS, OLD, NUMBER = "__compared", "__holds", "__old", "__number"
 
 
 def evaluate(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame | None = None) -> Verdict:
-    """Return the verdict of a rule on the rows of its table.
+    """Return the verdict of a rule on the rows of its table, and on `old` rows at the same locations.
 
     A rule fails if it selects no row, or if a row of `old` is missing from `rows`. A missing value fails the
     rule, unless the rule skips missing values. A relative change has no value if the old value is 0 or null.
-
-    Args:
-        old: earlier rows of the same table, if the rule compares with earlier values. Rows are matched by
-            their location.
     """
     if rule.level == OFF:
         return _verdict(rule, OFF)
@@ -154,13 +150,9 @@ def judge(
     """Return the verdicts of a rule file on one model.
 
     Args:
-        model: name of the model in reports.
         location: the file that reports point at.
         tables: declared columns by table.
-        rows: a function that returns a table by its name. The function is called only for tables that a rule
-            needs.
-        findings: a table with the columns of an audit's findings.
-        detectors: the detectors that looked for findings, by name.
+        rows: a function that returns a table by its name, called only for tables that a rule needs.
         baseline: earlier results, whose findings count as known.
         can_look: whether a detector could look at the parts of the model that were measured.
     """

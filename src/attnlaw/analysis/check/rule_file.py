@@ -102,15 +102,11 @@ def example_names() -> list[str]:
 
 
 def read_rules(path: str | os.PathLike[str], tables: Tables, findings: Mapping[str, Any]) -> RuleFile:
-    """Read and check a rule file.
+    """Read and check a rule file, or an example that comes with attnlaw.
 
     Args:
-        path: a file, or the name of an example that comes with attnlaw.
         tables: the columns that rules may use, by table.
-        findings: the detectors of findings by name, such as `attnlaw.analysis.findings.detectors.DETECTORS`.
-
-    Raises:
-        BadUsage: if something in the file is wrong.
+        findings: the detectors by name, such as `attnlaw.analysis.findings.detectors.DETECTORS`.
     """
     shipped = EXAMPLES / f"{path}.toml"
     file = shipped if str(path) in example_names() and not os.path.lexists(path) else Path(path)

@@ -20,17 +20,12 @@ from attnlaw.core.variants import by_name
 
 @dataclass(frozen=True)
 class TensorVerdict:
-    """A verdict on a tensor or on a model: one word and its meaning.
-
-    Args:
-        formerly: verdicts that version 0.2.0 gave to such tensors. A rule that forbids one of the former
-            verdicts also forbids this verdict.
-    """
+    """A verdict on a tensor or on a model: one word and its meaning."""
 
     name: str
     says: str
     label: str = ""
-    formerly: tuple[str, ...] = ()
+    formerly: tuple[str, ...] = ()  # verdicts of version 0.2.0 on such tensors, which rules may forbid
 
     @property
     def column(self) -> str:

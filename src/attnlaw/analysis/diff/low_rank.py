@@ -117,10 +117,9 @@ class RankVerdict:
 
 
 class Terms:
-    """The singular values of a wide matrix in decreasing order, and its leading terms on request.
+    """The singular values of a wide matrix, from its Gram matrix, and its leading terms.
 
-    The values come from the Gram matrix. Values below 1e-4 of the largest would be inaccurate, so they are
-    computed again after the larger terms are subtracted.
+    Values below 1e-4 of the largest are computed again after the larger terms are subtracted.
     """
 
     def __init__(self, matrix: Reals) -> None:
@@ -179,22 +178,14 @@ def largest_value(matrix: Reals, error: float = 1e-3) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Directions:
-    """The directions of an update that rise above the noise.
+    """The directions of an update that rise above the noise."""
 
-    Args:
-        left, right: factors of `seen`, the part of the update in these directions.
-        high: number of singular values above the edge. `sure` is the number above 1.5 times the edge.
-        gap: smallest singular value among the directions, divided by the edge.
-        many: whether the number of directions exceeds a quarter of the shorter side. If so, ignore the other
-            fields.
-    """
-
-    left: Reals
+    left: Reals  # `left @ right` is the part of the update in these directions
     right: Reals
-    high: int
-    sure: int
-    gap: float
-    many: bool = False
+    high: int  # number of singular values above the edge
+    sure: int  # the number above 1.5 times the edge
+    gap: float  # smallest singular value among the directions, divided by the edge
+    many: bool = False  # more than a quarter of the shorter side: then the other fields mean nothing
 
     @property
     def rank(self) -> int:
@@ -217,13 +208,7 @@ MANY = Directions(np.zeros((0, 0)), np.zeros((0, 0)), 0, 0, 0.0, many=True)
 
 
 def balance(squares: Reals) -> tuple[Reals, Reals]:
-    """Return factors a, b of rows and columns so that squares/(a b) has mean 1 in every row and column.
-
-    >>> rows, columns = balance(np.outer([1.0, 4.0], [1.0, 9.0, 25.0]))
-    >>> np.outer(rows, columns).round(9)
-    array([[  1.,   9.,  25.],
-           [  4.,  36., 100.]])
-    """
+    """Return factors a, b of rows and columns so that squares/(a b) has mean 1 in every row and column."""
     # A row of zeros has steps near 0: dividing by them would leave nothing of the other rows.
     squares = np.maximum(squares, LEAST_SQUARE * squares.mean())
     rows, columns = np.ones(squares.shape[0]), np.ones(squares.shape[1])

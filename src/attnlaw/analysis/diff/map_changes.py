@@ -73,9 +73,7 @@ STRANGE, SHARED, COMPARABLE = 0.5, 0.25, 0.5
 
 
 def matrix_moves(before: Reals, after: Reals, shape: tuple[int, int], size: float, count: int) -> Reals:
-    """Return the changes of the first `count` singular values of a matrix, as z-scores under noise.
-
-    `size` is the Frobenius norm of the update.
+    """Return the changes of the first singular values of a matrix, as z-scores under noise of this size.
 
     >>> matrix_moves(np.array([4.0, 1.0]), np.array([4.5, 1.0]), (2, 2), size=0.2, count=1)
     array([4.97333333])
@@ -101,7 +99,6 @@ def head_moves(
     """Return the changes of the first `count` singular values of a head A B, as z-scores under noise.
 
     Args:
-        base: singular vectors of the head in the base.
         factors: A and B of the base, in the same coordinates as `base`.
         shape: numbers n of rows and m of columns of the whole head.
         sizes: Frobenius norms of the changes of A and of B.

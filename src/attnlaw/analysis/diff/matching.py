@@ -283,14 +283,10 @@ def head_cosines(base: FactorsByHead, model: FactorsByHead) -> Reals:
 
 
 def match_neurons(base: Reals, model: Reals) -> NDArray[np.intp] | None:
-    """Return for each column of the base the corresponding column of the model.
+    """Return for each column of the base that of the model, or None if none moves or an order is not clear.
 
     A column with a cosine below 0.8 at its old position goes to the position with the largest cosine. If more
     than half of the columns are below 0.8, all columns are assigned in this way.
-
-    Returns:
-        The numbers of the columns, or None if no column moves or the result is not a permutation. The
-        function also returns None if a moved column gains less cosine than a head must gain.
     """
     norms = [np.sqrt(np.maximum(np.einsum("ij,ij->j", part, part), 1e-300)) for part in (base, model)]
     diagonal = np.einsum("ij,ij->j", base, model) / norms[0] / norms[1]
@@ -311,10 +307,7 @@ def match_neurons(base: Reals, model: Reals) -> NDArray[np.intp] | None:
 
 
 def is_folded(base: Reals, model: Reals, rounding: float) -> bool:
-    """Return whether the model has the rows of the base, multiplied by different numbers (a folded gain).
-
-    `rounding` is the Frobenius norm of the model's rounding errors.
-    """
+    """Return whether rows are those of the base times different numbers, up to a `rounding` of this norm."""
     squares = np.sum(base**2, axis=1)
     ratios = np.sum(base * model, axis=1) / np.maximum(squares, 1e-300)
     left = float(np.linalg.norm(model - ratios[:, None] * base))

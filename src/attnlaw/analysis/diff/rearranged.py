@@ -147,18 +147,12 @@ def _cosine(first: Reals, second: Reals) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Rearrangement:
-    """The changes of two models, with verdicts for moved, transposed and permuted tensors.
-
-    Args:
-        sentences: descriptions of the changes of whole layers and blocks.
-        covered: names of the pairs that the sentences are about.
-        harmless: names of the covered pairs whose block computes the same as before.
-    """
+    """The changes of two models, with verdicts for moved, transposed and permuted tensors."""
 
     changes: list[PairChange]
-    sentences: list[str] = field(default_factory=list)
-    covered: frozenset[str] = frozenset()
-    harmless: frozenset[str] = frozenset()
+    sentences: list[str] = field(default_factory=list)  # on whole layers and blocks
+    covered: frozenset[str] = frozenset()  # names of the pairs that the sentences are about
+    harmless: frozenset[str] = frozenset()  # those whose block computes the same as before
 
 
 def find_rearranged(base: Model, model: Model, compared: Sequence[Compared]) -> Rearrangement:

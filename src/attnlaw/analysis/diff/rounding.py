@@ -47,15 +47,10 @@ EXPONENT = np.uint64(0x7FF0000000000000)
 
 @dataclass(frozen=True)
 class FloatFormat:
-    """A floating-point format.
-
-    Args:
-        bits: number p of bits of the fraction. The number for float64 is 40 instead of 52, because
-            computations are in float64, too, and their errors need 12 bits.
-    """
+    """A floating-point format."""
 
     name: str
-    bits: int
+    bits: int  # of the fraction; 12 fewer for float64, because computations are in float64, too
     least: int  # smallest exponent of a normal number
     dtype: Any  # the NumPy type
 
@@ -101,19 +96,13 @@ FLOATS = by_name(
 
 @dataclass(frozen=True)
 class IntegerFormat:
-    """A format with b bits for each weight and one step for each block of weights.
-
-    Args:
-        min_max: whether the grid reaches from the smallest to the largest weight. If false, the grid is
-            symmetric.
-        half: whether the start and the step of a block are stored in float16, as GGUF stores them.
-    """
+    """A format with b bits for each weight and one step for each block of weights."""
 
     bits: int
     block: int | None  # number of weights in a block; None for a whole row or column
-    min_max: bool = False
+    min_max: bool = False  # whether the grid reaches from the smallest to the largest weight
     columns: bool = False  # whether blocks run along columns instead of rows
-    half: bool = False
+    half: bool = False  # whether start and step of a block are stored in float16, as in GGUF
 
     @property
     def name(self) -> str:
@@ -226,10 +215,8 @@ def detect_code(
 ) -> IntegerFormat | None:
     """Return the integer format that rounds the base to the model, or None if there is none.
 
-    Args:
-        grid: the numbers that the model's file can hold.
-        size: size of the change relative to the base, |model - base| / |base|, if it is known. If the size is
-            below 1e-3, the function tries no format, because integer formats cause larger changes.
+    `grid` has the numbers that the model's file can hold. `size` is the size of the change relative to the
+    base. Below 1e-3 no format is tried, because integer formats cause larger changes.
     """
     if min(base.shape) < 2 or (size is not None and size < LEAST_SIZE):
         return None

@@ -27,19 +27,10 @@ def run_detectors(
     levels: Mapping[str, str] | None = None,
     thresholds: Mapping[str, float] | None = None,
 ) -> list[Finding]:
-    """Return the findings of all detectors on a model.
+    """Return the findings of all detectors on a model, errors first.
 
-    The list has errors first, then warnings, then notes. Findings of one level have the order of `DETECTORS`.
-
-    Args:
-        subject: the audited model.
-        ignore: names of detectors that are not run.
-        levels: the levels to use instead of the default, by the name of the detector. The level "off" skips
-            the detector.
-        thresholds: the thresholds to use instead of the default, by the name of the detector.
-
-    Raises:
-        InputError: if a name, a level or a threshold is not valid.
+    `ignore` names detectors that are not run. `levels` and `thresholds` replace those of some detectors, by
+    name. The level "off" skips a detector.
     """
     levels, thresholds = dict(levels or {}), dict(thresholds or {})
     left_out = {*ignore, *(name for name, level in levels.items() if level == OFF)}
@@ -92,22 +83,15 @@ STATUS_OF_LEVEL = {"error": AnswerStatus.ERROR, "warning": AnswerStatus.WARNING,
 
 @dataclass(frozen=True)
 class FindingGroup:
-    """The findings of one detector at one level.
-
-    Args:
-        locations: the places, with the most extreme values first.
-        values: the value at each place, in the order of `locations`.
-        details: special features of each place, in the order of `locations`, or empty if there are none.
-        cause: conclusion about the model from the findings of this detector.
-    """
+    """The findings of one detector at one level, with the most extreme values first."""
 
     rule: str
     level: str
     locations: list[str]
-    values: list[float | None]
+    values: list[float | None]  # at each place
     threshold: float | None
-    details: list[str]
-    cause: str
+    details: list[str]  # special features of each place, or empty
+    cause: str  # conclusion about the model from the findings of this detector
 
     @property
     def count(self) -> int:

@@ -34,10 +34,7 @@ GRAVE = 0.1  # a table with more zero rows than this share is broken
 
 
 def noise_ratio(table: NDArray[Any]) -> float | None:
-    """Return the largest singular value of a table, divided by the value for noise of the same size.
-
-    The function represents a large table by 4096 of its rows and columns. The function leaves out rows that
-    are 0. Returns None if fewer than 256 rows are left, or if the lengths of the rows do not look like noise.
+    """Return the largest singular value of a table over that of noise; None if the lengths of rows differ.
 
     >>> noise = np.random.default_rng(0).standard_normal((500, 64))
     >>> round(noise_ratio(noise), 1), round(noise_ratio(noise + 1), 1)

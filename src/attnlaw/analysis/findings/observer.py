@@ -137,7 +137,7 @@ class ObservedTensors(Tensors):
 class ObservedModel(Model):
     """A model that calls `show` with each weight matrix that it reads.
 
-    The model does not look for NaN and infinity in tensors for which `known_finite` returns True.
+    It does not look for NaN and infinity in tensors for which `known_finite` returns True.
     """
 
     show: Callable[[View, Reals], None] = lambda view, matrix: None
@@ -178,14 +178,7 @@ class TensorIndex:
 
 
 class Observer:
-    """An observer that takes notes while a model is read, each tensor once.
-
-    Read `observer.model` in place of the model. `seconds` is the CPU time spent on taking notes.
-
-    Args:
-        take: function that receives every note, possibly from several threads.
-        index: the index of the model's tensors, if it is already known.
-    """
+    """An observer whose `model` gives notes to `take` (in any thread) while it is read, each tensor once."""
 
     def __init__(self, model: Model, take: Callable[[Note], None], index: TensorIndex | None = None) -> None:
         self._plain, self._take, self._index = model, take, index or TensorIndex.of(model)
@@ -201,7 +194,7 @@ class Observer:
         self._seen: set[TensorKey] = set()
         self._finite: set[str] = set()  # tensors that were read whole and have only finite entries
         self._projected: dict[tuple[int, str], dict[View, Sketch]] = defaultdict(dict)
-        self.seconds = 0.0
+        self.seconds = 0.0  # CPU time spent on taking notes
 
     @contextmanager
     def timed(self) -> Iterator[None]:
@@ -289,11 +282,7 @@ def uses_of(model: Model) -> Iterator[TensorUse]:
 
 
 class EvidenceCollector:
-    """A collector of all notes about one model.
-
-    Measure `collector.model`, or pass the notes of workers to `take`. Then call `evidence`. Taking a note
-    twice changes nothing.
-    """
+    """A collector of all notes about one model: those of reading `collector.model`, or those of workers."""
 
     def __init__(self, model: Model) -> None:
         self._plain, self._index = model, TensorIndex.of(model)
@@ -342,10 +331,7 @@ class EvidenceCollector:
         return worst_orientation(sides, named)
 
     def evidence(self, selection: Selection) -> Evidence:
-        """Return the evidence from all notes about the selected matrices.
-
-        If every kind of matrix was selected, first read and note the tensors that were not read yet.
-        """
+        """Return the evidence from all notes, after reading the other tensors if every kind was selected."""
         if selection.every_kind:
             self._read_remaining(selection.whole)
         with self._watch.timed():

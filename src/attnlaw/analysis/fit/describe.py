@@ -36,20 +36,13 @@ MOST_OF_TAIL = 0.5  # a power law that covers a larger share of the values is no
 
 @dataclass(frozen=True, eq=False)
 class Description:
-    """The law of a matrix, and the numbers behind the decision.
-
-    Args:
-        curve_law: the law that is drawn. If the decision is "neither", `curve_law` is the law nearest to the
-            whole spectrum.
-        curve: the density of `curve_law`, or None if the decision is "random", because the chart then draws
-            the null.
-    """
+    """The law of a matrix, and the numbers behind the decision."""
 
     law: str | None  # the decision; None if the matrix cannot be tested
     numbers: dict[str, Any]  # all numbers, by column of `FITS`
     null_shape: str | None  # name of the null's row among the curves
-    curve_law: str | None
-    curve: Curve | None
+    curve_law: str | None  # the law that is drawn, for "neither" the nearest law of the whole spectrum
+    curve: Curve | None  # the density of `curve_law`; None for "random", where the null is drawn
 
 
 def describe(spectrum: Spectrum, seed: int = 0) -> Description:

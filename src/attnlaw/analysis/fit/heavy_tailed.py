@@ -35,12 +35,7 @@ HEAVIER_LEVEL = 0.01
 
 @dataclass(frozen=True)
 class HeavyTail:
-    """The fitted kappa with its 95% likelihood interval from `low` to `high`.
-
-    If the best kappa is off the grid (below 1/128 or above 4096), `kappa`, `error` and one end of the
-    interval are None. Density and distribution function are interpolated between the two laws of the grid
-    around kappa.
-    """
+    """The fitted kappa with its 95% likelihood interval. Off the grid, kappa and one end are None."""
 
     gamma: float  # shorter side of the matrix divided by the longer
     place: float  # position on the grid, where kappa = 2^(place * STEP)

@@ -174,11 +174,7 @@ class Null:
 
     @cached_property
     def curve(self) -> tuple[Reals, Reals]:
-        """The density of the null at scale 1, as 64 ascending points x and the density there.
-
-        If there is a limit law, this is the density of the limit law. Otherwise the density is a smoothed
-        histogram of the draws.
-        """
+        """The density of the limit law, or a smoothed histogram of the draws, at 64 ascending points."""
         if self.law is not None:
             low, high = np.sqrt(self.law.intervals[0])
             x = 0.5 * (low + high) - 0.5 * (high - low) * np.cos(np.linspace(0.0, np.pi, CURVE_POINTS))
@@ -250,8 +246,7 @@ class NullPreparer:
 class Rejections:
     """The number of matrices that are not random at level 0.01, and the probability of that many by chance.
 
-    The probability treats the matrices as independent. If several query heads share keys and values, their
-    false alarms come together, and the probability is too small.
+    If query heads share keys and values, their false alarms come together: the probability is too small.
     """
 
     tested: int  # number of matrices with a p-value

@@ -35,21 +35,13 @@ MARGIN = 3.0
 
 
 def middle_half(size: int) -> slice:
-    """Return the middle half of the ranks of `size` values.
-
-    >>> middle_half(8), middle_half(1)
-    (slice(2, 6, None), slice(0, 1, None))
-    """
+    """Return the middle half of the ranks of `size` values."""
     low = size // 4
     return slice(low, max(size - low, low + 1))
 
 
 def upper_quantile(values: Reals, level: float) -> float:
-    """Return the value that one more draw exceeds with probability 1 - level.
-
-    >>> upper_quantile(np.arange(1.0, 100.0), 0.99), upper_quantile(np.arange(3.0), 0.99)
-    (99.0, 2.0)
-    """
+    """Return the value that one more draw exceeds with probability 1 - level."""
     place = min(int(np.ceil(level * (values.size + 1))), values.size)
     return float(np.sort(values)[place - 1])
 
@@ -84,16 +76,11 @@ class DrawnSpectra:
 
 @dataclass(frozen=True, eq=False)
 class CountedSpectra:
-    """Draws as tridiagonals, whose eigenvalues are the squared normalised singular values.
+    """Draws as tridiagonals, whose eigenvalues are the squared normalised singular values."""
 
-    Args:
-        diagonal, off_diagonal: the entries of each tridiagonal, of shape (draws, n) and (draws, n - 1).
-        grid: ascending points from 0 to the largest possible value.
-    """
-
-    diagonal: Reals
-    off_diagonal: Reals
-    grid: Reals
+    diagonal: Reals  # of shape (draws, n)
+    off_diagonal: Reals  # of shape (draws, n - 1)
+    grid: Reals  # ascending points from 0 to the largest possible value
 
     @property
     def count(self) -> int:

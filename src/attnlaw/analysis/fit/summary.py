@@ -79,13 +79,7 @@ def law_line(rows: pl.DataFrame) -> Line:
 
 
 def _laws_text(counts: Mapping[str, int]) -> str:
-    """Return the most common laws of a kind of matrix. All laws with the largest number are named.
-
-    >>> _laws_text({"learned": 1, "heavy-tailed": 3})
-    'heavy-tailed (3 of 4)'
-    >>> _laws_text({"heavy-tailed": 2, "power-law tail": 2}), _laws_text({"random": 1, "learned": 1})
-    ('heavy-tailed and power-law tail (2 each of 4)', 'random and learned (1 each of 2)')
-    """
+    """Return the most common laws of a kind of matrix. All laws with the largest number are named."""
     number, total = max(counts.values()), sum(counts.values())
     laws = [law for law, count in counts.items() if count == number]
     if len(laws) == 1:

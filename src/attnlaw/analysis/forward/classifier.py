@@ -128,16 +128,9 @@ class ModelInputs:
 def open_classifier(
     model: str | os.PathLike[str] | Any, inputs: ModelInputs, blocks: Sequence[Any] | None = None
 ) -> Classifier:
-    """Open a network and try it on the first input.
+    """Open a directory or a torch module, or take an open network, and try it on the first input.
 
-    Args:
-        model: a directory or a torch module. If the network is already open, the function returns it
-            unchanged.
-        blocks: the blocks of a torch module, first to last. attnlaw finds the blocks of `transformers`
-        models.
-
-    Raises:
-        InputError: if the network has no logits of at least two classes, or does not fit the inputs.
+    An `InputError` says that it has no logits of two classes or more, or does not fit the inputs.
     """
     import torch
 

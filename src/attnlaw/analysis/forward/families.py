@@ -46,27 +46,17 @@ class BlockModules:
 
 @dataclass(frozen=True)
 class FamilyReader:
-    """Functions and classes that build and read models of one type with `transformers`.
+    """Functions and classes that build and read models of one type with `transformers`."""
 
-    Args:
-        config, model: names of classes in `transformers`.
-        read_blocks, read_scores: functions that read the blocks and the scores of a recorded pass.
-        find_modules: a function that returns the modules of a block.
-        positions_after_padding: whether position numbers start after the id of the padding token.
-        classifier, causal: names of the classes with a head that has logits, or None if there is no such
-            class.
-        labels: name of the last tensor of the classifier.
-    """
-
-    config: str
+    config: str  # this and `model`, `classifier` and `causal` are names of classes
     model: str
     read_blocks: Callable[[Any, ModuleTensors, Sequence[Reals]], Iterator[FrozenBlock]]
     read_scores: Callable[[Any, ModuleTensors], Iterator[FrozenScores]]
     find_modules: Callable[[Any], BlockModules]
     options: Mapping[str, Any] = field(default_factory=dict)
-    positions_after_padding: bool = False
+    positions_after_padding: bool = False  # whether positions start after the id of the padding token
     classifier: str | None = None
-    labels: str = "classifier.weight"
+    labels: str = "classifier.weight"  # name of the last tensor of the classifier
     causal: str | None = None
 
 

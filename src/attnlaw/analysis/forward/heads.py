@@ -98,15 +98,7 @@ def measure_heads(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> tuple[Head, ...]:
-    """Measure every head of every attention block of a pass, layer by layer.
-
-    The result is empty if the input has only one token, because then every head attends to that token.
-
-    Args:
-        blocks: the scores of each attention block.
-        bounds_by_head: how large the logits of a head can get according to its weights, by (layer, head).
-        seed: seed of the random references.
-    """
+    """Measure every head of every attention block of a pass, layer by layer; none for a single token."""
     places = [(layer, head) for layer, scores in enumerate(blocks) for head in range(scores.heads)]
     head_records = []
     for done, (layer, head) in enumerate(places if blocks[0].tokens > 1 else (), start=1):

@@ -46,11 +46,9 @@ from attnlaw.theory.bounds.spectrum_adaptive import best_index, effective_direct
 
 
 def log10_worst_case(spectra: Network[Any]) -> list[float] | None:
-    """Return for each layer l log10 of the worst-case amplification from l to the output.
+    """Return log10 of the worst-case amplification alpha_{l-1} from each layer l on; None without proxies.
 
-    The amplification is the product of the factors of the layers k >= l, which is alpha_{l-1} of arXiv
-    2605.07297. Measured amplification uses another norm, which differs by at most a factor sqrt(T) for T
-    tokens. The result is None if the network has no proxies (see `theory.bounds.proxies`).
+    Measured amplification uses another norm, which differs by at most a factor sqrt(T) for T tokens.
     """
     if why_no_proxies(spectra) is not None or spectra.activation is None:
         return None
