@@ -370,11 +370,4 @@ FINDINGS = (
 
 def location_row(model: str, location: MatrixLocation) -> dict[str, Any]:
     """Return the cells of the columns `LOCATION` for one matrix."""
-    return {
-        "model": model,
-        "layer": location.layer,
-        "stack": location.stack,
-        "head": location.head,
-        "expert": location.expert,
-        "kind": location.kind,
-    }
+    return {"model": model} | {column.name: getattr(location, column.name) for column in LOCATION[1:]}

@@ -12,7 +12,7 @@ from attnlaw import __version__
 from attnlaw.analysis.atlas.compare import unusual_numbers
 from attnlaw.analysis.findings.apply import checks_text, count_by_level
 from attnlaw.analysis.findings.detectors import DETECTORS
-from attnlaw.analysis.fit.null import LEVEL
+from attnlaw.analysis.fit.summary import null_test_line
 from attnlaw.checkpoints.network import KINDS
 from attnlaw.core.answer import AnswerStatus, Line
 from attnlaw.core.words import count_of
@@ -80,40 +80,9 @@ def skipped_checks(summary: Mapping[str, Any]) -> int:
     return len(DETECTORS) - summary["findings"]["rules"] if ours else 0
 
 
-def null_test_sentence(summary: Mapping[str, Any]) -> str | None:
-    """Return a sentence with the number of matrices that differ from random ones, or None if none was tested.
-
-    >>> null_test_sentence({"not_random": {"tested": 120, "rejected": 118, "expected": 1.19, "p_value": 0.0}})
-    '118 of 120 weight matrices differ from random ones (chance alone: about 1.2).'
-    """
-    counts = summary["not_random"]
-    if not counts["tested"]:
-        return None
-    matrices = "matrix" if counts["tested"] == 1 else "matrices"
-    return (
-        f"{counts['rejected']} of {counts['tested']} weight {matrices} "
-        f"{'differs' if counts['rejected'] == 1 else 'differ'} from random ones "
-        f"(chance alone: about {counts['expected']:.2g})."
-    )
-
-
 def training_line(summary: Mapping[str, Any]) -> Line | None:
-    """Return a line that says whether the weights look trained, or None if no matrix was tested.
-
-    >>> training_line({"not_random": {"tested": 40, "rejected": 0, "expected": 0.4, "p_value": 1.0}}).text
-    'Looks untrained: 0 of 40 weight matrices differ from random ones (chance alone: about 0.4).'
-    """
-    sentence = null_test_sentence(summary)
-    if sentence is None:
-        return None
-    counts = summary["not_random"]
-    is_significant = counts["p_value"] is not None and counts["p_value"] <= LEVEL
-    if 2 * counts["rejected"] >= counts["tested"]:
-        # A few matrices may differ by chance.
-        return Line(f"Trained: {sentence}", AnswerStatus.OK) if is_significant else Line(sentence)
-    if is_significant:
-        return Line(f"Trained only in part: {sentence}", AnswerStatus.UNUSUAL)
-    return Line(f"Looks untrained: {sentence}", AnswerStatus.WARNING)
+    """Return a line that says whether the weights look trained, or None if no matrix was tested."""
+    return null_test_line(summary["not_random"])
 
 
 def is_comparable(summary: Mapping[str, Any]) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from attnlaw.analysis.columns import location_row
 from attnlaw.analysis.diff.columns import DIFF, DIFF_SPECTRA, DIFF_TENSORS
 from attnlaw.analysis.diff.compare import ModelComparison, compare
 from attnlaw.analysis.diff.matching import TensorPair
@@ -16,7 +17,6 @@ from attnlaw.analysis.diff.summary import summarize
 from attnlaw.analysis.diff.tensors import TensorChange
 from attnlaw.checkpoints.adapters import is_adapter
 from attnlaw.checkpoints.model import Model
-from attnlaw.checkpoints.network import MatrixLocation
 from attnlaw.checkpoints.open import ModelSource, open_model, single_model_path
 from attnlaw.checkpoints.settings import ModelSettings
 from attnlaw.core.errors import InputError, printable
@@ -68,7 +68,7 @@ def diff(
     selection = Selection.from_settings(settings, first.network)
     comparison = compare(first, second, selection, settings.jobs, match, applied, progress)
     name = printable(settings.title)
-    maps = [{**_map_row(name, location), **change.numbers} for location, change in comparison.maps]
+    maps = [{**location_row(name, location), **change.numbers} for location, change in comparison.maps]
     tensors = [_tensor_row(name, pair, first, second) for pair in comparison.tensors]
     return Diff(
         summarize(comparison),
@@ -89,10 +89,6 @@ def open_both(base: ModelSource, settings: ModelSettings) -> tuple[Model, Model]
         )
     options = settings.heads, settings.name, settings.map, settings.adapter
     return first, open_model(settings.model, *options, sizes_from=base, unscaled=unscaled)
-
-
-def _map_row(model: str, location: MatrixLocation) -> dict[str, Any]:
-    return {"model": model, **vars(location)}
 
 
 def _tensor_row(
@@ -123,5 +119,5 @@ def _spectra(name: str, comparison: ModelComparison) -> list[dict[str, Any]]:
     rows = []
     for location, map_change in comparison.maps:
         values = [None if part is None else part.tolist() for part in (map_change.values, map_change.null)]
-        rows.append({**_map_row(name, location), "update_values": values[0], "noise_values": values[1]})
+        rows.append({**location_row(name, location), "update_values": values[0], "noise_values": values[1]})
     return rows

@@ -149,9 +149,7 @@ def _attentions(layer: StoredLayer) -> Iterator[tuple[Attention, tuple[str, str]
 
 def duplicate_layers(subject: Subject, threshold: float) -> Iterator[Hit]:
     for pair in _nearest(subject.evidence.similar_layers, threshold):
-        of = f"{pair.stack or ''} layer {pair.layer}".strip()
-        detail = f"it is almost the same as {of}: the cosine is {pair.qk:.3f} for QK and {pair.vo:.3f} for VO"
-        yield Hit(pair.location, min(pair.qk, pair.vo), detail)
+        yield _almost_same(pair, f"{pair.stack or ''} layer {pair.layer}".strip())
 
 
 def copied_layer(subject: Subject, threshold: float) -> Iterator[Hit]:
@@ -173,11 +171,12 @@ def copied_layer(subject: Subject, threshold: float) -> Iterator[Hit]:
 
 def duplicate_heads(subject: Subject, threshold: float) -> Iterator[Hit]:
     for pair in _nearest(subject.evidence.similar_heads, threshold):
-        detail = (
-            f"it is almost the same as head {pair.head}: the cosine is {pair.qk:.3f} for QK and "
-            f"{pair.vo:.3f} for VO"
-        )
-        yield Hit(pair.location, min(pair.qk, pair.vo), detail)
+        yield _almost_same(pair, f"head {pair.head}")
+
+
+def _almost_same(pair: Similarity, other: str) -> Hit:
+    detail = f"it is almost the same as {other}: the cosine is {pair.qk:.3f} for QK and {pair.vo:.3f} for VO"
+    return Hit(pair.location, min(pair.qk, pair.vo), detail)
 
 
 def _nearest(pairs: Iterable[Similarity], threshold: float) -> Iterator[Similarity]:

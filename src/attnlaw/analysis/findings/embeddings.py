@@ -1,4 +1,4 @@
-"""Detect tables of tokens that were never trained, or that lost rows.
+"""Detect tables of tokens that were never trained, or that lost rows, and norms and biases that were reset.
 
 The entries of an untrained table are noise. The largest singular value of n x m independent entries of
 variance v is close to sqrt(v) (sqrt(n) + sqrt(m)) (Bai and Yin 1993). Training moves it far above, because
@@ -8,7 +8,9 @@ sqrt((k - 1) / (4 m)), where the kurtosis k is the mean fourth power of the entr
 square. Rows of trained tables differ several times as much, and evenly spread ones less.
 
 A table that stays as it was drawn may belong to a model that works: 300 steps hardly move T5's table of 64
-tokens with entries of size 1. So small tables are left out.
+tokens with entries of size 1. So small tables are left out. Gains of 1 and biases of 0 are the values before
+training. But gains may be folded into the next matrix on purpose, and a format may store zeros for a model
+without biases.
 """
 
 from __future__ import annotations
@@ -20,7 +22,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.analysis.findings.evidence import TOKENS, Hit, Subject
+from attnlaw.analysis.findings.evidence import (
+    BIAS,
+    NORM_GAIN,
+    OFFSET_GAIN,
+    TOKENS,
+    Hit,
+    StoredTensor,
+    Subject,
+    TensorLocation,
+)
 from attnlaw.analysis.findings.sizes import is_trained
 from attnlaw.core.arrays import as_float, sample_indices
 from attnlaw.spectra.krylov import lanczos, tridiagonals
@@ -113,3 +124,27 @@ def zero_embedding_rows(subject: Subject, threshold: float) -> Iterator[Hit]:
                 level = "error" if share > GRAVE else None
                 detail = f"{tensor.inner_zero_rows} of {tensor.shape[0]} rows are 0"
                 yield Hit(tensor.location, share, detail, level)
+
+
+LEAST_BIASES = 4
+
+
+def gains_one(subject: Subject, threshold: float) -> Iterator[Hit]:
+    gains = _of_parts(subject, NORM_GAIN, OFFSET_GAIN)
+    if gains and all(map(_is_neutral, gains)) and is_trained(subject):
+        yield Hit(TensorLocation(), None, f"all {len(gains)} gains of the norm layers are exactly 1")
+
+
+def _is_neutral(gain: StoredTensor) -> bool:
+    return gain.zero if gain.part == OFFSET_GAIN else gain.constant and gain.peak == 1
+
+
+def biases_zero(subject: Subject, threshold: float) -> Iterator[Hit]:
+    biases = _of_parts(subject, BIAS)
+    are_zero = len(biases) >= LEAST_BIASES and all(bias.zero for bias in biases)
+    if are_zero and is_trained(subject):
+        yield Hit(TensorLocation(), None, f"all {len(biases)} biases in the layers are exactly 0")
+
+
+def _of_parts(subject: Subject, *parts: str) -> list[StoredTensor]:
+    return [tensor for tensor in subject.evidence.tensors if tensor.part in parts]

@@ -7,7 +7,7 @@ a scale for each tensor, row or block of 128.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -79,37 +79,38 @@ def decibels(array: NDArray[Any], code: str) -> float | None:
 
 def coarse_grid(subject: Subject, threshold: float) -> Iterator[Hit]:
     """Yield one hit for all matrices on coarse grids, because one export rounds them together."""
-    matrices = [tensor for tensor in subject.evidence.tensors if _is_stored_as_floats(tensor)]
-    coarse = [tensor for tensor in matrices if tensor.distinct is not None and tensor.distinct <= threshold]
-    if coarse:
-        least = min(tensor.distinct or 0.0 for tensor in coarse)
-        detail = f"attnlaw found this in {_share(coarse, matrices)}, which are stored as {coarse[0].dtype}"
-        yield Hit(common_location(coarse), least, detail)
+    return _few_values(subject, "distinct", threshold, lambda tensor: True)
 
 
 def float8_trace(subject: Subject, threshold: float) -> Iterator[Hit]:
     """Yield one hit for all matrices with the significands of float8 that no other detector reports."""
-    matrices = [tensor for tensor in subject.evidence.tensors if _is_stored_as_floats(tensor)]
-    traces = [
+
+    def is_new(tensor: StoredTensor) -> bool:
+        coarse = tensor.distinct is not None and tensor.distinct <= COARSE
+        return not (coarse or tensor.dtype.startswith("float8"))
+
+    return _few_values(subject, "significands", threshold, is_new)
+
+
+def _few_values(
+    subject: Subject, field: str, threshold: float, counts: Callable[[StoredTensor], bool]
+) -> Iterator[Hit]:
+    """Yield one hit for all matrices of floats whose number of values in a field is at most the threshold."""
+    matrices = [
         tensor
-        for tensor in matrices
-        if tensor.significands is not None
-        and tensor.significands <= threshold
-        and not tensor.dtype.startswith("float8")
-        and not (tensor.distinct is not None and tensor.distinct <= COARSE)
+        for tensor in subject.evidence.tensors
+        if tensor.is_layer_matrix and not (tensor.quantised or tensor.constant)
     ]
-    if traces:
-        least = min(tensor.significands or 0.0 for tensor in traces)
-        detail = f"attnlaw found this in {_share(traces, matrices)}, which are stored as {traces[0].dtype}"
-        yield Hit(common_location(traces), least, detail)
-
-
-def _is_stored_as_floats(tensor: StoredTensor) -> bool:
-    return tensor.is_layer_matrix and not (tensor.quantised or tensor.constant)
-
-
-def _share(some: Sequence[StoredTensor], every: Sequence[StoredTensor]) -> str:
-    return f"{len(some)} of {len(every)} matrices"
+    values = [getattr(tensor, field) for tensor in matrices]
+    few = {
+        tensor: value
+        for tensor, value in zip(matrices, values, strict=True)
+        if value is not None and value <= threshold and counts(tensor)
+    }
+    if few:
+        share, dtype = f"{len(few)} of {len(matrices)} matrices", next(iter(few)).dtype
+        detail = f"attnlaw found this in {share}, which are stored as {dtype}"
+        yield Hit(common_location(list(few)), min(few.values()), detail)
 
 
 def common_location(tensors: Sequence[StoredTensor]) -> TensorLocation:

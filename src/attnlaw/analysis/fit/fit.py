@@ -21,7 +21,7 @@ from attnlaw.analysis.fit.null import (
     shape_ratio,
     without_round_off,
 )
-from attnlaw.analysis.fit.tail import goodness_of_fit, lognormal_tail
+from attnlaw.analysis.fit.tail import goodness_of_fit, ks_distance, lognormal_tail
 from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Outcome
@@ -87,16 +87,6 @@ def fit_law(spectrum: Spectrum, law: str, seed: int = 0) -> Fit:
     if reason := obstacle(spectrum):
         raise InputError(f"fit: {reason}")
     return FITTERS[law](spectrum, seed)
-
-
-def ks_distance(cdf: Reals) -> float:
-    steps = np.arange(cdf.size + 1) / cdf.size
-    return float(max(np.abs(cdf - steps[:-1]).max(), np.abs(cdf - steps[1:]).max()))
-
-
-def finite_median(values: Reals) -> float | None:
-    middle = float(np.median(values))
-    return middle if np.isfinite(middle) else None
 
 
 def mean_log(log_density: Reals) -> float | None:
@@ -241,6 +231,7 @@ def _fit_heavy_tailed(spectrum: Spectrum, seed: int) -> Fit:
     kappa = fit.kappa
     null = null_of_spectrum(spectrum, seed)
     null_kappas = None if null is None else kappas_of_null(null, gamma)
+    null_median = np.inf if null_kappas is None else float(np.median(null_kappas))
     grid = np.linspace(spectrum.values[-1], 1.05 * spectrum.spectral, CURVE_POINTS)
     return Fit(
         "heavy-tailed",
@@ -250,7 +241,7 @@ def _fit_heavy_tailed(spectrum: Spectrum, seed: int) -> Fit:
         statistics={
             "kappa_low": fit.low,
             "kappa_high": fit.high,
-            "kappa_null": None if null_kappas is None else finite_median(null_kappas),
+            "kappa_null": null_median if np.isfinite(null_median) else None,
             "heavier": None if null_kappas is None else fit.heavier(null_kappas),
         },
         ks=ks_distance(fit.cdf(x / mean)),

@@ -48,6 +48,12 @@ class PowerLawTail:
     ks: float  # Kolmogorov-Smirnov distance over the tail
 
 
+def ks_distance(cdf: Reals) -> float:
+    """Return the Kolmogorov-Smirnov distance, given the law's distribution function at ascending data."""
+    steps = np.arange(cdf.size + 1) / cdf.size
+    return float(max(np.abs(cdf - steps[:-1]).max(), np.abs(cdf - steps[1:]).max()))
+
+
 def positive_sorted(eigenvalues: ArrayLike) -> Reals:
     x = np.sort(
         require_spectral_values("eigenvalues", eigenvalues, "pass the squared singular values", empty=True)
@@ -244,13 +250,12 @@ def lognormal_tail(eigenvalues: ArrayLike, tail: PowerLawTail) -> LognormalTail:
     ratio, spread = float(difference.sum()), float(difference.std())
     errors = sigma * _errors(t) / np.sqrt(v.size)
     above = np.exp([log_normal_cdf(place) - log_normal_cdf(t) for place in (t - v / sigma).tolist()])
-    steps = np.arange(v.size + 1) / v.size
     return LognormalTail(
         mu=float(np.log(tail.x_min)) + t * sigma,
         mu_error=float(errors[0]),
         sigma=sigma,
         sigma_error=float(errors[1]),
-        ks=float(max(np.abs(1 - above - steps[:-1]).max(), np.abs(1 - above - steps[1:]).max())),
+        ks=ks_distance(1 - above),
         log_likelihood=float(normal.mean() - np.log(x[-tail.size :]).mean()),
         ratio=ratio,
         p_value=math.erfc(abs(ratio) / math.sqrt(2 * v.size) / spread) if spread > 0 else 1.0,
