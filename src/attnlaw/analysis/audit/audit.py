@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -27,7 +27,7 @@ from attnlaw.analysis.columns import FINDINGS
 from attnlaw.analysis.findings.apply import run_detectors
 from attnlaw.analysis.findings.detectors import Finding
 from attnlaw.analysis.findings.evidence import EXPERTS, LAYERS, MATRICES, REST, Evidence, Subject
-from attnlaw.analysis.findings.observer import EvidenceCollector, Note
+from attnlaw.analysis.findings.observer import EvidenceCollector
 from attnlaw.analysis.findings.scan import damaged_locations
 from attnlaw.analysis.fit.null import NullPreparer, Rejections, null_test
 from attnlaw.analysis.fit.saved_spectra import LOCATIONS, spectrum_from_row
@@ -40,11 +40,12 @@ from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.result import Result
 from attnlaw.core.settings import require_known
 from attnlaw.core.tables import quantity_frame
-from attnlaw.spectra.measure import Selection, Unit, UnitMeasurer, log_expected_time, measure, units_of
+from attnlaw.spectra.measure import Selection, log_expected_time, measure, units_of
 from attnlaw.spectra.spectrum import Spectrum
-from attnlaw.theory.bounds.proxies import Proxies, proxies, why_no_proxies
+from attnlaw.theory.bounds.proxies import proxies, why_no_proxies
 
 if TYPE_CHECKING:
+    from attnlaw.analysis.audit.unfinished import UnfinishedAudit
     from attnlaw.analysis.fit.model_fits import Fits
 
 
@@ -94,14 +95,6 @@ class Audit:
         return f"<Audit {self.name}: {self.quantities['family']}, {self.matrices.height} matrices>"
 
 
-class Keeper(Protocol):
-    """Something that keeps an audit's finished units: `attnlaw.analysis.audit.unfinished.UnfinishedAudit`."""
-
-    def __contains__(self, unit: Unit) -> bool: ...
-
-    def measurer(self, model: Model, take: Callable[[Note], None]) -> UnitMeasurer: ...
-
-
 ALL_MATRICES, DEFAULT_OPTIONS = Selection(), AuditOptions()
 
 
@@ -110,7 +103,7 @@ def audit(
     options: AuditOptions = DEFAULT_OPTIONS,
     arithmetic: Arithmetic = DEFAULT_ARITHMETIC,
     progress: Progress = no_progress,
-    keeper: Keeper | None = None,
+    keeper: UnfinishedAudit | None = None,
 ) -> Audit:
     """Audit a checkpoint: measure every matrix, test it against noise, and compute the proxies.
 
@@ -136,18 +129,16 @@ def audit(
     model = settings.open()
     selection = select_matrices(settings, options, model.network, arithmetic)
     if keeper is not None:
-        _log_kept(units_of(model, selection), keeper)
+        units = units_of(model, selection)
+        kept, every = (
+            sum(unit.members for unit in some) for some in (filter(keeper.__contains__, units), units)
+        )
+        if kept:
+            logging.getLogger("attnlaw").info(
+                "%d of %d matrices are known from the last run and not measured again", kept, every
+            )
     log_expected_time(model, selection, settings.jobs, None if keeper is None else keeper.__contains__)
     return audit_model(model, selection, options, settings.jobs, progress, keeper)
-
-
-def _log_kept(units: Sequence[Unit], keeper: Keeper) -> None:
-    """Log how many matrices an earlier audit measured, if any."""
-    kept, every = (sum(unit.members for unit in some) for some in (filter(keeper.__contains__, units), units))
-    if kept:
-        logging.getLogger("attnlaw").info(
-            "%d of %d matrices are known from the last run and not measured again", kept, every
-        )
 
 
 def select_matrices(
@@ -167,7 +158,7 @@ def audit_model(
     options: AuditOptions = DEFAULT_OPTIONS,
     jobs: int | None = None,
     progress: Progress = no_progress,
-    keeper: Keeper | None = None,
+    keeper: UnfinishedAudit | None = None,
 ) -> Audit:
     """Audit a model that is already open, with `jobs` threads (if None, one for each core)."""
     gathered = EvidenceCollector(model)
@@ -187,13 +178,15 @@ def build_audit(
     """Compute null tests, proxies, findings and tables from spectra (None for each that was not measured)."""
     samples = options.samples
     tests = [null_test(spectrum) for _, spectrum in spectra.leaves() if spectrum is not None]
-    bounds, per_application = _bounds(spectra)
+    reason, towers = why_no_proxies(spectra), tower_proxies(spectra)
+    bounds = proxies(spectra) if reason is None else None
+    shared = bounds is not None and spectra.depth > len(spectra.layers)
+    per_application = proxies(spectra.unroll()) if shared else None
     if samples is not None and bounds is None:
         logging.getLogger("attnlaw").info(
             "%s: --samples %d has no effect, because there are no proxies", model.name, samples
         )
     counted = Rejections.count((test.p_value, test.shape, test.draws) for test in tests if test is not None)
-    reason, towers = why_no_proxies(spectra), tower_proxies(spectra)
     if towers:
         reason = f"{reason}; each has its own (spectrum-adaptive: {format_tower_proxies(towers)})"
     values = case_values(model, len(tests), bounds, per_application, counted, samples, reason)
@@ -251,14 +244,6 @@ def _measure_undamaged(
     if not any(undamaged.includes(location) for location, _ in model.network.leaves()):
         return model.network.map(lambda *_: None)
     return run(undamaged, on_spectrum=NullPreparer())
-
-
-def _bounds(spectra: Network[Spectrum | None]) -> tuple[Proxies | None, Proxies | None]:
-    """Return the proxies that count each layer once, and at each application (None if no layer is shared)."""
-    if why_no_proxies(spectra) is not None:
-        return None, None
-    shared = spectra.depth > len(spectra.layers)
-    return proxies(spectra), proxies(spectra.unroll()) if shared else None
 
 
 def model_findings(

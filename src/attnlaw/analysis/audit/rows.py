@@ -21,7 +21,7 @@ from attnlaw.core.estimate import Estimate
 from attnlaw.core.tables import quantity_frame
 from attnlaw.numerics.logs import LN10, log_sum
 from attnlaw.spectra.head_sizes import gauge_of
-from attnlaw.spectra.spectrum import Applied, Spectrum
+from attnlaw.spectra.spectrum import Spectrum
 from attnlaw.theory.bounds.factors import layer_alphas
 from attnlaw.theory.bounds.logits import head_logits
 from attnlaw.theory.bounds.proxies import Proxies
@@ -107,19 +107,16 @@ def _spectrum_values(product: Product, spectrum: Spectrum) -> Row:
         "condition": _optional_estimate(
             spectrum.condition, spectrum.error(lambda variant: variant.condition)
         ),
-        **_applied_values(spectrum.applied),
+        **{
+            f"{name}_applied": getattr(spectrum.applied, field, None)
+            for name, field in (
+                ("spectral_norm", "spectral"),
+                ("frobenius_norm", "frobenius"),
+                ("stable_rank",) * 2,
+            )
+        },
         "route": spectrum.route,
         "precision": spectrum.precision,
-    }
-
-
-def _applied_values(applied: Applied | None) -> Row:
-    if applied is None:
-        return {}
-    return {
-        "spectral_norm_applied": applied.spectral,
-        "frobenius_norm_applied": applied.frobenius,
-        "stable_rank_applied": applied.stable_rank,
     }
 
 
@@ -214,12 +211,11 @@ def spectrum_table(model: Model, spectra: Network[Spectrum | None]) -> pl.DataFr
     for location, spectrum in spectra.leaves():
         if spectrum is not None:
             exact, applied = spectrum.multiplicities is None, spectrum.applied
+            applied_values = None if applied is None else applied.values
             values = {
                 **location_row(model.name, location),
                 "singular_values": spectrum.values.tolist() if exact else None,
-                "singular_values_applied": None
-                if applied is None or applied.values is None
-                else applied.values.tolist(),
+                "singular_values_applied": None if applied_values is None else applied_values.tolist(),
             }
             rows.append(values)
     return quantity_frame(SPECTRA, rows)
@@ -251,8 +247,8 @@ def _layer_values(bounds: Proxies, layer: int) -> Row:
     values: Row = {}
     for group, kinds in LAYER_GROUPS.items():
         logs = [part.log_value for location, part in leaves if location.kind in kinds]
-        share = float(np.exp(log_sum(logs) - total)) if logs and np.isfinite(total) else None
-        values[f"share_{group}"] = share
+        known = logs and np.isfinite(total)
+        values[f"share_{group}"] = float(np.exp(log_sum(logs) - total)) if known else None
     alpha, adaptivity = leaves[0][1].factors.log_alpha, bounds.per_layer_adaptivity[layer]
     return values | {"log10_alpha": log10(alpha), "adaptivity": adaptivity}
 
