@@ -25,29 +25,28 @@ the true norm exceeds the value by more than the error in only 1 of 1000 cases.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from attnlaw.checkpoints.network import KINDS, MatrixLocation
 from attnlaw.core.quantity import Quantity
 from attnlaw.theory.bounds import BOUNDS
 
+Count, Text = partial(Quantity, kind="small"), partial(Quantity, kind="text")
 LEVELS = ("note", "warning", "error")  # levels of findings, the gravest last
 LOCATION = (
-    Quantity("model", "name of the model", kind="text"),
-    Quantity("layer", "index of the layer, counting from 0", kind="small"),
-    Quantity(
-        "stack", "part of the model, such as encoder, decoder or a tower, if it has several", kind="text"
-    ),
-    Quantity("head", "index of the attention head, counting from 0", kind="small"),
-    Quantity("expert", "index of the expert in a mixture of experts, counting from 0", kind="small"),
-    Quantity(
+    Text("model", "name of the model"),
+    Count("layer", "index of the layer, counting from 0"),
+    Text("stack", "part of the model, such as encoder, decoder or a tower, if it has several"),
+    Count("head", "index of the attention head, counting from 0"),
+    Count("expert", "index of the expert in a mixture of experts, counting from 0"),
+    Text(
         "kind",
         "kind of weight matrix, such as qk (query-key), vo (value-output) or ffn_in (feed-forward)",
-        kind="text",
         choices=KINDS,
     ),
 )
-VERSION = Quantity("attnlaw_version", "version of attnlaw that computed the row", kind="text")
+VERSION = Text("attnlaw_version", "version of attnlaw that computed the row")
 IMBALANCE = Quantity(
     "factor_imbalance",
     "imbalance of the two factors A and B of an attention head, from 0 (balanced) to 1: ‖AᵀA − "
@@ -61,16 +60,13 @@ P_VALUE = Quantity(
     display_name="p-value against random matrices",
     log=True,
 )
-OUTLIERS = Quantity(
+OUTLIERS = Count(
     "outliers",
     "number of singular values above the edge, the largest value that a random matrix of "
     "this shape would have",
-    kind="small",
     display_name="strong directions",
 )
-NULL_DRAWS = Quantity(
-    "null_draws", "number of random matrices that the matrix was compared with", kind="small"
-)
+NULL_DRAWS = Count("null_draws", "number of random matrices that the matrix was compared with")
 ALPHA = Quantity(
     "log10_alpha",
     "log10 of the largest factor by which later layers can amplify an error of this layer, from "
@@ -82,11 +78,11 @@ ALPHA = Quantity(
 
 MATRICES = (
     *LOCATION,
-    Quantity("family", "model family, such as gpt2", kind="text"),
+    Text("family", "model family, such as gpt2"),
     Quantity("tensors", "names of the stored tensors that form the matrix", kind="texts"),
-    Quantity("rows", "number of rows of the matrix", kind="small"),
-    Quantity("cols", "number of columns of the matrix", kind="small"),
-    Quantity("inner", "head size: inner dimension of the product of a head's two factors", "d", kind="small"),
+    Count("rows", "number of rows of the matrix"),
+    Count("cols", "number of columns of the matrix"),
+    Count("inner", "head size: inner dimension of the product of a head's two factors", "d"),
     Quantity(
         "latent",
         "whether one of the head's two factors is itself a product, as in latent attention",
@@ -123,10 +119,9 @@ MATRICES = (
         error=True,
         log=True,
     ),
-    Quantity(
+    Count(
         "numerical_rank",
         "numerical rank of the matrix: number of singular values that are larger than round-off",
-        kind="small",
         error=True,
     ),
     Quantity(
@@ -203,21 +198,17 @@ MATRICES = (
         display_name="excess of random factors",
     ),
     IMBALANCE,
-    Quantity(
+    Text(
         "gauge",
         "possible changes of a head's factors that keep its output: full, rotary (within each plane of "
         "positions) or none",
-        kind="text",
     ),
-    Quantity(
+    Text(
         "route",
         "numerical method that computed the singular values: gram, svd, qr, cholesky, or lanczos (an "
         "estimate)",
-        kind="text",
     ),
-    Quantity(
-        "precision", "precision in which the singular values were computed: float32 or float64", kind="text"
-    ),
+    Text("precision", "precision in which the singular values were computed: float32 or float64"),
     P_VALUE,
     OUTLIERS,
     NULL_DRAWS,
@@ -289,24 +280,21 @@ ALPHA_APPLIED = Quantity(
 )
 LAYERS = (
     *LOCATION[:3],
-    Quantity("applications", "number of times that the model applies the layer to an input", kind="small"),
+    Count("applications", "number of times that the model applies the layer to an input"),
     ALPHA,
     ALPHA_APPLIED,
-    Quantity(
-        "share_qk", "share of the layer's part of the proxy that comes from QK matrices", display_name="QK"
-    ),
-    Quantity(
-        "share_vo", "share of the layer's part of the proxy that comes from VO matrices", display_name="VO"
-    ),
-    Quantity(
-        "share_cross",
-        "share of the layer's part of the proxy that comes from cross attention",
-        display_name="cross attention",
-    ),
-    Quantity(
-        "share_ffn",
-        "share of the layer's part of the proxy that comes from feed-forward matrices",
-        display_name="FFN",
+    *(
+        Quantity(
+            f"share_{group}",
+            f"share of the layer's part of the proxy that comes from {of}",
+            display_name=label,
+        )
+        for group, label, of in (
+            ("qk", "QK", "QK matrices"),
+            ("vo", "VO", "VO matrices"),
+            ("cross", "cross attention", "cross attention"),
+            ("ffn", "FFN", "feed-forward matrices"),
+        )
     ),
     Quantity(
         "adaptivity",
@@ -318,11 +306,11 @@ LAYERS = (
 APPLICATIONS = (LOCATION[1], ALPHA, ALPHA_APPLIED)
 
 TOWERS = (
-    Quantity("tower", "name of the tower (separate stack of layers), such as text or vision", kind="text"),
+    Text("tower", "name of the tower (separate stack of layers), such as text or vision"),
     Quantity("layers", "number of layers in the tower (separate stack of layers)", kind="int"),
     Quantity("hidden_size", "width of the tower's layers", kind="int"),
     Quantity("heads", "number of attention heads in the tower's first layer", kind="int"),
-    Quantity("activation", "activation of the tower's feed-forward blocks", kind="text"),
+    Text("activation", "activation of the tower's feed-forward blocks"),
     *(
         Quantity(f"log10_{name}", f"generalization proxy of the tower: {bound.label} (log10)", error=True)
         for name, bound in BOUNDS.items()
@@ -330,7 +318,7 @@ TOWERS = (
 )
 
 ATLAS = (
-    Quantity("column", "name of the number that is compared between models", kind="text"),
+    Text("column", "name of the number that is compared between models"),
     Quantity("value", "value of the compared number in the audited model"),
     Quantity("trained_low", "smallest value of the compared number among trained models"),
     Quantity("trained_high", "largest value of the compared number among trained models"),
@@ -341,10 +329,8 @@ ATLAS = (
     Quantity("fresh_low", "smallest value of the compared number among untrained models"),
     Quantity("fresh_high", "largest value of the compared number among untrained models"),
     Quantity("fresh_models", "number of untrained models for which the compared number is known", kind="int"),
-    Quantity("kind", "architecture of the audited model, such as decoder", kind="text"),
-    Quantity(
-        "among", "architecture of the models in the comparison; missing if they are of all kinds", kind="text"
-    ),
+    Text("kind", "architecture of the audited model, such as decoder"),
+    Text("among", "architecture of the models in the comparison; missing if they are of all kinds"),
     Quantity("trained", "names of the trained models in the comparison", kind="texts"),
     Quantity("fresh", "names of the untrained models in the comparison", kind="texts"),
     Quantity(
@@ -356,15 +342,13 @@ ATLAS = (
 
 FINDINGS = (
     LOCATION[0],
-    Quantity("rule", "name of the check that found the problem", kind="text"),
-    Quantity(
-        "level", "severity of the finding: note, warning or error", kind="text", choices=dict.fromkeys(LEVELS)
-    ),
+    Text("rule", "name of the check that found the problem"),
+    Text("level", "severity of the finding: note, warning or error", choices=dict.fromkeys(LEVELS)),
     *LOCATION[1:],
-    Quantity("tensor", "name of the stored tensor, if the problem is in a single tensor", kind="text"),
+    Text("tensor", "name of the stored tensor, if the problem is in a single tensor"),
     Quantity("value", "measured value that crossed the threshold of the check"),
     Quantity("threshold", "threshold of the check that the measured value crossed"),
-    Quantity("meaning", "explanation of the finding: cause and effect", kind="text"),
+    Text("meaning", "explanation of the finding: cause and effect"),
 )
 
 

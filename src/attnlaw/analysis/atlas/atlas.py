@@ -17,7 +17,7 @@ import polars as pl
 
 from attnlaw.analysis.atlas.columns import column_values, model_kinds
 from attnlaw.analysis.atlas.compare import atlas_entry, comparison_table
-from attnlaw.analysis.columns import LOCATION, VERSION
+from attnlaw.analysis.columns import LOCATION, VERSION, Text
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.files import to_parquet, write_all
@@ -40,16 +40,16 @@ SHIPPED_COLUMNS = {
 MODELS = (
     LOCATION[0],
     Quantity("trained", "whether the model was trained, not only initialised", kind="bool"),
-    Quantity("family", "model family, such as gpt2", kind="text"),
+    Text("family", "model family, such as gpt2"),
     Quantity("depth", "number of layers; a layer that is used several times counts each time", kind="int"),
     Quantity("hidden_size", "width of the layers (hidden size)", kind="int"),
     Quantity("head_count", "number of attention heads in the first layer", kind="int"),
     Quantity("matrix_count", "number of weight matrices that were measured", kind="int"),
-    Quantity("source", "source of the weights; for an untrained model, source of its config", kind="text"),
-    Quantity("licence", "licence of the trained weights, as stated in their package", kind="text"),
-    Quantity("sha256", "SHA-256 hash of the weight file", kind="text"),
+    Text("source", "source of the weights; for an untrained model, source of its config"),
+    Text("licence", "licence of the trained weights, as stated in their package"),
+    Text("sha256", "SHA-256 hash of the weight file"),
     Quantity("seed", "random seed of an untrained model", kind="int"),
-    Quantity("made_with", "library that initialised an untrained model", kind="text"),
+    Text("made_with", "library that initialised an untrained model"),
     VERSION,
 )
 

@@ -11,8 +11,10 @@ A map is a matrix that acts on tokens: QK or VO of a head, or a feed-forward mat
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from attnlaw.analysis.columns import Count, Text
 from attnlaw.checkpoints.network import KINDS
 from attnlaw.core.quantity import Quantity
 from attnlaw.core.variants import by_name
@@ -96,38 +98,38 @@ MODEL_VERDICTS = by_name(
 
 
 LOCATION = (
-    Quantity("model", "name of the model that is compared with the base", kind="text"),
-    Quantity("layer", "index of the layer, counting from 0", kind="small"),
-    Quantity(
-        "stack",
-        "part of the model that has the layer, such as encoder or decoder, if it has several",
-        kind="text",
-    ),
-    Quantity(
+    Text("model", "name of the model that is compared with the base"),
+    Count("layer", "index of the layer, counting from 0"),
+    Text("stack", "part of the model that has the layer, such as encoder or decoder, if it has several"),
+    Text(
         "kind",
         "kind of weight matrix, such as qk (query-key), vo (value-output) or ffn_in (feed-forward)",
-        kind="text",
         choices=KINDS,
     ),
-    Quantity("head", "index of the attention head in the base model", kind="small"),
-    Quantity("expert", "index of the expert in a mixture of experts", kind="small"),
+    Count("head", "index of the attention head in the base model"),
+    Count("expert", "index of the expert in a mixture of experts"),
 )
+
+
+def _by_side(kind: Callable[..., Quantity], name: str, description: str, display_name: str) -> list[Quantity]:
+    """Return the quantities of both sides of a matrix: left, which has its inputs, and right."""
+    sides = {"left": "input", "right": "output"}
+    return [
+        kind(f"{name}_{side}", description.format(noun), display_name=display_name.format(noun))
+        for side, noun in sides.items()
+    ]
+
+
 DIFF = (
     *LOCATION,
-    Quantity(
+    Count(
         "matched_head",
         "index of the matching attention head in the compared model",
-        kind="small",
         display_name="head in the model",
     ),
-    Quantity("rows", "number of inputs of the matrix", kind="small"),
-    Quantity("cols", "number of outputs of the matrix", kind="small"),
-    Quantity(
-        "inner",
-        "head size: inner dimension of the product of a head's two factors (QK or VO)",
-        "d",
-        kind="small",
-    ),
+    Count("rows", "number of inputs of the matrix"),
+    Count("cols", "number of outputs of the matrix"),
+    Count("inner", "head size: inner dimension of the product of a head's two factors (QK or VO)", "d"),
     Quantity(
         "size",
         "relative size of the update, |model − base| / |base|, in Frobenius norms",
@@ -152,10 +154,9 @@ DIFF = (
     Quantity(
         "effective_rank", "effective rank of the update, from the entropy of its singular values", log=True
     ),
-    Quantity(
+    Count(
         "rank",
         "rank of the update: number of singular values that are larger than rounding errors of the file",
-        kind="small",
         axis="rank of the update",
     ),
     Quantity(
@@ -165,11 +166,10 @@ DIFF = (
         log=True,
         display_name="rounding floor",
     ),
-    Quantity(
+    Count(
         "k",
         "number of leading directions (k): singular values of the base that are larger than those of a "
         "random matrix",
-        kind="small",
         display_name="leading directions (k)",
     ),
     Quantity(
@@ -195,15 +195,11 @@ DIFF = (
         "random update)",
         display_name="z, outputs",
     ),
-    Quantity(
-        "overlap_left",
-        "overlap of the k leading input directions (of n) of both models: 1 if equal, k/n if unrelated",
-        display_name="overlap of input directions",
-    ),
-    Quantity(
-        "overlap_right",
-        "overlap of the k leading output directions (of n) of both models: 1 if equal, k/n if unrelated",
-        display_name="overlap of output directions",
+    *_by_side(
+        Quantity,
+        "overlap",
+        "overlap of the k leading {} directions (of n) of both models: 1 if equal, k/n if unrelated",
+        "overlap of {} directions",
     ),
     Quantity(
         "z_top",
@@ -211,84 +207,50 @@ DIFF = (
         "same size would cause",
         display_name="z of s₁",
     ),
-    Quantity(
+    Count(
         "moved",
         "number of leading singular values that shifted more than noise explains (over 4 standard "
         "deviations)",
-        kind="small",
         display_name="singular values that shifted",
     ),
-    Quantity(
-        "intruders_left",
-        "number of the model's top 10 input directions that resemble no direction of the base (cosine "
+    *_by_side(
+        Count,
+        "intruders",
+        "number of the model's top 10 {} directions that resemble no direction of the base (cosine "
         "below 1/2)",
-        kind="small",
-        display_name="intruding input directions",
+        "intruding {} directions",
     ),
-    Quantity(
-        "intruders_right",
-        "number of the model's top 10 output directions that resemble no direction of the base (cosine "
-        "below 1/2)",
-        kind="small",
-        display_name="intruding output directions",
-    ),
-    Quantity(
-        "new_left",
-        "number of the model's top 10 input directions outside the span of the base's directions of "
+    *_by_side(
+        Count,
+        "new",
+        "number of the model's top 10 {} directions outside the span of the base's directions of "
         "similar size",
-        kind="small",
-        display_name="new input directions",
-    ),
-    Quantity(
-        "new_right",
-        "number of the model's top 10 output directions outside the span of the base's directions of "
-        "similar size",
-        kind="small",
-        display_name="new output directions",
+        "new {} directions",
     ),
 )
 DIFF_TENSORS = (
-    Quantity("model", "name of the model that is compared with the base", kind="text"),
-    Quantity(
-        "tensor", "name of the tensor in the base; the name in the model if the tensor was added", kind="text"
-    ),
+    Text("model", "name of the model that is compared with the base"),
+    Text("tensor", "name of the tensor in the base; the name in the model if the tensor was added"),
     Quantity("shape", "shape of the tensor in the base; the shape in the model if it was added", kind="ints"),
-    Quantity(
-        "dtype_base",
-        "data type of the tensor in the file of the base",
-        kind="text",
-        display_name="data type in the base",
+    Text(
+        "dtype_base", "data type of the tensor in the file of the base", display_name="data type in the base"
     ),
-    Quantity(
-        "dtype_model",
-        "data type of the tensor in the file of the compared model",
-        kind="text",
-        display_name="data type",
+    Text(
+        "dtype_model", "data type of the tensor in the file of the compared model", display_name="data type"
     ),
-    Quantity(
-        "verdict",
-        "verdict on the tensor: how it changed, in a word or two",
-        kind="text",
-        choices=TENSOR_VERDICTS,
-    ),
-    Quantity("format", "number format or quantisation code that the tensor was rounded to", kind="text"),
-    Quantity(
-        "rank",
-        "estimated rank of the update: number of directions that are larger than rounding noise",
-        kind="small",
-    ),
-    Quantity("rank_low", "smallest rank that the update can have, given the rounding noise", kind="small"),
-    Quantity(
+    Text("verdict", "verdict on the tensor: how it changed, in a word or two", choices=TENSOR_VERDICTS),
+    Text("format", "number format or quantisation code that the tensor was rounded to"),
+    Count("rank", "estimated rank of the update: number of directions that are larger than rounding noise"),
+    Count("rank_low", "smallest rank that the update can have, given the rounding noise"),
+    Count(
         "rank_high",
         "largest rank that the update can have, given the noise; missing if rounding may hide more "
         "directions",
-        kind="small",
     ),
-    Quantity(
+    Count(
         "directions",
         "number of directions that hold 90% of the energy (sum of squares) of a change, if it is not "
         "low-rank",
-        kind="small",
     ),
     Quantity(
         "size", "relative size of the change, |model − base| / |base|, including rounding errors", log=True
@@ -318,15 +280,9 @@ DIFF_TENSORS = (
     ),
     Quantity("factor_low", "smallest factor by which a row or column of the tensor was rescaled"),
     Quantity("factor_high", "largest factor by which a row or column of the tensor was rescaled"),
-    Quantity(
-        "along", "whether the whole tensor, its rows or its columns were rescaled or reordered", kind="text"
-    ),
-    Quantity("source", "name of the base tensor whose weights a moved tensor now has", kind="text"),
-    Quantity(
-        "then",
-        "verdict on a moved or reordered tensor, after it is compared in its new place or order",
-        kind="text",
-    ),
+    Text("along", "whether the whole tensor, its rows or its columns were rescaled or reordered"),
+    Text("source", "name of the base tensor whose weights a moved tensor now has"),
+    Text("then", "verdict on a moved or reordered tensor, after it is compared in its new place or order"),
     Quantity(
         "sqnr_db",
         "signal-to-noise ratio of the change in dB: −20 log₁₀ (|model − base| / |base|)",

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from attnlaw.analysis.columns import LOCATION, NULL_DRAWS, OUTLIERS, P_VALUE, VERSION
+from attnlaw.analysis.columns import LOCATION, NULL_DRAWS, OUTLIERS, P_VALUE, VERSION, Count, Text
 from attnlaw.core.quantity import Quantity
 from attnlaw.core.variants import by_name
 
@@ -70,13 +70,12 @@ LAWS = by_name(
 
 FITS = (
     *LOCATION,
-    Quantity("rows", "number of rows of the matrix", kind="small"),
-    Quantity("cols", "number of columns of the matrix", kind="small"),
-    Quantity("values", "number of singular values that the fits use", kind="small"),
-    Quantity(
+    Count("rows", "number of rows of the matrix"),
+    Count("cols", "number of columns of the matrix"),
+    Count("values", "number of singular values that the fits use"),
+    Text(
         "law",
         "kind of distribution (law) that describes the spectrum of the matrix",
-        kind="text",
         display_name="fitted distribution (law)",
         choices=LAWS,
     ),
@@ -89,11 +88,7 @@ FITS = (
         display_name="distance to random",
     ),
     OUTLIERS,
-    Quantity(
-        "null_shape",
-        "shape of the random matrices, under which curves.parquet has their spectrum",
-        kind="text",
-    ),
+    Text("null_shape", "shape of the random matrices, under which curves.parquet has their spectrum"),
     NULL_DRAWS,
     Quantity("null_scale", "standard deviation of the entries of the random matrices that fit best"),
     Quantity(
@@ -114,7 +109,7 @@ FITS = (
         display_name="p-value of the power law",
     ),
     Quantity("x_min", "eigenvalue (squared singular value) above which the power law holds"),
-    Quantity("tail_size", "number of eigenvalues that the power law covers", kind="small"),
+    Count("tail_size", "number of eigenvalues that the power law covers"),
     Quantity(
         "tail_share",
         "share of the eigenvalues that the power law covers; above one half, the fit is not called a tail",
@@ -225,21 +220,20 @@ FITS = (
         "mean log-likelihood of the eigenvalues under the fitted theory of trained heads (learned law)",
     ),
     Quantity("seed", "seed of the random matrices and of the bootstrap", kind="int"),
-    Quantity("status", "result of the fit: done, or not fitted", kind="text"),
-    Quantity("remark", "names of the missing numbers, with the reason", kind="text"),
+    Text("status", "result of the fit: done, or not fitted"),
+    Text("remark", "names of the missing numbers, with the reason"),
     VERSION,
 )
 
 CURVES = (
-    Quantity(
+    Text(
         "curve",
         'spectrum that the curve shows: "null" for random matrices, "law" for the distribution '
         "fitted to a matrix",
-        kind="text",
     ),
-    Quantity("null_shape", "shape of the random matrices", kind="text"),
+    Text("null_shape", "shape of the random matrices"),
     *LOCATION,
-    Quantity("law", "name of the fitted distribution (law) whose density the curve shows", kind="text"),
+    Text("law", "name of the fitted distribution (law) whose density the curve shows"),
     Quantity(
         "x", "singular values of the curve; multiply those of random matrices by null_scale", kind="floats"
     ),
