@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 
-from attnlaw.checkpoints.blocks import Attention, Norm
+from attnlaw.checkpoints.blocks import Attention
 from attnlaw.checkpoints.model import Model
 from attnlaw.theory.init.architecture import Deviations
 from attnlaw.theory.init.configuration import deviations_of
@@ -56,7 +56,7 @@ def initial_spread(std: Deviations, block: Attention) -> float:
     if scores.rotary is not None and scores.rotary.scale is not None:  # YaRN scales the rotated dimensions
         d += min(scores.rotary.size, d) * (scores.rotary.scale**4 - 1)
     gains = [
-        _gain(norm, deviation, view.shape[0])
+        1.0 if norm is not None else math.sqrt(view.shape[0]) * deviation
         for norm, deviation, view in (
             (scores.query_norm, std.query, block.query),
             (scores.key_norm, std.key, block.key),
@@ -64,7 +64,3 @@ def initial_spread(std: Deviations, block: Attention) -> float:
     ]
     spread = scores.scale * math.sqrt(d) * math.prod(gains)
     return spread if scores.cap is None else min(scores.cap, spread)
-
-
-def _gain(norm: Norm | None, deviation: float, fan_in: int) -> float:
-    return 1.0 if norm is not None else math.sqrt(fan_in) * deviation

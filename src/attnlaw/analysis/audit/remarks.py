@@ -5,7 +5,7 @@ They are made from the summary of the model, which `attnlaw.analysis.audit.summa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from attnlaw import __version__
@@ -39,8 +39,7 @@ def model_facts(summary: Mapping[str, Any], stacks: Mapping[str | None, int], ex
         facts.append(_size(summary, summary["layers"], stacks))
     if experts:
         facts.append(f"{count_of(experts, 'expert')} per layer")
-    matrices = summary["matrices"]
-    facts.append(count_of(matrices, "matrix", "matrices"))
+    facts.append(count_of(summary["matrices"], "matrix", "matrices"))
     return " · ".join([*facts, *filter(None, [summary.get("codes")])])
 
 
@@ -105,20 +104,12 @@ def comparison_line(summary: Mapping[str, Any], head_size: int | None = None) ->
         f"{label:<{widths[0]}}  {value:<{widths[1]}}  (others: {others})" for label, value, others in shown
     ]
     more = len(unusual.lines) - len(shown)
-    return Line(
-        unusual.sentence,
-        AnswerStatus.UNUSUAL,
-        (
-            f"Unusual does not mean wrong{ranks}.",
-            *details,
-            *([f"and {more} more (--details)"] if more else []),
-        ),
-    )
+    details += [f"and {more} more (--details)"] if more else []
+    return Line(unusual.sentence, AnswerStatus.UNUSUAL, (f"Unusual does not mean wrong{ranks}.", *details))
 
 
 def note_lines(summary: Mapping[str, Any]) -> list[Line]:
-    texts = [text for text in summary["warnings"] if not text.startswith(NO_PROXIES)]
-    return [Line(f"Note: {text}.") for text in texts]
+    return [Line(f"Note: {text}.") for text in summary["warnings"] if not text.startswith(NO_PROXIES)]
 
 
 def remarks(summary: Mapping[str, Any]) -> list[str]:
@@ -157,7 +148,7 @@ def proxy_remarks(summary: Mapping[str, Any]) -> list[str]:
     if summary["proxies"] and "samples" in summary:
         value, error = (summary["proxy_over_sqrt_samples"].get(key) for key in ("log10", "error"))
         verdict = (
-            "A bound above 1 would say nothing about test error" if value > 0 else ("The value is below 1")
+            "A bound above 1 would say nothing about test error" if value > 0 else "The value is below 1"
         )
         lines.append(
             f"Spectrum-adaptive proxy / sqrt(n) at n = {summary['samples']}: {_power(value, error)}. "
@@ -187,21 +178,15 @@ def extension_remarks(summary: Mapping[str, Any]) -> list[str]:
 
 def norm_basis_sentence(summary: Mapping[str, Any]) -> str:
     """Return a sentence that says whether norms include the gain of the norm layer before a matrix."""
-    unknown = ", ".join(_kind_labels(summary["norms_unknown"]))
+    unknown = ", ".join(KINDS[kind].label for kind in summary["norms_unknown"])
     if summary["norms"] == "stored":
         stored = (
-            "Norms and stable ranks come from the stored matrices, without the gain of the norm "
-            "layer before them"
+            "Norms and stable ranks come from the stored matrices, without the gain of the norm layer before"
         )
-        return f"{stored} (not known for {unknown})." if unknown else f"{stored}."
+        return f"{stored} them (not known for {unknown})." if unknown else f"{stored} them."
     applied = "Norms and stable ranks include the gain of the LayerNorm or RMSNorm before the matrix."
-    return (
-        f"{applied} attnlaw does not know this gain for {unknown} and leaves it out." if unknown else applied
-    )
-
-
-def _kind_labels(kinds: Iterable[str]) -> list[str]:
-    return [KINDS[kind].label for kind in kinds]
+    left_out = f" attnlaw does not know this gain for {unknown} and leaves it out." if unknown else ""
+    return f"{applied}{left_out}"
 
 
 def logit_sentence(summary: Mapping[str, Any]) -> str | None:

@@ -20,6 +20,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -62,12 +63,8 @@ def unpack(data: bytes, kinds: Iterable[type]) -> Any:
     """Return the record that `pack` converted to bytes. `kinds` are the classes that it may contain."""
     buffer = io.BytesIO(data)
     tree = json.loads(buffer.readline())
-    return _decode(tree, {kind.__name__: kind for kind in kinds}, _arrays(buffer))
-
-
-def _arrays(buffer: io.BytesIO) -> Iterator[NDArray[Any]]:
-    while True:
-        yield np.load(buffer, allow_pickle=False)
+    arrays = (np.load(buffer, allow_pickle=False) for _ in count())
+    return _decode(tree, {kind.__name__: kind for kind in kinds}, arrays)
 
 
 def _encode(value: Any, arrays: list[NDArray[Any]]) -> Any:

@@ -320,14 +320,12 @@ def read_condition(written: Any, column: Quantity, numeric: bool = False) -> Rul
     value = {"true": True, "false": False}.get(text, text) if kind == "bool" else text.strip("\"'")
     value = read_value("is", value, kind, column)
     # A rule of an earlier version must go on to forbid what its word included then.
-    split = [name for name, choice in (column.choices or {}).items() if value in _former_names(choice)]
+    split = [
+        name for name, choice in (column.choices or {}).items() if value in getattr(choice, "formerly", ())
+    ]
     if operator == "!=" and split:
         return RuleCondition("not in", (value, *split))
     return RuleCondition(operator, (value,))
-
-
-def _former_names(choice: Any) -> tuple[str, ...]:
-    return getattr(choice, "formerly", ())
 
 
 def read_value(key: str, value: Any, kind: str, column: Quantity) -> Any:

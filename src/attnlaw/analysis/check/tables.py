@@ -116,7 +116,8 @@ class Baseline:
     def rows(self, rule: GateRule, quantities: Iterable[Quantity], now: pl.DataFrame) -> pl.DataFrame:
         """Return the old rows of a rule's table, whose matrices must have the same shapes `now`."""
         if rule.of == "summary":
-            needed = {name: kind for name, kind in column_kinds(quantities).items() if name in _used(rule)}
+            used = {rule.column.name, *rule.where, *KEYS[rule.of]}
+            needed = {name: kind for name, kind in column_kinds(quantities).items() if name in used}
             return to_frame([self.result.row()], to_schema(needed))
         old = nan_to_null(self._table(rule.of))
         _require_same_shapes(old, now, rule.of, self.folder)
@@ -132,10 +133,6 @@ class Baseline:
     def _table(self, name: str) -> pl.DataFrame:
         require_some(name in self.result.tables, self.folder, f"{name}.parquet", REMEDY)
         return self.result.tables[name].drop("case")
-
-
-def _used(rule: GateRule) -> set[str]:
-    return {rule.column.name, *rule.where, *KEYS[rule.of]}
 
 
 def _require_same_shapes(old: pl.DataFrame, now: pl.DataFrame, table: str, folder: str) -> None:

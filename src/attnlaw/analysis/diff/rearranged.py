@@ -461,7 +461,7 @@ class _Summary:
         layers = self._layers()
         origin: dict[Role, Role] = {}
         for layer, parts in layers.items():
-            matrices = [change for role, (_, change) in parts.items() if _is_matrix(role)]
+            matrices = [change for role, (_, change) in parts.items() if not {"bias", "gain"} & {*role}]
             roots = Counter(self._root(change) for change in matrices)
             source, count = roots.most_common(1)[0] if roots else (None, 0)
             if source is not None and source != layer and count > len(matrices) / 2:
@@ -642,10 +642,6 @@ class _Summary:
 def _leaves_weights(then: str | None) -> bool:
     """Return whether a verdict in the new order means that the weights are those of the base."""
     return then is None or then in SAME or then.startswith("rounded")
-
-
-def _is_matrix(role: Role) -> bool:
-    return "bias" not in role and "gain" not in role
 
 
 def _step(pair: tuple[Role, Role], place: int) -> tuple[Any, ...]:

@@ -117,7 +117,8 @@ def sentence(comparison: ModelComparison, verdicts: Sequence[str]) -> str:
     """Summarise a comparison: whole blocks first, then the tensors of each verdict, then equal tensors."""
     changed = [pair for pair in comparison.tensors if pair[1].verdict != "identical"]
     if not changed:
-        return f"Identical: {_count_all(comparison)} {_plural('is', len(comparison.pairs))} equal."
+        count, which = len(comparison.pairs), "the" if comparison.left_out else "all"
+        return f"Identical: {which} {count} compared {_plural('tensor', count)} {_plural('is', count)} equal."
     described = ("rearranged", "reordered") if comparison.rearrangement.sentences else ()
     general = [name for name in verdicts if name in MODEL_VERDICTS and name not in described]
     texts = (MODEL_VERDICTS[name].says for name in general)
@@ -368,11 +369,6 @@ def verdict_detail(rows: Sequence[Mapping[str, Any]]) -> str:
     return ""
 
 
-def _count_all(comparison: ModelComparison) -> str:
-    count = len(comparison.pairs)
-    return f"{'all' if not comparison.left_out else 'the'} {count} compared {_plural('tensor', count)}"
-
-
 def _tensors_text(
     comparison: ModelComparison, those: Changed, of: bool = True, most_named: int = MOST_NAMED
 ) -> str:
@@ -415,13 +411,13 @@ def _describe_damage(comparison: ModelComparison, those: Changed) -> list[str]:
             "permuted": "has its {along} in another order{then}.",
             "transposed": "is transposed{then}.",
         }
-        return [
-            f"{printable(pair.name)} "
-            + named[verdict].format(
-                source=printable(change.source or ""), along=change.along or "rows", then=_then(change)
-            )
-            for pair, change in those
-        ]
+        sentences = []
+        for pair, change in those:
+            then = "" if change.then in (None, "identical") else f", then {change.then}"
+            source, along = printable(change.source or ""), change.along or "rows"
+            text = named[verdict].format(source=source, along=along, then=then)
+            sentences.append(f"{printable(pair.name)} {text}")
+        return sentences
     texts = {
         "non-finite": f"The model or the base has NaN or infinite entries in {where}.",
         "zeroed": f"All entries are now zero in {where}.",
@@ -432,10 +428,6 @@ def _describe_damage(comparison: ModelComparison, those: Changed) -> list[str]:
         "permuted": f"Rows or columns are in another order in {where}.",
     }
     return [texts[verdict]]
-
-
-def _then(change: TensorChange) -> str:
-    return "" if change.then in (None, "identical") else f", then {change.then}"
 
 
 def _describe_rescaled(comparison: ModelComparison, those: Changed) -> list[str]:

@@ -41,14 +41,12 @@ def _blocks(rows: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(rows[(chosen // per_row)[:, None], columns])
 
 
-def _count_distinct(blocks: NDArray[Any]) -> NDArray[np.intp]:
-    ordered = np.sort(blocks, axis=1)
-    return np.asarray(1 + np.count_nonzero(np.diff(ordered, axis=1), axis=1))
-
-
 def median_values(bits: NDArray[Any]) -> float | None:
     """Return the median number of different values in blocks of 32, or None if rows are shorter."""
-    return None if bits.shape[1] < GRID else float(np.median(_count_distinct(_blocks(bits))))
+    if bits.shape[1] < GRID:
+        return None
+    ordered = np.sort(_blocks(bits), axis=1)
+    return float(np.median(1 + np.count_nonzero(np.diff(ordered, axis=1), axis=1)))
 
 
 def median_significands(rows: NDArray[Any]) -> float | None:

@@ -71,7 +71,8 @@ class FrozenScores:
         return np.asarray(self.scale * (queries @ keys.T))
 
     def attention(self, logits: Reals) -> Reals:
-        return masked_softmax(logits, self.allowed)
+        """Return the softmax of each row of logits over the allowed pairs."""
+        return np.asarray(scipy.special.softmax(np.where(self.allowed, logits, -np.inf), axis=1))
 
     def _columns(self, head: int) -> slice:
         return slice(head * self.head_size, (head + 1) * self.head_size)
@@ -86,8 +87,3 @@ class FrozenScores:
         cos, sin = self.rotary
         half = x.shape[1] // 2
         return np.asarray(x * cos + np.concatenate([-x[:, half:], x[:, :half]], axis=1) * sin)
-
-
-def masked_softmax(logits: Reals, allowed: NDArray[np.bool_]) -> Reals:
-    """Return the softmax of each row over the allowed pairs, and zero elsewhere."""
-    return np.asarray(scipy.special.softmax(np.where(allowed, logits, -np.inf), axis=1))
