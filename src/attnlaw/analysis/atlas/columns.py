@@ -53,10 +53,8 @@ def _size_columns(size: str, kind: str, matrix_label: str) -> Iterable[AtlasColu
     """Yield two columns for a size: the size as stored and the size as applied."""
     term, meaning = SIZES[size]
     for norms, column in ((STORED, size), (APPLIED, f"{size}_applied")):
-        name = f"median_{size}_{kind}{column.removeprefix(size)}"
-        yield AtlasColumn(
-            name, f"{matrix_label} {term}", _median(column, kind), meaning, term=term, norms=norms
-        )
+        name, label = f"median_{size}_{kind}{column.removeprefix(size)}", f"{matrix_label} {term}"
+        yield AtlasColumn(name, label, _median(column, kind), meaning, term=term, norms=norms)
 
 
 def _per_layer(name: str) -> pl.Expr:
@@ -109,19 +107,17 @@ COLUMNS = by_name(
 
 def column_values(matrices: pl.DataFrame, layers: pl.DataFrame) -> pl.DataFrame:
     """Compute every column of `COLUMNS` for each model, or null without the numbers for it."""
-    parts = [
+    first, second = (
         rows.group_by("model", maintain_order=True).agg(
             column.value.cast(pl.Float64).alias(column.name)
             for column in COLUMNS.values()
             if column.table == name
         )
         for name, rows in (("matrices", matrices), ("layers", layers))
-    ]
-    table = parts[0].join(parts[1], on="model", how="left", maintain_order="left")
-    return table.select("model", *COLUMNS)
+    )
+    return first.join(second, on="model", how="left", maintain_order="left").select("model", *COLUMNS)
 
 
-ENCODER_DECODER = "encoder-decoder"
 # Families without cross attention, by kind. Other families have no kind here: if only a part of such a model
 # is stored, its kind is not known.
 FAMILIES = {
@@ -145,5 +141,5 @@ def model_kinds(matrices: pl.DataFrame) -> pl.DataFrame:
     """Return a table with the columns `model` and `kind`, such as "decoder"."""
     crossed = pl.col("kind").str.starts_with("cross_").any()
     by_family = pl.col("family").first().replace_strict(KIND_OF, default=None, return_dtype=pl.String)
-    kind = pl.when(crossed).then(pl.lit(ENCODER_DECODER)).otherwise(by_family)
+    kind = pl.when(crossed).then(pl.lit("encoder-decoder")).otherwise(by_family)
     return matrices.group_by("model", maintain_order=True).agg(kind=kind)

@@ -89,25 +89,20 @@ def same_models(matrices: pl.DataFrame, atlas: Atlas) -> list[str]:
     names = []
     for (model,), rows in atlas.matrices.group_by("model", maintain_order=True):
         near = SAME_TRAINED if trained[str(model)] else SAME_FRESH
-        if rows["kind"].to_list() == kinds and np.allclose(
-            norms, rows["frobenius_norm"].to_numpy(), rtol=near, atol=0
-        ):
+        others = rows["frobenius_norm"].to_numpy()
+        if rows["kind"].to_list() == kinds and np.allclose(norms, others, rtol=near, atol=0):
             names.append(str(model))
     return names
 
 
 def _is_whole(audit: Audit) -> bool:
-    return all(
-        spectrum is not None for location, spectrum in audit.tree.leaves() if location.layer is not None
-    )
+    layers = (spectrum for location, spectrum in audit.tree.leaves() if location.layer is not None)
+    return all(spectrum is not None for spectrum in layers)
 
 
 def _range(whose: str, values: pl.Series) -> dict[str, Any]:
-    return {
-        f"{whose}_low": values.min(),
-        f"{whose}_high": values.max(),
-        f"{whose}_models": values.count(),
-    }
+    numbers = {"low": values.min(), "high": values.max(), "models": values.count()}
+    return {f"{whose}_{name}": number for name, number in numbers.items()}
 
 
 @dataclass(frozen=True)

@@ -188,9 +188,9 @@ def build_summary(result: Result) -> dict[str, Any]:
         },
         "logits": {
             "heads": values["logit_heads"],
-            "bounded": values["logit_heads_bounded"],
-            "beyond_float8": values["logit_heads_beyond_float8"],
-            "beyond_float16": values["logit_heads_beyond_float16"],
+            **{
+                name: values[f"logit_heads_{name}"] for name in ("bounded", "beyond_float8", "beyond_float16")
+            },
             "unbounded": values["logit_unbounded"],
         },
         "norms": values["norms"],
@@ -225,19 +225,15 @@ def proxy_summary(values: dict[str, Any], prefix: str) -> dict[str, Any] | None:
     if values[f"{prefix}spectrum_adaptive"] is None:
         return None
     entries = {name: _entry(values[f"{prefix}{name}"]) for name in BOUNDS}
-    fixed = {
-        str(bound.index): entries.pop(bound.name) for bound in BOUNDS.values() if bound.index is not None
-    }
+    indexed = [bound for bound in BOUNDS.values() if bound.index is not None]
+    fixed = {str(bound.index): entries.pop(bound.name) for bound in indexed}
     return entries | {"fixed_p": fixed}
 
 
 def _entry(log10: Estimate | None) -> dict[str, float | None]:
     """Return an entry of summary.json for a logarithm. It has the key "error" only if there is an error."""
-    if log10 is None:
-        return dict.fromkeys(["log10"])
-    if log10.error is None:
-        return {"log10": log10.value}
-    return {"log10": log10.value, "error": log10.error}
+    entry = {"log10": None if log10 is None else log10.value}
+    return entry if log10 is None or log10.error is None else entry | {"error": log10.error}
 
 
 def tower_proxies(spectra: Network[Spectrum | None]) -> dict[str, Proxies]:

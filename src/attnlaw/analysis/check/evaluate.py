@@ -26,10 +26,8 @@ def evaluate(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame | None = None
     if rule.level == OFF:
         return _verdict(rule, OFF)
     subset = select(rule, _add_compared(rule, rows, old))
-    gone = tuple(
-        FailedRow(location, why="this model does not have it")
-        for location in _lost_locations(rule, rows, old)
-    )
+    lost = _lost_locations(rule, rows, old)
+    gone = tuple(FailedRow(location, why="this model does not have it") for location in lost)
     known = subset.filter(pl.col(COMPARED).is_not_null())
     nulls = subset.filter(pl.col(COMPARED).is_null()) if rule.missing == "error" else subset.clear()
     if not known.height + nulls.height:
@@ -55,10 +53,8 @@ def _judge_rows(
 ) -> Verdict:
     """Judge every row. If rows are gone, the rule fails even if enough of the other rows hold."""
     judged = known.with_columns(rule.condition.holds(pl.col(COMPARED)).alias(HOLDS))
-    bad = [
-        FailedRow(location_of(row), row[COMPARED])
-        for row in judged.filter(~pl.col(HOLDS)).iter_rows(named=True)
-    ]
+    failed = judged.filter(~pl.col(HOLDS)).iter_rows(named=True)
+    bad = [FailedRow(location_of(row), row[COMPARED]) for row in failed]
     bad.sort(key=lambda failure: -rule.condition.violation(failure.value))
     selected, held = known.height + len(missing), known.height - len(bad)
     enough = held == selected if rule.mostly is None else held / selected >= rule.mostly

@@ -118,15 +118,11 @@ def read_rules(path: str | os.PathLike[str], tables: Tables, findings: Mapping[s
             _require_known(name, SECTIONS)
         version = content.get("version")
         if version is None:
-            raise BadSetting(
-                "version", f"is missing from the file; write version = {VERSION} in its first line"
-            )
+            remedy = f"write version = {VERSION} in its first line"
+            raise BadSetting("version", f"is missing from the file; {remedy}")
         if version != VERSION or isinstance(version, bool):
-            raise BadSetting(
-                "version",
-                f"which attnlaw does not read; write version = {VERSION} in the first line",
-                version,
-            )
+            remedy = f"write version = {VERSION} in the first line"
+            raise BadSetting("version", f"which attnlaw does not read; {remedy}", version)
         fail_on = _one_of("fail_on", content.get("fail_on", "error"), FAIL_ON)
         overrides = _findings(content.get("findings", {}), findings)
         written = content.get("rule", [])

@@ -21,6 +21,7 @@ from attnlaw.checkpoints.open import ModelSource, open_model, single_model_path
 from attnlaw.checkpoints.settings import ModelSettings
 from attnlaw.core.errors import InputError, printable
 from attnlaw.core.progress import Progress, no_progress
+from attnlaw.core.quantity import column_kinds
 from attnlaw.core.tables import quantity_frame
 from attnlaw.spectra.measure import Selection
 
@@ -97,21 +98,16 @@ def _tensor_row(
     tensor_pair, change = pair
     sides = list(zip((base.tensors, model.tensors), tensor_pair.tensors, strict=True))
     dtypes = [None if tensor is None else of.dtype(tensor) for of, tensor in sides]
-    columns = (
-        *("rank", "rank_low", "rank_high", "directions", "size", "update_size", "update_size_most"),
-        *("rounding_size", "hidden", "roundings", "factor", "factor_low", "factor_high", "along", "then"),
-        *("sqnr_db", "cosine", "unchanged", "max_change"),
-    )
+    numbers = {name: getattr(change, name) for name in column_kinds(DIFF_TENSORS) if hasattr(change, name)}
     return {
+        **numbers,
         "model": name,
         "tensor": printable(tensor_pair.name),
         "shape": next(list(of.shapes[tensor]) for of, tensor in sides if tensor is not None),
         "dtype_base": dtypes[0],
         "dtype_model": dtypes[1],
-        "verdict": change.verdict,
         "format": change.code if change.format is None else change.format.name,
         "source": None if change.source is None else printable(change.source),
-        **{column: getattr(change, column) for column in columns},
     }
 
 

@@ -160,19 +160,18 @@ def _leading_vectors(gram: Reals, count: int) -> Reals:
     return np.asarray(scipy.linalg.eigh(gram, subset_by_index=wanted, check_finite=False)[1][:, ::-1])
 
 
-def signed_norm(matrix: Reals, error: float = 1e-3) -> float:
+def signed_norm(matrix: Reals) -> float:
     """Return the largest singular value of a matrix with random signs on its entries."""
     rng = np.random.default_rng(0)
-    signed = np.where(rng.integers(0, 2, matrix.shape, dtype=bool), matrix, -matrix)
-    return largest_value(signed, error)
+    return largest_value(np.where(rng.integers(0, 2, matrix.shape, dtype=bool), matrix, -matrix))
 
 
-def largest_value(matrix: Reals, error: float = 1e-3) -> float:
-    """Return the largest singular value of a matrix with a relative error."""
+def largest_value(matrix: Reals) -> float:
+    """Return the largest singular value of a matrix with a relative error of 1e-3."""
     if min(matrix.shape) < LEAST_SIDE:  # too small for Lanczos
         return float(np.linalg.norm(matrix, 2))
     start = np.random.default_rng(0).standard_normal(min(matrix.shape))
-    top = scipy.sparse.linalg.svds(matrix, k=1, tol=error, v0=start, return_singular_vectors=False)
+    top = scipy.sparse.linalg.svds(matrix, k=1, tol=1e-3, v0=start, return_singular_vectors=False)
     return float(top[0])
 
 
@@ -400,8 +399,8 @@ def _block(update: MatrixUpdate) -> MatrixUpdate:
         wide = chosen if np.count_nonzero(rows) <= np.count_nonzero(columns) else chosen.T
         return wide.astype(np.float64, copy=False)
 
-    matrices = {name: part(getattr(update, name)) for name in ("change", "variances", "base", "model")}
-    return replace(update, **matrices)
+    change, variances, base, model = map(part, (update.change, update.variances, update.base, update.model))
+    return MatrixUpdate(change, variances, base, model, update.moves)
 
 
 def _judge_rest(

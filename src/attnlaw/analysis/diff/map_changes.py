@@ -35,7 +35,7 @@ of those base vectors whose singular value is at least half of theirs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -192,19 +192,18 @@ def compare_heads(
         return head_moves(before, (left0, right0), shape, sizes, after.values, count)
 
     map_change = _build_change(
-        _MapComparison(
-            before,
-            after,
-            head_update_values(left0, right0, left1, right1),
-            norms=(_norm(before.values), _norm(after.values)),
-            inner_product=product_inner(left0, right0, left1, right1),
-            shape=shape,
-            d=d,
-            k=_outliers(before.values, shape, d) if steps is not None else None,
-            floor=floor,
-        ),
-        share,
-        moves,
+        before,
+        after,
+        head_update_values(left0, right0, left1, right1),
+        norms=(_norm(before.values), _norm(after.values)),
+        inner_product=product_inner(left0, right0, left1, right1),
+        shape=shape,
+        d=d,
+        k=_outliers(before.values, shape, d) if steps is not None else None,
+        floor=floor,
+        rank=None,
+        share=share,
+        moves=moves,
     )
     noise = noise_spectrum(before.roots, shape, sizes) if any(sizes) else None
     return replace(map_change, null=None if noise is None else _relative(noise, before))
@@ -241,20 +240,18 @@ def compare_matrices(
         return matrix_moves(before.values, after.values, shape, _norm(update), count)
 
     map_change = _build_change(
-        _MapComparison(
-            before,
-            after,
-            known,
-            norms=(_norm(before_map), _norm(after_map)),
-            inner_product=float(np.einsum("ij,ij->", before_map, after_map)),
-            shape=shape,
-            d=None,
-            k=k,
-            floor=floor / scale,
-            rank=rank,
-        ),
-        share,
-        moves,
+        before,
+        after,
+        known,
+        norms=(_norm(before_map), _norm(after_map)),
+        inner_product=float(np.einsum("ij,ij->", before_map, after_map)),
+        shape=shape,
+        d=None,
+        k=k,
+        floor=floor / scale,
+        rank=rank,
+        share=share,
+        moves=moves,
     )
     noise = null_of_shape(*shape).mean * _norm(known) / np.sqrt(known.size)
     return replace(map_change, null=_relative(noise, before) if known[0] > 0 else None)
@@ -266,62 +263,54 @@ def unchanged_map(shape: tuple[int, int], inner: int | None, matched: int | None
     return MapChange({**dimensions, "size": 0.0, "size_2": 0.0, **equal, **NOTHING_NEW}, max_gap=0.0)
 
 
-@dataclass(frozen=True, eq=False)
-class _MapComparison:
-    before: SingularVectors
-    after: SingularVectors
-    values: Reals
-    norms: tuple[float, float]
-    inner_product: float
-    shape: tuple[int, int]
-    d: int | None
-    k: int | None
-    floor: float | None
-    rank: int | None = None
-
-
-def _build_change(comparison: _MapComparison, share: Any, moves: Any) -> MapChange:
-    before, after, values, k = comparison.before, comparison.after, comparison.values, comparison.k
-    (norm0, norm1), size = comparison.norms, _norm(values)
-    (rows, cols), floor = comparison.shape, comparison.floor
-    numbers: dict[str, Any] = {"rows": rows, "cols": cols, "inner": comparison.d, "k": k}
+def _build_change(
+    before: SingularVectors,
+    after: SingularVectors,
+    values: Reals,
+    norms: tuple[float, float],
+    inner_product: float,
+    shape: tuple[int, int],
+    d: int | None,
+    k: int | None,
+    floor: float | None,
+    rank: int | None,
+    share: Callable[[Side, Reals], Share | None],
+    moves: Callable[[int], Reals],
+) -> MapChange:
+    """Return the change of a map. `share` and `moves` compute what differs for heads and matrices."""
+    (norm0, norm1), size, top = norms, _norm(values), float(before.values[0])
+    numbers: dict[str, Any] = {"rows": shape[0], "cols": shape[1], "inner": d, "k": k}
     if norm0 > 0:
         numbers |= {
             "size": size / norm0,
             "size_2": float(values[0] / before.values[0]),
-            "scale": comparison.inner_product / norm0**2,
-            "cosine": comparison.inner_product / (norm0 * norm1) if norm1 > 0 else None,
-            "floor": None if floor is None else floor / float(before.values[0]),
+            "scale": inner_product / norm0**2,
+            "cosine": inner_product / (norm0 * norm1) if norm1 > 0 else None,
+            "floor": None if floor is None else floor / top,
         }
         if k:
             numbers |= {f"overlap_{side}": overlap(before, after, side, k) for side in SIDES}
-    numbers |= _direction_numbers(comparison, share, moves) if size > 0 else NOTHING_NEW
-    gap = np.abs(before.values[: after.values.size] - after.values).max()
-    return MapChange(numbers, _relative(values, before), max_gap=float(gap) / floor if floor else None)
-
-
-def _direction_numbers(comparison: _MapComparison, share: Any, moves: Any) -> dict[str, Any]:
-    before, after, values, k = comparison.before, comparison.after, comparison.values, comparison.k
-    spectrum = Spectrum(values, comparison.shape, np.nan, np.nan, "split", inner=comparison.d)
-    rank = comparison.rank
-    if rank is None and comparison.floor is not None:
-        rank = rank_above(values, comparison.floor)
-    ranks = {"stable_rank": spectrum.stable_rank, "effective_rank": spectrum.effective_rank}
-    numbers: dict[str, Any] = {**ranks, "rank": rank}
-    living = before.values[0] > 0
-    if k and living:
-        shares = {side: share(side, before.leading(side, k)) for side in SIDES}
-        for side, alignment in shares.items():
+    gap = float(np.abs(before.values[: after.values.size] - after.values).max())
+    relative, max_gap = _relative(values, before), gap / floor if floor else None
+    if not size > 0:
+        return MapChange({**numbers, **NOTHING_NEW}, relative, max_gap=max_gap)
+    spectrum = Spectrum(values, shape, np.nan, np.nan, "split", inner=d)
+    if rank is None and floor is not None:
+        rank = rank_above(values, floor)
+    numbers |= {"stable_rank": spectrum.stable_rank, "effective_rank": spectrum.effective_rank, "rank": rank}
+    if k and top > 0:
+        for side in SIDES:
+            alignment = share(side, before.leading(side, k))
             if alignment is not None:
                 numbers |= {f"share_{side}": alignment.value, f"z_{side}": alignment.z if rank else None}
-    if rank and living:
+    if rank and top > 0:
         z = moves(max(k or 0, 1))
         moved = None if k is None else int(np.count_nonzero(np.abs(z[:k]) > MOVED_DEVIATIONS))
         numbers |= {"z_top": float(z[0]) if np.isfinite(z[0]) else None, "moved": moved}
-    if living and after.values[0] > 0:
+    if top > 0 and after.values[0] > 0:
         for side, (strange, new) in count_intruders(before, after).items():
             numbers |= {f"intruders_{side}": strange, f"new_{side}": new}
-    return numbers
+    return MapChange(numbers, relative, max_gap=max_gap)
 
 
 def _outliers(values: Reals, shape: tuple[int, int], inner: int | None) -> int | None:

@@ -181,11 +181,10 @@ def _compare_matrices(base: NDArray[Any], model: NDArray[Any], dtype: str) -> Te
         return replace(plain, verdict="sparse")
     ranks = judge_rank(update)
     values = None if ranks.values is None else _pad(ranks.values, min(base.shape))
-    numbers = {name: value for name, value in vars(ranks).items() if name not in ("verdict", "values")}
     unscaled = values * sums.scale if values is not None and not moves.relative else None
-    plain = replace(plain, **numbers, values=unscaled)
+    plain = replace(plain, **{**vars(ranks), "verdict": ranks.verdict or "dense", "values": unscaled})
     if ranks.verdict is not None:
-        return replace(plain, verdict=ranks.verdict)
+        return plain
     values = _pad(change_values(update.change), min(base.shape)) if values is None else values
     return _describe_dense(plain, update, values, sums)
 
@@ -205,10 +204,8 @@ def _describe_dense(plain: TensorChange, update: MatrixUpdate, values: Reals, su
     block = update.change[np.ix_(rows, columns)]
     length = float(np.linalg.norm(inside) * np.linalg.norm(block))
     along = float(np.vdot(inside, block)) / length if length else 0.0
-    if abs(along) < NOISE_COSINE and values[0] < NOISE_EDGE * _random_sign_norm_bound(block):
-        noise = values[0] < NOISE_EDGE * signed_norm(block)
-        return replace(plain, verdict="noise" if noise else "dense")
-    return replace(plain, verdict="dense")
+    small = abs(along) < NOISE_COSINE and values[0] < NOISE_EDGE * _random_sign_norm_bound(block)
+    return replace(plain, verdict="noise") if small and values[0] < NOISE_EDGE * signed_norm(block) else plain
 
 
 def _is_sparse(update: MatrixUpdate) -> bool:

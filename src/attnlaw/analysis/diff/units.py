@@ -302,11 +302,13 @@ class _FeedForwardUnit:
             order = match_neurons(models.base.read(self.base.inner), models.model.read(self.model.inner))
         maps = []
         for part, views in pairs.items():
-            norms, along = (self.base.norm, self.model.norm), (slice(None), order)
+            norms, along = (self.base.norm, self.model.norm), [slice(None), order]
             if part == "outer":
-                norms, along = (self.base.outer_norm, self.model.outer_norm), (order, slice(None))
+                norms, along = (self.base.outer_norm, self.model.outer_norm), [order, slice(None)]
             place = MatrixLocation(self.layer.index, FEED_FORWARD[part], self.layer.stack, expert=self.expert)
-            maps.append((place, _matrix_change(models, *views, norms, None if order is None else along)))
+            maps.append(
+                (place, _matrix_change(models, *views, norms, None if order is None else tuple(along)))
+            )
         return UnitChanges(tuple(maps), order is not None)
 
 

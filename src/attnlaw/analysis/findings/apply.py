@@ -152,9 +152,8 @@ def fix_text(rule: str) -> str:
 
 def _natural_order(text: str) -> list[tuple[bool, int, str]]:
     """Return a key that sorts texts with numbers by the numbers: layer 9 is before layer 10."""
-    return [
-        (part.isdigit(), int(part) if part.isdigit() else 0, part) for part in re.split(r"([0-9]+)", text)
-    ]
+    parts = re.split(r"([0-9]+)", text)
+    return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]
 
 
 LONGEST = 120  # letters of a name that a sentence has; tables have all

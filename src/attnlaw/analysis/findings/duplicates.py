@@ -86,9 +86,8 @@ def find_similar_heads(model: Model, head_sketches: dict[tuple[int, str], Sketch
         for attention, kinds in _attentions(layer):
             if not all((layer.index, kind) in head_sketches for kind in kinds):
                 continue
-            near = np.minimum(
-                *(sketch @ sketch.T for sketch in (head_sketches[layer.index, kind] for kind in kinds))
-            )
+            sketches = (head_sketches[layer.index, kind] for kind in kinds)
+            near = np.minimum(*(sketch @ sketch.T for sketch in sketches))
             pairs = [(int(i), int(j)) for i, j in np.argwhere(np.triu(near, 1) > NEAR)]
             if not pairs:
                 continue
@@ -98,9 +97,8 @@ def find_similar_heads(model: Model, head_sketches: dict[tuple[int, str], Sketch
                 exact.append([cosine(factors[i], factors[j]) for i, j in pairs])
             for (i, j), qk, vo in zip(pairs, *exact, strict=True):
                 if qk is not None and vo is not None:
-                    location = TensorLocation(
-                        layer.index, layer.stack, None if kinds == SELF else CROSS[0], j
-                    )
+                    of = None if kinds == SELF else CROSS[0]
+                    location = TensorLocation(layer.index, layer.stack, of, j)
                     yield Similarity(location, layer.index, layer.stack, i, qk, vo)
 
 
@@ -112,9 +110,8 @@ def find_similar_layers(model: Model, head_sketches: dict[tuple[int, str], Sketc
             first, second = group[int(i)], group[int(j)]
             qk, vo = (_median_cosine(model, first.attention, second.attention, kind) for kind in SELF)
             if qk is not None and vo is not None:
-                yield Similarity(
-                    TensorLocation(second.index, second.stack), first.index, first.stack, None, qk, vo
-                )
+                location = TensorLocation(second.index, second.stack)
+                yield Similarity(location, first.index, first.stack, None, qk, vo)
 
 
 def _comparable(model: Model, head_sketches: dict[tuple[int, str], Sketch]) -> list[list[StoredLayer]]:

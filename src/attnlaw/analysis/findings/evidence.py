@@ -11,7 +11,7 @@ from attnlaw.checkpoints.model import MissingTensor
 from attnlaw.checkpoints.network import LAYER_GROUPS
 
 # The roles of stored tensors, as `attnlaw.analysis.findings.scan` describes them.
-MAP, EMBEDDING, GAIN, VECTOR, OTHER = ROLES = ("map", "embedding", "gain", "vector", "other")
+MAP, EMBEDDING, GAIN, VECTOR, OTHER = ("map", "embedding", "gain", "vector", "other")
 # What some tensors are in particular: tables with one row for each token, and the vectors of a layer.
 TOKENS, TABLE, NORM_GAIN, OFFSET_GAIN, NORM_BIAS, BIAS = (
     "tokens",
@@ -47,7 +47,7 @@ class StoredTensor:
     """Facts about a stored tensor, or about one matrix of a stored stack of matrices."""
 
     location: TensorLocation  # layer and kind of the matrix that uses it, and its name
-    role: str  # one of `ROLES`
+    role: str  # `MAP`, `EMBEDDING`, `GAIN`, `VECTOR` or `OTHER`
     shape: tuple[int, ...]
     dtype: str
     quantised: bool  # whether the file stores a code instead of floating-point numbers

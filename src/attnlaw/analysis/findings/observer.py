@@ -266,19 +266,17 @@ class Observer:
 def uses_of(model: Model) -> Iterator[TensorUse]:
     """Yield every use of a weight matrix, block by block."""
     for layer in model.layers:
-        for attention, kind in ((layer.attention, None), (layer.cross, "cross")):
-            if attention is not None:
-                location = TensorLocation(layer.index, layer.stack, kind)
-                for field, view in vars(attention).items():
-                    if isinstance(view, View):
-                        yield TensorUse(layer.index, attention, field, location)
-        blocks = [(None, layer.feed_forward), *enumerate(layer.experts)]
-        for expert, block in blocks:
-            if block is not None:
-                location = TensorLocation(layer.index, layer.stack, "ffn", expert=expert)
-                for field, view in vars(block).items():
-                    if isinstance(view, View):
-                        yield TensorUse(layer.index, block, field, location)
+        blocks: list[tuple[Attention | FeedForward | None, str | None, int | None]] = [
+            (layer.attention, None, None),
+            (layer.cross, "cross", None),
+            (layer.feed_forward, "ffn", None),
+            *((block, "ffn", expert) for expert, block in enumerate(layer.experts)),
+        ]
+        for block, kind, expert in blocks:
+            location = TensorLocation(layer.index, layer.stack, kind, expert=expert)
+            for field, view in vars(block).items() if block is not None else ():
+                if block is not None and isinstance(view, View):
+                    yield TensorUse(layer.index, block, field, location)
 
 
 class EvidenceCollector:
@@ -321,13 +319,10 @@ class EvidenceCollector:
         noted = self._sides.pop(layer)
         # A fixed order makes the sums the same in whatever order the notes arrived.
         sides = {field: noted[field] for field in TOUCHING if field in noted}
-        locations = {
-            field: self._index.roles(views[field].tensor, views[field].member).location for field in sides
-        }
-        named = {
-            field: replace(location, tensor=printable(location.tensor or ""))
-            for field, location in locations.items()
-        }
+        named = {}
+        for field in sides:
+            location = self._index.roles(views[field].tensor, views[field].member).location
+            named[field] = replace(location, tensor=printable(location.tensor or ""))
         return worst_orientation(sides, named)
 
     def evidence(self, selection: Selection) -> Evidence:
@@ -374,10 +369,7 @@ class EvidenceCollector:
             dtype not in FLOATS,
             **{name: value for name, value in vars(note.seen).items() if name != "digest"},
             part=part,
-            decibels=note.decibels,
-            mask=note.mask,
-            noise_ratio=note.noise_ratio,
-            alike=note.alike,
+            **{name: getattr(note, name) for name in ("decibels", "mask", "noise_ratio", "alike")},
         )
 
     def _tensors_with_twins(self) -> dict[TensorKey, StoredTensor]:

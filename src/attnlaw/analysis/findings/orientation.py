@@ -87,8 +87,5 @@ def transposed(subject: Subject, threshold: float) -> Iterator[Hit]:
     for fit in subject.evidence.orientations:
         excess = fit.head_side - fit.residual_side
         if excess > threshold and fit.head_side > LEAST_FIT:
-            detail = (
-                f"the correlation with the layer's other matrices is {fit.residual_side:.2f} as stored, "
-                f"and {fit.head_side:.2f} transposed"
-            )
-            yield Hit(fit.location, excess, detail)
+            fits = f"{fit.residual_side:.2f} as stored, and {fit.head_side:.2f} transposed"
+            yield Hit(fit.location, excess, f"the correlation with the layer's other matrices is {fits}")

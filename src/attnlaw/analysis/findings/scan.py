@@ -115,8 +115,8 @@ def known_tensors(model: Model) -> TensorRoles:
                 roles.setdefault((view.bias, None), TensorRole(VECTOR, tensor_location, BIAS))
         for norm in _norms(layer):
             if norm.gain is not None:
-                gain = (VECTOR, OFFSET_GAIN) if norm.offset else (GAIN, NORM_GAIN)
-                roles.setdefault((norm.gain, None), TensorRole(gain[0], tensor_location, gain[1]))
+                role, part = (VECTOR, OFFSET_GAIN) if norm.offset else (GAIN, NORM_GAIN)
+                roles.setdefault((norm.gain, None), TensorRole(role, tensor_location, part))
             if norm.bias is not None:
                 roles.setdefault((norm.bias, None), TensorRole(VECTOR, tensor_location, NORM_BIAS))
     for name, named in _named_roles(model, {use.part for use in roles.values()}):
@@ -267,9 +267,8 @@ def constant_tensor(subject: Subject, threshold: float) -> Iterator[Hit]:
     for tensor in subject.evidence.tensors:
         filled = tensor.constant and tensor.peak and tensor.role in (MAP, EMBEDDING)
         if filled and len(tensor.shape) > 1:
-            yield Hit(
-                tensor.location, tensor.peak, f"every entry has the same absolute value, {tensor.peak:.4g}"
-            )
+            detail = f"every entry has the same absolute value, {tensor.peak:.4g}"
+            yield Hit(tensor.location, tensor.peak, detail)
 
 
 def zero_rows(subject: Subject, threshold: float) -> Iterator[Hit]:

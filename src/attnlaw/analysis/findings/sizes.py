@@ -56,12 +56,9 @@ def dead_map(subject: Subject, threshold: float) -> Iterator[Hit]:
             # If most heads are pruned, the median is 0.
             if size == 0 or size < threshold * usual:
                 median_of = f"median over all {KINDS[str(kind)].label} matrices is {short_number(usual)}"
-                detail = (
-                    f"its Frobenius norm is {short_number(size)}; the {median_of}"
-                    if size
-                    else "every entry is 0"
-                )
-                yield Hit(location_of(row), size / usual if size else 0.0, detail)
+                detail = f"its Frobenius norm is {short_number(size)}; the {median_of}"
+                share, detail = (size / usual, detail) if size else (0.0, "every entry is 0")
+                yield Hit(location_of(row), share, detail)
 
 
 def norm_outlier(subject: Subject, threshold: float) -> Iterator[Hit]:
@@ -69,11 +66,7 @@ def norm_outlier(subject: Subject, threshold: float) -> Iterator[Hit]:
     for (kind,), rows in layer_matrices(subject).group_by("kind", maintain_order=True):
         of_kind = rows.with_columns(size=norms_as_applied(rows, "spectral_norm"))
         layers = of_kind.group_by("stack", "layer", maintain_order=True).agg(pl.col("size").median())
-        logs = {
-            (stack, layer): log(size)
-            for stack, layer, size in layers.iter_rows()
-            if size is not None and size > 0
-        }
+        logs = {(stack, layer): log(size) for stack, layer, size in layers.iter_rows() if (size or 0) > 0}
         if len(logs) < 2:
             continue
         middle = median(logs.values())
@@ -140,12 +133,8 @@ def untrained_model(subject: Subject, threshold: float) -> Iterator[Hit]:
 
 
 def saturated_scores(subject: Subject, threshold: float) -> Iterator[Hit]:
-    return _above(
-        subject,
-        "logit_typical",
-        threshold,
-        "this number is how much the logits vary for tokens in random directions",
-    )
+    detail = "this number is how much the logits vary for tokens in random directions"
+    return _above(subject, "logit_typical", threshold, detail)
 
 
 def logit_overflow(subject: Subject, threshold: float) -> Iterator[Hit]:
@@ -186,9 +175,8 @@ def unbalanced(subject: Subject, threshold: float) -> Iterator[Hit]:
             factor = max(balance.ratio / usual, usual / balance.ratio)
             if factor > threshold:
                 first, second = PAIR_LABELS.get(pair, pair).split("/")
-                scale = (
-                    f"the entries of {first} are {short_number(balance.ratio)} times as large as those "
-                    f"of {second}"
+                detail = (
+                    f"the entries of {first} are {short_number(balance.ratio)} times as large as those of "
+                    f"{second}; the median layer has {short_number(usual)} times"
                 )
-                detail = f"{scale}; the median layer has {short_number(usual)} times"
                 yield Hit(balance.location, factor, detail)

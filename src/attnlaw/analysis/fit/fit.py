@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 
 import numpy as np
@@ -101,9 +101,8 @@ def _fit_random(spectrum: Spectrum, seed: int) -> Fit:
         return _unfitted("random", values.size, "attnlaw has no random reference for latent attention")
     comparison = null.compare(values)
     if comparison.p_value is None:
-        return _unfitted(
-            "random", values.size, "the matrix has only one singular value, or all of them are zero"
-        )
+        reason = "the matrix has only one singular value, or all of them are zero"
+        return _unfitted("random", values.size, reason)
     mean_square = float(np.mean(values**2))
     below = np.searchsorted(null.pooled, values[::-1] / np.sqrt(mean_square)) / null.pooled.size
     limit, scale = null.law, comparison.scale
@@ -183,13 +182,8 @@ def _fit_learned(spectrum: Spectrum, seed: int, law: str = "learned", attention:
         reason = (
             "needs at least 8 singular values and some zeros" if is_head(spectrum) else "is for heads only"
         )
-        return Fit(
-            law,
-            values.size,
-            statistics={"rank_fraction": values.size / size},
-            outcome=Outcome.NOT_FITTED,
-            remark=f"the learned-spectrum law {reason}",
-        )
+        unfitted = _unfitted(law, values.size, f"the learned-spectrum law {reason}")
+        return replace(unfitted, statistics={"rank_fraction": values.size / size})
     with np.errstate(divide="ignore"):
         log_density = np.log(fit.density(values) / (2 * values))
     grid = np.linspace(0.0, fit.top, CURVE_POINTS)
@@ -220,12 +214,8 @@ def _fit_heavy_tailed(spectrum: Spectrum, seed: int) -> Fit:
     """Fit the high-temperature Marchenko-Pastur law: for a head an extension, with gamma = d_head / N."""
     x, gamma = eigenvalues(spectrum), shape_ratio(spectrum)
     if not gamma < 1 or x.size < 2:
-        reason = (
-            "fewer than 2 eigenvalues"
-            if x.size < 2
-            else "the law only describes matrices that are not square"
-        )
-        return _unfitted("heavy-tailed", x.size, reason)
+        square = "the law only describes matrices that are not square"
+        return _unfitted("heavy-tailed", x.size, "fewer than 2 eigenvalues" if x.size < 2 else square)
     mean = float(x.mean())
     fit = fit_kappa(x / mean, gamma)
     kappa = fit.kappa

@@ -132,16 +132,14 @@ def _fit_matrices(placed: Sequence[tuple[Row, Spectrum]], seed: int, progress: P
         row = location | common | {"attnlaw_version": __version__}
         if reason := obstacle(spectrum):
             rows.append(row | {"status": Outcome.NOT_FITTED, "remark": reason})
-            progress(done, len(placed))
-            continue
-        description = describe(spectrum, seed)
-        if (null := null_of_spectrum(spectrum, seed)) is not None:
-            nulls[description.null_shape] = null
-        rows.append(row | description.numbers | {"null_shape": description.null_shape})
-        if description.curve is not None:
-            laws.append(
-                location | {"curve": "law", "law": description.curve_law} | _curve(*description.curve)
-            )
+        else:
+            description = describe(spectrum, seed)
+            if (null := null_of_spectrum(spectrum, seed)) is not None:
+                nulls[description.null_shape] = null
+            rows.append(row | description.numbers | {"null_shape": description.null_shape})
+            if description.curve is not None:
+                drawn = {"curve": "law", "law": description.curve_law}
+                laws.append(location | drawn | _curve(*description.curve))
         progress(done, len(placed))
     shapes = [
         {"curve": "null", "null_shape": shape, "law": "random"} | _curve(*null.curve)
