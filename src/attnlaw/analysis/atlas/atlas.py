@@ -71,11 +71,9 @@ class Atlas:
         return known.join(numbers, on="model", how="left", maintain_order="left")
 
     def compare(self, audit: Audit | Result) -> dict[str, Any] | None:
-        """Compare an audited model with the models of this atlas.
+        """Compare an audited model with the models of this atlas, as the entry `atlas` of `summary.json`.
 
-        Returns:
-            The entry `atlas` of `summary.json`. None if not every matrix of every layer was measured, or if
-            there is nothing to compare.
+        Returns None if not every matrix of every layer was measured, or if there is nothing to compare.
         """
         return atlas_entry(comparison_table(audit.record if isinstance(audit, Result) else audit, self))
 
@@ -92,9 +90,7 @@ class Atlas:
 def load_atlas(audits: Result | None = None) -> Atlas:
     """Return the atlas that ships with attnlaw, or an atlas of your own audits.
 
-    Args:
-        audits: the audits of a study, which `attnlaw.load(DIR)` opens. The models of these audits count as
-            trained. The default (None) is the atlas that ships with attnlaw.
+    `attnlaw.load(DIR)` opens the audits of a study. All their models count as trained.
 
     >>> load_atlas()
     <Atlas of 9 trained and 7 untrained models>

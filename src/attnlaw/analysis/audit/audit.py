@@ -54,7 +54,6 @@ class Audit:
     """The audit of one model.
 
     Args:
-        quantities: numbers of the whole model, by name.
         findings, matrices, spectra, layers: tables with the columns of `attnlaw.analysis.columns`.
         applications: the amplification after each application of a layer, or None if no layer is shared.
         towers: a table with the sizes and proxies of each tower, or None if the model has no towers.
@@ -110,15 +109,8 @@ def audit(
     Args:
         settings: the checkpoint, and which of its matrices to measure. An audit that leaves out some matrices
             has no proxies.
-        options: what to report.
-        arithmetic: the precision of the computation. This setting also chooses whether very large matrices
-            are only estimated, with an error.
-        progress: a function that is called with the number of matrices done and the number of all matrices.
-        keeper: the object that keeps finished matrices for a later audit
-            (`attnlaw.analysis.audit.unfinished`).
-
-    Returns:
-        The audit, with one row for each matrix in `matrices`.
+        arithmetic: the precision, and whether very large matrices are only estimated, with an error.
+        keeper: the object that keeps finished matrices for a later audit.
 
     >>> import numpy as np
     >>> block = {"in_proj_weight": np.tile(np.eye(4), (3, 1)), "out_proj.weight": 2 * np.eye(4)}
@@ -256,12 +248,10 @@ def model_findings(
     """Return the findings of a model.
 
     Args:
-        source: an audit, an open `Model`, or a checkpoint (a path, a state dict or a module). attnlaw audits
-            a model or checkpoint first. This audit reports NaN and infinity as findings, and measures all
-            other matrices.
+        source: an audit, an open `Model`, or a checkpoint (a path, a state dict or a module), which is
+            audited first. NaN and infinity are findings, and do not stop the audit.
         ignore: names of detectors to skip. All names are in `attnlaw.analysis.findings.detectors.DETECTORS`.
-        levels: the levels to use instead of the default, by the name of the detector.
-        thresholds: the thresholds to use instead of the default, by the name of the detector.
+        levels, thresholds: values to use instead of the default, by the name of the detector.
         options: how to open a checkpoint (`heads`, `map`, `adapter`, `layers`, `only`, `jobs`).
 
     >>> import numpy as np
@@ -291,11 +281,7 @@ def spectrum_at(source: Any, **location: Any) -> Spectrum:
 
     Args:
         source: an audit (`attnlaw.load(DIR)` opens a saved one), or a checkpoint, which attnlaw audits first.
-        location: the columns that identify the matrix: `layer`, `kind` and, if there are several, `head` or
-            `expert`.
-
-    Raises:
-        InputError: if no matrix or several match, or if the spectrum was approximated.
+        location: the columns that identify one matrix: `layer`, `kind`, and maybe `head` or `expert`.
 
     >>> import numpy as np
     >>> entries = np.random.default_rng(0).standard_normal((128, 32))

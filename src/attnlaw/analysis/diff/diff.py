@@ -48,11 +48,8 @@ def diff(
 ) -> Diff:
     """Compare a checkpoint with its base: every stored tensor, every head and every feed-forward matrix.
 
-    Args:
-        base: the checkpoint to compare with.
-        settings: the settings that name the model. If the model is a LoRA adapter, it is added to the base.
-        match: whether to look for heads and neurons that are in another order.
-        applied: whether to fold the norms before the matrices into the matrices.
+    A model that is a LoRA adapter is added to the base. If `match`, heads and neurons in another order are
+    looked for. If `applied`, the norms before the matrices are folded into them.
 
     >>> import numpy as np
     >>> block = {"in_proj_weight": np.tile(np.eye(4), (3, 1)), "out_proj.weight": 2 * np.eye(4)}

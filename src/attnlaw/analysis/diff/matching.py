@@ -247,9 +247,8 @@ def match_heads(
 ) -> list[int] | None:
     """Return for each head of the base the number of its head in the model, or None if no head moved.
 
-    Args:
-        base, model: the factors of every head, for each kind of matrix (QK, VO).
-        key_value_heads: number of key/value heads if it differs from the number of heads, else 0.
+    `base` and `model` have the factors of every head, for each kind of matrix (QK, VO).
+    `key_value_heads` is 0 if it is the number of heads.
 
     >>> rng = np.random.default_rng(0)
     >>> heads = [(rng.standard_normal((16, 4)), rng.standard_normal((4, 16))) for _ in range(3)]

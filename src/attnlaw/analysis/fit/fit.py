@@ -71,10 +71,6 @@ def fit_law(spectrum: Spectrum, law: str, seed: int = 0) -> Fit:
         spectrum: all singular values of a matrix. If they were measured from thin factors (route "qr" or
             "cholesky"), the matrix belongs to a head, and the null is a product of two factors.
         law: a name in `FITTERS`.
-        seed: seed of the random draws in the law's tests.
-
-    Raises:
-        InputError: if the law is not known, or if the spectrum is approximate or out of range.
 
     >>> rng = np.random.default_rng(0)
     >>> values = np.linalg.svd(rng.standard_normal((40, 60)), compute_uv=False)

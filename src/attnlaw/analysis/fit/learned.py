@@ -201,8 +201,6 @@ def fit_learned(
     """Fit the learned-spectrum law to the positive singular values of a size x size matrix.
 
     Args:
-        singular_values: the values in any order. Zeros are ignored.
-        size: the size N of the matrix.
         attention: "tied" or "untied".
         limited: whether the width of the factors may have cut the rank. If false, only weight decay cut the
             rank, and b = t.

@@ -67,10 +67,7 @@ class Fits:
 def fit(settings: ModelSettings, seed: int = 0, progress: Progress = no_progress) -> Fits:
     """Fit spectral laws to every head's QK and VO and every feed-forward matrix of a checkpoint.
 
-    Args:
-        settings: the checkpoint and which of its matrices to fit.
-        seed: seed of the nulls and of the bootstrap.
-        progress: a function that is called with the number of matrices done and the number of all matrices.
+    `seed` is that of the nulls and of the bootstrap.
 
     >>> import numpy as np
     >>> entries = np.random.default_rng(0).standard_normal((128, 32))
@@ -98,16 +95,9 @@ def fit_tree(
 def fit_spectra(
     spectra: pl.DataFrame, matrices: pl.DataFrame, seed: int = 0, progress: Progress = no_progress
 ) -> Fits:
-    """Fit laws to the spectra of a saved audit.
+    """Fit laws to the spectra of a saved audit: the tables of spectra.parquet and matrices.parquet.
 
-    Args:
-        spectra: the table of spectra.parquet.
-        matrices: the table of matrices.parquet, with the same matrices in the same order.
-        seed: seed of the nulls and of the bootstrap.
-        progress: a function that is called with the number of matrices done and the number of all matrices.
-
-    Raises:
-        InputError: if a column is missing, or if the tables list different matrices.
+    An `InputError` says that a column is missing, or that the tables list different matrices.
     """
     remedy = "take both tables from the same audit"
     spectra, matrices = (

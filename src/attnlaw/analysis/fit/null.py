@@ -319,11 +319,7 @@ def null_of_shape(
 
     The null of each shape is drawn once and kept in memory.
 
-    Args:
-        inner: inner dimension of a product, or None for a single matrix.
-        draws: number of draws. The default is 200, or 100 for more than 512 values, because large spectra
-            fluctuate less.
-        seed: seed of the draws.
+    By default it has 200 draws, or 100 for more than 512 values, because large spectra fluctuate less.
 
     >>> null = null_of_shape(64, 64, inner=8, draws=50)
     >>> null.size, null.compare(np.ones(8)).p_value  # 8 equal values are farther than all 50 draws

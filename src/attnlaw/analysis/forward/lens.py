@@ -227,7 +227,6 @@ def linearise(
 
     Args:
         source: local directory of a Hugging Face model.
-        given: the input, or its token ids.
         top: number of singular values of T.
         seed: seed of the random references of heads, and of the probes if the token map is estimated.
         only: the only part to compute: "heads", "operator" (singular values and token map) or "entrywise".

@@ -236,7 +236,6 @@ def measure_margins(
         margin: "hard" or "smooth".
         at: number of the block whose input is h0.
         positions: the token to read from a causal model: "last", "sample", or one position for each input.
-        seed: seed of sampled positions.
         blocks: the blocks of a torch module, first to last.
 
     >>> import torch
@@ -298,9 +297,6 @@ def compare_margins(a: Margins, b: Margins) -> Difference:
     """Return the mean over inputs of the difference log D(a) - log D(b), with its standard error.
 
     Each model has its own spread s. The error of s is not included.
-
-    Raises:
-        InputError: if the models were measured on different inputs, or have different classes.
     """
     if a.inputs_sha256 != b.inputs_sha256 or [r.position for r in a.rows] != [r.position for r in b.rows]:
         raise InputError(
