@@ -76,7 +76,8 @@ floors:
 	@.venv-floors/bin/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt --no-deps timm
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 .venv-floors/bin/python -m pytest $(SPREAD) $(ALL)
 
-# Wheel and source distribution: built, checked, installed into empty environments, and used there.
+# Wheel and source distribution: built, checked, installed into empty environments, and used there. The GitHub
+# action and the pre-commit hook install attnlaw in their own ways.
 release: $(VENV)/.test
 	@$(PIP) build twine
 	@$(BIN)/python tools/shipping/run.py

@@ -5,15 +5,13 @@ The version is written in one place; the citation and the changelog name a relea
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
 import tomllib
 from collections.abc import Iterable
 from dataclasses import MISSING
-from pathlib import Path
 
 import pytest
+from house.shipping import ROOT, load
 
 from attnlaw import __version__
 from attnlaw.command.commands import OTHER_COMMANDS
@@ -22,14 +20,11 @@ from attnlaw.verbs import VERBS, find_verb
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ("docs", "test", "bench")  # extras of those who work on attnlaw, not of those who use it
 
 
 def test_every_verb_that_needs_words_and_every_extra_is_tried_before_a_release() -> None:
-    spec = importlib.util.spec_from_file_location("tried", ROOT / "tools" / "shipping" / "tried.py")
-    tried = sys.modules["tried"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tried)
+    tried = load("tried")
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert {*OTHER_COMMANDS} <= set(tried.COMMANDS)
     for name in set(VERBS) - set(tried.COMMANDS):

@@ -7,6 +7,8 @@
 | sdist | the core, from the source distribution | the demo |
 | core | the core, from the wheel | the demo, a command of every verb, shipped studies made small, notebooks |
 | an extra | the wheel with this extra alone | what it is for (`tried.py`) |
+| action | the core, by the scripts of `action.yml` | the GitHub action (`github_action.py`) |
+| hooks | the core, by pre-commit | a hook of `.pre-commit-hooks.yaml` (`commit_hooks.py`) |
 
 Every process works in an empty directory, without this repository on its path, and what it reads there all
 the same is a failure. Prints each run with its CPU seconds, then a table: megabytes and import times. Ends
@@ -24,9 +26,12 @@ import tarfile
 import tempfile
 import tomllib
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
+from commit_hooks import HOOKS, try_hooks
 from environment import MODEL, ROOT, Environment, Log
+from github_action import try_action
 from tried import COMMANDS, EXTRAS, NEEDS, NOTEBOOKS
 
 DIST = ROOT / "dist"
@@ -36,6 +41,7 @@ LISTED = (
     "print(*VERBS, *OTHER_COMMANDS)"
 )
 CALL = "import sys; sys.argv += '{}'.split(); from attnlaw.command import main; main()"
+INTEGRATIONS: dict[str, Callable[[Log, Path, Path, str], None]] = {"action": try_action, "hooks": try_hooks}
 STARTS = ("--version", "--help", "learn --alpha 0.2")
 
 
@@ -69,9 +75,9 @@ def check_contents(log: Log, wheel: Path, source: Path) -> None:
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     other = sorted(held ^ ours)
     log.check(not other, f"the wheel holds the {len(ours)} files of the package {other[:5] or ''}")
-    needed = ("LICENSE", "tests", "examples", "docs", "Makefile")
+    needed = ("LICENSE", "tests", "examples", "docs", "Makefile", "constraints.txt", "action.yml", HOOKS)
     lost = [name for name in needed if not (source / name).exists()]
-    log.check(not lost, f"the source has tests, examples and docs {lost or ''}")
+    log.check(not lost, f"the source has tests, examples, docs, the action and the hooks {lost or ''}")
 
 
 def check_version(log: Log, version: str) -> None:
@@ -115,7 +121,7 @@ def main() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = [name for name in project["optional-dependencies"] if name not in TOOLS]
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("environments", nargs="*", default=["sdist", "core", *extras])
+    parser.add_argument("environments", nargs="*", default=["sdist", "core", *extras, *INTEGRATIONS])
     parser.add_argument("--python", default=sys.executable, help="interpreter of the environments")
     asked = parser.parse_args()
     log, sizes = Log(), {}
@@ -128,6 +134,9 @@ def main() -> None:
         check_version(log, wheel.name.split("-")[1])
         for name in asked.environments:
             log.say(f"Installing {name} ...")
+            if name in INTEGRATIONS:
+                INTEGRATIONS[name](log, Path(folder) / name, source, asked.python)
+                continue
             environment = Environment(name, Path(folder) / name, log)
             file = {"sdist": str(sdist), "core": str(wheel)}.get(name, f"{wheel}[{name}]")
             sizes[name] = environment.install(asked.python, file, source)

@@ -1,22 +1,19 @@
-"""The workflow of the how-to: its commands run, and write what its other steps take."""
+"""The workflow of the how-to runs: the job's steps, with the action of this repository among them."""
 
 from __future__ import annotations
 
 import re
-import shlex
 import shutil
 import tomllib
-from pathlib import Path
 
 import pytest
 import yaml
 from analysis.check.pairs import changed, low_rank, read, write
-from command.in_process import invoke
+from house.actions import Machine
+from house.shipping import ROOT
 
-PAGE = Path("docs/how-to/gate-in-ci.md").resolve()
-TINY = Path("examples/tiny-decoder").resolve()
-# Steps that take a file which the gate writes, and where they name it.
-USED = (("github/codeql-action/upload-sarif", "sarif_file"), ("actions/upload-artifact", "path"))
+PAGE = ROOT / "docs" / "how-to" / "gate-in-ci.md"
+TINY = ROOT / "examples" / "tiny-decoder"
 
 
 def block(title: str) -> str:
@@ -28,23 +25,21 @@ def block(title: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("size", "status"), [(0.01, 0), (0.6, 3)])
-def test_a_job_of_the_workflow(tmp_path, monkeypatch, size, status):
+def test_a_job_of_the_workflow(tmp_path, size, status):
     (job,) = yaml.safe_load(block(".github/workflows/gate.yml"))["jobs"].values()
-    steps = {step.get("name", step.get("uses", "").partition("@")[0]): step for step in job["steps"]}
-    shutil.copytree(TINY, tmp_path / tomllib.loads(block("gate.toml"))["base"])
+    job["steps"] += yaml.safe_load(block("one more step"))
+    machine = Machine(tmp_path)
+    shutil.copytree(TINY, machine.workspace / tomllib.loads(block("gate.toml"))["base"])
     state = read(TINY)
     names = {name for name, array in state.items() if array.ndim == 2}
-    write(changed(state, low_rank(2, size), names), TINY, tmp_path / "models" / "tuned")
-    (tmp_path / "gate.toml").write_text(block("gate.toml"))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
-    program, *words = shlex.split(steps["Gate"]["run"])
-    assert program == "attnlaw"
-    ended = invoke(*words, status=status)
-    titles = re.findall("^::error file=gate.toml,title=attnlaw%3A (.*?)::", ended.stdout, re.MULTILINE)
-    assert titles == ([] if status == 0 else ["near the base", "no intruders"])
-    mark = "### ✅ Gate passed" if status == 0 else "### ❌ Gate failed"
-    assert mark in (tmp_path / "summary.md").read_text()
-    taken = [steps[use]["with"][key] for use, key in USED]
-    assert all((tmp_path / name).stat().st_size for name in taken)
-    assert '"uri": "gate.toml"' in (tmp_path / taken[0]).read_text() or status == 0
+    write(changed(state, low_rank(2, size), names), TINY, machine.workspace / "models" / "tuned")
+    (machine.workspace / "gate.toml").write_text(block("gate.toml"))
+    runner = machine.runner
+    assert runner.run_job(job) == (status == 0)
+    assert runner.status == status
+    failed = [] if status == 0 else ["near the base", "no intruders"]
+    titles = [f"file=gate.toml,title=attnlaw%3A {name}" for name in failed]
+    assert [title for _, title, _ in runner.annotations] == titles
+    assert ("### ✅ Gate passed" if status == 0 else "### ❌ Gate failed") in runner.summary
+    assert (machine.kept / "attnlaw-report" / "report.html").stat().st_size
+    assert '"uri": "gate.toml"' in (machine.kept / "alerts.sarif").read_text() or status == 0
