@@ -124,11 +124,9 @@ class FittedSpectrum:
         saved = f"attnlaw.load({self.source!r})[{self.row['case']}]"
         source = saved if is_saved(self.source) else repr(self.source)
         return (
-            "import attnlaw\n"
-            "from attnlaw.analysis.audit.audit import spectrum_at\n"
-            "from attnlaw.analysis.fit.fit import fit_law\n\n"
-            f"spectrum = spectrum_at({source}, {location})\n"
-            f"fits = {{law: fit_law(spectrum, law) for law in {list(self.laws)!r}}}"
+            "import attnlaw\nfrom attnlaw.analysis.audit.audit import spectrum_at\nfrom "
+            f"attnlaw.analysis.fit.fit import fit_law\n\nspectrum = spectrum_at({source}, {location})\nfits "
+            f"= {{law: fit_law(spectrum, law) for law in {list(self.laws)!r}}}"
         )
 
     def as_command(self) -> str:

@@ -174,8 +174,7 @@ def hold_lock(directory: str | os.PathLike[str]) -> Iterator[None]:
                 file.seek(0)
                 raise InputError(
                     f"{path.parent}: another run is using this directory "
-                    f"({file.read().strip() or 'starting'}); wait until it ends, or choose another "
-                    "directory"
+                    f"({file.read().strip() or 'starting'}); wait until it ends, or choose another directory"
                 ) from error
         file.truncate(0)
         file.write(f"process {os.getpid()} on {os.uname().nodename}\n")

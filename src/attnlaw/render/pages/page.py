@@ -126,8 +126,7 @@ def results_page(parts: Sequence[Part], note: str = "", answer: Answer | None = 
     names = ", ".join(f"{part.name} ({part.title})" for part in parts)
     drawn = any(part.figures for part in parts)
     lead = [
-        f"{count_of(rows.height, 'row')}{f' of {names}' if several else ''}."
-        f"{'' if drawn else ' They cannot be drawn as a figure.'}",
+        f"{count_of(rows.height, 'row')}{f' of {names}' if several else ''}.{'' if drawn else ' They cannot be drawn as a figure.'}",
         note,
         failure_sentences(parts),
         "" if several or drawn else shared_settings(rows, result_columns(verbs)),

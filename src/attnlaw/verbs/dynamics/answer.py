@@ -174,8 +174,7 @@ def _end(row: Mapping[str, Any], times: pl.DataFrame) -> Iterator[Line]:
     end = times["time"].to_list()[-1]
     yield Line(
         f"At the last time, {short_number(end)}{samples_at(row, end)}, the loss is "
-        f"{short_number(100 * share)}% of that at the "
-        "start.",
+        f"{short_number(100 * share)}% of that at the start.",
         AnswerStatus.UNUSUAL if share > 1 else None,
     )
 
@@ -206,10 +205,8 @@ def _spikes(result: Result, row: Mapping[str, Any]) -> Iterator[Line]:
         order = "" if half is None else ", before the rest" if first["time"] < half else ", after the rest"
         yield Line(
             f"The target's spike ({target:g}) is visible in the spectrum from time "
-            f"{short_number(first['time'])} "
-            f"on{order}. At the last time it is at {short_number(last['location'])} and the other "
-            "eigenvalues end at "
-            f"{short_number(last['edge'])}."
+            f"{short_number(first['time'])} on{order}. At the last time it is at "
+            f"{short_number(last['location'])} and the other eigenvalues end at {short_number(last['edge'])}."
         )
 
 
@@ -286,14 +283,12 @@ def _agreement(result: Result) -> Iterator[Line]:
     elif apart <= limit:
         yield Line(
             f"{who} are {short_number(apart, 2)} standard errors from theory ({times}). More students "
-            "(--seeds) would "
-            "show whether that is chance."
+            "(--seeds) would show whether that is chance."
         )
     else:
         yield Line(
-            f"{who} differ from theory by {short_number(apart, 2)} standard errors ({times}). Theory "
-            "is for infinite d; "
-            "differences of order 1/d are expected.",
+            f"{who} differ from theory by {short_number(apart, 2)} standard errors ({times}). Theory is for "
+            "infinite d; differences of order 1/d are expected.",
             AnswerStatus.UNUSUAL,
         )
 

@@ -265,9 +265,8 @@ def _agreement(
         far = sum(each[0] > limit for each in compared)
         where = f" in {far} of {count} cases, by up to" if count > 1 else ":"
         yield Line(
-            f"{who} differs from theory{where} {short_number(size, 2)} standard errors "
-            f"({worst.trained}, theory "
-            f"{short_number(worst.theory.value)}). Theory is for infinite d; differences of order 1/d "
+            f"{who} differs from theory{where} {short_number(size, 2)} standard errors ({worst.trained}, "
+            f"theory {short_number(worst.theory.value)}). Theory is for infinite d; differences of order 1/d "
             "are expected.",
             AnswerStatus.UNUSUAL,
         )
@@ -309,8 +308,7 @@ def _thresholds(rows: pl.DataFrame) -> Iterator[Line]:
     if fitted.len() == 1:
         yield Line(
             f"Up to {short_number(fitted[0])} d² samples this student can fit the noise of all labels. "
-            "Around there it "
-            "needs weight decay most."
+            "Around there it needs weight decay most."
         )
 
 
