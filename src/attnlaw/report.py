@@ -95,11 +95,7 @@ def write_files(
 
 
 def _load_results(folder: Path) -> tuple[list[Result], list[InputError]]:
-    """Load all results in a directory. Return them, and the errors of those that cannot be read.
-
-    A study has the results of its further verbs in folders inside its directory. If a study audited models
-    and fitted laws to them, the laws are added to the tables of the audit.
-    """
+    """Load all results in a directory, with fitted laws among the tables of the audit, and their errors."""
     first = attempt(load, folder)
     if isinstance(first, InputError):
         return [], [first]

@@ -29,10 +29,7 @@ if TYPE_CHECKING:
 
 
 class OutputClosed(Exception):
-    """An error in writing to standard output.
-
-    The error has no message if the reader, such as `head`, has ended.
-    """
+    """Standard output cannot be written. There is no message if the reader, such as `head`, has ended."""
 
 
 class UsageError(Exception):

@@ -135,10 +135,7 @@ def _runnable_cases(verb: Verb[Any, Any], cases: list[Any], fail: Fail) -> list[
 
 
 def _run_cases(verb: Verb[Any, Any], cases: list[Any], options: OutputOptions, fail: Fail) -> Result:
-    """Compute the cases and return their result. After the error of a case, the others continue.
-
-    If the verb has a special terminal view, each case is shown as soon as it is computed.
-    """
+    """Compute the cases, and show each at once if the verb has a special terminal view."""
     terminal = None if options.json else find_part(verb, "terminal")
     pairs, shown = [], [Result.collect(verb, [])]
     with progress(verb.name) as report:

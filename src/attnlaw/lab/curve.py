@@ -26,10 +26,7 @@ MOST_CURVES = 64  # whose points are kept
 
 @dataclass(frozen=True)
 class CurveSpec:
-    """What a curve shows.
-
-    `irrelevant` names settings that add other results, but do not change the quantity.
-    """
+    """What a curve shows. `irrelevant` settings do not change its quantity."""
 
     setting: str
     quantity: str

@@ -110,10 +110,7 @@ def page_address(place: socket.socket, token: str, name: str) -> str:
 
 
 def _cache_plugin_lookup() -> None:
-    """Make marimo read the metadata of installed packages only once, instead of each time that cells run.
-
-    This patches an internal function of marimo. If a version does not have it, nothing is changed.
-    """
+    """Make marimo read the metadata of packages only once, instead of each time that cells run."""
     with suppress(ImportError, AttributeError):
         from marimo._entrypoints import registry
 

@@ -121,10 +121,7 @@ def _our_estimate(
 
 
 def _crossing(rows: pl.DataFrame) -> float | None:
-    """Return the `beta` at which heads of size 64 and 128 have equal errors, or None if there is none.
-
-    It comes from cubic interpolation in the logarithm of their ratio, through four points.
-    """
+    """Return the `beta` at which heads of size 64 and 128 have equal errors, by cubic interpolation."""
     narrow, equal = (rows.filter(pl.col("head_size") == size).sort("beta") for size in (64, 128))
     beta = narrow["beta"].to_numpy()
     if narrow.height < 4 or beta.tolist() != equal["beta"].to_list():

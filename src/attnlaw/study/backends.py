@@ -108,11 +108,7 @@ def slurm_cluster(text: str, folder: Path) -> Any:
 
 @contextmanager
 def slurm_jobs(text: str, jobs: int, folder: Path, stop: Stop) -> Iterator[Any]:
-    """Yield a Dask client with `jobs` workers on Slurm.
-
-    When a Slurm job runs out of time, a new job replaces it. The logs of the jobs go to the folder slurm/
-    of the store.
-    """
+    """Yield a Dask client with `jobs` workers on Slurm. A job that runs out of time is replaced."""
     from distributed import Client
 
     if shutil.which("sbatch") is None:
@@ -250,10 +246,7 @@ def _silence_dask() -> Iterator[None]:
 
 @contextmanager
 def _block_interrupts() -> Iterator[None]:
-    """Keep Ctrl-C away from threads and processes that start in the block. Only the main process may stop.
-
-    They inherit the mask of blocked signals. This thread gets a blocked signal when the block ends.
-    """
+    """Keep Ctrl-C away from threads and processes that start in the block. They inherit the mask."""
     resource_tracker.ensure_running()  # before the mask is set: starting it unblocks the signal
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

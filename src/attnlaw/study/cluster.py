@@ -118,10 +118,7 @@ class DaskEngine(Engine):
             self.client.cluster.scale(self.planned)
 
     def _batch(self, waiting: deque[_Pending], workers: int) -> list[_Pending]:
-        """Take the next batch of tasks of the same kind.
-
-        Batches are smaller near the end. A task that has failed or lost its worker is a batch by itself.
-        """
+        """Take the next batch of tasks of the same kind. One that failed or lost its worker runs alone."""
         first = waiting[0]
         share = math.ceil(len(waiting) / (AHEAD * workers))
         if first.task.group is not None:  # in small batches, a task would cost as much as alone

@@ -61,10 +61,7 @@ class Stop:
 
 
 class TimeUp(BaseException):
-    """An error for an exceeded time limit.
-
-    This error is not an `Exception`, so that tasks do not catch it.
-    """
+    """An error for an exceeded time limit. It is not an `Exception`, so that tasks do not catch it."""
 
 
 @dataclass
@@ -165,10 +162,7 @@ class Engine:
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
-        """Raise `KeyboardInterrupt` in the block if a stop is requested, and `TimeUp` after the time limit.
-
-        The time limit works only in the main thread. Compiled code finishes before anything is raised.
-        """
+        """Raise `KeyboardInterrupt` if a stop is requested, and in the main thread `TimeUp` at the limit."""
 
         def ring(number: int, frame: FrameType | None) -> None:
             raise TimeUp

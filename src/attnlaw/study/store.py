@@ -184,10 +184,7 @@ def hold_lock(directory: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _flock(file: IO[str]) -> None:
-    """Take the lock. Raise `BlockingIOError` if another process has it.
-
-    Wait a moment before that, because `is_locked` holds the lock briefly.
-    """
+    """Take the lock, or raise `BlockingIOError`. `is_locked` may hold it for a moment."""
     until = time.monotonic() + LOCK_WAIT
     while True:
         try:

@@ -198,10 +198,7 @@ def _table(content: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _apply_quick(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of a study file with the values of [quick].
-
-    A value replaces the one of the same key. A key that is not given elsewhere is added to [run] or [fixed].
-    """
+    """Replace values by those of [quick], whose new keys go to [run] or [fixed]."""
     tables = {name: _table(content, name) for name in ("fixed", "grid", "run")}
     explicit = [dict(case) for case in content.get("list", [])]
     for key, value in _table(content, "quick").items():
@@ -219,10 +216,7 @@ def study_keys(verb: Verb[Any, Any]) -> dict[str, SettingField]:
 
 
 class _Sweep:
-    """The cases of one verb, as grids of values.
-
-    A study file must not contain `reserved_names`. `labels` names the table that gave each key last.
-    """
+    """The cases of one verb, as grids of values. `labels` names the table that gave each key last."""
 
     def __init__(self, verb: Verb[Any, Any]) -> None:
         self.verb = verb
@@ -338,11 +332,7 @@ def _expand_value(field: SettingField, value: Any) -> list[Any]:
 
 
 def _expand_paths(values: list[Any], key: str, folder: Path) -> list[str]:
-    """Make paths absolute, and replace patterns by the paths that they match. Other names (hub ids) stay.
-
-    A path that exists is not treated as a pattern, and neither is the directory of the study. `package:PATH`
-    is searched on `sys.path`, because some packages contain models.
-    """
+    """Make paths absolute, find `package:PATH` on `sys.path`, and expand patterns. Hub ids stay."""
     paths: list[str] = []
     for value in map(str, values):
         inside, packaged = value.removeprefix(PACKAGE), value.startswith(PACKAGE)
@@ -411,10 +401,7 @@ def template(verb: Verb[Any, Any]) -> str:
 
 
 def _key(field: SettingField, keys: Mapping[str, SettingField], example: str | None = None) -> str:
-    """Return the comment and the line of a key.
-
-    The line is commented out if the key has a default and there is no example.
-    """
+    """Return the comment and the line of a key, commented out if it has a default and no example."""
     rule = field.rule
     expected = field.expected
     sentences = [rule.help.rstrip("."), expected[0].upper() + expected[1:]]

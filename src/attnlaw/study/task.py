@@ -110,11 +110,7 @@ def run_tasks_together(tasks: Sequence[Task], folder: Path) -> list[Ending]:
 
 
 def _write_record(task: Task, record: Any, folder: Path) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Write the tables of a record. Return the cells of its row, and the names and paths of the tables.
-
-    The cells do not become a polars table here, because that takes a millisecond. `export` does it for all
-    tasks.
-    """
+    """Write the tables of a record. Return the cells of its row as JSON, which is faster than polars."""
     if isinstance(record, InputError):
         raise record
     cells = json.dumps(task.verb.cells(record), allow_nan=False, ensure_ascii=False)
@@ -221,11 +217,7 @@ def _run_with_marker(task: Task, folder: Path, time_limit: float | None) -> Endi
 
 @contextmanager
 def _exit_after(time_limit: float | None, path: str | Path) -> Iterator[None]:
-    """Exit the process if the block exceeds the time limit, and write the traceback to a file.
-
-    The watchdog is a thread of the interpreter that does not need the interpreter's lock. So it also ends a
-    task that hangs in compiled code.
-    """
+    """Exit the process at the time limit, even in compiled code, and write the traceback to a file."""
     with Path(path).open("w") as file:
         if time_limit is not None:
             faulthandler.dump_traceback_later(time_limit, exit=True, file=file)

@@ -62,10 +62,7 @@ DESCRIPTION = (
 
 
 def is_held_out(name: str) -> bool:
-    """Return whether a file is left out of training.
-
-    `name` is the path of the file relative to the library.
-    """
+    """Return whether a file, named relative to the library, is left out of training."""
     return int(hashlib.sha256(name.encode()).hexdigest(), 16) % HELD_OUT_ONE_IN == 0
 
 

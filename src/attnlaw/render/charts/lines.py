@@ -258,10 +258,7 @@ def _decades(rows: pl.DataFrame) -> alt.Axis:
 
 
 def _measured_axis(x: pl.Series) -> alt.Axis:
-    """Return an axis with ticks at the points.
-
-    If the points are not whole numbers, the ticks are at 1 and 3 times each power of ten.
-    """
+    """Return an axis with ticks at whole points, or else at 1 and 3 times each power of ten."""
     points = sorted(set(x.filter(x > 0).to_list()))
     if not points or all(point == round(point) for point in points):
         return alt.Axis(values=points, format="~d", grid=False, labelOverlap=True)

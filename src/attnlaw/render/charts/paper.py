@@ -162,11 +162,7 @@ def _with_legend_below(spec: dict[str, Any], width: float) -> dict[str, Any]:
 
 
 def _fit_width(spec: dict[str, Any], target: float, least: float) -> dict[str, Any] | None:
-    """Scale the panels until the drawing is `target` wide.
-
-    Return None if that would make the widest panel narrower than `least`. The total width is linear in the
-    scaling factor, except for rounded ticks. So secant steps that start at factor 1 find the right factor.
-    """
+    """Scale the panels until the drawing is `target` wide, or return None if they are below `least`."""
     smallest = min(1.0, least / max(_panel_widths(spec), default=PANEL))
     last, at_last = 1.0, _drawing_width(spec)
     factor = target / at_last

@@ -207,10 +207,7 @@ class ChartView:
         ]
 
     def _describe_values(self, values: pl.Series) -> str:
-        """Return the values of a setting as text. If they are many, only the first and the last are named.
-
-        A value that is a list is in parentheses, because commas also separate settings.
-        """
+        """Return the values of a setting as text: all of a few, or the first and the last of many."""
         distinct = values.drop_nulls().unique(maintain_order=True)
         if distinct.len() > MOST_VALUES and distinct.dtype.is_numeric():
             ends = f"{format_setting(distinct.min())} to {format_setting(distinct.max())}"

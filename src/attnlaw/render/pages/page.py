@@ -90,10 +90,7 @@ class Part:
 
     @property
     def listed_rows(self) -> pl.DataFrame:
-        """The rows that the page lists.
-
-        If there is only one case, the page lists the lines of its first table.
-        """
+        """The rows that the page lists: those of all cases, or of the first table of a single case."""
         rows, result = self.rows, self.results[0]
         names = [spec.name for spec in result.verb.tables[:1]]
         table = next((result.tables[name] for name in names if name in result.tables), rows.clear())
@@ -126,7 +123,8 @@ def results_page(parts: Sequence[Part], note: str = "", answer: Answer | None = 
     names = ", ".join(f"{part.name} ({part.title})" for part in parts)
     drawn = any(part.figures for part in parts)
     lead = [
-        f"{count_of(rows.height, 'row')}{f' of {names}' if several else ''}.{'' if drawn else ' They cannot be drawn as a figure.'}",
+        f"{count_of(rows.height, 'row')}{f' of {names}' if several else ''}."
+        f"{'' if drawn else ' They cannot be drawn as a figure.'}",
         note,
         failure_sentences(parts),
         "" if several or drawn else shared_settings(rows, result_columns(verbs)),

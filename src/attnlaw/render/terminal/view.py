@@ -91,11 +91,7 @@ def _show_lists(quantity: Quantity, lists: Mapping[str, Sequence[Any]], console:
 
 
 def _quantity_columns(parts: Sequence[Result], every: bool) -> list[Column]:
-    """Return the columns of a table that has a line for each quantity of the only case.
-
-    Quantities that are not `in_summary` are left out unless `every` is true. If there is a simulation, its
-    values are in another column.
-    """
+    """Return the columns of a table of quantities of the only case, with those of its simulation."""
     titles = ["theory", *map(_heading, parts[1:])] if len(parts) > 1 else [""]
     known, lines = [part.values() for part in parts], []
     for quantity in parts[0].verb.quantities:

@@ -232,11 +232,7 @@ class SpectralMonitor:
             self._unwritten, self._resumed = [], True
 
     def _append(self) -> None:
-        """Add the unwritten rows to the files. They replace earlier rows of the same step.
-
-        A run that resumes has abandoned the weights of later steps. So the first call also drops all stored
-        rows from the first measured step on.
-        """
+        """Add the unwritten rows. A run that resumes first drops rows from its first measured step on."""
         replaced = pl.col("step").is_in([snapshot.step for snapshot in self._unwritten])
         if not self._resumed:
             replaced |= pl.col("step") >= self._first

@@ -254,10 +254,7 @@ def contribution_curves(matrices: pl.DataFrame) -> alt.ConcatChart:
 
 
 def _median_curves(matrices: pl.DataFrame, count: int) -> pl.DataFrame:
-    """Return a table of median curves, with the columns kind, layer, p and log10_C.
-
-    The median is over the matrices of a layer whose curves have `count` points.
-    """
+    """Return median curves (kind, layer, p, log10_C) over the matrices whose curves have `count` points."""
     places = _even_indices(count, MOST_POINTS)
     same_length = matrices.filter(pl.col("log10_curve").list.len() == count)
     curves = same_length.select("kind", "layer", log10_C=pl.col("log10_curve").list.gather(places))

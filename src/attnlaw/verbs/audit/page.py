@@ -165,10 +165,7 @@ def _summary_section(result: AuditResult, summaries: dict[int, dict[str, Any]], 
 
 
 def _proxies_section(summaries: dict[int, dict[str, Any]], figures: Sequence[Figure]) -> Section | None:
-    """Return the section with the table of all proxies; None if no model has proxies.
-
-    A model that shares layers has one column more, whose proxies count a layer each time it is applied.
-    """
+    """Return the section with the table of all proxies, or None if no model has proxies."""
     colours = {str(summary["model"]): number for number, summary in enumerate(summaries.values())}
     short = short_names(colours)
     models = [summary for summary in summaries.values() if summary["proxies"]]

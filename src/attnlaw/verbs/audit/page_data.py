@@ -115,10 +115,7 @@ def constant_quantities(matrices: pl.DataFrame) -> list[str]:
 
 
 def _join_by_location(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
-    """Add the columns of another table about the same matrices.
-
-    If a location has several matrices, they are matched in their order.
-    """
+    """Add the columns of another table about the same matrices, which may share a location in this order."""
     new = [name for name in others.columns if name not in rows.columns]
     turn = pl.int_range(pl.len()).over(LOCATION).alias("turn")
     joined = rows.with_columns(turn).join(
@@ -132,10 +129,7 @@ def _join_by_location(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
 
 
 def _fits_payload(rows: pl.DataFrame, curves: pl.DataFrame) -> dict[str, Any]:
-    """Return the densities that the page draws over spectra, packed.
-
-    There is one null for each shape and one law for each matrix. Each array holds first x, then the density.
-    """
+    """Return packed curves (first x, then densities): a null for each shape, and a law for each matrix."""
     flat = curves.with_columns(points=pl.concat_list("x", "density"))
     nulls = flat.filter(pl.col("curve") == "null").unique("null_shape", keep="first", maintain_order=True)
     number = {shape: i for i, shape in enumerate(nulls["null_shape"])}

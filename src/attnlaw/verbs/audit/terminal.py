@@ -212,10 +212,7 @@ def _layer_columns(
 def _head_columns(
     title: str, layers: Sequence[pl.DataFrame], norm: str, rank: str, blocks: int
 ) -> list[Column]:
-    """Return a column of norms by head, and a column of median stable ranks.
-
-    The norms of a layer are a sparkline of at most `blocks` characters, followed by the largest norm.
-    """
+    """Return a column of norms (a sparkline of at most `blocks` characters), and one of median ranks."""
     heads = max(rows["head"].n_unique() for rows in layers)
     pooled = -(-heads // blocks)
     by_head = [
@@ -308,10 +305,7 @@ def _model_columns(summaries: Summaries, details: bool) -> tuple[list[Column], d
 
 
 def _proxy_columns(summary: dict[str, Any]) -> list[Column]:
-    """Return the columns of the table of a model's proxies.
-
-    A model that shares layers has one column more, whose proxies count a layer each time it is applied.
-    """
+    """Return the columns of a model's proxies, with one more for shared layers that count repeatedly."""
     labels = [label for label, *_ in proxy_entries(summary["proxies"])]
     columns = [Column("proxy", labels, is_text=True, wraps=True)]
     for key, more in (("proxies", ""), ("per_application", ", per application")):

@@ -59,11 +59,7 @@ def _sentences(row: Mapping[str, Any]) -> list[str]:
 
 
 def _next_commands(rows: Sequence[Mapping[str, Any]], again: bool) -> dict[str, str]:
-    """Return further commands. There are none for models in memory.
-
-    Args:
-        again: whether to name commands that show more of this comparison.
-    """
+    """Return further commands, and `again` those that show more. There are none for models in memory."""
     base, models = str(rows[0]["base"]), list(dict.fromkeys(str(row["model"]) for row in rows))
     if any(row["name"] is not None for row in rows) or not all(map(_can_be_opened, (base, *models))):
         return {}

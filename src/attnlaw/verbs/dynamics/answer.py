@@ -104,10 +104,7 @@ def crossings(result: Result, row: Mapping[str, Any], students: pl.DataFrame) ->
 
 
 def samples_at(row: Mapping[str, Any], time: float) -> str:
-    """Return the number of samples seen until a time, in brackets.
-
-    The text is empty for a gradient flow, because it sees no samples.
-    """
+    """Return the number of samples until a time, in brackets. A gradient flow sees none."""
     rate = row["learning_rate"]
     return f" ({short_number(time / rate)} d² samples)" if rate else ""
 
@@ -151,10 +148,7 @@ def _arrival(row: Mapping[str, Any], times: pl.DataFrame) -> Line:
 
 
 def _when(row: Mapping[str, Any], times: pl.DataFrame, time: float) -> str:
-    """Return when a level is reached: a time, or the two times around it if draws are far apart in time.
-
-    Without draws, a recovery time does not depend on the times that are shown (`Trajectory.recovery_time`).
-    """
+    """Return when a level is reached: a time, or the two times around it if draws are far apart in time."""
     places: list[float] = times.filter(pl.col("time") > 0)["time"].to_list()
     below = max((place for place in places if place <= time), default=0.0)
     above = min((place for place in places if place >= time), default=time)

@@ -105,10 +105,7 @@ def _trajectories(view: ChartView, x: str, panels: dict[str, bool]) -> Drawings:
 
 
 def _more_times(view: ChartView, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the trajectories at more times, if they have few.
-
-    The rows themselves are returned for a case that attnlaw now computes otherwise.
-    """
+    """Return the trajectories at more times, if they have few and attnlaw still computes the same."""
     parts = []
     for case in rows.partition_by("case", maintain_order=True):
         row = view.rows.filter(pl.col("case") == case["case"][0]).row(0, named=True)
@@ -139,10 +136,7 @@ def _dense(view: ChartView, row: dict[str, Any], rows: pl.DataFrame) -> pl.DataF
 
 
 def _split_rows(view: ChartView, rows: pl.DataFrame) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
-    """Yield all rows if one figure can show their lines; otherwise divide the rows by one setting.
-
-    Nothing is yielded if no setting leaves few lines in each part.
-    """
+    """Yield all rows, or their parts by one setting, so that each figure has few lines; or nothing."""
     if _has_few_lines(view, rows):
         yield {}, rows
         return
@@ -180,10 +174,7 @@ def _hide_defaults(view: ChartView, rows: pl.DataFrame, names: list[str]) -> pl.
 def _lines(
     view: ChartView, rows: pl.DataFrame, x: str, y: str, by: list[str]
 ) -> tuple[pl.DataFrame, dict[str, str]]:
-    """Return the lines of the theory, and their colours by name.
-
-    If the axis is the number of samples, students that keep all their samples are added.
-    """
+    """Return the lines of the theory, and their colours by name; over samples, with static students."""
     means, colours = view.mean_lines(rows.drop_nulls([x, y]), x, y, by)
     no_error = pl.lit(None, dtype=pl.Float64)
     lines = _shorten_series(means.with_columns(error=no_error)).sort("x", maintain_order=True)

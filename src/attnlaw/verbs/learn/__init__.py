@@ -269,10 +269,7 @@ QUANTITIES = (
 
 @dataclass(frozen=True, repr=False)
 class DetailedPrediction(Prediction):
-    """A prediction with thresholds, the scaling law and the density of its spectrum.
-
-    The thresholds, in samples per d^2, and the density are None unless the settings ask for them.
-    """
+    """A prediction with thresholds (in samples / d²), the scaling law, and the density of its spectrum."""
 
     outlier: float | None = None  # where the trained matrix shows the spike of the target
     observations: float | None = None  # N/d of a power-law target

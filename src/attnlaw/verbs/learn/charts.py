@@ -96,10 +96,7 @@ def learning(view: ChartView) -> Drawings:
 
 
 def _more_samples(view: ChartView, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the predictions for the problems of these rows at many numbers of samples.
-
-    The rows themselves are returned if that takes long, or if attnlaw now predicts something else.
-    """
+    """Return predictions at many numbers of samples, or the rows if that is slow or differs from them."""
     names = [name for name in view.settings if name != "alpha"]
     parts = []
     for _, curve in rows.group_by(names, maintain_order=True):
@@ -123,10 +120,7 @@ def _differs(rows: pl.DataFrame, dense: pl.DataFrame) -> bool:
 
 
 def _predicted(view: ChartView, row: Mapping[str, Any], alphas: list[float]) -> pl.DataFrame | None:
-    """Return the error for the problem of a row at other numbers of samples, by alpha.
-
-    Return None if each of them takes long, as with a softmax. A number without a theory is left out.
-    """
+    """Return the error of a row's problem at other numbers of samples, or None if each takes long."""
     known = {name: row.get(column) for name, column in view.verb.setting_columns.items()}
     given = {name: value for name, value in known.items() if value is not None} | dict.fromkeys(FLAGS, False)
     try:
@@ -189,11 +183,7 @@ def curve(view: ChartView) -> Drawings:
 
 
 def _thresholds(view: ChartView, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the thresholds for the rows of a chart, with the columns x and name.
-
-    If a threshold depends on the student, its name includes the student. Thresholds of recovery are left out
-    if labels are noisy, because they hold for clean labels.
-    """
+    """Return thresholds with the columns x and name. Those of recovery hold only for clean labels."""
     thresholds: dict[tuple[float, str], None] = {}
     for column in (INTERPOLATION,) if rows["noise"].max() else (*RECOVERIES, INTERPOLATION):
         places = rows.select(column, "student").unique(maintain_order=True)

@@ -99,10 +99,7 @@ def _head_lines(remarks: pl.DataFrame, head_count: int) -> list[Line]:
 
 
 def _token_sentence(tokens: pl.DataFrame) -> str:
-    """Return which input token shaped the output most, by the exact operator and by attention rollout.
-
-    Under a causal mask, this is about the last token. Otherwise it is the mean over all output tokens.
-    """
+    """Return which token shaped the last output most, or all of them if the model is not causal."""
     last = tokens["output"].max()
     labels = dict(tokens.select("input", "input_token").iter_rows())
     causal = is_causal(tokens)

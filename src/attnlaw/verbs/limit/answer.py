@@ -171,10 +171,7 @@ def _limit_lines(layers: list[LayerNumbers]) -> Iterator[Line]:
 
 
 def is_gaussian(kurtosis: Estimate) -> bool:
-    """Return whether a law is Gaussian.
-
-    An average of normals is Gaussian if its kurtosis is 3 without any error.
-    """
+    """Return whether a law is Gaussian: an average of normals is, if its kurtosis is exactly 3."""
     return not kurtosis.error and looks_gaussian(kurtosis)
 
 

@@ -171,10 +171,7 @@ def distances(result: Result) -> list[Figure]:
 
 
 def _lines(view: ChartView, rows: pl.DataFrame, x: str, column: str, by: list[str]) -> pl.DataFrame:
-    """Return the points of every line of a chart of distances.
-
-    A chart of the KL divergence also has lines for the limit of another scaling, or for the kernel estimate.
-    """
+    """Return the points of every line of a chart of distances."""
     means = _means(view, rows, x, column, by)
     if column != "kl_to_limit":
         return means

@@ -102,10 +102,7 @@ def _model_columns(result: MarginsResult, names: list[str], details: bool) -> li
 
 
 def _change(row: dict[str, Any]) -> str:
-    """Return the relative difference of D from the first model, and its range for one standard error.
-
-    The standard error is that of log D, so the range is not symmetric.
-    """
+    """Return the relative difference of D from the first model, with the range of one error of log D."""
     if row["log_ratio"] is None:
         return "–"
     middle, error = row["log_ratio"], row["log_ratio_error"] or 0.0
