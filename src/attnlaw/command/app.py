@@ -77,7 +77,6 @@ def run(words: list[str]) -> int:
 
 
 def _error_message(error: CycloptsError, title: str, known_options: Sequence[str]) -> str:
-    """Return what is wrong with the words of the command `title`, and where to read about it."""
     options = " ".join(filter(None, ["attnlaw", title, "--help"]))
     option = re.search(r"--[\w-]+", str(error))
     name = option[0] if option else "an option"
@@ -104,7 +103,6 @@ def _error_message(error: CycloptsError, title: str, known_options: Sequence[str
 
 
 def _help(called: str | None, commands: dict[str, Command], words: list[str]) -> int:
-    """Print the help of a command, of a group of commands, or the list of all commands."""
     chosen = next((word for word in words if word in commands), None)
     if called is None:
         print_overview(output)
@@ -116,7 +114,6 @@ def _help(called: str | None, commands: dict[str, Command], words: list[str]) ->
 
 
 def _app(name: str, commands: dict[str, Command]) -> App:
-    """Return the cyclopts command of this name, or the group that has the commands."""
     if list(commands) == [name]:
         return _command_app(name, commands[name])
     group = App(name=name, help=command_lines()[name], help_flags=(), help_format=PLAIN)

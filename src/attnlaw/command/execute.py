@@ -87,7 +87,6 @@ def run_command(verb: Verb[Any, Any], typed_words: Mapping[str, Any]) -> int:
 
 
 def _unrecorded_options(requested: Sequence[tuple[Verb[Any, Any], Sequence[Any]]]) -> list[str]:
-    """Return the words of options that rows do not have, such as `--as-stored`."""
     ((verb, cases), *_) = requested
     known = setting_fields(verb.settings)
     hidden = {name: field for name, field in known.items() if name not in verb.setting_columns}

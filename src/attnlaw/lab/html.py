@@ -103,7 +103,6 @@ def quantity_table(result: Result, cases: Sequence[Result]) -> tuple[list[str], 
 
 
 def _remarks(cases: Iterable[Result]) -> list[str]:
-    """Return status and remark of each case that has a remark or is not done, without repetitions."""
     ends = [(case.rows["status"][0], case.rows["remark"][0]) for case in cases]
     worth = [end for end in ends if end[1] or end[0] != Outcome.DONE]
     return list(dict.fromkeys(": ".join(filter(None, end)) for end in worth))

@@ -141,7 +141,6 @@ class FittedSpectrum:
 
 
 def is_saved(source: str) -> bool:
-    """Return whether the source is a directory that attnlaw wrote."""
     return (Path(source) / MANIFEST).is_file()
 
 

@@ -133,7 +133,6 @@ class DaskEngine(Engine):
         return batch
 
     def _collect_batch(self, future: Any, batch: list[_Pending]) -> tuple[list[Ending], list[_Pending]]:
-        """Return the final endings of a batch, and the tasks to try again."""
         endings: Sequence[Ending | None]
         if future.status == "cancelled":
             raise CancelledError

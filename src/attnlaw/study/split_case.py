@@ -114,7 +114,6 @@ def _compute(
 def _join_parts(
     split: CaseSplit[Any, Any], case: Any, tasks: list[Task], store: Store, endings: Mapping[str, Ending]
 ) -> Any:
-    """Return the record of a case, or the error of the first part that failed."""
     for number, task in enumerate(tasks, start=1):
         if task.key in endings and (error := endings[task.key].error) is not None:
             return InputError(

@@ -309,7 +309,6 @@ def _is_list(value: Any, kind: type) -> bool:
 
 
 def _points(field: SettingField, value: Any, label: str) -> list[Any]:
-    """Return the points of one axis: a list, a range, or a single value."""
     if label == "[fixed]":
         if isinstance(value, list) and not any(get_origin(kind) is tuple for kind in field.types):
             raise BadSetting(
@@ -425,7 +424,6 @@ def _key(field: SettingField, keys: Mapping[str, SettingField], example: str | N
 
 
 def _placeholder(field: SettingField) -> Any:
-    """Return a value for a key without a default: an example of a number, or else the word in the help."""
     if field.is_number:
         return _template_points(field)[-1] if field.rule.lab_default is None else field.rule.lab_default
     return field.rule.metavar or field.name.upper()

@@ -274,7 +274,6 @@ def build_seeded_decoder(seed: int) -> Any:
 
 
 def _values(model: Any, step: int) -> Iterator[dict[str, Any]]:
-    """Yield a row for each singular value of every head, divided by the edge of the head's bulk."""
     settings = ModelSettings.parse({"model": model, "only": "qk,vo"}, "decoder")
     opened = settings.open()
     for location, spectrum in measure(opened, Selection.from_settings(settings, opened.network)).leaves():
@@ -289,7 +288,6 @@ def _values(model: Any, step: int) -> Iterator[dict[str, Any]]:
 
 
 def _bulk(model: Any) -> Rows:
-    """Return the density of a random head's singular values, in units of the edge of their bulk."""
     config = model.config
     null = null_of_shape(config.n_embd, config.n_embd, config.n_embd // config.n_head)
     x, density = null.curve

@@ -125,7 +125,6 @@ def line_charts(
 def _average_by_size(
     view: ChartView, rows: pl.DataFrame, x: str, y: str, by: Sequence[str], sizes: str
 ) -> pl.DataFrame:
-    """Return the means of a simulation at each size, with their errors and the name of the size."""
     assert view.simulation is not None
     means = view.mean_lines(rows, x, y, by, sizes)[0].sort(sizes, maintain_order=True)
     ending = " (± s.e.)" if means["error"].count() else ""
@@ -236,7 +235,6 @@ def _threshold_lines(places: pl.DataFrame) -> list[Any]:
 
 
 def _guides(rows: pl.DataFrame, across: Any, up: Any, hue: Any, slope: int) -> Any:
-    """Return a dashed line of this slope through the last point of each series, with a legend."""
     first, lines = rows["x"].min(), []
     name = f"slope {slope}".replace("-", "−")
     for (series,), points in rows.group_by("series", maintain_order=True):

@@ -262,7 +262,6 @@ def _rewrite_tag(tag: str, ids: dict[str, str]) -> str:
 
 
 def _apply_theme(spec: Any, key: str = "") -> Any:
-    """Replace fixed colours by CSS variables, except inside data."""
     if key in ("data", "datasets"):
         return spec
     if isinstance(spec, dict):

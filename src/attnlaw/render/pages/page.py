@@ -202,7 +202,6 @@ def _column_label(verbs: Sequence[Verb[Any, Any]], name: str) -> str:
 
 
 def _column_meanings(verbs: Sequence[Verb[Any, Any]], shown: Sequence[str]) -> dict[str, str]:
-    """Return the descriptions of the shown settings and quantities, by column."""
     meanings: dict[str, str] = {}
     for verb in verbs:
         fields = setting_fields(verb.settings)
@@ -402,7 +401,6 @@ def inert_json(value: Any) -> str:
 
 
 def plain_columns(table: pl.DataFrame) -> dict[str, list[Any]]:
-    """Return the columns of a table as values that JSON can hold."""
     return {name: [finite_or_none(value) for value in table[name].to_list()] for name in table.columns}
 
 

@@ -97,7 +97,6 @@ def left_out(console: Console, columns: Sequence[Column], droppable: Sequence[st
 def _fit_columns(
     console: Console, columns: Sequence[Column], droppable: Sequence[str], tight: bool = False
 ) -> tuple[Table, list[str]]:
-    """Return the table that fits into the screen, and the titles of the columns that it leaves out."""
     names = [column.name or " ".join(column.title.split()) for column in columns]
     droppable = [name for name in droppable if name in names and console.is_terminal]
     for count in range(len(droppable) + 1):

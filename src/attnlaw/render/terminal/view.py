@@ -78,7 +78,6 @@ def _show_rows(parts: Sequence[Result], console: Console) -> None:
 
 
 def _show_lists(quantity: Quantity, lists: Mapping[str, Sequence[Any]], console: Console) -> None:
-    """Print a quantity whose values are lists. Each case that has a list gets a column."""
     length = max(map(len, lists.values()))
     columns = [
         Column(name, [*map(format_value, values), *[""] * (length - len(values))])
@@ -124,7 +123,6 @@ def _varying_names(result: Result) -> list[str]:
 
 
 def _describe_shared(result: Result) -> list[str]:
-    """Describe the settings that are the same in all cases and have an effect."""
     varied, words = _varying_names(result), []
     for name, value in result.settings().items():
         if name not in varied and value is not None and value is not False:

@@ -112,7 +112,6 @@ class ModeTracker:
 
 
 def _match_modes(earlier: list[Mode], values: Reals, u: Reals, v: Reals) -> dict[int, Mode]:
-    """Return the earlier mode of each value that continues one, by the value's position."""
     if not earlier or not values.size:
         return {}
     lefts = [mode.u for mode in earlier if mode.u is not None]
@@ -258,7 +257,6 @@ def _rows_before(rows: pl.DataFrame | None, model: str, step: int) -> pl.DataFra
 def measured_heads(
     model: Model, tree: Network[Spectrum | None]
 ) -> Iterator[tuple[MatrixLocation, tuple[Reals, Reals], Spectrum]]:
-    """Yield each measured head with its factors (N x d and d x N) and its spectrum."""
     cache: tuple[Any, list[tuple[Reals, Reals]]] = (None, [])
     for (location, product), (_, spectrum) in zip(model.network.leaves(), tree.leaves(), strict=True):
         if spectrum is None or location.head is None or not isinstance(product.block, Attention):

@@ -172,7 +172,6 @@ def require_unsharded(model: Any) -> None:
 
 
 def _contributions(bounds: Proxies | None, count: int) -> list[float | None]:
-    """Return log10 of each matrix's contribution to the proxy, or None for matrices outside the layers."""
     parts = [] if bounds is None else bounds.parts
     return [_value(log10(Estimate(part.log_value))) for part in parts] + [None] * (count - len(parts))
 
@@ -182,7 +181,6 @@ def _value(estimate: Estimate | None) -> float | None:
 
 
 def _outliers(spectra: Sequence[Spectrum]) -> list[int | None]:
-    """Return how many values of each spectrum are beyond the edge of its null, or None without an edge."""
     nulls = [null_of_spectrum(spectrum) if spectrum.multiplicities is None else None for spectrum in spectra]
     return [
         None if null is None else null.compare(without_round_off(spectrum)).outliers
@@ -213,7 +211,6 @@ def _proxy_columns(bounds: Proxies | None) -> dict[str, float | None]:
 
 
 def _logits_by_head(model: Model, tree: Network[Spectrum | None]) -> dict[MatrixLocation, Logits]:
-    """Return the spread and the bound of the logits of each measured head of self-attention."""
     logits = {}
     for (location, product), (_, spectrum) in zip(model.network.leaves(), tree.leaves(), strict=True):
         if spectrum is not None and location.kind == "qk" and isinstance(product.block, Attention):
@@ -222,7 +219,6 @@ def _logits_by_head(model: Model, tree: Network[Spectrum | None]) -> dict[Matrix
 
 
 def _score_columns(logits: Sequence[Logits]) -> dict[str, float | None]:
-    """Return the median spread and the largest bound of the logits over all heads that have them."""
     spreads = [head.typical for head in logits if head.typical is not None]
     bounds = [head.bound for head in logits if head.bound is not None]
     return {"score_spread_qk": median(spreads) if spreads else None, "logit_bound": max(bounds, default=None)}

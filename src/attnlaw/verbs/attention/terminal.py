@@ -79,7 +79,6 @@ def show_summary(result: AttentionResult, console: Console, details: bool = Fals
 
 
 def _show_rows(result: AttentionResult, console: Console) -> None:
-    """Print a line for each of several layers."""
     varied = varying_settings(result.rows, setting_fields(result.verb.settings))
     columns = setting_columns(result, result.rows, varied)
     values = [result.values(case) for case in range(len(result))]
@@ -95,7 +94,6 @@ def _show_rows(result: AttentionResult, console: Console) -> None:
 
 
 def _show_quantities(result: AttentionResult, console: Console) -> None:
-    """Print every number of every layer, with its meaning."""
     known, values = known_quantities(result)
     columns = [Column("quantity", [quantity.label for quantity in known], is_text=True)]
     columns += [
@@ -108,7 +106,6 @@ def _show_quantities(result: AttentionResult, console: Console) -> None:
 
 
 def _show_spectrum(result: AttentionResult, console: Console) -> None:
-    """Print quantiles of the singular values, and the densities as lines of blocks."""
     row = result.row()
     matrix = MATRICES[row["matrix"]]
     taken = CENTRINGS[row["centring"]].label

@@ -72,7 +72,6 @@ def verdict_of(row: Mapping[str, Any]) -> LayerVerdict:
 
 
 def _verdict(row: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the sentence, and the verdict if there is one."""
     draws = row["draws"]
     if row["law_distance"] is None:
         return "This is the law alone, not compared with random layers.", ""

@@ -101,7 +101,6 @@ def model_lines(cases: dict[str, AuditResult], summaries: Summaries) -> list[Lin
 
 
 def _training_lines(summaries: Summaries) -> list[Line]:
-    """Return one line for all trained models, and a line for each of the others."""
     known = {name: line for name, summary in summaries.items() if (line := training_line(summary))}
     trained = [name for name, line in known.items() if line.status == AnswerStatus.OK]
     others = [

@@ -88,7 +88,6 @@ def proxies(view: ChartView) -> Drawings:
 
 
 def _draw_dots(rows: pl.DataFrame, colours: Mapping[str, str]) -> alt.Chart:
-    """Draw every `value` of the rows as a dot in the colour of its `series`, on the line `line`."""
     order = list(dict.fromkeys(rows["line"]))
     dots = alt.Chart(inline_data(rows)).mark_point(filled=True, size=50, opacity=0.9)
     return dots.encode(
@@ -142,7 +141,6 @@ def shares(view: ChartView) -> Drawings:
 
 
 def _draw_shares(view: ChartView, rows: pl.DataFrame, colours: Mapping[str, str]) -> Any:
-    """Draw a panel of stacked bars for each model, from the columns model, x, part, place and value."""
     several = rows["model"].n_unique() > 1
     panels = []
     for (model,), group in rows.group_by("model", maintain_order=True):
@@ -321,21 +319,18 @@ def _compared_quantities(matrices: pl.DataFrame) -> tuple[str, ...]:
 
 
 def _padded_range(values: pl.Series) -> list[float]:
-    """Return a range somewhat larger than that of the values. Around a constant it has length 1."""
     low, high = min(values, default=0.0), max(values, default=0.0)
     room = 0.06 * (high - low) if high - low > 1e-9 * abs(high) else 0.5
     return [low - room, high + room]
 
 
 def _labels(table: pl.DataFrame, labels: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the names to show for the models of a table, by model."""
     present = dict.fromkeys(table["model"])
     known = {model: model for model in present} if labels is None else labels
     return {model: label for model, label in known.items() if model in present}
 
 
 def _kinds(table: pl.DataFrame) -> list[str]:
-    """Return the kinds of the matrices in layers, in the order of `KINDS`."""
     present = set(table.drop_nulls("layer")["kind"])
     return [kind for kind in KINDS if kind in present]
 

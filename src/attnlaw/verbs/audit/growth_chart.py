@@ -73,7 +73,6 @@ def draw_growth(rows: pl.DataFrame, exponents: pl.DataFrame) -> alt.VConcatChart
 
 
 def _panel(table: pl.DataFrame, axis: str, title: str) -> alt.LayerChart:
-    """Draw one proxy against one size, with a colour for each value of the other size."""
     other = OTHER_AXIS[axis]
     sizes, levels = (sorted(table[name].unique().to_list()) for name in (axis, other))
     x = alt.X(

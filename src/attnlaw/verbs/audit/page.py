@@ -133,7 +133,6 @@ def _shares_sentence(layers: pl.DataFrame, figures: Sequence[Figure]) -> str:
 
 
 def _summary_section(result: AuditResult, summaries: dict[int, dict[str, Any]], applied: bool) -> Section:
-    """Return the section with a card for each model: key numbers, other models, and remarks."""
     short = short_names(str(summary["model"]) for summary in summaries.values())
     meanings = {quantity.name: quantity.description for quantity in VERB.quantities}
     cards = []
@@ -165,7 +164,6 @@ def _summary_section(result: AuditResult, summaries: dict[int, dict[str, Any]], 
 
 
 def _proxies_section(summaries: dict[int, dict[str, Any]], figures: Sequence[Figure]) -> Section | None:
-    """Return the section with the table of all proxies, or None if no model has proxies."""
     colours = {str(summary["model"]): number for number, summary in enumerate(summaries.values())}
     short = short_names(colours)
     models = [summary for summary in summaries.values() if summary["proxies"]]

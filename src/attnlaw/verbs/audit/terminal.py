@@ -101,7 +101,6 @@ def show_summary(result: AuditResult, console: Console, details: bool = False) -
 
 
 def _show_proxies(result: AuditResult, summaries: Summaries, console: Console) -> None:
-    """Print the proxies of one model, or their growth over several. Remarks on the numbers follow."""
     if len(summaries) > 1:
         show_growth(result.rows, console)
     for summary in summaries.values():
@@ -116,7 +115,6 @@ def _show_proxies(result: AuditResult, summaries: Summaries, console: Console) -
 
 
 def _show_atlas(entry: dict[str, Any], console: Console) -> None:
-    """Print how the model compares with the models of the atlas."""
     titles, cells = ("", "here", "trained", "below", "untrained"), zip(*range_lines(entry), strict=True)
     columns = [Column(title, column, is_text=not title) for title, column in zip(titles, cells, strict=True)]
     left_out = print_table(console, columns, ["below"])
@@ -128,7 +126,6 @@ def _show_atlas(entry: dict[str, Any], console: Console) -> None:
 
 
 def _show_sizes(result: AuditResult, summary: dict[str, Any], console: Console, details: bool) -> None:
-    """Print the table of layers, a table of the other matrices, and the meanings of their columns."""
     lines = layer_lines(result, None if details else MOST_LINES)
     meanings: dict[str, str] = {}
     if lines:
@@ -230,7 +227,6 @@ def _head_columns(
 
 
 def _proxy_columns_by_layer(layers: Sequence[dict[str, Any]], shares: Sequence[Any]) -> list[Column]:
-    """Return the columns with the amplification and the share of the proxy of each layer."""
     stored, applied = (
         [format_number(layer.get(name), ".2f", layer.get(f"{name}_error")) for layer in layers]
         for name in ("log10_alpha", "log10_alpha_applied")
@@ -252,7 +248,6 @@ def _largest_norm(rows: pl.DataFrame, norm: str) -> str:
 
 
 def _other_columns(others: pl.DataFrame, result: AuditResult) -> list[Column]:
-    """Return the columns of the table of matrices outside of layers."""
     norm, rows = sizes(result)[0], others.rows(named=True)
     return [
         Column("matrix", [KINDS[row["kind"]].label for row in rows], is_text=True),
@@ -269,7 +264,6 @@ def _format_cell(row: dict[str, Any], name: str, form: str) -> str:
 
 
 def _model_columns(summaries: Summaries, details: bool) -> tuple[list[Column], dict[str, str]]:
-    """Return the columns of the table of several models, and the meanings of their titles."""
     models = list(summaries.values())
     counts = {level: [str(model["findings"][level] or 0) for model in models] for level in reversed(LEVELS)}
     columns = [

@@ -51,7 +51,6 @@ def failed_rules(case: Result) -> list[dict[str, Any]]:
 
 
 def rule_text(rule: Mapping[str, Any]) -> str:
-    """Return the result of a failed rule in words, without its places."""
     if rule["failures"] and rule["selected"] > 1:
         return f"{rule['held']} of {rule['selected']} rows hold, expected {rule['asked']}"
     return str(rule["remark"])

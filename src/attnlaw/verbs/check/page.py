@@ -65,7 +65,6 @@ def page(result: Result, figures: Sequence[Figure]) -> str:
 
 
 def _problems(result: Result, names: dict[int, str]) -> Section | None:
-    """Return the section with a line for each kind of finding in a model; None without findings."""
     lines = []
     for number, case in enumerate(result):
         for known in (False, True):
@@ -85,7 +84,6 @@ def _problems(result: Result, names: dict[int, str]) -> Section | None:
 
 
 def _rules(result: Result, verdicts: pl.DataFrame, names: dict[int, str]) -> Section | None:
-    """Return the section with a line for each rule; None without rules."""
     if not verdicts.height:
         return None
     fail_on = dict(enumerate(result.rows["fail_on"]))

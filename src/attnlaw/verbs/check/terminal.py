@@ -123,7 +123,6 @@ def column_meanings(rules: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _show_places(result: CheckResult, console: Console) -> None:
-    """Print every place of failed rules and of findings that have several."""
     for rule in failed_rules(result):
         _print_places(console, rule["rule"], rule["failures"])
     for known in (False, True):

@@ -110,7 +110,6 @@ def samples_at(row: Mapping[str, Any], time: float) -> str:
 
 
 def _single(result: Result, row: Mapping[str, Any]) -> Iterator[Line]:
-    """Yield sentences about one trajectory."""
     times = trajectory_of(result, row["case"])
     yield _arrival(row, times)
     yield from _end(row, times)
@@ -123,7 +122,6 @@ def _single(result: Result, row: Mapping[str, Any]) -> Iterator[Line]:
 
 
 def _arrival(row: Mapping[str, Any], times: pl.DataFrame) -> Line:
-    """Return when the alignment reaches 0.5 and 0.9, or why it does not."""
     places = {level: row[name] for level, name in LEVELS.items() if row[name] is not None}
     end = times["time"].to_list()[-1]
     if places:
@@ -160,7 +158,6 @@ def _when(row: Mapping[str, Any], times: pl.DataFrame, time: float) -> str:
 
 
 def _end(row: Mapping[str, Any], times: pl.DataFrame) -> Iterator[Line]:
-    """Yield how much of the loss is left at the last time."""
     start, last = times["prediction_error"][0], row["prediction_error"]
     if start is None or last is None or not start:
         return
@@ -183,7 +180,6 @@ def _plateaus(row: Mapping[str, Any]) -> Iterator[Line]:
 
 
 def _spikes(result: Result, row: Mapping[str, Any]) -> Iterator[Line]:
-    """Yield when the spike of the target becomes visible, compared with all other directions."""
     tracks = result.finished_table("tracks").filter(pl.col("case") == row["case"]).sort("time")
     for target in tracks["target"].unique(maintain_order=True):
         track = tracks.filter(pl.col("target") == target)
@@ -205,7 +201,6 @@ def _spikes(result: Result, row: Mapping[str, Any]) -> Iterator[Line]:
 
 
 def _several(result: Result, rows: pl.DataFrame) -> Iterator[Line]:
-    """Yield which trajectory arrives first and last, or a sentence for each of a few."""
     labels = ValueLabels(result.verb, result.rows)
     varied = varying_cases(result, rows)
     count = rows.height
@@ -250,7 +245,6 @@ def varying_cases(result: Result, rows: pl.DataFrame) -> list[str]:
 
 
 def _agreement(result: Result) -> Iterator[Line]:
-    """Yield whether students that SGD trained align as fast as theory says."""
     if result.simulation is None or not result.simulation.finished_rows.height:
         return
     compared, seeds = [], min(result.simulation.finished_rows["seeds"].to_list())
@@ -299,7 +293,6 @@ def _not_compared(compared: Sequence[tuple[int, Crossing]], who: str) -> Line:
 
 
 def _endings(result: Result) -> Iterator[Line]:
-    """Yield a warning for each reason why numbers are missing or not exact."""
     for part in filter(None, (result, result.simulation)):
         rows, labels = part.finished_rows, ValueLabels(part.verb, part.rows)
         varied = varying_cases(part, rows) if rows.height else []
@@ -323,7 +316,6 @@ def _failures(result: Result) -> Iterator[Line]:
 
 
 def _only_trained(result: Result) -> Iterator[Line]:
-    """Yield sentences about trained students for which there is no theory here."""
     table = result.finished_table("runs")
     for row in result.finished_rows.head(MOST_LINES).iter_rows(named=True):
         times = table.filter(pl.col("case") == row["case"]).sort("time")

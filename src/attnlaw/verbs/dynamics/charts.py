@@ -159,7 +159,6 @@ def _varied_settings(view: ChartView, rows: pl.DataFrame) -> list[str]:
 
 
 def _line_settings(view: ChartView, rows: pl.DataFrame) -> list[str]:
-    """Return the varied settings that are needed to distinguish the lines."""
     return independent_settings(rows, _varied_settings(view, rows), [])
 
 
@@ -191,7 +190,6 @@ def _lines(
 
 
 def _shorten_series(rows: pl.DataFrame) -> pl.DataFrame:
-    """Shorten the names of series so that they fit into a legend."""
     return rows.with_columns(pl.col("series").map_elements(_shorten_label, return_dtype=pl.String))
 
 
@@ -209,7 +207,6 @@ def _points(
     by: list[str],
     hide_defaults: Callable[[pl.DataFrame], pl.DataFrame],
 ) -> pl.DataFrame | None:
-    """Return the means of the students that SGD trained with the same settings; None if there are none."""
     if view.simulation is None:
         return None
     measured = view.simulation.frame("runs", y, "simulate").filter(pl.col(x) > 0)

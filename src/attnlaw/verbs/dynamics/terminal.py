@@ -75,7 +75,6 @@ def show_summary(result: DynamicsResult, console: Console, details: bool = False
 
 
 def _facts(result: DynamicsResult) -> str:
-    """Describe how all cases are trained, and settings that are not the default."""
     row = result.finished_rows.row(0, named=True)
     varied = varying_cases(result, result.finished_rows)
     facts = []
@@ -90,7 +89,6 @@ def _facts(result: DynamicsResult) -> str:
 
 
 def _print_times(result: DynamicsResult, console: Console, details: bool) -> dict[str, str]:
-    """Print a line for each of some times. Return the meanings of the columns."""
     if result.verb.simulation is None:
         times = result.finished_table("runs").sort("time")
         runs: dict[int, pl.DataFrame] = {}
@@ -127,7 +125,6 @@ def _description(result: DynamicsResult, name: str) -> str:
 
 
 def _print_cases(result: DynamicsResult, console: Console) -> dict[str, str]:
-    """Print a line for each case. Return the meanings of the columns."""
     rows = result.finished_rows
     descriptions = {quantity.name: quantity.description for quantity in result.verb.quantities}
     measures = [

@@ -60,7 +60,6 @@ def _line(remark: StartRemark) -> Line:
 
 
 def _several(result: Result, remarks: Sequence[Sequence[StartRemark]]) -> list[Line]:
-    """Return how many models start without anything unusual, and what is unusual about the others."""
     rows, labels = result.finished_rows, ValueLabels(result.verb, result.rows)
     settings = varying_settings(rows, setting_fields(result.verb.settings)) or ["model"]
     names = [labels.describe({name: row[name] for name in settings}) for row in rows.to_dicts()]

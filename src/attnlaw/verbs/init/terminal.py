@@ -93,7 +93,6 @@ def show_summary(result: InitResult, console: Console, details: bool = False) ->
 
 
 def _title(result: InitResult) -> tuple[str, str]:
-    """Return the name of the model, and its sizes."""
     row, (kind, random) = result.row(), result.architecture.row(0)
     layers = result.layers.height - 1
     tokens = row["tokens"] if row["ids"] is None else len(row["ids"])
@@ -109,7 +108,6 @@ def _title(result: InitResult) -> tuple[str, str]:
 
 
 def _print_layers(result: InitResult, console: Console, details: bool) -> dict[str, str]:
-    """Print a line for each layer. Return the meanings of the columns."""
     layers = result.layers
     step = 1 if details else -(-layers.height // MOST_LAYERS)
     number = pl.col("layer")
@@ -124,7 +122,6 @@ def _print_layers(result: InitResult, console: Console, details: bool) -> dict[s
 
 
 def _print_cases(result: InitResult, console: Console) -> dict[str, str]:
-    """Print a line for each model. Return the meanings of the columns."""
     known = setting_fields(result.verb.settings)
     names = [name for name in varying_settings(result.rows, known) or ["model"] if name != "seed"]
     columns = [

@@ -90,7 +90,6 @@ def percent(value: Estimate) -> str:
 
 
 def _single(row: Mapping[str, Any], measure: Measure) -> Iterator[Line]:
-    """Yield sentences about one problem."""
     value = share(row, measure.column)
     samples = f"With {row['alpha']:g} d² samples"
     if measure is WRONG_KEYS:
@@ -121,7 +120,6 @@ def _single(row: Mapping[str, Any], measure: Measure) -> Iterator[Line]:
 
 
 def _directions(row: Mapping[str, Any]) -> Iterator[Line]:
-    """Yield how many directions the learned matrix uses, and how many the target has."""
     rank = row["rank_fraction"]
     if rank is None:
         return
@@ -139,7 +137,6 @@ def _directions(row: Mapping[str, Any]) -> Iterator[Line]:
 
 
 def _causes(row: Mapping[str, Any]) -> Iterator[Line]:
-    """Yield what the error is made of, unless the student found the target."""
     error, missing, wrong = (
         row[name] for name in ("estimation_error", "underfitting_error", "overfitting_error")
     )
@@ -171,7 +168,6 @@ def _spike(row: Mapping[str, Any]) -> Iterator[Line]:
 
 
 def _several(result: Result, rows: pl.DataFrame, measure: Measure) -> Iterator[Line]:
-    """Yield a sentence for each curve, or the best and the worst case."""
     names = [name for name in result.verb.setting_columns.values() if name not in NOT_THE_CASE]
     # Other settings may follow from these: a Bayes-optimal student has no weight decay.
     varied, labels = varying_cases(rows, names), ValueLabels(result.verb, result.rows)
@@ -202,7 +198,6 @@ def _unit(measure: Measure) -> str:
 
 
 def _curve(rows: pl.DataFrame, axis: str, measure: Measure, labels: ValueLabels, lead: str) -> Line:
-    """Return a sentence about how the error changes along a numeric setting."""
     values = rows[measure.column].to_list()
     places = [in_words({axis: value}, labels) for value in rows[axis]]
     shown = [percent(Estimate(value)) for value in values]
@@ -228,7 +223,6 @@ def _curve(rows: pl.DataFrame, axis: str, measure: Measure, labels: ValueLabels,
 def _agreement(
     result: Result, students: Sequence[TrainedStudents | None], measure: Measure
 ) -> Iterator[Line]:
-    """Yield whether the error of trained students agrees with theory."""
     rows = result.finished_rows.to_dicts()
     known = [(row, trained) for row, trained in zip(rows, students, strict=True) if trained is not None]
     if not known:
@@ -290,7 +284,6 @@ def _no_errors(trained: TrainedStudents, cases: int) -> Line:
 
 
 def _thresholds(rows: pl.DataFrame) -> Iterator[Line]:
-    """Yield whether the numbers of samples are above the thresholds of this student."""
     needed = rows["threshold_own_recovery"].drop_nulls().unique()
     if needed.len() == 1 and not rows["noise"].max():
         least, most = rows["alpha"].min(), rows["alpha"].max()
@@ -313,7 +306,6 @@ def _thresholds(rows: pl.DataFrame) -> Iterator[Line]:
 
 
 def _endings(result: Result, rows: pl.DataFrame) -> Iterator[Line]:
-    """Yield a warning for each reason why numbers are not exact."""
     labels = ValueLabels(result.verb, result.rows)
     names = [name for name in result.verb.setting_columns.values() if name not in NOT_THE_CASE]
     parts = [(rows, varying_settings(rows, names))]
@@ -368,7 +360,6 @@ def _failures(result: Result) -> Iterator[Line]:
 
 
 def _only_trained(result: Result) -> Iterator[Line]:
-    """Yield sentences about trained students for which there is no theory here."""
     names = [quantity.name for quantity in result.verb.quantities if quantity.error]
     for row in result.finished_rows.head(MOST_LINES).to_dicts():
         values = {name: value for name in names if (value := share(row, name)) is not None}

@@ -250,7 +250,6 @@ def scaling_law(rows: pl.DataFrame, y: str) -> alt.LayerChart:
 
 
 def _exponents(view: ChartView, rows: pl.DataFrame, names: list[str]) -> str:
-    """Return the label of a line: its settings, the fitted exponent and the predicted exponent."""
     slope, error = _slope(rows["observations"], rows["estimation_error"])
     fitted = f"{slope:.2f} ± {error:.2f}" if error is not None and error >= 0.005 else f"{slope:.2f}"
     predicted = rows["predicted_exponent"][0]
@@ -292,7 +291,6 @@ def split(view: ChartView) -> Drawings:
 
 
 def draw_parts(rows: pl.DataFrame, x: str, y: str) -> alt.Chart:
-    """Draw stacked areas of `value` over `alpha`, with a colour for each `part` of the error."""
     base = alt.Chart(inline_data(rows)).mark_area()
     return base.encode(
         x=alt.X("alpha:Q", title=x, scale=alt.Scale(nice=False)),
@@ -321,7 +319,6 @@ def spectrum(view: ChartView) -> Drawings:
 
 
 def _spectrum(view: ChartView, case: dict[str, Any], rows: pl.DataFrame, density: pl.DataFrame) -> Drawing:
-    """Draw the spectrum of the case that the settings `case` distinguish from the others."""
     notes, name, values = [], "", None
     if view.simulation is not None:
         students = view.same_settings(view.simulation.rows, rows)

@@ -69,7 +69,6 @@ def show_summary(result: LearnResult, console: Console, details: bool = False) -
 
 
 def _facts(result: LearnResult) -> str:
-    """Describe what all cases share: the student, the tokens, the target, and other settings in use."""
     varied, row = _varied(result), result.row()
     facts = []
     if "student" not in varied:
@@ -89,7 +88,6 @@ def _varied(result: LearnResult) -> list[str]:
 
 
 def _cell(value: Any, as_percent: bool) -> str:
-    """Return a number with four digits, or with its error."""
     if value is None:
         return ""
     estimate = value if isinstance(value, Estimate) else Estimate(value)
@@ -128,7 +126,6 @@ def _meaning(result: LearnResult, name: str) -> str:
 
 
 def _print_case(result: LearnResult, console: Console, students: TrainedStudents | None) -> dict[str, str]:
-    """Print a line for each number of the only case. Return their meanings."""
     case = int(result.finished_rows["case"][0])
     values, meanings, lines = _values(result, case), {}, []
     thresholds = {
@@ -157,7 +154,6 @@ def _print_case(result: LearnResult, console: Console, students: TrainedStudents
 def _print_rows(
     result: LearnResult, console: Console, students: list[TrainedStudents | None]
 ) -> dict[str, str]:
-    """Print a line for each case. Return the meanings of the columns."""
     rows = result.finished_rows
     columns = setting_columns(result, rows, _varied(result))
     columns = [c._replace(title="samples / d²") if c.title == "alpha" else c for c in columns]

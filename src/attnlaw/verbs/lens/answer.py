@@ -126,7 +126,6 @@ def is_causal(tokens: pl.DataFrame) -> bool:
 
 
 def rank_sentence(result: LensResult) -> str:
-    """Return the rank that keeps every attention weight within 0.01."""
     row, ranks = result.row(), result.entrywise
     worst = ranks.sort("rank_within", descending=True, maintain_order=True).row(0, named=True)
     return (
@@ -145,5 +144,4 @@ def _capital(sentence: str) -> str:
 
 
 def _enumerate(words: Sequence[str], last: str) -> str:
-    """Join words: `a`, `a or b`, `a, b or c`."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"

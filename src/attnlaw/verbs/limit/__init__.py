@@ -318,7 +318,6 @@ def _solve_widths(
 
 
 def _stack(case: LimitSettings) -> Depth:
-    """Build the layers of a case at infinite width."""
     scores = ScoreSettings(case.score, case.scaling, case.mask)
     layer = AttentionLayer(_inputs(case), case.heads, math.inf, case.head_width, scores)
     return Depth(layer, case.depth, case.residual, None, case.normalise)

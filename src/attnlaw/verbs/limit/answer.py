@@ -79,7 +79,6 @@ def _mean(rows: pl.DataFrame, name: str) -> Estimate | None:
 
 
 def _closeness(layers: list[LayerNumbers]) -> Iterator[Line]:
-    """Yield sentences that say from which width on a layer is like its limit."""
     compared = [layer for layer in layers if any(known["ks_to_limit"] for known in layer.finite.values())]
     if len(compared) <= MOST_LINES:
         for layer in compared:
@@ -123,7 +122,6 @@ def _closeness_line(layer: LayerNumbers) -> Line:
 
 
 def _is_noise(difference: Estimate) -> bool:
-    """Return whether the draws do not show a difference."""
     return bool(difference.error) and difference.value <= SEEN * (difference.error or 0.0)
 
 
@@ -139,7 +137,6 @@ def _first_close(layer: LayerNumbers) -> float | None:
 
 
 def _tails(layer: LayerNumbers, width: float) -> str:
-    """Return a sentence about the tails if they differ from those of the limit."""
     here = layer.finite[width]["kurtosis"]
     limit = None if layer.limit is None else layer.limit["kurtosis"]
     if here is None or limit is None:
@@ -151,7 +148,6 @@ def _tails(layer: LayerNumbers, width: float) -> str:
 
 
 def _limit_lines(layers: list[LayerNumbers]) -> Iterator[Line]:
-    """Yield sentences that say what the limit is like."""
     limits = [(layer, layer.limit["kurtosis"]) for layer in layers if layer.limit is not None]
     known = [(layer, kurtosis) for layer, kurtosis in limits if kurtosis is not None]
     # A saved result may lack a setting, or have a value that this version does not know.
@@ -188,7 +184,6 @@ def _kurtosis_sentence(kurtosis: Estimate) -> str:
 
 
 def _other_limit(layers: list[LayerNumbers]) -> Iterator[Line]:
-    """Yield sentences about the distance to the limit of the other scaling."""
     for layer in layers[:MOST_LINES]:
         others = {width: row["kl_to_other_limit"] for width, row in layer.finite.items()}
         known = {width: kl for width, kl in others.items() if kl is not None}
@@ -203,7 +198,6 @@ def _other_limit(layers: list[LayerNumbers]) -> Iterator[Line]:
 
 
 def _depth(layers: list[LayerNumbers]) -> Iterator[Line]:
-    """Yield sentences about how alike tokens become along the depth."""
     for layer in layers[:MOST_LINES]:
         cosines, errors = layer.row["path_cosine"], layer.row["path_cosine_error"]
         if not cosines or cosines[-1] is None:
@@ -221,7 +215,6 @@ def _depth(layers: list[LayerNumbers]) -> Iterator[Line]:
 
 
 def _missing(result: Result) -> Iterator[Line]:
-    """Yield a warning for each reason why numbers are missing."""
     rows = result.finished_rows.drop_nulls("remark")
     for (remark,), same in rows.group_by("remark", maintain_order=True):
         widths = ", ".join(format_setting(width) for width in same["width"].unique(maintain_order=True))

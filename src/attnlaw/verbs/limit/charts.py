@@ -64,7 +64,6 @@ def densities(view: ChartView) -> Drawings:
 def _draw_densities(
     view: ChartView, rows: pl.DataFrame, names: Mapping[float, str], with_ratio: bool
 ) -> alt.ConcatChart:
-    """Draw a panel of densities (and of ratios to the limit, if asked) for each number of heads."""
     axis, with_gaussian = view.verb.axis, has_values(rows, "gaussian_density")
     colours = {
         name: "#000000" if name == INFINITE else PALETTE[i % (len(PALETTE) - 1)]
@@ -171,7 +170,6 @@ def distances(result: Result) -> list[Figure]:
 
 
 def _lines(view: ChartView, rows: pl.DataFrame, x: str, column: str, by: list[str]) -> pl.DataFrame:
-    """Return the points of every line of a chart of distances."""
     means = _means(view, rows, x, column, by)
     if column != "kl_to_limit":
         return means

@@ -64,7 +64,6 @@ def show_summary(result: LimitResult, console: Console, details: bool = False) -
 
 
 def _facts(result: LimitResult) -> str:
-    """Describe what all cases share: the tokens, the sizes, and settings that are not the default."""
     row, varied = result.row(), _varied(result)
     if row["gram"] is not None:
         facts = [f"tokens of {row['gram']}"]
@@ -86,7 +85,6 @@ def _varied(result: LimitResult) -> list[str]:
 
 
 def _print_rows(result: LimitResult, console: Console, details: bool) -> dict[str, str]:
-    """Print a line for each case. Return the meanings of the columns."""
     names = [name for name in _varied(result) if name != "seed" or details]
     names = [*(["width"] if "width" not in names else []), *names]
     columns = [
@@ -114,7 +112,6 @@ def _cells(name: str, values: Sequence[Any]) -> list[str]:
 
 
 def _print_paths(result: LimitResult, console: Console, details: bool) -> None:
-    """Print how alike tokens are after each layer, in a column for each case."""
     varied = [name for name in _varied(result) if name != "seed"]
     cases = [case for case in range(len(result)) if result.rows["path_cosine"][case] is not None]
     cases = cases if details else cases[:MOST_PATHS]

@@ -112,7 +112,6 @@ def _amplification_line(result: Result, row: dict[str, Any]) -> list[Line]:
 
 
 def _warnings(measured: list[tuple[str, dict[str, Any]]]) -> list[Line]:
-    """Return each remark once, with the models that it is about."""
     remarks = {name: filter(None, (row["remark"] or "").split("; ")) for name, row in measured}
     lines = lines_about_models(remarks)
     return [Line(f"{line[0].upper()}{line[1:]}.", AnswerStatus.WARNING) for line in lines]

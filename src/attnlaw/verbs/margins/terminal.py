@@ -115,7 +115,6 @@ def _interval(middle: float | None, low: float | None, high: float | None) -> st
 
 
 def _print_places(result: MarginsResult, name: str, console: Console, details: bool) -> None:
-    """Print the condition and the amplification of each layer of one model, if they were measured."""
     if not {"kappa_layers", "amplification"} & set(result.tables):
         return
     if name:
