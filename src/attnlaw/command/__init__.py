@@ -111,11 +111,7 @@ def _run_command() -> int:
 
 
 def prepare_streams() -> None:
-    """Prepare standard output and standard error for printing.
-
-    If standard output is closed, exit with a message. A letter that a terminal cannot show is replaced by a
-    similar one.
-    """
+    """Replace letters that a terminal cannot show. Exit with a message if standard output is closed."""
     if sys.stderr is None:  # closed, so no message can be printed
         sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 (open until the end)
     if sys.stdout is None:

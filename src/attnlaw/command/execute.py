@@ -28,11 +28,7 @@ Fail = Callable[[Any, InputError], None]  # a function that is called with a cas
 
 
 def output_options(verb: Verb[Any, Any]) -> type[OutputOptions]:
-    """Return the class of a verb's output options.
-
-    The class is `WorkerOptions` for a verb that can be split. For other verbs it is `Options` in the verb's
-    folder, if declared.
-    """
+    """Return the class of a verb's output options: for workers, in its folder, or the common one."""
     if verb.split is not None:
         return WorkerOptions
     part = find_part(verb, "options")

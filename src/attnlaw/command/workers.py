@@ -91,10 +91,7 @@ class WorkerOptions(OutputOptions):
 
     @contextmanager
     def interruptible(self, verb: Verb[Any, Any]) -> Iterator[None]:
-        """If the block is interrupted, print what is kept.
-
-        Remove the kept parts if the block ends with saved results.
-        """
+        """Print what is kept if the block is interrupted. Remove the kept parts when results are saved."""
         split = verb.split
         if self.out is None or split is None or split.keeper is None:
             yield

@@ -156,10 +156,7 @@ def open_socket(port: int | None) -> socket.socket:
 
 
 def build_server(page: str, path: str | None, token: str, on_ready: Callable[[], None]) -> Any:
-    """Return a server that calls `on_ready` when its pages answer.
-
-    The server ends without waiting for open pages.
-    """
+    """Return a server that calls `on_ready` when its pages answer, and ends without waiting for them."""
     import uvicorn
 
     app = Application(page, path, token)

@@ -130,10 +130,7 @@ class FittedSpectrum:
         )
 
     def as_command(self) -> str:
-        """Return a command that fits all matrices of this layer and kind.
-
-        The command has no option that selects one head.
-        """
+        """Return a command that fits all matrices of this layer and kind, as none selects one head."""
         model = self.row["model"] if is_saved(self.source) else self.source
         words = ["attnlaw", "fit", model, "--only", KINDS[self.row["kind"]].group or ""]
         words += [] if self.row["layer"] is None else ["--layers", str(self.row["layer"])]

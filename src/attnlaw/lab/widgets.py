@@ -60,10 +60,7 @@ class Panel:
         return tell
 
     def aside_html(self) -> str:
-        """Return the controls as a column.
-
-        marimo's sidebar is not used, because it would show a second copy of each control that lags behind.
-        """
+        """Return the controls as a column. marimo's sidebar would show a second copy that lags behind."""
         return lab_html("aside", self._groups())
 
     def simulation_html(self, title: str, *buttons: Any) -> str:

@@ -117,10 +117,7 @@ class Engine:
             self.pace[pace_key(task)] = sum(known) / len(known)
 
     def batch_size(self, task: Task) -> int:
-        """Return how many tasks like this one make a batch. The number is 1 if no task was measured yet.
-
-        The time limit of one task applies to a whole group, so a group should need at most half of it.
-        """
+        """Return how many tasks like this one make a batch, which needs at most half of their time limit."""
         pace = self.pace.get(pace_key(task))
         if pace is None:
             return 1

@@ -72,10 +72,7 @@ def _collect(verb: Verb[Any, Any], finished: list[tuple[Task, Ending]], store: S
 
 
 def export(study: Study, store: Store) -> list[Path]:
-    """Write the results of all finished tasks, and return the directories of the results.
-
-    Raise an `InputError` if the store has only rows of another study, whose result would be deleted.
-    """
+    """Write the results of all finished tasks, and return their directories, unless no row belongs here."""
     require_same_study(study, store)
     results = collect_results(study, store)
     folders = [store.folder, *(store.folder / result.verb.name for result in results[1:])][: len(results)]

@@ -159,10 +159,7 @@ def resume(
 
 
 def status(study: Study, out: str | os.PathLike[str]) -> StudyStatus:
-    """Return the status of a study, which may be running.
-
-    Raise an `InputError` if `out` belongs to another study.
-    """
+    """Return the status of a study, which may be running. Another study in `out` is an error."""
     with open_store(out) as store:
         running = is_locked(out)
         if not running:

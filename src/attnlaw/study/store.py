@@ -79,10 +79,7 @@ class Store:
         }
 
     def finished(self) -> dict[str, Ending]:
-        """Return the endings that are valid, by key and without the texts of their rows.
-
-        An ending is valid if it is not stale and all its tables exist. Failed tasks are included.
-        """
+        """Return the endings, failed ones too, that are not stale and have all tables, without their rows."""
         stale = self.stale_keys()
         endings = self.endings(rows=False).items()
         return {key: ending for key, ending in endings if key not in stale and self.has_tables(ending)}
@@ -92,20 +89,14 @@ class Store:
         return all((self.folder / path).is_file() for _, path in ending.parts)
 
     def cells(self, ending: Ending) -> dict[str, Any]:
-        """Return the cells that a task adds to its row.
-
-        For a failed task, the cells are `status` and `remark`. The ending must come with its row.
-        """
+        """Return the cells that a task adds to its row: `status` and `remark` if it failed."""
         if ending.error is not None:
             return {"status": str(Outcome.FAILED), "remark": ending.error}
         with self._as_damage(ending.key):
             return {**json.loads(ending.row)}  # type: ignore[arg-type]  # NULL is damage, too
 
     def tables(self, ending: Ending, exclude: Container[str] = ()) -> dict[str, pl.DataFrame]:
-        """Read the tables of a finished task. Return the tables by name, without the names in `exclude`.
-
-        Raise an `InputError` if a file is missing or damaged.
-        """
+        """Read the tables of a finished task, by name. A missing or damaged file is an `InputError`."""
         import polars as pl
 
         damage = (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
@@ -160,10 +151,7 @@ def has_endings(directory: str | os.PathLike[str]) -> bool:
 
 @contextmanager
 def hold_lock(directory: str | os.PathLike[str]) -> Iterator[None]:
-    """Hold the lock of a directory.
-
-    If another run holds the lock, raise an `InputError` that names this run.
-    """
+    """Hold the lock of a directory. If another run has it, raise an `InputError` that names this run."""
     path = writable_directory(directory) / "lock"
     with ExitStack() as stack:
         with as_input_error(f"{path}: cannot be locked", "choose another directory"):

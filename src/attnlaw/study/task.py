@@ -189,10 +189,7 @@ def write_table(table: pl.DataFrame, name: str, key: str, folder: Path) -> str:
 
 
 def cause_of_death(key: str, folder: Path, time_limit: float | None) -> str | None:
-    """Return the reason why the worker of a task died, or None if the task had not begun.
-
-    Remove the marker file of the task.
-    """
+    """Return why the worker of a task died, or None if it had not begun. Remove its marker file."""
     path = folder / "running" / key
     try:
         lines = path.read_text(errors="replace").splitlines()

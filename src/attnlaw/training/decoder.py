@@ -95,10 +95,7 @@ def random_windows(text: Bytes, count: int, length: int, rng: np.random.Generato
 
 
 def bigram_losses(train: Bytes, held_out_windows: Bytes) -> NDArray[np.float64]:
-    """Return the mean loss of a bigram model on each held-out window, in nats per byte.
-
-    The model predicts a byte from the previous byte, by the counts of pairs in `train` plus one.
-    """
+    """Return the mean loss in nats per byte of a bigram model (counts plus one) on each held-out window."""
     counts = np.ones((VOCABULARY, VOCABULARY))
     np.add.at(counts, (train[:-1], train[1:]), 1)
     log_p = np.log(counts) - np.log(counts.sum(axis=1, keepdims=True))
@@ -223,10 +220,7 @@ class DecoderRun:
 
 
 def run_decoder(steps: int, every: int, seed: int, progress: Progress) -> DecoderRun:
-    """Train the decoder.
-
-    Measure the decoder's heads before training, after each `every` steps and at the end.
-    """
+    """Train the decoder, and measure its heads before, after each `every` steps and at the end."""
     model = build_seeded_decoder(seed)
     text, held_out = (read_bytes(source_files(held_out=is_held_out)) for is_held_out in (False, True))
     held_out_windows = windows(held_out, CONTEXT)

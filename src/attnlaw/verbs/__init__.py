@@ -70,10 +70,7 @@ result.load_views = lambda: import_module("attnlaw.verbs.views")
 
 
 def verb_module(name: str) -> str:
-    """Return the name of the module that declares a verb.
-
-    `learn.simulate` is declared in the module of `learn`.
-    """
+    """Return the name of the module that declares a verb, or a verb and its simulation."""
     first = name.partition(".")[0]
     known = VERBS | STUDY_VERBS | RECORDED_VERBS
     if first not in known:

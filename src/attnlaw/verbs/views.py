@@ -51,10 +51,7 @@ STORE = "store.sqlite"  # the store of a study, in the directory of its rows
 
 
 def find_part(verb: Verb[Any, Any], name: str) -> ModuleType | None:
-    """Import a file of a verb's folder, such as `charts`.
-
-    Return None if the folder does not have the file.
-    """
+    """Import a file of a verb's folder, such as `charts`. Return None if the folder lacks the file."""
     module = verb_module(verb.name)
     package = import_module(module)
     if not hasattr(package, "__path__") or find_spec(f"{module}.{name}") is None:
@@ -63,10 +60,7 @@ def find_part(verb: Verb[Any, Any], name: str) -> ModuleType | None:
 
 
 def answer_of(result: Result) -> Answer | None:
-    """Return the answer of a verb in words.
-
-    Return None if the verb has no answer, or if no case was computed.
-    """
+    """Return the answer of a verb in words, or None if it has none or no case was computed."""
     part = find_part(result.verb, "answer")
     if part is None or not (result.rows["status"] != Outcome.FAILED).any():
         return None
@@ -75,10 +69,7 @@ def answer_of(result: Result) -> Answer | None:
 
 
 def show(result: Result, console: Console | None = None, details: bool = False) -> None:
-    """Print a result as its command does. For a case that failed, print its error in one line.
-
-    `details` shows every number, also those that the first screen leaves out.
-    """
+    """Print a result as its command does, and the error of each case that failed. `details` shows all."""
     terminal, console = find_part(result.verb, "terminal"), console or output
     if terminal is None:
         show_end(result, console, details)
@@ -96,10 +87,7 @@ def show(result: Result, console: Console | None = None, details: bool = False) 
 
 
 def show_end(result: Result, console: Console, details: bool = False) -> None:
-    """Print the text after the last case.
-
-    For a verb without `terminal.py`, the function prints the whole result.
-    """
+    """Print the text after the last case, or the whole result of a verb without `terminal.py`."""
     terminal = find_part(result.verb, "terminal")
     with typed_options(["--details"] if details else []):
         if terminal is None:
@@ -116,10 +104,7 @@ def progress(name: str) -> AbstractContextManager[Progress]:
 
 
 def figures_of(result: Result) -> list[Figure]:
-    """Return the figures that the verb declares and the rows allow, or figures of the first quantity.
-
-    If the theory failed in every case, return the figures of the simulation.
-    """
+    """Return the declared figures, else those of the first quantity, or those of the simulation alone."""
     from attnlaw.render.charts.figure import Figure, number_duplicates
     from attnlaw.render.charts.lines import first_quantity
 

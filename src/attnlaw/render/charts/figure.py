@@ -61,11 +61,7 @@ class Figure:
 def draw_each(
     figures: Iterable[Figure], draw: Callable[[Figure], Drawing]
 ) -> list[tuple[Figure, Drawing | InputError]]:
-    """Return every figure together with its drawing.
-
-    A figure that cannot be drawn has the error in place of the drawing. A warning names all figures with the
-    same error.
-    """
+    """Return figures with their drawings or errors. A warning names all figures with the same error."""
     drawings: list[tuple[Figure, Drawing | InputError]] = []
     missing: dict[str, list[str]] = {}
     for figure in figures:

@@ -60,10 +60,7 @@ NESTED = ("hconcat", "vconcat", "concat", "layer")
 
 
 def figure_files(figures: Iterable[Figure], folder: Path, ending: str) -> dict[Path, bytes]:
-    """Return the contents of two files for every figure, by path: NAME.ending and the caption.
-
-    A figure that cannot be drawn has no files.
-    """
+    """Return the contents of a file and a caption for every figure that can be drawn, by path."""
 
     def path_of(figure: Figure) -> Path:
         return folder / f"{figure.name}.{ending}"
@@ -137,10 +134,7 @@ def _chart_with_model(figure: Figure) -> Any:
 
 
 def paper_spec(chart: Any) -> dict[str, Any]:
-    """Return the Vega-Lite specification of a chart in the style of a paper, one or two columns wide.
-
-    Raise an `InputError` if the text of the chart leaves no room for its panels on a page.
-    """
+    """Return the specification of a chart for a paper. Text that leaves panels no room is an error."""
     spec = chart.to_dict(validate=False)
     beside = spec | {"config": CONFIG}
     tries = [(beside, PAGE, ROOMY_PANEL), (_with_legend_below(spec, PAGE), PAGE, NARROWEST_PANEL)]

@@ -97,10 +97,7 @@ class Part:
         return rows if rows.height > 1 or not table.height else nan_to_null(table).drop("case")
 
     def figure_section(self, number: int, several: bool) -> Section | None:
-        """Return the section of the figures.
-
-        If the page has several parts, the section names the directory.
-        """
+        """Return the section of the figures, which names the directory if there are `several`."""
         rows, drawn = self.listed_rows, "Drawn from" if self.figures else "attnlaw cannot draw a figure from"
         shared = shared_settings(rows, result_columns(result.verb for result in self.every))
         if not several:
@@ -110,10 +107,7 @@ class Part:
 
 
 def results_page(parts: Sequence[Part], note: str = "", answer: Answer | None = None) -> str:
-    """Return the page for verbs without a special page. The page shows figures, quantities and all rows.
-
-    The answer and `note` appear below the title.
-    """
+    """Return the page for verbs without a special page: answer, note, figures, quantities and all rows."""
     several = len(parts) > 1
     finished = [result for part in parts for result in part.every if result.finished_rows.height]
     verbs = list({result.verb.name: result.verb for result in finished}.values())
@@ -270,10 +264,7 @@ def page_html(
     data: Mapping[str, Any],
     answer: Answer | None = None,
 ) -> str:
-    """Return the whole HTML document: the lead, the answer, and the sections.
-
-    The script of the document reads `data`.
-    """
+    """Return the whole HTML document: the lead, the answer, the sections, and `data` for its script."""
     script = "\n".join(["'use strict';", *(read_asset(f"{name}.js") for name in SCRIPTS)])
     template = environment().get_template("page.html")
     # A path in a command may contain control characters.
@@ -362,10 +353,7 @@ def headline_numbers(
 
 
 def draw_on_page(figures: Iterable[Figure], prefix: str = "") -> list[dict[str, Any]]:
-    """Draw figures for the template macro `drawing`. `prefix` makes the ids of their SVG unique on the page.
-
-    A figure that cannot be drawn has the reason in its place.
-    """
+    """Draw figures, or say why not, for the macro `drawing`. `prefix` makes the ids of their SVG unique."""
     drawings = []
     for figure, svg in draw_each(figures, lambda figure: inline_svg(figure.draw(), prefix + figure.name)):
         drawing = {"title": figure.title, "caption": figure.caption, "missing": None, "is_broad": False}

@@ -49,10 +49,7 @@ def print_measures(
     measures: Iterable[Measure],
     droppable: Sequence[str] | None = None,
 ) -> dict[str, str]:
-    """Print the columns, and the measures that have values. Return the meanings of those on the screen.
-
-    By default, a narrow screen leaves out all measures but the first.
-    """
+    """Print the columns, and the measures that have values. Return the meanings of those on the screen."""
     filled = [measure for measure in measures if any(measure[2])]
     titles = [title for title, _, _ in filled]
     every = [*columns, *(Column(title, cells) for title, _, cells in filled)]

@@ -67,10 +67,7 @@ def print_title(console: Console, name: str, facts: str = "") -> None:
 
 
 def print_lines(console: Console, lines: tuple[Line, ...]) -> None:
-    """Print the lines of an answer.
-
-    If one of the lines has a status, all lines are indented to the same place.
-    """
+    """Print the lines of an answer. If one of them has a status, all are indented."""
     indent = STATUS_WIDTH if any(line.status for line in lines) else 0
     for line in lines:
         style = STYLES[line.status] if line.status else ""
@@ -86,10 +83,7 @@ def without(meanings: Mapping[str, str], left_out: Iterable[str]) -> dict[str, s
 
 
 def print_definitions(console: Console, meanings: Mapping[str, str]) -> None:
-    """Print a line with the meaning of each term.
-
-    A meaning that is too long continues on the next line below itself.
-    """
+    """Print a line with the meaning of each term, which continues below itself if it is long."""
     if not meanings:
         return
     width = max(Text(to_screen(console, term)).cell_len for term in meanings) + 2

@@ -19,10 +19,7 @@ from attnlaw.render.terminal.screen import print_answer, print_definitions, prin
 
 
 def show(result: Result, console: Console, answer: Answer | None = None, details: bool = False) -> None:
-    """Print the answer, the cases of a verb and of its simulation, their remarks, and the next commands.
-
-    If there is an answer, quantities that are not `in_summary` appear only with `details`.
-    """
+    """Print a result with its simulation. With an answer, only `details` shows every quantity."""
     parts = [result, *([] if result.simulation is None else [result.simulation])]
     console.print(Text(result.verb.title, style="bold"))
     console.print(Text(", ".join(_describe_shared(result)), style="dim"))

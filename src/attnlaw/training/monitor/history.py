@@ -126,11 +126,7 @@ def _match_modes(earlier: list[Mode], values: Reals, u: Reals, v: Reals) -> dict
 
 
 def top_singular_vectors(left: Reals, right: Reals, count: int) -> tuple[Reals, Reals, Reals]:
-    """Return the `count` largest singular values of `left @ right` with their vectors.
-
-    Returns:
-        The values, of shape (count,), the left vectors (rows, count) and the right vectors (cols, count).
-    """
+    """Return the top values of `left @ right` (count,) with vectors (rows, count) and (cols, count)."""
     q_left, r_left = np.linalg.qr(left)
     q_right, r_right = np.linalg.qr(right.T)
     u, values, v = np.linalg.svd(r_left @ r_right.T)
@@ -207,10 +203,7 @@ class History:
     def relative_sizes(
         self, locations: Sequence[HeadKey], sizes: dict[str, Sequence[float | None]]
     ) -> dict[str, list[Any]]:
-        """Return the sizes divided by their values at the start, as columns named `..._kept`.
-
-        For a head that is measured for the first time, the sizes become the values at the start.
-        """
+        """Return the sizes over those at a head's first measurement, as columns named `..._kept`."""
         for number, location in enumerate(locations):
             self.starts.setdefault(location, {name: column[number] for name, column in sizes.items()})
         return {
@@ -269,10 +262,7 @@ def measured_heads(
 
 
 def stronger_first_columns(modes: pl.DataFrame) -> dict[str, float | None]:
-    """Return the results of the test "stronger first" for QK and VO at one step.
-
-    A result is None if there are no two modes to compare.
-    """
+    """Return the results of the test "stronger first" for QK and VO, or None without two modes."""
     row: dict[str, float | None] = {}
     known = modes.drop_nulls("left_step")
     for group in HEAD_KINDS:

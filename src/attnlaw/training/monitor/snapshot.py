@@ -75,10 +75,7 @@ def step_frame(snapshots: Iterable[Snapshot]) -> pl.DataFrame:
 def take_snapshot(
     settings: ModelSettings, step: int, quantities: Sequence[str], history: History, approximate: bool = False
 ) -> Snapshot:
-    """Measure the current state of the settings' module, and update the `history` of its run.
-
-    The function reads one matrix at a time, without gradients and without random numbers of torch or numpy.
-    """
+    """Measure the module and update the `history`, a matrix at a time, without gradients or randomness."""
     require_unsharded(settings.model)
     model = settings.open()
     selection = Selection.from_settings(settings, model.network, Arithmetic(approximate))
@@ -133,10 +130,7 @@ def take_snapshot(
 
 
 def failed_snapshot(name: str, step: int, reason: str) -> Snapshot:
-    """Return the snapshot of a step whose weights could not be measured.
-
-    The snapshot has the reason and no numbers.
-    """
+    """Return the snapshot of a step whose weights could not be measured, with the reason."""
     failure = {"status": Outcome.FAILED, "remark": reason}
     row = {"step": step, "model": name, **failure, "attnlaw_version": __version__}
     return Snapshot(step, row, quantity_frame(STEP_MATRICES, []), quantity_frame(STEP_MODES, []))

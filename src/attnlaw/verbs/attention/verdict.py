@@ -53,10 +53,7 @@ class LayerVerdict:
 
 
 def verdict_of(row: Mapping[str, Any]) -> LayerVerdict:
-    """Return whether the draws of one layer follow the law, and a warning if there is a reason for one.
-
-    The distance is judged among the nonzero values, because zeros follow from the sizes alone.
-    """
+    """Return whether draws follow the law. Only nonzero values count, as zeros follow from the sizes."""
     sentence, words = _verdict(row)
     status = {CLOSE: AnswerStatus.OK, WORST: AnswerStatus.WARNING}.get(words)
     if not row["remark"]:

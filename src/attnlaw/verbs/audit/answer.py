@@ -156,10 +156,7 @@ def head_size(case: AuditResult) -> int | None:
 
 
 def next_commands(result: AuditResult) -> dict[str, str]:
-    """Return the commands that show more about the same models.
-
-    For Python objects, the commands are calls.
-    """
+    """Return the commands, or calls for Python objects, that show more about the same models."""
     command = typed_command(result)
     if command is None:
         return {'result.save("results")': REPORT, f"result.show({DETAILS}=True)": ALL_NUMBERS}

@@ -119,10 +119,7 @@ def amplification(view: ChartView) -> Drawings:
     "contributes most.",
 )
 def shares(view: ChartView) -> Drawings:
-    """Draw the parts of each layer's share of the proxy.
-
-    If all layers are alike, the function draws nothing.
-    """
+    """Draw the parts of each layer's share of the proxy, unless all layers are alike."""
     layers = view.frame("layers")
     parts = [name for name in SHARES if has_values(layers, name)]
     spread = layers.select(pl.col(parts).max() - pl.col(parts).min()).row(0) if parts else ()
@@ -377,10 +374,7 @@ def balance(view: ChartView) -> Drawings:
 
 
 def draw_excesses(matrices: pl.DataFrame, labels: Mapping[str, str]) -> alt.ConcatChart:
-    """Draw the excess of each head's factors as a dot, on a logarithmic axis.
-
-    A ring shows the excess without the bias of queries, if it differs.
-    """
+    """Draw the excess of each head's factors as a dot, and as a ring without the bias of queries."""
     known = matrices.filter(pl.col("factor_excess") > 0).rename({"factor_excess": "excess"})
     known = known.with_columns(series=pl.col("model").replace_strict(labels))
     shade = colour_encoding(palette(known["series"]))

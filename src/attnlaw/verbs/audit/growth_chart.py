@@ -49,12 +49,7 @@ def growth(view: ChartView) -> Drawings:
 
 
 def draw_growth(rows: pl.DataFrame, exponents: pl.DataFrame) -> alt.VConcatChart:
-    """Draw proxies over depth and over hidden size, with a row of panels for each proxy.
-
-    Args:
-        rows: a row for each model, with `depth`, `hidden_size` and `log10_PROXY`.
-        exponents: the table of `growth_table`.
-    """
+    """Draw proxies of the models in `rows` over depth and hidden size, with the `growth_table`."""
     fits = {row["proxy"]: row for row in exponents.iter_rows(named=True)}
     varied = [axis for axis in AXES if rows[axis].n_unique() > 1]
     lines = []

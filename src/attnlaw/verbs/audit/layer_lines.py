@@ -44,18 +44,12 @@ def sizes(result: AuditResult) -> tuple[str, str]:
 
 
 def shown_matrices(result: AuditResult) -> pl.DataFrame:
-    """Return the matrices of a model.
-
-    If a size as applied is not known, the row has the size of the stored matrix.
-    """
+    """Return the matrices of a model, with their stored sizes if sizes as applied are not known."""
     return fill_applied_sizes(result.matrices, result.rows["norms"][0] == "applied")
 
 
 def layer_lines(result: AuditResult, most: int | None = None) -> list[LayerLine]:
-    """Return a line for each layer of a model, followed by one for its cross attention.
-
-    If there are more than `most` layers, neighbouring layers of a stack share a line.
-    """
+    """Return a line for each layer of a model and its cross attention, or for neighbours to get `most`."""
     matrices, layers = shown_matrices(result), result.layers.rows(named=True)
     step = 1 if most is None else -(-len(layers) // most)
     lines = []

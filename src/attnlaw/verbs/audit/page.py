@@ -67,11 +67,7 @@ BELOW = {"below": "how many of the trained models have a smaller number"}
 
 
 def has_page(result: Result) -> TypeGuard[AuditResult]:
-    """Return whether the page of audits can show a result.
-
-    The page needs finished audits with their tables. If the audits come from a study, there must be at most
-    12.
-    """
+    """Return whether the page can show a result: finished audits with tables, and few if from a study."""
     known = {"matrices", "spectra", "layers"} <= result.tables.keys()
     finished = int((result.rows["status"] != "failed").sum())
     is_shown = finished > 0 and (finished <= MOST_MODELS or "task" not in result.rows.columns)

@@ -73,10 +73,7 @@ FACTS = (
 
 
 def audit_payload(result: Result, names: dict[int, str], applied: bool) -> dict[str, Any]:
-    """Return all data that the page's script draws, as values for JSON.
-
-    `names` has the names of the models by the number of the case.
-    """
+    """Return all data that the page's script draws, as values for JSON. `names` are models by case."""
     matrices = result.finished_table("matrices")
     rows = _join_by_location(matrices, result.finished_table("spectra"))
     if "fits" in result.tables:

@@ -57,10 +57,7 @@ def rule_text(rule: Mapping[str, Any]) -> str:
 
 
 def case_lines(case: Result, details: bool = False) -> Iterator[Line]:
-    """Yield the headline of one model, its failed rules and its findings.
-
-    If there are many findings, only those that fail the gate have a remedy, unless `details` is true.
-    """
+    """Yield the headline, the failed rules and the findings of a model. `details` adds every remedy."""
     row, groups = case.row(), finding_groups(case)
     yield _headline(case)
     for rule in failed_rules(case):

@@ -42,10 +42,7 @@ COUNT_MEANINGS = {
 
 
 def show_case(result: CheckResult, console: Console, details: bool = False) -> None:
-    """Print the verdicts on one model: the answer, and a table of its rules. `details` adds every place.
-
-    Text from the model's files cannot start a command of a CI runner.
-    """
+    """Print the answer for one model and its rules. No text from its files can command a CI runner."""
     console.print()
     print_title(console, _harmless(result.row()["model"]))
     print_lines(console, tuple(map(_harmless_line, case_lines(result, details))))

@@ -26,11 +26,7 @@ CHOSEN = ("layers", "only", "applied", "no_match")
 
 
 def answer(result: Result, details: bool = False) -> Answer:
-    """Return the findings of a comparison, with one line for each model if there are several.
-
-    Args:
-        details: whether the answer may be long, as on a page, which has the details.
-    """
+    """Return the findings of a comparison, or a line for each model. With `details` they may be long."""
     rows = [row for row in result.rows.iter_rows(named=True) if row["status"] != Outcome.FAILED]
     if len(rows) == 1:
         return Answer(_lines(rows[0], details), _next_commands(rows, not details))

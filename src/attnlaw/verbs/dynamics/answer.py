@@ -60,10 +60,7 @@ def trajectory_of(result: Result, case: int) -> pl.DataFrame:
 
 
 def runs_of(result: Result, row: Mapping[str, Any]) -> dict[int, pl.DataFrame]:
-    """Return the times of the students trained with the settings of a row, by dimension.
-
-    If a study has repetitions, only the first repetition is used.
-    """
+    """Return the times of students trained with the settings of a row (first repetition), by dimension."""
     simulation = result.simulation
     if simulation is None:
         return {}
@@ -79,10 +76,7 @@ def runs_of(result: Result, row: Mapping[str, Any]) -> dict[int, pl.DataFrame]:
 
 
 def reached(times: pl.DataFrame, level: float) -> Estimate | None:
-    """Return the time at which the alignment first reaches a level, interpolated between the given times.
-
-    The error follows from the error of the alignment and its slope.
-    """
+    """Return when the alignment first reaches a level, by interpolation, with the error from the slope."""
     known = times.drop_nulls("alignment")
     time, value = known["time"].to_numpy(), known["alignment"].to_numpy()
     above = np.flatnonzero(value >= level)

@@ -223,10 +223,7 @@ def _points(
     "spike once it is visible. Eigenvalues that reach their final place first are learned first.",
 )
 def spectra(view: ChartView) -> Drawings:
-    """Draw the density of the spectrum at several times, one panel above the other.
-
-    Bars behind a density show the eigenvalues of students that SGD trained. A triangle marks a spike.
-    """
+    """Draw the spectrum at several times, with bars for trained students and triangles for spikes."""
     rows = view.frame("spectra", "x", "density")
     names = [name for name in view.other_settings(rows, ["time"]) if name not in IGNORED_SETTINGS]
     for case, case_rows in rows_by_case(rows, names):

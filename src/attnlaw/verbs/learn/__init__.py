@@ -58,10 +58,7 @@ class LearnSettings(ProblemSettings):
 
     @cached_property
     def problem(self) -> Problem:
-        """The problem that these settings describe.
-
-        Raises an `InputError` if the target cannot be read, or if no theory is known for the combination.
-        """
+        """The problem that these settings describe. An unreadable target or missing theory is an error."""
         shared = {field.name for field in fields(Problem)} & setting_fields(ProblemSettings).keys()
         stated = {name: getattr(self, name) for name in shared}
         if not ATTENTIONS[self.attention].paired:

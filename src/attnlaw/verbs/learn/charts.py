@@ -75,11 +75,7 @@ def _draw_phases(view: ChartView, rows: pl.DataFrame) -> alt.LayerChart:
     "dimension. Lower is better: 0 is the target itself.",
 )
 def learning(view: ChartView) -> Drawings:
-    """Draw learning curves.
-
-    If a phase diagram shows the same values, nothing is drawn. Power-law targets are left out, because
-    `scaling` draws them.
-    """
+    """Draw learning curves, unless a phase diagram shows the same. `scaling` draws power-law targets."""
     if any(_phase_diagrams(view)):
         return
     yield from line_charts(
@@ -274,10 +270,7 @@ def _slope(x: pl.Series, y: pl.Series) -> tuple[float, float | None]:
     on_page=False,
 )
 def split(view: ChartView) -> Drawings:
-    """Draw the parts of the error as stacked areas over the samples.
-
-    If there is a phase diagram, nothing is drawn. The chart leaves out power-law targets.
-    """
+    """Draw the parts of the error as stacked areas over the samples, unless there is a phase diagram."""
     if any(_phase_diagrams(view)):
         return
     labels = {name: view.verb.axis(name) for name in (*PARTS, "alpha", "estimation_error")}
@@ -305,9 +298,7 @@ def draw_parts(rows: pl.DataFrame, x: str, y: str) -> alt.Chart:
     "theory. The weight at zero is the share of directions that are not in use.",
 )
 def spectrum(view: ChartView) -> Drawings:
-    """Draw the predicted density of the learned spectrum, with bars for trained students of the same
-    settings.
-    """
+    """Draw the predicted density of the learned spectrum, with bars for students of the same settings."""
     lines = view.frame("predicted_spectra", "x", "density")
     for case, case_lines in rows_by_case(lines, varying_settings(lines, view.settings)):
         first = pl.col("case") == case_lines["case"][0]

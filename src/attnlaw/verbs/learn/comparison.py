@@ -53,10 +53,7 @@ class TrainedStudents:
         return relative_error(self.values)
 
     def difference(self, name: str, theory: Estimate) -> TheoryGap | None:
-        """Return the difference in one quantity, or None if the students have no standard error.
-
-        The function extrapolates several dimensions to infinite dimension, where theory holds.
-        """
+        """Return the difference to infinite dimension, or None if the students have no standard error."""
         measured = [known[name] for known in self.sizes.values() if name in known]
         errors = [value.error for value in measured if value.error and math.isfinite(value.error)]
         if not errors or len(errors) < len(self.sizes):

@@ -136,10 +136,7 @@ def draw_densities(
 
 
 def distances(result: Result) -> list[Figure]:
-    """Draw the distances to the limit over the width.
-
-    If each number of heads has only one width, draw the distances over the number of heads instead.
-    """
+    """Draw the distances to the limit over the width, or over the heads if these have one width each."""
     view = ChartView.of(result)
     finite = view.rows.filter(pl.col("width").is_finite())
     widths = finite.group_by("heads").agg(pl.col("width").n_unique())["width"].to_list()
@@ -237,10 +234,7 @@ def gaussian(view: ChartView) -> Drawings:
     "how alike tokens are; at 1 all are parallel (rank collapse). Bars are one standard error.",
 )
 def path(view: ChartView) -> Drawings:
-    """Draw the squared length of a token and the mean cosine between tokens over depth.
-
-    If the seeds differ, the chart shows only the first repetition.
-    """
+    """Draw the squared length of a token and the mean cosine over depth, of the first repetition."""
     names = [f"path_{name}{end}" for name in PATHS for end in ("", "_error")]
     rows = view.rows.drop_nulls(names)
     by = varying_settings(rows, view.settings)

@@ -81,10 +81,7 @@ def margins_kappa(view: ChartView) -> Drawings:
 
 
 def bars_by_place(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) -> alt.Chart:
-    """Draw bars of `kappa` for each `place`. Bars of several `series` are side by side.
-
-    The axis is logarithmic if the values span a decade or more.
-    """
+    """Draw bars of `kappa` for each `place` and `series`, on a logarithmic axis if they span a decade."""
     places = list(dict.fromkeys(rows["place"]))
     known = rows.filter(pl.col("kappa").is_finite() & (pl.col("kappa") > 0))
     known = known.select("series", "place", "kappa")
