@@ -1,7 +1,5 @@
-"""The commands, by name: their settings, their help, and the function that runs them.
-
-Only the module of the command that the user calls is imported.
-"""
+"""The commands, by name: their settings, their help, and the function that runs them. Only the module of the
+command that the user calls is imported."""
 
 from __future__ import annotations
 

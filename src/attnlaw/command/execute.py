@@ -132,6 +132,7 @@ def _runnable_cases(verb: Verb[Any, Any], cases: list[Any], fail: Fail) -> list[
 def _run_cases(verb: Verb[Any, Any], cases: list[Any], options: OutputOptions, fail: Fail) -> Result:
     """Compute the cases, and show each at once if the verb has a special terminal view."""
     terminal = None if options.json else find_part(verb, "terminal")
+    show_case = getattr(terminal, "show_case", lambda *_: None)
     pairs, shown = [], [Result.collect(verb, [])]
     with progress(verb.name) as report:
         for case, record in zip(cases, options.run_cases(verb, cases, report), strict=True):
@@ -143,7 +144,7 @@ def _run_cases(verb: Verb[Any, Any], cases: list[Any], options: OutputOptions, f
                 pairs.append((case, record))
             else:
                 shown.append(Result.collect(verb, [(case, record)]))
-                terminal.show_case(shown[-1], output, options.details)
+                show_case(shown[-1], output, options.details)
         return Result.collect(verb, pairs) if terminal is None else Result.concat(shown)
 
 

@@ -1,8 +1,5 @@
-"""Serve the pages on this machine, only at 127.0.0.1. No page contacts another machine.
-
-Other pages in the same browser, and other users of the machine, can connect to that address, too. So each
-server has a random token. It is the first part of every path, and only who has the printed address knows it.
-"""
+"""Serve the pages on this machine, only at 127.0.0.1, without contact to other machines. As other pages and
+users can connect to that address too, every path starts with a random token that only attnlaw prints."""
 
 from __future__ import annotations
 

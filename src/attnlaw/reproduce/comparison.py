@@ -1,9 +1,6 @@
-"""Compare published numbers with the rows of a study, as a table and as figures.
-
-A published number belongs to all rows that have its settings. If there are several, they count as
-repetitions, and their mean is compared. The standard error of the mean follows from the errors of the rows,
-or from their spread if the rows have no errors.
-"""
+"""Compare published numbers with the rows of a study, as a table and as figures. A number belongs to all rows
+that have its settings. If there are several, their mean is compared, with the error that follows from
+theirs."""
 
 from __future__ import annotations
 

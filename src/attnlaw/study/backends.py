@@ -1,8 +1,5 @@
-"""Choose where tasks are computed: in this process, on a local Dask cluster, on a running one, or on Slurm.
-
-On Slurm, dask-jobqueue submits jobs that start single-threaded Dask workers, `cores` in each job. The Dask
-scheduler runs in this process. The workers connect to its address, and they end when it is gone.
-"""
+"""Choose where tasks are computed: in this process, on a local Dask cluster, on a running one, or on Slurm,
+where dask-jobqueue submits jobs with `cores` workers each, which connect to the scheduler in this process."""
 
 from __future__ import annotations
 

@@ -1,12 +1,7 @@
-"""Compute tasks in this process, one by one or in groups. The module `cluster` does the same on Dask.
-
-An engine takes tasks and yields their endings in any order. It tries a failed task again, up to `retries`
-times, unless the error is permanent.
-
-Tasks of one group (`Verb.batch_key`) share most of their work. So their batches are larger, and grow as the
-time per task falls. A batch of a group has at least `LEAST` tasks if one task takes up to `LONG` seconds,
-even if the batch then takes longer than `CHUNK`. Smaller batches would not show how much the tasks share.
-"""
+"""Compute tasks in this process, one by one or in groups; the module `cluster` does the same on Dask. A
+failed task is tried again, unless its error is permanent. Tasks of one group (`Verb.batch_key`) share most of
+their work, so their batches grow as the time per task falls, from `LEAST` tasks if one takes up to `LONG`
+seconds."""
 
 from __future__ import annotations
 

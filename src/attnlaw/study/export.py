@@ -1,9 +1,6 @@
-"""Turn finished tasks into results, in the layout that `attnlaw.load` reads.
-
-The directory of the study has the result of its first verb. The rows of that verb's simulation are in
-simulation.parquet. The result of each further verb is in DIR/VERB. Rows are in the order of the study, and
-the column `task` has the key of the task. A failed task has the status "failed" and its error as remark.
-"""
+"""Turn finished tasks into results, in the layout that `attnlaw.load` reads: that of the first verb in DIR,
+with simulation.parquet, and of each further verb in DIR/VERB. Rows have the order of the study, the key of
+their task in the column `task`, and the status "failed" with the error as remark if the task failed."""
 
 from __future__ import annotations
 

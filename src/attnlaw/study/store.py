@@ -1,14 +1,6 @@
-"""The store of a study: a SQLite file of finished rows, and a lock that lets only one run write at a time.
-
-| file | content |
-|---|---|
-| DIR/store.sqlite | rows by key, in WAL mode, so that readers and a killed writer do no harm |
-| DIR/lock | the lock of the running process; the system frees it when that process ends in any way |
-| DIR/parts/ | large tables, each named by the key of its task and a digest of its content |
-
-Code that adds to a store must hold the lock with `hold_lock`; the store does not check that. Workers write
-the tables (`attnlaw.study.task`), and a run removes tables that no row refers to (`attnlaw.study.run`).
-"""
+"""The store of a study: DIR/store.sqlite has the finished rows by key, in WAL mode, so that readers and a
+killed writer do no harm; DIR/parts/ has large tables, by key and digest; and DIR/lock, which the system frees
+with its process, lets one run write at a time. Code that adds to a store must hold it (`hold_lock`)."""
 
 from __future__ import annotations
 

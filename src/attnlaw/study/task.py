@@ -1,8 +1,6 @@
-"""A task of a study: a verb with one record of settings, including its seed. An `Ending` says how it ended.
-
-The key of a task is a hash of verb, settings and version, because its row depends on nothing else. Workers
-call `run_batch`. They write large tables themselves, and return rows as short JSON texts.
-"""
+"""A task of a study: a verb with one record of settings, including its seed. Its key is a hash of verb,
+settings and version, because its row depends on nothing else. Workers call `run_batch` and write large
+tables."""
 
 from __future__ import annotations
 

@@ -1,18 +1,6 @@
-"""Train a small byte-level decoder, and compare its spectra with the theory of one head.
-
-The decoder is a GPT-2 of 4 layers that AdamW trains, with one token for each byte (vocabulary 256).
-`examples/train_tiny.py` trains the decoder that is shipped with it; the study `dynamics-training` makes a
-shorter run.
-
-The corpus is the source of Python's standard library. A hash of its name puts each file into the training or
-the held-out split, so the split is the same on every machine and for every Python version. The bytes
-themselves are those of the interpreter that runs.
-
-Singular values of a head are divided by the edge of the bulk that random weights would have. Eigenvalues of
-the theory's student are divided by the edge of the student's bulk. A direction with a value above 1
-is outside the bulk. This is an analogy, not a fit: the theory has one tied head, Gaussian tokens and a known
-target. The run has sixteen heads, Adam and text.
-"""
+"""Train a small byte-level decoder (a GPT-2 of 4 layers) on the source of Python's standard library, split by
+a hash of file names, and compare its spectra with the theory of one head: singular values over the edge of
+random weights, and eigenvalues over that of the student's bulk. This is an analogy, not a fit."""
 
 from __future__ import annotations
 

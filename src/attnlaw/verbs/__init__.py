@@ -1,8 +1,5 @@
-"""The table of verbs. Each verb is a module or a folder in this package that declares it as `VERB`.
-
-A declaration imports polars, torch and other slow libraries only inside functions. So `attnlaw --help` and
-error messages appear at once.
-"""
+"""The table of verbs. Each verb is a module or a folder in this package that declares it as `VERB`. A
+declaration imports polars, torch and other slow libraries only inside functions, so help appears at once."""
 
 from __future__ import annotations
 

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from attnlaw.core.errors import as_option
 from attnlaw.core.result import Result
-from attnlaw.core.settings import SettingField, setting_fields
+from attnlaw.core.settings import SettingField, Settings, setting_fields
 from attnlaw.verbs import find_verb
 
 
 def typed_command(result: Result, verb: str | None = None) -> str | None:
-    """Return the command that computes a result, with every setting that differs from its default.
+    """Return the command that computes a result, with the settings that all cases share.
 
-    If a model got another name, the rows do not have its path. In that case, the command has the placeholder
-    MODEL. The command leaves out settings that differ between cases, except the positional ones.
-
-    Args:
-        verb: the verb to call instead. The other verb gets only the settings that it has.
-
-    Returns:
-        The command. The command, or None if a model is a Python object, which no command can name.
+    MODEL stands for a model that got another name, as no row has its path. Return None if a model is a Python
+    object. `verb` is the verb to call instead, with the settings that it has.
     """
     known = setting_fields(result.verb.settings)
     wanted = known if verb is None else setting_fields(find_verb(verb).settings)
@@ -53,6 +48,12 @@ def option_words(field: SettingField, value: Any, quoted: bool = False) -> list[
         return [as_option(field.name)]
     text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
     return [as_option(field.name), shlex.quote(text) if quoted else text]
+
+
+def words_of(settings: type[Settings], row: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+    """Return the words of some settings of a row."""
+    known = setting_fields(settings)
+    return [word for name in names for word in option_words(known[name], row[name])]
 
 
 def _is_object(title: str) -> bool:

@@ -1,15 +1,5 @@
-"""Show, draw, save and load results.
-
-The folder of a verb may have the files below. If a file is missing, the generic views of `render` are used.
-
-| file | content |
-|---|---|
-| `answer.py` | `answer(result) -> Answer`: the answer in words, for one case or several |
-| `terminal.py` | `show_case(result, console, details)` for each case; `show_summary(...)` after the last |
-| `page.py` | `page(result, figures) -> str`, the HTML of report.html; `notebook_html(result) -> str` |
-| `charts.py` | the functions that the verb's `charts=` names; each returns a `Figure`, several, or None |
-| `options.py` | `Options`, further options of the command |
-"""
+"""Show, draw, save and load results, with the parts of a verb's folder (see CONTRIBUTING.md) or generic
+views."""
 
 from __future__ import annotations
 
@@ -74,13 +64,13 @@ def show(result: Result, console: Console | None = None, details: bool = False) 
     if terminal is None:
         show_end(result, console, details)
         return
-    shown = []
+    shown, show_case = [], getattr(terminal, "show_case", lambda *_: None)
     for part in filter(None, (result, result.simulation)):
         for case in part:
             if case.row()["status"] == Outcome.FAILED:
                 print_message(f"attnlaw: {case.row()['remark']}")
             else:
-                terminal.show_case(case, console, details)
+                show_case(case, console, details)
                 shown += [case] if part is result else []
     if shown:
         show_end(replace(Result.concat(shown), simulation=result.simulation), console, details)

@@ -1,8 +1,5 @@
-"""Figures for a two-column paper: 3.3 or 6.9 inches wide, text of 7 and 8 points, thin lines.
-
-One point of the paper is one pixel of the chart. Text keeps its size, and the panels are scaled until the
-whole figure, with axes and legends, is as wide as the column.
-"""
+"""Figures for a two-column paper: 3.3 or 6.9 inches wide, text of 7 and 8 points, thin lines. A point is one
+pixel of the chart. Panels are scaled until the figure, with axes and legends, is as wide as the column."""
 
 from __future__ import annotations
 

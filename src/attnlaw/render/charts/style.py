@@ -1,8 +1,5 @@
-"""The style of all charts: a palette that colour-blind readers can distinguish, and drawing as SVG.
-
-Inside a page, colours follow its light or dark theme, ids are unique to the chart, and a mark with a
-description shows it under the pointer.
-"""
+"""The style of all charts: a palette for colour-blind readers, and drawing as SVG. Inside a page, colours
+follow its theme, ids are unique to the chart, and a mark with a description shows it under the pointer."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""One self-contained page: templates with every text escaped, the data as JSON, and one script.
-
-The page's Content-Security-Policy forbids all requests. It allows only the script whose hash it names.
-"""
+"""One self-contained page: templates with every text escaped, the data as JSON, and one script. The page's
+Content-Security-Policy forbids all requests, and allows only the script whose hash it names."""
 
 from __future__ import annotations
 
@@ -340,16 +338,12 @@ def rows_section(link: str, example: str) -> Section:
 
 
 def headline_numbers(
-    verb: Verb[Any, Any], row: Mapping[str, Any], names: Iterable[str], errors: bool = False
+    verb: Verb[Any, Any], row: Mapping[str, Any], names: Iterable[str]
 ) -> list[tuple[str, str, str]]:
-    """Return (label, text, meaning) of the named numbers that a row has, with errors if `errors` is true."""
+    """Return (label, text, meaning) of the named numbers that a row has."""
     meanings = {quantity.name: quantity.description for quantity in verb.quantities}
-
-    def text(name: str) -> str:
-        return format_with_error(row[name], row.get(f"{name}_error")) if errors else format_short(row[name])
-
     shown = [name for name in names if row[name] is not None]
-    return [(verb.label(name), text(name), meanings.get(name, "")) for name in shown]
+    return [(verb.label(name), format_short(row[name]), meanings.get(name, "")) for name in shown]
 
 
 def draw_on_page(figures: Iterable[Figure], prefix: str = "") -> list[dict[str, Any]]:

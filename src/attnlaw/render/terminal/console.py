@@ -1,8 +1,5 @@
-"""Print to the terminal: results on standard output, progress and warnings on standard error.
-
-In a Jupyter notebook, rich shows the progress bar. In a marimo notebook, marimo does. This module imports
-neither library, because a running notebook has already imported it.
-"""
+"""Print to the terminal: results on standard output, progress and warnings on standard error. In a notebook,
+rich (Jupyter) or marimo shows the progress; they are not imported here, as the notebook has done so."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""The parts of a screen: the answer, the meanings of columns, and the commands to try next.
-
-A screen starts with the answer, has one table of what matters most with a line for each of its columns, and
-ends with the next commands. Everything else waits for `--details`.
-"""
+"""The parts of a screen: it starts with the answer, has one table of what matters most with the meanings of
+its columns, and ends with the commands to try next. Everything else waits for `--details`."""
 
 from __future__ import annotations
 

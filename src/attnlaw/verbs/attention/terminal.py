@@ -23,8 +23,7 @@ from attnlaw.render.terminal.screen import (
     print_title,
 )
 from attnlaw.theory.laws.attention_shape import CENTRINGS, MATRICES
-from attnlaw.verbs.attention.answer import answer, layer_line, limits
-from attnlaw.verbs.attention.verdict import head_line, verdict_of
+from attnlaw.verbs.attention.answer import answer, head_line, layer_line, limits, verdict_of
 
 if TYPE_CHECKING:
     from attnlaw import AttentionResult

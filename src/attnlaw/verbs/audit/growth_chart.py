@@ -19,7 +19,7 @@ from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart
 from attnlaw.render.pages.notebook import frame_html
 from attnlaw.render.pages.page import Section, figure_section
 from attnlaw.theory.bounds import BOUNDS
-from attnlaw.verbs.audit.growth import growth_columns
+from attnlaw.verbs.audit.terminal import growth_columns
 
 DRAWN = ("spectrum_adaptive", "edelman", "trauger_tewari")
 AXES = {"depth": "layers (L)", "hidden_size": "width (N)"}

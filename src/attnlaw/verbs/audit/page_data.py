@@ -1,9 +1,6 @@
-"""The data of an audit's page: plain values for JSON, and long arrays as packed 32-bit floats.
-
-Spectra and curves are little-endian float32 in base64. The page unpacks one matrix at a time, so the page of
-a large model stays small. The data also hold the labels of quantities, kinds of matrix and laws, from the
-declaration of the verb.
-"""
+"""The data of an audit's page: plain values for JSON, labels of the declaration, and long arrays as packed
+little-endian 32-bit floats in base64. The page unpacks one matrix at a time, so that of a large model is
+small."""
 
 from __future__ import annotations
 

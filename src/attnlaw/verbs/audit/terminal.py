@@ -1,7 +1,4 @@
-"""Print an audit in the terminal: problems, what is unusual, and a line for each layer.
-
-`--details` adds the amplification of each layer, the ranges of other models, bounds of logits, and proxies.
-"""
+"""Print an audit in the terminal: problems, what is unusual, and a line for each layer."""
 
 from __future__ import annotations
 
@@ -13,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from attnlaw.analysis.atlas.compare import range_lines, range_meanings, ranges_sentence, unusual_numbers
+from attnlaw.analysis.audit.growth import exponent_text, growth_reason, growth_sentence, growth_table
 from attnlaw.analysis.audit.remarks import MOST_UNUSUAL, is_comparable, proxy_entries, remarks
 from attnlaw.analysis.columns import LEVELS
 from attnlaw.checkpoints.network import KINDS
@@ -26,6 +24,8 @@ from attnlaw.render.terminal.screen import (
     print_title,
     without,
 )
+from attnlaw.theory.bounds import BOUNDS
+from attnlaw.theory.bounds.proxy_growth import LEAST_MODELS
 from attnlaw.verbs.audit.answer import (
     DETAILS,
     Summaries,
@@ -37,7 +37,6 @@ from attnlaw.verbs.audit.answer import (
     next_commands,
     outside_range,
 )
-from attnlaw.verbs.audit.growth import show_growth
 from attnlaw.verbs.audit.layer_lines import (
     HEADS,
     OTHERS,
@@ -58,6 +57,11 @@ PROXY_MEANINGS = {
     "p": "exponent of the norm that measures a matrix by its singular values; p = 0 counts them (the rank)",
     "spectrum-adaptive": "each matrix is measured with the p that gives the smallest proxy",
     "logits": "scores of a head before the softmax",
+}
+MODEL_COLUMNS = {
+    "unlike\nrandom": ("rejected_share", ".1%"),
+    "strong\ndirections": ("median_outliers", ".3g"),
+    "effective\nrank QK": ("median_effective_rank_qk", ".1f"),
 }
 PURPOSES = {"qk": "QK: where it looks", "vo": "VO: what it passes on"}
 
@@ -102,7 +106,7 @@ def show_summary(result: AuditResult, console: Console, details: bool = False) -
 
 def _show_proxies(result: AuditResult, summaries: Summaries, console: Console) -> None:
     if len(summaries) > 1:
-        show_growth(result.rows, console)
+        _show_growth(result.rows, console)
     for summary in summaries.values():
         if len(summaries) == 1 and summary["proxies"]:
             print_table(console, _proxy_columns(summary))
@@ -269,17 +273,9 @@ def _model_columns(summaries: Summaries, details: bool) -> tuple[list[Column], d
     columns = [
         Column("\nmodel", list(summaries), is_text=True, wraps=True),
         *(Column(f"\n{level}s", cells) for level, cells in counts.items()),
-        Column(
-            "unlike\nrandom", [format_number(model["rejected_share"], ".1%", missing="–") for model in models]
-        ),
-        Column(
-            "strong\ndirections",
-            [format_number(model["median_outliers"], ".3g", missing="–") for model in models],
-            name="strong directions",
-        ),
-        Column(
-            "effective\nrank QK",
-            [format_number(model["median_effective_rank_qk"], ".1f", missing="–") for model in models],
+        *(
+            Column(title, [format_number(model[name], form, missing="–") for model in models])
+            for title, (name, form) in MODEL_COLUMNS.items()
         ),
         Column("outside\nrange", [outside_range(model) or "–" for model in models]),
     ]
@@ -306,4 +302,28 @@ def _proxy_columns(summary: dict[str, Any]) -> list[Column]:
         if summary[key]:
             numbers = [format_number(value, ".4f", error) for _, value, error in proxy_entries(summary[key])]
             columns.append(Column(f"log10{more}", numbers))
+    return columns
+
+
+def _show_growth(rows: pl.DataFrame, console: Console) -> None:
+    """Print the exponents of every proxy, or why there are none if there are three models or more."""
+    reason = growth_reason(rows)
+    if reason is not None:
+        if rows.height >= LEAST_MODELS:
+            console.print(Text(f"{reason[0].upper()}{reason[1:]}.", style="dim"))
+        return
+    table = growth_table(rows)
+    console.print()
+    console.print(Text(growth_sentence(rows, table)))
+    print_table(console, growth_columns(table))
+    console.print()
+
+
+def growth_columns(table: pl.DataFrame) -> list[Column]:
+    """Return the columns of the table of exponents."""
+    lines = table.rows(named=True)
+    columns = [Column("proxy", [BOUNDS[line["proxy"]].label for line in lines], is_text=True, wraps=True)]
+    for name in ("depth", "width"):
+        cells = [exponent_text(line, name) for line in lines]
+        columns += [Column(f"exponent\nof {name}", cells)] if any(cells) else []
     return columns

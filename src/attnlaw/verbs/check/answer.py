@@ -64,15 +64,20 @@ def case_lines(case: Result, details: bool = False) -> Iterator[Line]:
         status = STATUS_OF_LEVEL[rule["level"]]
         level = "" if status else f"{rule['level'].capitalize()}: "
         places = rule["failures"] if rule["selected"] > 1 or not rule["selected"] else []
-        more = len(places) - MOST_LOCATIONS
-        worst = "; ".join(map(shorten, places[:MOST_LOCATIONS]))
-        shown = (f"Worst: {worst}{f'; and {more} more' if more > 0 else ''}.",) if places else ()
+        worst = "; ".join(first_few([*map(shorten, places)], MOST_LOCATIONS))
+        shown = (f"Worst: {worst}.",) if places else ()
         yield Line(f"{level}{rule['rule']}: {rule_text(rule)}", status, shown)
     for group in groups:
         brief = len(groups) > MOST_EXPLAINED and not is_at_least(group.level, row["fail_on"])
         yield replace(group.line, details=(group.reason,)) if brief and not details else group.line
     for group in finding_groups(case, known=True):
         yield Line(f"Known from the baseline and not counted: {group.title}")
+
+
+def first_few(texts: Sequence[str], most: int) -> list[str]:
+    """Return the first texts, and how many more there are."""
+    more = len(texts) - most
+    return [*texts[:most], *([f"and {more} more"] if more > 0 else [])]
 
 
 def general_lines(cases: Sequence[Result]) -> Iterator[Line]:
@@ -93,9 +98,8 @@ def _short_line(case: Result) -> Line:
     headline = _headline(case)
     problems = [f"{rule['rule']}: {rule_text(rule)}" for rule in failed_rules(case)]
     problems += [group.title for group in finding_groups(case)]
-    more = len(problems) - MOST_PROBLEMS
-    details = [*problems[:MOST_PROBLEMS], *([f"and {more} more"] if more > 0 else [])]
-    return Line(f"{case.row()['model']}: {headline.text}", headline.status, tuple(details))
+    details = tuple(first_few(problems, MOST_PROBLEMS))
+    return Line(f"{case.row()['model']}: {headline.text}", headline.status, details)
 
 
 def _has_nan(case: Result) -> bool:

@@ -18,7 +18,7 @@ from attnlaw.render.model_names import model_names
 from attnlaw.render.pages.html import macros
 from attnlaw.render.pages.notebook import frame_html
 from attnlaw.render.pages.page import Part, Section, results_page, rows_page
-from attnlaw.verbs.check.answer import answer, finding_groups
+from attnlaw.verbs.check.answer import answer, finding_groups, first_few
 
 MOST_LINES, MOST_LOCATIONS = 50, 8  # lines of a table, and places of a rule, that the page lists
 MODEL_HEAD = ("model", "Model that was checked")
@@ -69,8 +69,7 @@ def _problems(result: Result, names: dict[int, str]) -> Section | None:
     for number, case in enumerate(result):
         for known in (False, True):
             for group in finding_groups(case, known):
-                more = group.count - MOST_LOCATIONS
-                places = [*group.places[:MOST_LOCATIONS], *([f"and {more} more"] if more > 0 else [])]
+                places = first_few(group.places, MOST_LOCATIONS)
                 remedy = group.fix.removeprefix("Fix: ")
                 cells = [group.rule, places, group.reason, f"{remedy[:1].upper()}{remedy[1:]}"]
                 model = [names[number]] if names else []
@@ -93,8 +92,7 @@ def _rules(result: Result, verdicts: pl.DataFrame, names: dict[int, str]) -> Sec
         failed = row["outcome"] == FAILED
         counts = failed and is_at_least(row["level"], fail_on[row["case"]])
         mark = row["outcome"].upper() if counts or not failed else f"{FAILED.upper()} ({row['level']})"
-        more = len(row["failures"]) - MOST_LOCATIONS
-        places = [*row["failures"][:MOST_LOCATIONS], *([f"and {more} more"] if more > 0 else [])]
+        places = first_few(row["failures"], MOST_LOCATIONS)
         cells: list[Any] = [
             *([names[row["case"]]] if names else []),
             row["rule"],

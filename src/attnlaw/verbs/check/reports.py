@@ -1,17 +1,7 @@
-"""Write verdicts as reports for other tools: SARIF, JUnit XML, Markdown and annotations on GitHub.
-
-SARIF 2.1.0 (OASIS) has one result for each row that fails and for each finding. The rule and the location
-identify a result from run to run (`partialFingerprints`). Its value may change. The physical location is line
-1 of the model's file, relative to the working directory. The location inside the model is a logical location.
-
-JUnit XML has a suite for each model, with a case for each rule and for each kind of finding.
-
-A model that could not be read has an entry in each of them: an error in JUnit, a notification and a result in
-SARIF, so that no earlier report passes for the one of this run.
-
-Names in a checkpoint are hostile input. In Markdown they are in code spans, so they cannot become markup,
-HTML or links. In annotations they are escaped, so they cannot end a line and start a workflow command.
-"""
+"""Write verdicts as reports for other tools: SARIF 2.1.0 (OASIS), JUnit XML, Markdown and annotations on
+GitHub. Each has an entry for a model that could not be read, so that no earlier report passes for the one of
+this run. Names in a checkpoint are hostile input: they are code spans in Markdown, and escaped in
+annotations."""
 
 from __future__ import annotations
 

@@ -14,6 +14,8 @@ from attnlaw.core.answer import Answer, Line
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.tables import short_names
 from attnlaw.render.model_names import model_names
+from attnlaw.verbs.diff import DiffSettings
+from attnlaw.verbs.typed import words_of
 
 if TYPE_CHECKING:
     from attnlaw.core.result import Result
@@ -59,12 +61,11 @@ def _next_commands(rows: Sequence[Mapping[str, Any]], again: bool) -> dict[str, 
     base, models = str(rows[0]["base"]), list(dict.fromkeys(str(row["model"]) for row in rows))
     if any(row["name"] is not None for row in rows) or not all(map(_can_be_opened, (base, *models))):
         return {}
-    opening, chosen = _options(rows[0], OPENING), _options(rows[0], CHOSEN)
+    opening, chosen = (words_of(DiffSettings, rows[0], names) for names in (OPENING, CHOSEN))
     # An audit does not accept NaN.
     sound = list(dict.fromkeys(str(row["model"]) for row in rows if "non-finite" not in row["verdicts"]))
-    audit = {
-        shlex.join(["attnlaw", "audit", *sound, *opening]): f"norms, ranks and problems of {_whose(sound)}"
-    }
+    whose = "the model itself" if len(sound) == 1 else "the models themselves"
+    audit = {shlex.join(["attnlaw", "audit", *sound, *opening]): f"norms, ranks and problems of {whose}"}
     audit = audit if sound else {}
     if all(set(row["verdicts"]) <= {"identical"} for row in rows):
         return audit
@@ -77,21 +78,5 @@ def _next_commands(rows: Sequence[Mapping[str, Any]], again: bool) -> dict[str, 
     return (more if again else {}) | audit | {shlex.join(gate): "pass or fail"}
 
 
-def _whose(models: Sequence[str]) -> str:
-    return "the model itself" if len(models) == 1 else "the models themselves"
-
-
 def _can_be_opened(model: str) -> bool:
     return is_hub_id(model) or Path(model).exists()
-
-
-def _options(row: Mapping[str, Any], names: tuple[str, ...]) -> list[str]:
-    words: list[str] = []
-    for name in names:
-        value = row[name]
-        if value is None or value is False:
-            continue
-        words.append(f"--{name.replace('_', '-')}")
-        if value is not True:
-            words.append(",".join(map(str, value)) if isinstance(value, list | tuple) else str(value))
-    return words

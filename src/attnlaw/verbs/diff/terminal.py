@@ -1,7 +1,5 @@
-"""Print a comparison in the terminal: the answer, a line for each layer that changed, and what to try next.
-
-`--details` adds the tensors that changed most, and a table of heads and feed-forward matrices.
-"""
+"""Print a comparison in the terminal: the answer, a line for each layer that changed, and what to try
+next."""
 
 from __future__ import annotations
 

@@ -17,6 +17,8 @@ from attnlaw.core.result import Result
 from attnlaw.core.words import short_number
 from attnlaw.render.describe_rows import ValueLabels, independent_settings, varying_settings
 from attnlaw.theory.learn.agreement import DISAGREE, largest_chance_difference
+from attnlaw.verbs.learn.answer import failure_lines
+from attnlaw.verbs.learn.comparison import has_settings_of
 
 MOST_LINES = 4  # trajectories that get a sentence each
 LEVELS = {0.5: "recovery_time", 0.9: "recovery_time_90"}
@@ -49,7 +51,7 @@ def answer(result: Result) -> Answer:
     rows = result.finished_rows
     several = rows.height > 1
     lines = list(_several(result, rows)) if several else list(_single(result, rows.row(0, named=True)))
-    lines += [*_agreement(result), *_endings(result), *_failures(result)]
+    lines += [*_agreement(result), *_endings(result), *failure_lines(result)]
     return Answer(tuple(lines), _next_commands(result, rows))
 
 
@@ -64,10 +66,8 @@ def runs_of(result: Result, row: Mapping[str, Any]) -> dict[int, pl.DataFrame]:
     simulation = result.simulation
     if simulation is None:
         return {}
-    columns, others = result.verb.setting_columns, simulation.verb.setting_columns
-    shared = {columns[name]: others[name] for name in columns if name not in ("spectrum", "statics")}
-    fits = [pl.col(other).eq_missing(pl.lit(row[name])) for name, other in shared.items()]
-    same = simulation.finished_rows.filter(pl.all_horizontal(fits)).unique("simulate", keep="first")
+    fits = has_settings_of(result, simulation, row, left_out=("spectrum", "statics"))
+    same = simulation.finished_rows.filter(fits).unique("simulate", keep="first")
     table = simulation.finished_table("runs")
     return {
         int(size): table.filter(pl.col("case") == case).sort("time")
@@ -203,9 +203,7 @@ def _several(result: Result, rows: pl.DataFrame) -> Iterator[Line]:
         for row in rows.iter_rows(named=True):
             line = _arrival(row, trajectory_of(result, row["case"]))
             lead = labels.describe({name: row[name] for name in varied})
-            text = (
-                f"{lead[:1].upper()}{lead[1:]}: {line.text[:1].lower()}{line.text[1:]}" if lead else line.text
-            )
+            text = f"{_capital(lead)}: {line.text[:1].lower()}{line.text[1:]}" if lead else line.text
             yield Line(text, line.status)
     elif known.height:
         first, last = (known.row(place, named=True) for place in (0, -1))
@@ -301,14 +299,6 @@ def _endings(result: Result) -> Iterator[Line]:
             yield Line(_capital(text), AnswerStatus.WARNING)
 
 
-def _failures(result: Result) -> Iterator[Line]:
-    for part in filter(None, (result, result.simulation)):
-        lost = len(part) - part.finished_rows.height
-        if lost:
-            what = "cases" if part is result else "cases with trained students"
-            yield Line(f"{lost} of {len(part)} {what} failed and are left out.", AnswerStatus.ERROR)
-
-
 def _only_trained(result: Result) -> Iterator[Line]:
     table = result.finished_table("runs")
     for row in result.finished_rows.head(MOST_LINES).iter_rows(named=True):
@@ -321,7 +311,7 @@ def _only_trained(result: Result) -> Iterator[Line]:
             yield Line(f"The alignment of {who} reaches {' and '.join(parts)}.")
         else:
             yield Line(f"The alignment of {who} does not reach 0.5.", AnswerStatus.UNUSUAL)
-    yield from _failures(result)
+    yield from failure_lines(result)
 
 
 def _next_commands(result: Result, rows: pl.DataFrame) -> dict[str, str]:

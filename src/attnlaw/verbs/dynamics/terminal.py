@@ -52,10 +52,6 @@ CASE_TITLES = {
 TRAINED = ("alignment", "estimation_error")  # shown for trained students too
 
 
-def show_case(result: DynamicsResult, console: Console, details: bool = False) -> None:
-    """Print nothing, because theory and trained students are compared at the end."""
-
-
 def show_summary(result: DynamicsResult, console: Console, details: bool = False) -> None:
     """Print the answer, a table of times or of cases, its meanings, and the next commands."""
     shown = answer(result)

@@ -55,7 +55,7 @@ def answer(result: Result) -> Answer:
         *_agreement(result, students, measure),
         *_thresholds(rows),
         *_endings(result, rows),
-        *_failures(result),
+        *failure_lines(result),
     ]
     return Answer(tuple(lines), _next_commands(result, rows, students))
 
@@ -190,11 +190,8 @@ def _several(result: Result, rows: pl.DataFrame, measure: Measure) -> Iterator[L
         f"{percent(Estimate(row[measure.column]))} ({in_words({name: row[name] for name in varied}, labels)})"
         for row in ends
     )
-    yield Line(f"The {measure.noun} is between {best} and {worst}{_unit(measure)}.")
-
-
-def _unit(measure: Measure) -> str:
-    return f". 100% is the error{measure.unit}" if measure is ERROR else ""
+    unit = f". 100% is the error{measure.unit}" if measure is ERROR else ""
+    yield Line(f"The {measure.noun} is between {best} and {worst}{unit}.")
 
 
 def _curve(rows: pl.DataFrame, axis: str, measure: Measure, labels: ValueLabels, lead: str) -> Line:
@@ -351,7 +348,7 @@ def _recovered(rows: pl.DataFrame, varied: Sequence[str], labels: ValueLabels) -
         )
 
 
-def _failures(result: Result) -> Iterator[Line]:
+def failure_lines(result: Result) -> Iterator[Line]:
     for part in filter(None, (result, result.simulation)):
         lost = len(part) - part.finished_rows.height
         if lost:
@@ -370,7 +367,7 @@ def _only_trained(result: Result) -> Iterator[Line]:
                 f"With {row['alpha']:g} d² samples, {count} trained at d = {row['simulate']} have an error "
                 f"of {percent(error)} of learning nothing."
             )
-    yield from _failures(result)
+    yield from failure_lines(result)
 
 
 def _next_commands(

@@ -43,10 +43,6 @@ THRESHOLD = "threshold_"
 FLAGS = ("thresholds", "spectrum")
 
 
-def show_case(result: LearnResult, console: Console, details: bool = False) -> None:
-    """Print nothing, because theory and trained students are compared at the end."""
-
-
 def show_summary(result: LearnResult, console: Console, details: bool = False) -> None:
     """Print the answer, a table of the most important numbers, its meanings, and the next commands."""
     shown = answer(result)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -13,6 +12,7 @@ from attnlaw.analysis.forward.remarks import REMARK_KINDS
 from attnlaw.core.answer import Answer, AnswerStatus, Line
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.tables import unique_short_names
+from attnlaw.verbs.typed import words_of
 
 if TYPE_CHECKING:
     from attnlaw import LensResult
@@ -57,9 +57,8 @@ def case_lines(result: LensResult) -> list[Line]:
 def next_commands(result: LensResult) -> dict[str, str]:
     """Return the same command with more options. If a text is too long, the command does not repeat it."""
     row, models = result.row(0), list(dict.fromkeys(result.rows["model"]))
-    part = [] if row["only"] is None else ["--only", row["only"]]
-    ranks = [] if row["entrywise"] is None else ["--entrywise", ",".join(map(str, row["entrywise"]))]
-    command = shlex.join(["attnlaw", "lens", *models, *input_words(row), *part, *ranks])
+    options = words_of(result.verb.settings, row, ("only", "entrywise"))
+    command = shlex.join(["attnlaw", "lens", *models, *input_words(row), *options])
     if len(command) > LONGEST_COMMAND:
         return {shlex.join(["attnlaw", "audit", *models]): "check the weights themselves, without an input"}
     by_token = "" if row["only"] in ("heads", "entrywise") else ", and a line for each token"
@@ -94,7 +93,8 @@ def _head_lines(remarks: pl.DataFrame, head_count: int) -> list[Line]:
         kind.singular for kind in REMARK_KINDS if kind.name in NOTABLE_IF_ABSENT and kind.name not in known
     ]
     if absent:
-        lines.append(Line(f"No head {_enumerate(absent, 'or')}."))
+        words = " or ".join(filter(None, [", ".join(absent[:-1]), absent[-1]]))  # a, b or c
+        lines.append(Line(f"No head {words}."))
     return lines
 
 
@@ -141,7 +141,3 @@ def _place(position: int, labels: dict[int, str | None]) -> str:
 
 def _capital(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:]
-
-
-def _enumerate(words: Sequence[str], last: str) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"

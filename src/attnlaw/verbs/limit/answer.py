@@ -1,7 +1,5 @@
-"""The answer of `limit`: whether a layer is like its infinite-width limit, and what that limit is like.
-
-Distribution functions are compared, so the numbers hold for every probability P(y <= t) of the output.
-"""
+"""The answer of `limit`: whether a layer is like its infinite-width limit, and what that limit is like. Its
+numbers compare distribution functions, so they hold for every probability P(y <= t) of the output."""
 
 from __future__ import annotations
 

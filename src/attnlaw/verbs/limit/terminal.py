@@ -40,10 +40,6 @@ MOST_DEPTHS = 8  # depths that the first screen shows
 MOST_PATHS = 6  # columns of a table by depth
 
 
-def show_case(result: LimitResult, console: Console, details: bool = False) -> None:
-    """Print nothing, because one table at the end compares all widths."""
-
-
 def show_summary(result: LimitResult, console: Console, details: bool = False) -> None:
     """Print the answer, a table with a line for each width, and the next commands."""
     shown = answer(result)

@@ -47,10 +47,6 @@ AMPLIFICATION_MEANINGS = {
 }
 
 
-def show_case(result: MarginsResult, console: Console, details: bool = False) -> None:
-    """Print nothing, because one table after the last model compares the models."""
-
-
 def show_summary(result: MarginsResult, console: Console, details: bool = False) -> None:
     """Print a comparison of the models, a table of them, and tables of their layers."""
     names = unique_short_names(result.rows["model"])
