@@ -1,16 +1,6 @@
-"""The command line: it turns words into settings, runs a verb, and shows a table, JSON or a page.
-
-| exit status | meaning |
-|---|---|
-| 0 | done |
-| 1 | a file could not be read, or a computation failed |
-| 2 | a bad option or a bad value |
-| 3 | a rule failed (`check` only) |
-| 130 | interrupted |
-
-Every error is one line on standard error. Only `app` imports the command-line library (cyclopts). This file
-imports modules that take time only inside `main`, which answers Ctrl-C.
-"""
+"""The command line: it turns words into settings, runs a verb, and shows a table, JSON or a page. The exit
+status is 0 (done), 1 (a file or a computation failed), 2 (a bad option), 3 (a rule failed) or 130
+(interrupted). Only `app` imports cyclopts, and only `main`, which answers Ctrl-C, imports what takes time."""
 
 from __future__ import annotations
 

@@ -1,24 +1,6 @@
-"""Read a study file (TOML): a verb, fixed settings, settings that vary, and how the study is run.
-
-    verb = "learn"                    # or several: ["audit", "fit"]
-    [fixed]                           # the same in every task
-    [grid]                            # the product of its lists; "0.05:1:40" is 40 points, both ends included
-    [[list]]                          # explicit cases, each crossed with the grid, if there is one
-    [run]
-    seed = 0                          # the seed of the study
-    seeds = 1                         # repetitions of every case of a verb that draws random numbers
-    time_limit = 600                  # seconds for each task; no limit unless given
-    retries = 2                       # further attempts at a task that failed
-    [quick]                           # values that replace those above in a quick run
-
-Keys are the settings of the verb. A case of [[list]] may override [fixed], name its own verb, and contain
-lists or ranges, which make it a small grid. Relative paths start at the study file.
-
-The seed of a task comes from the study's `SeedSequence` by position: child number `repetition` of child
-number `case`. So cases added at the end, and more repetitions, do not change earlier seeds.
-
-`template` writes a study file to fill in from a verb's declaration.
-"""
+"""Read a study file (TOML, see docs/commands/study.md), and write one to fill in. The seed of a task comes
+from the study's `SeedSequence` by position: child number `repetition` of child number `case`. So cases
+added at the end, and more repetitions, do not change earlier seeds."""
 
 from __future__ import annotations
 

@@ -119,12 +119,10 @@ def _write_record(task: Task, record: Any, folder: Path) -> tuple[str, tuple[tup
 def run_batch(
     tasks: Sequence[Task], folder: Path, time_limit: float | None, time_twice: bool = False
 ) -> list[Ending]:
-    """Compute tasks in a worker process, with one BLAS thread.
+    """Compute tasks in a worker process, with one BLAS thread: groups together, other tasks one by one.
 
-    Groups run together, and other tasks run one by one.
-
-    Other threads of the process wait. If `time_twice` is true, a quick task runs again to measure it after
-    its modules are loaded.
+    Other threads of the process wait. With `time_twice`, a quick task runs again to measure it after its
+    modules are loaded.
     """
     from threadpoolctl import threadpool_limits
 

@@ -38,11 +38,9 @@ def draw_spectrum(
 
     Args:
         density: a table with the columns x, density and detail (a number for each piece of the line).
-        x: the title of the x axis.
         values: the measured values. The chart leaves out zeros if there is an atom or no density.
         atom: the predicted weight at zero, which the title states.
         outliers: the predicted outliers, drawn as triangles.
-        name: the name of the measured values in the legend.
     """
     weights = [f"predicted {atom:.3f}"] if atom > 0 else []
     layers = []

@@ -19,13 +19,9 @@ LONGEST_SUFFIX = 80  # letters of a model's name in a file name
 
 @dataclass(frozen=True, eq=False)
 class Figure:
-    """A chart with its name, title and caption, for a page and for a paper.
+    """A chart with its name (of a file, without ending), title and caption, for a page and for a paper.
 
     Args:
-        name: the name of the file, without ending.
-        title: a text that says what the chart shows.
-        caption: a text that says how to read the chart.
-        make_chart: a function that returns the Altair chart.
         on_page: False if the page has an interactive version. Such a figure is only for papers.
         model: the model in the figure, if the result has several models, otherwise None.
         settings_text: a function that returns the settings of the result in words.

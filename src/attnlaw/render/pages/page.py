@@ -303,13 +303,8 @@ def explorer_data(
 ) -> dict[str, Any]:
     """Return the data of matrices for the explorer's script, as values for JSON.
 
-    Args:
-        verb: the verb that declares the columns, the kinds of matrices and the laws.
-        models: the name of each case's model, by the number of the case.
-        rows: the matrices, with the columns that the page shows.
-        mapped: the columns that a heat map can show. Each column has a text that says how to read the map,
-            and options for its colours.
-        facts: the columns that the page shows for a chosen matrix.
+    `models` has the name of each case's model. `mapped` has the columns that a heat map can show, each with
+    how to read it and options for its colours, and `facts` those that the page shows for a chosen matrix.
     """
     known = {column.name: column for table in reversed(verb.tables) for column in table.columns}
     kinds, laws = (known[name].choices or {} if name in known else {} for name in ("kind", "law"))

@@ -35,12 +35,8 @@ _kept_options: ContextVar[tuple[str, tuple[str, ...]]] = ContextVar("kept_option
 def typed_options(shown: Iterable[str] = (), verb: str = "", kept: Iterable[str] = ()) -> Iterator[None]:
     """Adapt the next commands printed in the block to the command that the user typed.
 
-    Args:
-        shown: options such as `--details` that the user typed. Printed commands that include these options
-            are left out.
-        verb: the command to which the options `kept` belong.
-        kept: options that no row has, such as `--as-stored`. Printed commands of the same verb get these
-            options too.
+    Commands with an option in `shown`, which the user typed, are left out. Other commands of the `verb` get
+    the options `kept`, which no row has, such as `--as-stored`.
     """
     before = _already_typed.set(_already_typed.get() | frozenset(shown))
     kept_before = _kept_options.set((verb, tuple(kept)) if verb else _kept_options.get())

@@ -1,11 +1,5 @@
 """Quantities that compare a step of a training run with earlier ones: factor sizes and modes of heads.
 
-| quantity | in the row of a matrix | in the row of the step |
-|---|---|---|
-| `factor_imbalance` | imbalance of a head's factors, `factor_difference`; `_kept`: over the start | medians |
-| `means` | `mean` = Tr M/sqrt(N) and `frobenius` = |M|_F/sqrt(N) of a head's M | medians of their sizes |
-| `modes` | separate rows: values beyond the bulk, and when each left it | the test `stronger_first` |
-
 **Factors.** Gradient flow of any loss of a product A B^T conserves D = A^T A - B^T B; with weight decay gamma
 it decays as e^(-2 gamma tau). This holds without biases and rotary positions. Other changes of
 `factor_difference_kept` come from Adam and from noise. `factor_imbalance` is D over the sizes of the factors,
@@ -90,9 +84,7 @@ class ModeTracker:
     ) -> dict[HeadKey, list[Mode]]:
         """Return the modes of all heads at this step, numbered as at the earlier steps.
 
-        Args:
-            seen: for each head, its k values beyond the bulk in descending order, of shape (k,), and their
-                singular vectors u (rows, k) and v (cols, k).
+        `seen` has the k values beyond the bulk of each head, descending, and their u (rows, k) and v (cols, k).
         """
         modes = {}
         for location, (values, u, v) in seen.items():

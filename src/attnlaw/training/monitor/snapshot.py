@@ -1,17 +1,6 @@
-"""Measure the spectra of a model at one step of its training.
-
-| quantity | in the row of a matrix | in the row of the step |
-|---|---|---|
-| `proxies` | `log10_contribution` | log10 of each proxy |
-| `stable_rank` | sum s_i^2 / s_1^2 | median over the matrices of a group |
-| `outliers` | singular values beyond the edge of the finite-size null | sum over a group |
-| `alpha` | exponent of a power law of the upper eigenvalues | median over a group |
-| `factor_excess` | excess of a head's factors (`theory.implicit_bias.balance`) | medians of QK and VO |
-| `scores` | | median `typical` and largest `bound` over heads (`theory.bounds.logits`) |
-| `factor_imbalance`, `means`, `modes` | see `history` | |
-
-The numbers equal those of `attnlaw.audit` and its fits. The tests of the fits (bootstraps) are left out.
-"""
+"""Measure the spectra of a model at one step of its training. The rows of matrices have the numbers of
+`attnlaw.audit` and its fits, without the tests of the fits (bootstraps). The row of the step has the medians
+or sums of groups of matrices, each proxy, and of the logits the median spread and the largest bound."""
 
 from __future__ import annotations
 
@@ -146,11 +135,9 @@ if whole: attnlaw.audit(whole, heads=HEADS).save(f"step-{step}")
 
 
 def require_unsharded(model: Any) -> None:
-    """Raise an `InputError` if the weights are split over processes.
+    """Raise an `InputError` if the weights are split over processes, so that none has a whole matrix.
 
-    In that case, no process has a whole matrix.
-
-    If the weights are distributed tensors (FSDP2), a note of the error has the code that gathers them.
+    For distributed tensors (FSDP2), a note of the error has the code that gathers them.
     """
     what = f"{type(model).__name__}: the weights of this model are split over several processes"
     if any(hasattr(weight, "device_mesh") for weight in model.parameters()):

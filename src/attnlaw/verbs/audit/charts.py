@@ -167,14 +167,9 @@ def decay(view: ChartView) -> Drawings:
 
 
 def spectrum_decay(spectra: pl.DataFrame, labels: Mapping[str, str] | None = None) -> alt.ConcatChart:
-    """Draw how singular values decay, with a panel for each kind of matrix.
+    """Draw how singular values decay: the median over a model's matrices of a kind, relative to the largest.
 
-    A line shows the median over a model's matrices of the singular value divided by the largest, at each
-    rank.
-
-    Args:
-        spectra: the table of spectra of one or several audits.
-        labels: the names to show, by model. By default, the chart draws all models under their own names.
+    `labels` are the names to show by model. By default, the chart draws all models under their own names.
     """
     names = _labels(spectra, labels)
     hue = colour_encoding(palette(names.values()))
@@ -277,10 +272,8 @@ def compare(
 ) -> alt.VConcatChart:
     """Draw medians over heads by layer: a row of panels for each kind of matrix, a column for each quantity.
 
-    Args:
-        labels: the names to show, by model. By default, the chart draws all models under their own names.
-        titles: the titles to show, by quantity. By default, the chart draws the quantities of
-            `_compared_quantities` under their own names.
+    `labels` and `titles` are the names to show, by model and by quantity. By default, the chart draws all
+    models, and the quantities of `_compared_quantities`, under their own names.
     """
     quantities = titles or {name: name for name in _compared_quantities(matrices)}
     names = _labels(matrices, labels)

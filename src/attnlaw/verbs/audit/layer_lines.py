@@ -21,12 +21,9 @@ OTHERS = ("ffn_in", "ffn_gate", "ffn_out", "lora")
 
 @dataclass(frozen=True, eq=False)
 class LayerLine:
-    """One layer, several neighbouring layers, or the cross attention of a layer.
+    """One layer, several neighbours ("0-3"), or the cross attention of a layer, which has no `layers`.
 
-    Args:
-        name: the name of the line in a table, such as "encoder 0" or "0-3".
-        layers: the rows of the table of layers, or no rows for cross attention.
-        matrices: the rows of the line's matrices. Matrices of cross attention have the kinds "qk" and "vo".
+    Matrices of cross attention have the kinds "qk" and "vo".
     """
 
     name: str

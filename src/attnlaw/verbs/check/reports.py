@@ -40,12 +40,7 @@ FINGERPRINT = "attnlawRuleAndPlace/v1"
 
 @dataclass(frozen=True)
 class UnreadModel:
-    """A model that could not be read.
-
-    Args:
-        location: the file that reports point at.
-        message: the error, in one line.
-    """
+    """A model that could not be read, with the file that reports point at, and the error in one line."""
 
     model: str
     location: str
@@ -56,12 +51,7 @@ UNREADABLE = "unreadable-model"  # the name under which reports list such a mode
 
 
 def sarif(models: Sequence[Verdicts], unread: Sequence[UnreadModel] = ()) -> str:
-    """Return a SARIF document with one run, which has the rules and the results of all models.
-
-    Args:
-        unread: the models that could not be read. If there are unread models, the run is marked as not
-            successful.
-    """
+    """Return a SARIF document with one run, which did not succeed if there are unread models."""
     rules: dict[str, tuple[str, str, dict[str, str]]] = {}  # level, text and further texts by name
     for model in models:
         rules |= _rules(model)
@@ -201,11 +191,7 @@ def _relative(path: str) -> str:
 
 
 def junit(models: Sequence[Verdicts], unread: Sequence[UnreadModel] = ()) -> str:
-    """Return a JUnit XML document. Lower levels and known findings are printed text, not failures.
-
-    Args:
-        unread: the models that could not be read. Each unread model has a suite with an error.
-    """
+    """Return a JUnit XML document. Lower levels and known findings are text; unread models are errors."""
     root = ElementTree.Element("testsuites", name="attnlaw check")
     root.extend(map(_suite, models))
     root.extend(map(_unread_suite, unread))

@@ -237,14 +237,8 @@ def spectra(view: ChartView) -> Drawings:
 
 
 def ridge(rows: pl.DataFrame, tracks: pl.DataFrame, values: pl.DataFrame, x: str) -> alt.VConcatChart:
-    """Draw one panel for each time, the earliest at the bottom.
-
-    Args:
-        rows: densities, with the columns time, x and density.
-        tracks: visible spikes, with the columns time and location.
-        values: eigenvalues of trained students, with the columns time and eigenvalue. The table may be empty.
-        x: the title of the horizontal axis.
-    """
+    """Draw one panel for each time, the earliest at the bottom: densities (time, x, density), visible spikes
+    (time, location), and, if not empty, eigenvalues of trained students (time, eigenvalue)."""
     times = sorted(rows["time"].unique())
     right = max([*rows["x"], *tracks["location"]])
     scale = alt.Scale(domain=[min([*rows["x"], 0.0]), 1.05 * right], nice=False)

@@ -28,12 +28,7 @@ class TheoryGap:
 
 @dataclass(frozen=True)
 class TrainedStudents:
-    """The trained students of one case, as means over all students of the same size.
-
-    Args:
-        sizes: dimensions in increasing order, each with the mean of every quantity by name.
-        students: the number of students at the largest dimension.
-    """
+    """The students of one case: means of every quantity by dimension, and their number at the largest one."""
 
     sizes: Mapping[int, Mapping[str, Estimate]]
     students: int

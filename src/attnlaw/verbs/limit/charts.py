@@ -104,15 +104,7 @@ def _fill_ratios(rows: pl.DataFrame) -> pl.DataFrame:
 def draw_densities(
     rows: pl.DataFrame, x: str, colours: Mapping[str, str], legend: str, ratio: str | None, title: str
 ) -> alt.HConcatChart:
-    """Draw the densities of several laws.
-
-    Args:
-        rows: a table with the columns x, density, ratio and series.
-        x: the title of the horizontal axis.
-        colours: the colour of each series.
-        ratio: the title of the axis of a second panel, which shows the column `ratio`. The value None means
-            no second panel.
-    """
+    """Draw the densities of several laws (x, density, ratio, series), and their ratios if it has a title."""
     hues = alt.Scale(domain=list(colours), range=list(colours.values()))
     dashes = alt.Scale(domain=list(colours), range=[DASHES.get(name, [1, 0]) for name in colours])
     base = (
