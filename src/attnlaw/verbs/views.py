@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -27,7 +27,7 @@ from attnlaw.core.progress import Progress
 from attnlaw.core.result import MANIFEST, ROWS, SIMULATION, SUMMARY, Result
 from attnlaw.core.verb import Verb
 from attnlaw.core.version import require_readable_version
-from attnlaw.render.terminal.console import notebook_progress, output, print_message
+from attnlaw.render.terminal.console import output, print_message
 from attnlaw.render.terminal.screen import typed_options
 from attnlaw.verbs import find_verb, verb_module
 
@@ -86,11 +86,6 @@ def show_end(result: Result, console: Console, details: bool = False) -> None:
             show(result, console, answer_of(result), details)
         elif hasattr(terminal, "show_summary"):
             terminal.show_summary(result, console, details)
-
-
-def progress(name: str) -> AbstractContextManager[Progress]:
-    """Return a context that shows progress in a notebook. Outside a notebook, the context shows nothing."""
-    return notebook_progress(name)
 
 
 def figures_of(result: Result) -> list[Figure]:

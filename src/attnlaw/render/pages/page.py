@@ -173,21 +173,6 @@ def rows_page(
     return page_html(title, lead, [*sections, table], data, answer)
 
 
-def verb_page(
-    result: Result,
-    figures: Iterable[Figure],
-    sentences: list[str],
-    sections: Iterable[Section | None],
-    rows: pl.DataFrame,
-    answer: Answer | None = None,
-) -> str:
-    """Return the page of a verb: the answer and these sections, then its figures, quantities and rows."""
-    verb = result.verb
-    more = [figure_section("part-1", "Figures", figures), quantity_section(verb, result.finished_rows)]
-    lead = [*sentences, failure_sentence(result.rows)]
-    return rows_page(verb.title, lead, [*sections, *more], rows, [verb], answer)
-
-
 def _column_label(verbs: Sequence[Verb[Any, Any]], name: str) -> str:
     knowing = (verb for verb in verbs if name in verb.schema or name in result_columns([verb]))
     return next((verb.label(name) for verb in knowing), name.replace("_", " "))

@@ -84,7 +84,7 @@ class ModeTracker:
     ) -> dict[HeadKey, list[Mode]]:
         """Return the modes of all heads at this step, numbered as at the earlier steps.
 
-        `seen` has the k values beyond the bulk of each head, descending, and their u (rows, k) and v (cols, k).
+        `seen` has the k values beyond the bulk of each head, descending, with u (rows, k) and v (cols, k).
         """
         modes = {}
         for location, (values, u, v) in seen.items():

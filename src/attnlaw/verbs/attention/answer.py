@@ -16,6 +16,12 @@ from attnlaw.theory.laws.attention_shape import MATRICES, AttentionShape
 from attnlaw.theory.laws.finite_size import finite_size_warnings
 
 MOST_LINES = 6  # layers that get a sentence each
+# Cases that the law does not cover or describe reliably.
+LIMITS = (
+    "The law is for random weights and orthogonal tokens. Tokens of real text are not orthogonal, and "
+    "causal masks and rotary positions are not covered. attnlaw warns if heads are too narrow or the "
+    "sharpness β is too large for this number of tokens."
+)
 # Largest Kolmogorov-Smirnov distance of each verdict. A histogram of a few hundred values shows 0.1 but not
 # 0.05.
 VERDICTS = {0.05: "follow the law", 0.15: "follow the law only roughly", 1.0: "do not follow the law"}
@@ -46,16 +52,7 @@ def answer(result: Result) -> Answer:
         parts = ", ".join(f"{count} {words}" for words, count in counts.items())
         every = all(verdict.words == CLOSE for verdict in verdicts)
         lines = [Line(f"Of {len(rows)} layers, {parts}.", AnswerStatus.OK if every else None)]
-    return Answer((*lines, Line(limits())), _next_commands(result))
-
-
-def limits() -> str:
-    """Return a description of the cases that the law does not cover or describe reliably."""
-    return (
-        "The law is for random weights and orthogonal tokens. Tokens of real text are not orthogonal, and "
-        "causal masks and rotary positions are not covered. attnlaw warns if heads are too narrow or the "
-        "sharpness β is too large for this number of tokens."
-    )
+    return Answer((*lines, Line(LIMITS)), _next_commands(result))
 
 
 def layer_line(row: Mapping[str, Any]) -> Line:

@@ -23,7 +23,7 @@ from attnlaw.render.terminal.screen import (
     print_title,
 )
 from attnlaw.theory.laws.attention_shape import CENTRINGS, MATRICES
-from attnlaw.verbs.attention.answer import answer, head_line, layer_line, limits, verdict_of
+from attnlaw.verbs.attention.answer import LIMITS, answer, head_line, layer_line, verdict_of
 
 if TYPE_CHECKING:
     from attnlaw import AttentionResult
@@ -69,7 +69,7 @@ def show_summary(result: AttentionResult, console: Console, details: bool = Fals
         _show_rows(result, console)
     if details:
         _show_quantities(result, console)
-    print_hanging(console, Text(""), limits(), style="dim")
+    print_hanging(console, Text(""), LIMITS, style="dim")
     console.print()
     print_next(console, answer(result).next_commands)
 

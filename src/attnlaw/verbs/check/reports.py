@@ -193,32 +193,32 @@ def _relative(path: str) -> str:
 def junit(models: Sequence[Verdicts], unread: Sequence[UnreadModel] = ()) -> str:
     """Return a JUnit XML document. Lower levels and known findings are text; unread models are errors."""
     root = ElementTree.Element("testsuites", name="attnlaw check")
-    root.extend(map(_suite, models))
-    root.extend(map(_unread_suite, unread))
+    root.extend(_suite(model.model, _cases(model)) for model in models)
+    root.extend(_suite(model.model, [_unread_case(model)]) for model in unread)
     for count in ("tests", "failures", "skipped", "errors"):
         root.set(count, str(sum(int(suite.get(count, 0)) for suite in root)))
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _suite(verdicts: Verdicts) -> ElementTree.Element:
-    suite = ElementTree.Element("testsuite", name=printable(verdicts.model))
-    suite.extend(_junit_rule(rule, verdicts) for rule in verdicts.rules)
-    suite.extend(_finding(name, verdicts) for name in verdicts.detectors)
+def _suite(model: str, cases: Iterable[ElementTree.Element]) -> ElementTree.Element:
+    suite = ElementTree.Element("testsuite", name=printable(model))
+    suite.extend(cases)
     suite.set("tests", str(len(suite)))
-    for count, tag in (("failures", "failure"), ("skipped", "skipped")):
+    for count, tag in (("failures", "failure"), ("skipped", "skipped"), ("errors", "error")):
         suite.set(count, str(sum(case.find(tag) is not None for case in suite)))
-    suite.set("errors", "0")
     return suite
 
 
-def _unread_suite(unread: UnreadModel) -> ElementTree.Element:
-    suite = ElementTree.Element("testsuite", name=printable(unread.model))
-    suite.append(case := _case(UNREADABLE, "check"))
+def _cases(verdicts: Verdicts) -> Iterator[ElementTree.Element]:
+    yield from (_junit_rule(rule, verdicts) for rule in verdicts.rules)
+    yield from (_finding(name, verdicts) for name in verdicts.detectors)
+
+
+def _unread_case(unread: UnreadModel) -> ElementTree.Element:
+    case = _case(UNREADABLE, "check")
     ElementTree.SubElement(case, "error", message=printable(unread.message), type="error")
-    for count, number in (("tests", 1), ("failures", 0), ("skipped", 0), ("errors", 1)):
-        suite.set(count, str(number))
-    return suite
+    return case
 
 
 def _junit_rule(rule: Verdict, verdicts: Verdicts) -> ElementTree.Element:
