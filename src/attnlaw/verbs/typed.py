@@ -30,7 +30,7 @@ def typed_command(result: Result, verb: str | None = None) -> str | None:
         values = list(dict.fromkeys(str(case[name]) for case in cases if case[name] is not None))
         if known[name].rule.positional:
             if not any(case.get("name") for case in cases):
-                if any(map(_is_object, values)):
+                if any(value.isidentifier() and not Path(value).exists() for value in values):  # a type
                     return None
                 places += map(shlex.quote, values)
             else:
@@ -54,8 +54,3 @@ def words_of(settings: type[Settings], row: Mapping[str, Any], names: Iterable[s
     """Return the words of some settings of a row."""
     known = setting_fields(settings)
     return [word for name in names for word in option_words(known[name], row[name])]
-
-
-def _is_object(title: str) -> bool:
-    """Return whether a title is the name of a Python type instead of a path."""
-    return title.isidentifier() and not Path(title).exists()

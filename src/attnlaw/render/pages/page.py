@@ -161,21 +161,19 @@ def rows_page(
     hidden = {*constant_settings(rows, result_names), *outcome, *beside}
     plain = [name for name in showable_columns(rows) if name not in hidden and rows[name].count()]
     shown = plain[: MOST_SHOWN - len(outcome)] + outcome
+    labels = {
+        name: verb.label(name) for verb in reversed(verbs) for name in (*verb.schema, *result_columns([verb]))
+    }
     data = {
         "columns": plain_columns(rows),
         "infinite": infinite_places(rows),
-        "shown": [(name, _column_label(verbs, name)) for name in shown],
+        "shown": [(name, labels.get(name) or name.replace("_", " ")) for name in shown],
         "meanings": _column_meanings(verbs, shown),
         "names": _variant_labels(verbs, shown),
         "errors": {quantity.name: f"{quantity.name}_error" for quantity in quantities if quantity.error},
     }
     table = rows_section("Rows", _example_filter(rows.select(shown)))
     return page_html(title, lead, [*sections, table], data, answer)
-
-
-def _column_label(verbs: Sequence[Verb[Any, Any]], name: str) -> str:
-    knowing = (verb for verb in verbs if name in verb.schema or name in result_columns([verb]))
-    return next((verb.label(name) for verb in knowing), name.replace("_", " "))
 
 
 def _column_meanings(verbs: Sequence[Verb[Any, Any]], shown: Sequence[str]) -> dict[str, str]:
@@ -334,13 +332,10 @@ def draw_on_page(figures: Iterable[Figure], prefix: str = "") -> list[dict[str, 
         if isinstance(svg, InputError):
             drawings.append(drawing | {"missing": str(svg)})
         else:
-            drawings.append(drawing | {"svg": Markup(svg), "is_broad": _is_broad(svg)})
+            width = re.search(r'width="([\d.]+)"', svg)
+            is_broad = width is not None and float(width[1]) > WIDEST_HALF
+            drawings.append(drawing | {"svg": Markup(svg), "is_broad": is_broad})
     return drawings
-
-
-def _is_broad(svg: str) -> bool:
-    width = re.search(r'width="([\d.]+)"', svg)
-    return width is not None and float(width[1]) > WIDEST_HALF
 
 
 def figure_section(

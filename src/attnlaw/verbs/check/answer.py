@@ -102,10 +102,6 @@ def _short_line(case: Result) -> Line:
     return Line(f"{case.row()['model']}: {headline.text}", headline.status, details)
 
 
-def _has_nan(case: Result) -> bool:
-    return any(group.rule == "non-finite" for group in finding_groups(case))
-
-
 def next_commands(result: Result, cases: Sequence[Result]) -> dict[str, str]:
     """Return commands that explain a failure, or commands for a model that has passed."""
     # The first model that failed has the most to look at.
@@ -113,6 +109,7 @@ def next_commands(result: Result, cases: Sequence[Result]) -> dict[str, str]:
     row, rules, groups = case.row(), failed_rules(case), finding_groups(case)
     named = [group.rule for group in groups if group.rule in DETECTORS]
     command, audit = typed_command(result), typed_command(result, "audit")
+    found_rules = {group.rule for each in cases for group in finding_groups(each)}
     commands: dict[str, str] = {}
     if named:
         commands[f"attnlaw check --explain {named[0]}"] = f"when {named[0]} is reported, and what to do"
@@ -121,7 +118,7 @@ def next_commands(result: Result, cases: Sequence[Result]) -> dict[str, str]:
         diff = (typed_command(result, "diff") or "").replace(f" --base {base}", "")
         if diff:
             commands[diff.replace("diff", f"diff {base}", 1)] = "what changed, tensor by tensor"
-    elif (rules or named) and audit and not any(map(_has_nan, cases)):  # an audit does not accept NaN
+    elif (rules or named) and audit and "non-finite" not in found_rules:  # an audit does not accept NaN
         commands[f"{audit} --out results"] = "interactive report of all matrices"
     hidden = len(groups) > MOST_EXPLAINED or any(group.count > 1 for group in groups)
     hidden = hidden or any(len(rule["failures"]) > MOST_LOCATIONS for rule in rules)

@@ -193,7 +193,9 @@ def _relative(path: str) -> str:
 def junit(models: Sequence[Verdicts], unread: Sequence[UnreadModel] = ()) -> str:
     """Return a JUnit XML document. Lower levels and known findings are text; unread models are errors."""
     root = ElementTree.Element("testsuites", name="attnlaw check")
-    root.extend(_suite(model.model, _cases(model)) for model in models)
+    for model in models:
+        rules = [_junit_rule(rule, model) for rule in model.rules]
+        root.append(_suite(model.model, [*rules, *(_finding(name, model) for name in model.detectors)]))
     root.extend(_suite(model.model, [_unread_case(model)]) for model in unread)
     for count in ("tests", "failures", "skipped", "errors"):
         root.set(count, str(sum(int(suite.get(count, 0)) for suite in root)))
@@ -208,11 +210,6 @@ def _suite(model: str, cases: Iterable[ElementTree.Element]) -> ElementTree.Elem
     for count, tag in (("failures", "failure"), ("skipped", "skipped"), ("errors", "error")):
         suite.set(count, str(sum(case.find(tag) is not None for case in suite)))
     return suite
-
-
-def _cases(verdicts: Verdicts) -> Iterator[ElementTree.Element]:
-    yield from (_junit_rule(rule, verdicts) for rule in verdicts.rules)
-    yield from (_finding(name, verdicts) for name in verdicts.detectors)
 
 
 def _unread_case(unread: UnreadModel) -> ElementTree.Element:

@@ -59,7 +59,8 @@ def _sentences(row: Mapping[str, Any]) -> list[str]:
 def _next_commands(rows: Sequence[Mapping[str, Any]], again: bool) -> dict[str, str]:
     """Return further commands, and `again` those that show more. There are none for models in memory."""
     base, models = str(rows[0]["base"]), list(dict.fromkeys(str(row["model"]) for row in rows))
-    if any(row["name"] is not None for row in rows) or not all(map(_can_be_opened, (base, *models))):
+    known = all(is_hub_id(model) or Path(model).exists() for model in (base, *models))
+    if any(row["name"] is not None for row in rows) or not known:
         return {}
     opening, chosen = (words_of(DiffSettings, rows[0], names) for names in (OPENING, CHOSEN))
     # An audit does not accept NaN.
@@ -76,7 +77,3 @@ def _next_commands(rows: Sequence[Mapping[str, Any]], again: bool) -> dict[str, 
     }
     gate = ["attnlaw", "check", *models, *opening, "--rules", "fine-tune", "--base", base]
     return (more if again else {}) | audit | {shlex.join(gate): "pass or fail"}
-
-
-def _can_be_opened(model: str) -> bool:
-    return is_hub_id(model) or Path(model).exists()

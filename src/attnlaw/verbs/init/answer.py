@@ -18,13 +18,15 @@ from attnlaw.theory.init.remarks import SCORES, WIDE, Start, StartRemark, start_
 from attnlaw.verbs.init import LIMIT_WIDTH, OWN_WIDTH
 
 MOST_LINES = 8  # sentences about several models
+STATUSES = {True: AnswerStatus.UNUSUAL, False: AnswerStatus.OK, None: None}  # of a start that is unusual
 
 
 def answer(result: Result) -> Answer:
     """Return the answer for one untrained model, or for several."""
     rows = result.finished_rows
     remarks = [_remarks(row, result.tables["layers"]) for row in rows.iter_rows(named=True)]
-    lines = [_line(remark) for remark in remarks[0]] if rows.height == 1 else _several(result, remarks)
+    lines = [Line(f"{remark.text}.", STATUSES[remark.unusual]) for remark in remarks[0]]
+    lines = lines if rows.height == 1 else _several(result, remarks)
     if (rows["status"] == Outcome.INEXACT).any():
         lines.append(Line("With --units, only means and covariances of hidden units are exact."))
     return Answer(tuple(lines), _next_commands(result, remarks))
@@ -52,11 +54,6 @@ def _remarks(row: dict[str, Any], layers: pl.DataFrame) -> list[StartRemark]:
         infinite=row["model_width"] is None,
     )
     return start_remarks(start)
-
-
-def _line(remark: StartRemark) -> Line:
-    status = {True: AnswerStatus.UNUSUAL, False: AnswerStatus.OK, None: None}[remark.unusual]
-    return Line(f"{remark.text}.", status)
 
 
 def _several(result: Result, remarks: Sequence[Sequence[StartRemark]]) -> list[Line]:

@@ -90,8 +90,11 @@ def _model_columns(result: MarginsResult, names: list[str], details: bool) -> li
         )
         columns.append(Column("most in", places, is_text=True))
     if details:
-        middle = rows.select("median", "median_low", "median_high").iter_rows()
-        columns.append(Column("median", [_interval(*values) for values in middle]))
+        middle = number_columns(
+            rows, {name: (name, ".3g") for name in ("median", "median_low", "median_high")}
+        )
+        cells = zip(*(column.cells for column in middle), strict=True)
+        columns.append(Column("median", [f"{value} [{low}, {high}]" for value, low, high in cells]))
         columns += [Column(name, [str(count) for count in rows[name]]) for name in ("ties", "flat")]
         columns.append(Column("confidence", [f"{value:.2f}" for value in rows["confidence"]]))
     return columns
@@ -103,11 +106,6 @@ def _change(row: dict[str, Any]) -> str:
         return "–"
     middle, error = row["log_ratio"], row["log_ratio_error"] or 0.0
     return f"{expm1(middle):+.1%} [{expm1(middle - error):+.1%}, {expm1(middle + error):+.1%}]"
-
-
-def _interval(middle: float | None, low: float | None, high: float | None) -> str:
-    shown, *ends = (format_number(value, ".3g", missing="–") for value in (middle, low, high))
-    return f"{shown} [{ends[0]}, {ends[1]}]"
 
 
 def _print_places(result: MarginsResult, name: str, console: Console, details: bool) -> None:
