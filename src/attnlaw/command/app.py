@@ -154,7 +154,9 @@ def _parameter(known: SettingField) -> inspect.Parameter:
         negative=(),
         allow_leading_hyphen=known.is_number,
     )
-    kind, default, hint = inspect.Parameter.KEYWORD_ONLY, None, str | None
+    kind: Any = inspect.Parameter.KEYWORD_ONLY
+    default: Any = None
+    hint: Any = str | None
     name = (rule.metavar or known.name).lower() if rule.positional else known.name
     if rule.positional and takes_several_words(known):
         kind, default, hint = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.empty, str

@@ -37,6 +37,11 @@ def format_short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) and math.isfinite(value) else format_setting(value)
 
 
+def capital(text: str) -> str:
+    """Return a text that begins with a capital letter."""
+    return f"{text[:1].upper()}{text[1:]}"
+
+
 def varying_settings(rows: pl.DataFrame, names: Iterable[str]) -> list[str]:
     columns = set(rows.columns) if rows.height > 1 else set()
     return [name for name in names if name in columns and rows[name].n_unique() > 1]

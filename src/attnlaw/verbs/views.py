@@ -27,7 +27,7 @@ from attnlaw.core.progress import Progress
 from attnlaw.core.result import MANIFEST, ROWS, SIMULATION, SUMMARY, Result
 from attnlaw.core.verb import Verb
 from attnlaw.core.version import require_readable_version
-from attnlaw.render.terminal.console import output, print_message
+from attnlaw.render.terminal.console import notebook_progress, output, print_message
 from attnlaw.render.terminal.screen import typed_options
 from attnlaw.verbs import find_verb, verb_module
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from attnlaw.render.charts.figure import Figure
 
 PAGE = "report.html"
+progress = notebook_progress  # `core.verb`, which cannot import `render`, takes it from here
 STORE = "store.sqlite"  # the store of a study, in the directory of its rows
 
 

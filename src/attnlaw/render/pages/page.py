@@ -31,6 +31,7 @@ from attnlaw.core.words import count_of
 from attnlaw.render.charts.figure import Figure, draw_each
 from attnlaw.render.charts.style import finite_or_none, inline_svg
 from attnlaw.render.describe_rows import (
+    capital,
     constant_settings,
     failed_rows,
     failure_sentence,
@@ -296,7 +297,7 @@ def explorer_data(
     return {
         "quantities": [
             {"key": name, "name": known[name].label, "log": known[name].log}
-            | {"says": f"{meanings[name][:1].upper()}{meanings[name][1:]}. {how['read']}", **how}
+            | {"says": f"{capital(meanings[name])}. {how['read']}", **how}
             for name, how in mapped.items()
         ],
         "meanings": meanings,

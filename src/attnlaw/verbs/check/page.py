@@ -13,7 +13,7 @@ from attnlaw.analysis.check.verdicts import FAILED
 from attnlaw.core.result import Result
 from attnlaw.core.tables import short_names
 from attnlaw.render.charts.figure import Figure
-from attnlaw.render.describe_rows import failure_sentence
+from attnlaw.render.describe_rows import capital, failure_sentence
 from attnlaw.render.model_names import model_names
 from attnlaw.render.pages.html import macros
 from attnlaw.render.pages.notebook import frame_html
@@ -71,7 +71,7 @@ def _problems(result: Result, names: dict[int, str]) -> Section | None:
             for group in finding_groups(case, known):
                 places = first_few(group.places, MOST_LOCATIONS)
                 remedy = group.fix.removeprefix("Fix: ")
-                cells = [group.rule, places, group.reason, f"{remedy[:1].upper()}{remedy[1:]}"]
+                cells = [group.rule, places, group.reason, capital(remedy)]
                 model = [names[number]] if names else []
                 lines.append((f"{group.level.upper()}{', known' if known else ''}", [*model, *cells]))
     if not lines:

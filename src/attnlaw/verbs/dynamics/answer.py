@@ -15,7 +15,7 @@ from attnlaw.core.command_line import command
 from attnlaw.core.estimate import Estimate, Outcome
 from attnlaw.core.result import Result
 from attnlaw.core.words import short_number
-from attnlaw.render.describe_rows import ValueLabels, independent_settings, varying_settings
+from attnlaw.render.describe_rows import ValueLabels, capital, independent_settings, varying_settings
 from attnlaw.theory.learn.agreement import DISAGREE, largest_chance_difference
 from attnlaw.verbs.learn.answer import failure_lines
 from attnlaw.verbs.learn.comparison import has_settings_of
@@ -203,7 +203,7 @@ def _several(result: Result, rows: pl.DataFrame) -> Iterator[Line]:
         for row in rows.iter_rows(named=True):
             line = _arrival(row, trajectory_of(result, row["case"]))
             lead = labels.describe({name: row[name] for name in varied})
-            text = f"{_capital(lead)}: {line.text[:1].lower()}{line.text[1:]}" if lead else line.text
+            text = f"{capital(lead)}: {line.text[:1].lower()}{line.text[1:]}" if lead else line.text
             yield Line(text, line.status)
     elif known.height:
         first, last = (known.row(place, named=True) for place in (0, -1))
@@ -224,10 +224,6 @@ def _several(result: Result, rows: pl.DataFrame) -> Iterator[Line]:
             f"It costs the fewest samples with learning rate {best['learning_rate']:g}: "
             f"{short_number(best['recovery_samples'])} d² until the alignment is 0.5."
         )
-
-
-def _capital(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}"
 
 
 def varying_cases(result: Result, rows: pl.DataFrame) -> list[str]:
@@ -296,7 +292,7 @@ def _endings(result: Result) -> Iterator[Line]:
             lead = f"{first}{more}: " if first else ""
             ending = "" if status in (Outcome.DONE, Outcome.UNSTABLE) else f"{status}: "
             text = f"{lead}{ending}{remark}."
-            yield Line(_capital(text), AnswerStatus.WARNING)
+            yield Line(capital(text), AnswerStatus.WARNING)
 
 
 def _only_trained(result: Result) -> Iterator[Line]:

@@ -15,7 +15,7 @@ from attnlaw.core.estimate import Estimate, Outcome, format_percent
 from attnlaw.core.result import Result
 from attnlaw.core.settings import parse_range
 from attnlaw.core.words import short_number
-from attnlaw.render.describe_rows import ValueLabels, independent_settings, varying_settings
+from attnlaw.render.describe_rows import ValueLabels, capital, independent_settings, varying_settings
 from attnlaw.theory.learn.agreement import DISAGREE, largest_chance_difference
 from attnlaw.verbs.learn.comparison import TrainedStudents, relative_error, trained_students
 
@@ -199,7 +199,7 @@ def _curve(rows: pl.DataFrame, axis: str, measure: Measure, labels: ValueLabels,
     places = [in_words({axis: value}, labels) for value in rows[axis]]
     shown = [percent(Estimate(value)) for value in values]
     steps = [later - earlier for earlier, later in pairwise(values)]
-    subject = f"{lead[:1].upper()}{lead[1:]}: the {measure.noun}" if lead else f"The {measure.noun}"
+    subject = f"{capital(lead)}: the {measure.noun}" if lead else f"The {measure.noun}"
     if shown[0] == shown[-1] == max(shown) == min(shown):
         return Line(f"{subject} is {shown[0]}{measure.unit} in all {len(values)} cases.")
     if all(step <= 0 for step in steps) or all(step >= 0 for step in steps):
@@ -321,7 +321,7 @@ def _endings(result: Result, rows: pl.DataFrame) -> Iterator[Line]:
             exact = status == Outcome.RECOVERED
             said = status == Outcome.DONE or remark.startswith(status)
             text = f"{lead}{remark}." if said else f"{lead}{status}: {remark}."
-            yield Line(f"{text[:1].upper()}{text[1:]}", None if exact else AnswerStatus.WARNING)
+            yield Line(capital(text), None if exact else AnswerStatus.WARNING)
 
 
 def _recovered(rows: pl.DataFrame, varied: Sequence[str], labels: ValueLabels) -> Iterator[Line]:
@@ -343,7 +343,7 @@ def _recovered(rows: pl.DataFrame, varied: Sequence[str], labels: ValueLabels) -
         places = " and ".join([", ".join(alphas[:-1]), alphas[-1]] if len(alphas) > 1 else alphas)
         text = f"{who} recovers the target at {places} d² samples"
         yield Line(
-            f"{text[:1].upper()}{text[1:]}: the error is below what can be computed (rounding).",
+            f"{capital(text)}: the error is below what can be computed (rounding).",
             AnswerStatus.OK,
         )
 

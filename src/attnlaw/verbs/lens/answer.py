@@ -12,6 +12,7 @@ from attnlaw.analysis.forward.remarks import REMARK_KINDS
 from attnlaw.core.answer import Answer, AnswerStatus, Line
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.tables import unique_short_names
+from attnlaw.render.describe_rows import capital
 from attnlaw.verbs.typed import words_of
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def answer(result: LensResult) -> Answer:
 def case_lines(result: LensResult) -> list[Line]:
     """Return the lines about one case: whether the numbers hold, heads, tokens, and ranks."""
     row = result.row()
-    lines = [] if row["remark"] is None else [Line(f"{_capital(row['remark'])}.", AnswerStatus.WARNING)]
+    lines = [] if row["remark"] is None else [Line(f"{capital(row['remark'])}.", AnswerStatus.WARNING)]
     if row["head_count"] == 0:
         lines.append(Line("The input has one token, which can only attend to itself: no head was measured."))
     elif row["head_count"] is not None:
@@ -82,11 +83,11 @@ def _head_lines(remarks: pl.DataFrame, head_count: int) -> list[Line]:
     for kind in REMARK_KINDS:
         sentences = remarks.filter(pl.col("rule") == kind.name)["sentence"].to_list()
         if len(sentences) == 1:
-            lines.append(Line(f"{_capital(sentences[0])}."))
+            lines.append(Line(f"{capital(sentences[0])}."))
         elif sentences:
             clearest, _, evidence = sentences[0].partition(": ")
             head = " ".join(clearest.split()[:2])
-            more = f" {_capital(head)} is the clearest: {evidence}." if evidence else ""
+            more = f" {capital(head)} is the clearest: {evidence}." if evidence else ""
             lines.append(Line(f"{len(sentences)} of {head_count} heads {kind.several}.{more}"))
     known = set(remarks["rule"])
     absent = [
@@ -137,7 +138,3 @@ def rank_sentence(result: LensResult) -> str:
 
 def _place(position: int, labels: dict[int, str | None]) -> str:
     return f'token {position}, "{labels[position]}"'
-
-
-def _capital(sentence: str) -> str:
-    return sentence[:1].upper() + sentence[1:]

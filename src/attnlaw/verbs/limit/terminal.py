@@ -10,7 +10,7 @@ from rich.text import Text
 
 from attnlaw.core.estimate import Estimate, format_column, format_percent, format_value
 from attnlaw.core.words import count_of, short_number
-from attnlaw.render.describe_rows import varying_settings
+from attnlaw.render.describe_rows import capital, varying_settings
 from attnlaw.render.terminal.cases import print_measures, print_settings, unusual_settings
 from attnlaw.render.terminal.console import Column, print_table
 from attnlaw.render.terminal.screen import print_answer, print_definitions, print_next, print_title
@@ -124,5 +124,5 @@ def _print_paths(result: LimitResult, console: Console, details: bool) -> None:
             cells = [format_value(path[depth]) if depth < len(path) else "" for depth in depths]
             columns.append(Column(", ".join(words) or "value", cells))
         console.print()
-        console.print(Text(f"{title[:1].upper()}{title[1:]}, by layer", style="bold"))
+        console.print(Text(f"{capital(title)}, by layer", style="bold"))
         print_table(console, columns, [column.title for column in columns[2:]])
