@@ -298,7 +298,7 @@ def test_the_first_screen_answers_before_it_lists_numbers():
         for words in (
             f"OK       No problems found ({len(DETECTORS)} checks).",
             "OK       Trained: 40 of 40 weight matrices differ from random ones",
-            "UNUSUAL  4 of 10 numbers are outside the range of 8 trained models",
+            "UNUSUAL  4 of 10 numbers are outside the range of 8 trained reference models",
             "Unusual does not mean wrong; ranks depend on the head size (32 here).",
             "norm per head",
             "stable rank: directions that carry a head",

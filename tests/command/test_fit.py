@@ -107,7 +107,8 @@ def test_the_answer_says_whether_the_model_is_trained_and_which_law_most_matrice
     assert trained.text.startswith("Trained: 6 of 6 weight matrices differ from random ones (chance alone")
     assert law.text == (
         "5 of 6 matrices are heavy-tailed: their singular values spread much further than those of random "
-        "matrices. Most common by kind: "
+        "matrices. This is usual after training, and shows neither a problem nor good generalization. "
+        "Most common by kind: "
         "QK heavy-tailed (4 of 4), FFN in power-law tail (1 of 1), FFN out heavy-tailed (1 of 1)."
     )
     assert "With only 32 singular values" in certainty.text

@@ -69,7 +69,7 @@ def test_simulation_stands_beside_the_theory() -> None:
 def test_a_rounded_sample_count_is_said(form: tuple[str, ...]) -> None:
     few = learn("--alpha", 0.01, "--simulate", 12, "--seeds", 2, *form)
     assert "n = 1 gives alpha 0.00694 instead of 0.01" in " ".join(few.stdout.split())
-    assert "instead" not in learn("--alpha", 0.25, "--simulate", 12, "--seeds", 2, *form).stdout
+    assert "instead of 0.25" not in learn("--alpha", 0.25, "--simulate", 12, "--seeds", 2, *form).stdout
 
 
 def test_softmax_shows_the_error_of_its_averages(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +128,7 @@ def test_table_names_every_quantity() -> None:
 
 def test_how_it_ended_is_said_in_the_answer() -> None:
     shown = learn("--alpha", 0.49, "--student", "bayes").stdout
-    assert "OK       With 0.49 d² samples the student recovers the target." in shown
+    assert "OK       With 0.49 d² samples (α = 0.49) the student recovers the target." in shown
     assert "Recovered: the error is too small to compute" in " ".join(shown.split())
 
 
@@ -313,7 +313,7 @@ def test_ctrl_c_ends_the_students_in_training() -> None:
 
 def test_a_recovered_target_has_no_causes_of_an_error() -> None:
     shown = " ".join(learn("--alpha", 100).stdout.split())
-    assert "With 100 d² samples the student recovers the target." in shown
+    assert "With 100 d² samples (α = 100) the student recovers the target." in shown
     assert "of this error" not in shown
 
 

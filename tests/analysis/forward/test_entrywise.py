@@ -55,6 +55,7 @@ def test_the_answer_comes_first(lens: attnlaw.Lens) -> None:
     blocks = invoke(*WORDS, "--entrywise", "1,4,16").stdout.split("\n\n")
     head = max(lens.entrywise, key=lambda candidate: candidate.rank_within)
     assert " ".join(blocks[1].split()) == (
+        "The text is split into 22 tokens, which are single letters. "
         f"Rank {lens.median_rank_within} of 22 keeps every attention weight within 0.01 in half of the "
         f"heads; all heads need rank {head.rank_within} (head {head.layer}.{head.head} the most)."
     )
@@ -86,7 +87,7 @@ def test_rows_page_and_figure(lens: attnlaw.Lens, tmp_path: Path) -> None:
     assert f"<dt>rank for error 0.01, all heads</dt><dd>{lens.largest_rank_within}</dd>" in page
     assert "None of the rules describes" not in page  # heads were not looked at
     drawn = (out / "figures" / "entrywise.svg").read_text()
-    assert all(f">{name}<" in drawn for name in ("worst weight", "tail / n", "rms", "16"))
+    assert all(f">{name}<" in drawn for name in ("largest error of a weight", "suggested error", "rms", "16"))
 
 
 def test_one_rank_has_no_figure_and_full_rank_no_error(tmp_path: Path) -> None:

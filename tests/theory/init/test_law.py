@@ -100,7 +100,7 @@ def test_remarks() -> None:
     llama = Architecture.from_config({**SMALL["llama"], "initializer_range": 0.4})
     remark = initial_law(llama, Tokens((1, 2, 3, 4)), 100).remark
     assert remark is not None
-    assert "of a uniform guess (ln V): output weights smaller by a factor of " in remark
+    assert "of a uniform guess over V = 40 ids (ln V): output weights smaller by a factor of " in remark
     assert "Attention does not start uniform: scores have a standard deviation of " in remark
     law = initial_law(GPT2, Tokens((1, 2, 3)), 20)
     assert law.loss is not None

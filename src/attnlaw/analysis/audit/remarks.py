@@ -110,7 +110,7 @@ def comparison_line(summary: Mapping[str, Any], head_size: int | None = None) ->
         AnswerStatus.UNUSUAL,
         (
             "Compared: median ranks, norms and numbers of strong directions (--details names the models).",
-            f"Unusual does not mean wrong{ranks}. To explain a number, look at its layers (--out).",
+            f"Unusual does not mean wrong{ranks}.",
             *details,
         ),
     )

@@ -180,7 +180,11 @@ ANOTHER_BASE = (
     "This looks like another model, or like weights that were never loaded. Check first that the base is the "
     "right one."
 )
-LOST = "These weights are lost. Find out whether training, a conversion or a merge set these tensors to zero."
+ERASED = "These weights are lost. Find out whether training, a conversion or a merge set these tensors to zero."
+REPLACED = (
+    "These tensors have nothing in common with the base. Find out whether they were meant to be new, such as a "
+    "new output layer, or were never loaded."
+)
 MISPLACED = "This looks like a mistake in a conversion or a merge: weights are in the wrong place."
 MISSCALED = "This looks like a mistake: look for a scale that was applied twice, or not at all."
 LAYERS_GONE = (
@@ -191,7 +195,7 @@ LAYERS_NEW = (
     "The base lacks whole layers of the model. If you did not add them on purpose, check first that the base "
     "is complete and the right one."
 )
-WARNINGS = (NOT_FINITE, ANOTHER_BASE, LAYERS_GONE, LAYERS_NEW, LOST, MISPLACED, MISSCALED)
+WARNINGS = (NOT_FINITE, ANOTHER_BASE, LAYERS_GONE, LAYERS_NEW, ERASED, REPLACED, MISPLACED, MISSCALED)
 # What needs no action.
 SAME_FUNCTION = "This looks like the same model, written in another way: nothing is broken."
 EXPORTED = "This looks like the same model in another number format. Nothing else changed."
@@ -222,8 +226,10 @@ def next_step(comparison: ModelComparison) -> str | None:
             return warning
     if present & {"moved", "transposed", "permuted"}:
         return MISPLACED
-    if present & {"zeroed", "reinitialised", "unrelated"}:
-        return LOST
+    if "zeroed" in present:
+        return ERASED
+    if present & {"reinitialised", "unrelated"}:
+        return REPLACED
     if any(_is_misscaled(change) for change in by["rescaled"]):
         return MISSCALED
     if not present:
