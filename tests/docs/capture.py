@@ -1,6 +1,7 @@
 """Write into the pages what their commands print now:  python tests/docs/capture.py [PAGE...]
 
-Output that still agrees stays as it is, with its `...`; what differs is replaced whole.
+Output that still agrees stays as it is, with its `...`. What differs is replaced: whole, or, if only a `...` at
+its end leaves lines out, as many lines as before.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ def capture(page: Path) -> list[Exchange]:
     lines = page.read_text(encoding="utf-8").splitlines()
     for done in reversed(replaced):  # from the bottom, so that line numbers above stay true
         new = [(" " * done.indent + line).rstrip() for line in done.printed.splitlines()]
+        old = lines[done.first : done.first + done.count]
+        gaps = [number for number, line in enumerate(old) if line.strip() == "..."]
+        if gaps == [len(old) - 1] and len(new) > len(old):
+            new = [*new[: len(old) - 1], old[-1]]
         lines[done.first : done.first + done.count] = new
     if replaced:
         page.write_text("\n".join(lines) + "\n", encoding="utf-8")
