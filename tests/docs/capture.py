@@ -1,7 +1,7 @@
 """Write into the pages what their commands print now:  python tests/docs/capture.py [PAGE...]
 
-Output that still agrees stays as it is, with its `...`. What differs is replaced: whole, or, if only a `...` at
-its end leaves lines out, as many lines as before.
+Output that still agrees stays as it is, with its `...`. What differs is replaced: whole, or, if only a `...`
+at its end leaves lines out, as many lines as before.
 """
 
 from __future__ import annotations
