@@ -270,7 +270,6 @@ def _hook_block_inputs(blocks: Sequence[Any], enter: BlockInputHook | None) -> A
 
 
 def _copy_in_float64(model: Any, blocks: Sequence[Any] | None) -> tuple[Any, Sequence[Any] | None]:
-    """Return a float64 copy of the module in evaluation mode, with the blocks of the copy."""
     import torch
 
     if not isinstance(model, torch.nn.Module):

@@ -101,7 +101,6 @@ def _builder(
     layers: int,
     folder: Path,
 ) -> Callable[[str], Any]:
-    """Return a function that builds the untrained model in float64 on a given device."""
     import torch
 
     make_config, make_model = _import_classes(transformers, reader)
@@ -213,7 +212,6 @@ def _require_matching_shapes(model: Any, checkpoint: Model) -> None:
 
 
 def _copy_weights(model: Any, checkpoint: Model) -> None:
-    """Copy the tensors of the checkpoint into the model, or raise an `InputError` if one is not finite."""
     import torch
 
     source, stored = checkpoint.tensors.source, _stored_names(model, checkpoint)
