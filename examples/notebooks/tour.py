@@ -2,7 +2,7 @@
 # # The five-minute tour, with charts
 #
 # `docs/start/tour.md` says what each step means, and how to get the models. Open this in Jupyter or marimo,
-# in the folder that has the models.
+# in the folder that has the models. Charts need `pip install 'attnlaw[charts]'`.
 
 # %%
 import attnlaw

@@ -18,6 +18,7 @@ from attnlaw.core.settings import check_value
 from attnlaw.core.tables import short_names, unique_names
 from attnlaw.core.verb import attempt
 from attnlaw.render.charts.figure import Figure, number_duplicates, unique_suffixes
+from attnlaw.render.charts.packages import has_packages, require_packages, warn_without_packages
 from attnlaw.render.charts.paper import figure_files
 from attnlaw.render.model_names import model_names
 from attnlaw.render.output_options import ENDINGS
@@ -63,6 +64,7 @@ def write_files(
     folders = [Path(directory) for directory in directories]
     if figures is not None:
         check_value("figures", figures, str, choices=ENDINGS)
+        require_packages("saving figures")
     if out is None and len(folders) != 1:
         raise InputError(
             f"report: found {len(folders)} directories, so attnlaw cannot choose where to "
@@ -87,6 +89,8 @@ def write_files(
     target = writable_directory(folders[0] if out is None else out)
     figures_folder = None if figures is None else figures_directory(target)
     page, drawn = _page(loaded, names, failures)
+    if any(figure.on_page for figure in drawn) and not has_packages():
+        warn_without_packages()
     written = {target / "report.html": page.encode()}
     if figures_folder is not None and figures is not None:
         written |= figure_files(drawn, figures_folder, figures)
@@ -95,11 +99,7 @@ def write_files(
 
 
 def _load_results(folder: Path) -> tuple[list[Result], list[InputError]]:
-    """Load all results in a directory. Return them, and the errors of those that cannot be read.
-
-    A study has the results of its further verbs in folders inside its directory. If a study audited models
-    and fitted laws to them, the laws are added to the tables of the audit.
-    """
+    """Load all results in a directory, with fitted laws among the tables of the audit, and their errors."""
     first = attempt(load, folder)
     if isinstance(first, InputError):
         return [], [first]
@@ -116,7 +116,6 @@ def _load_results(folder: Path) -> tuple[list[Result], list[InputError]]:
 def _page(
     loaded: Sequence[Sequence[Result]], names: Sequence[str], failures: Sequence[InputError]
 ) -> tuple[str, list[Figure]]:
-    """Return the page and its figures: those of all audits together, then those of each directory."""
     left_out = " ".join(f"Could not read: {error}." for error in failures)
     if len(loaded) == len(loaded[0]) == 1 and not failures:
         figures = figures_of(loaded[0][0])
@@ -150,7 +149,6 @@ def _page(
 
 
 def _joint_answer(loaded: Sequence[Sequence[Result]], names: Sequence[str]) -> Answer | None:
-    """Return the answers of all results in one. Each line begins with its directory, or with its verb."""
     lines = []
     for name, results in zip(names, loaded, strict=True):
         for result in results:

@@ -105,7 +105,15 @@ def comparison_line(summary: Mapping[str, Any], head_size: int | None = None) ->
     ]
     more = len(unusual.lines) - len(shown)
     details += [f"and {more} more (--details)"] if more else []
-    return Line(unusual.sentence, AnswerStatus.UNUSUAL, (f"Unusual does not mean wrong{ranks}.", *details))
+    return Line(
+        unusual.sentence,
+        AnswerStatus.UNUSUAL,
+        (
+            "Compared: median ranks, norms and numbers of strong directions (--details names the models).",
+            f"Unusual does not mean wrong{ranks}. To explain a number, look at its layers (--out).",
+            *details,
+        ),
+    )
 
 
 def note_lines(summary: Mapping[str, Any]) -> list[Line]:

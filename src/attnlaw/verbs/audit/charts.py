@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import altair as alt
 import polars as pl
 
 from attnlaw.analysis.audit.rows import fill_applied_sizes
@@ -25,6 +24,7 @@ from attnlaw.render.charts.encodings import (
     panel_title,
 )
 from attnlaw.render.charts.lines import line_charts
+from attnlaw.render.charts.packages import alt
 from attnlaw.render.charts.style import as_title, palette
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart, has_values
 from attnlaw.render.model_names import name_models
@@ -52,7 +52,7 @@ STORED_ALPHA = (
     "Norms include gains of norm layers. The proxies use the stored matrices, so their scale α differs."
 )
 # Both ends of viridis are hard to see, on a dark page or on a light one.
-SHADES = alt.SchemeParams(name="viridis", extent=[0.3, 0.88])
+SHADES = {"name": "viridis", "extent": [0.3, 0.88]}
 MOST_NAMED = 10  # layers that a legend names one by one
 
 
@@ -88,7 +88,6 @@ def proxies(view: ChartView) -> Drawings:
 
 
 def _draw_dots(rows: pl.DataFrame, colours: Mapping[str, str]) -> alt.Chart:
-    """Draw every `value` of the rows as a dot in the colour of its `series`, on the line `line`."""
     order = list(dict.fromkeys(rows["line"]))
     dots = alt.Chart(inline_data(rows)).mark_point(filled=True, size=50, opacity=0.9)
     return dots.encode(
@@ -120,10 +119,7 @@ def amplification(view: ChartView) -> Drawings:
     "contributes most.",
 )
 def shares(view: ChartView) -> Drawings:
-    """Draw the parts of each layer's share of the proxy.
-
-    If all layers are alike, the function draws nothing.
-    """
+    """Draw the parts of each layer's share of the proxy, unless all layers are alike."""
     layers = view.frame("layers")
     parts = [name for name in SHARES if has_values(layers, name)]
     spread = layers.select(pl.col(parts).max() - pl.col(parts).min()).row(0) if parts else ()
@@ -142,7 +138,6 @@ def shares(view: ChartView) -> Drawings:
 
 
 def _draw_shares(view: ChartView, rows: pl.DataFrame, colours: Mapping[str, str]) -> Any:
-    """Draw a panel of stacked bars for each model, from the columns model, x, part, place and value."""
     several = rows["model"].n_unique() > 1
     panels = []
     for (model,), group in rows.group_by("model", maintain_order=True):
@@ -172,14 +167,9 @@ def decay(view: ChartView) -> Drawings:
 
 
 def spectrum_decay(spectra: pl.DataFrame, labels: Mapping[str, str] | None = None) -> alt.ConcatChart:
-    """Draw how singular values decay, with a panel for each kind of matrix.
+    """Draw how singular values decay: the median over a model's matrices of a kind, relative to the largest.
 
-    A line shows the median over a model's matrices of the singular value divided by the largest, at each
-    rank.
-
-    Args:
-        spectra: the table of spectra of one or several audits.
-        labels: the names to show, by model. By default, the chart draws all models under their own names.
+    `labels` are the names to show by model. By default, the chart draws all models under their own names.
     """
     names = _labels(spectra, labels)
     hue = colour_encoding(palette(names.values()))
@@ -238,7 +228,7 @@ def contribution_curves(matrices: pl.DataFrame) -> alt.ConcatChart:
     marked = layers.to_list() if few else sorted({layers[0], layers[layers.len() // 2], layers[-1]})
     look = {"type": "symbol", "symbolType": "square"} if few else {"type": "gradient", "gradientLength": 90}
     legend = alt.Legend(title="layer", format="d", values=marked, **look)
-    shade = alt.Color("layer:Q", scale=alt.Scale(scheme=SHADES), legend=legend)
+    shade = alt.Color("layer:Q", scale=alt.Scale(scheme=alt.SchemeParams(**SHADES)), legend=legend)
     x = alt.X("p:Q", title="Schatten index (p)", axis=alt.Axis(values=[0, 0.5, 1, 1.5, 2], format="~g"))
     axis = alt.Axis(minExtent=EXTENT)
     y = alt.Y("log10_C:Q", title="contribution (log₁₀ C)", scale=alt.Scale(zero=False), axis=axis)
@@ -254,10 +244,7 @@ def contribution_curves(matrices: pl.DataFrame) -> alt.ConcatChart:
 
 
 def _median_curves(matrices: pl.DataFrame, count: int) -> pl.DataFrame:
-    """Return a table of median curves, with the columns kind, layer, p and log10_C.
-
-    The median is over the matrices of a layer whose curves have `count` points.
-    """
+    """Return median curves (kind, layer, p, log10_C) over the matrices whose curves have `count` points."""
     places = _even_indices(count, MOST_POINTS)
     same_length = matrices.filter(pl.col("log10_curve").list.len() == count)
     curves = same_length.select("kind", "layer", log10_C=pl.col("log10_curve").list.gather(places))
@@ -285,10 +272,8 @@ def compare(
 ) -> alt.VConcatChart:
     """Draw medians over heads by layer: a row of panels for each kind of matrix, a column for each quantity.
 
-    Args:
-        labels: the names to show, by model. By default, the chart draws all models under their own names.
-        titles: the titles to show, by quantity. By default, the chart draws the quantities of
-            `_compared_quantities` under their own names.
+    `labels` and `titles` are the names to show, by model and by quantity. By default, the chart draws all
+    models, and the quantities of `_compared_quantities`, under their own names.
     """
     quantities = titles or {name: name for name in _compared_quantities(matrices)}
     names = _labels(matrices, labels)
@@ -324,21 +309,18 @@ def _compared_quantities(matrices: pl.DataFrame) -> tuple[str, ...]:
 
 
 def _padded_range(values: pl.Series) -> list[float]:
-    """Return a range somewhat larger than that of the values. Around a constant it has length 1."""
     low, high = min(values, default=0.0), max(values, default=0.0)
     room = 0.06 * (high - low) if high - low > 1e-9 * abs(high) else 0.5
     return [low - room, high + room]
 
 
 def _labels(table: pl.DataFrame, labels: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the names to show for the models of a table, by model."""
     present = dict.fromkeys(table["model"])
     known = {model: model for model in present} if labels is None else labels
     return {model: label for model, label in known.items() if model in present}
 
 
 def _kinds(table: pl.DataFrame) -> list[str]:
-    """Return the kinds of the matrices in layers, in the order of `KINDS`."""
     present = set(table.drop_nulls("layer")["kind"])
     return [kind for kind in KINDS if kind in present]
 
@@ -385,10 +367,7 @@ def balance(view: ChartView) -> Drawings:
 
 
 def draw_excesses(matrices: pl.DataFrame, labels: Mapping[str, str]) -> alt.ConcatChart:
-    """Draw the excess of each head's factors as a dot, on a logarithmic axis.
-
-    A ring shows the excess without the bias of queries, if it differs.
-    """
+    """Draw the excess of each head's factors as a dot, and as a ring without the bias of queries."""
     known = matrices.filter(pl.col("factor_excess") > 0).rename({"factor_excess": "excess"})
     known = known.with_columns(series=pl.col("model").replace_strict(labels))
     shade = colour_encoding(palette(known["series"]))
@@ -399,7 +378,7 @@ def draw_excesses(matrices: pl.DataFrame, labels: Mapping[str, str]) -> alt.Conc
         heads = known.filter(kind=kind)
         sizes = [value for name in EXCESSES for value in heads[name] if value is not None and value > 0]
         domain = [min(sizes) / 1.3, max(sizes) * 1.3]
-        y = alt.Y("excess:Q", title="excess of the factors", axis=log_axis(domain, minExtent=EXTENT))
+        y = alt.Y("excess:Q", title="excess size of the factors", axis=log_axis(domain, minExtent=EXTENT))
         y = y.scale(type="log", domain=domain, nice=False)
         dots = alt.Chart(inline_data(heads.select("series", "layer", "excess")))
         layers = [dots.mark_point(filled=True, size=20, opacity=0.7).encode(x=x, y=y, color=shade)]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import altair as alt
 import polars as pl
 
 from attnlaw.analysis.diff.summary import percent
 from attnlaw.render.charts.cells import cell_maps
 from attnlaw.render.charts.encodings import EXTENT, colour_encoding, dash_encoding, inline_data, log_axis
 from attnlaw.render.charts.lines import line_charts
+from attnlaw.render.charts.packages import alt
 from attnlaw.render.charts.style import PALETTE
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart
 from attnlaw.render.model_names import name_models
@@ -84,7 +84,6 @@ def _head_maps(view: ChartView, colour: str) -> Drawings:
 
 
 def by_rank(row: dict[str, Any]) -> alt.Chart:
-    """Draw the singular values of an update by rank, with the values of noise as a dashed line."""
     names = {"change": "update_values", "noise of the same size": "noise_values"}
     points = [
         {"series": name, "rank": rank, "value": value}

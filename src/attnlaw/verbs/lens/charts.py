@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import altair as alt
 import polars as pl
 
 from attnlaw.analysis.forward.remarks import REMARK_KINDS
@@ -21,6 +20,7 @@ from attnlaw.render.charts.encodings import (
     inline_data,
     log_axis,
 )
+from attnlaw.render.charts.packages import alt
 from attnlaw.render.charts.style import PALETTE, palette
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart
 
@@ -48,9 +48,8 @@ MAPS_IN_A_ROW = 2
 @chart(
     "Which tokens shape each output token",
     "Each row is an output token and sums to 1; each column is an input token (position · token). Left: the "
-    "whole network, by its exact affine map. Right: attention weights alone (rollout). Brighter cells "
-    "have larger shares; colours follow the square root of the share. If the two differ, trust the left "
-    "one.",
+    "whole network, by its exact affine map. Right: attention weights alone (rollout). Brighter cells have "
+    "larger shares; colours follow the square root of the share. If the two differ, trust the left one.",
 )
 def lens_map(view: ChartView) -> Drawings:
     """Draw how much each input token contributes to each output token, by the operator and by rollout."""

@@ -1,7 +1,5 @@
-"""The answer of `limit`: whether a layer is like its infinite-width limit, and what that limit is like.
-
-Distribution functions are compared, so the numbers hold for every probability P(y <= t) of the output.
-"""
+"""The answer of `limit`: whether a layer is like its infinite-width limit, and what that limit is like. Its
+numbers compare distribution functions, so they hold for every probability P(y <= t) of the output."""
 
 from __future__ import annotations
 
@@ -20,6 +18,7 @@ from attnlaw.render.describe_rows import ValueLabels, format_setting, varying_se
 from attnlaw.theory.limit.layer import SCALINGS
 
 CLOSE = 0.01  # largest difference of distribution functions at which a layer counts as like its limit
+SAME_TAILS = 0.05  # largest difference of kurtosis at which tails count as equal
 CLEAR = 0.05  # from here on, a histogram of a few hundred values shows the difference
 SEEN = 2.0  # standard errors above which a difference is more than the noise of the draws
 MORE_DRAWS = 16  # factor by which the next command raises the draws if their noise hides a difference
@@ -79,17 +78,16 @@ def _mean(rows: pl.DataFrame, name: str) -> Estimate | None:
 
 
 def _closeness(layers: list[LayerNumbers]) -> Iterator[Line]:
-    """Yield sentences that say from which width on a layer is like its limit."""
     compared = [layer for layer in layers if any(known["ks_to_limit"] for known in layer.finite.values())]
     if len(compared) <= MOST_LINES:
         for layer in compared:
-            line = _closeness_line(layer)
-            yield Line(f"{layer.name}: {line.text}", line.status) if layer.name else line
+            for line in filter(None, (_closeness_line(layer), _tails_line(layer))):
+                yield Line(f"{layer.name}: {line.text}", line.status) if layer.name else line
         return
     near = sum(_first_close(layer) is not None for layer in compared)
     yield Line(
-        f"{near} of {len(compared)} layers are within {CLOSE:.0%} of their infinite-width limits at the "
-        "largest width that was computed: their distribution functions differ by less than that."
+        f"At the largest width that was computed, the distribution functions of {near} of {len(compared)} "
+        f"layers are within {CLOSE:.0%} of their infinite-width limits."
     )
 
 
@@ -110,20 +108,24 @@ def _closeness_line(layer: LayerNumbers) -> Line:
             f"functions of the two outputs differ by up to {format_percent(at)}."
         )
     at = known[first]
+    lead, there = f"From width {first:g} on", f" at width {first:g}"
+    if first == widest:
+        lead, there = f"At width {first:g}", ""
     if _is_noise(at):
-        size = f"no difference is seen beyond the noise of the draws ({format_percent(at)})"
+        size = f"No difference is seen{there} beyond the noise of the draws ({format_percent(at)})"
     else:
-        size = f"the distribution functions of the two outputs differ by at most {format_percent(at)}"
-    lead = f"A layer of width {first:g} is" if first == widest else f"From width {first:g} on, the layer is"
-    text = f"{lead} within {CLOSE:.0%} of its infinite-width limit: {size}"
+        size = f"It differs by at most {format_percent(at)}{there}"
+    text = (
+        f"{lead}, the distribution function of the output is within {CLOSE:.0%} of that of the "
+        f"infinite-width limit. {size}"
+    )
     before = [width for width in known if width < first]
     if before:
-        text += f" there, and by up to {format_percent(known[max(before)])} at width {max(before):g}"
-    return Line(f"{text}.{_tails(layer, first)}", AnswerStatus.OK)
+        text += f", and by up to {format_percent(known[max(before)])} at width {max(before):g}"
+    return Line(f"{text}.", AnswerStatus.OK)
 
 
 def _is_noise(difference: Estimate) -> bool:
-    """Return whether the draws do not show a difference."""
     return bool(difference.error) and difference.value <= SEEN * (difference.error or 0.0)
 
 
@@ -138,20 +140,28 @@ def _first_close(layer: LayerNumbers) -> float | None:
     return first
 
 
-def _tails(layer: LayerNumbers, width: float) -> str:
-    """Return a sentence about the tails if they differ from those of the limit."""
-    here = layer.finite[width]["kurtosis"]
-    limit = None if layer.limit is None else layer.limit["kurtosis"]
-    if here is None or limit is None:
-        return ""
-    noise = math.hypot(here.error or 0.0, limit.error or 0.0)
-    if abs(here.value - limit.value) <= max(3 * noise, 0.05):
-        return ""
-    return f" Its tails are heavier: kurtosis {here} at width {width:g}." if here.value > limit.value else ""
+def _tails_line(layer: LayerNumbers) -> Line | None:
+    """Return from which width on the tails agree with the limit, if this is later than for the rest."""
+    first, limit = _first_close(layer), None if layer.limit is None else layer.limit["kurtosis"]
+    here = None if first is None else layer.finite[first]["kurtosis"]
+    if first is None or here is None or limit is None or _is_same_kurtosis(here, limit):
+        return None
+    agree = None
+    for width in sorted(layer.finite, reverse=True):
+        kurtosis = layer.finite[width]["kurtosis"]
+        if kurtosis is None or not _is_same_kurtosis(kurtosis, limit):
+            break
+        agree = width
+    lead = "The tails do not agree yet" if agree is None else f"The tails agree only from width {agree:g} on"
+    return Line(f"{lead}: the kurtosis is {here} at width {first:g}, and {limit} in the limit.")
+
+
+def _is_same_kurtosis(kurtosis: Estimate, limit: Estimate) -> bool:
+    noise = math.hypot(kurtosis.error or 0.0, limit.error or 0.0)
+    return abs(kurtosis.value - limit.value) <= max(3 * noise, SAME_TAILS)
 
 
 def _limit_lines(layers: list[LayerNumbers]) -> Iterator[Line]:
-    """Yield sentences that say what the limit is like."""
     limits = [(layer, layer.limit["kurtosis"]) for layer in layers if layer.limit is not None]
     known = [(layer, kurtosis) for layer, kurtosis in limits if kurtosis is not None]
     # A saved result may lack a setting, or have a value that this version does not know.
@@ -171,10 +181,7 @@ def _limit_lines(layers: list[LayerNumbers]) -> Iterator[Line]:
 
 
 def is_gaussian(kurtosis: Estimate) -> bool:
-    """Return whether a law is Gaussian.
-
-    An average of normals is Gaussian if its kurtosis is 3 without any error.
-    """
+    """Return whether a law is Gaussian: an average of normals is, if its kurtosis is exactly 3."""
     return not kurtosis.error and looks_gaussian(kurtosis)
 
 
@@ -187,11 +194,10 @@ def _kurtosis_sentence(kurtosis: Estimate) -> str:
         return "The limit is Gaussian: its kurtosis is exactly 3."
     if looks_gaussian(kurtosis):
         return f"With these draws the limit looks Gaussian: kurtosis {kurtosis}, a Gaussian has 3."
-    return f"The limit is not Gaussian, however wide the layer: kurtosis {kurtosis}, a Gaussian has 3."
+    return f"The limit itself is not Gaussian: its kurtosis is {kurtosis}, and a Gaussian has 3."
 
 
 def _other_limit(layers: list[LayerNumbers]) -> Iterator[Line]:
-    """Yield sentences about the distance to the limit of the other scaling."""
     for layer in layers[:MOST_LINES]:
         others = {width: row["kl_to_other_limit"] for width, row in layer.finite.items()}
         known = {width: kl for width, kl in others.items() if kl is not None}
@@ -206,7 +212,6 @@ def _other_limit(layers: list[LayerNumbers]) -> Iterator[Line]:
 
 
 def _depth(layers: list[LayerNumbers]) -> Iterator[Line]:
-    """Yield sentences about how alike tokens become along the depth."""
     for layer in layers[:MOST_LINES]:
         cosines, errors = layer.row["path_cosine"], layer.row["path_cosine_error"]
         if not cosines or cosines[-1] is None:
@@ -224,7 +229,6 @@ def _depth(layers: list[LayerNumbers]) -> Iterator[Line]:
 
 
 def _missing(result: Result) -> Iterator[Line]:
-    """Yield a warning for each reason why numbers are missing."""
     rows = result.finished_rows.drop_nulls("remark")
     for (remark,), same in rows.group_by("remark", maintain_order=True):
         widths = ", ".join(format_setting(width) for width in same["width"].unique(maintain_order=True))

@@ -36,19 +36,15 @@ AMPLIFICATION = {
 }
 MEANINGS = {
     "D": "how far a typical prediction is from flipping, relative to the spread of the inputs",
-    "error": "factor by which D changes within one standard error",
+    "error": "standard error of D, as a factor to multiply or divide by",
     "inputs": "number of inputs that were measured",
 }
-KAPPA_MEANING = "condition: a relative change of the weights by 1/κ could flip a typical prediction"
+KAPPA_MEANING = "condition number: changing all weights by a fraction 1/κ could flip a prediction"
 AMPLIFICATION_MEANINGS = {
-    "amplification": "change of the logits per small change of a layer's input",
+    "amplification": "how much larger the change of the logits is than a small change of the input",
     "worst case": "log10 of the largest such change that the weights alone allow",
     "effective directions": "number of singular values that matter on these inputs, of all",
 }
-
-
-def show_case(result: MarginsResult, console: Console, details: bool = False) -> None:
-    """Print nothing, because one table after the last model compares the models."""
 
 
 def show_summary(result: MarginsResult, console: Console, details: bool = False) -> None:
@@ -66,7 +62,9 @@ def show_summary(result: MarginsResult, console: Console, details: bool = False)
         _print_places(case, name if len(names) > 1 else "", console, details)
     meanings = _meanings(result, details)
     if result.rows["log_ratio"].count():
-        meanings[f"D vs {names[0]}"] = f"how much larger D is than D of {names[0]}, ± a standard error"
+        meanings[f"D vs {names[0]}"] = (
+            f"change of D from {names[0]}, input by input; in brackets: one standard error"
+        )
     print_definitions(console, without(meanings, hidden))
     print_hanging(console, Text(), D_MEANING, style="dim")
     console.print()
@@ -94,31 +92,25 @@ def _model_columns(result: MarginsResult, names: list[str], details: bool) -> li
         )
         columns.append(Column("most in", places, is_text=True))
     if details:
-        middle = rows.select("median", "median_low", "median_high").iter_rows()
-        columns.append(Column("median", [_interval(*values) for values in middle]))
+        middle = number_columns(
+            rows, {name: (name, ".3g") for name in ("median", "median_low", "median_high")}
+        )
+        cells = zip(*(column.cells for column in middle), strict=True)
+        columns.append(Column("median", [f"{value} [{low}, {high}]" for value, low, high in cells]))
         columns += [Column(name, [str(count) for count in rows[name]]) for name in ("ties", "flat")]
         columns.append(Column("confidence", [f"{value:.2f}" for value in rows["confidence"]]))
     return columns
 
 
 def _change(row: dict[str, Any]) -> str:
-    """Return the relative difference of D from the first model, and its range for one standard error.
-
-    The standard error is that of log D, so the range is not symmetric.
-    """
+    """Return the relative difference of D from the first model, with the range of one error of log D."""
     if row["log_ratio"] is None:
         return "–"
     middle, error = row["log_ratio"], row["log_ratio_error"] or 0.0
     return f"{expm1(middle):+.1%} [{expm1(middle - error):+.1%}, {expm1(middle + error):+.1%}]"
 
 
-def _interval(middle: float | None, low: float | None, high: float | None) -> str:
-    shown, *ends = (format_number(value, ".3g", missing="–") for value in (middle, low, high))
-    return f"{shown} [{ends[0]}, {ends[1]}]"
-
-
 def _print_places(result: MarginsResult, name: str, console: Console, details: bool) -> None:
-    """Print the condition and the amplification of each layer of one model, if they were measured."""
     if not {"kappa_layers", "amplification"} & set(result.tables):
         return
     if name:
