@@ -50,7 +50,6 @@ def _median(name: str, kind: str) -> pl.Expr:
 
 
 def _size_columns(size: str, kind: str, matrix_label: str) -> Iterable[AtlasColumn]:
-    """Yield two columns for a size: the size as stored and the size as applied."""
     term, meaning = SIZES[size]
     for norms, column in ((STORED, size), (APPLIED, f"{size}_applied")):
         name, label = f"median_{size}_{kind}{column.removeprefix(size)}", f"{matrix_label} {term}"

@@ -94,7 +94,6 @@ def growth_sentence(rows: pl.DataFrame, table: pl.DataFrame) -> str:
 
 
 def _warnings(rows: pl.DataFrame, table: pl.DataFrame) -> list[str]:
-    """Return sentences that say why not to rely on the exponents."""
     lines = []
     exponents = [name for name in ("depth", "width") if table[name].count()]
     if table["residual"].null_count():

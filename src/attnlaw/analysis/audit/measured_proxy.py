@@ -45,13 +45,9 @@ def measured_proxy(
     given = as_inputs(inputs)
     scales = log_scales(open_classifier(model, given), given, positions, seed, progress)
     hidden_size = require_hidden_size(audit.tree)
+    leaves = [(at, spectrum) for at, spectrum in audit.tree.leaves() if spectrum is not None]
     rows = [
-        vars(
-            measure_at_scale(
-                spectrum, scales.get((location.layer, location.kind, location.head)), hidden_size
-            )
-        )
-        for location, spectrum in audit.tree.leaves()
-        if spectrum is not None
+        vars(measure_at_scale(spectrum, scales.get((at.layer, at.kind, at.head)), hidden_size))
+        for at, spectrum in leaves
     ]
     return pl.concat([audit.matrices, pl.DataFrame(rows, schema=COLUMNS)], how="horizontal")

@@ -144,7 +144,6 @@ def _balance_values(location: MatrixLocation, product: Product, spectrum: Spectr
 
 
 def _initial_values(std: Deviations, location: MatrixLocation, product: Product, values: Row) -> Row:
-    """Return the sizes of a matrix divided by the sizes that are typical at initialisation."""
     size = initial_size(std, location.kind, product.shape, product.inner)
     ratios = {"frobenius_norm_over_initial": None if size is None else values["frobenius_norm"] / size}
     if values.get("logit_typical") is None or location.kind != "qk":

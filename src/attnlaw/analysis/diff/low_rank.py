@@ -406,7 +406,6 @@ def _block(update: MatrixUpdate) -> MatrixUpdate:
 def _judge_rest(
     block: MatrixUpdate, directions: Directions, energy: float, base_energy: float, few: bool
 ) -> RankVerdict:
-    """Judge a block by its directions and by what they leave."""
     change, (n, m), total = block.change, block.change.shape, float(block.variances.sum())
     r, gap = directions.rank if not directions.many else 0, directions.gap
     unclear = directions.many or r == 0 or gap < CERTAIN

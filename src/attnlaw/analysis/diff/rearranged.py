@@ -243,7 +243,6 @@ class _Search:
         return parts
 
     def _judge(self, sample: TensorSample, change: TensorChange) -> TensorChange:
-        """Return the change of one role: moved, transposed, permuted, or as it was."""
         if sample.model is None or not sample.model.size:
             return change
         vector = sum(side > 1 for side in sample.model_shape) < 2
@@ -338,7 +337,6 @@ def _judge_vector(base: NDArray[Any], model: NDArray[Any], dtype: str, change: T
 
 
 def _judge_order(base: NDArray[Any], model: NDArray[Any], dtype: str, change: TensorChange) -> TensorChange:
-    """Return permuted if a matrix has the rows, or the columns, of the base in another order."""
     if base.ndim != 2:
         return change
     for along, before, after in (("rows", base, model), ("columns", base.T, model.T)):
@@ -621,7 +619,6 @@ class _Summary:
         return change.order if (change.along == "rows") == (writes == out_in) else None
 
     def _follows(self, pair: TensorPair, order: NDArray[np.intp]) -> bool:
-        """Return whether a bias has the order of its matrix."""
         before, after = pair.orient(pair.read(self.base, self.model))
         if before is None or after is None or not before.shape == after.shape == order.shape:
             return False
@@ -667,7 +664,6 @@ def _layers_text(layers: Sequence[Role]) -> str:
 
 
 def _part_order(role: Role) -> tuple[Any, ...]:
-    """Return a key that puts queries before keys, and keys before values."""
     parts = ("query", "key", "value", "output")
     return role[0], parts.index(role[1]) if role[1] in parts else len(parts), role[1:]
 

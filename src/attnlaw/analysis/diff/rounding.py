@@ -126,7 +126,6 @@ class IntegerFormat:
         return self._whole(start + steps * np.rint((blocks - start) / safe), weights.shape)
 
     def _grid(self, blocks: Reals) -> tuple[Reals, Reals]:
-        """Return the start and the step of the grid of each block."""
         if self.min_max:
             low, high = self._stored(blocks.min(axis=2, keepdims=True)), blocks.max(axis=2, keepdims=True)
             return low, self._stored((high - low) / (2**self.bits - 1))

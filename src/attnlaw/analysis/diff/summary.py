@@ -288,7 +288,6 @@ def _is_misscaled(change: TensorChange) -> bool:
 
 
 def _describe_adapter(changes: Sequence[TensorChange]) -> str | None:
-    """Say that an update looks like a merged adapter, and how much else is in it."""
     if any((change.unchanged or 0.0) > MOST_UNCHANGED for change in changes):
         return None
     noise = [(change.roundings or 0.0, change.grid) for change in changes]
@@ -507,7 +506,6 @@ def _describe_reshaped(comparison: ModelComparison, those: Changed) -> list[str]
 
 
 def _describe_hidden(comparison: ModelComparison, those: Changed) -> list[str]:
-    """Say what can be seen of updates that the rounding of the file hides, and what cannot."""
     grids = sorted({change.grid.name for _, change in those if change.grid is not None})
     rounding = f"{join_words(grids)} rounding" if grids else "the rounding of the file"
     seen = [change.rank_low or 1 for _, change in those if change.verdict == "partly-hidden"]
@@ -548,7 +546,6 @@ def _describe_rounded(comparison: ModelComparison, those: Changed) -> list[str]:
 
 
 def _describe_coded(comparison: ModelComparison, those: Changed) -> list[str]:
-    """Name each code, its matrices and their distance from the base, and say what it hides."""
     texts = []
     for code in dict.fromkeys(str(change.code) for _, change in those):
         group = [pair for pair in those if pair[1].code == code]
@@ -607,7 +604,6 @@ def _describe_scale_change(comparison: ModelComparison) -> list[str]:
 
 
 def _total(comparison: ModelComparison, name: str) -> int:
-    """Return the sum over all maps and both sides of a count such as "new"."""
     return sum(
         map_change.numbers.get(f"{name}_{side}") or 0 for _, map_change in comparison.maps for side in SIDES
     )

@@ -133,7 +133,6 @@ def as_matrix(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _join(parts: Sequence[TensorChange], base: NDArray[Any], model: NDArray[Any]) -> TensorChange:
-    """Return the change of a stack of matrices from the changes of its matrices."""
     worst = next(name for name in STACK_ORDER if any(part.verdict == name for part in parts))
     members = [part for part in parts if part.verdict == worst]
     chosen = max(members, key=lambda part: (part.rank or 0, part.size or 0.0))
@@ -190,7 +189,6 @@ def _compare_matrices(base: NDArray[Any], model: NDArray[Any], dtype: str) -> Te
 
 
 def _describe_dense(plain: TensorChange, update: MatrixUpdate, values: Reals, sums: _Sums) -> TensorChange:
-    """Return the verdict on a change without a low rank."""
     (n, m), cosine = update.change.shape, abs(sums.cosine or 0.0)
     directions = int(np.searchsorted(np.cumsum(values**2), 0.9 * float(np.sum(values**2)))) + 1
     plain = replace(plain, directions=directions)

@@ -163,7 +163,6 @@ class LearnedFit:
 
     @property
     def _cut(self) -> Reals:
-        """The smallest X that is not cut to zero."""
         return np.array([max(self.best_threshold, self.best_cut or 0.0)])
 
     @property

@@ -270,7 +270,6 @@ def _hook_block_inputs(blocks: Sequence[Any], enter: BlockInputHook | None) -> A
 
 
 def _copy_in_float64(model: Any, blocks: Sequence[Any] | None) -> tuple[Any, Sequence[Any] | None]:
-    """Return a float64 copy of the module in evaluation mode, with the blocks of the copy."""
     import torch
 
     if not isinstance(model, torch.nn.Module):
@@ -290,10 +289,8 @@ def _find_blocks(module: Any) -> tuple[Any, ...]:
     import torch
 
     layers = getattr(getattr(module, "config", None), "num_hidden_layers", None)
-    lists = (
-        child for child in module.modules() if isinstance(child, torch.nn.ModuleList) and len(child) == layers
-    )
-    return tuple(next(lists, ()))
+    lists = (child for child in module.modules() if isinstance(child, torch.nn.ModuleList))
+    return tuple(next((blocks for blocks in lists if len(blocks) == layers), ()))
 
 
 def _require_head(name: str, module: Any) -> None:
@@ -317,6 +314,5 @@ def _require_valid_ids(inputs: ModelInputs, config: Any) -> None:
     known = config.model_type in FAMILIES
     positions = max_input_tokens(config.model_type, config) if known else max(map(len, inputs.sequences))
     for number, ids in enumerate(inputs.sequences):
-        RawInput("inputs", place=f"inputs, number {number}").require_inside(
-            ids.tolist(), config.vocab_size, positions
-        )
+        given = RawInput("inputs", place=f"inputs, number {number}")
+        given.require_inside(ids.tolist(), config.vocab_size, positions)

@@ -165,7 +165,6 @@ def _first_in_batch(tensor: Any) -> Reals:
 
 
 def _affine(module: Any) -> Affine:
-    """Return the weight as (in, out) and the bias of a Linear or a Conv1D."""
     weight = module.weight.detach().numpy()
     weight = weight if type(module).__name__ == "Conv1D" else weight.T
     bias = np.zeros(weight.shape[1]) if module.bias is None else module.bias.detach().numpy()
@@ -194,7 +193,6 @@ def _inputs_and_mask(reads: Any, attention: Any, seen: ModuleTensors) -> tuple[R
 
 
 def _norm(module: Any, seen: ModuleTensors) -> FrozenNorm:
-    """Return a LayerNorm or an RMSNorm with the scales of its measured input."""
     x = _first_in_batch(seen[module][0])
     centred = type(module).__name__ == "LayerNorm"
     variance = x.var(axis=-1) if centred else (x**2).mean(axis=-1)

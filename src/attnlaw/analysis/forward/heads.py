@@ -43,16 +43,11 @@ def random_weights_participation(
     weights = scores.weights(head)
     samples = []
     for _ in range(draws):
-        W_Q, W_K = (random_like(weight, rng) for weight in weights)
+        drawn = [(weight, rng.standard_normal(weight.shape)) for weight in weights]
+        W_Q, W_K = (matrix * (np.linalg.norm(weight) / np.linalg.norm(matrix)) for weight, matrix in drawn)
         attention = scores.attention(scores.scores_with(W_Q, W_K))
         samples.append(participation(centred(attention, scores.causal)))
     return mean_of(samples)
-
-
-def random_like(weight: Reals, rng: np.random.Generator) -> Reals:
-    """Return a Gaussian matrix with the shape and the Frobenius norm of a weight matrix."""
-    drawn = rng.standard_normal(weight.shape)
-    return np.asarray(drawn * (np.linalg.norm(weight) / np.linalg.norm(drawn)))
 
 
 @dataclass(frozen=True)

@@ -110,9 +110,8 @@ def call_library(function: str, file: Path, *arguments: Any) -> Any:
         return LIBRARY.call(function, str(file.absolute()), *arguments)
     except CallFailed as error:
         reason = (str(error).strip().splitlines() or ["no reason given"])[0]
-        raise InputError(
-            f"{file}: the tokenizer cannot be opened ({reason}); restore the file, or give token ids"
-        ) from error
+        remedy = "restore the file, or give token ids"
+        raise InputError(f"{file}: the tokenizer cannot be opened ({reason}); {remedy}") from error
     except ChildEnded as error:
         raise InputError(f"{file}: the tokenizer {error}, so it was stopped; give token ids") from error
 
@@ -284,9 +283,8 @@ def read_input(raw: RawInput, tokenizer: Tokenizer, positions: int) -> Input:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise raw.input_error(
-                "contains half of a character (a lone surrogate); give valid Unicode"
-            ) from None
+            rule = "contains half of a character (a lone surrogate); give valid Unicode"
+            raise raw.input_error(rule) from None
         ids = tokenizer.encode(text)
     raw.require_inside(ids, tokenizer.vocabulary, positions)
     return Input(ids, tokenizer.labels(ids))
@@ -298,9 +296,8 @@ def _read_input_file(case: InputSettings) -> Iterator[RawInput]:
     try:
         lines = read_bounded(path, LARGEST).decode().split("\n")
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path}: is not UTF-8 text ({error.reason} at byte {error.start}); save it as UTF-8"
-        ) from error
+        where = f"{error.reason} at byte {error.start}"
+        raise InputError(f"{path}: is not UTF-8 text ({where}); save it as UTF-8") from error
     for number, line in enumerate(lines, start=1):
         if line.strip():
             yield read(line.removesuffix("\r"), RawInput(setting, place=f"{path}, line {number}"))

@@ -101,7 +101,6 @@ def _builder(
     layers: int,
     folder: Path,
 ) -> Callable[[str], Any]:
-    """Return a function that builds the untrained model in float64 on a given device."""
     import torch
 
     make_config, make_model = _import_classes(transformers, reader)
@@ -136,9 +135,7 @@ def _config_keys(transformers: Any, make_config: Any) -> set[str]:
     """Return the keys of config.json that describe the network. Others could choose code."""
     parameters = set(signature(make_config.__init__).parameters)
     common = set(signature(transformers.PreTrainedConfig.__init__).parameters)
-    return (
-        (parameters - common - {IGNORED_CONFIG_KEY}) | set(make_config.attribute_map) | set(EXTRA_CONFIG_KEYS)
-    )
+    return (parameters - common - {IGNORED_CONFIG_KEY}) | {*make_config.attribute_map, *EXTRA_CONFIG_KEYS}
 
 
 def normalise_in_float64(model: Any) -> None:
@@ -189,9 +186,8 @@ def _stored_names(model: Any, checkpoint: Model) -> dict[str, str]:
 def _required_tensors(model: Any) -> dict[str, Any]:
     """Return by name the tensors that the checkpoint must have. A tied head is not one of them."""
     tied = getattr(model, "lm_head", None) is not None and model.config.tie_word_embeddings
-    return {
-        name: tensor for name, tensor in model.state_dict().items() if not (tied and name == "lm_head.weight")
-    }
+    left_out = "lm_head.weight" if tied else None
+    return {name: tensor for name, tensor in model.state_dict().items() if name != left_out}
 
 
 def _require_matching_shapes(model: Any, checkpoint: Model) -> None:
@@ -216,7 +212,6 @@ def _require_matching_shapes(model: Any, checkpoint: Model) -> None:
 
 
 def _copy_weights(model: Any, checkpoint: Model) -> None:
-    """Copy the tensors of the checkpoint into the model, or raise an `InputError` if one is not finite."""
     import torch
 
     source, stored = checkpoint.tensors.source, _stored_names(model, checkpoint)

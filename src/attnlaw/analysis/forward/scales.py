@@ -61,10 +61,8 @@ def log_worst_scales(spectra: Network[Any]) -> list[float] | None:
     """Return ln of the worst-case scale of every matrix, or None if the network has no proxies."""
     if why_no_proxies(spectra) is not None:
         return None
-    leaf_factors = [factors for _, factors in matrix_factors(replace(spectra, outside_layers=())).leaves()]
-    return [
-        factors.log_gamma.value + factors.log_alpha.value + log(spectra.depth) for factors in leaf_factors
-    ]
+    leaves = matrix_factors(replace(spectra, outside_layers=())).leaves()
+    return [leaf.log_gamma.value + leaf.log_alpha.value + log(spectra.depth) for _, leaf in leaves]
 
 
 Key = tuple[int | None, str, int | None]  # layer, kind, head
