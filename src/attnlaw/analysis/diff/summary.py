@@ -180,10 +180,12 @@ ANOTHER_BASE = (
     "This looks like another model, or like weights that were never loaded. Check first that the base is the "
     "right one."
 )
-ERASED = "These weights are lost. Find out whether training, a conversion or a merge set these tensors to zero."
+ERASED = (
+    "These weights are lost. Find out whether training, a conversion or a merge set these tensors to zero."
+)
 REPLACED = (
-    "These tensors have nothing in common with the base. Find out whether they were meant to be new, such as a "
-    "new output layer, or were never loaded."
+    "These tensors have nothing in common with the base. Find out whether they were meant to be new, such as "
+    "a new output layer, or were never loaded."
 )
 MISPLACED = "This looks like a mistake in a conversion or a merge: weights are in the wrong place."
 MISSCALED = "This looks like a mistake: look for a scale that was applied twice, or not at all."
