@@ -15,7 +15,7 @@ TYPE_CHECKING = False  # importing typing takes longer than all the rest
 if TYPE_CHECKING:
     from typing import Any
 
-__version__ = "0.3.0.dev0"
+__version__ = "0.3.0"
 
 # Besides the verbs: records that users build or receive, and what opens models and results.
 _PUBLIC: dict[str, str] = {
