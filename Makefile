@@ -7,7 +7,7 @@ PIP    := $(BIN)/python -m pip install -qq --disable-pip-version-check --constra
 
 .PHONY: demo test test-all doctests cover bench check check-long frozen stub docs mutants fuzz floors release clean
 
-demo: $(VENV)/.core
+demo: $(VENV)/.charts
 	@$(BIN)/attnlaw audit examples/tiny-decoder --out demo
 	@echo "The report is demo/report.html; the rows are demo/matrices.parquet and demo/spectra.parquet."
 
@@ -85,12 +85,12 @@ release: $(VENV)/.test
 $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.core: pyproject.toml constraints.txt | $(VENV)/bin/python
-	@echo "Installing attnlaw (core) into $(VENV) ..."
-	@$(PIP) --editable .
+$(VENV)/.charts: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "Installing attnlaw and its charts into $(VENV) ..."
+	@$(PIP) --editable '.[charts]'
 	@touch $@
 
-$(VENV)/.test: $(VENV)/.core
+$(VENV)/.test: $(VENV)/.charts
 	@echo "Installing the test tools and PyTorch into $(VENV) ..."
 	@$(PIP) --editable '.[test]'
 	@$(PIP) --no-deps timm # its models; torchvision, which only its image transforms need, comes with another torch

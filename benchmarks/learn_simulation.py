@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -34,10 +35,13 @@ from attnlaw.theory.learn.agreement import agreement
 from attnlaw.theory.learn.data import draw_risk
 from attnlaw.theory.learn.problem import ObservationGroup, Problem, Target
 from attnlaw.theory.learn.simulate import QUANTITIES, simulate
-from attnlaw.theory.learn.solvers import train_factors, train_proximal, train_splitting
+from attnlaw.theory.learn.solvers import train_factors, train_splitting
 from attnlaw.theory.learn.state_evolution import state_evolution
 from attnlaw.theory.learn.students import STUDENTS
 from attnlaw.theory.learn.training import never_stop
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+from oracles.proximal_gradient import train_proximal
 
 SEED = 250924914
 SIZES = {"goe": (20, 32, 48), "tokens": (40, 60, 80, 100)}

@@ -23,11 +23,12 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from claims import Claims  # noqa: E402
 from theory.limit.brute_force import brute_force  # noqa: E402
+from theory.limit.layer_draws import sample  # noqa: E402
 
 from attnlaw.theory.limit.depth import Depth  # noqa: E402
 from attnlaw.theory.limit.inputs import RandomInputs  # noqa: E402
 from attnlaw.theory.limit.layer import AttentionLayer  # noqa: E402
-from attnlaw.theory.limit.sampler import output_law, sample  # noqa: E402
+from attnlaw.theory.limit.sampler import output_law  # noqa: E402
 
 # Studies of the paper's experiments, the longest first, so that two processes end together.
 STUDIES = ("relu", "heads", "scaling", "width", "low-rank")

@@ -45,7 +45,8 @@ ENDS = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(])")
 PLACES = re.compile(r"\{(\w+)\}")
 # A call that makes a message out of a fragment: the place of the fragment, and the message.
 FRAMES = {
-    "bad_part": (2, "{source}: tensor {part} has dtype {dtype} and shape {shape}, expected <>"),
+    "bad_part": (1, "{source}: tensor {part} has dtype {dtype} and shape {shape}, expected <>"),
+    "error": (0, "{source}: <>"),
     "SuspiciousPickle": (0, "{file}: not a complete PyTorch checkpoint of plain tensors (<>)"),
 }
 # Texts that nobody reads as a sentence: SQL, markup, regular expressions, commands, and lists of names.

@@ -3,7 +3,8 @@
     python docs/scripts/gallery.py [NAME...]
 
 Without names it draws every picture, in about ten minutes on one core. With names it draws those alone.
-docs/hooks/pictures.py puts all of them into docs/start/gallery.md. Needs the `test` extra.
+It downloads the models of the five-minute tour if the cache of the tests does not have them.
+docs/hooks/pictures.py puts all pictures into docs/start/gallery.md. Needs the `test` extra.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ PICTURES = ROOT / "docs" / "gallery"
 PIXELS_PER_INCH = 130
 COLOURS = 256  # of a picture: a third of its bytes
 MODEL = "examples/tiny-decoder"
+ATTNLAW = Path(sys.executable).with_name("attnlaw")
 TEXT = "--text 'the cat sat on the mat and the cat slept'"
 
 
@@ -44,6 +46,7 @@ class Picture:
 
 VERBS = (
     Picture("audit-heads", f"audit {MODEL}", "heads", "../commands/audit.md"),
+    Picture("diff", "diff bert_pretrained bert_ft_10k_25s", "heads_size", "tour.md"),
     Picture(
         "learn",
         "learn --alpha 0.05:1:20 --noise 0.5 --target-rank 0.3 --student factorized,bayes,direct",
@@ -114,8 +117,10 @@ def studies() -> list[Picture]:
 def draw(picture: Picture) -> None:
     """Run the command and keep its figure with the first line of its caption."""
     with tempfile.TemporaryDirectory() as scratch:
-        out = ["--out", scratch]
-        attnlaw(*shlex.split(picture.command), *out, "--figures", "svg")
+        models = Path(scratch) / "models"
+        place_models(models)
+        words = [*shlex.split(picture.command), "--out", f"{scratch}/results", "--figures", "svg"]
+        subprocess.run([ATTNLAW, *words], cwd=models, check=True, capture_output=True)
         drawn = sorted(Path(scratch).rglob("figures/*.svg"), key=lambda path: path.stat().st_mtime)
         named = [path for path in drawn if path.stem == picture.figure]
         (source, *_) = named or drawn
@@ -137,9 +142,15 @@ def lean(png: bytes) -> bytes:
     return out.getvalue()
 
 
-def attnlaw(*words: str) -> None:
-    program = Path(sys.executable).with_name("attnlaw")
-    subprocess.run([program, *words], cwd=ROOT, check=True, capture_output=True)
+def place_models(folder: Path) -> None:
+    """Put the examples and the models of the tour into a folder, under the names that commands give them."""
+    sys.path.append(str(ROOT / "tests"))
+    from docs.sessions import blocks, link_models
+
+    folder.mkdir()
+    (folder / "examples").symlink_to(ROOT / "examples")
+    for block in blocks((ROOT / "docs" / "start" / "tour.md").read_text(encoding="utf-8")):
+        link_models(block, folder)
 
 
 def entry(picture: Picture) -> str:

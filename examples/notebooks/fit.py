@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Fit: which law does a head follow?
 #
-# `python examples/notebooks/fit.py`, from the top of the repository.
+# `python examples/notebooks/fit.py`, from the top of the repository; needs `pip install 'attnlaw[charts]'`.
 
 # %%
 import numpy as np

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Limit: the law of an attention layer at initialisation
 #
-# `python examples/notebooks/limit.py`, from the top of the repository. Notation: n the width, H the heads,
-# p the scores, y the output (arXiv 2506.00846).
+# `python examples/notebooks/limit.py`, from the top of the repository; needs `pip install 'attnlaw[charts]'`.
+# Notation: n the width, H the heads, p the scores, y the output (arXiv 2506.00846).
 
 # %%
 import math

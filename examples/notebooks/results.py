@@ -2,7 +2,8 @@
 # # Results show themselves
 #
 # Each cell ends in a result. A notebook shows its table, `.plot()` its chart; neither needs a network. Run it
-# in Jupyter or marimo, or from the top of the repository: `python examples/notebooks/results.py`.
+# in Jupyter or marimo, or from the top of the repository: `python examples/notebooks/results.py`. Charts need
+# `pip install 'attnlaw[charts]'`.
 
 # %%
 import attnlaw

@@ -85,7 +85,7 @@ class AuditResult(Result):
     family: str | None
     """Model family, such as gpt2."""
     codes: str | None
-    """Quantised formats of the matrices; missing if none is quantised."""
+    """Quantised formats in which the matrices are stored; empty if none is quantised."""
     depth: int | None
     """Number of layers; a layer that is used several times counts each time."""
     distinct_layers: int | None
@@ -95,39 +95,41 @@ class AuditResult(Result):
     head_count: int | None
     """Number of attention heads in the first layer."""
     matrix_count: int | None
-    """Number of weight matrices that were measured."""
+    """Number of weight matrices that were measured; QK and VO of each head count as one matrix each."""
     activation: str | None
-    """Activation of the feed-forward blocks."""
+    """Activation function of the feed-forward blocks."""
     not_random_tested: int | None
-    """Number of matrices that were compared with random ones."""
+    """Number of matrices that were tested against random ones."""
     not_random_rejected: int | None
-    """Number of matrices that differ from random ones (p-value at most 0.01)."""
+    """Number of matrices that do not look random (p-value at most 0.01)."""
     not_random_expected: float | None
-    """Number of matrices that would differ from random ones by chance if the model were untrained."""
+    """Number of matrices that would not look random by chance alone, if the model were untrained."""
     not_random_p_value: float | None
-    """Chance that at least as many matrices of an untrained model differ from random ones."""
+    """P-value: probability that at least as many matrices of an untrained model do not look random."""
     rejected_share: float | None
-    """Share of the tested weight matrices that differ from random matrices."""
+    """Share of the tested weight matrices that do not look random."""
     median_outliers: float | None
-    """Number of singular values that are larger than those of random matrices (median over matrices)."""
+    """Number of singular values above those of a random matrix of the same shape (median over matrices)."""
     median_effective_rank_qk: float | None
-    """Number of directions that a head's QK matrix uses, including weak ones (median over heads)."""
+    """Effective rank of a head's QK matrix: number of directions that it uses, including weak ones (median
+    over heads).
+    """
     log10_amplification: float | None
-    """Log10 of the largest factor by which the layers after the first can amplify an error, with norm
-    gains if known.
+    """Log10 of the largest factor by which layers 2 to L can amplify a change in the first layer's output
+    (norm gains included if known).
     """
     findings_error: int | None
-    """Number of findings with severity error."""
+    """Number of findings of severity error: results are wrong or useless."""
     findings_warning: int | None
-    """Number of findings with severity warning."""
+    """Number of findings of severity warning: look at these before you use the model."""
     findings_note: int | None
-    """Number of findings with severity note."""
+    """Number of findings of severity note: worth knowing, and often intended."""
     finding_rules: int | None
-    """Number of checks that ran."""
+    """Number of checks for damage that attnlaw ran on the model."""
     logit_heads: int | None
-    """Number of attention heads measured."""
+    """Number of attention heads whose logits attnlaw tried to bound."""
     logit_heads_bounded: int | None
-    """Number of heads whose attention logits have an upper bound for any input."""
+    """Number of heads whose attention logits stay below a known bound for any input."""
     logit_heads_beyond_float8: int | None
     """Number of heads whose logit bound is above 448, the largest float8 E4M3 number."""
     logit_heads_beyond_float16: int | None
@@ -135,63 +137,67 @@ class AuditResult(Result):
     logit_unbounded: str | None
     """Attention blocks whose logits have no known upper bound, with the reason."""
     log10_spectrum_adaptive: Estimate | None
-    """Generalization proxy: spectrum-adaptive (best p for each matrix) (log10)."""
+    """Log10 of the generalization proxy: spectrum-adaptive, best exponent p for each matrix."""
     log10_spectrum_adaptive_continuous: Estimate | None
-    """Generalization proxy: spectrum-adaptive, any p (not in the paper) (log10)."""
+    """Log10 of the generalization proxy: spectrum-adaptive, any real exponent p (our extension)."""
     log10_fixed_p_0: Estimate | None
-    """Generalization proxy: one p for all matrices, p = 0 (log10)."""
+    """Log10 of the generalization proxy: same exponent for all matrices, p = 0."""
     log10_fixed_p_1: Estimate | None
-    """Generalization proxy: one p for all matrices, p = 1 (log10)."""
+    """Log10 of the generalization proxy: same exponent for all matrices, p = 1."""
     log10_fixed_p_2: Estimate | None
-    """Generalization proxy: one p for all matrices, p = 2 (log10)."""
+    """Log10 of the generalization proxy: same exponent for all matrices, p = 2."""
     log10_edelman: Estimate | None
-    """Generalization proxy: norm-based, Edelman (2,1) (log10)."""
+    """Log10 of the generalization proxy: norm-based, (2,1) norms of Edelman."""
     log10_trauger_tewari: Estimate | None
-    """Generalization proxy: norm-based, Trauger-Tewari (1,1) (log10)."""
+    """Log10 of the generalization proxy: norm-based, (1,1) norms of Trauger and Tewari."""
     per_application_log10_spectrum_adaptive: Estimate | None
-    """Generalization proxy that counts a shared layer each time it is used: spectrum-adaptive (best p for
-    each matrix) (log10).
+    """Log10 of the generalization proxy, in which a shared layer counts each time: spectrum-adaptive, best
+    exponent p for each matrix.
     """
     per_application_log10_spectrum_adaptive_continuous: Estimate | None
-    """Generalization proxy that counts a shared layer each time it is used: spectrum-adaptive, any p (not
-    in the paper) (log10).
+    """Log10 of the generalization proxy, in which a shared layer counts each time: spectrum-adaptive, any
+    real exponent p (our extension).
     """
     per_application_log10_fixed_p_0: Estimate | None
-    """Generalization proxy that counts a shared layer each time it is used: one p for all matrices, p = 0
-    (log10).
+    """Log10 of the generalization proxy, in which a shared layer counts each time: same exponent for all
+    matrices, p = 0.
     """
     per_application_log10_fixed_p_1: Estimate | None
-    """Generalization proxy that counts a shared layer each time it is used: one p for all matrices, p = 1
-    (log10).
+    """Log10 of the generalization proxy, in which a shared layer counts each time: same exponent for all
+    matrices, p = 1.
     """
     per_application_log10_fixed_p_2: Estimate | None
-    """Generalization proxy that counts a shared layer each time it is used: one p for all matrices, p = 2
-    (log10).
+    """Log10 of the generalization proxy, in which a shared layer counts each time: same exponent for all
+    matrices, p = 2.
     """
     per_application_log10_edelman: Estimate | None
-    """Generalization proxy that counts a shared layer each time it is used: norm-based, Edelman (2,1)
-    (log10).
+    """Log10 of the generalization proxy, in which a shared layer counts each time: norm-based, (2,1) norms
+    of Edelman.
     """
     per_application_log10_trauger_tewari: Estimate | None
-    """Generalization proxy that counts a shared layer each time it is used: norm-based, Trauger-Tewari
-    (1,1) (log10).
+    """Log10 of the generalization proxy, in which a shared layer counts each time: norm-based, (1,1) norms
+    of Trauger and Tewari.
     """
     proxy_over_sqrt_samples_log10: Estimate | None
-    """Spectrum-adaptive proxy / square root of the number of samples (log10)."""
+    """Log10 of the spectrum-adaptive generalization proxy divided by the square root of the number of
+    training samples.
+    """
     value_of_adaptivity: Estimate | None
-    """Factor by which the generalization proxy grows if all matrices share one exponent p."""
+    """How many times larger the generalization proxy is if all matrices must share one exponent p."""
     rank_count: bool | None
-    """Whether the proxy only counts ranks (p = 0 is best for every matrix)."""
+    """Whether the best exponent is p = 0 for every matrix, so that the generalization proxy only depends
+    on ranks.
+    """
     norms: str | None
-    """Kind of norms in tables and charts: applied (norm gains included) or stored."""
+    """Norms in tables and charts: with the gain of the norm layer before (applied), or without (stored)."""
     norms_unknown: list[str] | None
-    """Kinds of matrices whose norm gains are not included, because attnlaw does not know their norm layer."""
+    """Kinds of matrices whose norms do not include a gain, because attnlaw does not know their norm layer."""
     extensions: list[str] | None
-    """Features of the model that the paper does not cover."""
+    """Features of the model that the theory of generalization proxies (arXiv 2605.07297) does not cover."""
     warnings: list[str] | None
     """Warnings about the model and its file."""
     meaning: str | None
-    """Meaning and limits of the generalization proxies."""
+    """What the generalization proxies mean, and what they do not show."""
     findings: pl.DataFrame
     """Table: the columns model, rule, level, layer, stack, head, expert, kind, tensor, value, threshold,
     meaning.
@@ -244,39 +250,39 @@ class FitResult(Result):
     @property
     def record(self) -> Fits: ...
     matrix_count: int | None
-    """Number of weight matrices that were measured."""
+    """Number of weight matrices that were measured; QK and VO of each head count as one matrix each."""
     random_count: int | None
-    """Number of matrices with the law random (looks like random numbers of this shape, as at
-    initialisation).
+    """Number of matrices that follow the law random: looks like random numbers of this shape, as at
+    initialisation.
     """
     learned_count: int | None
-    """Number of matrices with the law learned (some directions were learned, and the others are zero, as
-    theory predicts for trained attention).
+    """Number of matrices that follow the law learned: some directions were learned, and the others are
+    zero, as theory predicts for trained attention.
     """
     heavy_tailed_count: int | None
-    """Number of matrices with the law heavy-tailed (the singular values fall off smoothly and spread
-    further than those of a random matrix).
+    """Number of matrices that follow the law heavy-tailed: the singular values fall off smoothly and
+    spread further than those of a random matrix.
     """
     power_law_tail_count: int | None
-    """Number of matrices with the law power-law tail (no law fits the whole spectrum, but the largest
-    values (at most half) follow a power law).
+    """Number of matrices that follow the law power-law tail: no law fits the whole spectrum, but the
+    largest values (at most half) follow a power law.
     """
     power_law_spectrum_count: int | None
-    """Number of matrices with the law power-law spectrum (no law fits the whole spectrum, but a power law
-    fits more than half of the values).
+    """Number of matrices that follow the law power-law spectrum: no law fits the whole spectrum, but a
+    power law fits more than half of the values.
     """
     neither_count: int | None
-    """Number of matrices with the law neither (the matrix differs from random numbers, and none of the
-    other laws fits it).
+    """Number of matrices that follow the law neither: the matrix differs from random numbers, and none of
+    the laws fits it (which is not a problem).
     """
     not_random_tested: int | None
-    """Number of matrices that were compared with random ones."""
+    """Number of matrices that were tested against random ones."""
     not_random_rejected: int | None
-    """Number of matrices that differ from random ones (p-value at most 0.01)."""
+    """Number of matrices that do not look random (p-value at most 0.01)."""
     not_random_expected: float | None
-    """Number of matrices that would differ from random ones by chance if the model were untrained."""
+    """Number of matrices that would not look random by chance alone, if the model were untrained."""
     not_random_p_value: float | None
-    """Chance that at least as many matrices of an untrained model differ from random ones."""
+    """P-value: probability that at least as many matrices of an untrained model do not look random."""
     fits: pl.DataFrame
     """Table: the columns model, layer, stack, head, expert, kind, rows, cols, values, law, random_p_value,
     wasserstein, outliers, null_shape, null_draws, null_scale, null_edge, edge_scale, alpha,
@@ -299,11 +305,11 @@ class DiffResult(Result):
     verdict: str | None
     """Summary of what changed between the checkpoints, in a few sentences."""
     compared: str | None
-    """Sentence on how many tensors of both files were compared, and how many were not."""
+    """Sentence that says how many tensors were compared and how many were not."""
     next_step: str | None
-    """Interpretation of the changes, and what to do next."""
+    """What the changes probably mean, and what to do next."""
     verdicts: list[str] | None
-    """List of the different verdicts on the model and on its tensors."""
+    """All different verdicts on the model and on its tensors, such as low-rank."""
     map_count: int | None
     """Number of heads (QK, VO) and feed-forward matrices that were compared."""
     tensor_count: int | None
@@ -311,22 +317,22 @@ class DiffResult(Result):
     not_compared: list[str] | None
     """Names of the tensors that were not compared."""
     tensors_non_finite: int | None
-    """Number of tensors with the verdict non-finite: NaN or infinite entries in either model."""
+    """Number of tensors with the verdict non-finite: an entry is NaN or infinite in either model."""
     tensors_reshaped: int | None
-    """Number of tensors with the verdict reshaped: the shape differs; the size of the change compares the
-    rows that both models have.
+    """Number of tensors with the verdict reshaped: the shape differs; attnlaw compares the rows that both
+    models have.
     """
     tensors_added: int | None
-    """Number of tensors with the verdict added: only in the model."""
+    """Number of tensors with the verdict added: only the model has this tensor."""
     tensors_removed: int | None
-    """Number of tensors with the verdict removed: only in the base."""
+    """Number of tensors with the verdict removed: only the base has this tensor."""
     tensors_identical: int | None
     """Number of tensors with the verdict identical: every entry is equal."""
     tensors_zeroed: int | None
-    """Number of tensors with the verdict zeroed: every entry is 0 now."""
+    """Number of tensors with the verdict zeroed: every entry is 0 now, but not in the base."""
     tensors_coded: int | None
-    """Number of tensors with the verdict coded: the base in a quantised format, which hides changes that
-    are smaller than its rounding error.
+    """Number of tensors with the verdict coded: the base in a quantised format; smaller changes than its
+    rounding errors are invisible.
     """
     tensors_rounded: int | None
     """Number of tensors with the verdict rounded: the base rounded to another format."""
@@ -335,31 +341,33 @@ class DiffResult(Result):
     or for each row or column.
     """
     tensors_below_floor: int | None
-    """Number of tensors with the verdict below-floor: no change that is larger than the rounding of the
-    model's file.
+    """Number of tensors with the verdict below-floor: any change is smaller than the rounding errors of
+    the model's file.
     """
     tensors_sparse: int | None
     """Number of tensors with the verdict sparse: a few single entries changed."""
     tensors_low_rank: int | None
-    """Number of tensors with the verdict low-rank: the change has only a few directions (its rank), like
-    that of an adapter; the rest is rounding.
+    """Number of tensors with the verdict low-rank: the change has only a few directions (its rank), as an
+    adapter makes; the rest is rounding.
     """
     tensors_partly_hidden: int | None
-    """Number of tensors with the verdict partly-hidden: an update that is partly hidden by the rounding of
-    the file.
+    """Number of tensors with the verdict partly-hidden: the change is partly hidden by the rounding of the
+    file.
     """
     tensors_reinitialised: int | None
-    """Number of tensors with the verdict reinitialised: random weights that do not resemble the base."""
+    """Number of tensors with the verdict reinitialised: new random weights that do not resemble the base."""
     tensors_unrelated: int | None
-    """Number of tensors with the verdict unrelated: other trained weights, which do not resemble the base."""
+    """Number of tensors with the verdict unrelated: other trained weights that do not resemble the base."""
     tensors_noise: int | None
-    """Number of tensors with the verdict noise: a random change: no direction is stronger than the others."""
+    """Number of tensors with the verdict noise: the change looks random: no direction is stronger than the
+    others.
+    """
     tensors_dense: int | None
-    """Number of tensors with the verdict dense: an update in many directions, as full training makes."""
+    """Number of tensors with the verdict dense: the change has many directions, as full training makes."""
     tensors_changed: int | None
-    """Number of tensors with the verdict changed: a vector or a small matrix with other values."""
+    """Number of tensors with the verdict changed: a vector or small matrix whose values changed."""
     tensors_moved: int | None
-    """Number of tensors with the verdict moved: the weights that another tensor has in the base."""
+    """Number of tensors with the verdict moved: it has the weights of another tensor of the base."""
     tensors_transposed: int | None
     """Number of tensors with the verdict transposed: the base with rows and columns exchanged
     (transposed).
@@ -367,47 +375,53 @@ class DiffResult(Result):
     tensors_permuted: int | None
     """Number of tensors with the verdict permuted: the base with its rows or columns in another order."""
     size_qk: float | None
-    """Median size of the updates of QK, |model − base| / |base|."""
+    """Median size of the change of QK matrices, |model − base| / |base|."""
     size_vo: float | None
-    """Median size of the updates of VO, |model − base| / |base|."""
+    """Median size of the change of VO matrices, |model − base| / |base|."""
     size_cross_qk: float | None
-    """Median size of the updates of cross QK, |model − base| / |base|."""
+    """Median size of the change of cross QK matrices, |model − base| / |base|."""
     size_cross_vo: float | None
-    """Median size of the updates of cross VO, |model − base| / |base|."""
+    """Median size of the change of cross VO matrices, |model − base| / |base|."""
     size_ffn_in: float | None
-    """Median size of the updates of FFN in, |model − base| / |base|."""
+    """Median size of the change of FFN in matrices, |model − base| / |base|."""
     size_ffn_gate: float | None
-    """Median size of the updates of FFN gate, |model − base| / |base|."""
+    """Median size of the change of FFN gate matrices, |model − base| / |base|."""
     size_ffn_out: float | None
-    """Median size of the updates of FFN out, |model − base| / |base|."""
+    """Median size of the change of FFN out matrices, |model − base| / |base|."""
     scale_qk: float | None
-    """Median growth factor of QK; below 1 means that matrices shrank."""
+    """Median factor by which QK matrices grew; below 1 means that they shrank."""
     scale_vo: float | None
-    """Median growth factor of VO; below 1 means that matrices shrank."""
+    """Median factor by which VO matrices grew; below 1 means that they shrank."""
     scale_cross_qk: float | None
-    """Median growth factor of cross QK; below 1 means that matrices shrank."""
+    """Median factor by which cross QK matrices grew; below 1 means that they shrank."""
     scale_cross_vo: float | None
-    """Median growth factor of cross VO; below 1 means that matrices shrank."""
+    """Median factor by which cross VO matrices grew; below 1 means that they shrank."""
     scale_ffn_in: float | None
-    """Median growth factor of FFN in; below 1 means that matrices shrank."""
+    """Median factor by which FFN in matrices grew; below 1 means that they shrank."""
     scale_ffn_gate: float | None
-    """Median growth factor of FFN gate; below 1 means that matrices shrank."""
+    """Median factor by which FFN gate matrices grew; below 1 means that they shrank."""
     scale_ffn_out: float | None
-    """Median growth factor of FFN out; below 1 means that matrices shrank."""
+    """Median factor by which FFN out matrices grew; below 1 means that they shrank."""
     largest_size: float | None
-    """Largest relative change of a head or feed-forward matrix, |model − base| / |base|."""
+    """Largest change of a head or feed-forward matrix relative to the base, |model − base| / |base|."""
     worst_map: str | None
     """Head or feed-forward matrix that changed most."""
     worst_tensor: str | None
     """Stored tensor that changed most."""
     worst_tensor_size: float | None
-    """Largest relative change of a stored tensor, |model − base| / |base|."""
+    """Largest change of a stored tensor relative to the base, |model − base| / |base|."""
     least_sqnr_db: float | None
-    """Lowest signal-to-noise ratio of a tensor in dB: −20 log₁₀ of its relative change."""
+    """Lowest signal-to-noise ratio of a tensor in dB, if its change is noise: −20 log₁₀ of the relative
+    change.
+    """
     intruders: int | None
-    """Number of the model's leading directions that resemble no direction of the base (cosine below 1/2)."""
+    """Number of the model's leading directions that resemble no single direction of the base (cosine below
+    1/2).
+    """
     new: int | None
-    """Number of the model's leading directions outside the span of the base's directions of similar size."""
+    """Number of the model's leading directions that are not combinations of similarly strong base
+    directions.
+    """
     diff: pl.DataFrame
     """Table: the columns model, layer, stack, kind, head, expert, matched_head, rows, cols, inner, size,
     size_2, cosine, scale, stable_rank, effective_rank, rank, floor, k, share_left, z_left, share_right,
@@ -432,7 +446,7 @@ class CheckResult(Result):
     headline: str | None
     """Result of the check in one sentence."""
     not_checked: str | None
-    """Properties of the model that its weights alone do not show."""
+    """Properties that nobody can check from the weights alone, such as the number of heads."""
     passed: bool | None
     """Whether the model passed the check."""
     exit_status: int | None
@@ -442,15 +456,15 @@ class CheckResult(Result):
     rule_count: int | None
     """Number of rules that were applied."""
     failed_rules: int | None
-    """Number of rules that failed, at any level."""
+    """Number of rules that failed, including those that do not fail the check."""
     errors: int | None
-    """Number of findings of severity error that the baseline does not have."""
+    """Number of errors that attnlaw found and that the baseline does not have."""
     warnings: int | None
-    """Number of findings of severity warning that the baseline does not have."""
+    """Number of warnings that attnlaw found and that the baseline does not have."""
     notes: int | None
-    """Number of findings of severity note that the baseline does not have."""
+    """Number of notes that attnlaw found and that the baseline does not have."""
     known_findings: int | None
-    """Number of findings that the baseline already had."""
+    """Number of findings that do not count, because the baseline already had them."""
     verdicts: pl.DataFrame
     """Table: the columns model, rule, of, asked, level, outcome, selected, held, value, failures, remark,
     attnlaw_version.
@@ -470,43 +484,49 @@ class LensResult(Result):
     @property
     def record(self) -> Lens: ...
     median_rank_within: int | None
-    """Rank at which a low-rank approximation keeps every attention weight within 0.01, in half of the
-    heads.
-    """
+    """Rank to which half of the heads can be reduced while every attention weight stays within 0.01."""
     largest_rank_within: int | None
-    """Rank at which a low-rank approximation keeps every attention weight within 0.01, in all heads."""
+    """Rank to which all heads can be reduced while every attention weight stays within 0.01."""
     family: str | None
-    """Type of the model in its config.json."""
+    """Model type that config.json states, such as gpt2."""
     layers: int | None
     """Number of attention blocks."""
     tokens: int | None
     """Number of tokens in the input."""
     hidden_size: int | None
-    """Number of coordinates of a token (width of the model)."""
+    """Width of the model: number of entries of a token's vector."""
     head_count: int | None
     """Number of heads that were measured."""
     median_beta: float | None
-    """Median over heads of the sharpness: standard deviation of a position's attention logits."""
+    """Median over heads of the sharpness β: standard deviation of a position's attention logits."""
     heads_below_beta_2: int | None
-    """Number of diffuse heads: sharpness below β₂ = √(ln n / 2), where theory of random attention can
-    hold.
+    """Number of diffuse heads: sharpness below β₂ = √(ln n / 2) for n tokens, so theory of random
+    attention can hold.
     """
     heads_above_beta_c: int | None
-    """Number of sharp heads: sharpness above β_c = √(2 ln n), where a position attends to only a few
-    tokens if logits are random.
+    """Number of sharp heads: sharpness above β_c = √(2 ln n) for n tokens, so positions attend to only a
+    few tokens.
     """
     score_error: float | None
-    """Largest difference between the attention weights of the network and those that attnlaw computes."""
+    """Largest difference between the model's own attention weights and those that attnlaw computed, as a
+    check.
+    """
     reconstruction_error: float | None
-    """Relative difference between the network's output and the affine map that attnlaw computes."""
+    """Relative difference between the model's own output and the one that attnlaw computed, as a check."""
     offset_share: float | None
-    """Size of the part of the output that comes from biases / size of the output; above 1 if parts cancel."""
+    """Size of the part of the output that comes from biases, relative to the whole; above 1 if parts
+    cancel.
+    """
     singular_values: list[float] | None
-    """Largest singular values of the matrix of the affine map from input to output."""
+    """Largest singular values of the map from input tokens to output tokens, with attention and norms
+    fixed.
+    """
     singular_values_residual: float | None
-    """Relative residual of the computed singular values, max |Tᵀu − σv| / σ₁."""
+    """Numerical error of the singular values: largest residual |Tᵀu − σv|, divided by the largest singular
+    value.
+    """
     probes: int | None
-    """Number of random probes per token that estimate how tokens move each other; none if exact."""
+    """Number of random probes per token that estimate how tokens move each other; empty if exact."""
     entrywise: pl.DataFrame
     """Table: the columns layer, head, rank, largest, tail, rms, coherence, rank_within."""
     heads: pl.DataFrame
@@ -534,39 +554,43 @@ class MarginsResult(Result):
     @property
     def record(self) -> MarginMeasurement: ...
     geometric_mean: Estimate | None
-    """Geometric mean over inputs of the relative margin; larger if predictions are further from flipping."""
+    """Relative margin D (geometric mean over inputs): larger if predictions are further from flipping."""
     mean_log: Estimate | None
-    """Mean over inputs of log D, where D is the relative margin."""
+    """Mean over inputs of log D, for the relative margin D."""
     median: Range | None
-    """Median over inputs of the relative margin (D), with a confidence interval from ranks."""
+    """Median over inputs of the relative margin D, with a confidence interval."""
     mean: float | None
-    """Arithmetic mean over inputs of the relative margin (D), which a few saturated inputs dominate."""
+    """Arithmetic mean over inputs of the relative margin D; a few very confident inputs dominate it."""
     spread: float | None
-    """Spread of the inputs: pooled standard deviation of a token at its position."""
+    """How much the layer's input varies between inputs: standard deviation of a token's entries at the
+    same position.
+    """
     inputs: int | None
     """Number of inputs that were used."""
     ties: int | None
-    """Number of inputs with margin 0, which are left out of all means."""
+    """Number of inputs whose two largest logits are equal (margin 0); all means leave them out."""
     flat: int | None
-    """Number of inputs with gradient 0, which are left out of all means."""
+    """Number of inputs whose margin does not change with the layer's input (gradient 0); all means leave
+    them out.
+    """
     confidence: float | None
-    """Mean over inputs of the largest predicted probability (a worse way to rank models than D)."""
+    """Mean over inputs of the largest predicted probability, which ranks models less well than D."""
     extension: bool | None
-    """Whether the model is a causal language model, for which the relative margin (D) is not validated."""
+    """Whether the model is a causal language model, for which the relative margin D is not validated."""
     total_kappa: float | None
-    """Condition number κ (median over inputs): a relative change of the weights by 1/κ could flip a
-    prediction, to first order.
+    """Condition number κ (median over inputs): changing all weights by a fraction 1/κ could flip a
+    prediction.
     """
     kappa_layer: int | None
-    """Layer with the largest condition number κ; matrices outside of layers may have more."""
+    """Layer with the largest condition number κ, not counting matrices outside of the layers."""
     compared_with: str | None
-    """First model of the command, with which each further model is compared."""
+    """First model of the command, which this model is compared with."""
     log_ratio: Estimate | None
-    """Mean over inputs of the difference of log D between the model and the first model."""
+    """Mean over inputs of log D of this model minus log D of the first model."""
     comparison: str | None
-    """Comparison with the first model in words."""
+    """Comparison of this model with the first one, in words."""
     inputs_sha256: str | None
-    """SHA-256 hash of all token ids of the inputs."""
+    """SHA-256 hash of the token ids of all inputs: equal if two runs used the same inputs."""
     margins: pl.DataFrame
     """Table: the columns model, input, tokens, position, predicted, margin, gradient, distance,
     confidence, status.
@@ -596,31 +620,35 @@ class LimitResult(Result):
     @property
     def record(self) -> WidthRow: ...
     score_variance: Estimate | None
-    """Variance of the score of the chosen token with itself, in the last attention layer."""
+    """Variance of the attention score of the chosen token with itself, in the last layer."""
     output_variance: Estimate | None
     """Variance of one coordinate of the output of the chosen token."""
     kurtosis: Estimate | None
     """Kurtosis of one coordinate of the output: 3 for a Gaussian, more for heavier tails."""
     kl_to_limit: Estimate | None
-    """KL divergence of the output from the infinite-width limit, in nats."""
+    """KL divergence of the output from the infinite-width limit in nats; 0 means equal."""
     w1_to_limit: Estimate | None
-    """Wasserstein-1 distance of the output from the infinite-width limit, in units of the output."""
+    """Wasserstein-1 distance between the output and the infinite-width limit, in the units of the output."""
     ks_to_limit: Estimate | None
-    """Largest difference between the distribution functions of the output and the limit (Kolmogorov-
-    Smirnov distance).
+    """Largest difference between the cumulative distributions of the output and of the infinite-width
+    limit (Kolmogorov-Smirnov).
     """
     residual_of_distances: float | None
-    """Numerical error of the densities: largest difference of the area below a density from 1."""
+    """Numerical error of the computed densities: how far the area below a density is from 1."""
     kl_to_other_limit: Estimate | None
-    """KL divergence of the output from the limit with the other scaling of the scores, in nats."""
+    """KL divergence of the output from the limit with the scaling of --other-scaling, in nats."""
     kl_to_gaussian: Estimate | None
     """KL divergence of the output from the Gaussian of equal mean and variance, in nats."""
     kernel_kl_to_limit: float | None
-    """KL divergence to the limit by kernel density estimates, as in arXiv 2506.00846 (too large)."""
+    """KL divergence from the limit by kernel density estimates, as in arXiv 2506.00846, which overestimate
+    it.
+    """
     path_squared_length: list[Estimate | None] | None
-    """Squared length of the chosen token divided by the width, after 0, 1, 2, ... layers."""
+    """Squared length of the chosen token divided by the width, before the first and after each layer."""
     path_cosine: list[Estimate | None] | None
-    """Mean cosine between different tokens after 0, 1, 2, ... layers; 1 means that all are parallel."""
+    """Mean cosine between different tokens, before the first and after each layer; 1 means that all are
+    parallel.
+    """
     densities: pl.DataFrame
     """Table: the columns y, density, gaussian_density, ratio."""
     status: str | None
@@ -632,42 +660,40 @@ class AttentionResult(Result):
     @property
     def record(self) -> AttentionSpectrum: ...
     equivalent_w1: Estimate | None
-    """Mean distance between the squared singular values of random layers and of their Gaussian equivalents
-    (Wasserstein-1), divided by the mean.
+    """Mean distance (Wasserstein-1) between squared singular values of random layers and of their Gaussian
+    equivalent (attention replaced by a Gaussian matrix), divided by the mean.
     """
     equivalent_distance: Estimate | None
-    """Largest difference between the distribution functions of random layers and of their Gaussian
-    equivalents (Kolmogorov-Smirnov).
+    """Largest difference between the cumulative distributions of random layers and of their Gaussian
+    equivalent (attention replaced by a Gaussian matrix).
     """
     law_w1: Estimate | None
-    """Mean distance between the squared singular values of random layers and of the law (Wasserstein-1),
-    divided by the mean.
+    """Mean distance (Wasserstein-1) between the squared singular values of random layers and the predicted
+    ones, divided by their mean.
     """
     law_distance: Estimate | None
-    """Largest difference between the distribution functions of random layers and of the law (Kolmogorov-
-    Smirnov).
+    """Largest difference between the cumulative distributions of random layers and of the prediction
+    (Kolmogorov-Smirnov).
     """
     mean: float | None
-    """Mean of the squared singular values that theory predicts."""
+    """Predicted mean of the squared singular values."""
     edges: list[float] | None
-    """Ends of the intervals that contain the predicted squared singular values, in increasing order."""
+    """Lower and upper end of each interval of predicted squared singular values, in increasing order."""
     atom_at_zero: float | None
-    """Share of singular values that theory predicts to be zero."""
+    """Predicted share of singular values that are zero."""
     spike: float | None
-    """Squared singular value that theory expects above all others if only 1/n is subtracted (not in the
-    paper).
+    """Predicted squared singular value above all others, if only the constant 1/n is subtracted (our
+    extension).
     """
     spike_found: Estimate | None
-    """Largest squared singular value of the random layers, if only the constant 1/n is subtracted."""
+    """Largest squared singular value of the drawn layers, if only the constant 1/n is subtracted."""
     coefficient_error: float | None
-    """Squared error of a ridge regression on the layer's output; 1 means that nothing was learned."""
+    """Squared error of a ridge regression on the layer's output, relative to learning nothing (1)."""
     degrees_of_freedom: float | None
-    """Number of directions that a ridge regression on the output uses (degrees of freedom) / number of
-    tokens.
-    """
+    """Number of directions that a ridge regression on the output uses, divided by the number of tokens."""
     arrival_time: float | None
-    """Training time until a linear readout reaches the given loss by gradient flow (in units of 1 / mean
-    squared singular value).
+    """Training time until a linear regression on the output reaches the target loss, times the mean
+    squared singular value.
     """
     law_densities: pl.DataFrame
     """Table: the columns x, density, interval."""
@@ -690,37 +716,39 @@ class InitResult(Result):
     cosine: Estimate | None
     """Mean cosine between different tokens after the last layer; 1 means that all are parallel."""
     cosine_spread: float | None
-    """Standard deviation of the mean cosine between tokens, over random initialisations."""
+    """How much the mean cosine between tokens varies between random initialisations (standard deviation)."""
     effective_rank: Estimate | None
-    """Effective number of directions that the tokens span after the last layer."""
+    """Effective number of directions that the tokens span after the last layer; fractions are possible."""
     score_sd: Estimate | None
     """Standard deviation of the attention scores in the first layer."""
     entropy: Estimate | None
-    """Mean entropy of attention divided by the mean entropy of uniform attention, in the first layer."""
+    """Mean entropy of attention in the first layer, divided by that of uniform attention: 1 means uniform."""
     logit_sd: Estimate | None
-    """Standard deviation of the logit of an id that is not among the tokens."""
+    """Standard deviation of the output logit of a token that is not in the input."""
     loss: Estimate | None
-    """Mean loss at the start in nats, for the next token (BERT: for the token itself). It is an
-    approximation if the vocabulary has more than 4096 ids.
+    """Mean loss before training in nats, for the next token (BERT: the token itself); approximate for more
+    than 4096 token ids.
     """
     loss_spread: float | None
-    """Standard deviation of the initial loss over random initialisations, in nats."""
+    """How much the initial loss varies between random initialisations (standard deviation, in nats)."""
     uniform_loss: float | None
-    """Loss of a uniform guess in nats: the logarithm of the vocabulary size."""
+    """Loss of a uniform guess in nats: ln V for a vocabulary of V tokens."""
     own_probability: Estimate | None
     """Mean probability that the untrained model gives to the token that it just read."""
     own_cosine: Estimate | None
-    """Mean cosine between a token after the last layer and its own embedding, if the head is tied."""
+    """Mean cosine between a token after the last layer and its own embedding, if input and output
+    embeddings are shared.
+    """
     angle_exponent: Estimate | None
-    """Slope per layer of log(1 - cosine), for the mean cosine between tokens; negative if tokens become
-    alike.
+    """Rate at which angles between tokens shrink: slope per layer of log(1 − mean cosine); negative if
+    tokens become alike.
     """
     gradient_norm: Estimate | None
     """Norm of the gradient of the loss with respect to the weight matrices of all layers."""
     gradient_exponent: Estimate | None
-    """Slope per layer of log(gradient norm), from the first to the last layer."""
+    """Growth of the gradient norm from layer to layer: mean slope of its logarithm."""
     initialiser: str | None
-    """Library (with version) whose rule for random initial weights is used."""
+    """Library and version whose rule for random initial weights is used."""
     layers: pl.DataFrame
     """Table: the columns layer, rms, rms_spread, rms_low, rms_high, cosine, cosine_spread, cosine_low,
     cosine_high, effective_rank, effective_rank_spread, effective_rank_low, effective_rank_high,
@@ -740,87 +768,107 @@ class LearnResult(Result):
     @property
     def record(self) -> DetailedPrediction: ...
     estimation_error: Estimate | None
-    """Squared distance of learned and target matrix, |Ŝ − S*|²/d."""
+    """Squared Frobenius distance between the learned and the target matrix, divided by the token dimension
+    d.
+    """
     prediction_error: Estimate | None
-    """Mean loss of a new sample with noise-free labels."""
+    """Mean loss on new samples with noise-free labels."""
     training_loss: Estimate | None
-    """Mean loss of a training sample, without weight decay."""
+    """Mean loss on the training samples, without the weight-decay term."""
     overlap: Estimate | None
-    """Overlap of the learned and the target matrix (Tr ŜᵀS*/d)."""
+    """Inner product of the learned and the target matrix, divided by the token dimension d."""
     norm: Estimate | None
-    """Squared size of the learned matrix (|Ŝ|²/d)."""
+    """Squared Frobenius norm of the learned matrix, divided by the token dimension d."""
     rank_fraction: Estimate | None
-    """Share of directions in use: rank / size of the learned matrix."""
+    """Rank of the learned matrix, divided by the token dimension d."""
     trace: Estimate | None
-    """Mean eigenvalue of the learned matrix (Tr Ŝ/d)."""
+    """Mean eigenvalue of the learned matrix."""
     nuclear_norm: Estimate | None
-    """Mean singular value of the learned matrix (untied)."""
+    """Mean singular value of the learned matrix (untied attention)."""
     angle: Estimate | None
-    """Angle between the learned and the target matrix, in radians (cross-entropy)."""
+    """Angle between the learned and the target matrix in radians; 0 means equal up to a factor (cross-
+    entropy only).
+    """
     wrong_keys: Estimate | None
-    """Share of new queries that attend most to the wrong key."""
+    """Share of new queries for which the learned head attends most to a wrong key."""
     noise_level: Estimate | None
-    """Effective noise on each entry of the matrix from which training learns."""
+    """Noise that finite data add to the target matrix, according to theory (standard deviation of an
+    entry, times √d).
+    """
     threshold: Estimate | None
-    """Value below which training sets eigenvalues to zero (b)."""
+    """Amount that weight decay subtracts from every eigenvalue; smaller eigenvalues become zero."""
     cut: Estimate | None
-    """Value below which factors that are too narrow set eigenvalues to zero (t)."""
+    """Value below which factors that are too narrow set eigenvalues to zero."""
     smallest_value: float | None
-    """Smallest singular value that narrow factors keep; 0 if weight decay, not width, limits the rank."""
+    """Smallest nonzero singular value that narrow factors keep; 0 if weight decay limits the rank instead."""
     stability: float | None
-    """Stability of the theory's solution (replicon value at d = 160): above 1 it is unstable."""
+    """Stability of the theory's solution (replicon value): above 1, different starts may give different
+    results.
+    """
     shrinkage: float | None
     """Factor by which training shrinks the eigenvalues that it keeps."""
     relative_error: Estimate | None
-    """Squared error relative to learning nothing, |Ŝ − S*|²/|S*|²."""
+    """Error relative to a student that learned nothing: 0 for the target itself, 1 for a zero matrix."""
     approximation_error: float | None
-    """Part of the error from outlying eigenvalues (not in the paper)."""
+    """Part of the error E from large eigenvalues that were found, but not exactly (attnlaw's own split)."""
     underfitting_error: float | None
-    """Part of the error along the target matrix, which was not fully learned (not in the paper)."""
+    """Part of the error E that is still missing from the learned matrix (underfitting; attnlaw's own
+    split).
+    """
     overfitting_error: float | None
-    """Part of the learned matrix that is orthogonal to the target matrix, as an error (not in the paper)."""
+    """Part of the error E from what the student learned beyond the target (overfitting; attnlaw's own
+    split).
+    """
     adapter_noise: float | None
-    """Effective noise for a rank-one adapter that is trained afterwards, Δ/2 + E (arXiv 2606.05899)."""
+    """Noise that a rank-one adapter sees if it is trained afterwards: Δ/2 + E (arXiv 2606.05899)."""
     residual: float | None
-    """Relative error with which the equations of the theory are solved."""
+    """Relative error of the numerical solution of the theory's equations."""
     atom_at_zero: float | None
-    """Share of eigenvalues of the learned matrix that are zero."""
+    """Share of the learned matrix's eigenvalues that are zero."""
     edges: list[float] | None
-    """Ends of the intervals that contain the learned eigenvalues, low and high in turn."""
+    """Lower and upper end of each interval that contains learned eigenvalues, in increasing order."""
     top_edge: float | None
-    """Upper end of the spectrum of the learned matrix, without outliers."""
+    """Largest eigenvalue of the learned matrix, not counting outliers."""
     outlier_locations: list[float] | None
-    """Outliers: eigenvalues of the learned matrix that are far from all others."""
+    """Eigenvalues of the learned matrix that are far above all others (outliers)."""
     outlier_overlaps: list[float] | None
-    """Squared cosines between eigenvectors of the learned matrix's outliers and of the target matrix."""
+    """Squared cosine between each outlier's eigenvector and that of the target eigenvalue behind it."""
     outlier_targets: list[float] | None
-    """Eigenvalues of the target matrix that cause outliers of the learned matrix."""
+    """Target eigenvalue behind each outlier of the learned matrix."""
     outlier: float | None
-    """Eigenvalue of the learned matrix that shows the target's one large eigenvalue."""
+    """Eigenvalue of the learned matrix that belongs to the target's one large eigenvalue (spike)."""
     observations: float | None
-    """Number of observed attention scores / d, for a target matrix with power-law eigenvalues."""
+    """Number of attention scores with a label, divided by the token dimension d (targets with power-law
+    eigenvalues).
+    """
     leading_error: float | None
-    """Error of the learned matrix by the leading-order scaling law (E)."""
+    """Error E that a simple scaling law predicts (leading order for many scores)."""
     predicted_exponent: float | None
-    """Exponent with which the error falls as the number of observed scores grows, by the leading-order
-    scaling law.
+    """Exponent of the power law with which the error falls with the number of scores, according to a
+    simple scaling law.
     """
     threshold_recovery: float | None
-    """Number of samples / d² that trained factors need to recover the target matrix (no noise)."""
+    """Samples that trained factors need to find the target matrix exactly, divided by d² (noise-free
+    labels).
+    """
     threshold_feasibility: float | None
-    """Number of samples / d² from which only the target matrix fits the labels (no noise)."""
+    """Samples from which only the target matrix fits the labels, divided by d² (noise-free labels)."""
     threshold_bayes: float | None
-    """Number of samples / d² that the best possible (Bayes) estimate needs to recover the target matrix
-    (no noise).
+    """Samples that the best possible estimate needs to find the target matrix exactly, divided by d²
+    (noise-free labels).
     """
     threshold_direct: float | None
-    """Number of samples / d² that a directly trained matrix needs to recover the target matrix (no noise)."""
+    """Samples that a directly trained matrix needs to find the target matrix exactly, divided by d²
+    (noise-free labels).
+    """
     threshold_own_recovery: float | None
-    """Number of samples / d² that the chosen learner needs to recover the target matrix (no noise)."""
+    """Samples that the chosen student needs to find the target matrix exactly, divided by d² (noise-free
+    labels).
+    """
     threshold_interpolation: float | None
-    """Number of samples / d² up to which the chosen learner fits noisy labels exactly."""
+    """Samples up to which the chosen student fits noisy labels exactly, divided by d²."""
     threshold_peak_error: float | None
-    """Error at the interpolation threshold, without weight decay (E)."""
+    """Error E at the number of samples up to which noisy labels are fitted exactly, without weight decay."""
     predicted_spectra: pl.DataFrame
     """Table: the columns x, density, interval."""
     status: str | None
@@ -832,33 +880,35 @@ class DynamicsResult(Result):
     @property
     def record(self) -> TrajectoryRows: ...
     recovery_time: float | None
-    """Training time (τ) until the correlation with the target matrix is 0.5."""
+    """Training time at which the alignment with the target first reaches 0.5."""
     recovery_time_90: float | None
-    """Training time (τ) until the correlation with the target matrix is 0.9."""
+    """Training time at which the alignment with the target first reaches 0.9."""
     recovery_samples: float | None
-    """Number of samples / d² until the correlation with the target matrix is 0.5; null for a gradient
-    flow.
-    """
+    """Number of samples, divided by d², at which the alignment first reaches 0.5; empty for gradient flow."""
     alignment: Estimate | None
-    """Correlation with the target matrix; 1 means equal up to scale."""
+    """Cosine between the learned and the target matrix: 0 means nothing learned, 1 means equal up to a
+    factor.
+    """
     estimation_error: Estimate | None
-    """Squared distance of learned and target matrix, |S − S*|²/d."""
+    """Squared Frobenius distance between the learned and the target matrix, divided by the token dimension
+    d.
+    """
     prediction_error: Estimate | None
-    """Mean loss of a new sample with noise-free labels."""
+    """Mean loss on new samples with noise-free labels."""
     overlap: Estimate | None
-    """Overlap of the learned and the target matrix (Tr S S*/d)."""
+    """Inner product of the learned and the target matrix, divided by the token dimension d."""
     norm: Estimate | None
-    """Squared size of the learned matrix (Tr S²/d)."""
+    """Squared Frobenius norm of the learned matrix, divided by the token dimension d."""
     trace: Estimate | None
-    """Mean eigenvalue of the learned matrix (Tr S/d)."""
+    """Mean eigenvalue of the learned matrix."""
     samples: float | None
-    """Number of samples seen / d² at the end of training; null for a gradient flow."""
+    """Number of samples seen in the whole training, divided by d²; empty for gradient flow."""
     plateaus: list[float] | None
-    """Training times between which nothing is learned: start and end of each plateau."""
+    """Start and end of each interval of training time in which nothing is learned (plateaus)."""
     largest_rate: float | None
-    """Largest learning rate at which training is stable near the target matrix."""
+    """Largest learning rate at which training stays at the target matrix."""
     plateau_error: float | None
-    """Error at which SGD with the given learning rate ends (E)."""
+    """Error E that SGD with this learning rate cannot get below."""
     trajectory: pl.DataFrame
     """Table: the columns time, samples, alignment, estimation_error, prediction_error, overlap, norm,
     trace.
@@ -919,7 +969,7 @@ def audit(
     An audit reads only the weights. It needs no data, no GPU, and no PyTorch for safetensors. It looks for
     broken tensors, compares every weight matrix with random ones, and compares the model with other trained
     models. A LoRA adapter is audited alone, or added to its base model with `adapter`. Generalization proxies
-    need every matrix, so there are none with `layers`, `only` or `experts`.
+    (leading factors of bounds) need every matrix, so there are none with `layers`, `only` or `experts`.
 
     An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
 
@@ -927,28 +977,29 @@ def audit(
         model (path or object, or several): Checkpoint: a file, a directory, a shard index, or an id on
             a model hub (owner/name). In Python also a state dict or a module.
         more: Further values of model.
-        layers (str, int, slice or Iterable[int]; optional): Take only these layers: a slice such as
+        layers (str, int, slice or Iterable[int]; optional): Only measure these layers: a slice such as
             0:4, or numbers such as 0,1,-1 (-1 is the last).
         only (str or list of str; optional): Take only these groups of matrices, joined by commas: qk,
             vo, cross, ffn, embedding, unembedding.
-        heads (int; optional): Number of attention heads per layer. Needed if there is no config.json.
-        map (str or path; optional): File that names the tensors of an architecture that attnlaw does
-            not know.
+        heads (int; optional): Number of attention heads per layer, if there is no config.json that
+            states it.
+        map (str or path; optional): File that says which tensors a model has, for an architecture that
+            attnlaw does not know.
         adapter (str or path; optional): Directory of a LoRA adapter to add to the model.
-        unscaled (bool; default False): Accept float8 weights without a scale, and read them as they are
-            stored.
-        name (str; optional): Name of the model in results (default: its path).
+        unscaled (bool; default False): Read float8 weights that come without a scale as they are
+            stored, instead of stopping.
+        name (str; optional): Name of the model in the results (default: its path).
         jobs (int; optional): Number of CPU threads to use (default: all cores).
-        samples (int; optional): Number of training samples n, to also show proxy / sqrt(n), which is
-            not a bound.
-        approximate (bool; default False): Estimate the spectra of matrices whose shorter side is at
-            least 8192, and show the errors.
-        precision ("storage" or "double"; default "storage"): Precision of the computation: float32 for
-            weights in 16 bits or less, if exact enough (storage), or always float64 (double).
-        exact (bool; default False): Compute (1,1) norms of large products from every entry (default:
-            from a sample of columns).
-        as_stored (bool; default False): Show norms of the stored matrices, without the gain of the norm
-            layer before them.
+        samples (int; optional): Number of training samples n. Also shows the generalization proxy
+            divided by √n, which is not a bound.
+        approximate (bool; default False): Estimate the singular values of matrices whose shorter side
+            is at least 8192, and show the errors.
+        precision ("storage" or "double"; default "storage"): Precision of the computation: float64 only
+            (double), or float32 for weights of at most 16 bits if exact enough (storage).
+        exact (bool; default False): Add up every entry of large matrices for the (1,1) norm (default: a
+            random sample of columns).
+        as_stored (bool; default False): Show the norms of the stored matrices, without the gain of the
+            norm layer before each.
         experts (int; optional): Measure only the first N experts of each layer.
         no_laws (bool; default False): With --out: do not fit distributions (laws) to the spectra, which
             saves time.
@@ -962,15 +1013,16 @@ def audit(
         - `family` (str): model family, such as gpt2.
         - `depth` (int): number of layers; a layer that is used several times counts each time.
         - `hidden_size` (int): width of the layers (hidden size).
-        - `matrix_count` (int): number of weight matrices that were measured.
-        - `not_random_rejected` (int): number of matrices that differ from random ones (p-value at most
-          0.01).
-        - `findings_error` (int): number of findings with severity error.
-        - `findings_warning` (int): number of findings with severity warning.
-        - `findings_note` (int): number of findings with severity note.
-        - `log10_spectrum_adaptive` (Estimate): generalization proxy: spectrum-adaptive (best p for each
-          matrix) (log10).
-        - `log10_edelman` (Estimate): generalization proxy: norm-based, Edelman (2,1) (log10).
+        - `matrix_count` (int): number of weight matrices that were measured; QK and VO of each head count
+          as one matrix each.
+        - `not_random_rejected` (int): number of matrices that do not look random (p-value at most 0.01).
+        - `findings_error` (int): number of findings of severity error: results are wrong or useless.
+        - `findings_warning` (int): number of findings of severity warning: look at these before you use the
+          model.
+        - `findings_note` (int): number of findings of severity note: worth knowing, and often intended.
+        - `log10_spectrum_adaptive` (Estimate): log10 of the generalization proxy: spectrum-adaptive, best
+          exponent p for each matrix.
+        - `log10_edelman` (Estimate): log10 of the generalization proxy: norm-based, (2,1) norms of Edelman.
 
         Further quantities: codes, distinct_layers, head_count, activation, not_random_tested,
         not_random_expected, not_random_p_value, rejected_share, median_outliers,
@@ -1022,7 +1074,7 @@ def fit(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> FitResult:
-    """Find out which law the singular values of each matrix follow.
+    """Find out which known distribution (law) the singular values of each matrix follow.
 
     A matrix may look random, follow the theory of trained attention, have heavy tails, or none of these.
 
@@ -1031,7 +1083,7 @@ def fit(
     heavy-tailed: the singular values fall off smoothly and spread further than those of a random matrix
     power-law tail: no law fits the whole spectrum, but the largest values (at most half) follow a power law
     power-law spectrum: no law fits the whole spectrum, but a power law fits more than half of the values
-    neither: the matrix differs from random numbers, and none of the other laws fits it
+    neither: the matrix differs from random numbers, and none of the laws fits it (which is not a problem)
 
     An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
 
@@ -1039,19 +1091,20 @@ def fit(
         model (path or object, or several): Checkpoint: a file, a directory, a shard index, or an id on
             a model hub (owner/name). In Python also a state dict or a module.
         more: Further values of model.
-        layers (str, int, slice or Iterable[int]; optional): Take only these layers: a slice such as
+        layers (str, int, slice or Iterable[int]; optional): Only measure these layers: a slice such as
             0:4, or numbers such as 0,1,-1 (-1 is the last).
         only (str or list of str; optional): Take only these groups of matrices, joined by commas: qk,
             vo, cross, ffn, embedding, unembedding.
-        heads (int; optional): Number of attention heads per layer. Needed if there is no config.json.
-        map (str or path; optional): File that names the tensors of an architecture that attnlaw does
-            not know.
+        heads (int; optional): Number of attention heads per layer, if there is no config.json that
+            states it.
+        map (str or path; optional): File that says which tensors a model has, for an architecture that
+            attnlaw does not know.
         adapter (str or path; optional): Directory of a LoRA adapter to add to the model.
-        unscaled (bool; default False): Accept float8 weights without a scale, and read them as they are
-            stored.
-        name (str; optional): Name of the model in results (default: its path).
+        unscaled (bool; default False): Read float8 weights that come without a scale as they are
+            stored, instead of stopping.
+        name (str; optional): Name of the model in the results (default: its path).
         jobs (int; optional): Number of CPU threads to use (default: all cores).
-        seed (int; default 0): Seed of the random matrices and of the bootstrap.
+        seed (int; default 0): Seed of the random matrices and of the bootstrap test.
         progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
             finished parts and the total number of parts.
 
@@ -1059,26 +1112,26 @@ def fit(
         A result with one row for each case, in the polars table `rows`. If there is one case, its
         quantities are attributes:
 
-        - `matrix_count` (int): number of weight matrices that were measured.
-        - `random_count` (int): number of matrices with the law random (looks like random numbers of this
-          shape, as at initialisation).
-        - `learned_count` (int): number of matrices with the law learned (some directions were learned, and
-          the others are zero, as theory predicts for trained attention).
-        - `heavy_tailed_count` (int): number of matrices with the law heavy-tailed (the singular values fall
-          off smoothly and spread further than those of a random matrix).
-        - `power_law_tail_count` (int): number of matrices with the law power-law tail (no law fits the
-          whole spectrum, but the largest values (at most half) follow a power law).
-        - `power_law_spectrum_count` (int): number of matrices with the law power-law spectrum (no law fits
-          the whole spectrum, but a power law fits more than half of the values).
-        - `neither_count` (int): number of matrices with the law neither (the matrix differs from random
-          numbers, and none of the other laws fits it).
-        - `not_random_tested` (int): number of matrices that were compared with random ones.
-        - `not_random_rejected` (int): number of matrices that differ from random ones (p-value at most
-          0.01).
-        - `not_random_expected` (float): number of matrices that would differ from random ones by chance if
+        - `matrix_count` (int): number of weight matrices that were measured; QK and VO of each head count
+          as one matrix each.
+        - `random_count` (int): number of matrices that follow the law random: looks like random numbers of
+          this shape, as at initialisation.
+        - `learned_count` (int): number of matrices that follow the law learned: some directions were
+          learned, and the others are zero, as theory predicts for trained attention.
+        - `heavy_tailed_count` (int): number of matrices that follow the law heavy-tailed: the singular
+          values fall off smoothly and spread further than those of a random matrix.
+        - `power_law_tail_count` (int): number of matrices that follow the law power-law tail: no law fits
+          the whole spectrum, but the largest values (at most half) follow a power law.
+        - `power_law_spectrum_count` (int): number of matrices that follow the law power-law spectrum: no
+          law fits the whole spectrum, but a power law fits more than half of the values.
+        - `neither_count` (int): number of matrices that follow the law neither: the matrix differs from
+          random numbers, and none of the laws fits it (which is not a problem).
+        - `not_random_tested` (int): number of matrices that were tested against random ones.
+        - `not_random_rejected` (int): number of matrices that do not look random (p-value at most 0.01).
+        - `not_random_expected` (float): number of matrices that would not look random by chance alone, if
           the model were untrained.
-        - `not_random_p_value` (float): chance that at least as many matrices of an untrained model differ
-          from random ones.
+        - `not_random_p_value` (float): p-value: probability that at least as many matrices of an untrained
+          model do not look random.
 
         Its tables are attributes, too:
 
@@ -1126,20 +1179,21 @@ def diff(
         model (path or object, or several): Checkpoint: a file, a directory, a shard index, or an id on
             a model hub (owner/name). In Python also a state dict or a module.
         more: Further values of model.
-        layers (str, int, slice or Iterable[int]; optional): Take only these layers: a slice such as
+        layers (str, int, slice or Iterable[int]; optional): Only measure these layers: a slice such as
             0:4, or numbers such as 0,1,-1 (-1 is the last).
         only (str or list of str; optional): Take only these groups of matrices, joined by commas: qk,
             vo, cross, ffn, embedding, unembedding.
-        heads (int; optional): Number of attention heads per layer. Needed if there is no config.json.
-        map (str or path; optional): File that names the tensors of an architecture that attnlaw does
-            not know.
+        heads (int; optional): Number of attention heads per layer, if there is no config.json that
+            states it.
+        map (str or path; optional): File that says which tensors a model has, for an architecture that
+            attnlaw does not know.
         adapter (str or path; optional): Directory of a LoRA adapter to add to the model.
-        unscaled (bool; default False): Accept float8 weights without a scale, and read them as they are
-            stored.
-        name (str; optional): Name of the model in results (default: its path).
+        unscaled (bool; default False): Read float8 weights that come without a scale as they are
+            stored, instead of stopping.
+        name (str; optional): Name of the model in the results (default: its path).
         jobs (int; optional): Number of CPU threads to use (default: all cores).
-        applied (bool; default False): Multiply the gain of the norm layer before each matrix into the
-            matrix (default: compare matrices as they are stored).
+        applied (bool; default False): Include the gain of the norm layer before each matrix (default:
+            compare the matrices as stored).
         no_match (bool; default False): Do not check whether heads or neurons are in another order than
             in the base.
         progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
@@ -1149,11 +1203,11 @@ def diff(
         A result with one row for each case, in the polars table `rows`. If there is one case, its
         quantities are attributes:
 
-        - `largest_size` (float): largest relative change of a head or feed-forward matrix, |model − base| /
-          |base|.
+        - `largest_size` (float): largest change of a head or feed-forward matrix relative to the base,
+          |model − base| / |base|.
         - `worst_map` (str): head or feed-forward matrix that changed most.
-        - `new` (int): number of the model's leading directions outside the span of the base's directions of
-          similar size.
+        - `new` (int): number of the model's leading directions that are not combinations of similarly
+          strong base directions.
 
         Further quantities: verdict, compared, next_step, verdicts, map_count, tensor_count,
         not_compared, tensors_non_finite, tensors_reshaped, tensors_added, tensors_removed,
@@ -1199,7 +1253,7 @@ def check(
     approximate: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> CheckResult:
-    """Decide whether a checkpoint may pass: look for damage, and apply your rules to its numbers.
+    """Check whether a checkpoint is damaged or breaks your rules, and fail if it is or does.
 
     Without rules, the check fails if attnlaw finds a problem of severity error. Rules compare numbers of an
     audit, a fit or a diff with limits.
@@ -1210,17 +1264,18 @@ def check(
         model (path or object, or several; optional): Checkpoint: a file, a directory, a shard index, or
             an id on a model hub (owner/name). In Python also a state dict or a module.
         more: Further values of model.
-        layers (str, int, slice or Iterable[int]; optional): Take only these layers: a slice such as
+        layers (str, int, slice or Iterable[int]; optional): Only measure these layers: a slice such as
             0:4, or numbers such as 0,1,-1 (-1 is the last).
         only (str or list of str; optional): Take only these groups of matrices, joined by commas: qk,
             vo, cross, ffn, embedding, unembedding.
-        heads (int; optional): Number of attention heads per layer. Needed if there is no config.json.
-        map (str or path; optional): File that names the tensors of an architecture that attnlaw does
-            not know.
+        heads (int; optional): Number of attention heads per layer, if there is no config.json that
+            states it.
+        map (str or path; optional): File that says which tensors a model has, for an architecture that
+            attnlaw does not know.
         adapter (str or path; optional): Directory of a LoRA adapter to add to the model.
-        unscaled (bool; default False): Accept float8 weights without a scale, and read them as they are
-            stored.
-        name (str; optional): Name of the model in results (default: its path).
+        unscaled (bool; default False): Read float8 weights that come without a scale as they are
+            stored, instead of stopping.
+        name (str; optional): Name of the model in the results (default: its path).
         jobs (int; optional): Number of CPU threads to use (default: all cores).
         rules (str or path; optional): Rule file, or one that comes with attnlaw: export, fine-tune or
             release (watchdog is for training). By default there are no rules.
@@ -1228,10 +1283,10 @@ def check(
             default, the base in the rule file.
         baseline (str or path; optional): Earlier result (directory of audit --out or diff --out). Its
             findings do not count again, and rules can limit changes since then.
-        fail_on ("warning" or "error"; optional): Lowest severity that fails the check (default: the
-            level in the rule file, or error).
-        approximate (bool; default False): Estimate the spectra of very large matrices (8192 or more on
-            both sides), with errors.
+        fail_on ("warning" or "error"; optional): Lowest severity of a finding or failed rule that fails
+            the check (default: the level in the rule file, or error).
+        approximate (bool; default False): Estimate the singular values of matrices whose shorter side
+            is at least 8192, and show the errors.
         progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
             finished parts and the total number of parts.
 
@@ -1240,16 +1295,18 @@ def check(
         quantities are attributes:
 
         - `headline` (str): result of the check in one sentence.
-        - `not_checked` (str): properties of the model that its weights alone do not show.
+        - `not_checked` (str): properties that nobody can check from the weights alone, such as the number
+          of heads.
         - `passed` (bool): whether the model passed the check.
         - `exit_status` (int): exit status of the command: 0 if the model passed, 3 if it failed.
         - `fail_on` (str): lowest severity that fails the check: warning or error.
         - `rule_count` (int): number of rules that were applied.
-        - `failed_rules` (int): number of rules that failed, at any level.
-        - `errors` (int): number of findings of severity error that the baseline does not have.
-        - `warnings` (int): number of findings of severity warning that the baseline does not have.
-        - `notes` (int): number of findings of severity note that the baseline does not have.
-        - `known_findings` (int): number of findings that the baseline already had.
+        - `failed_rules` (int): number of rules that failed, including those that do not fail the check.
+        - `errors` (int): number of errors that attnlaw found and that the baseline does not have.
+        - `warnings` (int): number of warnings that attnlaw found and that the baseline does not have.
+        - `notes` (int): number of notes that attnlaw found and that the baseline does not have.
+        - `known_findings` (int): number of findings that do not count, because the baseline already had
+          them.
 
         Its tables are attributes, too:
 
@@ -1281,11 +1338,11 @@ def lens(
     """Show what the heads of a model do on one input, and which input tokens shape its output.
 
     For each head, attnlaw reports how sharply it attends, where it looks, how many directions its attention
-    has, and how large its logits get. It also computes the forward pass as one exact affine map in float64
-    (TensorLens, arXiv 2601.17958), and from it how much each input token moves each output token. This map
-    takes long to compute for a long input; `only` heads leaves it out. With `entrywise`, attnlaw reports
-    which rank keeps every attention weight of a head, and the errors of lower ranks. This command needs the
-    optional packages of attnlaw[lens].
+    has, and how large its logits get. It also computes how much each input token moves each output token,
+    from an exact linear form of the whole forward pass (TensorLens, arXiv 2601.17958). This takes long for a
+    long input; `only` heads leaves it out. With `entrywise`, attnlaw reports to which rank the attention of a
+    head can be reduced, and the error at lower ranks. This command needs the optional packages of
+    attnlaw[lens].
 
     An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
 
@@ -1300,13 +1357,14 @@ def lens(
             text or ids (.jsonl).
         ids (str or list of int; optional): Token ids to give to the model. @FILE reads one list from
             each line.
-        entrywise (str or list of int; optional): Ranks at which to cut off every head's attention
-            matrix and measure the largest error.
-        only ("heads", "operator" or "entrywise"; optional): Compute only one part: heads, operator (the
-            affine map), or entrywise (errors of low ranks).
-        top (int; default 8): Number of singular values of the affine map to compute.
-        seed (int; default 0): Seed of the random heads to compare with, and of the random probes that
-            estimate a large affine map.
+        entrywise (str or list of int; optional): Ranks to which every head's attention matrix is
+            reduced, to measure the largest error of a weight.
+        only ("heads", "operator" or "entrywise"; optional): Compute only one part: heads, operator (how
+            tokens move each other), or entrywise (errors of low-rank attention).
+        top (int; default 8): Number of singular values to compute of the map from input tokens to
+            output tokens.
+        seed (int; default 0): Seed of the random heads that heads are compared with, and of random
+            probes for long inputs.
         progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
             finished parts and the total number of parts.
 
@@ -1314,32 +1372,32 @@ def lens(
         A result with one row for each case, in the polars table `rows`. If there is one case, its
         quantities are attributes:
 
-        - `median_rank_within` (int): rank at which a low-rank approximation keeps every attention weight
-          within 0.01, in half of the heads.
-        - `largest_rank_within` (int): rank at which a low-rank approximation keeps every attention weight
-          within 0.01, in all heads.
-        - `family` (str): type of the model in its config.json.
+        - `median_rank_within` (int): rank to which half of the heads can be reduced while every attention
+          weight stays within 0.01.
+        - `largest_rank_within` (int): rank to which all heads can be reduced while every attention weight
+          stays within 0.01.
+        - `family` (str): model type that config.json states, such as gpt2.
         - `layers` (int): number of attention blocks.
         - `tokens` (int): number of tokens in the input.
-        - `hidden_size` (int): number of coordinates of a token (width of the model).
+        - `hidden_size` (int): width of the model: number of entries of a token's vector.
         - `head_count` (int): number of heads that were measured.
-        - `median_beta` (float): median over heads of the sharpness: standard deviation of a position's
+        - `median_beta` (float): median over heads of the sharpness β: standard deviation of a position's
           attention logits.
-        - `heads_below_beta_2` (int): number of diffuse heads: sharpness below β₂ = √(ln n / 2), where
-          theory of random attention can hold.
-        - `heads_above_beta_c` (int): number of sharp heads: sharpness above β_c = √(2 ln n), where a
-          position attends to only a few tokens if logits are random.
-        - `score_error` (float): largest difference between the attention weights of the network and those
-          that attnlaw computes.
-        - `reconstruction_error` (float): relative difference between the network's output and the affine
-          map that attnlaw computes.
-        - `offset_share` (float): size of the part of the output that comes from biases / size of the
-          output; above 1 if parts cancel.
-        - `singular_values` (list[float]): largest singular values of the matrix of the affine map from
-          input to output.
-        - `singular_values_residual` (float): relative residual of the computed singular values, max |Tᵀu −
-          σv| / σ₁.
-        - `probes` (int): number of random probes per token that estimate how tokens move each other; none
+        - `heads_below_beta_2` (int): number of diffuse heads: sharpness below β₂ = √(ln n / 2) for n
+          tokens, so theory of random attention can hold.
+        - `heads_above_beta_c` (int): number of sharp heads: sharpness above β_c = √(2 ln n) for n tokens,
+          so positions attend to only a few tokens.
+        - `score_error` (float): largest difference between the model's own attention weights and those that
+          attnlaw computed, as a check.
+        - `reconstruction_error` (float): relative difference between the model's own output and the one
+          that attnlaw computed, as a check.
+        - `offset_share` (float): size of the part of the output that comes from biases, relative to the
+          whole; above 1 if parts cancel.
+        - `singular_values` (list[float]): largest singular values of the map from input tokens to output
+          tokens, with attention and norms fixed.
+        - `singular_values_residual` (float): numerical error of the singular values: largest residual |Tᵀu
+          − σv|, divided by the largest singular value.
+        - `probes` (int): number of random probes per token that estimate how tokens move each other; empty
           if exact.
 
         Its tables are attributes, too:
@@ -1397,16 +1455,17 @@ def margins(
             text or ids (.jsonl).
         ids (str or list of int; optional): Token ids to give to the model. @FILE reads one list from
             each line.
-        limit (int; default 200): Number of inputs to use, starting with the first.
-        positions ("last" or "sample"; default "last"): Token of each input at which to measure the
-            margin of a causal language model.
-        at (int; default 0): Index of the layer (block) whose input is varied to see how far predictions
-            are from flipping.
+        limit (int; default 200): Number of inputs to use, from the first one on.
+        positions ("last" or "sample"; default "last"): Token at which a causal language model's margin
+            is measured: the last, or a random one (sample).
+        at (int; default 0): Index of the layer whose input is varied, to see how much change flips a
+            prediction (0: the first layer).
         kappa (bool; default False): Also show which weights the margin depends on most: the condition
-            number (κ) of every linear layer.
+            number κ of every linear layer.
         amplification (bool; default False): Also measure how much each layer amplifies small changes,
-            and how many directions of each matrix matter for these inputs.
-        seed (int; default 0): Seed of the random positions and of power iteration.
+            and how many directions of each matrix these inputs need.
+        seed (int; default 0): Seed of random positions and of the start of power iterations. Equal
+            seeds give equal results.
         progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
             finished parts and the total number of parts.
 
@@ -1414,30 +1473,32 @@ def margins(
         A result with one row for each case, in the polars table `rows`. If there is one case, its
         quantities are attributes:
 
-        - `geometric_mean` (Estimate): geometric mean over inputs of the relative margin; larger if
-          predictions are further from flipping.
-        - `mean_log` (Estimate): mean over inputs of log D, where D is the relative margin.
-        - `median` (Range): median over inputs of the relative margin (D), with a confidence interval from
-          ranks.
-        - `mean` (float): arithmetic mean over inputs of the relative margin (D), which a few saturated
-          inputs dominate.
-        - `spread` (float): spread of the inputs: pooled standard deviation of a token at its position.
+        - `geometric_mean` (Estimate): relative margin D (geometric mean over inputs): larger if predictions
+          are further from flipping.
+        - `mean_log` (Estimate): mean over inputs of log D, for the relative margin D.
+        - `median` (Range): median over inputs of the relative margin D, with a confidence interval.
+        - `mean` (float): arithmetic mean over inputs of the relative margin D; a few very confident inputs
+          dominate it.
+        - `spread` (float): how much the layer's input varies between inputs: standard deviation of a
+          token's entries at the same position.
         - `inputs` (int): number of inputs that were used.
-        - `ties` (int): number of inputs with margin 0, which are left out of all means.
-        - `flat` (int): number of inputs with gradient 0, which are left out of all means.
-        - `confidence` (float): mean over inputs of the largest predicted probability (a worse way to rank
-          models than D).
-        - `extension` (bool): whether the model is a causal language model, for which the relative margin
-          (D) is not validated.
-        - `total_kappa` (float): condition number κ (median over inputs): a relative change of the weights
-          by 1/κ could flip a prediction, to first order.
-        - `kappa_layer` (int): layer with the largest condition number κ; matrices outside of layers may
-          have more.
-        - `compared_with` (str): first model of the command, with which each further model is compared.
-        - `log_ratio` (Estimate): mean over inputs of the difference of log D between the model and the
-          first model.
-        - `comparison` (str): comparison with the first model in words.
-        - `inputs_sha256` (str): SHA-256 hash of all token ids of the inputs.
+        - `ties` (int): number of inputs whose two largest logits are equal (margin 0); all means leave them
+          out.
+        - `flat` (int): number of inputs whose margin does not change with the layer's input (gradient 0);
+          all means leave them out.
+        - `confidence` (float): mean over inputs of the largest predicted probability, which ranks models
+          less well than D.
+        - `extension` (bool): whether the model is a causal language model, for which the relative margin D
+          is not validated.
+        - `total_kappa` (float): condition number κ (median over inputs): changing all weights by a fraction
+          1/κ could flip a prediction.
+        - `kappa_layer` (int): layer with the largest condition number κ, not counting matrices outside of
+          the layers.
+        - `compared_with` (str): first model of the command, which this model is compared with.
+        - `log_ratio` (Estimate): mean over inputs of log D of this model minus log D of the first model.
+        - `comparison` (str): comparison of this model with the first one, in words.
+        - `inputs_sha256` (str): SHA-256 hash of the token ids of all inputs: equal if two runs used the
+          same inputs.
 
         Its tables are attributes, too:
 
@@ -1496,35 +1557,35 @@ def limit(
 
     Args:
         tokens (int, or several; default 4): Number of random tokens.
-        activation (str, or several; default "identity"): Activation that the random tokens go through.
-            Before it they are Gaussian. One of identity, relu, gelu, gelu_new, silu, clip:C.
-        embeddings (str or path; optional): Checkpoint whose embeddings are the tokens, instead of
-            random tokens.
-        ids (str or list of int; optional): Ids of the tokens to take from the embeddings.
+        activation (str, or several; default "identity"): Activation function applied to Gaussian
+            vectors to draw the tokens. One of identity, relu, gelu, gelu_new, silu, clip:C.
+        embeddings (str or path; optional): Checkpoint whose token embeddings are used instead of random
+            tokens.
+        ids (str or list of int; optional): Ids of the tokens whose embeddings are used.
         gram (str or path; optional): File with the Gram matrix X X^T / n of the tokens: .npy, or text
             with one row in each line.
-        token (int; default 1): Token whose output is analysed, counted from 1.
+        token (int; default 1): Token whose output is analysed (the chosen token), counted from 1.
         heads (int, or several; default 2): Number of attention heads.
         width (float, or several; default inf): Width of the layer; inf is the infinite-width limit.
         head_width (int, or several; optional): Width of each head. The default is the width of the
             layer.
         score ("softmax", "relu", "sigmoid" or "linear", or several; default "softmax"): Function that
             turns scores into attention weights. Only softmax makes them add up to 1.
-        mask (str, or several; default "none"): Tokens that a token sees: all (none), itself and earlier
-            ones (causal), or those at most K places away (band:K). One of none, causal, band:K.
-        scaling ("1/sqrt(n)" or "1/n", or several; default "1/sqrt(n)"): Factor of the attention scores.
-            With 1/n, scores vanish in the limit.
+        mask (str, or several; default "none"): Tokens that a token attends to: all (none), itself and
+            earlier ones (causal), or those at most K places away (band:K). One of none, causal, band:K.
+        scaling ("1/sqrt(n)" or "1/n", or several; default "1/sqrt(n)"): Factor that multiplies the
+            attention scores, for width n. With 1/n, scores vanish in the limit.
         depth (int, or several; default 1): Number of layers. The output of the last one is analysed.
-        residual (bool; default False): Add the input of each layer to its output.
+        residual (bool; default False): Add the input of each layer to its output (residual connection).
         normalise (bool; default False): Apply RMSNorm before each layer.
         draws (int; default 50000): Number of random draws for each width. More draws give smaller
             errors.
-        other_scaling ("1/sqrt(n)" or "1/n"; optional): Also compute the KL divergence to the limit of
-            this scaling.
+        other_scaling ("1/sqrt(n)" or "1/n"; optional): Also compute the KL divergence to the limit with
+            this other factor of the attention scores.
         gaussian (bool; default False): Also compute the KL divergence to the Gaussian of equal mean and
             variance.
-        kernel (bool; default False): Also compute the KL divergence as the paper does, by kernel
-            density estimates.
+        kernel (bool; default False): Also compute the KL divergence from kernel density estimates, as
+            in arXiv 2506.00846 (biased upwards).
         seed (int; default 0): Seed of the random numbers. Equal seeds give equal results.
         progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
             finished parts and the total number of parts.
@@ -1533,28 +1594,29 @@ def limit(
         A result with one row for each case, in the polars table `rows`. If there is one case, its
         quantities are attributes:
 
-        - `score_variance` (Estimate): variance of the score of the chosen token with itself, in the last
-          attention layer.
+        - `score_variance` (Estimate): variance of the attention score of the chosen token with itself, in
+          the last layer.
         - `output_variance` (Estimate): variance of one coordinate of the output of the chosen token.
         - `kurtosis` (Estimate): kurtosis of one coordinate of the output: 3 for a Gaussian, more for
           heavier tails.
-        - `kl_to_limit` (Estimate): KL divergence of the output from the infinite-width limit, in nats.
-        - `w1_to_limit` (Estimate): Wasserstein-1 distance of the output from the infinite-width limit, in
-          units of the output.
-        - `ks_to_limit` (Estimate): largest difference between the distribution functions of the output and
-          the limit (Kolmogorov-Smirnov distance).
-        - `residual_of_distances` (float): numerical error of the densities: largest difference of the area
-          below a density from 1.
-        - `kl_to_other_limit` (Estimate): KL divergence of the output from the limit with the other scaling
-          of the scores, in nats.
+        - `kl_to_limit` (Estimate): KL divergence of the output from the infinite-width limit in nats; 0
+          means equal.
+        - `w1_to_limit` (Estimate): Wasserstein-1 distance between the output and the infinite-width limit,
+          in the units of the output.
+        - `ks_to_limit` (Estimate): largest difference between the cumulative distributions of the output
+          and of the infinite-width limit (Kolmogorov-Smirnov).
+        - `residual_of_distances` (float): numerical error of the computed densities: how far the area below
+          a density is from 1.
+        - `kl_to_other_limit` (Estimate): KL divergence of the output from the limit with the scaling of
+          --other-scaling, in nats.
         - `kl_to_gaussian` (Estimate): KL divergence of the output from the Gaussian of equal mean and
           variance, in nats.
-        - `kernel_kl_to_limit` (float): KL divergence to the limit by kernel density estimates, as in arXiv
-          2506.00846 (too large).
+        - `kernel_kl_to_limit` (float): KL divergence from the limit by kernel density estimates, as in
+          arXiv 2506.00846, which overestimate it.
         - `path_squared_length` (list[Estimate | None]): squared length of the chosen token divided by the
-          width, after 0, 1, 2, ... layers.
-        - `path_cosine` (list[Estimate | None]): mean cosine between different tokens after 0, 1, 2, ...
-          layers; 1 means that all are parallel.
+          width, before the first and after each layer.
+        - `path_cosine` (list[Estimate | None]): mean cosine between different tokens, before the first and
+          after each layer; 1 means that all are parallel.
 
         Its tables are attributes, too:
 
@@ -1591,42 +1653,41 @@ def attention(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> AttentionResult:
-    """Check whether the singular values of random softmax attention follow the law that theory predicts.
+    """Check whether the singular values of random softmax attention are as theory predicts.
 
-    attnlaw draws random layers of a shape and compares their singular values with the law of arXiv
-    2610.10033, which assumes orthogonal tokens and random Gaussian weights. The spectrum has one value for
-    each token, including zeros, after the mean of attention is subtracted.
+    attnlaw draws random layers and compares their singular values with the prediction of arXiv 2610.10033,
+    which assumes orthogonal tokens and random Gaussian weights. First the mean of attention is subtracted.
+    Then there is one singular value for each token, including zeros.
 
     An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
     For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works, too.
 
     Args:
         name (str; optional): Name of the layer in tables and charts.
-        beta (float, or several; default 1.0): Sharpness: standard deviation of the logits in a row of
-            attention.
+        beta (float, or several; default 1.0): Sharpness of attention: standard deviation of the logits
+            in a row of attention.
         tokens (int, or several; default 256): Number of tokens (orthogonal vectors).
         heads (int, or several; default 8): Number of heads.
-        head_size (int, or several; default 32): Size of a head's keys (number of entries).
-        value_size (int, or several; optional): Size of a head's values (number of entries). The default
-            is the head size.
-        output_size (int, or several; optional): Number of entries of the output. The default is the
-            number of heads times the value size.
-        sharing ("none", "across" or "tied", or several; default "none"): Sharing between heads: none,
-            one key and value for all heads (across), or keys that are also the values (tied).
+        head_size (int, or several; default 32): Head size: number of entries of a key.
+        value_size (int, or several; optional): Number of entries of a value (default: the head size).
+        output_size (int, or several; optional): Number of entries of the layer's output (default:
+            number of heads times value size).
+        sharing ("none", "across" or "tied", or several; default "none"): What heads share: nothing
+            (none), one key and value for all heads (across), or keys that are also the values (tied).
         matrix ("attention", "mean", "values" or "output", or several; default "attention"): Matrix to
-            analyse: the attention of all heads side by side, the mean over heads, attention times
-            values, or the output of the layer.
-        centring ("columns" or "mean"; default "columns"): Part to subtract from attention: the mean of
-            each column (columns), or the constant 1/n (mean).
-        second_order (bool; default False): Correct the law for narrow heads (by a second Hermite term,
-            which is not in the paper).
-        draws (int; default 4): Number of random layers to draw; 0 computes the law alone.
-        ridge (float; default 0.0001): Ridge penalty of a linear regression on the output, divided by
-            the mean squared singular value.
-        noise_variance (float; default 0.1): Noise variance of the targets that the readout learns,
-            times n/(d_O m), where m is the mean squared singular value.
-        loss (float; default 0.1): Training loss that the readout should reach, as a share of the loss
-            at the start.
+            analyse: attention of all heads side by side, mean over heads, attention times values, or
+            output of the layer.
+        centring ("columns" or "mean"; default "columns"): What to subtract from attention first: the
+            mean of each column (columns), or the constant 1/n (mean).
+        second_order (bool; default False): Correct the prediction for narrow heads (a second-order
+            term, which is not in the paper).
+        draws (int; default 4): Number of random layers to draw; 0 only computes the prediction.
+        ridge (float; default 0.0001): Penalty λ of a ridge regression that reads targets from the
+            output, divided by the mean squared singular value.
+        noise_variance (float; default 0.1): Noise variance of the regression targets, times n/(d_O m),
+            where m is the mean squared singular value.
+        loss (float; default 0.1): Training loss that the regression should reach, as a share of the
+            loss at the start.
         seed (int; default 0): Seed of the random numbers. Equal seeds give equal results.
         progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
             finished parts and the total number of parts.
@@ -1635,28 +1696,29 @@ def attention(
         A result with one row for each case, in the polars table `rows`. If there is one case, its
         quantities are attributes:
 
-        - `equivalent_w1` (Estimate): mean distance between the squared singular values of random layers and
-          of their Gaussian equivalents (Wasserstein-1), divided by the mean.
-        - `equivalent_distance` (Estimate): largest difference between the distribution functions of random
-          layers and of their Gaussian equivalents (Kolmogorov-Smirnov).
-        - `law_w1` (Estimate): mean distance between the squared singular values of random layers and of the
-          law (Wasserstein-1), divided by the mean.
-        - `law_distance` (Estimate): largest difference between the distribution functions of random layers
-          and of the law (Kolmogorov-Smirnov).
-        - `mean` (float): mean of the squared singular values that theory predicts.
-        - `edges` (list[float]): ends of the intervals that contain the predicted squared singular values,
+        - `equivalent_w1` (Estimate): mean distance (Wasserstein-1) between squared singular values of
+          random layers and of their Gaussian equivalent (attention replaced by a Gaussian matrix), divided
+          by the mean.
+        - `equivalent_distance` (Estimate): largest difference between the cumulative distributions of
+          random layers and of their Gaussian equivalent (attention replaced by a Gaussian matrix).
+        - `law_w1` (Estimate): mean distance (Wasserstein-1) between the squared singular values of random
+          layers and the predicted ones, divided by their mean.
+        - `law_distance` (Estimate): largest difference between the cumulative distributions of random
+          layers and of the prediction (Kolmogorov-Smirnov).
+        - `mean` (float): predicted mean of the squared singular values.
+        - `edges` (list[float]): lower and upper end of each interval of predicted squared singular values,
           in increasing order.
-        - `atom_at_zero` (float): share of singular values that theory predicts to be zero.
-        - `spike` (float): squared singular value that theory expects above all others if only 1/n is
-          subtracted (not in the paper).
-        - `spike_found` (Estimate): largest squared singular value of the random layers, if only the
-          constant 1/n is subtracted.
-        - `coefficient_error` (float): squared error of a ridge regression on the layer's output; 1 means
-          that nothing was learned.
-        - `degrees_of_freedom` (float): number of directions that a ridge regression on the output uses
-          (degrees of freedom) / number of tokens.
-        - `arrival_time` (float): training time until a linear readout reaches the given loss by gradient
-          flow (in units of 1 / mean squared singular value).
+        - `atom_at_zero` (float): predicted share of singular values that are zero.
+        - `spike` (float): predicted squared singular value above all others, if only the constant 1/n is
+          subtracted (our extension).
+        - `spike_found` (Estimate): largest squared singular value of the drawn layers, if only the constant
+          1/n is subtracted.
+        - `coefficient_error` (float): squared error of a ridge regression on the layer's output, relative
+          to learning nothing (1).
+        - `degrees_of_freedom` (float): number of directions that a ridge regression on the output uses,
+          divided by the number of tokens.
+        - `arrival_time` (float): training time until a linear regression on the output reaches the target
+          loss, times the mean squared singular value.
 
         Its tables are attributes, too:
 
@@ -1691,12 +1753,12 @@ def init(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> InitResult:
-    """Check how a Transformer starts before training: signals, tokens, attention and loss, from its config.
+    """Check how a Transformer starts before training, with random weights as its config.json describes them.
 
-    attnlaw reads only config.json and draws no weight matrix. The numbers are means over random
-    initialisations, exact at the width of the model for the given tokens. Weights are distributed as the
-    transformers library draws them; the authors of the model may have used other values. The limits of
-    infinite width extend arXiv 2506.00846, which covers the attention of one layer.
+    attnlaw reads only config.json, and no weights of a checkpoint. It computes signals, tokens, attention and
+    loss as means over random initialisations, exact at the width of the model for the given tokens. Weights
+    are distributed as the transformers library draws them; the authors of the model may have used other
+    values. The limits of infinite width extend arXiv 2506.00846, which covers the attention of one layer.
 
     An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
     For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works, too.
@@ -1710,18 +1772,19 @@ def init(
         depth (int, or several; optional): Number of layers. The default is the number in the config.
         width (str, or several; default "own"): Width of the model: unchanged (own), infinite (inf), or
             a number to which the model is scaled.
-        keep ("heads" or "head-width", or several; default "heads"): Property that stays fixed if the
-            width changes: the number of heads, or the width of a head.
-        scaling ("1/sqrt(d)" or "1/d", or several; default "1/sqrt(d)"): Factor of the attention scores,
-            where d is the width of a head. muP uses 1/d.
-        tokens (int, or several; default 16): Number of tokens, all different.
-        ids (str or list of int; optional): Token ids of the input. It only matters which ids are equal.
-        padding (int; default 0): Number of tokens at the end that are padding.
-        draws (int; default 100): Number of random initialisations.
-        units (int; default 0): Number of hidden units to draw in place of all units of an MLP, which is
-            faster: only means and covariances stay exact. 0 draws all.
+        keep ("heads" or "head-width", or several; default "heads"): What stays fixed if the width
+            changes: the number of heads, or the width of a head.
+        scaling ("1/sqrt(d)" or "1/d", or several; default "1/sqrt(d)"): Factor that multiplies the
+            attention scores, where d is the width of a head. muP uses 1/d.
+        tokens (int, or several; default 16): Number of random input tokens, all different.
+        ids (str or list of int; optional): Token ids of the input. Only which ids are equal matters,
+            not which ids they are.
+        padding (int; default 0): Number of tokens at the end of the input that are padding.
+        draws (int; default 100): Number of random initialisations to average over.
+        units (int; default 0): Draw only this many hidden units of an MLP, which is faster: means and
+            covariances stay exact. 0 draws all.
         gradients (int; default 0): Also compute gradient norms over this many initialisations, at the
-            width of the model. Needs attnlaw[lens].
+            model's own width (needs attnlaw[lens]).
         seed (int; default 0): Seed of the random numbers. Equal seeds give equal results.
         progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
             finished parts and the total number of parts.
@@ -1734,30 +1797,30 @@ def init(
         - `rms` (Estimate): root mean square of the entries of the residual stream after the last layer.
         - `cosine` (Estimate): mean cosine between different tokens after the last layer; 1 means that all
           are parallel.
-        - `cosine_spread` (float): standard deviation of the mean cosine between tokens, over random
-          initialisations.
+        - `cosine_spread` (float): how much the mean cosine between tokens varies between random
+          initialisations (standard deviation).
         - `effective_rank` (Estimate): effective number of directions that the tokens span after the last
-          layer.
+          layer; fractions are possible.
         - `score_sd` (Estimate): standard deviation of the attention scores in the first layer.
-        - `entropy` (Estimate): mean entropy of attention divided by the mean entropy of uniform attention,
-          in the first layer.
-        - `logit_sd` (Estimate): standard deviation of the logit of an id that is not among the tokens.
-        - `loss` (Estimate): mean loss at the start in nats, for the next token (BERT: for the token
-          itself). It is an approximation if the vocabulary has more than 4096 ids..
-        - `loss_spread` (float): standard deviation of the initial loss over random initialisations, in
-          nats.
-        - `uniform_loss` (float): loss of a uniform guess in nats: the logarithm of the vocabulary size.
+        - `entropy` (Estimate): mean entropy of attention in the first layer, divided by that of uniform
+          attention: 1 means uniform.
+        - `logit_sd` (Estimate): standard deviation of the output logit of a token that is not in the input.
+        - `loss` (Estimate): mean loss before training in nats, for the next token (BERT: the token itself);
+          approximate for more than 4096 token ids.
+        - `loss_spread` (float): how much the initial loss varies between random initialisations (standard
+          deviation, in nats).
+        - `uniform_loss` (float): loss of a uniform guess in nats: ln V for a vocabulary of V tokens.
         - `own_probability` (Estimate): mean probability that the untrained model gives to the token that it
           just read.
         - `own_cosine` (Estimate): mean cosine between a token after the last layer and its own embedding,
-          if the head is tied.
-        - `angle_exponent` (Estimate): slope per layer of log(1 - cosine), for the mean cosine between
-          tokens; negative if tokens become alike.
+          if input and output embeddings are shared.
+        - `angle_exponent` (Estimate): rate at which angles between tokens shrink: slope per layer of log(1
+          − mean cosine); negative if tokens become alike.
         - `gradient_norm` (Estimate): norm of the gradient of the loss with respect to the weight matrices
           of all layers.
-        - `gradient_exponent` (Estimate): slope per layer of log(gradient norm), from the first to the last
-          layer.
-        - `initialiser` (str): library (with version) whose rule for random initial weights is used.
+        - `gradient_exponent` (Estimate): growth of the gradient norm from layer to layer: mean slope of its
+          logarithm.
+        - `initialiser` (str): library and version whose rule for random initial weights is used.
 
         Its tables are attributes, too:
 
@@ -1814,44 +1877,47 @@ def learn(
     For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works, too.
 
     Args:
-        alpha (float, or several; default 0.2): Number of samples / d², for tokens of dimension d.
-        tokens (int, or several; default 1): Number of tokens per sample.
-        output ("linear", "softmax" or "hardmax", or several; default "linear"): Function of the
-            attention scores that gives the labels: linear, softmax (of rows), or hardmax (bayes only).
-        beta (float, or several; default 1.0): Inverse temperature of the softmax.
-        loss ("squared" or "cross-entropy", or several; default "squared"): Training loss: squared
-            errors of the softmax, or the cross-entropy of the attended key (one query, two keys).
-        soft_labels (bool; default False): Give the target's probabilities of the keys as labels,
-            instead of one key drawn from them.
+        alpha (float, or several; default 0.2): Number of training samples, divided by d² for tokens of
+            dimension d.
+        tokens (int, or several; default 1): Number of tokens in each sample.
+        output ("linear", "softmax" or "hardmax", or several; default "linear"): What the labels are:
+            attention scores (linear), attention weights (softmax), or which score is largest (hardmax,
+            bayes student only).
+        beta (float, or several; default 1.0): Inverse temperature of the softmax: larger values make
+            attention sharper.
+        loss ("squared" or "cross-entropy", or several; default "squared"): Training loss: squared error
+            of the attention weights, or cross-entropy of the attended key (one query, two keys).
+        soft_labels (bool; default False): Use the target's attention weights as labels, instead of one
+            key drawn from them.
         attention ("tied" or "untied", or several; default "tied"): Whether queries and keys share
             weights: tied, S = WWᵀ/√(md), or untied, S = W_Q W_Kᵀ/√(md).
-        pairs ("all", "distinct", "causal" or "cross", or several; default "cross"): Token pairs (query,
-            key) in the data: cross (keys of another sequence), causal, or distinct (both orders). Tied
-            attention uses all.
-        target_rank (float, or several; default 0.5): Rank of the target matrix / token dimension d.
-        target_spike (float, or several; optional): One large eigenvalue (untied: singular value) of the
-            target matrix, apart from all others.
-        target_exponent (float, or several; optional): Exponent γ of a target matrix with eigenvalues
-            k^−γ, k = 1..d, in place of a rank (above 1/2).
-        target_dimension (int, or several; default 1000000): Dimension d of a target matrix with power-
-            law eigenvalues.
-        target_eigenvalues (str or path; optional): Eigenvalues of the target matrix, in place of a
-            rank: a file (.npy, or lines with an eigenvalue and an optional weight) or numbers with
-            commas.
-        noise (float, or several; default 0.0): Variance of the label noise.
-        weight_decay (float, or several; default 0.1): Weight decay λ: √κ times the penalty on factors
-            of width κ (untied: 2√κ times); for the direct student, the penalty on S.
-        width (float, or several; optional): Width of the trained factors / d, if it is less than the
-            rank that they would learn.
-        flow_time (float, or several; optional): Stop full-batch gradient flow on the fixed data set at
-            this time, t = 2d·lr·steps (direct student; not one-pass SGD).
+        pairs ("all", "distinct", "causal" or "cross", or several; default "cross"): Pairs (query, key)
+            that have labels: with keys of another sequence (cross), earlier keys (causal), or all
+            different tokens (distinct).
+        target_rank (float, or several; default 0.5): Rank of the target matrix (the matrix to learn),
+            divided by the token dimension d.
+        target_spike (float, or several; optional): One large eigenvalue of the target matrix, apart
+            from all others (untied: singular value).
+        target_exponent (float, or several; optional): Exponent γ above 1/2: the target matrix has the
+            eigenvalues k^−γ for k = 1 to d, in place of a rank.
+        target_dimension (int, or several; default 1000000): Token dimension d, if the target matrix has
+            power-law eigenvalues.
+        target_eigenvalues (str or path; optional): Eigenvalues of the target matrix: numbers with
+            commas, or a file (.npy, or lines with an eigenvalue and an optional weight).
+        noise (float, or several; default 0.0): Variance of the noise that is added to the labels.
+        weight_decay (float, or several; default 0.1): Weight decay λ: adds λ‖W‖²/√κ to the loss for
+            factors W with κd columns (untied: half as much), or λd‖S‖² for the direct student.
+        width (float, or several; optional): Width of the student's factors divided by d. It only
+            matters below the rank that they would learn.
+        flow_time (float, or several; optional): Stop training the direct student early, at time t = 2d
+            · learning rate · steps (full-batch gradient descent).
         student ("factorized", "direct" or "bayes", or several; default "factorized"): Model that learns
             (student): a product of two factors (factorized), one matrix (direct), or the best possible
             estimate (bayes).
-        thresholds (bool; default False): Also show how many samples recover the target matrix (hardmax
-            labels never reveal it).
-        spectrum (bool; default False): Also show the density of the eigenvalues of the learned matrix,
-            as a table.
+        thresholds (bool; default False): Also show how many samples the student needs to find the
+            target matrix exactly (not for hardmax labels).
+        spectrum (bool; default False): Also show the predicted density of the learned matrix's
+            eigenvalues, as a table.
         progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
             finished parts and the total number of parts.
 
@@ -1859,12 +1925,14 @@ def learn(
         A result with one row for each case, in the polars table `rows`. If there is one case, its
         quantities are attributes:
 
-        - `estimation_error` (Estimate): squared distance of learned and target matrix, |Ŝ − S*|²/d.
-        - `training_loss` (Estimate): mean loss of a training sample, without weight decay.
-        - `rank_fraction` (Estimate): share of directions in use: rank / size of the learned matrix.
-        - `trace` (Estimate): mean eigenvalue of the learned matrix (Tr Ŝ/d).
-        - `nuclear_norm` (Estimate): mean singular value of the learned matrix (untied).
-        - `wrong_keys` (Estimate): share of new queries that attend most to the wrong key.
+        - `estimation_error` (Estimate): squared Frobenius distance between the learned and the target
+          matrix, divided by the token dimension d.
+        - `training_loss` (Estimate): mean loss on the training samples, without the weight-decay term.
+        - `rank_fraction` (Estimate): rank of the learned matrix, divided by the token dimension d.
+        - `trace` (Estimate): mean eigenvalue of the learned matrix.
+        - `nuclear_norm` (Estimate): mean singular value of the learned matrix (untied attention).
+        - `wrong_keys` (Estimate): share of new queries for which the learned head attends most to a wrong
+          key.
 
         Further quantities: prediction_error, overlap, norm, angle, noise_level, threshold, cut,
         smallest_value, stability, shrinkage, relative_error, approximation_error, underfitting_error,
@@ -1917,48 +1985,49 @@ def dynamics(
 
     Tokens are Gaussian vectors of dimension d. The target matrix is S* = W₀W₀ᵀ/√(m₀d) (untied: a product of
     two factors). The trained matrix S (the student) starts at random and lowers the loss of new samples, Σ_ab
-    (y_ab − ŷ_ab)². Each training run gives a table with one row for each training time, which is learning
-    rate · steps / d.
+    (y_ab − ŷ_ab)². The time of training is the learning rate times the number of steps, divided by d.
 
     An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
     For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works, too.
 
     Args:
-        times (str; default "0.001:1:61"): Training times (learning rate · steps / d), evenly spaced on
-            a log scale; 0 is always the first.
+        times (str; default "0.001:1:61"): Training times to report (time = learning rate × steps / d),
+            evenly spaced on a log scale, after time 0.
         attention ("tied" or "untied", or several; default "tied"): Whether queries and keys share
-            weights: tied, S = WWᵀ, or untied, S = UVᵀ (only factorized; all ordered pairs of tokens).
+            weights: tied, S = WWᵀ, or untied, S = UVᵀ (factorized students only, all ordered pairs).
         student ("factorized" or "direct", or several; default "factorized"): Model that learns
             (student): a product of two factors (factorized) or one matrix (direct).
-        width (float, or several; default 1.0): Width of the trained factors / token dimension d; inf
-            means an orthogonal start.
-        scale (float, or several; default 0.7): Scale of the initial matrix S₀: Tr S₀/d (direct: √(Tr
-            S₀²/d); untied: Tr U₀U₀ᵀ/d).
-        scale_key (float, or several; optional): Scale of the initial key factor V₀, if it differs from
+        width (float, or several; default 1.0): Width of the trained factors, divided by the token
+            dimension d; inf means an orthogonal start.
+        scale (float, or several; default 0.7): Size of the initial matrix S₀: its mean eigenvalue
+            (untied: that of U₀U₀ᵀ; direct student: root mean square eigenvalue).
+        scale_key (float, or several; optional): Size of the initial key factor V₀, if it differs from
             that of the query factor U₀ (untied).
-        learning_rate (float, or several; default 0.0): Learning rate of one-pass SGD (lr · d / batch);
-            0 means gradient flow on the expected loss.
-        decay (float, or several; default 0.0): Weight decay γ, which adds γ/(2d)·‖W‖² to the loss.
-        tokens (int, or several; default 1): Number of tokens per sample.
-        output ("linear", "softmax", "hermite2" or "hermite3", or several; default "linear"): Function
-            of the attention scores that gives the labels: linear, softmax (of rows), or a Hermite
-            polynomial.
-        beta (float, or several; default 1.0): Inverse temperature of the softmax.
-        target_rank (float, or several; default 0.5): Rank of the target matrix / token dimension d.
+        learning_rate (float, or several; default 0.0): Learning rate of SGD, times d / batch size. 0
+            means infinitely small steps (gradient flow).
+        decay (float, or several; default 0.0): Weight decay γ, which adds γ/(2d) times the sum of
+            squared weights to the loss.
+        tokens (int, or several; default 1): Number of tokens in each sample.
+        output ("linear", "softmax", "hermite2" or "hermite3", or several; default "linear"): What the
+            labels are: attention scores (linear), attention weights (softmax), or a Hermite polynomial
+            of the scores.
+        beta (float, or several; default 1.0): Inverse temperature of the softmax: larger values make
+            attention sharper.
+        target_rank (float, or several; default 0.5): Rank of the target matrix (the matrix to learn),
+            divided by the token dimension d.
         target_spike (float, or several; optional): One large eigenvalue of the target matrix, apart
-            from all others (tied).
-        target_exponent (float, or several; optional): Exponent γ of a target matrix with eigenvalues
-            k^−γ, k = 1..d, in place of a rank (above 1/2).
-        target_dimension (int, or several; default 1000000): Dimension d of a target matrix with power-
-            law eigenvalues.
-        target_eigenvalues (str or path; optional): Eigenvalues of the target matrix, in place of a
-            rank: a file (.npy, or lines with an eigenvalue and an optional weight) or numbers with
-            commas.
-        noise (float, or several; default 0.0): Variance of the label noise.
-        spectrum (bool; default False): Also show the spectrum at five of the times, and when a large
-            eigenvalue (spike) becomes visible.
-        statics (bool; default False): Also show the errors of models that keep all samples: trained
-            with the best weight decay, and Bayes-optimal.
+            from all others (tied attention only).
+        target_exponent (float, or several; optional): Exponent γ above 1/2: the target matrix has the
+            eigenvalues k^−γ for k = 1 to d, in place of a rank.
+        target_dimension (int, or several; default 1000000): Token dimension d, if the target matrix has
+            power-law eigenvalues.
+        target_eigenvalues (str or path; optional): Eigenvalues of the target matrix: numbers with
+            commas, or a file (.npy, or lines with an eigenvalue and an optional weight).
+        noise (float, or several; default 0.0): Variance of the noise that is added to the labels.
+        spectrum (bool; default False): Also show the learned eigenvalues at five times, and when a
+            large eigenvalue of the target becomes visible.
+        statics (bool; default False): Also show the errors of two models that may reuse all samples:
+            trained with the best weight decay, and the best possible one.
         progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of
             finished parts and the total number of parts.
 
@@ -1966,21 +2035,26 @@ def dynamics(
         A result with one row for each case, in the polars table `rows`. If there is one case, its
         quantities are attributes:
 
-        - `recovery_time` (float): training time (τ) until the correlation with the target matrix is 0.5.
-        - `recovery_time_90` (float): training time (τ) until the correlation with the target matrix is 0.9.
-        - `recovery_samples` (float): number of samples / d² until the correlation with the target matrix is
-          0.5; null for a gradient flow.
-        - `alignment` (Estimate): correlation with the target matrix; 1 means equal up to scale.
-        - `estimation_error` (Estimate): squared distance of learned and target matrix, |S − S*|²/d.
-        - `prediction_error` (Estimate): mean loss of a new sample with noise-free labels.
-        - `overlap` (Estimate): overlap of the learned and the target matrix (Tr S S*/d).
-        - `norm` (Estimate): squared size of the learned matrix (Tr S²/d).
-        - `trace` (Estimate): mean eigenvalue of the learned matrix (Tr S/d).
-        - `samples` (float): number of samples seen / d² at the end of training; null for a gradient flow.
-        - `plateaus` (list[float]): training times between which nothing is learned: start and end of each
-          plateau.
-        - `largest_rate` (float): largest learning rate at which training is stable near the target matrix.
-        - `plateau_error` (float): error at which SGD with the given learning rate ends (E).
+        - `recovery_time` (float): training time at which the alignment with the target first reaches 0.5.
+        - `recovery_time_90` (float): training time at which the alignment with the target first reaches
+          0.9.
+        - `recovery_samples` (float): number of samples, divided by d², at which the alignment first reaches
+          0.5; empty for gradient flow.
+        - `alignment` (Estimate): cosine between the learned and the target matrix: 0 means nothing learned,
+          1 means equal up to a factor.
+        - `estimation_error` (Estimate): squared Frobenius distance between the learned and the target
+          matrix, divided by the token dimension d.
+        - `prediction_error` (Estimate): mean loss on new samples with noise-free labels.
+        - `overlap` (Estimate): inner product of the learned and the target matrix, divided by the token
+          dimension d.
+        - `norm` (Estimate): squared Frobenius norm of the learned matrix, divided by the token dimension d.
+        - `trace` (Estimate): mean eigenvalue of the learned matrix.
+        - `samples` (float): number of samples seen in the whole training, divided by d²; empty for gradient
+          flow.
+        - `plateaus` (list[float]): start and end of each interval of training time in which nothing is
+          learned (plateaus).
+        - `largest_rate` (float): largest learning rate at which training stays at the target matrix.
+        - `plateau_error` (float): error E that SGD with this learning rate cannot get below.
 
         Its tables are attributes, too:
 

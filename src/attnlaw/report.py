@@ -18,6 +18,7 @@ from attnlaw.core.settings import check_value
 from attnlaw.core.tables import short_names, unique_names
 from attnlaw.core.verb import attempt
 from attnlaw.render.charts.figure import Figure, number_duplicates, unique_suffixes
+from attnlaw.render.charts.packages import has_packages, require_packages, warn_without_packages
 from attnlaw.render.charts.paper import figure_files
 from attnlaw.render.model_names import model_names
 from attnlaw.render.output_options import ENDINGS
@@ -63,6 +64,7 @@ def write_files(
     folders = [Path(directory) for directory in directories]
     if figures is not None:
         check_value("figures", figures, str, choices=ENDINGS)
+        require_packages("saving figures")
     if out is None and len(folders) != 1:
         raise InputError(
             f"report: found {len(folders)} directories, so attnlaw cannot choose where to "
@@ -87,6 +89,8 @@ def write_files(
     target = writable_directory(folders[0] if out is None else out)
     figures_folder = None if figures is None else figures_directory(target)
     page, drawn = _page(loaded, names, failures)
+    if any(figure.on_page for figure in drawn) and not has_packages():
+        warn_without_packages()
     written = {target / "report.html": page.encode()}
     if figures_folder is not None and figures is not None:
         written |= figure_files(drawn, figures_folder, figures)

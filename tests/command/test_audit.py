@@ -281,7 +281,7 @@ def test_several_models_stand_below_each_other_and_notes_stand_once():
     flat = " ".join(done.stdout.split())
     for note in ("Proxies are leading", "only counts ranks", "this is a proxy", "The paper does not cover"):
         assert flat.count(note) == 1
-    assert "one p for all" not in flat
+    assert "same exponent for all" not in flat
     audit_result = attnlaw.audit(TINY)
     rank = audit_result.matrices.filter(kind="qk")["effective_rank"].median()
     alpha = audit_result.layers["log10_alpha_applied"][0]

@@ -149,10 +149,11 @@ def test_what_stands_out_comes_first_and_the_screen_fits() -> None:
     lines = shown.splitlines()
     # The title may need two lines, because it starts with the path of the model.
     assert "gpt2 · 22 tokens · 4 layers × 4 heads" in " ".join(lines[:2])
-    answer = " ".join(lines[1:9])
+    answer = " ".join(lines[1:12])
+    assert "The text is split into 22 tokens, which are single letters." in answer
     assert "Head 0.0 is a previous-token head: 91% of positions attend most to the token before." in answer
     assert "No head attends mainly to one fixed token or looks at only a few tokens." in answer
-    assert 'The last token, "t", is shaped most by itself (21%).' in answer
+    assert 'The last token, "t", is shaped most by itself (21%, through the whole network).' in answer
     next_commands = shown[shown.index("\nNext ") :]
     assert "--details" in next_commands
     assert all(len(line) <= 80 for line in shown.removesuffix(next_commands).splitlines())
@@ -240,7 +241,8 @@ def test_a_page_of_a_text_holds_it_escaped_and_says_so(tmp_path: Path) -> None:
 def test_importing_libraries_prints_nothing() -> None:
     words = [sys.executable, "-m", "attnlaw", "lens", EXAMPLE, "--text", "ab", "--only", "heads"]
     ended = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert ended.stderr == ""
+    lines = ended.stderr.splitlines()
+    assert [line for line in lines if not line.startswith("lens: ")] == []  # those of progress on a slow machine
 
 
 def test_a_warning_of_transformers_about_the_config_is_one_line(tmp_path: Path) -> None:

@@ -32,10 +32,21 @@ def test_the_first_width_within_one_percent_is_named() -> None:
     result_answer = answered(width=[16, 64, 256, math.inf])
     assert result_answer.lines[0].status == AnswerStatus.OK
     assert result_answer.lines[0].text.startswith(
-        "From width 64 on, the layer is within 1% of its infinite-width limit"
+        "From width 64 on, the distribution function of the output is within 1% of that of the infinite-width"
     )
-    assert "there, and by up to 2." in result_answer.lines[0].text
-    assert "The limit is not Gaussian, however wide the layer: kurtosis 3.1" in text_of(result_answer)
+    assert re.search(
+        r"It differs by at most 0\.\S+% at width 64, and by up to 2\.", result_answer.lines[0].text
+    )
+    assert "The limit itself is not Gaussian: its kurtosis is 3.1" in text_of(result_answer)
+
+
+def test_tails_that_agree_later_get_a_line_of_their_own() -> None:
+    """The distribution function does not show the tails, so the first line alone would say too much."""
+    tails = answered(width=[16, 64, 256, 1024, math.inf], draws=20_000).lines[1]
+    assert tails.status is None
+    assert tails.text.startswith("The tails agree only from width 1024 on: the kurtosis is 3.5")
+    assert "The tails do not agree yet" in text_of(answered(width=[64, math.inf], draws=20_000))
+    assert "tails" not in text_of(answered(width=[1024, math.inf], draws=20_000))
 
 
 def test_a_width_that_is_too_small_gets_the_command_for_one_that_may_do() -> None:
@@ -50,7 +61,7 @@ def test_a_width_that_is_too_small_gets_the_command_for_one_that_may_do() -> Non
 
 def test_the_limit_alone_is_described_and_compared_next() -> None:
     result_answer = answered(width=math.inf)
-    assert text_of(result_answer).startswith("The limit is not Gaussian")
+    assert text_of(result_answer).startswith("The limit itself is not Gaussian")
     assert (
         result_answer.next_commands["attnlaw limit --draws 2000"]
         == "how wide a layer must be to be like this limit"
@@ -70,7 +81,9 @@ def test_several_layers_get_a_sentence_each_and_many_a_summary() -> None:
     assert few.lines[0].text.startswith("score relu: A layer of width 64 visibly differs")
     assert "(score relu)" in text_of(few)
     many = answered(heads=[1, 2, 4, 8, 16], width=[256, math.inf], draws=400)
-    assert many.lines[0].text.startswith("5 of 5 layers are within 1%")
+    assert many.lines[0].text.startswith(
+        "At the largest width that was computed, the distribution functions of 5 of 5 layers are within 1%"
+    )
     assert "The kurtosis of the limit is between 3.0" in text_of(many)
 
 

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "tiny-decoder"
 SENTENCES = ROOT / "examples" / "sentences.txt"
 RANKS = (
-    "D compares models of one task, trained to a similar loss, on the same inputs. It is not an error rate."
+    "D compares models of one task, trained to a similar loss, on the same inputs. D is not an error rate."
 )
 
 

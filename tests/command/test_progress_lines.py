@@ -23,6 +23,7 @@ def test_lines_come_late_and_seldom_and_show_what_is_left(capsys, monkeypatch):
     assert capsys.readouterr().err.splitlines() == [
         "learn [x]: 10 of 40, about 0:00:36 left",
         "learn [x]: 20 of 40, about 0:00:40 left",
+        "learn [x]: 40 of 40",  # the end, because a line before it showed a part
         "learn [x]: 4 of 40, about 1:02:05 left",
     ]
 

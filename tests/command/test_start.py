@@ -31,6 +31,8 @@ ALWAYS_IDLE = "altair vl_convert torch transformers dask distributed pandas pyar
     ("words", "idle"),
     [
         (["--help"], "scipy.special scipy.linalg polars sqlite3 attnlaw.study attnlaw.report"),
+        (["learn", "--alpha", "0.2"], "attnlaw.study attnlaw.report"),
+        (["check", str(TINY)], "attnlaw.study"),
         (["audit", "--help"], "scipy.special scipy.linalg polars attnlaw.study"),
         (["audit", str(TINY)], f"scipy.optimize {SPARSE} scipy.stats scipy.fft attnlaw.report attnlaw.study"),
     ],

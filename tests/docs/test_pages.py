@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from docs.sessions import PAGES, ROOT, Session, agree, attnlaw_here, blocks, commands, in_a_process
+from real_checkpoints import Unavailable
 
 from attnlaw.verbs import VERBS
 
@@ -26,7 +27,11 @@ def name(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_a_page_runs_and_prints_what_it_shows(page, tmp_path):
-    for done in Session(page, tmp_path).run():
+    try:
+        exchanges = Session(page, tmp_path).run()
+    except Unavailable as error:
+        pytest.skip(str(error))
+    for done in exchanges:
         assert done.agrees or (not SAME_RICH and done.agrees_in_words), (
             f"{name(page)}:{done.first}: {done.source}\nprinted:\n{done.printed}\n"
             f"the page has:\n{done.expected}\n(write it anew with: python tests/docs/capture.py {name(page)})"

@@ -73,6 +73,16 @@ def test_no_page_fetches_from_elsewhere(pages, site):
         assert "url(http" not in text, style.name
 
 
+def test_light_pictures_have_dark_copies(pages, site):
+    shown = {address for page in pages.values() for _, name, address in page.found if name == "src"}
+    light = {address for address in shown if address.endswith("#only-light")}
+    assert len(light) > 10
+    for address in light:
+        dark = address.replace("-light", "-dark")
+        assert dark in shown
+        assert next(site.rglob(dark.rpartition("/")[2].partition("#")[0]), None)
+
+
 def test_every_public_name_has_an_entry(pages):
     known = set().union(*(page.ids for page in pages.values()))
     entries = {entry.rpartition(".")[2] for entry in known if entry and entry.startswith("attnlaw.")}
@@ -111,9 +121,9 @@ needs_chromium = pytest.mark.skipif(
 )
 
 
-# The home page, and one with wide tables, equations and code.
+# The home page, the tour, and a page with wide tables, equations and code.
 @needs_chromium
-@pytest.mark.parametrize("page", ["index.html", "commands/learn.html"])
+@pytest.mark.parametrize("page", ["index.html", "start/tour.html", "commands/learn.html"])
 def test_pages_have_no_violations(site, page):
     pytest.importorskip("playwright.sync_api", reason="pip install 'attnlaw[test]'")
     with open_browser() as browser:

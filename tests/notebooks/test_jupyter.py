@@ -8,7 +8,9 @@ import nbclient
 import nbformat
 import pytest
 from accessible import CHROMIUM, open_browser
+from docs.sessions import blocks, link_models
 from notebooks.cells import notebook_of
+from real_checkpoints import Unavailable
 
 import attnlaw
 import attnlaw.verbs.views
@@ -33,11 +35,15 @@ report(2, 3)
 """
 
 
+def execute(notebook, folder):
+    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder)}}).execute()
+
+
 @pytest.fixture(scope="module")
 def executed():
     whole = notebook_of((ROOT / "examples/notebooks/results.py").read_text(encoding="utf-8"))
     whole.cells += [nbformat.v4.new_code_cell(SLOW), nbformat.v4.new_code_cell(UNFINISHED)]
-    nbclient.NotebookClient(whole, timeout=120, resources={"metadata": {"path": str(ROOT)}}).execute()
+    execute(whole, ROOT)
     return whole
 
 
@@ -114,3 +120,31 @@ def test_the_page_of_the_notebook_needs_no_network(executed, tmp_path):
     assert all(box["width"] > 200 and box["height"] > 100 for box in drawn)
     assert "Error" not in words
     assert "What attention learns" in words
+
+
+def test_the_tour_shows_what_its_page_prints(tmp_path):
+    page = (ROOT / "docs/start/tour.md").read_text(encoding="utf-8")
+    try:
+        for block in blocks(page):
+            link_models(block, tmp_path)
+    except Unavailable as error:
+        pytest.skip(str(error))
+    tour = notebook_of((ROOT / "examples/notebooks/tour.py").read_text(encoding="utf-8"))
+    execute(tour, tmp_path)
+
+    cells = [cell for cell in tour.cells if cell.cell_type == "code"]
+    *others, trained, curves = [cell.outputs[-1] for cell in cells]
+    audit, heads, quantised, change, changed_heads, gate = [output.data for output in others]
+    for drawing in (heads, changed_heads, curves.data):
+        assert "image/svg+xml" in drawing
+    shown = {
+        "No problems found (28 checks).": audit,
+        "Trained: 120 of 120 weight matrices": audit,
+        "Trained: 628 of 630 weight matrices": quantised,
+        "Dense update in all 72 matrices": change,
+        "14 of 88 rows hold": gate,
+    }
+    for words, data in shown.items():
+        assert words in page
+        assert words in data["text/html"]
+    assert trained.text == "theory 0.3652, trained 0.365 ± 0.020\n"

@@ -53,7 +53,7 @@ def test_learning_curves_show_theory_and_the_means_of_trained_students() -> None
     (figure,) = figures_of(result_of(LEARN, lines, simulated=points))
     assert (figure.name, figure.title) == ("learning", "Learning curves")
     assert {row["x"] for row in drawn(figure, "line")} == set(ALPHAS)
-    assert drawn(figure, "text") == [{"x": 0.3, "name": "factorized recovery"}]
+    assert drawn(figure, "text") == [{"x": 0.3, "name": "recovery by factors"}]
     point = next(row for row in drawn(figure) if row["x"] == 0.2)
     assert point["y"] == pytest.approx(measured[0.2].mean(), rel=1e-14)
     assert point["error"] == pytest.approx(measured[0.2].std(ddof=1) / 2, rel=1e-14)

@@ -130,12 +130,12 @@ def densities(ratio: str | None) -> Any:
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_densities_are_saved_in_every_format(tmp_path: Path, ending: str) -> None:
-    path = save_chart(densities("density / density of the limit"), tmp_path / f"densities.{ending}")
+    path = save_chart(densities("density relative to the limit"), tmp_path / f"densities.{ending}")
     assert path.stat().st_size > 1000
 
 
 def test_the_limit_is_dashed_and_an_empty_panel_left_out() -> None:
-    full, plain = (densities(ratio).to_dict() for ratio in ("density / density of the limit", None))
+    full, plain = (densities(ratio).to_dict() for ratio in ("density relative to the limit", None))
     dash = full["hconcat"][0]["encoding"]["strokeDash"]["scale"]
     assert dict(zip(dash["domain"], dash["range"], strict=True))["∞"] == [5, 3]
     assert (len(full["hconcat"]), len(plain["hconcat"])) == (2, 1)
@@ -195,6 +195,6 @@ def test_cells_tell_their_values_under_the_pointer() -> None:
     titles = re.findall(r"<title>([^<]*)</title>", drawn)
     assert len(titles) == 2 * 4
     assert "output token 1" in titles[-1]
-    assert "exact: the whole network 0.5;" in titles[-1]
+    assert "share through the whole network (exact) 0.5;" in titles[-1]
     assert "<script" not in drawn
     assert len(drawn) < 60_000

@@ -98,8 +98,8 @@ def test_numbers_on_the_page_are_those_of_the_rows(model):
     source = page_html(model)
     data = data_of(source)
     for name, label in (
-        ("spectrum_adaptive", "spectrum-adaptive (best p for each matrix)"),
-        ("edelman", "norm-based, Edelman (2,1)"),
+        ("spectrum_adaptive", "spectrum-adaptive, best exponent p for each matrix"),
+        ("edelman", "norm-based, (2,1) norms of Edelman"),
     ):
         log10 = model.summary["proxies"][name]["log10"]
         assert f'<th scope="row">{label}</th><td>{log10:.4f}</td>' in source

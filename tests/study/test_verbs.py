@@ -13,19 +13,19 @@ import polars as pl
 import pytest
 from checkpoints.small import DECODER_MAP
 from command.in_process import invoke
+from oracles.scaling_laws import leading_error, scaling_law
 from safetensors.numpy import load_file, save_file
 from scipy import stats
+from theory.limit.limit_covariances import gaussian_covariance
 
 import attnlaw
 from attnlaw.core.errors import InputError
 from attnlaw.core.quantity import cells_to_json
 from attnlaw.study import read_study, run
-from attnlaw.theory.learn.scaling import leading_error, scaling_law
 from attnlaw.theory.limit.depth import Depth, stack_law
 from attnlaw.theory.limit.distance import distances, kernel_kl
 from attnlaw.theory.limit.inputs import RandomInputs
 from attnlaw.theory.limit.layer import AttentionLayer, ScoreSettings
-from attnlaw.theory.limit.limit import gaussian_covariance
 from attnlaw.theory.limit.mixture import gaussian_law
 from attnlaw.theory.limit.sampler import output_law
 from attnlaw.verbs import find_verb

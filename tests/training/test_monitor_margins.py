@@ -80,7 +80,7 @@ def test_values_are_those_of_the_function_at_due_steps(tmp_path: Path) -> None:
     assert rows["step"].to_list() == [0, 2, 4, 6, 7]
     assert known["step"].to_list() == [0, 4, 7]
     page = write_report([tmp_path]).read_text(encoding="utf-8")
-    assert "mean over the given inputs of log D, where D is the relative margin" in page
+    assert "mean over the given inputs of log D, for the relative margin D" in page
 
 
 def test_training_is_the_same_to_the_bit(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 
 def torch_file(model: Path, folder: Path) -> None:
@@ -66,16 +66,26 @@ def study_file(model: Path, folder: Path) -> None:
     (folder / "study.toml").write_text('verb = "learn"\n[grid]\nalpha = [0.1, 0.2, 0.3]\n')
 
 
+def readme_models(model: Path, folder: Path) -> None:
+    """Write the model of the README that is damaged, and the one that its Python code opens."""
+    weights = load_file(model / "model.safetensors")
+    weights["transformer.h.2.mlp.c_fc.weight"] *= 10
+    shutil.copytree(model, folder / "damaged")
+    save_file(weights, folder / "damaged" / "model.safetensors")
+    shutil.copytree(model, folder / "path" / "to" / "checkpoint")
+
+
 MAKERS: dict[str, Callable[[Path, Path], None]] = {
     "torch": torch_file,
     "onnx": onnx_graph,
     "gguf": gguf_file,
     "hub": hub_cache,
     "cluster": study_file,
+    "readme": readme_models,
 }
 
 if __name__ == "__main__":
     extra, model, folder = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     if extra in MAKERS:
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         MAKERS[extra](model, folder)

@@ -18,17 +18,21 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "margins": ("margins {model} --file examples/sentences.txt --limit 12",),
     "limit": ("limit --width 16,inf --draws 200",),
     "init": ("init {model}/config.json --tokens 2 --draws 2",),
-    "learn": ("learn --alpha 0.2 --noise 0.5", "learn --alpha 0.1:0.5:3 --figure curve.pdf"),
+    "learn": ("learn --alpha 0.2 --noise 0.5", "learn --alpha 0.1:0.5:3 --out curve"),
     "dynamics": ("dynamics --times 0.005:0.05:3",),
     "study": ("study list",),
     "reproduce": ("reproduce list", "reproduce limit-low-rank --quick --out paper"),
     "lab": ("lab learn --no-browser",),
     "report": ("report demo --out page",),
 }
-# Verbs that refuse, in one line that names the extra, where it is not installed.
+# Verbs that the core refuses in one line, which names the extra to install.
 NEEDS = {"lens": "lens", "margins": "lens", "lab": "lab"}
-# Of examples/notebooks, those that need no extra.
-NOTEBOOKS = ("audit", "fit", "learn", "limit", "study")
+# Commands that the core refuses before the work, because nothing can draw.
+FIGURES = ("learn --alpha 0.1:0.5:3 --figure curve.pdf", "audit {model} --out figures --figures pdf")
+# A word in a command of the README, and the status of the command, if it is not 0.
+STATUS = {"check damaged": 3}
+# Files of examples/notebooks that need no extra.
+NOTEBOOKS = ("audit", "learn", "study")
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,8 @@ class Extra:
     """What an extra is for: its import, and what is run with it.
 
     `commands` may read what `inputs.py` makes in a folder of the name of the extra; `verbs` and `studies` are
-    those that need it; `serves` is a command that tells an address and answers there until it is interrupted.
+    those that need it; `serves` is a command that tells an address and answers there until it is interrupted;
+    `notebooks` are files of examples/notebooks. With `readme`, the Python code of the README runs, too.
     """
 
     imports: str
@@ -45,9 +50,21 @@ class Extra:
     verbs: tuple[str, ...] = ()
     studies: tuple[str, ...] = ()
     serves: str = ""
+    notebooks: tuple[str, ...] = ()
+    readme: bool = False
 
 
 EXTRAS = {
+    "charts": Extra(
+        "altair",
+        (
+            *FIGURES,
+            "report figures --out page --figures svg",
+            "reproduce limit-low-rank --quick --out paper",
+        ),
+        notebooks=("fit", "limit", "results"),
+        readme=True,
+    ),
     "torch": Extra("torch", ("audit torch --only qk",)),
     "lens": Extra(
         "transformers",

@@ -36,10 +36,12 @@ LOCATION = (
     Quantity("model", "name of the model", kind="text"),
     Quantity("layer", "index of the layer, counting from 0", kind="small"),
     Quantity(
-        "stack", "part of the model, such as encoder, decoder or a tower, if it has several", kind="text"
+        "stack",
+        "part of the model that the matrix belongs to, such as encoder or decoder, if there are several",
+        kind="text",
     ),
     Quantity("head", "index of the attention head, counting from 0", kind="small"),
-    Quantity("expert", "index of the expert in a mixture of experts, counting from 0", kind="small"),
+    Quantity("expert", "index of the expert (in a mixture of experts), counting from 0", kind="small"),
     Quantity(
         "kind",
         "kind of weight matrix, such as qk (query-key), vo (value-output) or ffn_in (feed-forward)",
@@ -50,31 +52,31 @@ LOCATION = (
 VERSION = Quantity("attnlaw_version", "version of attnlaw that computed the row", kind="text")
 IMBALANCE = Quantity(
     "factor_imbalance",
-    "imbalance of the two factors A and B of an attention head, from 0 (balanced) to 1: ‖AᵀA − "
-    "BᵀB‖ / (‖AᵀA‖ + ‖BᵀB‖) in Frobenius norms",
+    "how unequal in size the two factors of an attention head are: 0 if balanced, up to 1",
 )
 # The null test has the same columns in the tables of matrices and of fits.
 P_VALUE = Quantity(
     "random_p_value",
-    "p-value: chance that a random matrix of this shape is as unlike other random ones as this "
-    "matrix; missing for latent attention",
+    "p-value of the hypothesis that the matrix is random; small means that training changed it "
+    "(missing for latent attention)",
     display_name="p-value against random matrices",
     log=True,
 )
 OUTLIERS = Quantity(
     "outliers",
-    "number of singular values above the edge, the largest value that a random matrix of "
-    "this shape would have",
+    "number of singular values above the largest that a random matrix of this shape has",
     kind="small",
     display_name="strong directions",
 )
 NULL_DRAWS = Quantity(
-    "null_draws", "number of random matrices that the matrix was compared with", kind="small"
+    "null_draws",
+    "number of random matrices that this matrix was compared with, to compute the p-value",
+    kind="small",
 )
 ALPHA = Quantity(
     "log10_alpha",
-    "log10 of the largest factor by which later layers can amplify an error of this layer, from "
-    "stored weights",
+    "log10 of the largest factor by which later layers can amplify a change in this layer's "
+    "output (without norm gains)",
     display_name="log₁₀ α",
     axis="amplification (log₁₀ α)",
     error=True,
@@ -83,24 +85,29 @@ ALPHA = Quantity(
 MATRICES = (
     *LOCATION,
     Quantity("family", "model family, such as gpt2", kind="text"),
-    Quantity("tensors", "names of the stored tensors that form the matrix", kind="texts"),
+    Quantity("tensors", "names of the tensors in the file that form the matrix", kind="texts"),
     Quantity("rows", "number of rows of the matrix", kind="small"),
     Quantity("cols", "number of columns of the matrix", kind="small"),
-    Quantity("inner", "head size: inner dimension of the product of a head's two factors", "d", kind="small"),
+    Quantity(
+        "inner",
+        "head size: number of entries of a head's queries and keys (for VO: of its values)",
+        "d",
+        kind="small",
+    ),
     Quantity(
         "latent",
-        "whether one of the head's two factors is itself a product, as in latent attention",
+        "whether the two factors of a head are themselves products of two tensors (latent attention)",
         kind="bool",
     ),
     Quantity(
         "spectral_norm",
-        "largest singular value of the stored matrix: the most by which it can stretch an input",
+        "largest singular value of the stored matrix: the most by which the matrix can stretch an input",
         error=True,
         log=True,
     ),
     Quantity(
         "frobenius_norm",
-        "size of the stored matrix: square root of the sum of its squared singular values",
+        "Frobenius norm of the stored matrix: square root of the sum of its squared entries",
         display_name="Frobenius norm",
         error=True,
         log=True,
@@ -112,26 +119,27 @@ MATRICES = (
     ),
     Quantity(
         "stable_rank",
-        "number of directions that carry most of the matrix: squared Frobenius norm / squared spectral norm",
+        "stable rank: number of directions that carry most of the matrix (squared Frobenius norm "
+        "divided by squared spectral norm)",
         error=True,
         log=True,
     ),
     Quantity(
         "effective_rank",
-        "number of directions that the matrix uses, including weak ones: exponential of the entropy of "
-        "its singular values",
+        "effective rank: number of directions that the matrix uses, including weak ones (from the "
+        "entropy of its singular values)",
         error=True,
         log=True,
     ),
     Quantity(
         "numerical_rank",
-        "numerical rank of the matrix: number of singular values that are larger than round-off",
+        "rank of the matrix: number of singular values that are larger than rounding errors",
         kind="small",
         error=True,
     ),
     Quantity(
         "condition",
-        "condition number: largest singular value / smallest singular value",
+        "condition number of the matrix: largest singular value divided by the smallest",
         error=True,
         log=True,
     ),
@@ -151,118 +159,125 @@ MATRICES = (
     ),
     Quantity(
         "stable_rank_applied",
-        "number of directions that carry most of a head's matrix, including the gain of the norm layer "
-        "before it",
+        "stable rank of a head's matrix, including the gain of the norm layer before it: number of "
+        "directions that carry most of it",
         display_name="stable rank, gain included",
         log=True,
     ),
     Quantity(
         "logit_bound",
-        "upper bound of a head's attention logits for any input; missing if no norm layer precedes the head",
+        "largest attention logit that any input can produce in the head; missing if no norm layer "
+        "limits its inputs",
         log=True,
     ),
     Quantity(
         "logit_typical",
-        "estimated standard deviation of a head's attention logits for tokens in random directions",
+        "standard deviation of the head's attention logits that attnlaw expects for tokens in random "
+        "directions",
         log=True,
     ),
     Quantity(
         "logit_probable",
-        "estimated upper limit of a head's attention logits: 512 tokens in random directions exceed it "
-        "with at most 5% probability",
+        "value that all attention logits of 512 random tokens stay below, with a probability of 95%",
         log=True,
     ),
     Quantity(
         "frobenius_norm_over_initial",
-        "growth of the matrix in training: Frobenius norm / typical value at initialisation; missing "
-        "if config.json does not state it",
-        display_name="size / initial size",
+        "how many times larger the matrix is than at initialisation (Frobenius norms); missing if "
+        "config.json has no initial scale",
+        display_name="size relative to the initial size",
         error=True,
         log=True,
     ),
     Quantity(
         "score_spread_over_initial",
-        "growth of a head's attention logits in training: typical logit / typical logit at initialisation",
-        display_name="logit spread / initial spread",
+        "how many times larger the head's typical attention logits are than at initialisation",
+        display_name="logit spread relative to the initial spread",
         log=True,
     ),
     Quantity(
         "factor_excess",
-        "relative excess of the size of a head's two factors over the smallest factors with the same product",
-        display_name="excess of the factors",
+        "how much larger (squared norm) a head's two factors are than their product needs: 0 at "
+        "best, 0.1 for 10%",
+        display_name="excess size of a head's two factors",
     ),
     Quantity(
         "factor_excess_weights",
-        "relative excess of the size of a head's two factors, without the query bias (few training "
-        "runs decay biases)",
-        display_name="excess of the factors, no biases",
+        "how much larger (squared norm) a head's two factors are than their product needs, not "
+        "counting the query bias",
+        display_name="excess size of the two factors, no biases",
     ),
     Quantity(
         "factor_excess_null",
-        "relative excess of the size that random factors of this shape would have",
-        display_name="excess of random factors",
+        "how much larger (squared norm) two random factors of this shape are than their product needs",
+        display_name="excess size of random factors",
     ),
     IMBALANCE,
     Quantity(
         "gauge",
-        "possible changes of a head's factors that keep its output: full, rotary (within each plane of "
-        "positions) or none",
+        "freedom to change a head's two factors but not its output: any invertible change (full), "
+        "rotations of rotary planes (rotary), or none",
         kind="text",
     ),
     Quantity(
         "route",
-        "numerical method that computed the singular values: gram, svd, qr, cholesky, or lanczos (an "
-        "estimate)",
+        "numerical method that computed the singular values: gram, svd, qr, cholesky, or lanczos "
+        "(estimates only)",
         kind="text",
     ),
     Quantity(
-        "precision", "precision in which the singular values were computed: float32 or float64", kind="text"
+        "precision",
+        "floating-point precision in which the singular values were computed: float32 or float64",
+        kind="text",
     ),
     P_VALUE,
     OUTLIERS,
     NULL_DRAWS,
     Quantity(
         "log10_gamma",
-        "log10 of the sensitivity: how much an error in this matrix changes the output of its layer",
+        "log10 of the sensitivity: largest change of the layer's output per unit of change in this matrix",
         "log₁₀ γ",
         error=True,
     ),
     ALPHA,
     Quantity(
         "log10_scale",
-        "log10 of the weight of the matrix in the generalization proxy: sensitivity × amplification × depth",
+        "log10 of the factor that multiplies the matrix in the generalization proxy (sensitivity "
+        "times amplification times depth)",
         display_name="log₁₀ γαL",
         error=True,
     ),
     Quantity(
         "p",
-        "exponent p from a grid between 0 and 2 at which the matrix adds least to the proxy; p = 0 "
-        "counts ranks",
+        "exponent p, from a grid in 0 to 2, that makes the matrix's part of the generalization proxy "
+        "smallest",
         display_name="p*",
     ),
     Quantity(
         "log10_contribution",
-        "log10 of the amount that the matrix adds to the proxy at its best exponent p",
+        "log10 of the matrix's part of the generalization proxy, at its best exponent p",
         display_name="log₁₀ C(p*)",
         error=True,
     ),
     Quantity(
         "continuous_p",
-        "exponent p at which the matrix adds least to the proxy, among all real numbers between 0 and 2",
+        "exponent p, any real number in 0 to 2, that makes the matrix's part of the generalization "
+        "proxy smallest",
     ),
     Quantity(
         "continuous_log10_contribution",
-        "log10 of the amount that the matrix adds to the proxy at the best real exponent p",
+        "log10 of the matrix's part of the generalization proxy, at its best exponent p among all "
+        "real numbers",
         error=True,
     ),
     Quantity(
         "log10_curve",
-        "log10 of the amount that the matrix adds to the proxy, at equally spaced exponents p from 0 to 2",
+        "log10 of the matrix's part of the generalization proxy, at equally spaced exponents p from 0 to 2",
         kind="floats",
     ),
     Quantity(
         "share",
-        "share of the spectrum-adaptive proxy that comes from this matrix",
+        "share of the model's spectrum-adaptive generalization proxy that comes from this matrix",
         display_name="share of the proxy",
         log=True,
     ),
@@ -281,36 +296,45 @@ SPECTRA = (
 
 ALPHA_APPLIED = Quantity(
     "log10_alpha_applied",
-    "log10 of the largest factor by which later layers can amplify an error of this layer, with "
-    "norm gains (not used in proxies)",
+    "log10 of the largest factor by which later layers can amplify a change in this layer's "
+    "output, with norm gains included",
     display_name="log₁₀ α, gains included",
     axis="amplification, gains included (log₁₀ α)",
     error=True,
 )
 LAYERS = (
     *LOCATION[:3],
-    Quantity("applications", "number of times that the model applies the layer to an input", kind="small"),
+    Quantity(
+        "applications",
+        "number of times that the model applies the layer to an input (more than 1 if layers are shared)",
+        kind="small",
+    ),
     ALPHA,
     ALPHA_APPLIED,
     Quantity(
-        "share_qk", "share of the layer's part of the proxy that comes from QK matrices", display_name="QK"
+        "share_qk",
+        "share of the layer's part of the generalization proxy that comes from QK matrices",
+        display_name="QK",
     ),
     Quantity(
-        "share_vo", "share of the layer's part of the proxy that comes from VO matrices", display_name="VO"
+        "share_vo",
+        "share of the layer's part of the generalization proxy that comes from VO matrices",
+        display_name="VO",
     ),
     Quantity(
         "share_cross",
-        "share of the layer's part of the proxy that comes from cross attention",
+        "share of the layer's part of the generalization proxy that comes from cross-attention matrices",
         display_name="cross attention",
     ),
     Quantity(
         "share_ffn",
-        "share of the layer's part of the proxy that comes from feed-forward matrices",
+        "share of the layer's part of the generalization proxy that comes from feed-forward matrices",
         display_name="FFN",
     ),
     Quantity(
         "adaptivity",
-        "factor by which the layer's part of the proxy grows if all its matrices share one exponent p",
+        "how many times larger the layer's part of the generalization proxy is if all its matrices "
+        "share one exponent p",
         error=True,
     ),
 )
@@ -322,49 +346,58 @@ TOWERS = (
     Quantity("layers", "number of layers in the tower (separate stack of layers)", kind="int"),
     Quantity("hidden_size", "width of the tower's layers", kind="int"),
     Quantity("heads", "number of attention heads in the tower's first layer", kind="int"),
-    Quantity("activation", "activation of the tower's feed-forward blocks", kind="text"),
+    Quantity("activation", "activation function of the tower's feed-forward blocks", kind="text"),
     *(
-        Quantity(f"log10_{name}", f"generalization proxy of the tower: {bound.label} (log10)", error=True)
+        Quantity(f"log10_{name}", f"log10 of the tower's generalization proxy: {bound.label}", error=True)
         for name, bound in BOUNDS.items()
     ),
 )
 
 ATLAS = (
-    Quantity("column", "name of the number that is compared between models", kind="text"),
-    Quantity("value", "value of the compared number in the audited model"),
-    Quantity("trained_low", "smallest value of the compared number among trained models"),
-    Quantity("trained_high", "largest value of the compared number among trained models"),
-    Quantity("trained_models", "number of trained models for which the compared number is known", kind="int"),
     Quantity(
-        "trained_below", "number of trained models with a smaller value than the audited model", kind="int"
+        "column",
+        "name of the number that is compared with other models, such as median_effective_rank_qk",
+        kind="text",
     ),
-    Quantity("fresh_low", "smallest value of the compared number among untrained models"),
-    Quantity("fresh_high", "largest value of the compared number among untrained models"),
-    Quantity("fresh_models", "number of untrained models for which the compared number is known", kind="int"),
-    Quantity("kind", "architecture of the audited model, such as decoder", kind="text"),
+    Quantity("value", "value of this number in your model"),
+    Quantity("trained_low", "smallest value of this number among the trained reference models"),
+    Quantity("trained_high", "largest value of this number among the trained reference models"),
+    Quantity("trained_models", "number of trained reference models that have this number", kind="int"),
     Quantity(
-        "among", "architecture of the models in the comparison; missing if they are of all kinds", kind="text"
+        "trained_below", "number of trained reference models with a smaller value than your model", kind="int"
     ),
-    Quantity("trained", "names of the trained models in the comparison", kind="texts"),
-    Quantity("fresh", "names of the untrained models in the comparison", kind="texts"),
+    Quantity("fresh_low", "smallest value of this number among the untrained reference models"),
+    Quantity("fresh_high", "largest value of this number among the untrained reference models"),
+    Quantity("fresh_models", "number of untrained reference models that have this number", kind="int"),
+    Quantity("kind", "architecture of your model: decoder, encoder or another", kind="text"),
+    Quantity(
+        "among",
+        "architecture that all reference models have; empty if their architectures differ",
+        kind="text",
+    ),
+    Quantity("trained", "names of the trained models that your model is compared with", kind="texts"),
+    Quantity("fresh", "names of the untrained models that your model is compared with", kind="texts"),
     Quantity(
         "left_out",
-        "models of the atlas that are left out because they are the audited model itself",
+        "reference models that are left out because they are your model",
         kind="texts",
     ),
 )
 
 FINDINGS = (
     LOCATION[0],
-    Quantity("rule", "name of the check that found the problem", kind="text"),
+    Quantity("rule", "name of the check that found the problem, such as zero-tensor", kind="text"),
     Quantity(
-        "level", "severity of the finding: note, warning or error", kind="text", choices=dict.fromkeys(LEVELS)
+        "level",
+        "how serious the finding is: note, warning or error",
+        kind="text",
+        choices=dict.fromkeys(LEVELS),
     ),
     *LOCATION[1:],
     Quantity("tensor", "name of the stored tensor, if the problem is in a single tensor", kind="text"),
-    Quantity("value", "measured value that crossed the threshold of the check"),
-    Quantity("threshold", "threshold of the check that the measured value crossed"),
-    Quantity("meaning", "explanation of the finding: cause and effect", kind="text"),
+    Quantity("value", "measured value, which is beyond the threshold of the check"),
+    Quantity("threshold", "threshold beyond which the check reports a finding"),
+    Quantity("meaning", "what the finding means: its likely cause, and its effect on the model", kind="text"),
 )
 
 

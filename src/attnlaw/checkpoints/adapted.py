@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from attnlaw.checkpoints.adapters import Adapter, Update
 from attnlaw.checkpoints.model import Model
-from attnlaw.checkpoints.tensors import Tensors, require_finite, require_real
+from attnlaw.checkpoints.tensors import GatheredTensors, require_finite, require_real
 from attnlaw.core.arrays import as_float
 from attnlaw.core.errors import InputError, printable
 
@@ -19,22 +19,20 @@ MOST_PARTS = 64  # the largest number of parts in a module's name
 OF_LAYER = re.compile(r"(^|\.)[0-9]{1,9}\.")
 
 
-class AdaptedTensors(Tensors):
+class AdaptedTensors(GatheredTensors):
     """The tensors of a base model, to which the updates of an adapter are added when a tensor is read.
 
-    Attributes:
-        warnings: sentences about tensors of the adapter that the base model does not have.
+    `warnings` has sentences about tensors of the adapter that the base model does not have.
     """
 
     def __init__(self, model: Model, adapter: Adapter) -> None:
         base = model.tensors
-        self.source = f"{base.source} + {adapter.source}"
-        self.metadata = base.metadata
         self._base, self._adapter = base, adapter
         self._stored_in_out = _stored_in_out(model)
         self._replaced = self._replacements(model)
-        replaced = {name: adapter.tensors.shapes[tensor] for name, tensor in self._replaced.items()}
-        self.shapes = {**base.shapes, **replaced}
+        places = {name: (base, name) for name in base.shapes}
+        places |= {name: (adapter.tensors, stored) for name, stored in self._replaced.items()}
+        super().__init__(f"{base.source} + {adapter.source}", places, base.metadata)
         self._updates: dict[str, Update] = {}
         self._biases: dict[str, Update] = {}
         targets = _targets(self.shapes, (f"{update.module}.weight" for update in adapter.updates))
@@ -49,38 +47,34 @@ class AdaptedTensors(Tensors):
                 )
             if update.bias is not None:
                 self._biases[self._bias_of(update, target)] = update
-        added = sorted(self._replaced.keys() - base.shapes.keys())
-        noun = "tensor" if len(added) == 1 else "tensors"
-        text = f"the adapter adds {len(added)} {noun} that its base model does not have, such as "
-        self.warnings = (printable(text + added[0]),) if added else ()
+        self.warnings: tuple[str, ...] = ()
+        if added := self._replaced.keys() - base.shapes.keys():
+            tensors = f"{len(added)} tensor{'' if len(added) == 1 else 's'}"
+            text = f"the adapter adds {tensors} that its base model does not have, such as {min(added)}"
+            self.warnings = (printable(text),)
 
     def dtype(self, name: str) -> str:
+        dtype = super().dtype(name)
         if name in self._replaced:
-            return self._adapter.tensors.dtype(self._replaced[name])
-        dtype = self._base.dtype(name)
+            return dtype
         is_code = " " in dtype or not dtype.startswith(("float", "bfloat"))
         return "float32" if name in self._updates and is_code else dtype  # a merged weight is in no code
 
     def read(self, name: str, member: int | None = None) -> NDArray[Any]:
-        if name in self._replaced:
-            stored = self._adapter.tensors.read(self._replaced[name], member)
-        else:
-            stored = self._base.read(name, member)
+        stored = super().read(name, member)
         if name not in self._updates and name not in self._biases:
             return stored
         real = as_float(require_real(stored, self.source, name))
         with np.errstate(over="ignore", invalid="ignore"):  # readers check that weights are finite
             if name in self._biases:
-                return real + self._added_bias(self._biases[name])
+                update = self._biases[name]
+                source, stored_bias = self._adapter.source, str(update.bias)
+                bias = as_float(require_real(self._adapter.tensors.read(stored_bias), source, stored_bias))
+                require_finite(bias, source, stored_bias, "training diverged, use an earlier checkpoint")
+                return real + update.scale * bias
             left, right = self._adapter.factors(self._updates[name])
             added = left @ right
             return real + (added if self._is_in_out(name) else added.T)
-
-    def _added_bias(self, update: Update) -> NDArray[np.float64]:
-        source, name = self._adapter.source, str(update.bias)
-        bias = as_float(require_real(self._adapter.tensors.read(name), source, name))
-        require_finite(bias, source, name, "training diverged, use an earlier checkpoint")
-        return update.scale * bias
 
     def _is_in_out(self, name: str) -> bool:
         return self._stored_in_out.get(name, self._adapter.transposed)
@@ -88,8 +82,7 @@ class AdaptedTensors(Tensors):
     def _replacements(self, model: Model) -> dict[str, str]:
         """Return the names in the base model of the tensors that the adapter replaces or adds.
 
-        Only tensors outside of layers can be new: a classifier, or the output matrix of a tied embedding. The
-        adapter may also have changed the number of tokens.
+        Only tensors outside of layers can be new. The adapter may also have changed the number of tokens.
         """
         base, adapter = self._base, self._adapter
         outside = {view.tensor for view in (model.embedding_view, model.unembedding_view) if view}
@@ -115,7 +108,6 @@ class AdaptedTensors(Tensors):
         return replaced
 
     def _bias_of(self, update: Update, target: str) -> str:
-        """Return the name of the bias to which the bias of an update is added."""
         name = target.removesuffix("weight") + "bias"
         shape, before = self._adapter.tensors.shapes[str(update.bias)], self.shapes.get(name)
         if before != shape:
@@ -129,8 +121,8 @@ class AdaptedTensors(Tensors):
 
     def _require_update_fits(self, update: Update, target: str) -> None:
         shapes = self._adapter.tensors.shapes
-        shape = [shapes[update.up][0], shapes[update.down][1]]
-        expected = shape[::-1] if self._is_in_out(target) else shape
+        out_in = [shapes[update.up][0], shapes[update.down][1]]
+        expected = out_in[::-1] if self._is_in_out(target) else out_in
         if list(self.shapes[target]) != expected:
             raise InputError(
                 f"{self._adapter.source}: its update of {update.module} has shape {expected}, but "
@@ -139,7 +131,6 @@ class AdaptedTensors(Tensors):
             )
 
     def _only(self, targets: list[str], what: str) -> str:
-        """Return the only name in a list."""
         if len(targets) != 1:
             count = f"{len(targets)} tensors" if targets else "no tensor"
             raise InputError(
@@ -152,8 +143,7 @@ class AdaptedTensors(Tensors):
 def _stored_in_out(model: Model) -> dict[str, bool]:
     """Return for each tensor name whether the model stores the tensor as (in, out).
 
-    The adapter's `fan_in_fan_out` is not reliable. peft sets it according to the last layer it visited, so
-    it is wrong for some layers of a model that stores weights both ways.
+    peft sets `fan_in_fan_out` according to the last layer it visited, so it is wrong for some models.
     """
     orientations = {}
     for part in (*(view for layer in model.layers for view in layer.views), model.unembedding_view):
@@ -164,11 +154,7 @@ def _stored_in_out(model: Model) -> dict[str, bool]:
 
 
 def _targets(names: Iterable[str], wanted: Iterable[str]) -> dict[str, list[str]]:
-    """Return, for each wanted name of a tensor, the names that fit it.
-
-    A name fits if it is equal, or else if one of both is the end of the other after a dot: the names in the
-    base model may have a longer or a shorter prefix than those in the adapter.
-    """
+    """Return, for each wanted name, the names that are equal or, if none is, those with another prefix."""
     fitting: dict[str, list[str]] = {name: [] for name in wanted}
     there = set()
     for name in names:
@@ -183,11 +169,7 @@ def _targets(names: Iterable[str], wanted: Iterable[str]) -> dict[str, list[str]
 
 
 def _endings(name: str) -> Iterator[str]:
-    """Yield the endings of a name that start after a dot, shortest first, and then the whole name.
-
-    >>> list(_endings("model.layers.0"))
-    ['0', 'layers.0', 'model.layers.0']
-    """
+    """Yield the endings of a name that start after a dot, shortest first, and then the whole name."""
     dot = len(name)
     for _ in range(MOST_PARTS):
         dot = name.rfind(".", 0, dot)

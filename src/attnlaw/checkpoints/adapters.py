@@ -1,26 +1,20 @@
 """Read LoRA adapters (arXiv 2106.09685) as `peft` saves them. `adapted` adds them to their base model.
 
-An adapter is a directory with adapter_config.json and adapter_model.safetensors (or .bin). A weight W, stored
-(out, in), becomes W + s B A with A (`lora_A`, r x in), B (`lora_B`, out x r), and s = lora_alpha / r, or
-lora_alpha / sqrt(r) with `use_rslora`. The ranks follow from the shapes, so `rank_pattern` is not read.
-
-| further tensors of an adapter | written with | effect on the base |
-|---|---|---|
-| `X.lora_B.bias` | `lora_bias` | s times it is added to the bias of X |
-| others, such as `norm.weight` | `modules_to_save`, `bias` | it takes the place of the base's tensor |
+A weight W, stored (out, in), becomes W + s B A with A (`lora_A`, r x in), B (`lora_B`, out x r), and s =
+lora_alpha / r, or lora_alpha / sqrt(r) with `use_rslora`. The ranks follow from the shapes, so `rank_pattern`
+is not read. `X.lora_B.bias` (times s) is added to the bias of X, and other tensors (`modules_to_save`) take
+the place of the base's.
 
 `alpha_pattern` overrides lora_alpha for some modules. As in peft, the first pattern counts that equals the
-end of the module's name, starting after a dot. A dot in a pattern matches any character.
-
-Some adapters also change their base (PiSSA keeps the rest of W there). For them, B A is not the whole change,
-so they are not supported.
+end of the module's name, starting after a dot. A dot in a pattern matches any character. Adapters that also
+change their base (PiSSA keeps the rest of W there) are not supported.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import sqrt
 from pathlib import Path
 from typing import Any
@@ -80,9 +74,8 @@ class Update:
 class Adapter:
     """An open adapter.
 
-    Args:
-        transposed: true if the adapter's config says that the base model stores its weights as (in, out).
-        replaced: the tensors that take the place of the base's, by their names in the base.
+    `transposed` says that the base stores weights as (in, out). `replaced` has the tensors that take the
+    place of the base's, by their names in the base.
     """
 
     source: str
@@ -92,10 +85,7 @@ class Adapter:
     replaced: Mapping[str, str] = field(default_factory=dict)
 
     def factors(self, update: Update) -> tuple[Reals, Reals]:
-        """Read the factors (in x r) and (r x out) of an update in float64.
-
-        Their product, which contains the scale, is the update of a weight that acts on row vectors.
-        """
+        """Read the factors (in x r) and (r x out) of an update, with its scale, in float64."""
         down, up = (
             as_float(require_real(self.tensors.read(name), self.source, name))
             for name in (update.down, update.up)
@@ -140,16 +130,15 @@ def adapter_model(adapter: Adapter, name: str) -> Model:
     """Return a model without layers that has one matrix for each weight that the adapter changes."""
     updates = sorted(adapter.updates, key=lambda update: (update.layer is None, update.layer or 0))
     leaves = ((MatrixLocation(each.layer, KIND), LowRankBlock(adapter, each).product()) for each in updates)
+    warnings: tuple[str, ...] = ()
+    if adapter.replaced:
+        warnings = (
+            f"the adapter also replaces tensors of its base model ({len(adapter.replaced)}, such as "
+            f"{printable(min(adapter.replaced))}), which attnlaw leaves out here; to include them, give the "
+            "base model with --adapter",
+        )
     network = Network((), (), (), None, tuple(leaves))
-    model = Model(printable(name), KIND, adapter.tensors, network)
-    if not adapter.replaced:
-        return model
-    warning = (
-        f"the adapter also replaces tensors of its base model ({len(adapter.replaced)}, such as "
-        f"{printable(min(adapter.replaced))}), which attnlaw leaves out here; to include them, give the "
-        "base model with --adapter"
-    )
-    return replace(model, warnings=(warning,))
+    return Model(printable(name), KIND, adapter.tensors, network, warnings=warnings)
 
 
 def is_adapter(path: Path) -> bool:
@@ -159,10 +148,7 @@ def is_adapter(path: Path) -> bool:
 
 
 def open_adapter(path: Path, open_file: Callable[[Path], Tensors]) -> Adapter:
-    """Open the adapter in a directory without reading its weights.
-
-    Raise an `InputError` if the directory does not contain a LoRA adapter that attnlaw supports.
-    """
+    """Open the LoRA adapter in a directory without reading its weights."""
     config = _config(path / CONFIG)
     file = next((path / name for name in WEIGHTS if (path / name).is_file()), None)
     if file is None:
@@ -232,15 +218,15 @@ def _config(path: Path) -> Mapping[str, Any]:
 
 def _update(module: str, pair: Mapping[str, str], tensors: Tensors, config: Mapping[str, Any]) -> Update:
     if missing := {"A", "B"} - set(pair):
-        raise InputError(
-            f"{tensors.source}: {module} has no lora_{min(missing)}, expected lora_A and lora_B; "
-            "copy or download the adapter again"
+        raise tensors.error(
+            f"{module} has no lora_{min(missing)}, expected lora_A and lora_B; copy or download the adapter "
+            "again"
         )
     down, up = tensors.shapes[pair["A"]], tensors.shapes[pair["B"]]
     if len(down) != 2 or len(up) != 2 or down[0] != up[1] or 0 in (*down, *up):
-        raise InputError(
-            f"{tensors.source}: {module} has lora_A {list(down)} and lora_B {list(up)}, expected the "
-            "shapes r x inputs and outputs x r; copy or download the adapter again"
+        raise tensors.error(
+            f"{module} has lora_A {list(down)} and lora_B {list(up)}, expected the shapes r x inputs and "
+            "outputs x r; copy or download the adapter again"
         )
     patterns = config.get("alpha_pattern") or {}
     alpha = next((patterns[key] for key in patterns if _ends_with_pattern(key, module)), config["lora_alpha"])

@@ -55,16 +55,12 @@ class Norm:
 
 @dataclass(frozen=True, eq=False)
 class NormFold:
-    """The matrix C diag(gain) that a norm puts before the matrix it feeds, or diag(gain) if not `centred`.
-
-    `gain` has one entry for each input, or one entry for all inputs.
-    """
+    """The matrix C diag(gain) that a norm puts before the matrix it feeds, or diag(gain) if not `centred`."""
 
     gain: Reals
     centred: bool
 
     def __call__(self, columns: Reals) -> Reals:
-        """Return the product of this matrix and `columns`, without forming this matrix."""
         return self._centred(self.gain[:, None] * columns)
 
     def transposed(self, columns: Reals) -> Reals:
@@ -81,14 +77,10 @@ NO_NORM = Norm(NONE)
 
 @dataclass(frozen=True)
 class Rotary:
-    """The entries of a head that rotary positions rotate, and how they are paired.
+    """The `size` entries of a head from `start` on, which rotary positions rotate in pairs.
 
-    Rotary positions rotate the `size` entries from `start` on in pairs. Entry i is paired with i + size / 2,
-    or, if `adjacent`, 2i with 2i + 1. The angle is position * base^(-2i / size).
-
-    Args:
-        base: the base of the angles, or None if the config does not state it or rescales it.
-        scale: a further factor of the rotated entries, or None if the type of positions is unknown.
+    Entry i is paired with i + size / 2, or, if `adjacent`, 2i with 2i + 1. The angle is position * base^(-2i
+    / size). `base` and the factor `scale` of the rotated entries are None if they are unknown.
     """
 
     size: int
@@ -102,12 +94,8 @@ class Rotary:
 class Scores:
     """How an attention block computes its scores from queries q and keys k.
 
-    The block normalises queries and keys, applies positions, computes `scale * q . k`, and then applies a
-    cap.
-
-    Args:
-        sinks: the tensor with one additional score per head, which belongs to no token. The weights of tokens
-            then add up to less than 1.
+    The block normalises queries and keys, applies positions, computes `scale * q . k`, and applies a cap.
+    `sinks` is the tensor with one additional score per head, which belongs to no token.
     """
 
     scale: float
@@ -126,10 +114,9 @@ UNSCALED = Scores(1.0)
 
 @dataclass(frozen=True)
 class View:
-    """A stored tensor, or some of its columns, read as a matrix of shape (in, out).
+    """A stored tensor, or its `out` columns from `start` on, read as a matrix of shape (in, out).
 
-    The columns are the `out` columns from `start` on. If `block` and `stride` are given, the columns are runs
-    of `block` columns that begin `stride` columns apart.
+    With `block` and `stride`, the columns are runs of `block` columns that begin `stride` columns apart.
     """
 
     tensor: str
@@ -165,11 +152,9 @@ class View:
 class Attention:
     """One attention block.
 
-    Args:
-        shared_key: the part of the key that is the same for all heads (latent attention only).
-        memory_norm: the norm that keys and values read in cross-attention or from an earlier layer, or None
-            if it is unknown.
-        value_norm, output_norm: the norms of each head's values and of the mixed values. VO omits them.
+    Latent attention has a `shared_key`, the part of the key that is the same for all heads. `memory_norm` is
+    what keys and values read in cross-attention or from an earlier layer, or None if it is unknown. VO omits
+    `value_norm` and `output_norm`, the norms of each head's values and of the mixed values.
     """
 
     query: View
@@ -190,7 +175,6 @@ class Attention:
 
     @property
     def source_norm(self) -> Norm | None:
-        """The norm that keys and values read, or None if it is unknown."""
         return self.norm if not self.cross and self.source is None else self.memory_norm
 
     def norms(self, kind: str) -> tuple[Norm | None, Norm | None]:
@@ -207,7 +191,6 @@ class Attention:
         return self.shared_key is not None
 
     def kv_head(self, head: int) -> int:
-        """Return the key/value head that query head `head` reads."""
         return head * self.kv_heads // self.heads
 
     def views(self, kind: str) -> tuple[View, ...]:
@@ -228,10 +211,7 @@ class Attention:
                 yield _column_block(first, group, self.kv_heads), _column_block(second.T, head, self.heads).T
 
     def stacks(self, model: Model, kind: str) -> tuple[Reals, Reals]:
-        """Read the factors of all heads as stacks of shape (heads, d, N).
-
-        A stack has one factor for each group of heads that share it. Latent attention has no stacks.
-        """
+        """Read the factors of all heads as stacks (heads, d, N), one factor for each group that shares it."""
         first, second = (model.read(view) for view in self.views(kind))
         scores = KINDS[kind].scores
         left, right = (self.heads, self.kv_heads) if scores else (self.kv_heads, self.heads)
@@ -245,7 +225,6 @@ class Attention:
         return model.applied(before, left), right if behind.kind == NONE else model.applied(behind, right.T).T
 
     def products(self) -> Heads[Product]:
-        """Return the QK and VO products of every head."""
         d, d_v = self.head_size, self.output.shape[0] // self.heads
         qk = Product(self.views("qk"), (self.query.shape[0], self.key.shape[0]), d, self, self.latent)
         vo = Product(self.views("vo"), (self.value.shape[0], self.output.shape[1]), d_v, self, self.latent)
@@ -256,7 +235,7 @@ class Attention:
 class FeedForward:
     """A feed-forward block: x -> phi(x M_in) M_out, or (phi(x M_gate) * x M_in) M_out with a gate.
 
-    `norm` is the norm whose output is x, or None if it is unknown. `outer_norm` is the norm before M_out.
+    `norm` has the output x, and is None if it is unknown. `outer_norm` is the norm before M_out.
     """
 
     inner: View
@@ -274,9 +253,8 @@ class FeedForward:
 class StoredLayer:
     """One layer as it is stored.
 
-    In a mixture of experts, `feed_forward` is the block that processes every token (a shared expert, or
-    None), and a router chooses among `experts`. `router_sum` is the largest sum of the router's weights for
-    one token.
+    In a mixture of experts, `feed_forward` processes every token, and a router chooses among `experts`.
+    `router_sum` is the largest sum of its weights for one token.
     """
 
     index: int
@@ -293,12 +271,10 @@ class StoredLayer:
 
     @property
     def views(self) -> tuple[View, ...]:
-        """The matrices of all blocks of the layer."""
         blocks = [block for block in (self.attention, self.cross, *self.feed_forwards) if block]
         return tuple(view for block in blocks for view in vars(block).values() if isinstance(view, View))
 
     def products(self) -> Layer[Product]:
-        """Return the layer as a branch of the `Network` tree, with a `Product` for each matrix."""
         attention, cross = self.attention.products(), None if self.cross is None else self.cross.products()
         feed_forward = None if self.feed_forward is None else self.feed_forward.products()
         experts = tuple(expert.products() for expert in self.experts)
@@ -319,12 +295,8 @@ class FactorSource(Protocol):
 class Product:
     """One matrix of a model before it is read: a stored matrix, or a product of thin factors.
 
-    Args:
-        inner: the inner dimension of a product (d_head, or the rank of an update), or None for a stored
-            matrix.
-        block: the block that reads the factors of a product, or None for a stored matrix.
-        norm: the norm that a stored matrix reads. `norm` is None if the norm is unknown, and for products,
-            because their block has the norms.
+    A product has an `inner` dimension (d_head, or the rank of an update) and a `block` that reads its factors
+    and has its norms. A stored matrix has the `norm` that it reads, or None if that is unknown.
     """
 
     views: tuple[View, ...]  # the stored matrices it consists of
@@ -340,7 +312,6 @@ class Product:
 
     @property
     def tensors(self) -> tuple[str, ...]:
-        """The names of the stored tensors in the matrix."""
         return tuple(name for view in self.views for name in view.tensors)
 
     @property

@@ -12,15 +12,22 @@ from attnlaw.core.files import parse_json, read_bounded
 
 MOST_SIZE = 2**63
 MOST_NUMBER = sys.float_info.max
+# The files next to config.json in which some programs describe their codes, if config.json does not: those of
+# GPTQ, AWQ and AutoRound, by their `quant_method`.
+SIDE_METHODS = {
+    "quantize_config.json": "gptq",
+    "quant_config.json": "awq",
+    "quantization_config.json": "auto-round",
+}
+MODELOPT = "hf_quant_config.json"  # under `quantization`; it also adds what config.json leaves out
+QUANTO = "quanto_qmap.json"  # names the type of each module's weight
+SIDE_FILES = (*SIDE_METHODS, MODELOPT, QUANTO)
 
 
 class Config:
-    """The values of a config.json.
+    """The values of a config.json. A missing value is None, and a wrong type raises an `InputError`.
 
-    A missing value is None, and a value of the wrong type raises an `InputError`.
-
-    `model_types` lists the `model_type` of the inner config (such as `text_config`), and then that of the
-    outer one.
+    `model_types` lists the `model_type` of the inner config (such as `text_config`), then the outer one.
     """
 
     def __init__(self, values: Mapping[str, Any] | None = None, source: str = "config") -> None:
@@ -41,10 +48,7 @@ class Config:
         return Config(values, f"{self.source}: {key}") if isinstance(values, Mapping) else self
 
     def size(self, *keys: str) -> int | None:
-        """Return the value of the first key that is present, or None.
-
-        The value must be a positive integer.
-        """
+        """Return the first value that is present, which must be a positive integer, or None."""
         for key in keys:
             value = self.values.get(key)
             if value is None:
@@ -72,10 +76,7 @@ class Config:
 
 
 def require_value(source: str, key: str, value: Any, fits: bool, expected: str) -> None:
-    """Raise an `InputError` if a value from a file does not fit.
-
-    `expected` describes in words the values that would fit.
-    """
+    """Raise an `InputError` if a value from a file does not fit. `expected` says in words what would fit."""
     if not fits:
         huge = isinstance(value, int) and abs(value) >= MOST_SIZE
         shown = f"an integer of {value.bit_length()} bits" if huge else f"{value!r:.80}"
@@ -102,3 +103,26 @@ def read_params(path: Path) -> Config:
     if values.get("use_scaled_rope"):
         values["rope_scaling"] = {"rope_type": "llama3"}  # its constants are in Meta's code
     return Config(values, str(path))
+
+
+def with_side_files(config: Config, folder: Path) -> Config:
+    """Return a model's config with the `quantization_config` and `quanto_qmap` of the files next to it."""
+    if (folder / QUANTO).is_file():
+        config = Config({**config.values, "quanto_qmap": read_config(folder / QUANTO).values}, config.source)
+    stated = config.values.get("quantization_config", config.values.get("compression_config"))
+    if stated is None:
+        name = next((name for name in (*SIDE_METHODS, MODELOPT) if (folder / name).is_file()), None)
+        side = {} if name is None else _read_side_file(folder / name)
+    elif isinstance(stated, Mapping) and stated.get("quant_method") == "modelopt":
+        side = {**_read_side_file(folder / MODELOPT), **stated}
+    else:
+        return config
+    return Config({**config.values, "quantization_config": side}, config.source) if side else config
+
+
+def _read_side_file(path: Path) -> dict[str, Any]:
+    values = read_config(path).values
+    if path.name == MODELOPT:
+        inner = values.get("quantization")
+        return {**inner, "quant_method": "modelopt"} if isinstance(inner, Mapping) else {}
+    return {"quant_method": SIDE_METHODS[path.name], **values} if values else {}

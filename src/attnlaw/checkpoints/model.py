@@ -15,7 +15,6 @@ from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.network import Network
 from attnlaw.checkpoints.tensors import Tensors, require_real
 from attnlaw.core.arrays import SMALLEST, Reals, as_float
-from attnlaw.core.errors import InputError
 from attnlaw.core.words import count_of
 
 PLAIN = re.compile(r"b?float\d+(_\w+)?|u?int\d+|bool|complex\d+")  # names of types that are not codes
@@ -78,10 +77,7 @@ class Model:
 
     @property
     def codes(self) -> str | None:
-        """The codes in which matrices are stored, such as "GPTQ 4-bit, groups of 128 (224 of 226 matrices)".
-
-        The text is None if all matrices are stored as plain numbers.
-        """
+        """The codes of matrices, such as "GPTQ 4-bit, groups of 128 (224 of 226 matrices)"."""
         dtypes = [self.tensors.dtype(name) for name, shape in self.tensors.shapes.items() if len(shape) > 1]
         counts = Counter(dtype for dtype in dtypes if not PLAIN.fullmatch(dtype))
         common = counts.most_common(MOST_CODES)
@@ -94,10 +90,7 @@ class Model:
         return next(layer for layer in self.layers if layer.index == number)
 
     def read(self, view: View) -> Reals:
-        """Read a matrix of shape (in, out), as float64 unless `keeps_float32` is set.
-
-        Raise an `InputError` if an entry is NaN or infinite.
-        """
+        """Read a matrix of shape (in, out), as float64 unless `keeps_float32` is set."""
         stored = self._stored(view.tensor, view.member)
         part = stored[view.columns].T if view.stored_out_in else stored[:, view.columns]
         if self.keeps_float32 and self.is_narrow(view):
@@ -111,10 +104,9 @@ class Model:
         if np.abs(product).max() < SMALLEST and first.any() and second.any():
             scaled = (first / np.abs(first).max()) @ (second / np.abs(second).max())
             if scaled.any():
-                raise InputError(
-                    f"{self.tensors.source}: the product of {' and '.join(view.tensors)} is smaller than "
-                    f"{SMALLEST:.2g}, too small for float64; multiply these weights by a large power of "
-                    "two"
+                raise self.tensors.error(
+                    f"the product of {' and '.join(view.tensors)} is smaller than {SMALLEST:.2g}, too small "
+                    "for float64; multiply these weights by a large power of two"
                 )
         return np.asarray(product)
 
@@ -137,10 +129,7 @@ class Model:
         return np.zeros(1) if norm.bias is None else self._vector(norm.bias)
 
     def applied(self, norm: Norm, matrix: Reals) -> Reals:
-        """Return the matrix with a norm folded in.
-
-        The folded matrix acts on the normalised vector without gain.
-        """
+        """Return the matrix with a norm folded in, which acts on the normalised vector without gain."""
         return matrix if norm.kind == NONE else self.fold(norm)(matrix)
 
     def fold(self, norm: Norm) -> NormFold:
@@ -159,18 +148,17 @@ class Model:
             total = array.sum()
         if not np.isfinite(total) and not np.isfinite(array).all():
             bad = int(array.size - np.count_nonzero(np.isfinite(array)))
-            raise InputError(
-                f"{self.tensors.source}: tensor {name} has "
-                f"{count_of(bad, 'NaN or infinite entry', 'NaN or infinite entries')}; the checkpoint "
-                "is damaged, or training diverged: use an earlier checkpoint"
+            raise self.tensors.error(
+                f"tensor {name} has {count_of(bad, 'NaN or infinite entry', 'NaN or infinite entries')}; the "
+                "checkpoint is damaged, or training diverged: use an earlier checkpoint"
             )
         return array
 
     def embedding(self) -> Reals:
         """Read the token embeddings as float64, one row per token."""
         if self.embedding_view is None:
-            raise InputError(
-                f"{self.tensors.source}: attnlaw found no token embedding in this {self.family} model; "
-                "leave out the numbers that need the embedding"
+            raise self.tensors.error(
+                f"attnlaw found no token embedding in this {self.family} model; leave out the numbers that "
+                "need the embedding"
             )
         return self.read(self.embedding_view)

@@ -1,9 +1,8 @@
 """Read an `nn.Module` as the checkpoint that it would be saved as, so that both give the same rows.
 
-transformers keeps some tensors under other names or in other pieces in memory than in its files: the experts
-of a layer in one tensor, queries under a newer name, the output matrix of a tied embedding twice. Its
-`save_pretrained` undoes that with `revert_weight_conversion`, and so does this module, without copies where a
-view is enough.
+transformers keeps some tensors under other names or in other pieces in memory than in its files. Like its
+`save_pretrained`, this module undoes that with `revert_weight_conversion`, without copies where a view is
+enough.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ MODELS, CONVERSIONS = "transformers.modeling_utils", "transformers.core_model_lo
 def open_module(module: Any, label: str) -> tuple[Tensors, Config, int | None]:
     """Return the tensors of a module as they would be saved, its config, and its number of heads.
 
-    The config is that of a Hugging Face model or, without one, comes from the torch layers inside the module.
     The number is None if the config states it or if no layer states it.
     """
     state = dict(module.state_dict())
@@ -47,7 +45,6 @@ def _pretrained_models(module: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _saved_state(model: Any, state: dict[str, Any]) -> dict[str, Any]:
-    """Return the tensors that `save_pretrained` would write, from those of the model in memory."""
     what = (
         f"{type(model).__name__}: transformers does not know under which names this module's tensors "
         "are saved"
@@ -64,7 +61,6 @@ def _saved_state(model: Any, state: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_same(first: Any, second: Any) -> bool:
-    """Return whether two entries of a state dict are the same tensor."""
     if first is None or second is None or first.device.type == "meta":
         return False
     return bool(first.data_ptr() == second.data_ptr() and first.shape == second.shape)

@@ -1,8 +1,8 @@
 """The tree of a model: layers with heads and feed-forward matrices, and a value for each matrix.
 
 Opening a model gives a tree of products, measuring it a tree of spectra, and bounding it a tree of
-contributions. These trees have the same shape and differ in their leaves. `Layer.map` and `Network.map`
-alone fix the order of the leaves, which is the order of rows in every table.
+contributions. `Layer.map` and `Network.map` alone fix the order of the leaves, which is the order of rows in
+every table.
 
 | kind | leaf: a matrix that acts on row vectors |
 |---|---|
@@ -149,10 +149,7 @@ class Layer(Generic[X]):
 
 @dataclass(frozen=True)
 class Tower:
-    """A stack that is a separate network, such as the text or the image part of CLIP.
-
-    `layers` are the positions of its layers in `Network.layers`.
-    """
+    """A stack that is a separate network, such as CLIP's text part, with positions in `Network.layers`."""
 
     name: str
     layers: tuple[int, ...]
@@ -226,9 +223,6 @@ class Network(Generic[X]):
         return [*(pair for layer in self.layers for pair in layer.leaves()), *self.outside_layers]
 
     def unroll(self) -> Network[X]:
-        """Return the network with one layer per application.
-
-        A shared layer occurs several times in this network.
-        """
+        """Return the network with one layer per application, so that a shared layer occurs several times."""
         layers = tuple(self.layers[number] for number in self.applications)
         return replace(self, layers=layers, applications=tuple(range(self.depth)))

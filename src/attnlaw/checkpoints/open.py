@@ -20,7 +20,7 @@ from typing import Any
 from attnlaw.checkpoints.adapted import AdaptedTensors
 from attnlaw.checkpoints.adapters import open_adapter
 from attnlaw.checkpoints.assembly.layers import build_model
-from attnlaw.checkpoints.config import Config, read_config, read_params
+from attnlaw.checkpoints.config import Config, read_config, read_params, with_side_files
 from attnlaw.checkpoints.families.read_toml import known_families, read_family
 from attnlaw.checkpoints.formats import FIRST_BYTES, FORMATS
 from attnlaw.checkpoints.formats.gguf_parts import one_of_each_split
@@ -29,7 +29,6 @@ from attnlaw.checkpoints.hub import fetch, is_hub_id
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.modules import open_module
 from attnlaw.checkpoints.quantization import decoded
-from attnlaw.checkpoints.quantization.side_files import with_side_files
 from attnlaw.checkpoints.tensors import InMemoryTensors, Tensors, without_wrappers
 from attnlaw.core.errors import InputError, as_input_error
 from attnlaw.core.files import read_bounded, require_regular_file, require_valid_path
@@ -40,16 +39,12 @@ MOST_NAMED = 4  # the largest number of names in a message
 SHARD = re.compile(r"-[0-9]{5}-of-([0-9]{5})\.(safetensors|bin)$")  # one file of several with an index
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")  # the name of a model on a hub, without its owner
 # Models that were once on the hub without an owner, and are known by this name.
-HUB_EXAMPLES = {
-    **{name: f"openai-community/{name}" for name in ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl")},
-    **{
-        name: f"google-bert/{name}"
-        for name in ("bert-base-uncased", "bert-base-cased", "bert-large-uncased", "bert-large-cased")
-    },
-    **{name: f"google-t5/{name}" for name in ("t5-small", "t5-base", "t5-large")},
-    **{name: f"FacebookAI/{name}" for name in ("roberta-base", "roberta-large", "xlm-roberta-base")},
-    "distilbert-base-uncased": "distilbert/distilbert-base-uncased",
-    "distilgpt2": "distilbert/distilgpt2",
+HUB_OWNERS = {
+    "openai-community": "gpt2 gpt2-medium gpt2-large gpt2-xl",
+    "google-bert": "bert-base-uncased bert-base-cased bert-large-uncased bert-large-cased",
+    "google-t5": "t5-small t5-base t5-large",
+    "FacebookAI": "roberta-base roberta-large xlm-roberta-base",
+    "distilbert": "distilbert-base-uncased distilgpt2",
 }
 POINTER = b"version https://git-lfs"
 
@@ -146,7 +141,6 @@ def config_path(source: str | os.PathLike[str]) -> Path:
 
 
 def _open_path(path: Path) -> tuple[Tensors, Config]:
-    """Open a file or directory, and read the config next to the weights."""
     with (
         as_input_error(f"{path}: cannot be read", "check its permissions"),
         as_input_error(
@@ -167,21 +161,19 @@ def _open_path(path: Path) -> tuple[Tensors, Config]:
 
 
 def missing_model(source: str | os.PathLike[str]) -> InputError:
-    """Return the error for a model that does not exist.
+    """Return the error for a model that does not exist, with an example if its name may be an id on a hub.
 
-    If the name may be an id on a hub, the message shows an example of an id.
-
-    >>> str(missing_model("./gpt2"))
-    './gpt2: no such file or directory; give a checkpoint file or its directory'
     >>> str(missing_model("gpt2")).endswith("write its id with the owner, such as openai-community/gpt2")
     True
     """
     name = os.fspath(source)
     if HUB_NAME.fullmatch(name) and Path(name).suffix not in {".json", *_endings()}:
+        owners = (owner for owner, names in HUB_OWNERS.items() if name.lower() in names.split())
+        owner = next(owners, None)
+        example = f"{owner}/{name.lower()}" if owner else f"OWNER/{name}"
         return InputError(
             f"{name}: no such file or directory; give a checkpoint file or its directory. For a model of the "
-            "Hugging Face hub, write its id with the owner, such as "
-            f"{HUB_EXAMPLES.get(name.lower(), f'OWNER/{name}')}"
+            f"Hugging Face hub, write its id with the owner, such as {example}"
         )
     return InputError(f"{name}: no such file or directory; give a checkpoint file or its directory")
 
@@ -189,23 +181,16 @@ def missing_model(source: str | os.PathLike[str]) -> InputError:
 def _refuse_shard(path: Path) -> None:
     """Raise an `InputError` if a file is one of several shards, because it contains only part of a model."""
     hit = SHARD.search(path.name)
-    if hit is None or int(hit[1]) < 2:
-        return
-    remedy = (
-        "download the others and their index (*.index.json) into the same directory, and give the directory"
-    )
-    if index := min(path.parent.glob("*.index.json"), default=None):
-        remedy = f"give {index}, or its directory"
-    raise InputError(
-        f"{path}: this is one of {int(hit[1])} shards of a model and not the whole model; {remedy}"
-    )
+    if hit is not None and int(hit[1]) > 1:
+        index = min(path.parent.glob("*.index.json"), default=None)
+        others = "download the others and their index (*.index.json) into the same directory, and give the"
+        remedy = f"give {index}, or its directory" if index else f"{others} directory"
+        what = f"this is one of {int(hit[1])} shards of a model and not the whole model"
+        raise InputError(f"{path}: {what}; {remedy}")
 
 
 def open_file(path: Path) -> Tensors:
-    """Open the tensors of a file.
-
-    An index stands for all shards that it names, and one `consolidated.NN.pth` for all in its directory.
-    """
+    """Open a file, all shards of an index, or all `consolidated.NN.pth` of a directory."""
     if path.name.endswith(".index.json"):
         return ShardedTensors(path, open_file)
     if PART.fullmatch(path.name):
@@ -214,15 +199,14 @@ def open_file(path: Path) -> Tensors:
 
 
 def _by_ending(path: Path) -> Tensors:
-    """Open a file of the format that its ending names or, if that is unknown, its first bytes."""
     require_regular_file(path)
+    with path.open("rb") as file:
+        first = file.read(FIRST_BYTES)
     kind = next((kind for kind in FORMATS if path.suffix in kind.endings), None)
-    if kind is not None:
-        _refuse_pointer(path)
-    else:
-        with path.open("rb") as file:
-            first = file.read(FIRST_BYTES)
+    if kind is None:
         kind = next((kind for kind in FORMATS if kind.begins is not None and kind.begins(first)), None)
+    elif first.startswith(POINTER):
+        raise InputError(f"{path}: this is a Git LFS pointer and not the weights; run git lfs pull")
     if kind is not None:
         return kind.open(path)
     raise InputError(
@@ -231,15 +215,12 @@ def _by_ending(path: Path) -> Tensors:
     )
 
 
-def _refuse_pointer(path: Path) -> None:
-    """Raise an `InputError` if a file is a Git LFS pointer instead of the weights."""
-    with path.open("rb") as file:
-        if file.read(len(POINTER)) == POINTER:
-            raise InputError(f"{path}: this is a Git LFS pointer and not the weights; run git lfs pull")
-
-
 def _endings() -> list[str]:
     return [ending for kind in FORMATS for ending in kind.endings]
+
+
+def _patterns() -> list[str]:
+    return [pattern for kind in FORMATS for pattern in kind.in_directory]
 
 
 def expand_run(source: Any) -> list[Any]:
@@ -250,11 +231,7 @@ def expand_run(source: Any) -> list[Any]:
 
 
 def single_model_path(path: Path) -> Path:
-    """Return the path of the only model in a directory.
-
-    The path is the snapshot in a hub's cache, the only checkpoint of a run, or `path` itself. Raise an
-    `InputError` if a run has several checkpoints.
-    """
+    """Return the path of the only model in a directory, the snapshot in a hub's cache, or `path` itself."""
     steps = _steps(path)
     if len(steps) > 1:
         raise InputError(
@@ -266,7 +243,6 @@ def single_model_path(path: Path) -> Path:
 
 
 def _steps(folder: Path) -> list[Path]:
-    """Return the folders `checkpoint-STEP` by step, or an empty list if the directory has weights."""
     if not _is_folder(folder):
         return []
     steps = [step for step in folder.glob("checkpoint-*") if STEP.fullmatch(step.name) and step.is_dir()]
@@ -322,10 +298,6 @@ def find_checkpoint(folder: Path) -> Path:
         f"{folder}: this directory holds no checkpoint (attnlaw looked for {', '.join(_patterns())}); "
         "give the path of the file"
     )
-
-
-def _patterns() -> list[str]:
-    return [pattern for kind in FORMATS for pattern in kind.in_directory]
 
 
 def _candidates(folder: Path) -> list[Path]:

@@ -19,7 +19,7 @@ from attnlaw.core.files import require_valid_path
 from attnlaw.core.settings import OptionPanel, Settings, coerce, setting, settings_dataclass
 
 CHECKPOINT, MACHINE = OptionPanel.INPUT, OptionPanel.PRECISION
-STORAGE, DOUBLE = PRECISIONS = ("storage", "double")
+STORAGE, _ = PRECISIONS = ("storage", "double")
 input_setting = partial(setting, panel=CHECKPOINT)
 
 
@@ -27,9 +27,8 @@ input_setting = partial(setting, panel=CHECKPOINT)
 class Arithmetic:
     """The precision with which attnlaw measures matrices.
 
-    Args:
-        precision: `storage` computes in float32 if weights are stored in 16 bits or less and float32 is
-            precise enough; `double` always computes in float64.
+    `storage` computes in float32 if weights are stored in 16 bits or less and float32 is precise enough.
+    `double` always computes in float64.
     """
 
     approximate: bool = False  # estimate very large matrices
@@ -51,9 +50,7 @@ def model_setting(default: Any) -> Any:
 
 
 def layers_as_text(layers: Any) -> Any:
-    """Return a slice, or the layer numbers in a list, a range or an array, in the notation of `layers`.
-
-    Other values are returned unchanged.
+    """Return a slice or layer numbers in the notation of `layers`. Other values are returned unchanged.
 
     >>> layers_as_text(slice(1, None)), layers_as_text([0, 1]), layers_as_text("0:4")
     ('1:', '0,1', '0:4')
@@ -67,7 +64,6 @@ def layers_as_text(layers: Any) -> Any:
 
 
 def parse_layers(layers: str | int) -> slice | tuple[int, ...]:
-    """Raise an `InputError` if the model is neither an existing path nor an id on a hub."""
     try:
         if ":" in str(layers):
             numbers = slice(*(int(part) if part else None for part in str(layers).split(":")))
@@ -86,7 +82,7 @@ class ModelSettings(Settings):
     model: Any = model_setting(MISSING)
     layers: str | int | None = input_setting(
         None,
-        "Take only these layers: a slice such as 0:4, or numbers such as 0,1,-1 (-1 is the last).",
+        "Only measure these layers: a slice such as 0:4, or numbers such as 0,1,-1 (-1 is the last).",
         panel=OptionPanel.COMPUTE,
         metavar="LAYERS",
         convert=layers_as_text,
@@ -99,11 +95,11 @@ class ModelSettings(Settings):
         metavar="GROUPS",
     )
     heads: int | None = input_setting(
-        None, "Number of attention heads per layer. Needed if there is no config.json.", minimum=1
+        None, "Number of attention heads per layer, if there is no config.json that states it.", minimum=1
     )
     map: str | None = input_setting(
         None,
-        "File that names the tensors of an architecture that attnlaw does not know.",
+        "File that says which tensors a model has, for an architecture that attnlaw does not know.",
         is_path=True,
         metavar="FILE.toml",
     )
@@ -111,10 +107,10 @@ class ModelSettings(Settings):
         None, "Directory of a LoRA adapter to add to the model.", is_path=True, metavar="DIR"
     )
     unscaled: bool = input_setting(
-        False, "Accept float8 weights without a scale, and read them as they are stored."
+        False, "Read float8 weights that come without a scale as they are stored, instead of stopping."
     )
     name: str | None = input_setting(
-        None, "Name of the model in results (default: its path).", panel=OptionPanel.OUTPUT
+        None, "Name of the model in the results (default: its path).", panel=OptionPanel.OUTPUT
     )
     jobs: int | None = setting(
         None,
@@ -143,9 +139,7 @@ class ModelSettings(Settings):
         return self.name or type(self.model).__name__
 
     def chosen_layers(self, depth: int) -> Sequence[int] | None:
-        """Return the layers that the setting `layers` selects, or None if it is not given.
-
-        `layers` is a number, several numbers, or a slice such as "0:4". Negative numbers count from the end.
+        """Return the layers that the setting `layers` selects, or None. Negative numbers count from the end.
 
         >>> ModelSettings(model="m", layers="1:3").chosen_layers(4)
         range(1, 3)
@@ -167,14 +161,12 @@ class ModelSettings(Settings):
 
     def open(self) -> Model:
         """Open the model. A LoRA adapter without its base becomes a model without layers."""
-        if not isinstance(self.model, str | os.PathLike):
-            return open_model(
-                self.model, self.heads, self.name, self.map, self.adapter, unscaled=self.unscaled
-            )
-        path, name = local_model_path(self.model), self.name or str(self.model)
-        if self.adapter is None and is_adapter(path):
-            return adapter_model(open_adapter(path, open_file), name)
-        return open_model(path, self.heads, name, self.map, self.adapter, unscaled=self.unscaled)
+        source, name = self.model, self.name
+        if isinstance(source, str | os.PathLike):
+            source, name = local_model_path(source), name or str(source)
+            if self.adapter is None and is_adapter(source):
+                return adapter_model(open_adapter(source, open_file), name)
+        return open_model(source, self.heads, name, self.map, self.adapter, unscaled=self.unscaled)
 
 
 def require_model_exists(settings: ModelSettings) -> None:

@@ -1,8 +1,7 @@
 """Named tensors that are read one at a time, the interface between file formats and families.
 
-The readers open a file again for each tensor. `UnchangedFile` makes sure that it is still the file whose
-header was read. A training job saves its next step by renaming a new file over the old one, so tensors read
-before and after that would belong to two networks.
+`UnchangedFile` makes sure that a file, opened again for each tensor, is the one whose header was read. A
+training job saves its next step by renaming a new file over the old one.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from attnlaw.core.files import require_regular_file
 NARROW = {
     name: getattr(ml_dtypes, name) for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu")
 }
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Tensors(ABC):
@@ -42,26 +42,24 @@ class Tensors(ABC):
     source: str
     shapes: Mapping[str, tuple[int, ...]]
     metadata: Mapping[str, Any]
-    texts: Mapping[str, str] = MappingProxyType({})
+    texts: Mapping[str, str] = NOTHING
     remarks: tuple[str, ...] = ()
 
     @abstractmethod
     def dtype(self, name: str) -> str:
-        """Return the type in which a tensor is stored.
-
-        The type is numpy's name (`bfloat16`, `float8_e4m3fn`), or the name of a code that numpy does not
-        have.
-        """
+        """Return numpy's name of the stored type (`bfloat16`), or that of a code that numpy does not have."""
 
     @abstractmethod
     def read(self, name: str, member: int | None = None) -> NDArray[Any]:
-        """Return a tensor, or only one `member` along its first axis.
+        """Return a tensor, or only one `member` along its first axis, in its stored type.
 
-        Threads may call this method at the same time.
-
-        The array has the stored dtype, which may be float8 or bfloat16. If numpy has no such type, the array
-        contains decoded numbers.
+        If numpy has no such type, the array contains decoded numbers. Threads may call this method at the
+        same time.
         """
+
+    def error(self, problem: str) -> InputError:
+        """Return the error about a problem of these tensors, in a message that begins with their source."""
+        return InputError(f"{self.source}: {problem}")
 
     def prefetch(self, name: str, member: int | None = None) -> None:  # noqa: B027  (a hint, which few can use)
         """Announce that a tensor will soon be read."""
@@ -73,10 +71,9 @@ class InMemoryTensors(Tensors):
     def __init__(self, tensors: Mapping[str, Any], source: str = "state dict") -> None:
         self.source = source
         self.metadata = {}
+        named = ((str(name), value) for name, value in tensors.items())
         self._tensors = {
-            str(name): value
-            for name, value in tensors.items()
-            if hasattr(value, "shape") and hasattr(value, "dtype")
+            name: value for name, value in named if hasattr(value, "shape") and hasattr(value, "dtype")
         }
         if not self._tensors:
             raise InputError(f"{source}: found no tensors; pass model.state_dict()")
@@ -90,26 +87,21 @@ class InMemoryTensors(Tensors):
         return as_numpy(tensor if member is None else tensor[member], self.source, name)
 
 
-def require_real(array: NDArray[Any], source: str, name: str) -> NDArray[Any]:
-    """Return the array if it has floating-point numbers. Raise an `InputError` for any other array.
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "shape") and hasattr(value, "dtype")
 
-    Integers in place of weights are quantised codes, and spectra of codes mean nothing.
-    """
-    if np.issubdtype(array.dtype, np.floating) or array.dtype.name.startswith(("bfloat", "float8")):
+
+def require_real(array: NDArray[Any], source: str, name: str) -> NDArray[Any]:
+    """Return the array if it has floating-point numbers, because spectra of codes mean nothing."""
+    kind = array.dtype.name
+    if np.issubdtype(array.dtype, np.floating) or kind.startswith(("bfloat", "float8")):
         return array
-    raise InputError(
-        f"{source}: tensor {name} holds {array.dtype.name}, expected floating-point weights; "
-        "dequantise the checkpoint first"
-    )
+    expected = "expected floating-point weights; dequantise the checkpoint first"
+    raise InputError(f"{source}: tensor {name} holds {kind}, {expected}")
 
 
 class NotFiniteError(InputError):
-    """An error about a stored tensor whose values make a result NaN or infinite.
-
-    Attributes:
-        tensor: the name of that tensor.
-        entries: the number of its entries that are NaN or infinite.
-    """
+    """An error about a stored tensor, `entries` of which are NaN or infinite or make a result so."""
 
     def __init__(self, message: str, tensor: str = "", entries: int = 0) -> None:
         super().__init__(message)
@@ -148,43 +140,49 @@ def as_numpy(tensor: Any, source: str, name: str) -> NDArray[Any]:
 WRAPPERS = re.compile(r"(?<![^.])(_orig_mod|_checkpoint_wrapped_module|_fsdp_wrapped_module)\.")
 
 
-class RenamedTensors(Tensors):
-    """A view of tensors under other names, where `names` has the stored name for each."""
+class GatheredTensors(Tensors):
+    """Tensors that others have, perhaps under other names: `places` has the owner and the name there."""
 
-    def __init__(self, tensors: Tensors, names: Mapping[str, str]) -> None:
-        self.source, self.metadata, self.texts = tensors.source, tensors.metadata, tensors.texts
-        self.remarks = tensors.remarks
-        self.shapes = {name: tensors.shapes[stored] for name, stored in names.items()}
-        self._tensors, self._names = tensors, names
+    shapes: dict[str, tuple[int, ...]]
+
+    def __init__(
+        self, source: str, places: Mapping[str, tuple[Tensors, str]], metadata: Mapping[str, Any] = NOTHING
+    ) -> None:
+        self.source, self.metadata = source, metadata
+        self.shapes: dict[str, tuple[int, ...]] = {
+            name: owner.shapes[stored] for name, (owner, stored) in places.items()
+        }
+        self._places = places
 
     def dtype(self, name: str) -> str:
-        return self._tensors.dtype(self._names[name])
+        owner, stored = self._places[name]
+        return owner.dtype(stored)
 
     def read(self, name: str, member: int | None = None) -> NDArray[Any]:
-        return self._tensors.read(self._names[name], member)
+        owner, stored = self._places[name]
+        return owner.read(stored, member)
 
     def prefetch(self, name: str, member: int | None = None) -> None:
-        self._tensors.prefetch(self._names[name], member)
+        owner, stored = self._places[name]
+        owner.prefetch(stored, member)
 
 
 def without_wrappers(tensors: Tensors) -> Tensors:
-    """Return the tensors without the parts of their names that wrappers of torch put there.
-
-    Raise an `InputError` if two tensors would get the same name.
-
-    >>> wrapped = InMemoryTensors({"h.0._orig_mod.attn.weight": np.eye(2)})
-    >>> list(without_wrappers(wrapped).shapes)
-    ['h.0.attn.weight']
-    """
+    """Return the tensors without the parts of their names that wrappers of torch put there."""
     names: dict[str, str] = {}
     for stored in tensors.shapes:
         name = WRAPPERS.sub("", stored)
         if (other := names.setdefault(name, stored)) != stored:
-            raise InputError(
-                f"{tensors.source}: tensors {other} and {stored} have the same name once prefixes of "
-                "wrappers, such as module, are removed; remove one of the two"
+            raise tensors.error(
+                f"tensors {other} and {stored} have the same name once prefixes of wrappers, such as module, "
+                "are removed; remove one of the two"
             )
-    return RenamedTensors(tensors, names) if any(map(WRAPPERS.search, tensors.shapes)) else tensors
+    if not any(map(WRAPPERS.search, tensors.shapes)):
+        return tensors
+    places = {name: (tensors, stored) for name, stored in names.items()}
+    renamed = GatheredTensors(tensors.source, places, tensors.metadata)
+    renamed.texts, renamed.remarks = tensors.texts, tensors.remarks
+    return renamed
 
 
 class UnchangedFile:
@@ -198,10 +196,7 @@ class UnchangedFile:
         self._state, self.size = _state(status), status.st_size
 
     def read(self, offset: int, count: int, name: str) -> NDArray[np.uint8]:
-        """Return `count` bytes from `offset` on. Raise an `InputError` if the file has changed.
-
-        `name` is the tensor that messages mention.
-        """
+        """Return `count` bytes from `offset` on, of the tensor `name`. The file must not have changed."""
         self.require_inside(offset, count, name)
         with self._reading(), self._path.open("rb") as file:
             file.seek(offset)

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from attnlaw.core.errors import InputError
 from attnlaw.core.settings import Settings, setting, settings_dataclass
+from attnlaw.render.charts.packages import PACKAGES
 from attnlaw.render.terminal.console import print_message
 from attnlaw.verbs import VERBS
 
@@ -39,7 +40,7 @@ class Lab(Settings):
     )
     path: str | None = setting(
         None,
-        "Checkpoint or directory that the page shows.",
+        "Checkpoint, or directory with results, that the page shows.",
         positional=True,
         is_path=True,
         metavar="PATH",
@@ -50,8 +51,9 @@ class Lab(Settings):
     no_browser: bool = server_setting(False, "Only print the address; do not open a browser.")
 
     def execute(self) -> int:
-        if importlib.util.find_spec("marimo") is None:
-            raise InputError("the lab needs marimo; install it with: pip install 'attnlaw[lab]'")
+        for package in ("marimo", *PACKAGES):
+            if importlib.util.find_spec(package) is None:
+                raise InputError(f"the lab needs {package}; install it with: pip install 'attnlaw[lab]'")
         from attnlaw.lab.serve import require_path, serve
 
         require_path(self.page, self.path)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from attnlaw.core.errors import InputError
 from attnlaw.core.settings import Settings, setting, settings_dataclass
-from attnlaw.render.output_options import ENDINGS, output_option, require_directory_name
+from attnlaw.render.output_options import ENDINGS, output_option, require_directory_name, require_packages_of
 from attnlaw.render.terminal.console import print_message
 
 
@@ -35,11 +35,12 @@ class Report(Settings):
         metavar="DIR",
     )
     figures: str | None = output_option(
-        None, "Also save every chart, sized for a two-column paper, to figures/.", choices=ENDINGS
+        None, "Also save every chart to DIR/figures, sized for a two-column paper.", choices=ENDINGS
     )
 
     def check(self) -> None:
         require_directory_name(self.out, *self.directories)
+        require_packages_of(figures=self.figures)
 
     def execute(self) -> int:
         from attnlaw.report import write_files

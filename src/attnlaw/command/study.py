@@ -16,7 +16,12 @@ from attnlaw.core.errors import InputError
 from attnlaw.core.result import ROWS
 from attnlaw.core.settings import Settings, setting, setting_like, settings_dataclass
 from attnlaw.core.words import count_of
-from attnlaw.render.output_options import JSON_HELP, output_option, require_directory_name
+from attnlaw.render.output_options import (
+    JSON_HELP,
+    output_option,
+    require_directory_name,
+    require_packages_of,
+)
 from attnlaw.render.terminal.console import (
     Column,
     format_duration,
@@ -48,7 +53,9 @@ class StudyLocation(Settings):
         positional=True,
         metavar="FILE",
     )
-    out: str = output_option(help="Directory of the study: finished tasks, rows and reports.", metavar="DIR")
+    out: str = output_option(
+        help="Directory of the study, where attnlaw keeps finished tasks, rows and reports.", metavar="DIR"
+    )
 
     def check(self) -> None:
         require_directory_name(self.out)
@@ -103,7 +110,7 @@ class New(Settings):
     python: ClassVar[str] = "attnlaw.study.study_file.template(verb) returns the same text."
 
     verb: str = setting(
-        help="Computation that the study repeats, such as learn.", positional=True, metavar="VERB"
+        help="Command that the study repeats, such as learn.", positional=True, metavar="VERB"
     )
 
     def execute(self) -> int:
@@ -141,10 +148,14 @@ class Run(StudyRunSettings):
     }
     python: ClassVar[str] = "attnlaw.study.run(attnlaw.study.read_study(FILE), DIR) computes the same rows."
 
-    force: bool = setting(False, "Compute every task again, also finished ones.")
+    force: bool = setting(False, "Compute all tasks again, including the finished ones.")
     figures: str | None = setting_like(
         Report, "figures", help="Also write report.html, and every chart to DIR/figures."
     )
+
+    def check(self) -> None:
+        StudyRunSettings.check(self)
+        require_packages_of(figures=self.figures)
 
     def execute(self) -> int:
         ended = _compute(study.run, self, drawn=self.figures is not None, force=self.force)
@@ -165,7 +176,7 @@ class Resume(StudyRunSettings):
         "attnlaw.study.resume(attnlaw.study.read_study(FILE), DIR) computes the same rows."
     )
 
-    failed: bool = setting(False, "Also run tasks again that failed before.")
+    failed: bool = setting(False, "Also run the tasks again that failed before.")
 
     def execute(self) -> int:
         return _compute(study.resume, self, retry_failed=self.failed)

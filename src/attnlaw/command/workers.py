@@ -35,7 +35,7 @@ class WorkerOptions(OutputOptions):
     slurm: str | None = setting_like(Workers, "slurm", requires="out", panel=OptionPanel.WORKERS)
     force: bool = setting(
         False,
-        "Measure everything again, even if DIR/store already has the results.",
+        "Measure everything again, even if DIR/store has results of an earlier run.",
         panel=OptionPanel.WORKERS,
     )
 

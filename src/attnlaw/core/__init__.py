@@ -1,4 +1,1 @@
-"""Errors, settings, quantities, results, files and tables, on which all other packages of attnlaw build.
-
-This package imports no other package of attnlaw.
-"""
+"""What all other packages of attnlaw build on: errors, settings, results, files. It imports none of them."""

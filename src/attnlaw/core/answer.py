@@ -1,7 +1,4 @@
-"""The answer to a user's question in words: what a terminal, a page and a notebook show first.
-
-A verb's folder has the answer in `answer.py`, as a function `answer(result) -> Answer`.
-"""
+"""The answer to a user's question in words: what a terminal, a page and a notebook show first."""
 
 from __future__ import annotations
 
@@ -23,11 +20,8 @@ class AnswerStatus(StrEnum):
 class Line:
     """One or two sentences that a person can act on.
 
-    Args:
-        text: the sentences.
-        status: how good the news is, or None if no rating applies.
-        details: additional sentences, each shown on a separate line.
-        is_main: whether a short text of the answer includes the line even if the line has no status.
+    `status` is how good the news is, or None if no rating applies. A short text of the answer includes the
+    line if it has a status or `is_main`. Each of the `details` is shown on a separate line.
     """
 
     text: str
@@ -38,12 +32,9 @@ class Line:
 
 @dataclass(frozen=True)
 class Answer:
-    """The lines that answer the question, and the commands to try next.
+    """The lines that answer the question, most important first, and the commands to try next.
 
-    Args:
-        lines: the most important first.
-        next_commands: a description of the result of each command, by command. The commands are complete and
-            run as they are.
+    `next_commands` has a description of the result of each command, by command.
     """
 
     lines: tuple[Line, ...]
@@ -51,6 +42,6 @@ class Answer:
 
     @property
     def status(self) -> AnswerStatus | None:
-        """The worst status of the lines. The status is None if no line has a status."""
+        """The worst status of the lines, or None."""
         known = [line.status for line in self.lines if line.status is not None]
         return max(known, key=list(AnswerStatus).index, default=None)

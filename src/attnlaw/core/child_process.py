@@ -1,8 +1,4 @@
-"""Call functions of libraries that may crash, hang or fill the memory.
-
-The functions run in a child process. If a call kills that process or takes too long, the caller gets a
-`ChildEnded`, and the next call starts another process.
-"""
+"""Call functions of libraries that may crash, hang or fill the memory, in a child process."""
 
 from __future__ import annotations
 
@@ -25,10 +21,7 @@ OUT_OF_MEMORY = (b"memory allocation of", b"out of memory", b"MemoryError")
 
 
 class CallFailed(Exception):
-    """An error that a function in a child process raised.
-
-    The text of this error is the text of the original error.
-    """
+    """An error that a function in a child process raised, with the text of the original error."""
 
 
 class ChildEnded(Exception):
@@ -38,13 +31,9 @@ class ChildEnded(Exception):
 class ChildProcess:
     """The functions of one Python file, in a process that is started at the first call.
 
-    A process belongs to the process that started it, so after a fork a call starts another one. Several
-    threads may share this object, but their calls wait for each other.
-
-    Args:
-        file: The Python file to run. The file should import little, and nothing of attnlaw.
-        seconds: The time that a call may take. After this time the system ends the process.
-        megabytes: The address space that the process may use. If None, attnlaw sets no limit.
+    The file should import nothing of attnlaw. After a fork, a call starts another process. Threads may share
+    this object, but their calls wait for each other. A call may take `seconds`, and the process may use
+    `megabytes` of addresses, or any number if that is None.
     """
 
     def __init__(self, file: Path, seconds: float, megabytes: int | None = None) -> None:
@@ -57,9 +46,8 @@ class ChildProcess:
     def call(self, function: str, *arguments: Any) -> Any:
         """Return the result of a function of the file: bytes, or a value that JSON can hold.
 
-        Raises:
-            CallFailed: if the function raises an error.
-            ChildEnded: if the process ends, or cannot be started.
+        Raise `CallFailed` if the function raises an error, and `ChildEnded` if the process ends or cannot
+        start.
         """
         request = json.dumps([function, arguments]).encode() + b"\n"
         with self._lock:
@@ -73,7 +61,6 @@ class ChildProcess:
         return base64.b64decode(reply["bytes"]) if "bytes" in reply else reply["value"]
 
     def close(self) -> None:
-        """End the process."""
         if self._process is not None and self._owner == os.getpid():
             self._process.kill()
             self._process.communicate()

@@ -1,7 +1,7 @@
-"""The program of a child process. It calls the functions of one Python file (see `child_process`).
+"""The program of a child process, which calls the functions of one Python file (see `child_process`).
 
-Each request and each reply is one line of JSON. The program imports only the standard library and that file,
-so it starts in a few hundredths of a second. It ends when its input ends.
+Each request and each reply is one line of JSON. It imports little, so it starts in a few hundredths of a
+second, and it ends when its input ends.
 """
 
 from __future__ import annotations
@@ -57,7 +57,6 @@ def answer(function: Callable[..., Any], arguments: list[Any]) -> dict[str, Any]
 
 
 def limit_resource(kind: int, most: int) -> None:
-    """Lower a limit of this process. A limit that is already lower stays the same."""
     hard = resource.getrlimit(kind)[1]
     lowest = most if hard == resource.RLIM_INFINITY else min(most, hard)
     resource.setrlimit(kind, (lowest, hard))

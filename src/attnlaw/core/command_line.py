@@ -19,13 +19,10 @@ LEAST_RANGE = 4  # evenly spaced values that are written as FROM:TO:COUNT
 def command(result: Result, *flags: str, **changes: Any) -> str:
     """Return a complete command for the settings of a result, and for those of its simulation.
 
-    Several cases become one command if they are all combinations of the values of their settings. If they are
-    not all combinations, the command computes the first case. Settings with their default value are left out.
-    Evenly spaced numbers become FROM:TO:COUNT.
-
-    Args:
-        flags: words that are added at the end, such as `--details`.
-        changes: settings with another value, or with a list of values. The value None leaves a setting out.
+    Several cases become one command if they are all combinations of the values of their settings; otherwise
+    the command computes the first case. Settings with their default value are left out. Evenly spaced numbers
+    become FROM:TO:COUNT. `flags` are added at the end. `changes` are settings with another value, or with a
+    list of values. The value None leaves a setting out.
 
     >>> import attnlaw
     >>> result = attnlaw.limit(width=[8, 64], heads=1, draws=100)
@@ -85,11 +82,7 @@ def _words(field: SettingField, values: list[Any]) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    """Return a value as a word of the command line.
-
-    >>> _text(16.0), _text(0.1), _text([1, 2])
-    ('16', '0.1', '1,2')
-    """
+    """Return a value as a word of the command line: 16.0 becomes 16."""
     if isinstance(value, list | tuple):
         return ",".join(map(_text, value))
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:

@@ -47,10 +47,7 @@ class InputError(ValueError):
 
 
 class UnavailableError(InputError, AttributeError):
-    """An error for an attribute that a result does not have.
-
-    This error is also an AttributeError, for `hasattr`.
-    """
+    """An error for an attribute that a result does not have. It is an AttributeError for `hasattr`."""
 
 
 class BadSetting(InputError):
@@ -76,36 +73,32 @@ class BadSetting(InputError):
     ) -> str:
         """Return the error message for the place where the user made the mistake.
 
-        Args:
-            spell: A function that returns the name of a setting as this place spells it.
-            place: The text before the name, such as the name of a file.
-            words: The positional settings of a command, with their names in its help. If the error is about
-                such a setting, the message does not name it but repeats the word that the user typed.
+        `spell` returns the name of a setting as this place spells it, and `place` is the text before the
+        name. `words` has the positional settings of a command, with their names in its help. The message does
+        not name such a setting but repeats the word that the user typed.
 
         >>> BadSetting("page", "expected learn or limit", "lern").message(as_option, words={"page": "PAGE"})
         'lern: expected learn or limit'
         >>> BadSetting("port", "needs {page}", 80).message(as_option, words={"page": "PAGE"})
         '--port 80: needs PAGE'
         """
+        return printable(place + self._line(spell, words))
+
+    def _line(self, spell: Callable[[str], str], words: Mapping[str, str]) -> str:
         name = words.get(self.name) or spell(self.name)
         rule = re.sub(r"\{(\w+)\}", lambda other: words.get(other[1]) or spell(other[1]), self.rule)
         if self.value is None:
-            line = f"{place}{name} {rule}"
-        elif self.name in words:
-            line = f"{place}{_setting_value_text(self.value, str) or repr('')}: {rule}"
-        elif spell is as_option:
+            return f"{name} {rule}"
+        if self.name in words:
+            return f"{_setting_value_text(self.value, str) or repr('')}: {rule}"
+        if spell is as_option:
             typed = name if self.value is True else f"{name} {_setting_value_text(self.value, str)}"
-            line = f"{place}{typed}: {rule}"
-        else:
-            line = f"{place}{name}: found {_setting_value_text(self.value, repr)}, {rule}"
-        return printable(line)
+            return f"{typed}: {rule}"
+        return f"{name}: found {_setting_value_text(self.value, repr)}, {rule}"
 
 
 class BadUsage(BadSetting):
-    """A mistake of the user that is not in one setting, such as a mistake in a rule file or a study file.
-
-    The message is printed as it is, and the command line exits with status 2.
-    """
+    """A mistake of the user that is not in one setting. The command line exits with status 2."""
 
     def __init__(self, line: str) -> None:
         super().__init__("", line)
@@ -113,24 +106,16 @@ class BadUsage(BadSetting):
     def __reduce__(self) -> tuple[type[BadUsage], tuple[str]]:  # type: ignore[override]
         return BadUsage, (self.rule,)
 
-    def message(
-        self, spell: Callable[[str], str] = str, place: str = "", words: Mapping[str, str] = NO_WORDS
-    ) -> str:
-        return printable(f"{place}{self.rule}")
+    def _line(self, spell: Callable[[str], str], words: Mapping[str, str]) -> str:
+        return self.rule
 
 
 class MissingSetting(BadSetting):
-    """An error about a setting that must be given. The message names no setting but shows what to type.
+    """An error about a setting that must be given. The message shows what to type: an `example` of its value.
 
     >>> missing = MissingSetting("text", "lens needs an input", "the cat", "attnlaw lens M")
     >>> print(missing.message(as_option), "|", missing)
     lens needs an input. Try: attnlaw lens M --text 'the cat' | lens needs an input. Try: text='the cat'
-
-    Args:
-        name: the setting of the example.
-        problem: what is missing.
-        example: a value for the setting.
-        command: the command as the user typed it.
     """
 
     def __init__(self, name: str, problem: str, example: str, command: str) -> None:
@@ -140,20 +125,16 @@ class MissingSetting(BadSetting):
     def __reduce__(self) -> tuple[type[MissingSetting], tuple[str, str, str, str]]:  # type: ignore[override]
         return MissingSetting, (self.name, self.rule, self.example, self.command)
 
-    def message(
-        self, spell: Callable[[str], str] = str, place: str = "", words: Mapping[str, str] = NO_WORDS
-    ) -> str:
+    def _line(self, spell: Callable[[str], str], words: Mapping[str, str]) -> str:
         typed = f"{self.name}={self.example!r}"
         if spell is as_option:
             typed = f"{self.command} {spell(self.name)} {shlex.quote(self.example)}"
-        return printable(f"{place}{self.rule}. Try: {typed}")
+        return f"{self.rule}. Try: {typed}"
 
 
 @contextmanager
 def rename_settings(**names: str) -> Iterator[None]:
-    """Rename the settings in a `BadSetting` that the block raises.
-
-    The user knows the name of the option, not the name of the function's argument.
+    """Rename the settings in a `BadSetting`, because the user knows the option and not the argument.
 
     >>> with rename_settings(size="simulate"):
     ...     raise BadSetting("size", "is too large; choose a smaller {size}", 10**6)
@@ -182,14 +163,10 @@ def require_extra(what: str, extra: str) -> Iterator[None]:
 def as_input_error(
     what: str, remedy: str, *errors: type[BaseException], with_reason: bool = True, last_line: bool = False
 ) -> Iterator[None]:
-    """Turn errors that the block raises into an `InputError` of one line.
+    """Turn errors of these classes (OSError by default) into an `InputError` of one line: what, reason;
+    remedy.
 
-    Args:
-        what: The start of the message, which describes the event.
-        remedy: The end of the message, which says what to do.
-        errors: The classes of errors to convert, OSError by default. An `InputError` passes unchanged.
-        with_reason: Whether the message repeats the text of the original error.
-        last_line: Whether to repeat the last line of the original text instead of the first.
+    The reason is the first (or last) line of the original text. An `InputError` passes unchanged.
 
     >>> with as_input_error("w.json: not valid JSON", "restore it", ValueError):
     ...     int("x")
@@ -210,23 +187,13 @@ def as_input_error(
 
 
 def require_some(content: object, where: object, what: str, remedy: str) -> None:
-    """Raise an `InputError` if `content` is empty or false.
-
-    >>> require_some([], "rows.parquet", "audit", "write it again")
-    Traceback (most recent call last):
-    ...
-    attnlaw.core.errors.InputError: rows.parquet: found no audit; write it again
-    """
+    """Raise an `InputError` if `content` is empty or false."""
     if not content:
         raise InputError(f"{where}: found no {what}; {remedy}")
 
 
 def as_option(name: str) -> str:
-    """Return a setting in the spelling of the command line.
-
-    >>> as_option("target_rank")
-    '--target-rank'
-    """
+    """Return a setting in the spelling of the command line, such as `--target-rank`."""
     return f"--{name.replace('_', '-')}"
 
 

@@ -65,8 +65,7 @@ class Outcome(StrEnum):
 def format_with_error(value: float, error: float | None, exponent: bool | None = None) -> str:
     """Return a value with its error in units of the last digit: `0.25(1)`.
 
-    Args:
-        exponent: whether to write the number with an exponent. By default, the size of the number decides.
+    By default, the size of the number decides whether it has an exponent.
 
     >>> format_with_error(0.25, 0.01), format_with_error(0.25, math.nan), format_with_error(-3.1e40, 2e38)
     ('0.25(1)', '0.25(?)', '-3.10(2)e+40')
@@ -94,8 +93,6 @@ def format_with_error(value: float, error: float | None, exponent: bool | None =
 
 def format_column(values: Iterable[float | None], errors: Iterable[float | None]) -> list[str]:
     """Return the cells of a column of values with errors, in one notation. A missing value gives "".
-
-    The cells have no exponent if all values are between 0.0001 and a million.
 
     >>> format_column([0.046, 0.0508, None], [1e-4, 1e-4, None])
     ['0.0460(1)', '0.0508(1)', '']
@@ -150,10 +147,7 @@ class Numbers:
 
 
 class BriefRepr:
-    """A base class for records that hold arrays.
-
-    The `repr` of such a record shows only the numbers and the outcome.
-    """
+    """A base class for records of arrays, whose `repr` shows only the numbers and the outcome."""
 
     def __repr__(self) -> str:
         known = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]

@@ -1,8 +1,4 @@
-"""Read and write files safely.
-
-attnlaw writes to a temporary file in the same directory and then renames it, so readers never see half a
-file. It reads only regular files of bounded size, and it does not follow links out of a directory.
-"""
+"""Read and write files safely: readers never see half a file, and no link or size is trusted."""
 
 from __future__ import annotations
 
@@ -36,14 +32,6 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path next to `path`, and rename it to `path` if the block ends without an error.
 
     If the process is killed, it leaves a file `.NAME.xxxxxxxx.draft`, which `*.parquet` does not match.
-
-    >>> import tempfile, pathlib
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     target = pathlib.Path(folder) / "rows.txt"
-    ...     with write_atomically(target) as draft:
-    ...         _ = draft.write_text("whole")
-    ...     target.read_text()
-    'whole'
     """
     target = require_replaceable(path)
     with as_write_error(target):
@@ -67,10 +55,7 @@ def as_write_error(target: Path) -> AbstractContextManager[None]:
 
 
 def require_replaceable(path: str | os.PathLike[str]) -> Path:
-    """Return the path.
-
-    Raise an `InputError` if the path is a directory, because a file cannot replace a directory.
-    """
+    """Return the path, which must not be a directory, because a file cannot replace a directory."""
     target = Path(path)
     with as_write_error(target):
         if os.path.isdir(target) and not os.path.islink(target):  # noqa: PTH112, PTH114 (these never raise)
@@ -79,10 +64,7 @@ def require_replaceable(path: str | os.PathLike[str]) -> Path:
 
 
 def write_all(contents: Mapping[Path, bytes]) -> None:
-    """Write several files.
-
-    The function first writes all files to disk, and only then replaces older files.
-    """
+    """Write several files to disk, and only then replace older files."""
     with ExitStack() as drafts:
         for path, data in contents.items():
             drafts.enter_context(write_atomically(path)).write_bytes(data)
@@ -106,8 +88,7 @@ def writable_directory(path: str | os.PathLike[str]) -> Path:
 def remove_if_refused(path: str | os.PathLike[str], is_needed: Callable[[], bool]) -> Iterator[None]:
     """Remove a directory that the block created, with all that is in it, if the block raises an `InputError`.
 
-    The directory stays if `is_needed` then returns true. Parents that the block created are removed if they
-    are empty.
+    It stays if `is_needed` then returns true. Parents that the block created are removed if they are empty.
     """
     folder = Path(path)
     created = [place for place in (folder, *folder.parents) if not os.path.lexists(place)]
@@ -123,33 +104,24 @@ def remove_if_refused(path: str | os.PathLike[str], is_needed: Callable[[], bool
 
 
 def to_parquet(table: pl.DataFrame) -> bytes:
-    """Return a table as the bytes of a parquet file.
-
-    Python writes the bytes later, not polars, because Python reports a full disk with a clear OSError.
-    """
+    """Return a table as the bytes of a parquet file, which Python writes, with clear errors."""
     buffer = io.BytesIO()
     table.write_parquet(buffer)
     return buffer.getvalue()
 
 
 def to_json(value: Any, indent: int | None = 2, ascii_only: bool = False) -> str:
-    r"""Return plain values as JSON text. Raise a ValueError for NaN and infinity.
-
-    >>> print(to_json("modèle"), to_json("modèle", ascii_only=True))
-    "modèle" "mod\u00e8le"
-    """
+    """Return plain values as JSON text. Raise a ValueError for NaN and infinity."""
     return json.dumps(value, indent=indent, allow_nan=False, ensure_ascii=ascii_only)
 
 
 def require_valid_path(path: Path) -> Path:
-    """Return the path. Raise an `InputError` if the system does not accept such a path."""
     with as_input_error(f"{path}: not a valid path", "give another one"):
         path.exists()
     return path
 
 
 def require_exists(path: Path, remedy: str) -> Path:
-    """Return the path. Raise an `InputError` if the path does not exist."""
     missing = (FileNotFoundError, NotADirectoryError)
     with as_input_error(f"{path}: no such file", remedy, *missing, with_reason=False):
         path.stat()
@@ -157,10 +129,7 @@ def require_exists(path: Path, remedy: str) -> Path:
 
 
 def require_regular_file(path: Path) -> Path:
-    """Return the path.
-
-    Raise an `InputError` if the path is not a regular file, because reading a pipe might never end.
-    """
+    """Return the path of a regular file. Reading a pipe might never end."""
     if not path.is_file():
         raise InputError(
             f"{path}: this is not a regular file but, for example, a pipe or a directory; give a file on disk"
@@ -206,10 +175,8 @@ def parse_json(data: bytes, path: Path, remedy: str) -> Any:
 
 
 def distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object as a dict. Raise `ValueError` if a key occurs twice.
-
-    Different readers would otherwise choose different values. Pass this function to `json.loads` as the
-    `object_pairs_hook`.
+    """Return a JSON object as a dict, for `json.loads`. Readers would choose different values of a repeated
+    key.
     """
     entries: dict[str, Any] = {}
     for key, value in pairs:
@@ -222,9 +189,7 @@ def distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def parse_toml(
     data: bytes, where: str, remedy: str = "correct the file", max_bytes: int = LARGEST_TOML
 ) -> dict[str, Any]:
-    """Return the tables of a TOML file.
-
-    Raise an `InputError` if the file is not valid TOML, too large or nested too deeply.
+    """Return the tables of a TOML file, which must not be too large or nested too deeply.
 
     >>> parse_toml(b"seeds = 0x" + b"f" * 5000, "study.toml")
     Traceback (most recent call last):
@@ -254,9 +219,7 @@ def _require_small(value: Any, place: str, remedy: str, nested: int = 1) -> None
 def figures_directory(folder: Path) -> Path:
     """Return the directory for the figures of a result.
 
-    Raise an `InputError` if attnlaw cannot write to the directory.
-
-    The directory must not be a link, because figures would replace files elsewhere.
+    It must not be a link, because figures would replace files elsewhere.
     """
     path = folder / "figures"
     if path.is_symlink():
@@ -270,8 +233,8 @@ def figures_directory(folder: Path) -> Path:
 def links_outside(path: Path, directory: Path) -> bool:
     """Return whether the path leads out of a directory, by a link or through a linked directory.
 
-    Links inside the cache of a model hub are allowed. The cache stores `models--NAME/snapshots/REVISION/FILE`
-    as links to `models--NAME/blobs/`, also from folders inside the revision.
+    A model hub's cache stores `models--NAME/snapshots/REVISION/FILE` as links to `models--NAME/blobs/`, also
+    from folders inside the revision. These links are allowed.
     """
     folder, target = (Path(os.path.realpath(each)) for each in (directory, path))  # no error for a loop
     stores = [parent / "blobs" for parent in folder.parents[:3]]

@@ -1,7 +1,6 @@
 """Make the Python function of a verb, with its signature, its documentation and the types of its result.
 
-`attnlaw.learn` is a real function, so that `help` and editors show its options. `make stub` writes the same
-texts into `attnlaw/__init__.pyi`, where type checkers find them. All of it comes from the verb's declaration.
+`make stub` writes the same texts into `attnlaw/__init__.pyi`, where type checkers find them.
 """
 
 from __future__ import annotations
@@ -96,12 +95,7 @@ def signature(verb: Verb[Any, Any]) -> Signature:
 
 
 def parameter_type(setting: SettingField) -> str:
-    """Return the Python type of a setting's values, as the text of an annotation.
-
-    >>> from attnlaw.core.settings import SettingRule
-    >>> parameter_type(SettingField("alpha", SettingRule("", sweepable=True), (float,), 0.2))
-    'float | str | Iterable[float | str]'
-    """
+    """Return the Python type of a setting's values, such as `float | str | Iterable[float | str]`."""
     if Any in setting.types:
         return "Any"
     types = [name for kind in setting.types for name in _type_names(setting, kind)]
@@ -129,11 +123,6 @@ def _type_names(setting: SettingField, kind: Any) -> Iterator[str]:
 
 
 def quantity_type(quantity: Quantity) -> str:
-    """Return the type that a quantity has as an attribute of a result, as the text of an annotation.
-
-    >>> quantity_type(Quantity("x", error=True)), quantity_type(Quantity("names", kind="texts"))
-    ('Estimate | None', 'list[str] | None')
-    """
     if quantity.range:
         return "Range | None"
     if quantity.error:
@@ -142,7 +131,6 @@ def quantity_type(quantity: Quantity) -> str:
 
 
 def result_name(verb: Verb[Any, Any]) -> str:
-    """Return the name of a verb's result type for type checkers, such as `LearnResult` for `learn`."""
     return f"{''.join(part.capitalize() for part in verb.name.split('_'))}Result"
 
 
@@ -188,14 +176,6 @@ def _meaning(verb: Verb[Any, Any], setting: SettingField) -> str:
 
 
 def _type_and_default(setting: SettingField) -> str:
-    """Return the type and the default of an argument in words.
-
-    >>> from attnlaw.core.settings import SettingRule
-    >>> _type_and_default(SettingField("alpha", SettingRule("", sweepable=True), (float,), 0.2))
-    'float, or several; default 0.2'
-    >>> _type_and_default(SettingField("map", SettingRule("", is_path=True), (str,), None))
-    'str or path; optional'
-    """
     rule, choices = setting.rule, setting.rule.choices
     words = [word for kind in setting.types for word in _type_words(setting, kind)]
     if choices and not isinstance(choices, Variants):
@@ -220,7 +200,6 @@ def _type_words(setting: SettingField, kind: Any) -> list[str]:
 
 
 def _returns(verb: Verb[Any, Any]) -> str:
-    """Return the part of the documentation about the result: its quantities, its tables and its methods."""
     described = [quantity for quantity in verb.quantities if quantity.description]
     if len(described) > MOST_DESCRIBED:
         described = [quantity for quantity in described if quantity.in_summary]
@@ -241,7 +220,6 @@ def _returns(verb: Verb[Any, Any]) -> str:
 
 
 def _item(name: str, meaning: str, kind: str = "") -> str:
-    """Return an item of a list, in Markdown."""
     kind = f" ({kind.removesuffix(' | None')})" if kind else ""
     return textwrap.indent(
         textwrap.fill(f"- `{name}`{kind}: {meaning}", WIDTH, subsequent_indent="  "), "    "
@@ -249,12 +227,7 @@ def _item(name: str, meaning: str, kind: str = "") -> str:
 
 
 def table_text(table: TableSpec[Any], most: int | None = None) -> str:
-    """Return a description of a table: the meaning of a line, and the names of at most `most` columns.
-
-    >>> columns = (Quantity("layer"), Quantity("rank"))
-    >>> table_text(TableSpec("heads", columns, description="one line for each head"), 1)
-    'one line for each head, with the columns layer and 1 more.'
-    """
+    """Return a description of a table: the meaning of a line, and the names of at most `most` columns."""
     names = [column.name for column in table.columns]
     more = len(names) - len(names[:most])
     columns = f"the columns {', '.join(names[:most])}{f' and {more} more' if more else ''}."

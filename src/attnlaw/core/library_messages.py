@@ -1,10 +1,7 @@
 """Keep the messages of other libraries in order: drop those of an import, relay those about the user's model.
 
-Libraries such as transformers write to standard error while they are imported: about extensions that are not
-built for this machine, or about the next release of torch. A user can do nothing with these lines. Warnings
-about a config.json matter, so each becomes one line in the log of attnlaw, which the command line prints.
-
-Errors pass through both functions, as exceptions and as log records.
+A user can do nothing with messages about extensions that are not built for this machine. Warnings about a
+config.json matter, so each becomes one line in the log of attnlaw. Errors pass unchanged.
 """
 
 from __future__ import annotations
@@ -17,11 +14,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def quiet_import() -> Iterator[None]:
-    """Drop warnings, and log records below the level of an error, while the block imports a library.
-
-    >>> with quiet_import():
-    ...     logging.getLogger("library").warning("built for another version")
-    """
+    """Drop warnings, and log records below the level of an error, while the block imports a library."""
     level = logging.root.manager.disable
     logging.disable(max(level, logging.WARNING))
     try:
@@ -36,14 +29,9 @@ def relayed_warnings(library: str, subject: str) -> Iterator[None]:
     """Relay messages that a library logs in the block to attnlaw's log: one line for each warning.
 
     Python warnings inside the block are relayed too if they are meant for users; deprecations are dropped. If
-    the block raises an error, its warnings are dropped, because the error is the message.
-
-    Args:
-        library: the name of the package, which is also the name of its logger.
-        subject: the subject of the warnings, such as the path of a config.json.
-
-    >>> with relayed_warnings("library", "config.json"):
-    ...     logging.getLogger("library.config").debug("this is not a warning")
+    the block raises an error, its warnings are dropped, because the error is the message. `library` is the
+    name of the package and of its logger, and `subject` that of the warnings, such as the path of a
+    config.json.
     """
     log, collector = logging.getLogger(library), _Collector()
     handlers, propagates = log.handlers, log.propagate
@@ -62,8 +50,6 @@ def relayed_warnings(library: str, subject: str) -> Iterator[None]:
 
 
 class _Collector(logging.Handler):
-    """A handler that keeps the texts of records."""
-
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.texts: list[str] = []

@@ -15,22 +15,15 @@ def no_progress(done: int, total: int) -> None: ...
 
 
 def is_early(done: int, total: int) -> bool:
-    """Return whether too little of the work is done to estimate the time left.
-
-    >>> is_early(4, 100), is_early(5, 100), is_early(1, 2)
-    (True, False, False)
-    """
+    """Return whether too little of the work is done to estimate the time left."""
     return done <= 0 or done < LEAST_SHARE * total
 
 
 class TimeLeft:
-    """An estimate of the seconds that are left, from the pace so far.
+    """An estimate of the seconds that are left, from the pace so far; None before 5% of the work is done.
 
-    The estimate is None before 5% of the work is done. The estimate leaves out the slowest step, because the
-    first step often loads libraries or reads the files of a model.
-
-    Args:
-        clock: a function that returns the time in seconds.
+    It leaves out the slowest step, because the first step often loads libraries or reads the files of a
+    model.
 
     >>> times = iter([0.0, 20.0, *range(22, 32, 2)])  # the first step takes 20 seconds, the others take 2
     >>> left = TimeLeft(lambda: next(times))
@@ -50,10 +43,7 @@ class TimeLeft:
         self._slowest = (0.0, 0)  # seconds and parts of the step with the slowest pace
 
     def update(self, done: int, total: int) -> float | None:
-        """Record the number of parts that are done now.
-
-        Return the seconds left, or None if the time is unknown.
-        """
+        """Record the number of parts that are done now, and return the seconds left."""
         if self._total == 0:
             self._total = total
         elif total != self._total or done < self._done:  # the next stage of the work

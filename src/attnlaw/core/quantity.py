@@ -67,8 +67,7 @@ def column_kinds(quantities: Iterable[Quantity]) -> dict[str, str]:
 def to_cells(quantities: Iterable[Quantity], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values as the cells of a row. A missing value becomes None.
 
-    `values` holds numbers, `Estimate`s, lists of them and `Range`s by name. `values` may also hold errors and
-    ends of intervals under their column names.
+    `values` may also hold errors and ends of intervals under their column names.
 
     >>> to_cells([Quantity("x", error=True), Quantity("y")], {"x": Estimate(2.0, 0.5)})
     {'x': 2.0, 'x_error': 0.5, 'y': None}
@@ -107,9 +106,7 @@ def cells_to_json(quantities: Iterable[Quantity], row: Mapping[str, Any]) -> dic
 
 
 def cells_to_values(quantities: Iterable[Quantity], row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the cells of a row as Python values.
-
-    A value and its error become an `Estimate`, and a value with an interval becomes a `Range`.
+    """Return the cells of a row as Python values: a value and its error become an `Estimate`.
 
     >>> cells_to_values([Quantity("x", error=True), Quantity("y")], {"x": 2.0, "x_error": 0.5, "y": None})
     {'x': Estimate(value=2.0, error=0.5), 'y': None}

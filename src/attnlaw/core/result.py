@@ -197,9 +197,8 @@ class Result:
 
     @cached_property
     def plain_rows(self) -> pl.DataFrame:
-        """All rows with the column `case`.
-
-        NaN is null. Infinity is null too, except in settings that allow infinity.
+        """All rows with the column `case`, and null for NaN, and for infinity where a setting does not allow
+        it.
         """
         import polars as pl
 
@@ -266,18 +265,14 @@ class Result:
         return self.for_plotting()._with_tables(makers)
 
     def for_plotting(self) -> Result:
-        """Return the result with the tables for charts.
-
-        The result stays unchanged unless it has exactly one case.
-        """
+        """Return the result with the tables for charts, if it has exactly one case."""
         makers = {spec.name: spec.on_plot for spec in self.verb.tables}
         return self._with_tables(makers) if len(self) == 1 else self
 
     def _with_tables(self, makers: Mapping[str, Callable[[Any], Any] | None]) -> Result:
         """Return the result with further tables.
 
-        `makers` has functions from a record to a table, by table name. They are called for each case that
-        has a record and does not have this table yet.
+        `makers` are called for each case that has a record and does not have this table yet.
         """
         import polars as pl
 
@@ -325,6 +320,7 @@ class Result:
         Args:
             directory: The directory to write, which is created if needed.
             figures: "pdf", "svg" or "png" also writes every chart into `figures/`. None writes no charts.
+                Charts need the optional packages of attnlaw[charts], also those of report.html.
             progress: A function that is called while tables are made.
 
         Returns:
@@ -336,7 +332,7 @@ class Result:
     def plot(self, name: str | None = None) -> Any:
         """Return the chart of this name, or the first chart, as an Altair chart.
 
-        A notebook can show the chart without a network.
+        A notebook can show the chart without a network. Charts need the optional packages of attnlaw[charts].
         """
         return load_views().plot(self, name)
 
@@ -370,10 +366,7 @@ class Result:
         return f"<{self.verb.name}: {', '.join([*parts, *self.status_texts()])}>"
 
     def status_texts(self, case: int = 0) -> list[str]:
-        """Return the status and the remark of a case.
-
-        The function leaves out the status "done" and a missing remark.
-        """
+        """Return the status of a case unless it is "done", and the remark if there is one."""
         row = self.row(case)
         return [text for text in (row["status"], row["remark"]) if text and text != Outcome.DONE]
 
@@ -445,7 +438,6 @@ def _open_rows(folder: Path, name: str, verb: Verb[Any, Any], remedy: str) -> Re
 
 
 def _require_possible(verb: Verb[Any, Any], rows: pl.DataFrame, path: Path, remedy: str) -> None:
-    """Raise an `InputError` if a setting is too small, a variant is unknown, or rows have no quantities."""
     finished = rows.filter(rows["status"] != str(Outcome.FAILED))
     if finished.height and not any(finished[quantity.name].count() for quantity in verb.quantities):
         names = ", ".join(quantity.name for quantity in verb.quantities[:3])

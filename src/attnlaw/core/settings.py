@@ -6,9 +6,7 @@
         tosses: int = setting(100, "How often.", symbol="n", minimum=1)
 
 This declaration gives the options of a command, the keys of a study file, the arguments of the Python
-function, the columns of rows, and the labels. A new record checks its values and raises a `BadSetting` for a
-wrong one. This module also turns the words of a command line and the values of a file into the declared
-types.
+function, the columns of rows, and the labels. A new record raises a `BadSetting` for a wrong value.
 """
 
 from __future__ import annotations
@@ -55,10 +53,7 @@ IS_MISSING = "is missing"  # the rule that a `BadSetting` quotes if a setting is
 
 
 def coerce(kind: Any, value: Any) -> Any:
-    """Return the value as the type `kind`, or None if the value does not fit.
-
-    For example, 2.0 can become an int.
-    """
+    """Return the value as the type `kind`, or None if it does not fit. For example, 2.0 can become an int."""
     if kind is Any:
         return value
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):  # a scalar of NumPy
@@ -100,12 +95,9 @@ def _coerce_tuple(kind: type, value: Any) -> tuple[Any, ...] | None:
 
 
 def as_list(value: Any) -> list[Any] | None:
-    """Return the entries of a list, a range, an array or another iterable. For a single value, return None.
+    """Return at most `MOST_POINTS` + 1 entries of a list, a range or an array, or None for a single value.
 
-    Texts, paths and mappings are single values. The function reads at most `MOST_POINTS` + 1 entries.
-
-    >>> as_list(range(3)), as_list("0:3"), as_list(0.5)
-    ([0, 1, 2], None, None)
+    Texts, paths and mappings are single values.
     """
     is_single = isinstance(value, str | bytes | os.PathLike | Mapping) or getattr(value, "ndim", None) == 0
     if is_single or not isinstance(value, Iterable):
@@ -114,11 +106,7 @@ def as_list(value: Any) -> list[Any] | None:
 
 
 def parse_number(word: Any) -> Any:
-    """Return the number that a word spells, or the word itself if it is not a number.
-
-    >>> [parse_number(word) for word in ("3", "0.5", "∞", "relu")]
-    [3, 0.5, inf, 'relu']
-    """
+    """Return the number that a word spells, or the word itself if it is not a number."""
     if not isinstance(word, str):
         return word
     try:
@@ -156,11 +144,7 @@ C = TypeVar("C")
 
 
 class OptionPanel(StrEnum):
-    """The groups of options on a help screen, in order.
-
-    A verb may have further groups, such as the parts of its problem. The additional groups come after
-    `INPUT`.
-    """
+    """The groups of options on a help screen, in order. Those of a single verb come after `INPUT`."""
 
     INPUT = "Input"
     COMPUTE = "What to compute"
@@ -208,11 +192,7 @@ class SettingRule:
 
     @property
     def conditions(self) -> tuple[tuple[str, str], ...]:
-        """The conditions under which this setting has an effect, as pairs (other setting, attribute).
-
-        A pair is met if the other setting's chosen variant has a true value of the attribute. All
-        pairs must be met.
-        """
+        """The pairs (other setting, attribute) whose chosen variant must have a true attribute."""
         match self.active_if:
             case (str() as owner, str() as attribute):
                 return ((owner, attribute),)
@@ -236,10 +216,7 @@ class SettingField:
 
     @property
     def is_number(self) -> bool:
-        """Whether all possible values are numbers.
-
-        If all are numbers, `FROM:TO:COUNT` stands for several values.
-        """
+        """Whether all possible values are numbers, so that `FROM:TO:COUNT` stands for several values."""
         return set(self.types) <= {int, float}
 
     @property
@@ -309,10 +286,7 @@ class SettingField:
         return entries
 
     def parse_words(self, word: Any) -> list[Any]:
-        """Return the values that a word of the command line spells.
-
-        A sweepable setting may have several values.
-        """
+        """Return the values, several if the setting is sweepable, that a word of the command line spells."""
         if isinstance(word, list | tuple):
             return [value for entry in word for value in self.parse_words(entry)]
         if not self.rule.sweepable or self.rule.is_path or not isinstance(word, str):
@@ -347,8 +321,8 @@ def settings_dataclass(cls: type[C]) -> type[C]:
 class Settings:
     """The base class of settings records.
 
-    A command that is not a verb declares its examples here (a description of each, by command). It also
-    declares a sentence on how to do the same in Python.
+    A command that is not a verb declares here a description of each of its examples, by command, and how to
+    do the same in Python.
     """
 
     examples: ClassVar[Mapping[str, str]] = MappingProxyType({})
@@ -366,8 +340,7 @@ class Settings:
     def parse(cls, given: Mapping[str, Any], verb: str) -> Self:
         """Return the record that has the given values.
 
-        Raise an `InputError` with a suggestion for an unknown name, and a `BadSetting` for a missing or
-        contradictory setting.
+        Raise an `InputError` with a suggestion for an unknown name.
         """
         known = setting_fields(cls)
         for name in given:
@@ -385,10 +358,7 @@ class Settings:
         return cls(**given)
 
     def inactive(self) -> set[str]:
-        """Return the settings that have no effect in this case.
-
-        Rows have null for these settings, and labels omit them.
-        """
+        """Return the settings without an effect in this case, which are null in rows and not in labels."""
         known = setting_fields(type(self))
         idle = set()
         for name, setting_field in known.items():
@@ -432,11 +402,7 @@ _FIELDS_BY_CLASS: dict[type, dict[str, SettingField]] = {}
 
 
 def check_value(name: str, value: Any, kind: Any, **rules: Any) -> Any:
-    """Check an argument of a function as a setting with these rules, and return it as `kind`.
-
-    >>> check_value("draws", 2.0, int, minimum=1)
-    2
-    """
+    """Check an argument of a function as a setting with these rules, and return it as `kind`."""
     return SettingField(name, SettingRule("", **rules), (kind,), MISSING).validate(value)
 
 

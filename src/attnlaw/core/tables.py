@@ -32,11 +32,7 @@ def to_schema(columns: Mapping[str, str]) -> Schema:
 
 
 def to_frame(rows: Iterable[Mapping[str, Any]], schema: Schema) -> pl.DataFrame:
-    r"""Return a table with exactly the columns of the schema. A column that a row lacks is null.
-
-    >>> to_frame([{"model": "m\udcff"}], {"model": pl.String()})["model"][0]
-    'm\\udcff'
-    """
+    """Return a table with exactly the columns of the schema. A column that a row lacks is null."""
     rows = list(rows)
     columns = {name: [row.get(name) for row in rows] for name in schema}
     try:
@@ -61,9 +57,7 @@ def quantity_frame(quantities: Iterable[Quantity], rows: Iterable[Mapping[str, A
 
 
 def read_table(path: Path, remedy: str, needed: Schema | None = None) -> pl.DataFrame:
-    """Read a table from a parquet file.
-
-    Raise an `InputError` if the file cannot be read, lacks a `needed` column, or is older than version 0.3.
+    """Read a table from a parquet file, which must have the `needed` columns.
 
     Python reads the bytes, and polars then parses them. Polars itself would read `run[1]/rows.parquet` as a
     pattern, cannot open a name that is not valid Unicode, and mixes two files if one replaces the other
@@ -81,13 +75,7 @@ def read_table(path: Path, remedy: str, needed: Schema | None = None) -> pl.Data
 
 
 def require_columns(table: pl.DataFrame, needed: Schema, where: str, remedy: str) -> pl.DataFrame:
-    """Return the table with the needed columns in their types. Numbers are converted to the needed type.
-
-    Raise an `InputError` if a column is missing or cannot be converted.
-
-    >>> require_columns(pl.DataFrame({"x": [1]}), {"x": pl.Float64()}, "rows", "write them again")["x"][0]
-    1.0
-    """
+    """Return the table with the needed columns in their types. Numbers are converted to the needed type."""
     schema = table.schema  # polars builds it again at each access
     for name, dtype in needed.items():
         require_some(name in schema, where, f"column {name}", remedy)
@@ -102,10 +90,7 @@ def require_columns(table: pl.DataFrame, needed: Schema, where: str, remedy: str
 
 
 def conform(table: pl.DataFrame, schema: Schema, where: str, remedy: str) -> pl.DataFrame:
-    """Return the table with the columns of the schema first, and all other columns after them.
-
-    A missing column becomes a column of nulls. Columns are converted and checked as in `require_columns`.
-    """
+    """Return the table with the columns of the schema first, which are null if they are missing."""
     present = {name: schema[name] for name in table.columns if name in schema and table[name].count()}
     missing = {name: pl.lit(None, dtype=dtype) for name, dtype in schema.items() if name not in present}
     checked = require_columns(table, present, where, remedy).with_columns(**missing)
@@ -113,18 +98,12 @@ def conform(table: pl.DataFrame, schema: Schema, where: str, remedy: str) -> pl.
 
 
 def _is_plain(dtype: pl.DataType) -> bool:
-    """Return whether a column of this type holds numbers, texts, booleans, or lists of these."""
     inner = dtype.inner if isinstance(dtype, pl.List) else dtype
     return inner in (pl.String, pl.Boolean, pl.Null) or (inner.is_numeric() and not inner.is_decimal())
 
 
 def nan_to_null(table: pl.DataFrame, *keep_infinite: str) -> pl.DataFrame:
-    """Return the table with null for NaN and infinity. The columns `keep_infinite` keep infinity.
-
-    >>> infinity = float("inf")
-    >>> nan_to_null(pl.DataFrame({"x": [infinity, 1.0], "width": [infinity, 2.0]}), "width").rows()
-    [(None, inf), (1.0, 2.0)]
-    """
+    """Return the table with null for NaN and infinity. The columns `keep_infinite` keep infinity."""
     types = table.schema.items()
     floats = [name for name, dtype in types if dtype.is_float()]
     finite = pl.col(name for name in floats if name not in keep_infinite)
@@ -151,9 +130,7 @@ def unique_names(names: Iterable[str]) -> list[str]:
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:
-    """Return a short name for each path: its last part.
-
-    If these names are not unique, return the whole paths.
+    """Return the last part of each path, or the whole paths if the last parts are not unique.
 
     >>> short_names(["a/bert", "a/gpt"]), short_names(["a/x", "b/x"])
     ({'a/bert': 'bert', 'a/gpt': 'gpt'}, {'a/x': 'a/x', 'b/x': 'b/x'})
@@ -164,11 +141,7 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def unique_short_names(names: Iterable[str]) -> list[str]:
-    """Return a short name for each path. A path that occurs again gets a number.
-
-    >>> unique_short_names(["a/bert", "a/gpt", "a/bert"])
-    ['bert', 'gpt', 'bert (2)']
-    """
+    """Return a short name for each path. A path that occurs again gets a number, as in `bert (2)`."""
     every = list(names)
     short = short_names(dict.fromkeys(every))
     return unique_names(short[name] for name in every)

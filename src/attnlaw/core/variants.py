@@ -14,18 +14,11 @@ class HasName(Protocol):
 
 
 class Variant(HasName, Protocol):
-    """An entry of a table of variants, with a name such as `relu`.
-
-    A variant with a parameter has a name such as `clip:C`. The method `at` of such a variant sets the
-    parameter.
-    """
+    """An entry of a table of variants, such as `relu`, or `clip:C` with a parameter that `at` sets."""
 
     @property
     def example(self) -> str | None:
-        """A name with an example of the parameter, such as `clip:2`.
-
-        The name is None if there is no parameter.
-        """
+        """A name with an example of the parameter, such as `clip:2`, or None without a parameter."""
 
     def at(self, parameter: str) -> Self:
         """Return the variant with this parameter. Raise a ValueError if the text is not a valid parameter."""
@@ -42,11 +35,7 @@ def with_parameter(variant: V, parameter: str, value: float) -> V:
 
 
 def parse_positive(parameter: str) -> float:
-    """Parse a positive number. Raise a ValueError if the text is not a valid parameter.
-
-    >>> parse_positive("2")
-    2.0
-    """
+    """Parse a positive number. Raise a ValueError if the text is not a valid parameter."""
     value = float(parameter)
     if not 0 < value < math.inf:
         raise ValueError(f"{parameter} is not a positive number")

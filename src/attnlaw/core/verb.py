@@ -56,11 +56,8 @@ class CasePart:
 class PartKeeper(Generic[S, R]):
     """The way in which one process keeps finished parts of a case, so that it can continue later.
 
-    Args:
-        run: A function that computes a case. The function keeps finished parts in a directory, and reads the
-            parts that an earlier run kept there.
-        has_parts: A function that returns whether a directory has finished parts.
-        remove: A function that removes the finished parts from a directory.
+    `run` computes a case, keeps finished parts in a directory, and reads those that an earlier run kept
+    there.
     """
 
     run: Callable[[S, Path, Progress], R]
@@ -72,9 +69,8 @@ class PartKeeper(Generic[S, R]):
 class CaseSplit(Generic[S, R]):
     """The way in which workers compute a large case in parts. The result is the same as for a single process.
 
-    Args:
-        join: A function that makes the record of the case from the tables of its parts, in order.
-        keeper: The way in which a single process keeps finished parts in the directory of the results.
+    `join` makes the record of the case from the tables of its parts, in order. `keeper` is the way in which a
+    single process keeps finished parts in the directory of the results.
     """
 
     verb: Verb[Any, Any]  # computes one part. Only its tables are kept.
@@ -139,10 +135,7 @@ class Verb(Generic[S, R]):
 
     @property
     def provenance(self) -> str:
-        """A sentence that names the source of the verb's equations.
-
-        The sentence is empty if a paper states the equations.
-        """
+        """A sentence that names the source of the verb's equations, or "" if a paper states them."""
         return DERIVED.format(paper=self.after_abstract) if self.after_abstract else ""
 
     def __repr__(self) -> str:
@@ -195,7 +188,6 @@ class Verb(Generic[S, R]):
         return Result.collect(self, zip(cases, records, strict=True))
 
     def _place(self, words: Sequence[Any]) -> dict[str, Any]:
-        """Return the positional arguments by setting. The last setting may take several arguments."""
         places = [field for field in setting_fields(self.settings).values() if field.rule.positional]
         placed = {place.name: word for place, word in zip(places, words, strict=False)}
         if len(words) > len(places):
@@ -230,10 +222,7 @@ class Verb(Generic[S, R]):
 
     @cached_property
     def setting_columns(self) -> dict[str, str]:
-        """The column of each setting.
-
-        The column is `x_setting` for a setting `x` if there is also a quantity `x`.
-        """
+        """The column of each setting, `x_setting` for a setting `x` if there is also a quantity `x`."""
         taken = column_kinds(self.quantities)
         known = setting_fields(self.settings).items()
         stated = [name for name, field in known if not field.rule.machine_only]
@@ -274,19 +263,12 @@ KIND_OF = {float: "float", int: "int", bool: "bool", tuple[int, ...]: "ints", tu
 
 
 def grid(axes: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
-    """Yield all combinations of the values of the axes. The last axis varies fastest.
-
-    >>> list(grid({"a": [1, 2], "b": [3]}))
-    [{'a': 1, 'b': 3}, {'a': 2, 'b': 3}]
-    """
+    """Yield all combinations of the values of the axes. The last axis varies fastest."""
     return (dict(zip(axes, point, strict=True)) for point in product(*axes.values()))
 
 
 def run_each_case(work: Callable[[S, Progress], R]) -> Run[S, R]:
-    """Return a `run` function that computes each case alone.
-
-    An error in one case does not stop the others.
-    """
+    """Return a `run` function that computes each case alone. An error does not stop the others."""
 
     @wraps(work)
     def run(cases: Sequence[S], progress: Progress) -> Iterator[R | InputError]:

@@ -15,8 +15,6 @@ def count_of(number: int, noun: str, plural: str | None = None) -> str:
 def short_number(value: float, digits: int = 3) -> str:
     """Return a number with this many significant digits, and with all digits before the decimal point.
 
-    Only numbers of at least a million, and very small numbers, have an exponent.
-
     >>> short_number(0.12345), short_number(130.7, 2), short_number(189727.6), short_number(1.2345e8)
     ('0.123', '131', '189,728', '1.23e+08')
     """

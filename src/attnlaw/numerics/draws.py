@@ -17,11 +17,7 @@ def generators(seed: int, seeds: int) -> Iterator[np.random.Generator]:
 
 
 def mean_of(values: Sequence[float]) -> Estimate:
-    """Return the mean with its standard error. A single value has no error.
-
-    >>> str(mean_of([1.0, 2.0, 3.0]))
-    '2.0(6)'
-    """
+    """Return the mean with its standard error. A single value has no error."""
     many = np.asarray(values, dtype=float)
     error = float(many.std(ddof=1) / np.sqrt(many.size)) if many.size > 1 else None
     return Estimate(float(many.mean()), error)

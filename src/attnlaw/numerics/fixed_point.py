@@ -1,7 +1,4 @@
-"""Solvers that always stop: bracketed roots of many equations at once, and accelerated fixed-point iteration.
-
-Neither solver raises an exception if it fails. The result has the residual and the number of steps.
-"""
+"""Bracketed roots of many equations at once, and accelerated fixed-point iteration, which always stop."""
 
 from __future__ import annotations
 
@@ -38,14 +35,9 @@ def bracketed_roots(
 ) -> Roots:
     """Solve `function(x, which) = 0` for each member of a batch by Chandrupatla's method (1997).
 
-    Args:
-        function: a function of two arrays, the points of the members that are still active and the indices of
-            these members. The function returns the values at these points.
-        low: lower ends of the brackets.
-        high: upper ends of the brackets. If the signs at both ends of a member agree, its result is the end
-            with the smaller absolute value.
-        ends: values at `low` and `high`, if they are known.
-        tolerance: width of the final bracket relative to |x|.
+    `function` takes the points of the members that are still active, and their indices. If the signs at both
+    `ends` of a bracket agree, the result is the end with the smaller absolute value. `tolerance` is the width
+    of the final bracket relative to |x|.
 
     >>> targets = np.array([2.0, 5.0])
     >>> bracketed_roots(lambda x, i: x * x - targets[i], np.zeros(2), np.full(2, 9.0)).x.round(12).tolist()
@@ -78,9 +70,8 @@ def bracketed_roots(
 
 
 def _next_step(a: Reals, b: Reals, c: Reals, fa: Reals, fb: Reals, fc: Reals, least: Reals) -> Reals:
-    """Return an inverse quadratic step if it is safe, else a bisection step.
-
-    The step stays away from the ends of the bracket.
+    """Return an inverse quadratic step, away from the ends of the bracket, if it is safe, else a bisection
+    step.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         xi = (a - b) / (c - b)
@@ -94,10 +85,7 @@ def _next_step(a: Reals, b: Reals, c: Reals, fa: Reals, fb: Reals, fc: Reals, le
 
 @dataclass(frozen=True)
 class Iteration:
-    """The end of a fixed-point iteration.
-
-    `error` estimates the distance from the fixed point as the larger of the next step and the residual.
-    """
+    """The end of a fixed-point iteration. `error` is the larger of the next step and the residual."""
 
     state: Reals  # the fixed point, or the best state if the iteration did not converge
     residual: float  # `max |update(x) - x|` at the state
@@ -118,15 +106,9 @@ def accelerated_iteration(
     """Find a fixed point of `update` by Anderson's method (1965), for a few unknowns of order one.
 
     A plain step is `x <- damping x + (1 - damping) update(x)`. The method learns the slope of `update(x) - x`
-    from as many past steps as there are unknowns, so a slow contraction takes few steps.
-
-    Args:
-        damping: share of the old state in a plain step.
-        tolerance: largest residual `max |update(x) - x|` of a converged state.
-        patience: number of steps after which the iteration gives up if the residual has not halved.
-
-    Returns:
-        The fixed point. If the iteration gave up, the best state with `converged` False.
+    from as many past steps as there are unknowns, so a slow contraction takes few steps. The largest entry of
+    this residual is at most `tolerance` if the state converged. If it has not halved in `patience` steps, the
+    iteration gives up, and returns the best state.
 
     >>> result = accelerated_iteration(np.cos, np.array([1.0]))
     >>> result.converged, float(result.state[0].round(6)), result.steps < 10
@@ -158,10 +140,7 @@ def accelerated_iteration(
 
 
 def _anderson_step(points: Reals, misses: Reals, damping: float) -> Reals:
-    """Return a plain step from the point at which the secants of past steps predict the fixed point.
-
-    The rows of `points` and `misses` are steps, and the last row is the current one.
-    """
+    """Return a plain step from the point at which the secants of past steps predict the fixed point."""
     if len(points) == 1:
         return np.asarray((1 - damping) * misses[-1])
     moved, changed = np.diff(points, axis=0).T, np.diff(misses, axis=0).T

@@ -1,7 +1,6 @@
-"""Single routines of BLAS and LAPACK in float64, without the import of scipy.linalg.
+"""Single routines of BLAS and LAPACK in float64, without the slow import of scipy.linalg.
 
-That import takes a sixth of a second, as long as the audit of a small model. The routines of SciPy's OpenBLAS
-are called by ctypes (`openblas`). If the library is missing, SciPy's wrappers compute the same numbers.
+If `openblas` is missing, SciPy's wrappers compute the same numbers.
 """
 
 from __future__ import annotations
@@ -17,11 +16,7 @@ from attnlaw.numerics import openblas
 
 
 def singular_values(matrix: Reals) -> Reals:
-    """Return the singular values of a matrix in descending order.
-
-    >>> singular_values(np.array([[3.0, 0.0], [0.0, -4.0]]))
-    array([4., 3.])
-    """
+    """Return the singular values of a matrix in descending order."""
     library = openblas.library()
     if library is None or not matrix.size:
         return np.asarray(scipy.linalg.svdvals(matrix.astype(np.float64, copy=False), check_finite=False))
@@ -37,12 +32,7 @@ def singular_values(matrix: Reals) -> Reals:
 
 
 def cholesky_factor(gram: Reals) -> Reals | None:
-    """Return the upper triangular R with R^T R equal to `gram`, or None if there is none.
-
-    >>> cholesky_factor(np.array([[4.0, 2.0], [2.0, 2.0]]))
-    array([[2., 1.],
-           [0., 1.]])
-    """
+    """Return the upper triangular R with R^T R equal to `gram`, or None if there is none."""
     library = openblas.library()
     if library is None:
         root, failed = scipy.linalg.lapack.dpotrf(gram)
@@ -53,11 +43,7 @@ def cholesky_factor(gram: Reals) -> Reals | None:
 
 
 def triangular_condition(root: Reals) -> float:
-    """Estimate the reciprocal condition of an upper triangular matrix in the 1-norm.
-
-    >>> triangular_condition(np.array([[4.0, 0.0], [0.0, 1.0]]))
-    0.25
-    """
+    """Estimate the reciprocal condition of an upper triangular matrix in the 1-norm."""
     library = openblas.library()
     if library is None:
         return float(scipy.linalg.lapack.dtrcon(root)[0])
@@ -69,13 +55,7 @@ def triangular_condition(root: Reals) -> float:
 
 
 def symmetric_product(gram: NDArray[Any], vector: NDArray[Any]) -> NDArray[Any]:
-    """Multiply a symmetric float32 or float64 matrix in C order by a vector.
-
-    The function reads the upper triangle.
-
-    >>> symmetric_product(np.array([[1.0, 2.0], [0.0, 3.0]]), np.array([1.0, 1.0]))
-    array([3., 5.])
-    """
+    """Multiply a symmetric matrix in C order, of which only the upper triangle is read, by a vector."""
     library = openblas.library()
     if library is None:
         multiply = scipy.linalg.blas.dsymv if gram.dtype == np.float64 else scipy.linalg.blas.ssymv

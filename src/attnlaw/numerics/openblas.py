@@ -1,8 +1,7 @@
 """Calls of the OpenBLAS library in SciPy's wheels by ctypes, which releases Python's lock during a call.
 
-SciPy's wrappers of `?syrk`, `?sytrd` and `dsterf` keep the lock, so every other thread waits for them. The
-two stages of a tridiagonalisation have no wrapper at all. If the library is missing (other builds, other
-platforms), `library` returns None, and callers compute the same numbers in another way.
+The two stages of a tridiagonalisation have no wrapper in SciPy at all. If the library is missing, `library`
+returns None, and callers compute the same numbers in another way.
 """
 
 from __future__ import annotations
@@ -61,7 +60,6 @@ def lapack(dll: ctypes.CDLL, name: str, *arguments: Argument) -> None:
 
 
 def _by_reference(argument: Argument) -> Any:
-    """Return a pointer to the argument, because Fortran takes everything by reference."""
     if isinstance(argument, bytes):
         return argument
     if isinstance(argument, int):

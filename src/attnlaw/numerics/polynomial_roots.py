@@ -1,7 +1,4 @@
-"""Stieltjes transforms that are roots of a polynomial.
-
-`monic_roots` computes all roots, and `smallest_root` chooses the physical one.
-"""
+"""Stieltjes transforms that are roots of a polynomial."""
 
 from __future__ import annotations
 
@@ -16,8 +13,7 @@ from attnlaw.core.arrays import Complexes
 def monic_roots(coefficients: Complexes) -> Complexes:
     """Return the roots of `y^n + c_1 y^(n-1) + ... + c_n`, for coefficients of shape (..., n).
 
-    The roots are computed as eigenvalues of companion matrices. Two Newton steps follow if they reduce the
-    residual.
+    They are eigenvalues of companion matrices, after two Newton steps if these reduce the residual.
 
     >>> monic_roots(np.array([[0.0, -4.0]], dtype=complex)).real.tolist()
     [[2.0, -2.0]]
@@ -36,7 +32,6 @@ def monic_roots(coefficients: Complexes) -> Complexes:
 
 
 def _horner(coefficients: Complexes, y: Complexes) -> tuple[Complexes, Complexes]:
-    """Return the value and the slope of a monic polynomial at points `y` of shape (..., roots)."""
     value, slope = np.ones_like(y), np.zeros_like(y)
     for k in range(coefficients.shape[-1]):
         slope = slope * y + value

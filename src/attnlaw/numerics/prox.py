@@ -26,8 +26,7 @@ MOST_STEPS = 200
 class Loss:
     """A convex loss l(y, z) with its derivatives in z and its proximal operator.
 
-    `corners(V)` returns the values of y omega near which the operator bends. Integrals are split at these
-    values.
+    `corners(V)` returns the values of y omega near which the operator bends. Integrals are split there.
     """
 
     name: str
@@ -40,15 +39,7 @@ class Loss:
     signs: bool = False  # true if labels are -1 and 1
 
     def pull(self, y: Reals, omega: Reals, V: float) -> tuple[Reals, Reals]:
-        """Return g = (prox - omega)/V and its curvature -dg/domega.
-
-        For V = 0, g and its curvature are minus the first and plus the second derivative of the loss at
-        omega.
-
-        >>> g, bend = HINGE.pull(np.ones(3), np.array([-3.0, 0.5, 2.0]), 1.0)
-        >>> g.tolist(), bend.tolist()
-        ([1.0, 0.5, 0.0], [0.0, 1.0, 0.0])
-        """
+        """Return g = (prox - omega)/V, or its limit for V = 0, and its curvature -dg/domega."""
         if V == 0:
             return -self.slope(y, omega), self.curvature(y, omega)
         z = self.proximal(y, omega, V)
@@ -60,16 +51,10 @@ class Loss:
 
 
 def _logistic_prox(y: Reals, omega: Reals, V: float) -> Reals:
-    """Return the proximal operator of the logistic loss by Newton's method.
+    """Return y z, where z solves z = u + V/(1 + e^z) in [u, u + V] and u = y omega, by Newton's method.
 
-    It is y z, where z solves z = u + V/(1 + e^z) in [u, u + V] and u = y omega. Newton's method starts at
-    z = 0, because from other starts it falls into cycles of two for V above about 4, even inside a bracket.
-    The equation is convex below 0 and concave above. So from 0 (or the end of the interval next to it), every
-    step goes towards the root, and no step goes beyond it.
-
-    >>> z = _logistic_prox(np.ones(2), np.array([-30.0, 3.0]), 26.0)
-    >>> bool(np.abs(z - np.array([-30.0, 3.0]) - 26 * scipy.special.expit(-z)).max() < 1e-13)
-    True
+    It starts at z = 0, because from other starts it falls into cycles of two for V above about 4. The
+    equation is convex below 0 and concave above, so from 0 no step goes beyond the root.
     """
     u = y * omega
     z = np.clip(np.zeros_like(u), u, u + V)
@@ -81,11 +66,6 @@ def _logistic_prox(y: Reals, omega: Reals, V: float) -> Reals:
         if (np.abs(step) <= 4e-16 * (1 + np.abs(z) + np.abs(u) / rise)).all():  # round-off of a step
             break
     return y * z
-
-
-def _hinge_prox(y: Reals, omega: Reals, V: float) -> Reals:
-    u = y * omega
-    return y * np.where(u >= 1, u, np.minimum(u + V, 1.0))
 
 
 SQUARE = Loss(
@@ -110,7 +90,7 @@ HINGE = Loss(
     value=lambda y, z: np.maximum(0.0, 1 - y * z),
     slope=lambda y, z: np.where(y * z < 1, -y, 0.0),
     curvature=lambda y, z: np.zeros_like(z),
-    proximal=_hinge_prox,
+    proximal=lambda y, omega, V: y * np.where(y * omega >= 1, y * omega, np.minimum(y * omega + V, 1.0)),
     corners=lambda V: (1 - V, 1.0),
     smooth=False,
     signs=True,

@@ -1,9 +1,8 @@
 """Quadrature: Gauss-Legendre rules, and cosine series for densities with square-root edges.
 
-On an interval, write `x = x(theta)` for theta from 0 to pi, with `x = middle - half cos(theta)` or a smooth
-function of it. For a density with square-root edges, `F = f(x) density dx/dtheta` is an even periodic
-function of theta. So the midpoint rule converges exponentially, and the integral from any angle to pi is a
-sine series: one transform gives the integral above every threshold.
+On an interval, write `x = middle - half cos(theta)` for theta from 0 to pi, or a smooth function of it. For a
+density with square-root edges, `F = f(x) density dx/dtheta` is an even periodic function of theta. So the
+midpoint rule converges exponentially, and the integral from any angle to pi is a sine series.
 """
 
 from __future__ import annotations
@@ -19,14 +18,7 @@ from attnlaw.core.arrays import Reals
 
 @lru_cache(maxsize=64)
 def gauss_legendre(count: int) -> tuple[Reals, Reals]:
-    """Return the nodes and the weights of Gauss-Legendre quadrature on [0, 1].
-
-    The arrays are read-only, because later calls return the same ones.
-
-    >>> x, w = gauss_legendre(5)
-    >>> round(float(w @ x**9), 12)
-    0.1
-    """
+    """Return the read-only nodes and weights of Gauss-Legendre quadrature on [0, 1]."""
     x, w = scipy.special.roots_legendre(count)
     nodes, weights = 0.5 * (x + 1.0), 0.5 * w
     nodes.setflags(write=False)
@@ -35,14 +27,7 @@ def gauss_legendre(count: int) -> tuple[Reals, Reals]:
 
 
 def panels(cuts: ArrayLike, count: int) -> tuple[Reals, Reals]:
-    """Return Gauss-Legendre nodes and weights from the smallest to the largest cut.
-
-    There are `count` nodes between neighbouring cuts.
-
-    >>> x, w = panels([2.0, 0.0, 1.0], 3)
-    >>> x.size, round(float(w @ np.abs(x - 1)), 12)
-    (6, 1.0)
-    """
+    """Return Gauss-Legendre nodes and weights, with `count` nodes between neighbouring cuts."""
     edges = np.unique(cuts)
     u, w = gauss_legendre(count)
     widths = np.diff(edges)[:, None]
@@ -58,10 +43,7 @@ def midpoint_angles(count: int) -> Reals:
 
 
 def cosine_coefficients(values: Reals) -> Reals:
-    """Return the coefficients c of `F(theta) = sum_k c_k cos(k theta)`.
-
-    The last axis of `values` has the values of F at the midpoints.
-    """
+    """Return the coefficients c of `F(theta) = sum_k c_k cos(k theta)` from F at the midpoints."""
     count = values.shape[-1]
     coefficients = scipy.fft.dct(values, type=2, axis=-1) / count
     coefficients[..., 0] *= 0.5
@@ -69,15 +51,7 @@ def cosine_coefficients(values: Reals) -> Reals:
 
 
 def integral_above(coefficients: Reals, theta: Reals) -> Reals:
-    """Return the integrals of cosine series from theta to pi.
-
-    `coefficients` have the shape (functions, ..., count), and `theta` has the shape (...).
-
-    >>> F = np.sin(midpoint_angles(32)) ** 2
-    >>> value = integral_above(cosine_coefficients(F)[None], np.array(np.pi / 2))
-    >>> bool(abs(value[0] - np.pi / 4) < 1e-14)
-    True
-    """
+    """Return the integrals from theta (...) to pi of cosine series (functions, ..., count)."""
     count = coefficients.shape[-1]
     k = np.arange(1, count)
     sines = np.sin(k * theta[..., None]) / k
@@ -86,11 +60,10 @@ def integral_above(coefficients: Reals, theta: Reals) -> Reals:
 
 
 def angle_of(coefficients: Reals, level: Reals) -> Reals:
-    """Return the angle at which an increasing cosine series reaches a level in its range.
+    """Return the angle at which an increasing cosine series (..., count) reaches a level (...) in its range.
 
-    Newton's method stays inside a bracket. The method starts at the angle of the first two terms, which is
-    exact for `x = middle - half cos(theta)`. `coefficients` have the shape (..., count), and `level` the
-    shape (...).
+    Newton's method stays inside a bracket. It starts at the angle of the first two terms, which is exact for
+    `x = middle - half cos(theta)`.
     """
     theta = np.arccos(np.clip((level - coefficients[..., 0]) / coefficients[..., 1], -1.0, 1.0))
     if coefficients.shape[-1] == 2:

@@ -1,8 +1,7 @@
 """Small symmetric linear systems for many draws at once. The last axis of all arrays runs over the draws.
 
-The matrices are factorised as `A = L D L^T` without pivoting. The result is exact up to round-off if A is
-positive definite. Otherwise a pivot may be tiny and the solution poor. Newton's method then notices that the
-step does not lead downhill.
+The matrices are factorised as `A = L D L^T` without pivoting, exactly up to round-off if A is positive
+definite. Otherwise a pivot may be tiny and the solution poor, so the caller must check the step.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """Eigenvalues and Gram matrices of large matrices, computed without blocking other threads.
 
-One-stage tridiagonalisation spends half of its operations in matrix-vector products, which wait for memory.
 LAPACK's `?sytrd_sy2sb` and `?sytrd_sb2st` first reduce the matrix to a band of width `BANDS`, all in matrix
 products, and then reduce the band to a tridiagonal. If these routines are missing (see `openblas`), one stage
-computes the same numbers.
-
-A float32 matrix is reduced in float32, which is nearly all the work. The eigenvalues of its tridiagonal are
-computed in float64: `ssterf` itself was off by 20 to 270 eps |A| (512 to 4096 rows), the reduction by 3.
+computes the same numbers. A float32 matrix is reduced in float32, which is nearly all the work. The
+eigenvalues of its tridiagonal are computed in float64: `ssterf` itself was off by 20 to 270 eps |A| (512 to
+4096 rows), the reduction by 3.
 """
 
 from __future__ import annotations
@@ -23,11 +21,7 @@ from attnlaw.numerics import openblas
 
 
 def tridiagonal_eigenvalues(diagonal: Reals, off_diagonal: Reals) -> Reals:
-    """Return all eigenvalues of a symmetric tridiagonal matrix in ascending order, by LAPACK's `dsterf`.
-
-    >>> tridiagonal_eigenvalues(np.array([2.0, 2.0]), np.array([1.0])).round(12)
-    array([1., 3.])
-    """
+    """Return all eigenvalues of a symmetric tridiagonal matrix in ascending order, by LAPACK's `dsterf`."""
     library = openblas.library()
     if library is None:
         return np.asarray(scipy.linalg.eigvalsh_tridiagonal(diagonal, off_diagonal, lapack_driver="sterf"))
@@ -41,18 +35,10 @@ FLUSH = 100
 
 
 def count_eigenvalues_below(diagonal: Reals, off_diagonal: Reals, points: Reals) -> NDArray[np.int32]:
-    """Count the eigenvalues of symmetric tridiagonal matrices T below each point x.
+    """Count the eigenvalues of symmetric tridiagonal matrices T below each point x, (matrices, points).
 
     The count is the number of negative pivots of T - x (Sturm). A pivot 0 makes the next pivot infinite, and
-    the count stays right.
-
-    Args:
-        diagonal, off_diagonal: the entries of each matrix, of shape (matrices, n) and (matrices, n - 1). No
-            entry of `off_diagonal` may be 0.
-        points: the points x.
-
-    Returns:
-        The counts, of shape (matrices, points).
+    the count stays right. `off_diagonal` (matrices, n - 1) must not have an entry 0.
 
     >>> count_eigenvalues_below(np.array([[2.0, 2.0]]), np.array([[1.0]]), np.array([0.0, 2.0, 4.0]))
     array([[0, 1, 2]], dtype=int32)
@@ -84,9 +70,6 @@ def symmetric_eigenvalues(matrix: NDArray[Any]) -> Reals:
 
     The matrix may be overwritten. The error of each eigenvalue is about eps |A| in the precision of the
     matrix. Only the upper triangle of a float32 matrix is read.
-
-    >>> symmetric_eigenvalues(np.array([[2.0, 1.0], [1.0, 2.0]])).round(12)
-    array([1., 3.])
     """
     library = openblas.library()
     if library is None and matrix.dtype == np.float64:
@@ -142,16 +125,7 @@ def _two_stages(library: ctypes.CDLL, matrix: NDArray[Any]) -> Tridiagonal:
 
 
 def add_gram(wide: NDArray[Any], gram: NDArray[Any]) -> None:
-    """Add W W^T to the lower triangle of `gram`, where W is the matrix `wide`.
-
-    `gram` must have the same type as W and be in Fortran order.
-
-    >>> gram = np.zeros((2, 2), order="F")
-    >>> add_gram(np.array([[1.0, 2.0], [3.0, 4.0]]), gram)
-    >>> gram
-    array([[ 5.,  0.],
-           [11., 25.]])
-    """
+    """Add W W^T to the lower triangle of `gram`, which has the type of W = `wide`, in Fortran order."""
     library = openblas.library()
     by_columns = wide.flags.f_contiguous
     columns = wide if by_columns else np.ascontiguousarray(wide).T  # both are in Fortran order

@@ -1,8 +1,6 @@
 """Run functions in threads, with results in order and memory within a budget.
 
-`in_threads` runs functions that state how much memory they need. A `MemoryGate` lets them start while their
-sum stays within the budget, so more threads never need more memory. Each function uses one BLAS thread, so
-the numbers do not depend on the number of threads.
+Each function uses one BLAS thread, so the numbers do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -22,11 +20,7 @@ SWITCH = 0.0005
 
 
 def usable_cores() -> int:
-    """Return the number of cores that this process may use.
-
-    >>> usable_cores() >= 1
-    True
-    """
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -34,7 +28,7 @@ def usable_cores() -> int:
 
 @contextmanager
 def short_switch_interval() -> Iterator[None]:
-    """Inside the block, make threads that return from BLAS wait at most `SWITCH` seconds for Python's lock.
+    """Make threads that return from BLAS wait at most `SWITCH` seconds for Python's lock.
 
     Python's default interval of 5 ms is as long as the work of BLAS for one head.
     """
@@ -47,15 +41,7 @@ def short_switch_interval() -> Iterator[None]:
 
 
 class MemoryGate:
-    """A gate that admits work while the sizes of all admitted work stay within a budget.
-
-    Work of any size may enter if nothing else is inside.
-
-    >>> gate = MemoryGate(budget=10)
-    >>> with gate.reserve(6), gate.reserve(4):
-    ...     gate.bytes_in_use
-    10
-    """
+    """A gate that admits work while its sizes stay within a budget, and work of any size if it is alone."""
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
@@ -64,7 +50,6 @@ class MemoryGate:
 
     @contextmanager
     def reserve(self, size: int) -> Iterator[None]:
-        """Wait until `size` bytes fit or nothing else is inside, and reserve them during the block."""
         with self._changed:
             self._changed.wait_for(lambda: self.bytes_in_use == 0 or self.bytes_in_use + size <= self.budget)
             self.bytes_in_use += size
@@ -82,13 +67,10 @@ R = TypeVar("R")
 def in_threads(
     work: Sequence[tuple[int, Callable[[], R]]], budget: int, jobs: int | None, on_done: Callable[[int], None]
 ) -> list[R]:
-    """Run functions in threads and return their results in order.
+    """Run functions in threads, by default on all usable cores, and return their results in order.
 
-    Args:
-        work: pairs (number of bytes, function), where the bytes are those that the function needs.
-        budget: bytes that the running functions may need together.
-        jobs: number of threads, or None for all usable cores.
-        on_done: a function that receives the number of finished functions.
+    `work` has pairs (bytes that a function needs, function), and `budget` is what the running functions may
+    need together. `on_done` receives the number of finished functions.
 
     >>> in_threads([(1, lambda: "a"), (2, lambda: "b")], budget=2, jobs=2, on_done=lambda done: None)
     ['a', 'b']

@@ -50,10 +50,9 @@ class Cut:
     phase_at_zero: float  # limit of the argument at y = 0
 
     def at(self, y: Any) -> tuple[Any, Any]:
-        """Return `log f` and `f'/f` at y.
+        """Return `log f` and `f'/f` at y, which is between the edges and within half a step of the cut.
 
-        y must be between the edges and within half a step of the cut. On the cut, the imaginary part of the
-        logarithm is the continuous argument.
+        On the cut, the imaginary part of the logarithm is the continuous argument.
         """
         step = self.step(y)
         half, t = self._place(y, step)
@@ -78,7 +77,7 @@ class Cut:
 
     @cached_property
     def _real_pairs(self) -> Reals:
-        """Real and imaginary parts of the coefficients, highest power first, (terms, 2, steps)."""
+        """The coefficients as real pairs, highest power first, (terms, 2, steps)."""
         parts = np.stack([self.coefficients.real, self.coefficients.imag])
         return np.ascontiguousarray(parts.transpose(2, 0, 1)[::-1])
 
@@ -89,7 +88,6 @@ class Cut:
         return half, (y - 0.5 * (low + high)) / half
 
     def step(self, y: Any) -> NDArray[np.intp]:
-        """Return the index of the step that covers y."""
         place = np.searchsorted(self.edges, np.real(y), side="right") - 1
         return np.asarray(np.clip(place, 0, self.edges.size - 2))
 
@@ -130,7 +128,6 @@ def solve_cut(a: float, b: float, low: float, high: float) -> Cut:
 
 
 def _edges(a: float, b: float, low: float, high: float) -> tuple[Reals, int]:
-    """Return the ends of the steps, and the index of the end from which the solution starts."""
     start = max(a + 2 * b, 1.0)
     ends = [start]
     while ends[-1] < high:
@@ -150,9 +147,8 @@ def _half_step(a: float, b: float, y: float, direction: int) -> float:
 def log_growth(a: float, b: float, y: Any) -> Any:
     """Return `int s dy`, where s is the slower root of `y s^2 + (y - a) s + b = 0`.
 
-    This integral is log f to leading order, up to a constant. f oscillates where `(y - a)^2 < 4 b y`, and the
-    formula holds on both sides of this stretch. s is about `b/(a - y)` below the stretch and `-b/y` far above
-    it.
+    This is log f to leading order, up to a constant. f oscillates where `(y - a)^2 < 4 b y`. s is about `b/(a
+    - y)` below that stretch and `-b/y` far above it.
     """
     middle = a + 2 * b
     root = np.sqrt(np.maximum((y - a) ** 2 - 4 * b * y, 0.0))
@@ -170,10 +166,7 @@ def _rate(a: float, b: float, y: complex) -> float:
 
 
 def _transform_at(a: float, b: float, y: float) -> complex:
-    """Return `-f'/(b f)` at y + i0.
-
-    The continued fraction gives it above y, and Taylor steps lead from there down to the cut.
-    """
+    """Return `-f'/(b f)` at y + i0 by Taylor steps down from where the continued fraction converges."""
     height = max(math.sqrt(b * b + max(a, 0.0) * b), 2 * math.sqrt(y))
     place = complex(y, height)
     g = continued_fraction(a, b, np.array(place)).item()
@@ -190,7 +183,7 @@ def _transform_at(a: float, b: float, y: float) -> complex:
 
 
 def continued_fraction(a: float, b: float, y: Complexes) -> Complexes:
-    """Return `-f'/(b f)` off the cut. The function adds levels until two depths agree.
+    """Return `-f'/(b f)` off the cut, with more levels until two depths agree.
 
     n levels leave an error of about `exp(-4 sqrt(n) Im sqrt(y))`. Within 1e-3 of zero, 65536 levels are too
     few.
@@ -229,7 +222,6 @@ def _taylor(a: float, b: float, centre: Any, half: Any) -> Any:
 
 
 def _horner(coefficients: Any, t: Any) -> tuple[Any, Any]:
-    """Return value and derivative at t of polynomials whose coefficients run along the first axis."""
     value, slope = coefficients[-1], np.zeros_like(coefficients[-1])
     for row in coefficients[-2::-1]:
         slope = slope * t + value

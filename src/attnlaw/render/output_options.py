@@ -8,10 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from attnlaw.core.errors import BadSetting, InputError
+from attnlaw.core.errors import BadSetting, InputError, as_option
 from attnlaw.core.result import Result
 from attnlaw.core.settings import OptionPanel, Settings, setting, settings_dataclass
 from attnlaw.core.verb import Verb
+from attnlaw.render.charts.packages import require_packages
 
 ENDINGS = dict.fromkeys(("pdf", "svg", "png"))  # the possible endings of a figure's file
 JSON_HELP = "Print JSON and nothing else."
@@ -26,11 +27,18 @@ def require_directory_name(*directories: str | None) -> None:
         raise BadSetting("out", "found an empty name; give a directory (a dot means the current directory)")
 
 
+def require_packages_of(**options: str | None) -> None:
+    """Raise an `InputError` if an option that asks for figures is given, but nothing can draw them."""
+    for name, value in options.items():
+        if value is not None:
+            require_packages(as_option(name))
+
+
 @settings_dataclass
 class OutputOptions(Settings):
     """The options for showing and saving results, which all verbs share."""
 
-    details: bool = output_option(False, "Show every number that attnlaw computed.")
+    details: bool = output_option(False, "Show every number that attnlaw computed, not only the summary.")
     json: bool = output_option(False, JSON_HELP)
     out: str | None = output_option(
         None,
@@ -39,18 +47,20 @@ class OutputOptions(Settings):
     )
     figures: str | None = output_option(
         None,
-        "With --out, also save every chart, sized for a two-column paper, to DIR/figures.",
+        "With --out, also save every chart to DIR/figures, sized for a two-column paper. Needs "
+        "attnlaw[charts].",
         choices=ENDINGS,
         requires="out",
     )
     figure: str | None = output_option(
-        None, "Write the main chart to this file (.pdf, .svg or .png).", metavar="FILE"
+        None, "Save the main chart as this file (.pdf, .svg or .png). Needs attnlaw[charts].", metavar="FILE"
     )
 
     def check(self) -> None:
         require_directory_name(self.out)
         if self.figure is not None and Path(self.figure).suffix[1:] not in ENDINGS:
             raise BadSetting("figure", f"expected a name that ends in .{', .'.join(ENDINGS)}", self.figure)
+        require_packages_of(figure=self.figure, figures=self.figures)
 
     def run_cases(self, verb: Verb[Any, Any], cases: Sequence[Any], progress: Callable[..., None]) -> Records:
         """Yield the record or the `InputError` of each case, as soon as it is computed."""

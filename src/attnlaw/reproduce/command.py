@@ -12,6 +12,7 @@ from rich.text import Text
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.settings import Settings, setting, setting_like, settings_dataclass
+from attnlaw.render.charts.packages import has_packages, warn_without_packages
 from attnlaw.render.output_options import ENDINGS, JSON_HELP, output_option, require_directory_name
 from attnlaw.render.terminal.console import Column, output, print_json, print_message, print_table, progress
 from attnlaw.render.terminal.screen import print_hanging, print_next
@@ -48,22 +49,22 @@ class Reproduce(Settings):
 
     name: str | None = setting(
         None,
-        "Paper (such as 2506.01582) or figure (such as learn-tokens) to repeat, or list to show "
-        "all (default: list).",
+        "Paper (such as 2506.01582) or figure (such as learn-tokens) to repeat; list shows all of "
+        "them (default).",
         positional=True,
         metavar="NAME",
     )
     out: str | None = output_option(
-        None, "Directory to write the results, the figures and the comparison table to.", metavar="DIR"
+        None, "Directory for the results, the figures and the table that compares the numbers.", metavar="DIR"
     )
     quick: bool = setting(
         False,
-        "Use fewer random draws and points, and leave out large figures. Each paper takes two "
-        "minutes at most.",
+        "Use fewer random draws and points, and skip large figures, so that each paper takes at most "
+        "two minutes.",
     )
     figures: str = output_option("pdf", "File format of the figures.", choices=ENDINGS)
     jobs: int | None = setting_like(
-        Workers, "jobs", help="Number of worker processes (default: none, this process computes)."
+        Workers, "jobs", help="Number of worker processes (default: compute in this process)."
     )
     json: bool = output_option(False, JSON_HELP)
 
@@ -80,6 +81,8 @@ class Reproduce(Settings):
             return _list(self.json)
         from attnlaw.reproduce.run import STOPPED, run_figure, write_comparison
 
+        if not has_packages():
+            warn_without_packages()
         runs: list[FigureRun] = []
         for paper, figure in find_figures(str(self.name)):
             if self.quick and figure.large and self.name != figure.study:

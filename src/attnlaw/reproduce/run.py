@@ -16,6 +16,7 @@ from attnlaw.core.estimate import Estimate, Outcome
 from attnlaw.core.files import figures_directory, write_all
 from attnlaw.core.progress import Progress
 from attnlaw.core.tables import quantity_frame
+from attnlaw.render.charts.packages import has_packages
 from attnlaw.render.charts.paper import figure_files
 from attnlaw.report import write_report
 from attnlaw.reproduce.comparison import COMPARISON, compare, published_figures
@@ -83,7 +84,8 @@ def run_figure(
 
     Args:
         quick: whether to use the values of the study's table [quick].
-        ending: the file format of the figures: "pdf", "svg" or "png".
+        ending: the file format of the figures: "pdf", "svg" or "png". There are no figures if the packages
+            that draw them are not installed.
         jobs: the number of workers of a local Dask cluster. None computes in this process.
     """
     needs = f"; it needs {figure.needs}" if figure.needs else ""
@@ -100,9 +102,10 @@ def run_figure(
         rows = pl.concat([part.rows for part in parts], how="diagonal_relaxed")
         random_verbs = [name for name, verb in study.verbs.items() if verb.is_random]
         lines = compare(paper.arxiv, figure.study, rows, random_verbs)
-        write_report([folder], figures=ending)
-        shown = published_figures(lines, results[0].verb.label)
-        write_all(figure_files(shown, figures_directory(folder), ending))
+        write_report([folder], figures=ending if has_packages() else None)
+        if has_packages():
+            shown = published_figures(lines, results[0].verb.label)
+            write_all(figure_files(shown, figures_directory(folder), ending))
     status, remark = str(Outcome.DONE), None
     if study_status.stopped:
         status, remark = STOPPED, "stopped, but every finished row is kept; run the same command to continue"

@@ -6,20 +6,16 @@ bias,
 
     tr f = sum_i u_i^T f u_i + E[z^T f z],    z = (I - U U^T) g,  g with random signs.
 
-Every term v^T f v is a Gauss rule. Its nodes are the eigenvalues of the Lanczos tridiagonal of A started at
-v. Its weights are the squared first entries of the eigenvectors times |v|^2 (Golub and Meurant 2010). Leading
-vectors are almost invariant, so three steps are enough for each. The rest has little variance, because U took
-the large values away.
+Every term v^T f v is a Gauss rule: its nodes are the eigenvalues of the Lanczos tridiagonal of A started at
+v, its weights the squared first entries of the eigenvectors times |v|^2 (Golub and Meurant 2010). Leading
+vectors are almost invariant, so three steps are enough for each. Two sums are known exactly, the number of
+values (n) and the sum of their squares (|M|_F^2), and the weights of every probe are multiplied by a + b s^2
+so that both are right. The spread over probes is the standard error.
 
-Two sums are known exactly: the number of values (n) and the sum of their squares (|M|_F^2). The weights of
-every probe are multiplied by a + b s^2 so that both are right. The spread over probes is the standard error.
-
-The quadrature has a lower and an upper rule. With x = s^2, a sum of s^p is a sum of x^(p/2). For 0 < p < 2
-the even derivatives of x^(p/2) are negative and the odd ones positive. So the Gauss rule is above the true
-sum, and the Gauss-Radau rule with a node at 0 is below it. The weight of that node is the largest weight that
-zero can have (Chebyshev, Markov, Stieltjes), so it is the uncertainty of a rank: the Gauss rule counts this
-weight, the other rule does not. The tolerance of ranks is far below what the steps resolve, and moves neither
-side.
+With x = s^2, a sum of s^p is a sum of x^(p/2), whose even derivatives are negative and odd ones positive for
+0 < p < 2. So the Gauss rule is above the true sum, and the Gauss-Radau rule with a node at 0 is below it. The
+weight of that node is the largest that zero can have (Chebyshev, Markov, Stieltjes), so it is the uncertainty
+of a rank. The tolerance of ranks is far below what the steps resolve, and moves neither side.
 """
 
 from __future__ import annotations
@@ -43,12 +39,9 @@ POWER_STEPS = 1
 def approximate_spectrum(matrix: Reals, seed: int = 0, fold: NormFold | None = None) -> Spectrum:
     """Approximate the spectrum of a float64 matrix by nodes and multiplicities, with errors.
 
-    The largest value and both norms of the entries are computed, not estimated. If the shorter side is at
-    most 2 k (k = `DEFLATED`), the matrix is factorised instead, because an approximation would not be faster.
-
-    Args:
-        seed: the seed of the random probes.
-        fold: the norm before the matrix. If given, the spectrum also has the sizes of the matrix as applied.
+    The largest value and both norms of the entries are computed, not estimated. A matrix whose shorter side
+    is at most 2 `DEFLATED` is factorised instead, because an approximation would not be faster. With the norm
+    `fold` before it, the spectrum also has the sizes of the matrix as applied.
 
     >>> matrix = np.random.default_rng(0).standard_normal((300, 400))
     >>> spectrum = approximate_spectrum(matrix)
@@ -94,7 +87,6 @@ def _leading_vectors(gram: Operator, size: int, count: int, rng: np.random.Gener
 
 
 def _largest(run: KrylovRun) -> tuple[float, float]:
-    """Return the largest singular value that a run found, and a bound on its distance to a true one."""
     values, vectors = np.linalg.eigh(tridiagonals(run)[0])
     top = float(np.sqrt(max(values[-1], 0.0)))
     residual = float(run.off_diagonal[0, -1] * abs(vectors[-1, -1]))
@@ -110,10 +102,9 @@ def _gauss_rules(run: KrylovRun) -> tuple[Reals, Reals]:
 def _radau_rules(run: KrylovRun, round_off: float) -> tuple[Reals, Reals]:
     """Return the nodes and the weights of the Gauss-Radau rules, both of shape (starts, steps + 1).
 
-    These rules have an additional node at 0. Their tridiagonals are singular and have one more row: T = B
-    B^T, where B is lower bidiagonal with shape (steps + 1) x steps. B is the Cholesky factor of the Lanczos
-    tridiagonal with the row that follows it. If a pivot is round-off, the steps have found an eigenvalue 0
-    themselves, and the rule ends there.
+    Their tridiagonals T = B B^T are singular, with the node 0. B is the Cholesky factor, (steps + 1) x steps,
+    of the Lanczos tridiagonal with the row that follows it. If a pivot is round-off, the steps have found an
+    eigenvalue 0 themselves, and the rule ends there.
     """
     count, steps = run.diagonal.shape
     factors = np.zeros((count, steps + 1, steps))

@@ -18,17 +18,7 @@ NARROW = 4.6
 
 
 def matrix_operations(rows: int, cols: int, approximate: bool, single: bool = False) -> float:
-    """Return the cost of the spectrum of a matrix, in operations of a float64 matrix product.
-
-    Args:
-        approximate: whether the spectrum is approximated.
-        single: whether the arithmetic is float32.
-
-    >>> matrix_operations(8192, 28672, True) < matrix_operations(8192, 28672, False)
-    True
-    >>> matrix_operations(8192, 28672, True) > matrix_operations(8192, 28672, False, single=True)
-    True
-    """
+    """Return the cost of the spectrum of a matrix, in operations of a float64 matrix product."""
     short, long = min(rows, cols), max(rows, cols)
     if not approximate:
         return (SINGLE if single else 1.0) * (short**2 * long + EIGENPROBLEM * short**3)
@@ -37,10 +27,10 @@ def matrix_operations(rows: int, cols: int, approximate: bool, single: bool = Fa
 
 
 def product_operations(rows: int, inner: int, cols: int, every: bool = True) -> float:
-    """Return the number of operations for the spectrum of a product of thin factors.
+    """Return the number of operations for the spectrum of a product of thin factors, as stored and as
+    applied.
 
-    The factors are made triangular twice, as stored and as applied. If `every` is true, the (1,1) norm sums
-    all entries instead of a sample.
+    If `every` is true, the (1,1) norm sums all entries instead of a sample.
     """
     formed = cols if every else min(COLUMNS, cols)
     return 2.0 * rows * inner * formed + 8.0 * inner**2 * (rows + cols)

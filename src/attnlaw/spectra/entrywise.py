@@ -91,10 +91,6 @@ def rank_within(matrix: ArrayLike, error: float = 0.01) -> int:
 
 
 def _decompose(matrix: ArrayLike) -> tuple[Reals, Reals, Reals, Reals]:
-    """Return the matrix A and the three parts of its singular value decomposition.
-
-    Raise an `InputError` if A is not a finite matrix.
-    """
     A = np.asarray(matrix, dtype=float)
     if A.ndim != 2 or not A.size or not np.isfinite(A).all():
         raise InputError(

@@ -1,13 +1,10 @@
 """Singular values of a matrix in memory, from its Gram matrix, or by SVD if that is not precise enough.
 
-The eigenvalues of M^T M have an absolute error e s_1^2. Over many spectra and sizes n = min(rows, cols), e
-was at most 0.5 eps sqrt(n). A singular value s then has the error e s_1^2 / (2 s). While the smallest value
-is above 2e-3 s_1, every value of a matrix up to n = 4096 has an absolute error below 1e-12 s_1 and a relative
-error below 1e-9. If the smallest value is lower, attnlaw uses the SVD. If weights were stored in 16 bits or
-less, attnlaw tries a float32 Gram matrix first (see `precision`).
-
-If the Gram matrix has another type than the matrix, the matrix is converted in slabs, so that memory never
-holds it twice.
+The eigenvalues of M^T M have an absolute error e s_1^2, with e at most 0.5 eps sqrt(n) for n = min(rows,
+cols). A singular value s then has the error e s_1^2 / (2 s). While the smallest value is above 2e-3 s_1,
+every value of a matrix up to n = 4096 has an absolute error below 1e-12 s_1 and a relative error below 1e-9.
+If the smallest value is lower, attnlaw uses the SVD. If weights were stored in 16 bits or less, attnlaw tries
+a float32 Gram matrix first (see `precision`).
 """
 
 from __future__ import annotations
@@ -72,7 +69,6 @@ def _in_float32(matrix: Reals, fold: NormFold | None, rounding: float) -> Singul
 
 
 def _in_float64(matrix: Reals, fold: NormFold | None) -> SingularValueResult:
-    """Return the singular values from the Gram matrix if it is precise enough, else from the SVD."""
     eigenvalues, applied = _eigenvalues(matrix, fold, np.dtype(np.float64))
     if eigenvalues[-1] > GRAM_LIMIT**2 * eigenvalues[0]:
         return np.sqrt(eigenvalues), applied, "gram", FLOAT64
@@ -80,10 +76,7 @@ def _in_float64(matrix: Reals, fold: NormFold | None) -> SingularValueResult:
 
 
 def _eigenvalues(matrix: Reals, fold: NormFold | None, dtype: np.dtype[Any]) -> tuple[Reals, Applied | None]:
-    """Return the eigenvalues of the smaller Gram matrix in descending order, and the sizes as applied.
-
-    The sizes are None if there is no norm to fold in.
-    """
+    """Return the eigenvalues of the smaller Gram matrix in descending order, and the sizes as applied."""
     rows, cols = matrix.shape
     gram = gram_matrix(matrix if rows <= cols else matrix.T, dtype)
     applied = None if fold is None else applied_matrix(matrix, fold, gram if rows <= cols else None)
@@ -91,13 +84,7 @@ def _eigenvalues(matrix: Reals, fold: NormFold | None, dtype: np.dtype[Any]) -> 
 
 
 def gram_matrix(wide: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return W W^T in the given precision, where W is the matrix `wide`.
-
-    In float32 only the upper triangle is computed, and the rest is zero.
-
-    >>> gram_matrix(np.array([[1.0, 2.0]], dtype=np.float32), np.dtype(np.float64))
-    array([[5.]])
-    """
+    """Return W W^T in the given precision, of which only the upper triangle is computed in float32."""
     if wide.dtype == dtype == np.float64:
         return np.asarray(wide @ wide.T)
     size = wide.shape[0]
@@ -148,8 +135,8 @@ def rescale_spectrum(spectrum: Spectrum, scale: float) -> Spectrum:
 def absolute_sum(matrix: Reals) -> float:
     """Return the sum of absolute entries of an array that is contiguous in either order.
 
-    The function adds the entries in blocks. The sum of BLAS would depend on the memory address of the array,
-    so two runs could differ in the last digit.
+    The sum of BLAS would depend on the memory address of the array, so two runs could differ in the last
+    digit.
     """
     entries = matrix.ravel(order="K")
     return sum(float(np.abs(entries[i : i + BLOCK]).sum()) for i in range(0, entries.size, BLOCK))

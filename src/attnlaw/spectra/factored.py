@@ -1,20 +1,14 @@
 """Spectra of products A B of thin factors, N x d and d x M, without forming the N x M product.
 
 With QR factorisations A = Q_A R_A and B^T = Q_B R_B, the singular values of A B are those of the d x d matrix
-R_A R_B^T. There are exactly d of them, without the N - d round-off values that a dense SVD leaves. The (2,1)
-norm of A B is that of R_A B.
+R_A R_B^T, and the (2,1) norm of A B is that of R_A B. R is also the Cholesky factor of A^T A, which costs a
+sixth of a QR factorisation at 4096 x 128. Its error is eps (s_1 / s)^2 in float64, and that of QR is eps s_1
+/ s. For factors with a condition below 1e3 the error is at most 1e-10.
 
-R is also the Cholesky factor of A^T A. It costs a sixth of a QR factorisation (at 4096 x 128; float32 QR
-costs more than half). Its error is eps (s_1 / s)^2 in float64, and that of QR is eps s_1 / s. For factors
-with a condition below 1e3 the error is at most 1e-10. This is far below the rounding of weights stored in 16
-bits, and precise enough for the sizes as applied of all weights.
-
-The (1,1) norm of a large product is estimated from a sample of its columns. Column j has a Euclidean norm
-l_j, which is known without forming it, and a sum of absolute entries a_j, which takes 2 N d operations.
-Columns are drawn with probabilities l_j / sum l, with replacement. Then (sum l) mean(a_j / l_j) is an
-unbiased estimate of sum a. Its variance is small, because a_j / l_j hardly varies: for Gaussian entries it is
-(2 N / pi)^(1/2), with a relative spread of (pi / 2 - 1)^(1/2) / N^(1/2). Columns are added until the standard
-error is at most `ACCURACY`. If that takes as many columns as there are, all are summed.
+The (1,1) norm of a large product is estimated from columns j that are drawn with probabilities l_j / sum l,
+where l_j is the Euclidean norm and a_j the sum of absolute entries: (sum l) mean(a_j / l_j) is an unbiased
+estimate of sum a. For Gaussian entries a_j / l_j is (2 N / pi)^(1/2), with a relative spread of (pi / 2 -
+1)^(1/2) / N^(1/2). Columns are added until the standard error is at most `ACCURACY`, or all are summed.
 """
 
 from __future__ import annotations
@@ -32,7 +26,7 @@ from attnlaw.numerics.lapack import cholesky_factor, singular_values, triangular
 from attnlaw.spectra.exact import rescale_spectrum
 from attnlaw.spectra.head_sizes import Root
 from attnlaw.spectra.precision import power_scaled, require_resolved
-from attnlaw.spectra.spectrum import BLOCK, Applied, Spectrum, root_sum_of_squares
+from attnlaw.spectra.spectrum import BLOCK, Applied, Spectrum
 
 # Products with more entries than LARGE are sampled, COLUMNS columns at a time.
 LARGE = 2**20
@@ -47,11 +41,6 @@ def sampled_absolute_sum(left: Reals, right: Reals, lengths: Reals, seed: int) -
     """Estimate the sum of absolute entries of `left @ right` from a random sample of its columns.
 
     `lengths` are the Euclidean norms of the columns of the product.
-
-    >>> ones = np.ones((3, 200))
-    >>> total = sampled_absolute_sum(ones.T, ones, np.full(200, 3 * 200**0.5), seed=0)
-    >>> round(total.value, 6), total.error
-    (120000.0, 0.0)
     """
     total = float(lengths.sum())
     if total == 0:
@@ -107,13 +96,8 @@ def spectrum_and_roots(
 ) -> HeadSpectrum:
     """Compute the spectrum of a product together with the triangular factors of both sides.
 
-    Args:
-        quick: whether to use Cholesky factors if they are precise enough. The folded factors always use
-            Cholesky factors.
-        seed: the seed of a sample of columns, from which the (1,1) norm is estimated. None sums all entries.
-
-    Returns:
-        The spectrum, the triangular factors of `left` and `right.T`, and those of the folded pair (or None).
+    `quick` uses Cholesky factors if they are precise enough, as always for the folded pair. From a sample of
+    columns with this `seed`, the (1,1) norm is estimated; None sums all entries.
     """
     scaled_left, left_scale = power_scaled(left)
     scaled_right, right_scale = power_scaled(right)
@@ -141,27 +125,21 @@ def spectrum_and_roots(
 
 
 def _applied_sizes(left: Root, right: Root) -> Applied:
-    """Return the sizes of a product from the scaled triangular factors of both sides."""
     values = singular_values(left[0] @ right[0].T)
     require_resolved(float(values[0]), left[1], right[1])
-    sizes = Applied(Estimate(float(values[0])), root_sum_of_squares(values), values)
-    return sizes.rescale(left[1] * right[1])
+    return Applied.of(values).rescale(left[1] * right[1])
 
 
 def triangular_factor(tall: Reals, quick: bool = False) -> Root:
-    """Return the triangular factor R of a matrix divided by a power of two, and this power.
-
-    `quick` allows a Cholesky factor in place of a QR factorisation.
+    """Return the triangular factor R (or a Cholesky factor) of a matrix divided by a power of two, and the
+    power.
     """
     scaled, scale = power_scaled(tall)
     return _factorise_scaled(scaled, quick)[0], scale
 
 
 def _factorise_scaled(matrix: Reals, quick: bool) -> tuple[Reals, str]:
-    """Return the triangular factor R and the name of the method that computed it.
-
-    It calls LAPACK itself, because NumPy's wrapper blocks other threads.
-    """
+    """Return R and the method. It calls LAPACK itself, because NumPy's wrapper blocks other threads."""
     if quick and matrix.shape[0] >= matrix.shape[1]:
         root = cholesky_factor(matrix.T @ matrix)
         if root is not None and triangular_condition(root) >= CHOLESKY_LIMIT:
@@ -173,8 +151,7 @@ def _factorise_scaled(matrix: Reals, quick: bool) -> tuple[Reals, str]:
 def absolute_product_sum(left: NDArray[Any], right: NDArray[Any]) -> float:
     """Return the sum of absolute entries of a product, which is formed block by block in the factors' type.
 
-    Entries are added up in float64, or first by fours in float32. Rounding errors of float32 average out, so
-    the sum is accurate to about 1e-8.
+    Rounding errors of float32 average out, so the sum is accurate to about 1e-8.
     """
     rows = max(4, BLOCK // right.shape[1] // 4 * 4)
     buffer = np.empty((min(rows, left.shape[0]), right.shape[1]), left.dtype)
@@ -196,7 +173,6 @@ def in_product_precision(factor: Reals, shape: tuple[int, int]) -> NDArray[Any]:
 
 
 def _scaled_absolute_product_sum(left: Reals, right: Reals) -> float:
-    """Return the sum of absolute entries of a product of factors of any scale."""
     shape, total_scale, factors = (left.shape[0], right.shape[1]), 1.0, []
     for factor in (left, right):
         # Powers of two keep the product in the range of float32.

@@ -10,18 +10,14 @@ A G and B becomes B G^(-T). The set of such G is the gauge of the head.
 | `none` | nothing: norms, clipping or gates are between the factors | |
 
 In the row `rotary`, j runs over the planes that positions turn, and A B^T is the product of the columns that
-they do not turn.
+they do not turn. The least value is reached exactly if D = A^T A - B^T B vanishes on the directions in which
+G can move: for the full gauge all of D, for the rotary gauge the trace of each plane and all of the rest
+(this is ours). The sizes of D and of both Gram matrices are taken on the same directions.
 
-Let D = A^T A - B^T B. The least value is reached exactly if D vanishes on the directions in which G can move.
-For the full gauge all of D must vanish. For the rotary gauge the trace of each plane and all of the rest must
-vanish (this is ours). The sizes of D and of both Gram matrices are taken on the same directions.
-
-Under grouped queries B is shared. A then stacks the queries of a group (for VO the outputs are stacked), and
-every head of the group has the sizes of the group. The bias of queries is one more row of A: then D = 0 holds
-if weight decay acts on the bias too. The factors are those that are stored. Latent attention and keys of an
-earlier layer are left out, because other factors share the gauge there.
-
-Queries and keys are q = z R_Q + q0 and k = z' R_K + k0; `scores` computes their sizes.
+Under grouped queries B is shared, A stacks the queries of a group (for VO the outputs are stacked), and every
+head of the group has the sizes of the group. The bias of queries is one more row of A, as if weight decay
+acts on the bias too. Latent attention and keys of an earlier layer are left out, because other factors share
+the gauge there.
 """
 
 from __future__ import annotations
@@ -69,9 +65,7 @@ def factor_sizes(
 ) -> FactorSizes | None:
     """Compute the sizes of A and B from their triangular factors, or None if they exceed float64.
 
-    Args:
-        sides: the numbers of rows of A and B.
-        nuclear_norm: the nuclear norm |A B^T|_*, if known.
+    `sides` are the numbers of rows of A and B, and `nuclear_norm` is |A B^T|_*, if known.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         share = left[1] ** 0.5 / right[1] ** 0.5
@@ -104,11 +98,7 @@ def factor_sizes(
 
 
 def planes(rotary: Rotary | None) -> NDArray[np.intp]:
-    """Return the pairs of columns that rotary positions rotate together. Each row of the result is one plane.
-
-    >>> planes(Rotary(4)).tolist(), planes(Rotary(4, adjacent=True, start=2)).tolist()
-    ([[0, 2], [1, 3]], [[2, 3], [4, 5]])
-    """
+    """Return the pairs of columns that rotary positions rotate together, one plane in each row."""
     if rotary is None:
         return np.zeros((0, 2), dtype=np.intp)
     columns = rotary.start + np.arange(rotary.size)
@@ -116,10 +106,7 @@ def planes(rotary: Rotary | None) -> NDArray[np.intp]:
 
 
 def gauge_of(block: Attention, kind: str) -> str | None:
-    """Return the gauge of a block's heads.
-
-    Returns None if other factors share the gauge, or if the head is too small for the rotary planes.
-    """
+    """Return the gauge of a block's heads, or None if other factors share it or the head is too small."""
     how = block.scores
     clipped = how.clip is not None
     between = clipped or block.value_norm or block.output_norm or block.gate
@@ -142,13 +129,7 @@ def block_factors(
     roots: Sequence[tuple[Root, Root]],
     nuclear: Sequence[float],
 ) -> list[FactorSizes | None]:
-    """Return the sizes of the factors of every head.
-
-    Args:
-        shape: the shape of one head's product.
-        roots: the triangular factors of each head's factors.
-        nuclear: the nuclear norm of each head's product.
-    """
+    """Return the sizes of the factors of every head, given the shape, roots and norms of its products."""
     if gauge_of(block, kind) not in (FULL, ROTARY):
         return [None] * block.heads
     scores = KINDS[kind].scores
@@ -191,9 +172,8 @@ class Lengths:
 class ScorePart:
     """Sizes of some entries of the queries and keys of a head.
 
-    Args:
-        lengths: lengths of queries and keys, if rotary positions or clipping change them before scores are
-            computed. All other sizes describe queries and keys before this change.
+    `lengths` are those of queries and keys, if rotary positions or clipping change them before scores are
+    computed. All other sizes describe queries and keys before this change.
     """
 
     values: Reals  # singular values of R_Q R_K^T
@@ -206,10 +186,7 @@ class ScorePart:
 
 @dataclass(frozen=True, eq=False)
 class ScoreSizes:
-    """Sizes of the queries and keys of a head.
-
-    `whole` has the sizes of all entries together. `parts` has the sizes of the parts that add up to a score.
-    """
+    """Sizes of the queries and keys of a head: of all entries, and of the parts that add up to a score."""
 
     whole: ScorePart
     parts: tuple[ScorePart, ...]

@@ -1,12 +1,11 @@
 """Lanczos's method for symmetric matrices, and a bound on their largest eigenvalue.
 
-Only products with the matrix are needed. From a start of unit length, k steps give a k x k tridiagonal T with
-off-diagonal entries b_1 ... b_k, where b_k leads out of T. The largest eigenvalue t of T is a lower bound of
-the largest eigenvalue l of the matrix. A residual cannot say how far below it is, because it bounds the
-distance to *some* eigenvalue. A random start v can. Let p be the characteristic polynomial of T. Then
-|p(A) v|^2 = (b_1 ... b_k)^2, and this is at least c^2 p(l)^2, where c is the component of v along the leading
-eigenvector. A start without a preferred direction in n dimensions has |c| >= d (pi / 2n)^(1/2) except with
-probability d, and p increases beyond t. So l is at most the solution of
+From a start of unit length, k steps give a k x k tridiagonal T with off-diagonal entries b_1 ... b_k, where
+b_k leads out of T. The largest eigenvalue t of T is a lower bound of the largest eigenvalue l of the matrix.
+Let p be the characteristic polynomial of T. Then |p(A) v|^2 = (b_1 ... b_k)^2, and this is at least c^2
+p(l)^2, where c is the component of the start v along the leading eigenvector. A random start in n dimensions
+has |c| >= d (pi / 2n)^(1/2) except with probability d, and p increases beyond t. So l is at most the solution
+of
 
     ln p(x) = ln(b_1 ... b_k) - ln d - ln(pi / 2n) / 2,    x > t
 
@@ -49,12 +48,8 @@ def lanczos(
 ) -> KrylovRun:
     """Run Lanczos's method from each column of `starts`, all at the same time.
 
-    Every vector is orthogonalised twice against the earlier ones of its start.
-
-    Args:
-        gram: a function that multiplies a block of columns by the matrix.
-        should_stop: a function that receives the run after `FIRST_CHECK` steps. If the function returns True,
-            the run ends there.
+    Every vector is orthogonalised twice against the earlier ones of its start. After `FIRST_CHECK` steps, the
+    run ends if `should_stop` is true of it.
     """
     size, count = starts.shape
     norms = np.linalg.norm(starts, axis=0)
@@ -96,10 +91,10 @@ def tridiagonals(run: KrylovRun) -> Reals:
 
 
 def largest_value(gram: Operator, size: int) -> Estimate:
-    """Return the square root of the largest eigenvalue of a positive semidefinite matrix, with its error.
+    """Return the square root of the largest eigenvalue of a positive semidefinite matrix.
 
-    The value is a lower bound. The error bounds the difference between the true value and this lower bound.
-    The start is the same in every run.
+    It is a lower bound, whose error bounds the distance to the true value. The start is the same in every
+    run.
 
     >>> largest_value(lambda block: np.array([[9.0], [4.0]]) * block, 2).value
     3.0
@@ -114,7 +109,6 @@ def largest_value(gram: Operator, size: int) -> Estimate:
 
 
 def _largest(run: KrylovRun, size: int) -> Estimate:
-    """Return the root of the largest eigenvalue of a run, and how far above it the true one may be."""
     values = np.linalg.eigvalsh(tridiagonals(run)[0])
     top = float(np.sqrt(max(values[-1], 0.0)))
     beyond = _distance_above(values, run.off_diagonal[0], size)
@@ -122,9 +116,8 @@ def _largest(run: KrylovRun, size: int) -> Estimate:
 
 
 def _distance_above(values: Reals, off_diagonal: Reals, size: int) -> float:
-    """Return how far the largest eigenvalue may be above the last of the ascending Ritz `values`.
-
-    Bisection solves the equation at the head of this module.
+    """Return how far the largest eigenvalue may be above the last of the ascending Ritz `values`, by
+    bisection.
     """
     if np.any(off_diagonal == 0):  # the invariant space contains the leading eigenvector
         return 0.0

@@ -65,10 +65,7 @@ class Selection:
     def from_settings(
         cls, settings: ModelSettings, network: Network[Product], arithmetic: Arithmetic = DEFAULT_ARITHMETIC
     ) -> Selection:
-        """Return the selection that the settings describe.
-
-        An adapter without layers is always measured as a whole.
-        """
+        """Return the selection that the settings describe: all of an adapter without layers."""
         if not network.layers:
             return cls(groups=(), arithmetic=arithmetic)
         chosen = settings.chosen_layers(len(network.layers) + len(network.other_layers))
@@ -89,11 +86,9 @@ class Selection:
 class Unit:
     """A group of matrices that are read together: one matrix, or all heads of one product of two tensors.
 
-    Args:
-        first: number of the unit's first matrix, among all matrices of the model in the order of rows.
-        rounding: relative error with which the tensors were stored, if float32 may be enough (see
-            `precision`). None means float64.
-        exact: whether norms of entries use every entry.
+    `first` is the number of its first matrix in the order of rows. `rounding` is the relative error with
+    which the tensors were stored, if float32 may be enough (see `precision`). `exact` uses every entry for
+    norms.
     """
 
     first: int
@@ -130,10 +125,7 @@ UnitMeasurer = Callable[[Model, Unit], list[Spectrum]]
 def expected_seconds(
     model: Model, selection: Selection, jobs: int | None = None, is_kept: UnitTest | None = None
 ) -> float:
-    """Estimate how long `measure` will take, from the rate of matrix products on this machine.
-
-    Units for which `is_kept` is true take no time.
-    """
+    """Estimate how long `measure` will take. Units for which `is_kept` is true take no time."""
     units = units_of(model, selection)
     operations = sum(unit.operations for unit in units if is_kept is None or not is_kept(unit))
     # The rate of a slow core is enough to see that little work takes no time.
@@ -160,47 +152,30 @@ def measure(
     on_spectrum: Callable[[Spectrum], object] = lambda spectrum: None,
     measure_unit: UnitMeasurer | None = None,
 ) -> Network[Spectrum | None]:
-    """Measure the selected matrices of a model.
+    """Measure the selected matrices of a model. All other leaves of the network are None.
 
     Large matrices go first, so that no thread has to wait for one at the end. While a thread factorises a
     unit, the operating system already reads the tensors of the unit that probably comes next. The numbers do
-    not depend on `jobs`.
-
-    Args:
-        jobs: number of threads, or None for all usable cores.
-        progress: a function that is called with the number of finished units and the number of all units.
-        on_spectrum: a function that receives each spectrum, in the thread that measured it.
-        measure_unit: a function that replaces `unit_spectra`, for example one that keeps its measurements.
-
-    Returns:
-        The network with a spectrum at every selected leaf, and None at all other leaves.
+    not depend on `jobs`, the number of threads. `on_spectrum` receives each spectrum in the thread that
+    measured it, and `measure_unit` replaces `unit_spectra`, for example to keep its measurements.
     """
     units = units_of(model, selection)
     order = sorted(range(len(units)), key=lambda number: -units[number].bytes)
-    following = order[jobs or usable_cores() :]
-    work = []
-    for number, after in zip_longest(order, following):
-        unit, later = units[number], None if after is None else units[after]
-        spectra_of_unit = partial(measure_unit or unit_spectra, model, unit)
-        work.append((unit.bytes, partial(_read_ahead, model, spectra_of_unit, later, on_spectrum)))
+
+    def run(unit: Unit, following: Unit | None) -> list[Spectrum]:
+        for view in () if following is None else following.product.views:
+            model.tensors.prefetch(view.tensor, view.member)
+        spectra = (measure_unit or unit_spectra)(model, unit)
+        for spectrum in spectra:
+            on_spectrum(spectrum)
+        return spectra
+
+    by_size = [units[number] for number in order]
+    pairs = zip_longest(by_size, by_size[jobs or usable_cores() :])
+    work = [(unit.bytes, partial(run, unit, following)) for unit, following in pairs]
     results = in_threads(work, IN_FLIGHT, jobs, lambda done: progress(done, len(units)))
     spectra = dict(zip(order, results, strict=True))
     return spectra_tree(model, selection, chain(*(spectra[number] for number in range(len(units)))))
-
-
-def _read_ahead(
-    model: Model,
-    spectra_of_unit: Callable[[], list[Spectrum]],
-    following: Unit | None,
-    on_spectrum: Callable[[Spectrum], object],
-) -> list[Spectrum]:
-    if following is not None:
-        for view in following.product.views:
-            model.tensors.prefetch(view.tensor, view.member)
-    spectra = spectra_of_unit()
-    for spectrum in spectra:
-        on_spectrum(spectrum)
-    return spectra
 
 
 def spectra_tree(model: Model, selection: Selection, spectra: Iterable[Spectrum]) -> Network[Spectrum | None]:
@@ -265,7 +240,6 @@ def _spectra(model: Model, unit: Unit) -> list[Spectrum]:
 
 
 def _heads(model: Model, unit: Unit, block: FactorSource) -> list[Spectrum]:
-    """Return the spectra of all products of a block."""
     kind, shape = unit.location.kind, unit.product.shape
     reading = replace(model, keeps_float32=unit.rounding is not None)
     sampled = shape[0] * shape[1] > MANY_ENTRIES and not unit.exact
@@ -307,7 +281,6 @@ def _head(
     quick: bool,
     seed: int | None,
 ) -> HeadSpectrum:
-    """Return the spectrum of one head's matrix, and triangular factors. `pair` has the stored factors."""
     try:
         with np.errstate(over="raise", invalid="raise"):
             folded = block.applied(model, kind, *pair)

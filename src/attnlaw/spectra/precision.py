@@ -6,28 +6,18 @@ r"""When float32 is precise enough to factorise a matrix: if it adds less error 
 | u | root mean square of the relative errors of its entries: 0.42 times half a unit in the last place |
 | c | the float32 route moves an eigenvalue of the Gram matrix by at most c eps s_1^2, with eps = 2^-23 |
 
-Storing: entries w (1 + d) with independent d move a singular value by x^T (w d) y to first order, where x and
-y are its singular vectors. The root mean square is u \|W\|_F / (n m)^(1/2). (0.42 is the root mean square of
-an error uniform in the last place, over magnitudes uniform in their logarithm: (3^-1 (3/8) / ln 2)^(1/2).)
-
-Arithmetic: if an eigenvalue s^2 is off by c eps s_1^2, the singular value is off by c eps s_1^2 / (2 s),
-which is relative c eps (s_1 / s)^2 / 2. Measured from 384 to 4096 rows, products in float32 leave 0.5 to 1.6,
-and the reduction to a tridiagonal leaves 0.7 to 2.4 (see `numerics.symmetric`). Together they are below c =
-4.
-
-The second error is below the first for every value if it is for the smallest:
+Storing entries w (1 + d) with independent d moves a singular value by u \|W\|_F / (n m)^(1/2) in root mean
+square. (0.42 is that of an error uniform in the last place, over magnitudes uniform in their logarithm: (3^-1
+(3/8) / ln 2)^(1/2).) Arithmetic moves it by c eps s_1^2 / (2 s). Measured from 384 to 4096 rows, products in
+float32 leave 0.5 to 1.6, and the reduction to a tridiagonal leaves 0.7 to 2.4 (see `numerics.symmetric`).
+Together they are below c = 4. The second error is below the first for every value if it is for the smallest:
 
     s / s_1 >= c eps s_1 (n m)^(1/2) / (2 u |W|_F)
 
-For a Gaussian matrix the right-hand side is c eps (n^(1/2) + m^(1/2)) / (2 u): in bfloat16 0.012 at 768 x
-3072 and 0.025 at 4096 x 11008. For a trained matrix it is larger, because its largest value exceeds the
-others by more. float16 has three more bits, so its ratio is eight times as large. Types with fewer bits than
-bfloat16 use the ratio of bfloat16. A matrix with a smaller s / s_1 is factorised in float64. So float32 never
-decides a rank, because the tolerance of ranks is far below the ratio.
-
-The thin factors of heads are small, and float64 is the faster way for them (see `factored`).
-
-`power_scaled` divides a matrix by a power of two, which is exact, so that squares of entries do not overflow.
+For a Gaussian matrix the right-hand side is c eps (n^(1/2) + m^(1/2)) / (2 u), in bfloat16 0.025 at 4096 x
+11008, and for a trained matrix it is larger. Types with fewer bits than bfloat16 use the ratio of bfloat16. A
+matrix with a smaller s / s_1 is factorised in float64. So float32 never decides a rank, because the tolerance
+of ranks is far below the ratio.
 """
 
 from __future__ import annotations
@@ -67,9 +57,8 @@ def rounding(dtype: str) -> float | None:
 def least_ratio(eigenvalues: Reals, shape: tuple[int, int], rounding: float) -> float:
     """Return the smallest ratio s / s_1 at which float32 adds less error than the storage of the weights did.
 
-    Args:
-        eigenvalues: the eigenvalues of the Gram matrix.
-        rounding: the relative rounding error u of the entries.
+    `eigenvalues` are those of the Gram matrix, and `rounding` is the relative rounding error u of the
+    entries.
 
     >>> values = np.array([4.0, 1.0, 1.0, 1.0])
     >>> f"{least_ratio(values, (4, 16), 0.42 * 2**-8):.1e}"
@@ -87,10 +76,9 @@ def single_errors(values: Reals) -> Reals:
 
 
 def power_scaled(matrix: Reals) -> tuple[Reals, float]:
-    """Return a matrix divided by a power of two, and the power.
+    """Return a matrix divided by a power of two, and the power, which is 1 for ordinary matrices.
 
-    Ordinary matrices stay unchanged and have the power 1. Squares of the result, and of a product of two
-    results, stay in the range of its type, float64 or float32.
+    Squares of the result, and of a product of two results, stay in the range of its type.
     """
     if matrix.size == 0:
         raise InputError(
@@ -107,15 +95,7 @@ def power_scaled(matrix: Reals) -> tuple[Reals, float]:
 
 
 def require_resolved(value: float, *scales: float) -> None:
-    """Raise an `Underflow` if a value times powers of two is not zero, but too small for float64.
-
-    >>> require_resolved(1.0, 2.0**-1000)
-    >>> require_resolved(1.0, 2.0**-1000, 2.0**-200)
-    Traceback (most recent call last):
-    ...
-    attnlaw.spectra.precision.Underflow: its norm is below 4.9e-312, and numbers this small have fewer than
-    12 digits in float64
-    """
+    """Raise an `Underflow` if a value times powers of two is not zero, but too small for float64."""
     if value > 0 and value * prod(scales) < SMALLEST:
         raise Underflow(
             f"its norm is below {SMALLEST:.2g}, and numbers this small have fewer than 12 digits in float64"

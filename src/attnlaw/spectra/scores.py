@@ -10,10 +10,9 @@ A query or a key is y = z R + y0, where z is the output of a norm before its gai
 | G, y0 | sqrt(f) C diag(g) W and b W + bias: gain g and bias b of the norm folded into the matrix W |
 | R | triangular factor of G by QR: \|G x\| = \|R x\| for every x |
 
-A norm of the queries or keys themselves replaces the norm before the block. Then W drops out, G is sqrt(f) C
-diag(g) of that norm, and N is the size of a head (or of all heads if `joint`, because one head may have all
-of |zhat|^2). The norm between the two matrices of latent attention does the same. The part of its keys that
-all heads share reads the norm before the block.
+A norm of the queries or keys themselves replaces the norm before the block: W drops out, G is sqrt(f) C
+diag(g) of that norm, and N is the size of a head (or of all heads if `joint`). The norm between the two
+matrices of latent attention does the same. The keys that all heads share read the norm before the block.
 """
 
 from __future__ import annotations
@@ -55,10 +54,7 @@ class Side:
 
 
 def missing_sizes_reason(block: Attention) -> str | None:
-    """Return why attnlaw cannot compute the sizes of a block's heads, or None if it can.
-
-    Every input of the block must be normalised.
-    """
+    """Return why attnlaw cannot compute the sizes of a block's heads, or None if it can."""
     how, rotary = block.scores, block.scores.rotary
     if block.norm is None or block.source_norm is None:
         return "attnlaw does not know the norm layer before this layer"
@@ -76,10 +72,7 @@ SideBuilder = Callable[[int, Reals, Root], Side]
 
 
 class ScoreReader:
-    """A callable that returns the sizes of the queries and keys of a block's heads.
-
-    The object reads tensors that heads share only once.
-    """
+    """A callable that returns the sizes of a head's queries and keys. It reads shared tensors only once."""
 
     def __init__(self, model: Model, block: Attention) -> None:
         how, source = block.scores, block.source_norm
@@ -96,12 +89,10 @@ class ScoreReader:
         roots: tuple[Root, Root],
         values: Reals | None = None,
     ) -> ScoreSizes | None:
-        """Return the sizes of a head; None if they exceed float64.
+        """Return the sizes of a head, from its stored factors; None if they exceed float64.
 
-        Args:
-            pair: the stored factors.
-            roots: their triangular factors with the norms folded in.
-            values: the singular values of the product with the norms folded in, if they are known.
+        `roots` are their triangular factors with the norms folded in, and `values` the singular values of
+        that product, if they are known.
         """
         rotary, turned = self._block.scores.rotary, self._turned
         with np.errstate(over="ignore", invalid="ignore"):
@@ -111,7 +102,11 @@ class ScoreReader:
                 before = sum(side.shift.size for side in keys[:-1])  # the last side has all turned entries
                 last = slice(turned.start - before, turned.stop - before)
                 keys = [*keys[:-1], keys[-1].scale_columns(last, rotary.scale)]
-            key = _join_sides(keys)
+            key = keys[0]
+            if len(keys) > 1:
+                root = scipy.linalg.block_diag(*(side.root for side in keys))
+                shift = np.hstack([side.shift for side in keys])
+                key = Side(root, shift, sum(side.square for side in keys))
             if not np.isfinite(np.linalg.norm(query.root) * np.linalg.norm(key.root)):
                 return None
             whole = _part(query, key, turned is not None, values)
@@ -125,10 +120,8 @@ class ScoreReader:
             return ScoreSizes(whole, tuple(parts))
 
     def _keys(self, head: int, factor: Reals, factor_root: Root) -> list[Side]:
-        """Return the keys as a list of sides.
-
-        Usually there is one side. If latent attention has a norm, the first side is the part of the head,
-        and the second side is the part that all heads share.
+        """Return the keys as a list of sides: two for latent attention with a norm, the head's and the shared
+        one.
         """
         block = self._block
         group = block.kv_head(head)
@@ -156,10 +149,7 @@ def _turned_columns(block: Attention) -> slice | None:
 def _side_builder(
     model: Model, view: View, norm: Norm | None, qk_norm: Norm | None, heads: int
 ) -> SideBuilder:
-    """Return a function that builds one side of each head.
-
-    `norm` is the norm before the block, and `qk_norm` that of the queries or keys themselves.
-    """
+    """Return a function that builds one side of each head, fed by `norm` or normalised by `qk_norm`."""
     size = view.shape[1] // heads
     if qk_norm is not None:
         return _normed_side_builder(model, qk_norm, heads, size)
@@ -197,7 +187,6 @@ def _normed_side_builder(model: Model, norm: Norm, heads: int, size: int) -> Sid
 
 
 def _spread(kind: str, count: int) -> tuple[float, float]:
-    """Return the factor f and the upper bound of |z|^2 for a norm of `count` numbers."""
     f = count / (count - 1) if kind == LAYER and count > 1 else 1.0
     return f, count / f
 
@@ -208,13 +197,6 @@ def _output_at_zero(model: Model, view: View) -> Reals:
         return model.bias(view)
     second = model.read(replace(view, after=None))
     return np.asarray(_output_at_zero(model, view.after) @ second + model.bias(view))
-
-
-def _join_sides(sides: list[Side]) -> Side:
-    if len(sides) == 1:
-        return sides[0]
-    root = scipy.linalg.block_diag(*(side.root for side in sides))
-    return Side(root, np.hstack([side.shift for side in sides]), sum(side.square for side in sides))
 
 
 def _part(query: Side, key: Side, turned: bool, applied: Reals | None = None) -> ScorePart:
@@ -245,7 +227,6 @@ def _lengths(side: Side) -> Lengths:
 
 
 def block_scores(model: Model, block: Attention, kind: str) -> list[ScoreSizes | None]:
-    """Return the sizes of the queries and keys of a block's heads, or None for heads without sizes."""
     if missing_sizes_reason(block) is not None:
         return [None] * block.heads
     reader = ScoreReader(model, block)

@@ -10,26 +10,19 @@
 | numerical rank | #{s_i > 1e-10 * min(rows, cols) * max(s_1, 1)} (arXiv 2605.07297) |
 | condition | s_1 / s_k, k the number of values kept |
 
-An exact spectrum lists every value once. An approximate one (see `approximate`) lists the nodes of a
-quadrature rule with multiplicities, so every sum over values has an error. A spectrum computed in float32 has
-an error too, a much smaller one (see `precision`).
-
-A model applies a matrix M as C diag(g) M, where g is the gain of the norm before M and C subtracts the mean
-if the norm does. `applied_matrix` computes the sizes of this product without a second factorisation. With B =
-C diag(g), the largest singular value of B M is the root of the largest eigenvalue of B M M^T B^T. Products
-with this matrix are products with M M^T between two cheap ones. The squared Frobenius norm is the trace of
-diag(g) M M^T diag(g), minus g^T M M^T g / n if C subtracts the mean. If less than 1% of the trace is left, or
-if M M^T is not known in float64, the entries of B M are summed instead.
+A model applies a matrix M as B M with B = C diag(g), where g is the gain of the norm before M and C subtracts
+the mean if the norm does. The largest singular value of B M is the root of the largest eigenvalue of B M M^T
+B^T. The squared Frobenius norm is the trace of diag(g) M M^T diag(g), minus g^T M M^T g / n if C subtracts
+the mean. If less than 1% of the trace is left, or if M M^T is not known in float64, the entries of B M are
+summed instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlaw.checkpoints.blocks import NormFold
 from attnlaw.core.arrays import Reals
@@ -49,9 +42,7 @@ PAST_FLOAT64 = "including the gain of the norm layer before it, its norm is too 
 class Multiplicities:
     """The multiplicity of each node of an approximate spectrum, according to each random probe.
 
-    Args:
-        weights: array of shape (probes, nodes). Each row is an estimate of the multiplicities, for a rule
-            that bounds Schatten sums from above.
+    The rows of `weights` (probes, nodes) are estimates for a rule that bounds Schatten sums from above.
     """
 
     weights: Reals
@@ -62,24 +53,27 @@ class Multiplicities:
 
 @dataclass(frozen=True, eq=False)
 class Applied:
-    """Sizes of a matrix as the model applies it, with the norm before it folded in (see `checkpoints.norms`).
+    """Sizes of a matrix as the model applies it, with the norm before it folded in.
 
-    Args:
-        spectral: the spectral norm. The error bounds how far the true norm may be above the given norm, and
-            None means exact.
-        values: all singular values, only for a product of thin factors.
+    The error of `spectral` bounds how far the true norm may be above it. `values` has all singular values,
+    only for a product of thin factors.
     """
 
     spectral: Estimate
     frobenius: float
     values: Reals | None = None
 
+    @classmethod
+    def of(cls, values: Reals) -> Applied:
+        """Return the sizes of a product with these descending singular values."""
+        top = float(values[0])
+        # No square overflows.
+        frobenius = top * float(np.sqrt(np.sum((values / top) ** 2))) if top > 0 else 0.0
+        return cls(Estimate(top), frobenius, values)
+
     @property
     def stable_rank(self) -> float | None:
-        """The squared ratio of the Frobenius norm to the spectral norm.
-
-        The value is None for a zero matrix, or if not all singular values are known.
-        """
+        """The squared ratio of the Frobenius norm to the spectral norm, or None if it is unknown."""
         top = self.spectral.value
         if self.values is None or top == 0:
             return None
@@ -184,10 +178,7 @@ class Spectrum:
 
     @property
     def above_tolerance(self) -> Reals:
-        """The singular values above the tolerance.
-
-        Ranks and Schatten sums count only values above the tolerance.
-        """
+        """The singular values above the tolerance, which are those that ranks and Schatten sums count."""
         return self.values[self.values > self.tolerance]
 
     @property
@@ -201,10 +192,7 @@ class Spectrum:
 
     @property
     def condition(self) -> float | None:
-        """The ratio of the largest to the smallest value.
-
-        The ratio is None if the smallest value is zero or unknown, or if the ratio overflows.
-        """
+        """The ratio of the largest to the smallest value, or None if it is infinite or unknown."""
         smallest = float(self.values[-1])
         ratio = self.spectral / smallest if smallest > 0 and self.multiplicities is None else np.inf
         return ratio if ratio < np.inf else None
@@ -216,12 +204,7 @@ class Spectrum:
     def error(self, quantity: Callable[[Spectrum], float | None]) -> float | None:
         """Return the error of a quantity, a function of a spectrum, or None if this spectrum is exact.
 
-        The error is the root of the sum of two squares: the standard error over the probes (`spread`) and the
-        systematic part (`bracket`).
-
-        >>> exact = Spectrum(np.array([2.0]), (1, 1), 2.0, 2.0, "svd")
-        >>> exact.error(lambda spectrum: spectrum.nuclear) is None
-        True
+        It is the root of the squares of the standard error over the probes and of the systematic part.
         """
         spread, width = self.spread(quantity), self.bracket(quantity)
         return None if spread is None or width is None else float(np.hypot(spread, width))
@@ -244,8 +227,8 @@ class Spectrum:
     def bracket(self, quantity: Callable[[Spectrum], float | None]) -> float | None:
         """Return the part of the error of a quantity that all probes share.
 
-        The part is the distance between the lower and the upper rule. In float32 the part is the change of
-        the quantity if all values move by their errors in the same direction.
+        It is the distance between the lower and the upper rule. In float32 it is the change of the quantity
+        if all values move by their errors in the same direction.
         """
         if self.is_exact:
             return None
@@ -264,20 +247,11 @@ class Spectrum:
         return self.values / self.spectral if self.spectral > 0 else self.values
 
 
-def root_sum_of_squares(values: Reals) -> float:
-    """Return the Frobenius norm of descending singular values, without overflow of their squares."""
-    top = float(values[0])
-    return top * float(np.sqrt(np.sum((values / top) ** 2))) if top > 0 else 0.0
-
-
 def applied_matrix(matrix: Reals, fold: NormFold, gram: Reals | None = None) -> Applied:
     """Compute the spectral norm, with its error, and the Frobenius norm of a folded matrix.
 
-    Args:
-        matrix: the matrix M, with entries scaled by `power_scaled`.
-        fold: the norm before the matrix.
-        gram: the product M M^T, if the caller has it. In float32 the upper triangle is enough. Without
-            `gram`, every product multiplies by M and by M^T, in the precision of M.
+    The entries of `matrix` are scaled by `power_scaled`. `gram` is M M^T, if the caller has it; in float32
+    the upper triangle is enough. Without it, every product multiplies by M and by M^T.
 
     >>> folded = applied_matrix(np.array([[3.0, 0.0], [0.0, 4.0]]), NormFold(np.array([2.0, 1.0]), False))
     >>> round(folded.spectral.value, 9), round(folded.frobenius, 9)
@@ -294,15 +268,12 @@ def applied_matrix(matrix: Reals, fold: NormFold, gram: Reals | None = None) -> 
 
     def product(block: Reals) -> Reals:
         inside = unit.transposed(block).astype((matrix if gram is None else gram).dtype, copy=False)
-        return unit(matrix @ (matrix.T @ inside) if gram is None else _symmetric(gram, inside))
+        return unit(
+            matrix @ (matrix.T @ inside) if gram is None else symmetric_product(gram, inside[:, 0])[:, None]
+        )
 
     spectral = largest_value(product, matrix.shape[0])
     return Applied(spectral, frobenius / size).rescale(size).rescale(scale)
-
-
-def _symmetric(gram: NDArray[Any], vector: NDArray[Any]) -> NDArray[Any]:
-    """Multiply a symmetric matrix in C order by one column. This reads only the upper triangle."""
-    return symmetric_product(gram, vector[:, 0])[:, None]
 
 
 # Smallest part of the trace that the mean may leave.
@@ -320,7 +291,6 @@ def _frobenius_of_gram(gram: Reals | None, fold: NormFold) -> float | None:
 
 
 def _frobenius(matrix: Reals, fold: NormFold) -> float:
-    """Return the Frobenius norm of the folded matrix from its entries."""
     gain = np.broadcast_to(fold.gain, matrix.shape[0])
     columns = max(1, BLOCK // matrix.shape[0])
     trace = removed = 0.0

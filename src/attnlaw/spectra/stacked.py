@@ -1,14 +1,12 @@
 """Spectra of all heads of a block at once, in a few calls for stacks of small matrices.
 
-The factors of a block's heads are stacks A (heads, d, N) and B (heads, d, M), views of the stored tensors.
-One call factorises all Gram matrices A A^T, and one computes all singular values. A norm before the block is
-folded into the Gram matrix. With A_g = A diag(g) and the sums s of its rows,
+One call factorises the Gram matrices A A^T of all heads, and one computes all singular values. A norm before
+the block is folded into the Gram matrix. With A_g = A diag(g) and the sums s of its rows,
 
     A_g C A_g^T = A_g A_g^T - s s^T / N        if the norm subtracts the mean
 
 If that removes more than half of a Gram matrix, the mean is subtracted from A_g itself, so that no digits are
-lost. A Cholesky factor has the error eps (s_1 / s)^2 (see `factored`). Heads whose factors have a condition
-above 1e3, or no Cholesky factor at all, are left to QR factorisations, which `factored` computes one by one.
+lost. Heads whose factors have a condition above 1e3 are left to `factored`, one by one.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnlaw.checkpoints.blocks import NONE, Attention, Norm, NormFold
+from attnlaw.checkpoints.blocks import NONE, Attention, NormFold
 from attnlaw.checkpoints.model import Model
 from attnlaw.core.arrays import Reals
 from attnlaw.core.estimate import Estimate
@@ -30,7 +28,7 @@ from attnlaw.spectra.factored import (
     in_product_precision,
     sampled_absolute_sum,
 )
-from attnlaw.spectra.spectrum import Applied, Spectrum, root_sum_of_squares
+from attnlaw.spectra.spectrum import Applied, Spectrum
 
 # Bytes of a block's factors in float64 up to which its heads are stacked. Larger stacks save no time
 # (measured at 32 heads of 4096 x 128) and need more memory.
@@ -42,15 +40,11 @@ LARGEST = 1e30
 
 @dataclass(frozen=True, eq=False)
 class FactorStack:
-    """The left or the right factors of a block's heads.
+    """The left or the right factors of a block's heads, an array (heads, d, N).
 
-    Args:
-        factors: array of shape (heads, d, N), in float32 or float64, with one factor for each group of heads
-            that share it.
-        groups: the number of the factor that each head of the block uses.
-        roots: triangular factors R of `factors`, with NaN for a factor whose R would not be precise enough.
-        folded: triangular factors with the norm before the block folded in, or `roots` if there is nothing to
-            fold.
+    `groups` is the number of the factor that each head of the block uses. `roots` are their triangular
+    factors, with NaN for one that would not be precise enough, and `folded` those with the norm before the
+    block.
     """
 
     factors: Reals
@@ -73,9 +67,7 @@ def stacked_spectra(
 ) -> Iterator[tuple[tuple[Reals, Reals], HeadSpectrum | None]]:
     """Yield the two stored factors and the spectrum of each head, or None if it needs QR factorisations.
 
-    Args:
-        seed: a function of the head. The function returns the seed of the sample of columns from which the
-            (1,1) norm is estimated, or None to sum all entries.
+    `seed` returns the seed of a head's sample of columns for the (1,1) norm, or None to sum all entries.
     """
     (left, right), known = _factor_stacks(model, block, kind)
     stored, folded = (
@@ -109,7 +101,7 @@ def stacked_spectra(
             "cholesky",
             inner=first.shape[1],
             norm_11_error=norm_11.error,
-            applied=_applied_sizes(applied[head]) if known else None,
+            applied=Applied.of(applied[head]) if known else None,
         )
         roots, folded_roots = (((pair[0][head], 1.0), (pair[1][head], 1.0)) for pair in (stored, folded))
         yield (first, second), (spectrum, roots, folded_roots if known else None)
@@ -123,14 +115,10 @@ def _factor_stacks(model: Model, block: Attention, kind: str) -> tuple[tuple[Fac
     tensors = block.stacks(model, kind)
     groups = (heads if len(factors) == block.heads else shared for factors in tensors)
     left, right = (
-        FactorStack.of(factors, numbers, _fold(model, norm) if known else None)
+        FactorStack.of(factors, numbers, model.fold(norm) if known and norm and norm.kind != NONE else None)
         for factors, numbers, norm in zip(tensors, groups, norms, strict=True)
     )
     return (left, right), known
-
-
-def _fold(model: Model, norm: Norm | None) -> NormFold | None:
-    return None if norm is None or norm.kind == NONE else model.fold(norm)
 
 
 def _gram(factor: Reals) -> Reals:
@@ -151,7 +139,6 @@ def _folded_gram(factor: Reals, fold: NormFold) -> Reals:
 
 
 def _cholesky_factors(grams: Reals) -> Reals:
-    """Return the upper triangular factor of each Gram matrix; NaN where it is not precise enough."""
     traces = np.trace(grams, axis1=1, axis2=2)
     inside = (traces > 1 / LARGEST) & (traces < LARGEST)
     roots = np.full_like(grams, np.nan)
@@ -173,13 +160,8 @@ def _cholesky_or_nan(grams: Reals) -> Reals:
 
 
 def _singular_values(left: Reals, right: Reals) -> Reals:
-    """Return the singular values of each R_A R_B^T; NaN where one of the factors is NaN."""
     products = left @ right.transpose(0, 2, 1)
     values = np.full(products.shape[:2], np.nan)
     known = np.isfinite(products).all(axis=(1, 2))
     values[known] = np.linalg.svd(products[known], compute_uv=False)
     return np.asarray(values)
-
-
-def _applied_sizes(values: Reals) -> Applied:
-    return Applied(Estimate(float(values[0])), root_sum_of_squares(values), values)

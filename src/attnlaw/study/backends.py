@@ -35,14 +35,16 @@ NO_DASHBOARD = "127.0.0.1:0"  # without an address, Dask opens port 8787 to ever
 class SlurmOptions(Settings):
     """The options of one Slurm job, which users pass with `--slurm`."""
 
-    partition: str | None = setting(None, "Slurm queue (partition) of the job.")
-    cores: int = setting(1, "Number of worker processes in the Slurm job.", minimum=1, maximum=999_999)
+    partition: str | None = setting(None, "Slurm partition (queue) that the job runs in.")
+    cores: int = setting(1, "Number of worker processes in each Slurm job.", minimum=1, maximum=999_999)
     memory: str | None = setting(
         None, "Memory of the Slurm job, such as 32GB (default: 4 GB for each worker)."
     )
     walltime: str | None = setting(None, "Time limit of the Slurm job, in a form that sbatch accepts.")
-    account: str | None = setting(None, "Account that pays for the Slurm job.")
-    interface: str | None = setting(None, "Network interface that the Slurm nodes share with this machine.")
+    account: str | None = setting(None, "Slurm account that the job is charged to.")
+    interface: str | None = setting(
+        None, "Network interface through which the Slurm nodes reach this machine."
+    )
 
     def check(self) -> None:
         size = re.fullmatch(r"(?i)(\d{1,9}(\.\d{1,9})?) ?[MGT](i?B)?", self.memory or "4GB")

@@ -65,18 +65,16 @@ YEAR = 366 * 86400
 class RunSettings(Settings):
     """The table [run] of a study file."""
 
-    seed: int = setting(
-        0, "Random seed of the study, from which every task gets a different seed.", minimum=0
-    )
+    seed: int = setting(0, "Random seed of the study. Every task derives its own seed from it.", minimum=0)
     seeds: int = setting(
         1,
-        "Number of repetitions of every combination of settings, if the computation draws random numbers.",
+        "Number of times to repeat every combination of settings with new random numbers.",
         minimum=1,
     )
     time_limit: float | None = setting(
-        None, "Time limit of one attempt at a task, in seconds.", greater_than=0, maximum=YEAR
+        None, "Time limit in seconds for one attempt at a task.", greater_than=0, maximum=YEAR
     )
-    retries: int = setting(2, "Number of times to try a failed task again.", minimum=0)
+    retries: int = setting(2, "Number of times that a failed task is tried again.", minimum=0)
 
 
 @dataclass(frozen=True)

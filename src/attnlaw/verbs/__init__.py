@@ -26,7 +26,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "margins": ("attnlaw.verbs.margins", "Compare classifiers on inputs without labels."),
     "limit": ("attnlaw.verbs.limit", "Compute the output of an attention layer at any width."),
     "attention": ("attnlaw.verbs.attention", "Compute the singular values of attention at initialisation."),
-    "init": ("attnlaw.verbs.init", "Predict how a whole Transformer acts before training."),
+    "init": ("attnlaw.verbs.init", "Predict how a Transformer acts before training."),
     "learn": ("attnlaw.verbs.learn", "Predict what an attention head learns from n samples."),
     "dynamics": ("attnlaw.verbs.dynamics", "Predict how an attention head learns, step by step."),
 }
@@ -41,23 +41,32 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
 STUDY_VERBS: dict[str, tuple[str, str]] = {
     "two_layer": (
         "attnlaw.verbs.two_layer",
-        "Predict the risk of a two-layer network that interpolates.",
+        "Predict the test error of a two-layer linear network that fits every label.",
     ),
-    "shift": ("attnlaw.verbs.shift", "Predict the risk of kernel ridge regression under covariate shift."),
+    "shift": (
+        "attnlaw.verbs.shift",
+        "Predict the test error of kernel ridge regression if the inputs are different in use.",
+    ),
     "ensemble": (
         "attnlaw.verbs.ensemble",
-        "Predict the error of learners that are averaged or vote.",
+        "Predict the error of an ensemble whose learners are averaged or vote.",
     ),
     "early_stopping": (
         "attnlaw.verbs.early_stopping",
-        "Predict the risk of factors that start small and stop early.",
+        "Predict the error of sparse regression by small factors and early stopping.",
     ),
-    "complete": ("attnlaw.verbs.complete", "Predict how factors complete a matrix that is partly observed."),
+    "complete": (
+        "attnlaw.verbs.complete",
+        "Predict how a product of trained factors fills the missing entry of a matrix.",
+    ),
     "coordinates": (
         "attnlaw.verbs.coordinates",
-        "Run the coordinate check of muP without drawing weights.",
+        "Compute how much the logits of a GPT-2 change in a few steps, with and without muP.",
     ),
-    "growth": ("attnlaw.verbs.growth", "Show how proxies grow with depth and width over several models."),
+    "growth": (
+        "attnlaw.verbs.growth",
+        "Show how generalization proxies grow with the depth and width of models.",
+    ),
     "decoder": ("attnlaw.verbs.decoder", "Compare a real training run with the theory of dynamics."),
 }
 # What a program of its own writes: `attnlaw.load` and reports know it, no command and no study runs it.

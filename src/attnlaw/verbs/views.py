@@ -37,6 +37,7 @@ from attnlaw.core.progress import Progress
 from attnlaw.core.result import MANIFEST, ROWS, SIMULATION, SUMMARY, Result
 from attnlaw.core.verb import Verb
 from attnlaw.core.version import require_readable_version
+from attnlaw.render.charts.packages import has_packages, require_packages, warn_without_packages
 from attnlaw.render.terminal.console import notebook_progress, output, print_message
 from attnlaw.render.terminal.screen import typed_options
 from attnlaw.verbs import find_verb, verb_module
@@ -179,6 +180,8 @@ def save(result: Result, directory: str | os.PathLike[str], figures: str | None,
     """
     from attnlaw.render.charts.paper import figure_files
 
+    if figures is not None:
+        require_packages("saving figures")
     folder = result_directory(directory, result.verb)
     page = require_replaceable(folder / PAGE)
     figures_folder = None if figures is None else figures_directory(folder)
@@ -186,6 +189,8 @@ def save(result: Result, directory: str | os.PathLike[str], figures: str | None,
     replace_files(folder, {require_replaceable(folder / name): data for name, data in whole.files().items()})
     page.unlink(missing_ok=True)
     drawn = figures_of(whole)
+    if any(figure.on_page for figure in drawn) and not has_packages():
+        warn_without_packages()
     contents = {page: page_of(whole, drawn).encode()}
     if figures_folder is not None and figures is not None:
         contents |= figure_files(drawn, figures_folder, figures)

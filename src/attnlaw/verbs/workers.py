@@ -14,13 +14,13 @@ class Workers(Settings):
     """The choice of workers: `jobs` local ones, a running cluster at `dask`, or `jobs` on Slurm."""
 
     jobs: int | None = _worker_setting(
-        help="Number of worker processes, on this machine or on Slurm.", minimum=1, metavar="N"
+        help="Number of worker processes, on this machine or in Slurm jobs.", minimum=1, metavar="N"
     )
     dask: str | None = _worker_setting(
-        help="Use the workers of a running Dask cluster at this address: tcp://HOST:PORT.", metavar="ADDRESS"
+        help="Address of a running Dask cluster whose workers compute: tcp://HOST:PORT.", metavar="ADDRESS"
     )
     slurm: str | None = _worker_setting(
-        help="Run the workers as Slurm jobs, for example partition=cpu,cores=16. Also: memory, walltime, "
-        "account, interface.",
+        help="Run the workers as Slurm jobs with these options, such as partition=cpu,cores=16 (also: "
+        "memory, walltime, account, interface).",
         metavar="OPTIONS",
     )

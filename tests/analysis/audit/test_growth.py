@@ -100,7 +100,7 @@ def test_an_audit_of_several_sizes_has_growth_on_screen_page_and_json(
     ended = invoke("audit", *models, "--no-laws", "--details", "--out", tmp_path / "out")
     screen = " ".join(ended.stdout.split())
     assert "Over 6 models the spectrum-adaptive proxy grows as depth^" in screen
-    assert "norm-based, Trauger-Tewari (1,1)" in screen
+    assert "norm-based, (1,1) norms of Trauger and Tewari" in screen
     assert 'id="growth"' in (tmp_path / "out" / "report.html").read_text()
     objects = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert all(entry["growth"] == objects[0]["growth"] for entry in objects)

@@ -86,7 +86,7 @@ def test_the_largest_update_is_chosen_first_and_another_by_a_click(browser, save
     assert page.inner_text("#detail-title").strip() == "Layer 0 · head 0 · VO"
     assert page.locator("#spectrum svg[role=img]").inner_html() != before
     page.select_option("#quantity", "rank")
-    assert "larger than rounding errors of the file" in page.inner_text("#map-caption")
+    assert "above rounding errors of the file" in page.inner_text("#map-caption")
     sizes = [float(text) for text in page.locator("#rows tbody tr td:nth-child(4)").all_inner_texts()]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] == pytest.approx(comparison.diff["size"].max(), rel=1e-3)

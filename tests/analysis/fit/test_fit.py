@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from oracles.beta_laguerre import beta_laguerre
 from scipy import stats
 
 from attnlaw.analysis.fit import FITS, LAWS
@@ -14,7 +15,6 @@ from attnlaw.core.quantity import to_cells
 from attnlaw.spectra.exact import matrix_spectrum
 from attnlaw.spectra.factored import product_spectrum
 from attnlaw.spectra.spectrum import Spectrum
-from attnlaw.theory.laws.heavy_tailed import beta_laguerre
 
 
 def head(seed=0, size=128, inner=32):

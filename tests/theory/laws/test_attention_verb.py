@@ -218,7 +218,7 @@ def test_the_first_screen_answers_and_says_where_not_to_trust_it() -> None:
     assert second.startswith("OK       4 random layers follow the law: the distribution functions differ")
     words = " ".join(screen.split())
     assert "orthogonal tokens" in words
-    assert "attnlaw warns if heads are too narrow or the sharpness β is too large" in words
+    assert "It fits badly if heads are too narrow, or the sharpness β too large" in words
     narrow = " ".join(
         invoke(
             "attention", "--tokens", "200", "--heads", "1", "--head-size", "4", "--beta", "2"
@@ -239,7 +239,8 @@ def test_zeros_do_not_make_draws_follow_the_law(tmp_path: Path) -> None:
     # Every value is beyond the edge of the law: the distance is 4 of 256 values, or all that are not zero.
     assert sharp.startswith(
         " WARNING 2 random layers do not follow the law: the distribution functions differ by up to 100% "
-        "among the 4 values that are not zero. Do not rely on the law here: beta 3"
+        "among the 4 values that are not zero (5% or less is good agreement). "
+        "Do not rely on the law here: beta 3"
     )
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "2 random layers do not follow the law" in page
@@ -272,7 +273,7 @@ def test_a_screen_of_several_layers_has_a_row_for_each() -> None:
 
 def test_many_layers_are_counted_by_verdict() -> None:
     line, limits = answer(VERB(tokens=40, draws=1, beta=[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 3.0])).lines
-    assert "attnlaw warns if heads are too narrow" in limits.text
+    assert "It fits badly if heads are too narrow" in limits.text
     assert line.text.startswith("Of 7 layers, ")
     assert "do not follow the law" in line.text
 
@@ -280,7 +281,7 @@ def test_many_layers_are_counted_by_verdict() -> None:
 def test_details_shows_every_number_and_a_loaded_result_the_same_answer(tmp_path: Path) -> None:
     words = ("attention", "--tokens", "60", "--matrix", "output", "--draws", "1")
     short, long = invoke(*words).stdout, invoke(*words, "--details").stdout
-    for title in ("edges of the predicted spectrum", "degrees of freedom", "W1 to the law"):
+    for title in ("edges of the predicted spectrum", "degrees of freedom", "W1 to the prediction"):
         assert title in long
         assert title not in short
     result = VERB(tokens=60, draws=1)

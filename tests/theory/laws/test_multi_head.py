@@ -7,13 +7,13 @@ from math import comb
 import numpy as np
 import pytest
 from scipy.stats import kstest
+from theory.laws.attention_draws import attention_spectrum
 
 from attnlaw.core.errors import InputError
 from attnlaw.theory.laws.attention_matrix import AttentionMatrixLaw, random_attention
 from attnlaw.theory.laws.law import Law
 from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
 from attnlaw.theory.laws.multi_head import MultiHeadLaw
-from attnlaw.theory.laws.multi_head_sample import attention_spectrum
 from attnlaw.theory.laws.tied_values import TiedValuesLaw
 
 # Edges, moments 1 to 3, and the density at quarters between the edges, worked out by scripts (quadrature of

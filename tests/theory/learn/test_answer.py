@@ -52,8 +52,11 @@ def test_the_first_sentence_is_the_error_over_that_of_learning_nothing(alpha: fl
     """Tr S*^2/d of a Marchenko-Pastur target of rank k is 1 + k: learning nothing costs 1.5."""
     result = attnlaw.learn(alpha=alpha, noise=0.3)
     problem = Problem(alpha=alpha, noise=0.3, target=Target.marchenko_pastur(0.5))
-    percent = 100 * state_evolution(problem).estimation_error.value / 1.5
-    assert lines(result)[0] == f"With {alpha:g} d² samples the error is {percent:.3g}% of learning nothing."
+    error = state_evolution(problem).estimation_error.value
+    assert lines(result)[0] == (
+        f"With {alpha:g} d² samples (α = {alpha:g}) the error is {100 * error / 1.5:.3g}% of "
+        f"learning nothing: E is {error:.3g} instead of 1.5."
+    )
 
 
 def test_directions_are_those_of_the_learned_spectrum_and_of_the_target() -> None:
@@ -108,7 +111,9 @@ def test_cross_entropy_counts_wrong_keys() -> None:
     result = attnlaw.learn(loss="cross-entropy", output="softmax", attention="untied", tokens=2, alpha=1)
     cosine = result.overlap.value / math.sqrt(result.norm.value)  # Q* is 1 for untied attention
     percent = 100 * math.acos(cosine) / math.pi
-    assert lines(result)[0].startswith(f"With 1 d² samples, {percent:.3g}% of new queries attend most to")
+    assert lines(result)[0].startswith(
+        f"With 1 d² samples (α = 1), {percent:.3g}% of new queries attend most to"
+    )
     assert not any("of learning nothing" in text for text in lines(result))
 
 

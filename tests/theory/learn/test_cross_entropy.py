@@ -205,7 +205,7 @@ def test_training_ends_at_the_minimum(sensing: str) -> None:
     rng = np.random.default_rng(4)
     teacher = hidden_target(problem.target.quantiles(10), rng)
     risk = draw_risk(problem, teacher, 200, sensing, rng)
-    trained = problem.student_spec.train(problem, risk, rng, lambda: None)
+    trained = problem.student_spec.trainer(problem, risk, rng, lambda: None)
     assert trained.converged
     assert nuclear_gap(risk, trained.matrix, 3.0) < 1e-4
 

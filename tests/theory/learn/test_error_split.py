@@ -7,7 +7,7 @@ import pytest
 
 from attnlaw.theory.learn.data import draw_risk, hidden_target
 from attnlaw.theory.learn.problem import Problem, Target
-from attnlaw.theory.learn.solvers import train_pair_factors
+from attnlaw.theory.learn.solvers import PAIR_FACTORS, train_factors
 from attnlaw.theory.learn.state_evolution import state_evolution, state_evolutions
 
 STUDENTS = ("factorized", "direct", "bayes")
@@ -82,7 +82,7 @@ def test_trained_matrices_split_alike(kind: str) -> None:
         rng = np.random.default_rng(seed)
         teacher = hidden_target(problem.target.quantiles(size), rng)
         risk = draw_risk(problem, teacher, round(problem.alpha * size**2), "ginibre", rng)
-        u, s, vt = np.linalg.svd(train_pair_factors(risk, decay, rng).matrix)
+        u, s, vt = np.linalg.svd(train_factors(risk, decay, rng, form=PAIR_FACTORS).matrix)
         left, values, right = np.linalg.svd(teacher)
         out = slice(0, count)
         # s s' o of a mode: the trained component along the target's, s' times both overlaps.

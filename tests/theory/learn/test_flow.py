@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
+from theory.learn.early_modes import first_mode, half_time, least_flow_error, population_mode, small_start
 
 from attnlaw.core.errors import BadSetting, as_option
 from attnlaw.theory.learn.agreement import agreement
 from attnlaw.theory.learn.data import draw_risk, hidden_target
-from attnlaw.theory.learn.flow import first_mode, half_time, least_flow_error, population_mode, small_start
 from attnlaw.theory.learn.problem import ObservationGroup, Problem, Target
 from attnlaw.theory.learn.simulate import simulate
 from attnlaw.theory.learn.solvers import train_flow

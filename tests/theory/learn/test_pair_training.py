@@ -15,10 +15,11 @@ from attnlaw.theory.learn.problem import Problem, Target
 from attnlaw.theory.learn.risk import Risk
 from attnlaw.theory.learn.simulate import simulate
 from attnlaw.theory.learn.solvers import (
+    PAIR_FACTORS,
     nuclear_gap,
     pair_objective,
     shrink_singular_values,
-    train_pair_factors,
+    train_factors,
     train_splitting,
 )
 from attnlaw.theory.learn.state_evolution import state_evolution
@@ -119,7 +120,7 @@ def test_two_solvers_find_the_same_minimum(sensing: str) -> None:
     """L-BFGS on factors and splitting on S: the residual bounds how far each is from the minimum."""
     problem = untied(0.3, 0.6, 0.5, 0.5)
     risk = data(problem, 20, sensing=sensing)
-    factors = train_pair_factors(risk, 0.5, np.random.default_rng(1))
+    factors = train_factors(risk, 0.5, np.random.default_rng(1), form=PAIR_FACTORS)
     convex = train_splitting(risk, 0.5, shrink=shrink_singular_values)
     assert factors.converged
     assert convex.converged
@@ -136,7 +137,7 @@ def test_two_solvers_find_the_same_minimum(sensing: str) -> None:
 def test_the_gap_bounds_what_can_be_lost() -> None:
     problem = untied(0.3, 0.6, 0.5, 0.5)
     risk = data(problem, 10)
-    best = train_pair_factors(risk, 0.5, np.random.default_rng(1)).matrix
+    best = train_factors(risk, 0.5, np.random.default_rng(1), form=PAIR_FACTORS).matrix
 
     def objective(matrix: np.ndarray) -> float:
         return risk(matrix)[0] + 5.0 * float(np.linalg.svd(matrix, compute_uv=False).sum())
@@ -214,7 +215,7 @@ def test_outliers_are_seen_on_both_sides(spike: float) -> None:
         rng = np.random.default_rng(seed)
         teacher = hidden_target(problem.target.quantiles(60), rng)
         risk = draw_risk(problem, teacher, round(problem.alpha * 3600), "ginibre", rng)
-        left, values, right = np.linalg.svd(train_pair_factors(risk, 0.6, rng).matrix)
+        left, values, right = np.linalg.svd(train_factors(risk, 0.6, rng, form=PAIR_FACTORS).matrix)
         u, _, v = np.linalg.svd(teacher)
         measurements.append((values[0], (left[:, 0] @ u[:, 0]) ** 2, (right[0] @ v[0]) ** 2))
     mean, error = (

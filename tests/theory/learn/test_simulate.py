@@ -169,7 +169,7 @@ def test_every_solver_asks_at_each_step_whether_to_go_on(name: str) -> None:
             raise CancelledError
 
     with pytest.raises(CancelledError):
-        STUDENTS[problem.student].train(problem, risk, rng, check)
+        STUDENTS[problem.student].trainer(problem, risk, rng, check)
 
 
 def test_a_run_that_stops_early_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

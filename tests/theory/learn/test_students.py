@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from oracles.proximal_gradient import train_proximal
 
-from attnlaw.core.errors import InputError
 from attnlaw.theory.learn.data import draw_risk
 from attnlaw.theory.learn.problem import ObservationGroup, Problem, Target
 from attnlaw.theory.learn.risk import Linear, Risk
@@ -13,7 +13,6 @@ from attnlaw.theory.learn.solvers import (
     optimality_gap,
     train_direct,
     train_factors,
-    train_proximal,
     train_splitting,
 )
 from attnlaw.theory.learn.students import STUDENTS
@@ -38,7 +37,7 @@ def data(problem: Problem, size: int = 24, seed: int = 0, sensing: str = "tokens
 
 
 def train(problem: Problem, risk: Risk, seed: int) -> Trained:
-    return STUDENTS[problem.student].train(problem, risk, np.random.default_rng(seed), never_stop)
+    return STUDENTS[problem.student].trainer(problem, risk, np.random.default_rng(seed), never_stop)
 
 
 def distance(first: np.ndarray, second: np.ndarray) -> float:
@@ -153,7 +152,7 @@ def test_small_decay_on_both_sides_of_interpolation(alpha: float, solver: str) -
 
 def test_a_tiny_decay_that_is_not_resolved_is_not_called_converged(monkeypatch: pytest.MonkeyPatch) -> None:
     """FISTA after 2000 steps at lt = 1e-5: close to a fixed point in units of S, far from the minimiser."""
-    monkeypatch.setattr("attnlaw.theory.learn.solvers.MOST_PROXIMAL_STEPS", 2000)
+    monkeypatch.setattr("oracles.proximal_gradient.MOST_PROXIMAL_STEPS", 2000)
     problem = Problem(alpha=0.2, noise=0.5, weight_decay=1e-5, target=MP)
     risk = data(problem, size=16, sensing="goe")
     exact = train(problem, risk, 0).matrix
@@ -171,12 +170,6 @@ def test_one_negative_label_can_fix_the_trace() -> None:
     assert np.trace(matrix) == pytest.approx(-np.sqrt(20) * risk.labels[least, 0], rel=1e-3)
     x = risk.sensing.x[0, least]
     assert np.linalg.norm(matrix @ x) < 1e-2 * np.linalg.norm(matrix) * np.linalg.norm(x)
-
-
-def test_splitting_refuses_a_softmax() -> None:
-    problem = Problem(alpha=0.2, tokens=2, output="softmax", target=MP)
-    with pytest.raises(InputError, match="this needs a linear output; call train_proximal"):
-        train_splitting(data(problem, size=8), 0.1)
 
 
 def test_heavy_decay_gives_the_zero_matrix() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from oracles.scaling_laws import leading_error, scaling_law
 from scipy.optimize import minimize_scalar
 
 from attnlaw.core.errors import BadSetting, InputError, as_option
@@ -17,9 +18,7 @@ from attnlaw.theory.laws.semicircle import Semicircle
 from attnlaw.theory.laws.transformed import rectify
 from attnlaw.theory.learn.data import SENSINGS
 from attnlaw.theory.learn.problem import ObservationGroup, Problem, Target
-from attnlaw.theory.learn.scaling import leading_error, scaling_law
 from attnlaw.theory.learn.state_evolution import best_weight_decay, state_evolution, state_evolutions
-from attnlaw.theory.learn.students.direct import all_pairs
 from attnlaw.theory.learn.thresholds import thresholds
 from attnlaw.verbs.learn import SIMULATE, VERB
 
@@ -261,13 +260,6 @@ def test_scaling_law_of_half_the_observations() -> None:
     )
     law = scaling_law(1.0, 20, [4.0, 8.0], noise=0.5, student="bayes", attention="untied")
     assert law.leading == pytest.approx(leading_error(1.0, [2.0, 4.0], 0.5, "bayes"))
-
-
-def test_all_pairs_of_the_direct_student() -> None:
-    """T = 4; tokens at d = 120: E_sym .1872(14) (extrapolated .174), E_anti .2226(20), 1.696(13)."""
-    solution = all_pairs(0.08, 4, 0.5, 0.1, Target.product(0.5))
-    values = (solution.symmetric, solution.antisymmetric, solution.training_loss)
-    assert values == pytest.approx((0.17722, 0.22792, 1.71508), abs=5e-6)
 
 
 def error_message(verb: Any, **given: Any) -> str:

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.optimize import brentq, minimize_scalar
+from theory.learn.early_modes import least_flow_error, small_start
 
 from attnlaw.theory.laws.discrete import Discrete
 from attnlaw.theory.laws.free_convolution import FreeConvolution, Truncated
 from attnlaw.theory.laws.symmetric_product import SymmetricProduct
 from attnlaw.theory.laws.transformed import rectify
 from attnlaw.theory.learn.data import hidden_target
-from attnlaw.theory.learn.flow import least_flow_error, small_start
 from attnlaw.theory.learn.problem import Problem, ProblemBatch, Target
 from attnlaw.theory.learn.stability import mean_square_slope
 from attnlaw.theory.learn.state_evolution import state_evolution, state_evolutions

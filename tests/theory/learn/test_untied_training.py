@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from theory.learn.early_modes import half_time, small_start
 
 from attnlaw.theory.learn.data import draw_pairs, draw_risk, hidden_target
-from attnlaw.theory.learn.flow import half_time, small_start
 from attnlaw.theory.learn.problem import Problem, Target
 from attnlaw.theory.learn.risk import Linear, Risk
 from attnlaw.theory.learn.simulate import simulate
-from attnlaw.theory.learn.solvers import train_direct, train_pair_factors
+from attnlaw.theory.learn.solvers import PAIR_FACTORS, train_direct, train_factors
 from attnlaw.theory.learn.state_evolution import state_evolution
 
 VALUES = np.array([3.0, 2.2, 1.6, 1.1])  # the only singular values of a target of d = 40
@@ -85,7 +85,7 @@ def test_why_self_pairs_are_refused(self_noise: float, error: float, deviation: 
     errors = []
     for seed in range(8):
         risk, teacher = all_pairs_risk(50, 2, 0.15, self_noise, seed)
-        learned = train_pair_factors(risk, 0.5, np.random.default_rng(seed)).matrix
+        learned = train_factors(risk, 0.5, np.random.default_rng(seed), form=PAIR_FACTORS).matrix
         errors.append(float(((learned - teacher) ** 2).sum() / 50))
     mean, standard_error = mean_and_error(errors)
     assert abs(mean - error) < 4 * np.hypot(standard_error, deviation)

@@ -9,10 +9,11 @@ import math
 
 import numpy as np
 from scipy.special import erf, expit
+from theory.limit.layer_draws import Sample
 
 from attnlaw.theory.limit.depth import Depth
 from attnlaw.theory.limit.inputs import GivenInputs, RandomInputs
-from attnlaw.theory.limit.layer import AttentionLayer, Sample
+from attnlaw.theory.limit.layer import AttentionLayer
 
 
 def psi(name: str, x: np.ndarray) -> np.ndarray:

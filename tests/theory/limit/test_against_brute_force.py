@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 from scipy.stats import ks_2samp
 from theory.limit.brute_force import brute_force
+from theory.limit.layer_draws import Sample, sample, sample_stack
 
 from attnlaw.theory.limit import depth as stack_module
-from attnlaw.theory.limit.depth import Depth, sample_stack, stack_law
+from attnlaw.theory.limit.depth import Depth, stack_law
 from attnlaw.theory.limit.inputs import GivenInputs, RandomInputs
-from attnlaw.theory.limit.layer import AttentionLayer, Sample, ScoreSettings, WeightVariances
-from attnlaw.theory.limit.sampler import output_law, sample
+from attnlaw.theory.limit.layer import AttentionLayer, ScoreSettings, WeightVariances
+from attnlaw.theory.limit.sampler import output_law
 from attnlaw.theory.limit.wishart import bartlett, compress
 
 GRAM = np.array([[1.0, 0.6, -0.3], [0.6, 1.5, 0.2], [-0.3, 0.2, 0.8]])

@@ -7,10 +7,11 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from theory.limit.layer_draws import sample_stack
 
 import attnlaw
 from attnlaw.core.errors import InputError
-from attnlaw.theory.limit.depth import Depth, sample_stack, stack_law
+from attnlaw.theory.limit.depth import Depth, stack_law
 from attnlaw.theory.limit.distance import NOT_RESOLVED, distances, gaussian_kde, kernel_kl
 from attnlaw.theory.limit.inputs import RandomInputs
 from attnlaw.theory.limit.layer import AttentionLayer, WeightVariances
@@ -77,7 +78,8 @@ def test_the_mean_of_a_law_is_that_of_its_draws():
 
 
 def test_densities_cover_a_law_with_a_mean():
-    rows = density_rows({16: gaussian_law(1.0, 100.0), math.inf: gaussian_law(4.0, 101.0)})
+    laws = {16: gaussian_law(1.0, 100.0), math.inf: gaussian_law(4.0, 101.0)}
+    rows = density_rows(laws)
     for width in (16, math.inf):
         y, p = zip(*((row["y"], row["density"]) for row in rows if row["width"] == width), strict=True)
         assert np.trapezoid(p, y) == pytest.approx(1.0, abs=1e-4)

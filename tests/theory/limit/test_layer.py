@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from theory.limit.layer_draws import sample
 
 from attnlaw.core.errors import InputError
 from attnlaw.theory.limit.depth import Depth
 from attnlaw.theory.limit.inputs import GivenInputs, RandomInputs
 from attnlaw.theory.limit.layer import SCORES, AttentionLayer, ScoreSettings, WeightVariances
-from attnlaw.theory.limit.limit import compare_widths, gaussian_covariance
-from attnlaw.theory.limit.sampler import output_law, sample
+from attnlaw.theory.limit.limit import compare_widths
+from attnlaw.theory.limit.sampler import output_law
 from attnlaw.theory.limit.wishart import streams
 
 
@@ -133,13 +134,9 @@ def test_other_bad_options():
     with pytest.raises(InputError, match="not all finite"):
         ScoreSettings(frequencies=(math.inf,))
     layer = AttentionLayer(RandomInputs(2), width=4)
-    with pytest.raises(InputError, match=r"coordinates: found 5, expected .* of at most 4"):
-        sample(layer, 10, 0, coordinates=5)
     for draws in (0, 10**400):
         with pytest.raises(InputError, match=rf"draws: found {draws}, expected .* of at most 100000000"):
-            sample(layer, draws, 0)
-    with pytest.raises(InputError, match="draws: found 1, expected a whole number of at least 2"):
-        gaussian_covariance(layer, 1, 0)
+            output_law(layer, draws, 0)
     with pytest.raises(InputError, match=r"depth: found 10+"):
         Depth(layer, 10**400)
     with pytest.raises(

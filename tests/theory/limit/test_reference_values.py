@@ -8,20 +8,17 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.stats import ks_2samp, norm
+from theory.limit.layer_draws import sample
+from theory.limit.limit_covariances import conditional_covariance, gaussian_covariance, score_covariance
 
 from attnlaw.theory.limit.depth import Depth
 from attnlaw.theory.limit.distance import distances
 from attnlaw.theory.limit.heads import score_matrices, score_row
 from attnlaw.theory.limit.inputs import GivenInputs, RandomInputs
 from attnlaw.theory.limit.layer import AttentionLayer, ScoreSettings, WeightVariances
-from attnlaw.theory.limit.limit import (
-    compare_widths,
-    conditional_covariance,
-    gaussian_covariance,
-    score_covariance,
-)
+from attnlaw.theory.limit.limit import compare_widths
 from attnlaw.theory.limit.mixture import gaussian_law
-from attnlaw.theory.limit.sampler import output_law, sample
+from attnlaw.theory.limit.sampler import output_law
 from attnlaw.theory.limit.wishart import streams
 
 SIGMA = np.array([[1.0, 0.6, -0.3], [0.6, 1.5, 0.2], [-0.3, 0.2, 0.8]])

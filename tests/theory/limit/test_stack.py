@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.stats import ks_2samp
+from theory.limit.layer_draws import sample_stack
 
 from attnlaw.core.errors import InputError
-from attnlaw.theory.limit.depth import Depth, sample_stack, stack_law
+from attnlaw.theory.limit.depth import Depth, stack_law
 from attnlaw.theory.limit.inputs import GivenInputs, RandomInputs
 from attnlaw.theory.limit.layer import AttentionLayer
 from attnlaw.theory.limit.sampler import output_law
@@ -148,12 +149,8 @@ def test_bad_stacks_are_refused(options, message):
         Depth(AttentionLayer(RandomInputs(2)), **options)
 
 
-def test_no_more_coordinates_than_the_width():
-    with pytest.raises(InputError, match="coordinates: found 9"):
-        sample_stack(Depth(AttentionLayer(RandomInputs(2), width=8)), 10, 0, coordinates=9)
-
-
 def test_one_token_has_lengths_and_no_cosines():
-    path = stack_law(Depth(AttentionLayer(RandomInputs(1)), depth=2), 100, seed=0).path()
-    assert [point.depth for point in path] == [0, 1, 2]
-    assert all(point.cosine is None and point.squared_length.value > 0 for point in path)
+    path = stack_law(Depth(AttentionLayer(RandomInputs(1)), depth=2), 100, seed=0)
+    assert path.cosines is None
+    assert path.squared_lengths.shape == (100, 3)
+    assert (path.squared_lengths > 0).all()

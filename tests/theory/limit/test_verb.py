@@ -22,7 +22,7 @@ from attnlaw.theory.limit.inputs import GivenInputs, RandomInputs
 from attnlaw.theory.limit.kernels import ACTIVATIONS
 from attnlaw.theory.limit.layer import MASKS, AttentionLayer, ScoreSettings
 from attnlaw.theory.limit.limit import compare_widths, density_rows
-from attnlaw.theory.limit.mixture import gaussian_law
+from attnlaw.theory.limit.mixture import gaussian_law, mean_of
 from attnlaw.theory.limit.sampler import output_law
 from attnlaw.verbs.limit import VERB
 
@@ -67,10 +67,10 @@ def test_row_json_and_schema():
     assert whole["settings"]["mask"] == "band:1"
     assert whole["quantities"]["kl_to_limit"] is None
     assert whole["quantities"]["score_variance"].keys() == {"value", "error"}
-    path = comparison.path.path()
+    path = comparison.path
     cosines, lengths = (whole["quantities"][name] for name in ("path_cosine", "path_squared_length"))
-    assert cosines["value"] == [point.cosine.value for point in path]
-    assert lengths["error"] == [point.squared_length.error for point in path]
+    assert cosines["value"] == [mean_of(column).value for column in path.cosines.T]
+    assert lengths["error"] == [mean_of(column).error for column in path.squared_lengths.T]
 
 
 def test_further_distances():

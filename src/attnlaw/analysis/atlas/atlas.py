@@ -39,16 +39,22 @@ SHIPPED_COLUMNS = {
 }  # fmt: skip
 MODELS = (
     LOCATION[0],
-    Quantity("trained", "whether the model was trained, not only initialised", kind="bool"),
+    Quantity(
+        "trained", "whether the model was trained; false if it only has random initial weights", kind="bool"
+    ),
     Quantity("family", "model family, such as gpt2", kind="text"),
     Quantity("depth", "number of layers; a layer that is used several times counts each time", kind="int"),
     Quantity("hidden_size", "width of the layers (hidden size)", kind="int"),
     Quantity("head_count", "number of attention heads in the first layer", kind="int"),
     Quantity("matrix_count", "number of weight matrices that were measured", kind="int"),
-    Quantity("source", "source of the weights; for an untrained model, source of its config", kind="text"),
-    Quantity("licence", "licence of the trained weights, as stated in their package", kind="text"),
+    Quantity(
+        "source",
+        "where the weights come from; for an untrained model, where its config comes from",
+        kind="text",
+    ),
+    Quantity("licence", "licence of the trained weights, as their package states it", kind="text"),
     Quantity("sha256", "SHA-256 hash of the weight file", kind="text"),
-    Quantity("seed", "random seed of an untrained model", kind="int"),
+    Quantity("seed", "random seed with which an untrained model was initialised", kind="int"),
     Quantity("made_with", "library that initialised an untrained model", kind="text"),
     VERSION,
 )

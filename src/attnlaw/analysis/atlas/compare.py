@@ -157,7 +157,7 @@ class Unusual:
         verb = "is" if len(self.lines) == 1 else "are"
         return (
             f"{len(self.lines)} of {self.compared} numbers {verb} outside the range of {self.among} "
-            f"(an ordinary model: about {self.expected:.0f})."
+            f"(chance alone: about {self.expected:.0f})."
         )
 
 
@@ -169,7 +169,7 @@ def unusual_numbers(entry: dict[str, Any]) -> Unusual:
     >>> unusual_numbers(entry).lines[0]
     ('QK stable rank', '2.00', '8.10 to 19.3')
     >>> unusual_numbers(entry).sentence
-    '1 of 1 numbers is outside the range of 7 trained models (an ordinary model: about 0).'
+    '1 of 1 numbers is outside the range of 7 trained reference models (chance alone: about 0).'
     """
     known = {name: part for name, part in entry["columns"].items() if name in COLUMNS}
     outside = {name: distance for name, part in known.items() if (distance := _distance(part)) > 0}
@@ -181,7 +181,7 @@ def unusual_numbers(entry: dict[str, Any]) -> Unusual:
         lines.append((column.label, column.number_text(part["value"]), trained))
     chances = [2 / (part["trained"]["models"] + 1) for part in known.values()]
     expected, deviation = sum(chances), sum(chance * (1 - chance) for chance in chances) ** 0.5
-    among = f"{len(entry['trained'])} trained {_kind_in_words(entry)}"
+    among = f"{len(entry['trained'])} trained reference {_kind_in_words(entry)}"
     return Unusual(len(known), expected, deviation, among, lines, names)
 
 
@@ -203,13 +203,14 @@ def ranges_sentence(entry: dict[str, Any]) -> str:
 
     >>> entry = {"among": "decoder", "trained": ["a", "b"], "fresh": ["c"], "left_out": ["d"]}
     >>> ranges_sentence(entry).partition(". ")[2]
-    'Ranges: 2 trained decoders, 1 untrained; d itself is excluded.'
+    'Ranges: 2 trained decoders (a, b), 1 untrained; d itself is excluded.'
     """
     kind = _kind_in_words(entry) if entry["among"] else "models of any kind"
     without = ", ".join(entry["left_out"])
     return (
         "Ranks, norms and strong directions are medians over matrices. "
-        f"Ranges: {len(entry['trained'])} trained {kind}, {len(entry['fresh'])} untrained"
+        f"Ranges: {len(entry['trained'])} trained {kind} ({', '.join(entry['trained'])}), "
+        f"{len(entry['fresh'])} untrained"
         f"{f'; {without} itself is excluded' if without else ''}."
     )
 

@@ -21,15 +21,23 @@ from attnlaw.theory.bounds.proxy_growth import LEAST_MODELS, growth, why_no_grow
 
 EXPONENTS = (
     Quantity("proxy", "name of the generalization proxy", kind="text", choices=BOUNDS),
-    Quantity("depth", "growth of the proxy with depth: exponent of a fitted power law", error=True),
-    Quantity("width", "growth of the proxy with width: exponent of a fitted power law", error=True),
     Quantity(
-        "residual", "scatter of models around the fitted power law: standard deviation of log10 of the proxy"
+        "depth", "exponent of the power law with which the generalization proxy grows with depth", error=True
     ),
-    Quantity("seed_spread", "scatter between models of equal size: standard deviation of log10 of the proxy"),
+    Quantity(
+        "width", "exponent of the power law with which the generalization proxy grows with width", error=True
+    ),
+    Quantity(
+        "residual",
+        "typical distance of a model from the fitted power law: standard deviation of log10 of the proxy",
+    ),
+    Quantity(
+        "seed_spread",
+        "typical difference between models of equal size: standard deviation of log10 of the proxy",
+    ),
     Quantity(
         "exponential",
-        "whether exponential growth with depth fits the proxy better than a power law",
+        "whether the proxy grows exponentially with depth and not as a power law (judged by the better fit)",
         kind="bool",
     ),
 )

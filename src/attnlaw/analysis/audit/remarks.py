@@ -151,7 +151,8 @@ def comparison_line(summary: Mapping[str, Any], head_size: int | None = None) ->
         unusual.sentence,
         AnswerStatus.UNUSUAL,
         (
-            f"Unusual does not mean wrong{ranks}.",
+            "Compared: median ranks, norms and numbers of strong directions (--details names the models).",
+            f"Unusual does not mean wrong{ranks}. To explain a number, look at its layers (--out).",
             *details,
             *([f"and {more} more (--details)"] if more else []),
         ),

@@ -9,22 +9,24 @@ from attnlaw.core.quantity import Quantity
 MODEL = LOCATION[0]
 VERDICTS = (
     MODEL,
-    Quantity("rule", "name of the rule", kind="text"),
-    Quantity("of", "table of results whose rows the rule checks", kind="text"),
-    Quantity("asked", "condition that the rule requires, such as a limit", kind="text"),
-    Quantity("level", "severity if the rule fails: off, note, warning or error", kind="text"),
+    Quantity("rule", "name of the rule, as in the rule file", kind="text"),
+    Quantity("of", "table of results that the rule checks, such as matrices", kind="text"),
+    Quantity("asked", "condition that the values must meet, such as < 0.25", kind="text"),
+    Quantity("level", "how serious a failure of the rule is: off, note, warning or error", kind="text"),
     Quantity("outcome", "result of the rule: passed, failed or off", kind="text"),
-    Quantity("selected", "number of table rows that the rule checked", kind="int"),
-    Quantity("held", "number of checked rows that meet the condition of the rule", kind="int"),
-    Quantity("value", "value that the rule compared: from the worst row, or computed from all rows"),
-    Quantity("failures", "places in the model that fail the rule, worst first", kind="texts"),
+    Quantity("selected", "number of rows that the rule checked", kind="int"),
+    Quantity("held", "number of checked rows that meet the condition", kind="int"),
+    Quantity(
+        "value", "value that the rule compared with its limit: the worst row, or one number from all rows"
+    ),
+    Quantity("failures", "matrices, layers or tensors that fail the rule, worst first", kind="texts"),
     Quantity("remark", "result of the rule in words", kind="text"),
     VERSION,
 )
 VERDICT_VALUES = (
     MODEL,
-    Quantity("rule", "name of the rule", kind="text"),
-    Quantity("found", "value that the rule compared, as text", kind="text"),
+    Quantity("rule", "name of the rule, as in the rule file", kind="text"),
+    Quantity("found", "value that the rule compared with its limit, as text", kind="text"),
 )
 FINDINGS = (
     *AUDITED,
@@ -35,55 +37,75 @@ FINDINGS = (
 )
 QUANTITIES = (
     Quantity("headline", "result of the check in one sentence", kind="text"),
-    Quantity("not_checked", "properties of the model that its weights alone do not show", kind="text"),
+    Quantity(
+        "not_checked",
+        "properties that nobody can check from the weights alone, such as the number of heads",
+        kind="text",
+    ),
     Quantity("passed", "whether the model passed the check", kind="bool", in_summary=True),
     Quantity("exit_status", "exit status of the command: 0 if the model passed, 3 if it failed", kind="int"),
     Quantity("fail_on", "lowest severity that fails the check: warning or error", kind="text"),
     Quantity("rule_count", "number of rules that were applied", kind="int", in_summary=True),
-    Quantity("failed_rules", "number of rules that failed, at any level", kind="int", in_summary=True),
+    Quantity(
+        "failed_rules",
+        "number of rules that failed, including those that do not fail the check",
+        kind="int",
+        in_summary=True,
+    ),
     Quantity(
         "errors",
-        "number of findings of severity error that the baseline does not have",
+        "number of errors that attnlaw found and that the baseline does not have",
         kind="int",
         in_summary=True,
     ),
     Quantity(
         "warnings",
-        "number of findings of severity warning that the baseline does not have",
+        "number of warnings that attnlaw found and that the baseline does not have",
         kind="int",
         in_summary=True,
     ),
     Quantity(
         "notes",
-        "number of findings of severity note that the baseline does not have",
+        "number of notes that attnlaw found and that the baseline does not have",
         kind="int",
         in_summary=True,
     ),
-    Quantity("known_findings", "number of findings that the baseline already had", kind="int"),
+    Quantity(
+        "known_findings",
+        "number of findings that do not count, because the baseline already had them",
+        kind="int",
+    ),
 )
 
 
 TENSORS = (
     *(column for column in LOCATION if column.name != "head"),
     Quantity(
-        "tensor", "name of the tensor, with a number if the tensor is one matrix of a stack", kind="text"
+        "tensor",
+        "name of the tensor in the file, with an index if the tensor is a stack of matrices",
+        kind="text",
     ),
     Quantity(
         "role",
-        "role of the tensor: map (a weight matrix), embedding, gain, vector (a bias) or other",
+        "what the tensor is: map (a weight matrix), embedding, gain, vector (a bias) or other",
         kind="text",
     ),
     Quantity("dtype", "data type of the tensor in the file", kind="text"),
-    Quantity("quantised", "whether the file stores the tensor quantised", kind="bool"),
+    Quantity("quantised", "whether the tensor is stored in a quantised format", kind="bool"),
     Quantity("not_finite", "number of entries of the tensor that are NaN or infinite", kind="int"),
     Quantity("peak", "largest absolute value in the tensor; null if an entry is NaN or infinite"),
     Quantity("constant", "whether all entries of the tensor are equal", kind="bool"),
     Quantity("zero_rows", "number of rows of the tensor in which every entry is 0", kind="int"),
     Quantity("zero_columns", "number of columns of the tensor in which every entry is 0", kind="int"),
-    Quantity("distinct", "median number of different values among 32 neighbouring entries of a row"),
+    Quantity(
+        "distinct",
+        "number of different values among 32 neighbouring entries of a row (median); small if the "
+        "tensor was quantised",
+    ),
     Quantity(
         "decibels",
-        "signal-to-noise ratio of the quantisation in dB; null if not quantised or of unknown format",
+        "signal-to-noise ratio of the tensor's quantisation in dB; null without quantisation, or if "
+        "attnlaw does not know the format",
     ),
     Quantity("twin", "name of the first tensor in the file that has exactly the same bits", kind="text"),
 )

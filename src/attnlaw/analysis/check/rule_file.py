@@ -69,30 +69,34 @@ TOML_KEYS = {"table": "of", "condition": "is", "layers": "where.layer"}
 class RuleText(Settings):
     """One table [[rule]] of a rule file, with its values as they are written."""
 
-    name: str = setting(help="Name of the rule in reports.")
-    table: str = setting(help="Table of results whose rows the rule checks.", choices=KEYS)
-    where: Any = setting(None, "Rows to check, given as the allowed values of each column.")
-    column: str = setting(help="Column whose values the rule checks.")
-    condition: Any = setting(help="Condition that the values of the column must meet.")
+    name: str = setting(help="Name of the rule, which reports show.")
+    table: str = setting(help="Table of results that the rule checks, such as matrices.", choices=KEYS)
+    where: Any = setting(
+        None, 'Rows to check: the allowed values of each column, such as { kind = "qk" } (default: all rows).'
+    )
+    column: str = setting(help="Column of the table whose values the rule checks.")
+    condition: Any = setting(help="Condition that the values must meet, such as < 0.25.")
     over: str | None = setting(
         None,
-        "Check one number that is computed from all rows, such as the maximum.",
+        "Combine all rows to one number, such as their maximum, and check only this number.",
         choices=dict.fromkeys(OVER),
         excluded_by="mostly",
     )
     mostly: float | None = setting(
-        None, "Share of rows that must meet the condition.", greater_than=0, maximum=1
+        None, "Share of the rows that must meet the condition (default: all).", greater_than=0, maximum=1
     )
     against: str | None = setting(
         None,
-        "Check the relative change of the values, new/old - 1.",
+        "Check the relative change of each value since a baseline (new/old - 1), not the value itself.",
         choices=dict.fromkeys((BASELINE, FIRST)),
     )
     level: str = setting(
-        "error", "Severity of a finding if the rule fails.", choices=dict.fromkeys((OFF, *LEVELS))
+        "error", "How serious a failure of the rule is.", choices=dict.fromkeys((OFF, *LEVELS))
     )
     missing: str = setting(
-        "error", "Whether a missing value fails the rule.", choices=dict.fromkeys(("error", "skip"))
+        "error",
+        "What a missing value means: the rule fails (error), or the row does not count (skip).",
+        choices=dict.fromkeys(("error", "skip")),
     )
 
 

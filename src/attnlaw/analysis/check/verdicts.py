@@ -30,7 +30,7 @@ from attnlaw.core.words import count_of
 PASSED, FAILED = "passed", "failed"
 STATUS_FAILED = 3
 # Exchanged layers, another head count or another activation give weights as sound as those of the model.
-NOT_CHECKED = "the number of heads, the activation, the order of layers"
+NOT_CHECKED = "the number of heads and the activation that config.json states, the order of layers"
 NOT_CHECKED_LEAD = "Not checked, because weights alone cannot show it:"
 
 

@@ -41,17 +41,17 @@ class TensorVerdict:
 # Verdicts on a tensor. From `identical` on, the first that holds is taken; the others need no numbers. The
 # last three replace a verdict that left a change unexplained.
 TENSOR_VERDICTS = by_name(
-    TensorVerdict("non-finite", "NaN or infinite entries in either model"),
-    TensorVerdict(
-        "reshaped", "the shape differs; the size of the change compares the rows that both models have"
-    ),
-    TensorVerdict("added", "only in the model"),
-    TensorVerdict("removed", "only in the base"),
+    TensorVerdict("non-finite", "an entry is NaN or infinite in either model"),
+    TensorVerdict("reshaped", "the shape differs; attnlaw compares the rows that both models have"),
+    TensorVerdict("added", "only the model has this tensor"),
+    TensorVerdict("removed", "only the base has this tensor"),
     TensorVerdict("identical", "every entry is equal"),
-    TensorVerdict("zeroed", "every entry is 0 now", formerly=("unrelated", "low-rank", "changed")),
+    TensorVerdict(
+        "zeroed", "every entry is 0 now, but not in the base", formerly=("unrelated", "low-rank", "changed")
+    ),
     TensorVerdict(
         "coded",
-        "the base in a quantised format, which hides changes that are smaller than its rounding error",
+        "the base in a quantised format; smaller changes than its rounding errors are invisible",
     ),
     TensorVerdict("rounded", "the base rounded to another format"),
     TensorVerdict(
@@ -59,24 +59,28 @@ TENSOR_VERDICTS = by_name(
         "the base multiplied by a factor, for the whole tensor or for each row or column",
         formerly=("dense", "low-rank", "changed"),
     ),
-    TensorVerdict("below-floor", "no change that is larger than the rounding of the model's file"),
+    TensorVerdict("below-floor", "any change is smaller than the rounding errors of the model's file"),
     TensorVerdict("sparse", "a few single entries changed", formerly=("dense", "noise")),
     TensorVerdict(
         "low-rank",
-        "the change has only a few directions (its rank), like that of an adapter; the rest is rounding",
+        "the change has only a few directions (its rank), as an adapter makes; the rest is rounding",
     ),
     TensorVerdict(
         "partly-hidden",
-        "an update that is partly hidden by the rounding of the file",
+        "the change is partly hidden by the rounding of the file",
         formerly=("dense", "noise", "low-rank"),
     ),
-    TensorVerdict("reinitialised", "random weights that do not resemble the base", formerly=("unrelated",)),
-    TensorVerdict("unrelated", "other trained weights, which do not resemble the base"),
-    TensorVerdict("noise", "a random change: no direction is stronger than the others"),
-    TensorVerdict("dense", "an update in many directions, as full training makes"),
-    TensorVerdict("changed", "a vector or a small matrix with other values"),
     TensorVerdict(
-        "moved", "the weights that another tensor has in the base", formerly=("unrelated", "dense", "changed")
+        "reinitialised", "new random weights that do not resemble the base", formerly=("unrelated",)
+    ),
+    TensorVerdict("unrelated", "other trained weights that do not resemble the base"),
+    TensorVerdict("noise", "the change looks random: no direction is stronger than the others"),
+    TensorVerdict("dense", "the change has many directions, as full training makes"),
+    TensorVerdict("changed", "a vector or small matrix whose values changed"),
+    TensorVerdict(
+        "moved",
+        "it has the weights of another tensor of the base",
+        formerly=("unrelated", "dense", "changed"),
     ),
     TensorVerdict(
         "transposed", "the base with rows and columns exchanged (transposed)", formerly=("unrelated", "dense")
@@ -94,7 +98,7 @@ MODEL_VERDICTS = by_name(
         "reordered",
         "heads or neurons are in a different order; attnlaw compares each with its match in the base",
     ),
-    TensorVerdict("regauged", "the factors differ, but their product is the same"),
+    TensorVerdict("regauged", "Q, K, V or O differ, but every head computes the same as in the base"),
     TensorVerdict("rotated", "every matrix has the same singular values, but in other directions"),
     TensorVerdict("folded", "the gain of a norm was multiplied into the matrices that read it"),
 )
@@ -105,7 +109,7 @@ LOCATION = (
     Quantity("layer", "index of the layer, counting from 0", kind="small"),
     Quantity(
         "stack",
-        "part of the model that has the layer, such as encoder or decoder, if it has several",
+        "part of the model that the layer belongs to, such as encoder or decoder, if there are several",
         kind="text",
     ),
     Quantity(
@@ -123,131 +127,135 @@ DIFF = (
         "matched_head",
         "index of the matching attention head in the compared model",
         kind="small",
-        display_name="head in the model",
+        display_name="matching head in the model",
     ),
     Quantity("rows", "number of inputs of the matrix", kind="small"),
     Quantity("cols", "number of outputs of the matrix", kind="small"),
     Quantity(
         "inner",
-        "head size: inner dimension of the product of a head's two factors (QK or VO)",
+        "head size: number of entries of a head's queries and keys (for VO: of its values)",
         "d",
         kind="small",
     ),
     Quantity(
         "size",
-        "relative size of the update, |model − base| / |base|, in Frobenius norms",
+        "size of the change relative to the base, |model − base| / |base|, in Frobenius norms",
         log=True,
-        axis="size of the update, |model − base| / |base|",
+        axis="size of the change, |model − base| / |base|",
     ),
     Quantity(
         "size_2",
-        "relative size of the update, |model − base| / |base|, in spectral norms (largest singular values)",
+        "largest singular value of the change, relative to that of the base",
         log=True,
-        display_name="size of the update's largest direction",
+        display_name="size of the largest direction of the change",
     ),
-    Quantity("cosine", "cosine between the matrices of base and model, ⟨base, model⟩ / (|base| |model|)"),
+    Quantity("cosine", "cosine between the matrices of base and model: 1 means equal up to a factor"),
     Quantity(
-        "scale", "factor by which the matrix grew, ⟨base, model⟩ / |base|²; below 1 means that it shrank"
+        "scale",
+        "factor by which the matrix grew along the base, ⟨base, model⟩ / |base|²; below 1 means that "
+        "it shrank",
     ),
     Quantity(
         "stable_rank",
-        "stable rank of the update, Σs² / max s² of its singular values s; near 1 if one direction dominates",
+        "stable rank of the change: number of directions that carry most of it; near 1 if one dominates",
         log=True,
     ),
     Quantity(
-        "effective_rank", "effective rank of the update, from the entropy of its singular values", log=True
+        "effective_rank",
+        "effective rank of the change: number of directions that it uses, including weak ones",
+        log=True,
     ),
     Quantity(
         "rank",
-        "rank of the update: number of singular values that are larger than rounding errors of the file",
+        "rank of the change: number of its singular values above rounding errors of the file",
         kind="small",
-        axis="rank of the update",
+        axis="rank of the change",
     ),
     Quantity(
         "floor",
-        "largest singular value that rounding errors of the file can cause, relative to the largest of "
-        "the base",
+        "largest singular value that rounding errors of the file can cause, relative to the base's largest",
         log=True,
         display_name="rounding floor",
     ),
     Quantity(
         "k",
-        "number of leading directions (k): singular values of the base that are larger than those of a "
-        "random matrix",
+        "number of leading directions k: singular values of the base above those of a random matrix",
         kind="small",
         display_name="leading directions (k)",
     ),
     Quantity(
         "share_left",
-        "share of the update that is along the k leading input directions of the base",
-        display_name="share in leading inputs",
+        "share of the change (sum of squares) that is along the k leading input directions of the base",
+        display_name="share in leading input directions",
     ),
     Quantity(
         "z_left",
-        "alignment of the update with the base's leading input directions, as a z-score (0 for a "
-        "random update)",
-        display_name="z, inputs",
+        "alignment of the change with the base's leading input directions, in standard deviations "
+        "above that of random changes",
+        display_name="alignment with leading inputs (z)",
         axis="alignment of inputs (z-score)",
     ),
     Quantity(
         "share_right",
-        "share of the update that is along the k leading output directions of the base",
-        display_name="share in leading outputs",
+        "share of the change (sum of squares) that is along the k leading output directions of the base",
+        display_name="share in leading output directions",
     ),
     Quantity(
         "z_right",
-        "alignment of the update with the base's leading output directions, as a z-score (0 for a "
-        "random update)",
-        display_name="z, outputs",
+        "alignment of the change with the base's leading output directions, in standard deviations "
+        "above that of random changes",
+        display_name="alignment with leading outputs (z)",
     ),
     Quantity(
         "overlap_left",
-        "overlap of the k leading input directions (of n) of both models: 1 if equal, k/n if unrelated",
-        display_name="overlap of input directions",
+        "shared part of both models' k leading input directions: 1 if all are shared, k/n by chance "
+        "(n inputs)",
+        display_name="shared input directions",
     ),
     Quantity(
         "overlap_right",
-        "overlap of the k leading output directions (of n) of both models: 1 if equal, k/n if unrelated",
-        display_name="overlap of output directions",
+        "shared part of both models' k leading output directions: 1 if all are shared, k/n by chance "
+        "(n outputs)",
+        display_name="shared output directions",
     ),
     Quantity(
         "z_top",
-        "shift of the largest singular value / standard deviation of the shift that noise of the "
-        "same size would cause",
-        display_name="z of s₁",
+        "shift of the largest singular value, in standard deviations of the shift that random noise "
+        "of this size causes",
+        display_name="shift of the largest singular value",
     ),
     Quantity(
         "moved",
-        "number of leading singular values that shifted more than noise explains (over 4 standard "
-        "deviations)",
+        "number of leading singular values that shifted by more than random noise would cause (4 "
+        "standard deviations)",
         kind="small",
         display_name="singular values that shifted",
     ),
     Quantity(
         "intruders_left",
-        "number of the model's top 10 input directions that resemble no direction of the base (cosine "
-        "below 1/2)",
+        "number of the model's top 10 input directions that resemble no single direction of the base "
+        "(cosine below 1/2)",
         kind="small",
         display_name="intruding input directions",
     ),
     Quantity(
         "intruders_right",
-        "number of the model's top 10 output directions that resemble no direction of the base (cosine "
-        "below 1/2)",
+        "number of the model's top 10 output directions that resemble no single direction of the "
+        "base (cosine below 1/2)",
         kind="small",
         display_name="intruding output directions",
     ),
     Quantity(
         "new_left",
-        "number of the model's top 10 input directions outside the span of the base's directions of "
-        "similar size",
+        "number of the model's top 10 input directions that are not combinations of similarly strong "
+        "base directions",
         kind="small",
         display_name="new input directions",
     ),
     Quantity(
         "new_right",
-        "number of the model's top 10 output directions outside the span of the base's directions of "
-        "similar size",
+        "number of the model's top 10 output directions that are not combinations of similarly "
+        "strong base directions",
         kind="small",
         display_name="new output directions",
     ),
@@ -255,9 +263,11 @@ DIFF = (
 DIFF_TENSORS = (
     Quantity("model", "name of the model that is compared with the base", kind="text"),
     Quantity(
-        "tensor", "name of the tensor in the base; the name in the model if the tensor was added", kind="text"
+        "tensor", "name of the tensor in the base (in the model if the base has no such tensor)", kind="text"
     ),
-    Quantity("shape", "shape of the tensor in the base; the shape in the model if it was added", kind="ints"),
+    Quantity(
+        "shape", "shape of the tensor in the base (in the model if the base has no such tensor)", kind="ints"
+    ),
     Quantity(
         "dtype_base",
         "data type of the tensor in the file of the base",
@@ -272,86 +282,92 @@ DIFF_TENSORS = (
     ),
     Quantity(
         "verdict",
-        "verdict on the tensor: how it changed, in a word or two",
+        "how the tensor changed, in one word, such as identical, rounded or low-rank",
         kind="text",
         choices=TENSOR_VERDICTS,
     ),
-    Quantity("format", "number format or quantisation code that the tensor was rounded to", kind="text"),
+    Quantity("format", "number format to which the tensor was rounded, such as bfloat16", kind="text"),
     Quantity(
         "rank",
-        "estimated rank of the update: number of directions that are larger than rounding noise",
+        "estimated rank of the change: number of its directions above rounding noise",
         kind="small",
     ),
-    Quantity("rank_low", "smallest rank that the update can have, given the rounding noise", kind="small"),
+    Quantity("rank_low", "smallest rank that the change can have, given the rounding noise", kind="small"),
     Quantity(
         "rank_high",
-        "largest rank that the update can have, given the noise; missing if rounding may hide more "
-        "directions",
+        "largest rank that the change can have; missing if rounding may hide more directions",
         kind="small",
     ),
     Quantity(
         "directions",
-        "number of directions that hold 90% of the energy (sum of squares) of a change, if it is not "
-        "low-rank",
+        "number of directions that hold 90% of the change (sum of squares), if it is not low-rank",
         kind="small",
     ),
     Quantity(
-        "size", "relative size of the change, |model − base| / |base|, including rounding errors", log=True
-    ),
-    Quantity(
-        "update_size", "estimated relative size of the update, without rounding errors of the file", log=True
-    ),
-    Quantity(
-        "update_size_most",
-        "upper limit of the relative size of an update that is smaller than rounding errors of the file",
+        "size",
+        "size of the change relative to the base, |model − base| / |base|, including rounding errors",
         log=True,
     ),
     Quantity(
-        "rounding_size", "size of the error from rounding the tensor once, relative to the base", log=True
+        "update_size",
+        "estimated size of the change relative to the base, without rounding errors of the file",
+        log=True,
+    ),
+    Quantity(
+        "update_size_most",
+        "largest size that a change hidden by rounding can have, relative to the base",
+        log=True,
+    ),
+    Quantity(
+        "rounding_size",
+        "size of the error that rounding the tensor once causes, relative to the base",
+        log=True,
     ),
     Quantity(
         "hidden",
-        "share of the energy (sum of squares) of the update in directions that are not above the noise",
+        "share of the change (sum of squares) in directions that are not visible above the noise",
     ),
     Quantity(
         "roundings",
-        "energy (sum of squares) of the noise, relative to the error from rounding the tensor once",
+        "noise in the change relative to rounding the tensor once (sums of squares); above 1 means "
+        "several roundings",
     ),
     Quantity(
         "factor",
-        "factor by which the tensor was rescaled; the median if rows or columns have different factors",
+        "factor by which the tensor was multiplied (median if rows or columns have different factors)",
     ),
-    Quantity("factor_low", "smallest factor by which a row or column of the tensor was rescaled"),
-    Quantity("factor_high", "largest factor by which a row or column of the tensor was rescaled"),
+    Quantity("factor_low", "smallest factor by which a row or column of the tensor was multiplied"),
+    Quantity("factor_high", "largest factor by which a row or column of the tensor was multiplied"),
     Quantity(
-        "along", "whether the whole tensor, its rows or its columns were rescaled or reordered", kind="text"
+        "along", "what was rescaled or reordered: the whole tensor, its rows or its columns", kind="text"
     ),
     Quantity("source", "name of the base tensor whose weights a moved tensor now has", kind="text"),
     Quantity(
         "then",
-        "verdict on a moved or reordered tensor, after it is compared in its new place or order",
+        "what else changed in a moved or reordered tensor, after it is matched with the base",
         kind="text",
     ),
     Quantity(
         "sqnr_db",
-        "signal-to-noise ratio of the change in dB: −20 log₁₀ (|model − base| / |base|)",
+        "signal-to-noise ratio of the tensor in dB, if its change is noise: −20 log₁₀ (|model − "
+        "base| / |base|)",
         display_name="signal to noise, dB",
     ),
-    Quantity("cosine", "cosine between the tensors of base and model"),
-    Quantity("unchanged", "share of the tensor's entries that are equal in both models"),
-    Quantity("max_change", "largest change of a single entry of the tensor", log=True),
+    Quantity("cosine", "cosine between the tensors of base and model: 1 means equal up to a factor"),
+    Quantity("unchanged", "share of the tensor's entries that are exactly equal in both models"),
+    Quantity("max_change", "largest absolute change of a single entry of the tensor", log=True),
 )
 DIFF_SPECTRA = (
     *LOCATION,
     Quantity(
         "update_values",
-        "singular values of the update, largest first, relative to the largest of the base",
+        "singular values of the change, largest first, relative to the base's largest",
         kind="floats",
     ),
     Quantity(
         "noise_values",
-        "singular values of random noise of the size of the update, largest first, relative to the "
-        "largest of the base",
+        "singular values of random noise as large as the change, largest first, relative to the "
+        "base's largest",
         kind="floats",
     ),
 )

@@ -221,7 +221,7 @@ def number_text(rule: str, value: float | None, threshold: float | None) -> str:
     The text is empty if there is no value, or if the meaning of the finding already includes it.
 
     >>> number_text("unbalanced", 9.388, 3.0), number_text("zero-embedding-rows", 0.34, 0.01)
-    ('off by a factor of 9.39 (limit 3)', '34% of its rows are 0 (limit 1%)')
+    ('differs from the median layer by a factor of 9.39 (limit 3)', '34% of its rows are 0 (limit 1%)')
     >>> number_text("zero-rows", 1.0, 0.0), number_text("identical-tensors", 0.0, None)
     ('1 row or column of zeros (limit 0)', '')
     """

@@ -75,28 +75,29 @@ DETECTORS = by_name(
     ),
     Detector(
         *("missing-tensor", ERROR, None, scan.missing_tensor),
-        when="a layer has no gain or bias although other layers of its stack have one, or a norm has a bias "
-        "and no gain (a warning if only the word embeddings are missing)",
+        when="a layer lacks a gain or bias that other layers have, or a norm has a bias but no gain "
+        "(missing word embeddings: a warning)",
         meaning="the file has lost this tensor; attnlaw reads the model without it, so its numbers are wrong",
         remedy="save or download the checkpoint again",
     ),
     Detector(
         *("zero-tensor", ERROR, None, scan.zero_tensor),
-        when="all entries of a matrix, of an embedding (tokens, positions or types) or of a norm's gain "
-        "are 0",
+        when="all entries of a matrix, of an embedding table or of a norm's gain are 0",
         meaning="every entry of the tensor is 0: it was never written, or it was erased",
         remedy="compare the tensor's name with the name under which your training program saves it",
     ),
     Detector(
         *("constant-tensor", ERROR, None, scan.constant_tensor),
-        when="all entries of a matrix have one value that is not 0",
+        when="all entries of a matrix have the same value, which is not 0",
         meaning="the matrix was filled with one value and never trained",
         remedy="compare the tensor's name with the name under which your training program saves it",
     ),
     Detector(
         *("zero-rows", WARNING, 0.0, scan.zero_rows),
-        when="a matrix (other than an embedding) has more rows and columns of zeros than the threshold",
-        meaning="the matrix ignores some inputs or outputs: they were pruned, or they are padding",
+        when="the number of all-zero rows and columns of a matrix (other than an embedding) is above the "
+        "threshold",
+        meaning="the matrix ignores some of its inputs, or some of its outputs are always 0: they were "
+        "pruned, or they are padding",
         remedy="nothing to do if you pruned these rows or columns; otherwise check how the file was saved",
         measure="{} row or column of zeros|{} rows or columns of zeros",
     ),
@@ -109,8 +110,8 @@ DETECTORS = by_name(
     ),
     Detector(
         *("random-embedding", ERROR, 1.2, embeddings.random_embedding),
-        when="the layers are trained, but an embedding table (256 tokens or more) has rows as long as "
-        "random rows, and its spectral norm is less than the threshold times that of a random table",
+        when="a large embedding table looks random although the layers are trained: its spectral norm is "
+        "near that of a random table (ratio below the threshold)",
         meaning="the embedding table looks freshly initialised, so tokens have no meaning (unless it was "
         "frozen on purpose)",
         remedy="look for a tensor whose name did not match when the model was loaded or saved",
@@ -119,8 +120,8 @@ DETECTORS = by_name(
     ),
     Detector(
         *("alike-embedding-rows", ERROR, None, embeddings.alike_rows),
-        when="all rows of an embedding table (3 or more tokens, positions or types) are equal (a warning if "
-        "they are multiples of one row)",
+        when="all rows of an embedding table (3 or more) are equal, or multiples of one row, which is "
+        "only a warning",
         meaning="the embedding table does not distinguish its tokens, positions or types: it was filled, "
         "not trained",
         remedy="compare the tensor's name with the name under which your training program saves it",
@@ -128,8 +129,8 @@ DETECTORS = by_name(
     ),
     Detector(
         *("zero-embedding-rows", WARNING, 0.01, embeddings.zero_embedding_rows),
-        when="two or more rows of a token embedding are 0, and their share is above the threshold; zero "
-        "rows at its end do not count (an error above 10%)",
+        when="the share of token embeddings that are all 0 is above the threshold, not counting padding "
+        "at the end; above 10%, it is an error",
         meaning="some tokens have no embedding: their rows were erased, or never written",
         remedy="nothing to do if you removed these tokens; otherwise compare the embedding with the "
         "tokenizer's vocabulary",
@@ -148,15 +149,15 @@ DETECTORS = by_name(
     Detector(
         *("biases-zero", WARNING, None, vectors.biases_zero),
         when="all biases of the layers' matrices (4 or more) are exactly 0, although the layers are trained",
-        meaning="the biases were reset, or the model has none and its format stores zeros",
+        meaning="the biases were reset, or the model has none and its file format stores zeros",
         remedy="nothing to do if the model has no biases; otherwise compare their names with those of your "
         "training program",
         needs=(REST,),
     ),
     Detector(
         *("coarse-grid", WARNING, precision.COARSE, precision.coarse_grid),
-        when="a file stores floats, but 32 neighbouring entries of a row have few different values: their "
-        "median number is at most the threshold",
+        when="the file stores floats, but the number of different values among 32 neighbouring entries "
+        "(median) is at most the threshold",
         meaning="matrices were quantised and stored as floats again, so they have the precision of a few "
         "bits",
         remedy="export the matrices again from the original weights",
@@ -164,8 +165,8 @@ DETECTORS = by_name(
     ),
     Detector(
         *("float8-trace", WARNING, 16.0, precision.float8_trace),
-        when="a file stores wide floats, but 128 neighbouring entries of a row have few different "
-        "significands: their median number is at most the threshold",
+        when="the file stores wide floats, but the number of different significands among 128 "
+        "neighbouring entries (median) is at most the threshold",
         meaning="matrices were rounded to float8 and stored as wider floats, so they have the precision of "
         "float8",
         remedy="nothing to do if training computes in float8; otherwise export the matrices again from the "
@@ -175,20 +176,20 @@ DETECTORS = by_name(
     Detector(
         *("quantised", NOTE, None, precision.quantised),
         when="the file stores quantised tensors",
-        meaning="the file stores rounded weights, and attnlaw measures the rounded weights",
+        meaning="the file stores rounded weights, so attnlaw measures these and not the original ones",
         remedy="audit the original weights if you want to compare spectra",
     ),
     Detector(
         *("identical-tensors", WARNING, None, scan.identical),
         when="two weight matrices of the model have exactly the same bits",
         meaning="one tensor was saved twice",
-        remedy="compare the two layers with those of your training program",
+        remedy="compare both tensors with those of your training program",
         needs=(LAYERS, EXPERTS, *MATRICES),
     ),
     Detector(
         *("copied-layer", ERROR, None, duplicates.copied_layer),
-        when="all matrices of two layers have exactly the same bits, although the config does not "
-        "share the layers",
+        when="all matrices of two layers have exactly the same bits, although config.json does not say "
+        "that layers share weights",
         meaning="one layer was saved twice, or a merge of models repeats the layer on purpose",
         remedy="compare these layers with those of your training program. If a merge repeats them on "
         "purpose, "
@@ -197,8 +198,8 @@ DETECTORS = by_name(
     ),
     Detector(
         *("duplicate-layers", WARNING, 0.95, duplicates.duplicate_layers),
-        when="the heads of two layers are alike: their median cosines for QK and for VO are above the "
-        "threshold",
+        when="the heads of two layers are nearly equal: the median cosines between their QK and between "
+        "their VO matrices are above the threshold",
         meaning="two layers compute nearly the same function: one of them is a copy",
         remedy="nothing to do if you deepened the model with copies of layers; otherwise check how the "
         "model was merged",
@@ -208,7 +209,8 @@ DETECTORS = by_name(
     ),
     Detector(
         *("duplicate-heads", WARNING, 0.95, duplicates.duplicate_heads),
-        when="two heads of a layer are alike: their cosines for QK and for VO are above the threshold",
+        when="two heads of a layer are nearly equal: the cosines between their QK and between their VO "
+        "matrices are above the threshold",
         meaning="two heads compute nearly the same function: one of them is redundant",
         remedy="prune one of the two heads, or check how heads were split or repeated",
         measure="cosine {}",
@@ -217,20 +219,20 @@ DETECTORS = by_name(
     ),
     Detector(
         *("dead-map", WARNING, 0.01, sizes.dead_map),
-        when="the Frobenius norm of a matrix, divided by the median over matrices of its kind, is below the "
-        "threshold",
-        meaning="the matrix contributes nothing to the output",
+        when="the Frobenius norm of a matrix, divided by the median over matrices of the same kind, is "
+        "below the threshold",
+        meaning="the matrix adds almost nothing to the output",
         remedy="nothing to do if you pruned the matrix; otherwise look at the tensors that form it",
         measure="{}% of the median norm",
         needs=(LAYERS,),
     ),
     Detector(
         *("random-head", NOTE, sizes.LEVEL, sizes.random_head),
-        when="QK and VO of a head both have a p-value above the threshold in the test against random "
-        "matrices",
-        meaning="neither QK nor VO of the head differs from random entries: training hardly changed it",
-        remedy="nothing to do for a few such heads, which you could prune; if there are many, check how "
-        "heads were initialised",
+        when="both QK and VO of a head look random: their p-values in the test against random matrices "
+        "are above the threshold",
+        meaning="QK and VO of the head look like random numbers: training hardly changed the head",
+        remedy="nothing to do if there are few such heads, which you could prune; if there are many, check "
+        "how heads were initialised",
         measure="p-value at least {}",
         needs=HEADS,
     ),
@@ -244,67 +246,69 @@ DETECTORS = by_name(
     ),
     Detector(
         *("untrained-model", ERROR, sizes.LEVEL, sizes.untrained_model),
-        when="the chance that an untrained model looks at least as trained as this one is above the "
-        "threshold",
+        when="by chance alone, an untrained model would have as many matrices that look trained (p-value "
+        "above the threshold)",
         meaning="the whole model looks freshly initialised",
         remedy="look for tensor names that did not match when the model was loaded or saved",
-        measure="an untrained model looks like this with a chance of {}%",
+        measure="an untrained model looks like this with a probability of {}%",
         needs=(LAYERS, EXPERTS, *MATRICES),
     ),
     Detector(
         *("rank-deficient", NOTE, 1.0, sizes.rank_deficient),
-        when="the numerical rank of a matrix, divided by its full rank, is below the threshold (a warning "
-        "below 90%)",
-        meaning="the matrix does not use some of its directions at all",
+        when="the rank of a matrix, divided by its shorter side, is below the threshold; below 90%, it is "
+        "a warning",
+        meaning="the matrix ignores some directions of its input completely",
         remedy="nothing to do if you pruned the matrix or merged it at low rank; otherwise look at the "
         "tensors that form it",
         measure="{}% of the full rank",
     ),
     Detector(
         *("unbalanced", ERROR, 3.0, sizes.unbalanced),
-        when="the scale of a layer's Q relative to K (or of V to O, or of FFN in to FFN out) differs from "
-        "the median layer by a factor above the threshold",
-        meaning="one of two paired tensors has a wrong scale: training keeps the ratio of their sizes "
+        when="the size of Q relative to K (V to O, FFN in to out) differs from the median layer by a "
+        "factor above the threshold",
+        meaning="one of the two tensors has a wrong scale, because training keeps the ratio of their sizes "
         "similar in all layers",
         remedy="look for a scale that was applied twice, or not at all, when the file was converted",
-        measure="off by a factor of {}",
+        measure="differs from the median layer by a factor of {}",
         least=1.0,
         needs=(LAYERS,),
     ),
     Detector(
         *("norm-outlier", WARNING, 5.0, sizes.norm_outlier),
         when="the median spectral norm of a layer differs from that of the median layer by a factor above "
-        "the threshold, and by 6 standard deviations",
+        "the threshold, and by more than 6 standard deviations",
         meaning="the weights of the layer are much larger or smaller than those of all other layers",
         remedy="look for a wrong scale in the file; after training, look for a layer that diverges",
-        measure="off by a factor of {}",
+        measure="differs from the median layer by a factor of {}",
         least=1.0,
         needs=(LAYERS,),
     ),
     Detector(
         *("saturated-scores", WARNING, 100.0, sizes.saturated_scores),
-        when="the typical size of a head's logits (`logit_typical`) is above the threshold",
-        meaning="attention logits spread so far that softmax picks single tokens, and real tokens make the "
-        "logits spread further",
+        when="the standard deviation of a head's logits for random tokens (`logit_typical`) is above the "
+        "threshold",
+        meaning="attention logits differ so much that softmax picks single tokens; with real tokens they "
+        "differ even more",
         remedy="watch the logits of this head; normalise queries and keys in training, or cap the logits",
-        measure="typical logit {}",
+        measure="typical size of a logit: {}",
         needs=("qk",),
     ),
     Detector(
         *("logit-overflow", WARNING, FLOAT16, sizes.logit_overflow),
-        when="the bound of a head's logits (`logit_bound`) is above the threshold",
-        meaning="some input may overflow float16 (real inputs reach 0.02 to 0.3 of the bound)",
+        when="the largest attention logit that any input can produce in a head (`logit_bound`) is above "
+        "the threshold",
+        meaning="some input may overflow float16, although real inputs reach only 0.02 to 0.3 of the bound",
         remedy="compute attention scores in bfloat16 or float32, or measure the logits on your inputs",
         measure="logits of at most {}",
         needs=("qk",),
     ),
     Detector(
         *("transposed", WARNING, 0.1, orientation.transposed),
-        when="a square matrix fits the other matrices of its layer better if it is transposed (by "
-        "more than the threshold)",
-        meaning="the matrix seems to be stored transposed (attnlaw does not find every transposed matrix)",
-        remedy="compare its layout with that of the model family: (out, in) or (in, out)",
-        measure="transposed fits better by {}",
+        when="a square matrix correlates better with the other matrices of its layer if it is transposed; "
+        "the difference is above the threshold",
+        meaning="the matrix seems to be stored transposed (attnlaw cannot find every such matrix)",
+        remedy="compare its layout, (out, in) or (in, out), with that of the model family",
+        measure="the correlation is higher by {} if the matrix is transposed",
         needs=MATRICES,
     ),
 )

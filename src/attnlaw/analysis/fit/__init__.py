@@ -64,7 +64,8 @@ LAWS = by_name(
     ),
     LawLabel(
         *("neither", "\N{MIDDLE DOT}", 0, "default"),
-        description="the matrix differs from random numbers, and none of the other laws fits it",
+        description="the matrix differs from random numbers, and none of the laws fits it (which is not a "
+        "problem)",
     ),
 )
 
@@ -72,10 +73,10 @@ FITS = (
     *LOCATION,
     Quantity("rows", "number of rows of the matrix", kind="small"),
     Quantity("cols", "number of columns of the matrix", kind="small"),
-    Quantity("values", "number of singular values that the fits use", kind="small"),
+    Quantity("values", "number of singular values that the distributions were fitted to", kind="small"),
     Quantity(
         "law",
-        "kind of distribution (law) that describes the spectrum of the matrix",
+        "name of the distribution (law) that describes the singular values of the matrix",
         kind="text",
         display_name="fitted distribution (law)",
         choices=LAWS,
@@ -83,41 +84,47 @@ FITS = (
     P_VALUE,
     Quantity(
         "wasserstein",
-        "distance of the spectrum from that of random matrices of this shape, relative to the "
-        "root mean square singular value; 0 means equal",
+        "distance between the singular values and those of random matrices (Wasserstein), relative "
+        "to their root mean square; 0 means equal",
         "W₁",
         display_name="distance to random",
     ),
     OUTLIERS,
     Quantity(
         "null_shape",
-        "shape of the random matrices, under which curves.parquet has their spectrum",
+        "shape of the random matrices; rows of curves.parquet with this shape have their density",
         kind="text",
     ),
     NULL_DRAWS,
-    Quantity("null_scale", "standard deviation of the entries of the random matrices that fit best"),
+    Quantity(
+        "null_scale",
+        "standard deviation of the entries of those random matrices whose singular values fit best",
+    ),
     Quantity(
         "null_edge",
-        "edge of the random spectrum: only one random matrix in a hundred has a singular value above it",
+        "largest singular value that a random matrix of this shape has, except in 1% of draws",
     ),
-    Quantity("edge_scale", "spread of the largest singular value among random matrices (Tracy-Widom scale)"),
+    Quantity(
+        "edge_scale",
+        "how much the largest singular value varies between random matrices (Tracy-Widom scale)",
+    ),
     Quantity(
         "alpha",
-        "exponent of the power law of the largest eigenvalues (squared singular values); a smaller "
-        "exponent means a heavier tail",
+        "exponent α of the power law x^−α of the largest eigenvalues (squared singular values); "
+        "smaller means a heavier tail",
         display_name="exponent α",
         error=True,
     ),
     Quantity(
         "alpha_p_value",
-        "p-value of the power law (bootstrap); a power law with a p-value below 0.1 is rejected",
+        "p-value of the power law from a bootstrap test; below 0.1, the tail is not a power law",
         display_name="p-value of the power law",
     ),
-    Quantity("x_min", "eigenvalue (squared singular value) above which the power law holds"),
+    Quantity("x_min", "smallest eigenvalue (squared singular value) that the power law covers"),
     Quantity("tail_size", "number of eigenvalues that the power law covers", kind="small"),
     Quantity(
         "tail_share",
-        "share of the eigenvalues that the power law covers; above one half, the fit is not called a tail",
+        "share of the eigenvalues that the power law covers; above 50%, attnlaw does not call it a tail",
         display_name="share under the power law",
     ),
     Quantity(
@@ -128,125 +135,130 @@ FITS = (
     Quantity("hill", "Hill's estimate of the power-law exponent, from the upper half of the eigenvalues"),
     Quantity(
         "kappa",
-        "parameter of the heavy-tailed distribution (law): small for heavy tails, 2.3 to 3.4 for "
-        "a random square head, hundreds or infinite for a random matrix",
+        "shape parameter κ of the heavy-tailed law: small means heavy tails (product of two random "
+        "matrices: about 3; one random matrix: hundreds)",
         "κ",
         range=True,
     ),
     Quantity(
         "noise_level",
-        "noise level in the fitted theory of trained heads (learned law), in units of singular "
-        "values; null if not determined",
+        "noise level in the fitted law of trained heads, on the scale of the singular values; null "
+        "if not determined",
     ),
     Quantity(
         "noise_low",
-        "smallest noise level at which the theory of trained heads (learned law) still fits "
-        "about equally well",
+        "smallest noise level with which the law of trained heads fits nearly as well as with the best one",
     ),
     Quantity(
         "noise_high",
-        "largest noise level at which the theory of trained heads (learned law) still fits about "
-        "equally well",
+        "largest noise level with which the law of trained heads fits nearly as well as with the best one",
     ),
     Quantity(
         "threshold",
-        "amount by which weight decay shrinks eigenvalues in the fitted theory of trained heads "
-        "(learned law); null if not determined",
+        "amount that weight decay subtracts from every eigenvalue, according to the fitted law of "
+        "trained heads; null if not determined",
         "b",
         range=True,
     ),
     Quantity(
         "rank_fraction",
-        "numerical rank of the matrix / length of its shorter side",
+        "rank of the matrix divided by its shorter side: 1 for full rank",
         "ρ",
     ),
     Quantity(
         "target_rank",
-        "rank of the matrix to learn, divided by the width, in the fitted theory of trained "
-        "heads (learned law); null if not determined",
+        "rank of the matrix that the head had to learn, divided by the width, according to the "
+        "fitted law; null if not determined",
         "κ₀",
         range=True,
     ),
     Quantity(
         "cut_ratio",
-        "cause of the low rank in the fitted theory of trained heads: 1 for weight decay, below "
-        "1 for the head size (shrinkage b / cut t)",
+        "what limits the rank, according to the fitted law of trained heads: 1 means weight decay, "
+        "below 1 the head size",
         range=True,
     ),
     Quantity(
         "learned_distance",
-        "relative distance between the spectrum and the fitted theory of trained heads (learned law)",
+        "relative distance between the singular values and the fitted law of trained heads; 0 means equal",
     ),
     Quantity(
         "untied_distance",
-        "relative distance between the spectrum and the fitted theory of trained heads with "
-        "separate Q and K (untied learned law)",
+        "relative distance between the singular values and the fitted law of heads with separate Q "
+        "and K (untied); 0 means equal",
     ),
     Quantity(
         "untied_fits",
-        "whether the theory of trained heads with separate Q and K (untied learned law) fits",
+        "whether the law of trained heads with separate Q and K (untied) fits the singular values",
         kind="bool",
     ),
     Quantity(
         "untied_cut_ratio",
-        "cause of the low rank in the theory with separate Q and K: 1 for weight decay, below 1 "
-        "for the head size",
+        "what limits the rank, according to the law of heads with separate Q and K: 1 means weight "
+        "decay, below 1 the head size",
         range=True,
     ),
     Quantity(
         "ks_random",
-        "largest difference between the cumulative spectrum and that of random matrices (Kolmogorov-Smirnov)",
+        "largest difference between the cumulative distributions of this spectrum and of random "
+        "matrices (Kolmogorov-Smirnov)",
     ),
     Quantity(
-        "ks_tail", "largest difference between the cumulative tail and the power law (Kolmogorov-Smirnov)"
-    ),
-    Quantity(
-        "ks_heavy_tailed",
-        "largest difference between the cumulative spectrum and the heavy-tailed distribution "
+        "ks_tail",
+        "largest difference between the cumulative distributions of the tail and of the power law "
         "(Kolmogorov-Smirnov)",
     ),
     Quantity(
+        "ks_heavy_tailed",
+        "largest difference between the cumulative distributions of the spectrum and of the "
+        "heavy-tailed law (Kolmogorov-Smirnov)",
+    ),
+    Quantity(
         "ks_learned",
-        "largest difference between the cumulative spectrum and the fitted theory of trained "
-        "heads (Kolmogorov-Smirnov)",
+        "largest difference between the cumulative distributions of the spectrum and of the law of "
+        "trained heads (Kolmogorov-Smirnov)",
     ),
     Quantity(
         "ks_untied",
-        "largest difference between the cumulative spectrum and the theory of trained heads with "
-        "separate Q and K (Kolmogorov-Smirnov)",
+        "largest difference between the cumulative distributions of the spectrum and of the law of "
+        "untied heads (Kolmogorov-Smirnov)",
     ),
-    Quantity("log_likelihood_random", "mean log-likelihood of the eigenvalues if the matrix were random"),
+    Quantity(
+        "log_likelihood_random",
+        "mean log-likelihood of the eigenvalues if the matrix were random; compare with the other laws",
+    ),
     Quantity(
         "log_likelihood_heavy_tailed",
-        "mean log-likelihood of the eigenvalues under the heavy-tailed distribution",
+        "mean log-likelihood of the eigenvalues under the heavy-tailed law; higher means a better fit",
     ),
     Quantity(
         "log_likelihood_learned",
-        "mean log-likelihood of the eigenvalues under the fitted theory of trained heads (learned law)",
+        "mean log-likelihood of the eigenvalues under the law of trained heads; higher means a better fit",
     ),
-    Quantity("seed", "seed of the random matrices and of the bootstrap", kind="int"),
-    Quantity("status", "result of the fit: done, or not fitted", kind="text"),
-    Quantity("remark", "names of the missing numbers, with the reason", kind="text"),
+    Quantity("seed", "seed of the random matrices and of the bootstrap test", kind="int"),
+    Quantity("status", "whether the laws were fitted: done, or not fitted", kind="text"),
+    Quantity("remark", "numbers that are missing, with the reason", kind="text"),
     VERSION,
 )
 
 CURVES = (
     Quantity(
         "curve",
-        'spectrum that the curve shows: "null" for random matrices, "law" for the distribution '
-        "fitted to a matrix",
+        'what the curve shows: "null" for random matrices, "law" for the law that was fitted to a matrix',
         kind="text",
     ),
     Quantity("null_shape", "shape of the random matrices", kind="text"),
     *LOCATION,
-    Quantity("law", "name of the fitted distribution (law) whose density the curve shows", kind="text"),
+    Quantity("law", "name of the fitted law whose density the curve shows", kind="text"),
     Quantity(
-        "x", "singular values of the curve; multiply those of random matrices by null_scale", kind="floats"
+        "x",
+        "singular values at which the density is given (for random matrices: divided by null_scale)",
+        kind="floats",
     ),
     Quantity(
         "density",
-        "probability density over the nonzero singular values, with area 1; the area under a "
-        "tail is the share that it covers",
+        "probability density of the nonzero singular values; the area is 1 (for a tail: the share of "
+        "values in the tail)",
         kind="floats",
     ),
 )

@@ -19,6 +19,7 @@ FEW_VALUES = 64  # with fewer singular values, several laws often fit the same m
 # What it means that most matrices follow a law: for several matrices, and for one.
 STRONG = "their singular values spread much further than those of random matrices"
 ITS_STRONG = STRONG.replace("their", "its").replace("matrices", "ones")
+USUAL = "This is usual after training, and shows neither a problem nor good generalization."
 THEORY = "the theory of trained attention (learned): some directions were learned, the rest was cut off"
 MEANINGS = {
     "random": ("look like random numbers: training hardly changed them", "looks like random numbers"),
@@ -74,6 +75,8 @@ def law_line(rows: pl.DataFrame) -> Line:
         return Line(f"The matrix {single}.", is_main=True)
     whole = f"All {count} matrices" if len(counts) == 1 else f"{count} of {rows.height} matrices"
     text = f"{whole} {several}." if count > 1 else "No two matrices follow the same law."
+    if most == "heavy-tailed":
+        text += f" {USUAL}"
     kinds = []
     for group in groups_by_kind(rows):
         kinds.append(f"{kind_label(group['kind'][0])} {_laws_text(law_counts(group))}")

@@ -7,12 +7,9 @@
 | d | query head size | outputs of the query matrix / H (equal to d_v except in latent attention) |
 
 In latent attention (DeepSeek-V2, arXiv 2405.04434), keys and values are `x A B_k` and `x A B_v` with a narrow
-A. The key of a head also has a rotary part `x A_r` that all heads share, and queries may be `x A_q B_q`. QK
-of a head is `(query) (own key, shared key)^T`, so its factors are as thin as in other models. The norm
-between A and B is not part of the product.
-
-XLNet stores attention with the heads as a separate axis, (N, H, d). These tensors are read as matrices (N, H
-d).
+A. The key of a head also has a rotary part `x A_r` that all heads share, and queries may be `x A_q B_q`. The
+norm between A and B is not part of the product. XLNet stores attention with the heads as a separate axis, (N,
+H, d).
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ from attnlaw.checkpoints.assembly.scores import build_scores
 from attnlaw.checkpoints.assembly.shapes import Shapes
 from attnlaw.checkpoints.blocks import Attention, Norm, View
 from attnlaw.checkpoints.families import LayerTable, Roles
-from attnlaw.checkpoints.tensors import Tensors
+from attnlaw.checkpoints.tensors import GatheredTensors, Tensors
 from attnlaw.core.errors import InputError
 
 
@@ -37,8 +34,7 @@ from attnlaw.core.errors import InputError
 class BlockLocation:
     """The layer of an attention block: the prefix of its tensor names and its number in the stack.
 
-    `source` and `source_depth` are the prefix and the number of the layer whose keys and values the block
-    reads. This layer is usually the same as the block's own layer.
+    `source` and `source_depth` are those of the layer whose keys and values the block reads.
     """
 
     prefix: str
@@ -94,11 +90,7 @@ def _inner_norm(shapes: Shapes, prefix: str, role: str) -> Norm | None:
 
 
 def _roles_by_layer(shapes: Shapes, location: BlockLocation, roles: Roles) -> Iterator[tuple[str, Roles]]:
-    """Yield the prefix of each layer that the block reads, and the names of the tensors it reads there.
-
-    A block that uses keys and values of another layer reads from two layers. Gemma 4 stores no values if
-    `attention_k_eq_v` makes them equal to the keys.
-    """
+    """Yield the prefix of each layer that the block reads, and the names of the tensors it reads there."""
     if (
         shapes.config.values.get("attention_k_eq_v") is True
         and location.source + roles["value"] not in shapes
@@ -121,9 +113,9 @@ def _build_latent(shapes: Shapes, prefix: str, stack: LayerTable, heads: int, wi
     sizes = {"key": key_width, "value": width, "latent": narrow, "shared_key": shared}
     sizes["query"] = key_width + heads * shared
     if key_width < heads or key_width % heads or shared < 1:
-        raise InputError(
-            f"{shapes.tensors.source}: tensors {prefix}* do not have the shapes of latent attention with "
-            f"{heads} heads; {shapes.remedy}"
+        raise shapes.tensors.error(
+            f"tensors {prefix}* do not have the shapes of latent attention with {heads} heads; "
+            f"{shapes.remedy}"
         )
     views = shapes.views(prefix, roles, sizes)
     latent = views["latent"]
@@ -166,29 +158,27 @@ def _head_count(shapes: Shapes, output: str, width: int, key: str, given: int | 
     if heads is None:
         why = f"{config.source} has no {key}" if config.values else f"There is no {config.source}"
         remedy = "" if config.values else "put the model's config.json there, or "
-        raise InputError(
-            f"{shapes.tensors.source}: attnlaw cannot find the number of attention heads: {why}, and the "
-            f"shapes do not determine it ({output} has {width} inputs for all heads); {remedy}pass "
-            "--heads H"
+        raise shapes.tensors.error(
+            f"attnlaw cannot find the number of attention heads: {why}, and the shapes do not determine it "
+            f"({output} has {width} inputs for all heads); {remedy}pass --heads H"
         )
     if width % heads:
-        raise InputError(
-            f"{shapes.tensors.source}: tensor {output} has {width} inputs, which are not divisible by "
-            f"{heads} heads; correct the number of heads (--heads or config.json)"
+        raise shapes.tensors.error(
+            f"tensor {output} has {width} inputs, which are not divisible by {heads} heads; correct the "
+            "number of heads (--heads or config.json)"
         )
     return heads
 
 
 def _key_value_heads(shapes: Shapes, prefix: str, roles: Roles, heads: int, size: int) -> int:
-    """Return the number of key heads, which is also the number of value heads."""
     parts, name = next((keys.split(","), name) for keys, name in roles.items() if "key" in keys.split(","))
     outputs = shapes.matrix(prefix + name)[1]
     width = (outputs - ("query" in parts) * heads * size) // (2 if "value" in parts else 1)
     kv_heads = width // size
     if kv_heads < 1 or kv_heads * size != width or heads % kv_heads:
-        raise InputError(
-            f"{shapes.tensors.source}: tensor {prefix + name} has {outputs} outputs, which cannot be "
-            f"divided into key heads for {heads} query heads of size {size}; {shapes.remedy}"
+        raise shapes.tensors.error(
+            f"tensor {prefix + name} has {outputs} outputs, which cannot be divided into key heads for "
+            f"{heads} query heads of size {size}; {shapes.remedy}"
         )
     return kv_heads
 
@@ -207,20 +197,14 @@ def with_joined_heads(tensors: Tensors, match: Match) -> Tensors:
     return JoinedHeadAxes(tensors, names) if names else tensors
 
 
-class JoinedHeadAxes(Tensors):
+class JoinedHeadAxes(GatheredTensors):
     """Tensors, some of which are read with their last two axes joined."""
 
     def __init__(self, tensors: Tensors, names: set[str]) -> None:
-        self.source, self.metadata = tensors.source, tensors.metadata
-        self.shapes = {
-            name: (*shape[:-2], prod(shape[-2:])) if name in names else shape
-            for name, shape in tensors.shapes.items()
-        }
-        self._tensors = tensors
-
-    def dtype(self, name: str) -> str:
-        return self._tensors.dtype(name)
+        super().__init__(tensors.source, {name: (tensors, name) for name in tensors.shapes}, tensors.metadata)
+        joined = {name: tensors.shapes[name] for name in names}
+        self.shapes |= {name: (*shape[:-2], prod(shape[-2:])) for name, shape in joined.items()}
 
     def read(self, name: str, member: int | None = None) -> NDArray[Any]:
-        stored = self._tensors.read(name, member)
+        stored = super().read(name, member)
         return stored if member is not None else stored.reshape(self.shapes[name])

@@ -13,10 +13,7 @@ EXPERT = "{expert}"
 
 
 def build_feed_forward(shapes: Shapes, prefix: str, stack: LayerTable, experts: bool) -> FeedForward | None:
-    """Return the feed-forward block that processes every token, or None if the layer has none.
-
-    Raise an `InputError` if the block's width differs from the config, unless the layer has experts.
-    """
+    """Return the feed-forward block that processes every token, or None if the layer has none."""
     roles = _stored_roles(shapes, prefix, stack.feed_forward)
     if roles is None:
         return None
@@ -41,9 +38,7 @@ def build_experts(shapes: Shapes, prefix: str, stack: LayerTable) -> tuple[FeedF
 def missing_block_error(shapes: Shapes, prefix: str, stack: LayerTable) -> InputError:
     """Return the error for a layer that lacks the feed-forward block of its stack's other layers."""
     names = (name for roles in stack.feed_forward or stack.experts for name in roles.values())
-    return InputError(
-        f"{shapes.tensors.source}: tensor {prefix}{next(names)} is missing; {shapes.missing_remedy}"
-    )
+    return shapes.tensors.error(f"tensor {prefix}{next(names)} is missing; {shapes.missing_remedy}")
 
 
 def _stored_roles(shapes: Shapes, prefix: str, ways: Sequence[Roles]) -> Roles | None:
@@ -57,7 +52,6 @@ def _of_expert(roles: Roles, number: int) -> Roles:
 
 
 def _count(shapes: Shapes, prefix: str, roles: Roles) -> int:
-    """Return the number of stored experts. Raise an `InputError` if the config states another number."""
     first = prefix + next(iter(roles.values()))
     if EXPERT in first:
         count = 0

@@ -1,8 +1,7 @@
 """Find vectors that a checkpoint lost: gains and biases that only some layers of a stack have.
 
-Architectures without biases, and norms without gains or biases, lack them in every layer. So a vector is
-missing only if another layer has it, or if a norm has a bias and no gain. A missing matrix is an error when
-the layers are built. A missing vector is not, because the layer can be read as one that never had it.
+A missing matrix is an error when the layers are built. A missing vector is not, because the layer can be read
+as one that never had it.
 """
 
 from __future__ import annotations
@@ -23,10 +22,7 @@ HALVES = ((".weight", ".bias"), (".gamma", ".beta"))  # gain and bias of a norm
 def missing_tensors(
     match: Match, tensors: Tensors, config: Config, embedding: View | None, unembedding: View | None
 ) -> tuple[MissingTensor, ...]:
-    """Return the missing gains and biases, and the table of word embeddings if that is missing too.
-
-    A model without a vocabulary in its config has no such table.
-    """
+    """Return the missing gains and biases, and the table of word embeddings if that is missing too."""
     missing = [
         MissingTensor(name, reason)
         for matched in match.stacks
@@ -43,7 +39,6 @@ def missing_tensors(
 
 
 def _missing_vectors(matched: MatchedStack, tensors: Tensors) -> Iterator[tuple[str, str]]:
-    """Yield the names of the missing vectors of a stack, each with what shows that it should be there."""
     shapes, stack = tensors.shapes, matched.stack
     owners = dict(_vectors(stack))
     stored = {vector for vector in owners if any(at + vector in shapes for at in matched.layers)}

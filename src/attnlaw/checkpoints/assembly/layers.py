@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from attnlaw.checkpoints.assembly import remarks
 from attnlaw.checkpoints.assembly.attention import BlockLocation, build_attention, with_joined_heads
 from attnlaw.checkpoints.assembly.feed_forward import build_experts, build_feed_forward, missing_block_error
 from attnlaw.checkpoints.assembly.incomplete import missing_tensors
 from attnlaw.checkpoints.assembly.match import MatchedStack, foreign_model_type, match_family, model_type_of
 from attnlaw.checkpoints.assembly.norms import BlockNorms, stack_norms
+from attnlaw.checkpoints.assembly.remarks import Reading, format_ranges
 from attnlaw.checkpoints.assembly.shapes import Shapes, key_source, layer_config
 from attnlaw.checkpoints.assembly.unread import unused_parts
 from attnlaw.checkpoints.blocks import NO_NORM, Norm, Product, StoredLayer, View, attention_widths
@@ -22,7 +22,6 @@ from attnlaw.checkpoints.network import MatrixLocation, Network, Tower
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.errors import InputError, printable
 
-MOST_MISSING = 4  # the largest number of missing tensors that are named
 MOST_DEPTH = 1000  # for shared layers, whose depth the size of the file does not limit
 
 
@@ -34,12 +33,7 @@ def build_model(
     families: Sequence[Family],
     map_file: str | None = None,
 ) -> Model:
-    """Build a `Model` from tensor names, shapes and sizes, without reading weights.
-
-    Args:
-        heads: the number of heads that the user gave, if any.
-        map_file: the user's file that describes the family, named in messages.
-    """
+    """Build a `Model` without reading weights. `heads` and `map_file` are what the user gave, if anything."""
     match = match_family(tensors, config, families, map_file)
     family = match.family
     tensors = with_joined_heads(tensors, match)
@@ -69,12 +63,11 @@ def build_model(
         numbers = range(first, first + len(stack_layers) + len(stack.linear))
         others += sorted({*numbers} - {layer.index for layer in stack_layers})
         memory = last_norm
-    left_out = remarks.matrices_left_out(match, layers, tensors)
-    unread = remarks.unread_layers(match, layers, tensors, config)
-    obstacle = remarks.missing_from_network(match, layers, tensors, others, left_out, unread)
     embedding = _find_view(tensors, family.embedding, stored_out_in=False)
     unembedding = _find_view(tensors, family.unembedding, stored_out_in=True)
     unused = unused_parts(match, layers, (embedding, unembedding), tensors)
+    missing = missing_tensors(match, tensors, config, embedding, unembedding)
+    reading = Reading(match, layers, tensors, config, others, missing, unused, stranger)
     outside = [
         (MatrixLocation(None, kind), Product.of(view, norm))
         for kind, view, norm in (("embedding", embedding, NO_NORM), ("unembedding", unembedding, None))
@@ -82,26 +75,9 @@ def build_model(
     ]
     products, widths = tuple(layer.products() for layer in layers), attention_widths(layers)
     network = Network(products, applications, widths, _activation(shapes_of[0]), tuple(outside))
-    network = replace(network, unread=obstacle, towers=tuple(towers), other_layers=tuple(others))
+    network = replace(network, unread=reading.obstacle, towers=tuple(towers), other_layers=tuple(others))
     title, kind = printable(name), printable(model_type_of(family, config))
-    missing = missing_tensors(match, tensors, config, embedding, unembedding)
-    notes = (
-        remarks.extensions(match, layers, config, obstacle is None),
-        (
-            *(
-                printable(f"tensor {tensor.name} is missing: {tensor.reason}")
-                for tensor in missing[:MOST_MISSING]
-            ),
-            *(
-                (f"{len(missing) - MOST_MISSING} more tensors are missing",)
-                if len(missing) > MOST_MISSING
-                else ()
-            ),
-            *remarks.model_warnings(
-                match, layers, tensors, config, left_out, unread, others, stranger, unused
-            ),
-        ),
-    )
+    notes = reading.extensions, tuple(map(printable, reading.warnings()))
     parts = embedding, unembedding
     return Model(title, kind, tensors, network, tuple(layers), *parts, *notes, config, missing=missing)
 
@@ -121,10 +97,9 @@ def _build_layers(
     norms: Sequence[BlockNorms],
     memory: Norm | None,
 ) -> list[StoredLayer]:
-    """Return the layers of one stack.
+    """Return the layers of one stack, whose first layer has the number `first` in the model.
 
-    `first` is the number of the stack's first layer in the model. `memory` is the norm at the end of the
-    previous stack, which cross-attention reads.
+    `memory` is the norm at the end of the previous stack, which cross-attention reads.
     """
     stack = matched.stack
     has_cross = any(at + name in shapes for at in matched.layers for name in stack.cross.values())
@@ -152,10 +127,7 @@ def _build_layers(
 def _attach_norms(
     shapes: Shapes, layer: StoredLayer, norms: BlockNorms, memory: Norm | None, earlier: Norm | None
 ) -> StoredLayer:
-    """Return the layer with the norm that each of its blocks reads.
-
-    Keys and values of cross-attention read `memory`; those from an earlier layer read `earlier`.
-    """
+    """Return the layer with the norm that each of its blocks reads. Keys of another layer read `earlier`."""
     fit, cross, feed_forward = shapes.require_norm_fits, layer.cross, layer.feed_forward
     attention = replace(layer.attention, norm=fit(norms["attention"], layer.attention.query))
     if attention.source is not None:
@@ -184,7 +156,6 @@ def _router_sum(shapes: Shapes, experts: int) -> float:
 
 
 def _find_view(tensors: Tensors, names: tuple[str, ...], stored_out_in: bool) -> View | None:
-    """Return the first matrix whose name ends with one of `names`, or None if there is none."""
     for ending in names:
         for name, shape in tensors.shapes.items():
             if (name == ending or name.endswith("." + ending)) and len(shape) == 2:
@@ -201,20 +172,15 @@ def _check_depth(shapes: Shapes, matched: MatchedStack) -> None:
     expected = [shapes.config.size(key) or top for key, top in zip(keys, depths, strict=True)]
     if depths != expected or len(positions) != prod(expected):
         count = " x ".join(map(str, expected))
-        numbers = remarks.format_ranges(positions)
+        numbers = format_ranges(positions)
         remedy = "download the checkpoint again, with the config.json that belongs to it"
-        raise InputError(
-            f"{shapes.tensors.source}: expected {count} layers, found layers {numbers}; "
-            f"{shapes.foreign_remedy or remedy}"
+        raise shapes.tensors.error(
+            f"expected {count} layers, found layers {numbers}; {shapes.foreign_remedy or remedy}"
         )
 
 
 def _applications(stacks: Sequence[MatchedStack], config: Config) -> tuple[int, ...]:
-    """Return the position of the layer that is applied at each depth.
-
-    ALBERT applies its layers several times. With depth L and G groups of layers, depth i applies group
-    int(i / (L / G)).
-    """
+    """Return the position of the layer applied at each depth. ALBERT applies its layers several times."""
     positions, layers = stacks[0].positions, sum(len(stack.layers) for stack in stacks)
     depth = config.size("num_hidden_layers")
     if len(positions[0]) < 2 or depth is None:

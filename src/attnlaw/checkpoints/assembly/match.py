@@ -50,11 +50,14 @@ def match_family(
 ) -> Match:
     """Return the family that names the most tensors of a checkpoint.
 
-    The function considers only families whose attention tensors all exist. The exception is a family that
-    config.json names: one tensor is enough, so that attnlaw reports an incomplete checkpoint instead of an
-    unknown one. `map_file` is the user's file that describes the family, named in messages.
+    Only families whose attention tensors all exist count. For a family that config.json names, one tensor is
+    enough, so that attnlaw reports an incomplete checkpoint instead of an unknown one.
     """
-    _refuse_adapter(tensors)
+    if any(map(ADAPTER.search, tensors.shapes)):
+        raise tensors.error(
+            "this is a LoRA adapter and not a whole model; give its directory to read the adapter alone, or "
+            "give its base model with --adapter DIR"
+        )
     named = config.text("model_type")
     declared = [family for family in families if set(config.model_types) & set(family.model_types)]
     for group, whole in ((declared, True), (declared, False), (families, True)):
@@ -74,9 +77,9 @@ def match_family(
         )
     other = declared and best.family.name not in {family.name for family in declared}
     if other and config.source != tensors.source:  # a GGUF file is not wrong about itself
-        raise InputError(
-            f"{tensors.source}: its tensors have the names of {best.family.name}, but {config.source} "
-            f"says {named} (model_type); put the config.json that belongs to these weights next to them"
+        raise tensors.error(
+            f"its tensors have the names of {best.family.name}, but {config.source} says {named} "
+            "(model_type); put the config.json that belongs to these weights next to them"
         )
     ordered = _order_stacks(best.family, best.stacks, tensors)
     return Match(best.family, tuple(_without_prediction(stack, config) for stack in ordered))
@@ -101,10 +104,7 @@ def _named_tensors(match: Match, tensors: Tensors) -> int:
 
 
 def _is_oriented(match: Match, tensors: Tensors) -> bool:
-    """Return whether the shapes of two attention matrices fit the orientation that the family states.
-
-    The query matrix must have as many inputs as the output matrix has outputs.
-    """
+    """Return whether the query matrix has as many inputs as the output matrix has outputs."""
     matched = match.stacks[0]
     inputs, outputs = (1, 0) if match.family.stored_out_in else (0, 1)
     query = next(name for roles, name in matched.stack.attention.items() if "query" in roles.split(","))
@@ -135,7 +135,6 @@ def _unknown_message(tensors: Tensors, named: str | None, families: Sequence[Fam
 
 
 def _misnamed_message(tensors: Tensors, family: Family, described: str) -> str:
-    """Return a message with the first name in a user's file that no tensor of the checkpoint has."""
     for stack in family.stacks:
         for name in stack.attention.values():
             if not any(map(_pattern(stack, [name]).fullmatch, tensors.shapes)):
@@ -149,36 +148,22 @@ def _misnamed_message(tensors: Tensors, family: Family, described: str) -> str:
 
 
 def model_type_of(family: Family, config: Config) -> str:
-    """Return the model type in the config, or the family's name if the config has none.
-
-    If the config has several types, one that the family lists comes first."""
+    """Return the model type in the config that the family lists, or another one, or the family's name."""
     model_types = (name for name in config.model_types if name in family.model_types)
     return next(model_types, None) or config.text("model_type") or family.name
 
 
 def foreign_model_type(family: Family, config: Config, families: Sequence[Family]) -> str | None:
-    """Return the model type in the config if the family does not list it, and None otherwise.
-
-    attnlaw reads such a model by its tensor names alone. The result is None if the user described the family.
-    """
+    """Return the model type in the config if the family does not list it, so that only tensor names fit."""
     if len(families) == 1 or set(config.model_types) & set(family.model_types):
         return None
     return config.text("model_type")
 
 
-def _refuse_adapter(tensors: Tensors) -> None:
-    if any(ADAPTER.search(name) for name in tensors.shapes):
-        raise InputError(
-            f"{tensors.source}: this is a LoRA adapter and not a whole model; give its directory to read "
-            "the adapter alone, or give its base model with --adapter DIR"
-        )
-
-
 def _find_stacks(stack: LayerTable, tensors: Tensors, whole: bool) -> list[MatchedStack]:
     """Return one stack for every prefix under which attention tensors of the table exist.
 
-    If `whole` is true, at least one layer of the stack must have all attention tensors. This distinguishes
-    families that share some names.
+    If `whole` is true, one layer must have all of them. This distinguishes families that share some names.
     """
     wanted = stack.attention.values()
     pattern = _pattern(stack, wanted)
@@ -189,9 +174,8 @@ def _find_stacks(stack: LayerTable, tensors: Tensors, whole: bool) -> list[Match
             at = name.removesuffix(tensor)
             other = layers_by_prefix.setdefault(prefix, {}).setdefault(tuple(map(int, position)), at)
             if other != at:
-                raise InputError(
-                    f"{tensors.source}: tensors {other}* and {at}* describe the same layer; remove one of "
-                    "the two"
+                raise tensors.error(
+                    f"tensors {other}* and {at}* describe the same layer; remove one of the two"
                 )
     linear = _linear_positions(stack, tensors)
     stacks = []
@@ -205,21 +189,16 @@ def _find_stacks(stack: LayerTable, tensors: Tensors, whole: bool) -> list[Match
 
 
 def _linear_positions(stack: LayerTable, tensors: Tensors) -> dict[str, set[Position]]:
-    """Return the positions of the layers with linear attention, grouped by prefix."""
     positions: dict[str, set[Position]] = {}
     if stack.linear:
-        pattern = _pattern(stack, stack.linear)
-        for hit in filter(None, map(pattern.fullmatch, tensors.shapes)):
+        for hit in filter(None, map(_pattern(stack, stack.linear).fullmatch, tensors.shapes)):
             prefix, *position, _ = hit.groups()
             positions.setdefault(prefix, set()).add(tuple(map(int, position)))
     return positions
 
 
 def _pattern(stack: LayerTable, tensors: Iterable[str]) -> re.Pattern[str]:
-    """Return a regular expression that matches these tensors in any layer and under any prefix.
-
-    Its groups are the prefix, the numbers of the layer, and the tensor.
-    """
+    """Return a pattern with groups for the prefix, the numbers of the layer, and the tensor."""
     layer = re.escape(stack.layer)
     for placeholder in ("group", "layer"):
         layer = layer.replace(re.escape("{" + placeholder + "}"), rf"({NUMBER})")
@@ -232,10 +211,7 @@ def is_decoder(stack: MatchedStack, tensors: Tensors) -> bool:
 
 
 def _order_stacks(family: Family, stacks: Sequence[MatchedStack], tensors: Tensors) -> Sequence[MatchedStack]:
-    """Return the stacks in the order in which data pass through them, encoders before decoders.
-
-    Raise an `InputError` if the stacks have several prefixes and the family does not allow that.
-    """
+    """Return the stacks in the order in which data pass through them, encoders before decoders."""
 
     def order(stack: MatchedStack) -> tuple[bool, list[tuple[int, str]]]:
         parts = stack.prefix.split(".")
@@ -247,8 +223,8 @@ def _order_stacks(family: Family, stacks: Sequence[MatchedStack], tensors: Tenso
     stacks = [stack for stack in stacks if not SIDE_PREFIX.search(stack.prefix)] or stacks
     prefixes = sorted({stack.prefix for stack in stacks})
     if len(prefixes) > 1:
-        raise InputError(
-            f"{tensors.source}: this file holds several models (tensor prefixes "
-            f"{', '.join(map(repr, prefixes))}); save the one that you need in a separate file"
+        raise tensors.error(
+            f"this file holds several models (tensor prefixes {', '.join(map(repr, prefixes))}); save the "
+            "one that you need in a separate file"
         )
     return stacks

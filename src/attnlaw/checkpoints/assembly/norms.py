@@ -6,8 +6,7 @@
 | post-norm | the norm of the sum before it: of the block before, or the norm before the first layer |
 | norms after the blocks only | the stream without a norm |
 
-A norm is unknown (None) in three cases: the family's table has no norms, the layer has the tensors of none of
-them, or the family does not list the model's type.
+A norm is unknown (None) if the family does not list the model's type or if no table of norms fits the layer.
 """
 
 from __future__ import annotations
@@ -26,10 +25,7 @@ BLOCKS = (*BLOCK_ORDER, "experts")  # experts without a norm read that of the fe
 
 
 def is_pre_norm(family: Family, config: Config) -> bool:
-    """Return whether norms come before their blocks.
-
-    The configs of OPT, wav2vec2 and torch contain the answer. For other models, the family states it.
-    """
+    """Return whether norms come before their blocks, as some configs state and otherwise the family."""
     for key in ("norm_first", "do_layer_norm_before", "do_stable_layer_norm"):
         if isinstance(declared := config.values.get(key), bool):
             return declared
@@ -41,8 +37,8 @@ def stack_norms(
 ) -> tuple[list[BlockNorms], Norm | None]:
     """Return the norms of every layer of a stack, and the norm at its end.
 
-    `order` has the positions of the layers in the order in which they are applied. A layer that is applied
-    several times gets the norms of its last application, because only the first may differ.
+    `order` has the positions of the layers in the order of their application. A layer that is applied several
+    times gets the norms of its last application, because only the first may differ.
     """
     stack = matched.stack
     first, last = (
@@ -51,10 +47,15 @@ def stack_norms(
     )
     before = is_pre_norm(shapes.family, shapes.config)
     layers: dict[int, BlockNorms] = {}
-    feeding: Norm | None = first if first and _has_stream_width(shapes, first, matched) else NO_NORM
+    feeding: Norm | None = NO_NORM
+    if first is not None:  # a matrix after the norm of the embeddings may change the width
+        width = shapes.matrix(matched.layers[0] + stack.attention["output"])[1]
+        has_stream_width = first.gain is None or shapes.tensors.shapes[first.gain] == (width,)
+        feeding = first if has_stream_width else NO_NORM
     for number in order:
         at = matched.layers[number]
-        roles = None if shapes.foreign_type else _stored_norms(shapes, at, stack.norms)
+        ways = (way for way in stack.norms if all(not end or shapes.norm(at + end) for end in way.values()))
+        roles = None if shapes.foreign_type else next(ways, None)
         if roles is None:
             feeding, layers[number] = None, dict.fromkeys(BLOCKS)
         elif before:
@@ -69,21 +70,6 @@ def stack_norms(
                 feeding = _block_norm(shapes, at, roles, block) or feeding
     in_place = [layers[number] for number in range(len(matched.layers))]
     return in_place, last or (None if before else feeding)
-
-
-def _has_stream_width(shapes: Shapes, norm: Norm, matched: MatchedStack) -> bool:
-    """Return whether the norm of the embeddings is as wide as the residual stream.
-
-    If it is not, a matrix between the norm and the first layer changes the width.
-    """
-    width = shapes.matrix(matched.layers[0] + matched.stack.attention["output"])[1]
-    return norm.gain is None or shapes.tensors.shapes[norm.gain] == (width,)
-
-
-def _stored_norms(shapes: Shapes, at: str, ways: Sequence[Roles]) -> Roles | None:
-    """Return the first table in `ways` whose norms all exist, or None if there is none."""
-    stored = (roles for roles in ways if all(not name or shapes.norm(at + name) for name in roles.values()))
-    return next(stored, None)
 
 
 def _block_norm(shapes: Shapes, at: str, roles: Roles, block: str) -> Norm | None:

@@ -27,11 +27,9 @@ from attnlaw.checkpoints.families import Family
 
 
 def build_scores(shapes: Shapes, prefix: str, source: str, attention: Attention, depth: int) -> Scores:
-    """Return how a layer computes its attention scores.
+    """Return how a layer computes its attention scores. It reads the keys of the layer with prefix `source`.
 
-    Cross-attention uses neither position embeddings nor norms of queries and keys. If norms come after
-    positions, they exist only in layers with positions. `source` is the prefix of the layer whose keys this
-    layer reads.
+    If norms come after positions, they exist only in layers with positions.
     """
     scale = score_scale(shapes.config, shapes.family, attention.head_size, depth)
     if attention.shared_key is not None:
@@ -53,10 +51,7 @@ def build_scores(shapes: Shapes, prefix: str, source: str, attention: Attention,
 
 
 def _head_norm(shapes: Shapes, prefix: str, role: str, size: int) -> Norm | None:
-    """Return the norm of queries or keys, or None if there is none.
-
-    A norm that the family lists without tensors is left out if the config sets `use_qk_norm` to false.
-    """
+    """Return the norm of queries or keys. `use_qk_norm` false leaves out a norm without tensors."""
     name = shapes.stack.inner_norms.get(role)
     if not name:
         there = name is not None and shapes.config.values.get("use_qk_norm", True)
@@ -70,16 +65,12 @@ def clip_of(config: Config) -> float | None:
 
 
 def is_rotary(family: Family, config: Config) -> bool:
-    """Return whether the model has rotary positions, which rotate queries and keys.
-
-    Some models of a rotary family, such as ESM and Falcon, have other positions.
-    """
+    """Return whether rotary positions rotate queries and keys, as not in all models of a rotary family."""
     other = config.values.get("alibi") is True
     return family.rotary and not other and config.text("position_embedding_type") in (None, "rotary", "rope")
 
 
 def _has_rotary(family: Family, config: Config, depth: int) -> bool:
-    """Return whether the layer at `depth` has rotary positions. In some models only some layers do."""
     chosen = config.values.get("no_rope_layers")  # 0 for a layer without positions
     if isinstance(chosen, list) and depth < len(chosen):
         return bool(chosen[depth])
@@ -91,10 +82,7 @@ def _has_rotary(family: Family, config: Config, depth: int) -> bool:
 
 
 def _rotary(shapes: Shapes, attention: Attention, depth: int) -> Rotary | None:
-    """Return which entries of a head are rotated, or None if the layer has no rotary positions.
-
-    In latent attention, these are the entries of the shared key.
-    """
+    """Return which entries of a head are rotated: in latent attention, those of the shared key."""
     config, family = shapes.config, shapes.family
     if not is_rotary(family, config) or not _has_rotary(family, config, depth):
         return None
@@ -145,10 +133,7 @@ def _rotary_scale(values: Config) -> float | None:
 
 
 def rope_values(config: Config, depth: int) -> Config:
-    """Return a config with the keys of rotary positions at its top level.
-
-    In config.json these keys may be at the top level, in a table, or in one table for each type of layer.
-    """
+    """Return a config with the keys of rotary positions, which may be in tables, at its top level."""
     values = dict(config.values)
     for key in ("rope_scaling", "rope_parameters"):
         table = config.values.get(key)
@@ -165,17 +150,14 @@ def score_scale(config: Config, family: Family, head_size: int, depth: int) -> f
     scale = config.number("attention_multiplier")
     if scale is None:
         scaled = family.scaled_scores and config.values.get("scale_attn_weights") is not False
-        size = config.number("query_pre_attn_scalar") or head_size * _terms(config)
+        positions = config.values.get("pos_att_type")  # DeBERTa adds a score for each of these
+        listed = positions if isinstance(positions, str | list) else ()
+        terms = 1 + sum(kind in listed for kind in ("c2p", "p2c"))
+        size = config.number("query_pre_attn_scalar") or head_size * terms
         scale = config.section("attn_config").number("softmax_scale") or (size**-0.5 if scaled else 1.0)
     if config.values.get("scale_attn_by_inverse_layer_idx") is True:
         scale /= depth + 1
     return scale
-
-
-def _terms(config: Config) -> int:
-    """Return the number of terms in a score: QK and, in DeBERTa, one or two with relative positions."""
-    positions = config.values.get("pos_att_type")
-    return 1 + sum(kind in positions for kind in ("c2p", "p2c")) if isinstance(positions, str | list) else 1
 
 
 def _yarn_factor(config: Config) -> float:

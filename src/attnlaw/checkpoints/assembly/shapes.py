@@ -40,10 +40,7 @@ REPARAMETRISED = (
 class Shapes:
     """The shapes that describe attention and feed-forward blocks, without reading weights.
 
-    Args:
-        foreign_type: the model type, if the family does not list it. Such a model is read by its tensor names
-            alone.
-        map_file: the user's file that describes the family, named in messages.
+    `foreign_type` is the model type if the family does not list it. `map_file` is the user's family file.
     """
 
     tensors: Tensors
@@ -61,7 +58,7 @@ class Shapes:
         shape = self.tensors.shapes.get(name)
         if shape is None:
             self._refuse_reparametrised(name)
-            raise InputError(f"{self.tensors.source}: tensor {name} is missing; {self.missing_remedy}")
+            raise self.tensors.error(f"tensor {name} is missing; {self.missing_remedy}")
         if len(shape) != 2 + stacked or 0 in shape:
             wanted = "a stack of matrices" if stacked else "a matrix"
             self._refuse(
@@ -73,21 +70,17 @@ class Shapes:
         return (shape[-1], shape[-2]) if self.stored_out_in(name) else (shape[-2], shape[-1])
 
     def _refuse_reparametrised(self, name: str) -> None:
-        """Raise an `InputError` if torch stores a missing weight as the parts from which it computes it."""
         module, _, weight = name.rpartition(".")
         for ending, what, remedy in REPARAMETRISED:
             part = f"{module}.{ending.format(weight=weight)}"
             if any(stored.startswith(part) for stored in self.tensors.shapes):
-                raise InputError(
-                    f"{self.tensors.source}: tensor {name} is stored as {what} (tensor {part}); call "
-                    f"{remedy} on its module and save the model again"
+                raise self.tensors.error(
+                    f"tensor {name} is stored as {what} (tensor {part}); call {remedy} on its module and "
+                    "save the model again"
                 )
 
     def stored_out_in(self, name: str) -> bool:
-        """Return whether a tensor is stored as (out, in).
-
-        The family states this for all its tensors, except the tensors that the stack lists as `turned`.
-        """
+        """Return whether a tensor is stored as (out, in): all of a family, or only those `turned`."""
         return self.family.stored_out_in != name.endswith(self.stack.turned)
 
     def views(
@@ -128,7 +121,6 @@ class Shapes:
         return views
 
     def _bias(self, name: str, outputs: int, stacked: bool, given: str | None) -> str | None:
-        """Return the name of a matrix's bias, or None if the file has no such tensor."""
         bias = given or name.removesuffix("weight") + ("bias" if name.endswith("weight") else "_bias")
         shape = self.tensors.shapes.get(bias)
         if shape is None:
@@ -138,10 +130,9 @@ class Shapes:
         return bias
 
     def norm(self, name: str, size: int | None = None) -> Norm | None:
-        """Return the norm with this name, or None if the checkpoint does not have its gain.
+        """Return the norm with this name, or None without its gain. The name "" is a norm without tensors.
 
-        The empty name stands for a norm without tensors. A norm of queries or keys whose gain has `size`
-        entries normalises all heads together.
+        A norm of queries or keys whose gain has `size` entries normalises all heads together.
         """
         config, family = self.config, self.family
         epsilon = next((config.number(key) for key in family.epsilon if key in config), None)
@@ -171,15 +162,12 @@ class Shapes:
         return norm
 
     def check_config(self, name: str, what: str, count: int, key: str) -> None:
-        """Raise an `InputError` if the config declares another size under `key` than `count`.
-
-        `name` is the tensor that was counted, and `what` says what was counted, such as "inputs".
-        """
+        """Raise an `InputError` if the config declares another size under `key` than `count`."""
         declared = self.config.size(key)
         if declared not in (None, count):
-            raise InputError(
-                f"{self.tensors.source}: tensor {name} has {count} {what}, but {self.config.source} says "
-                f"{declared} ({key}); {self.remedy}"
+            raise self.tensors.error(
+                f"tensor {name} has {count} {what}, but {self.config.source} says {declared} ({key}); "
+                f"{self.remedy}"
             )
 
     def check_layer(self, view: View, what: str, count: int, expected: int) -> None:
@@ -193,7 +181,6 @@ class Shapes:
 
     @property
     def remedy(self) -> str:
-        """The advice for shapes that do not fit together."""
         if self.map_file is not None:
             return f"check the key stored_out_in and the order of the parts in {self.map_file}"
         again = "save or download the weights again, with the config.json that belongs to them"
@@ -201,7 +188,6 @@ class Shapes:
 
     @property
     def missing_remedy(self) -> str:
-        """The advice for a missing tensor."""
         if self.map_file is not None:
             return f"correct its name in {self.map_file}, or save the whole checkpoint"
         return self.foreign_remedy or "the checkpoint is incomplete: save or download it again"
@@ -241,13 +227,7 @@ def layer_config(config: Config, number: int, inner_size: str) -> Config:
 
 
 def key_source(config: Config, number: int) -> int:
-    """Return the number of the layer whose keys and values a layer reads. Most layers read their own.
-
-    >>> types = ["sliding_attention", "full_attention"] * 2
-    >>> config = Config({"num_hidden_layers": 4, "num_kv_shared_layers": 2, "layer_types": types})
-    >>> [key_source(config, number) for number in range(4)]
-    [0, 1, 0, 1]
-    """
+    """Return the number of the layer whose keys and values a layer reads. Most layers read their own."""
     depth, shared = config.size("num_hidden_layers"), config.values.get("num_kv_shared_layers")
     unshared = depth - shared if depth and isinstance(shared, int) else None
     if unshared is None or not 0 < unshared <= number:

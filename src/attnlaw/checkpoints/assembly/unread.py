@@ -1,15 +1,12 @@
 """Reject tensors that belong to a weight and are not read, because the weight alone is another matrix.
 
-Many programs store a weight in two tensors, such as codes and their scales. Each has its own names for the
-second one. So attnlaw has no list of these names: a tensor inside the module of a weight that attnlaw uses is
-read, known to leave the weight as it is, or rejected. Tensors elsewhere in a layer are not concerned.
+Each program has its own names for the second tensor of a weight, such as scales. So a tensor inside the
+module of a weight that attnlaw uses is read, known to leave the weight as it is, or rejected.
 
 | the weight | a tensor belongs to it if its name is |
 |---|---|
 | `q_proj.weight` | `q_proj.` and more, or `q_proj_` and a word about codes, such as `q_proj_scale` |
 | `experts.gate_up_proj` | `experts.gate_up_proj_` and more, or `experts.` and such a word |
-
-The parts that a quantization scheme has decoded are no longer among the tensors here.
 """
 
 from __future__ import annotations
@@ -21,7 +18,6 @@ from typing import Any
 from attnlaw.checkpoints.assembly.match import Match
 from attnlaw.checkpoints.blocks import Attention, FeedForward, Norm, Scores, StoredLayer, View
 from attnlaw.checkpoints.tensors import Tensors
-from attnlaw.core.errors import InputError
 
 RECORDS = (tuple, StoredLayer, Attention, FeedForward, Scores, Norm, View)
 WEIGHT = re.compile(r"\.(weight|gamma)$")
@@ -43,9 +39,6 @@ def unused_parts(
     """Return the names of tensors that belong to weights in use and do not change them.
 
     Raise an `InputError` if a tensor belongs to a weight in use and nothing reads it.
-
-    Args:
-        outside: the matrices outside of the layers.
     """
     records = list(_records((*layers, *outside)))
     named = (record.tensor if isinstance(record, View) else record.gain for record in records)
@@ -69,16 +62,14 @@ def unused_parts(
         if HARMLESS.fullmatch(end):
             harmless.append(name)
             continue
-        raise InputError(
-            f"{tensors.source}: tensor {name} belongs to {weight}, but attnlaw does not know how to "
-            "combine them; use the original weights, or combine them with the program that saved this "
-            "file"
+        raise tensors.error(
+            f"tensor {name} belongs to {weight}, but attnlaw does not know how to combine them; use the "
+            "original weights, or combine them with the program that saved this file"
         )
     return harmless
 
 
 def _records(part: Any) -> Iterator[View | Norm]:
-    """Yield the matrices and norms in a record of blocks, and in the records inside it."""
     parts = [part]
     while parts:
         part = parts.pop()
@@ -89,10 +80,7 @@ def _records(part: Any) -> Iterator[View | Norm]:
 
 
 def _owners(weights: Iterable[str]) -> dict[str, tuple[str, bool]]:
-    """Return, for each beginning of names that belong to a weight, the weight and whether any end fits.
-
-    Other ends need a word about codes.
-    """
+    """Return, for each beginning of names that belong to a weight, the weight and whether any end fits."""
     owners: dict[str, tuple[str, bool]] = {}
     for name in sorted(weights):
         module = WEIGHT.sub("", name)
@@ -103,7 +91,7 @@ def _owners(weights: Iterable[str]) -> dict[str, tuple[str, bool]]:
 
 
 def _owner(name: str, owners: Mapping[str, tuple[str, bool]]) -> tuple[str, str] | None:
-    """Return the weight that a tensor belongs to, and the end of the tensor's name, or None without one."""
+    """Return the weight that a tensor belongs to, and the end of the tensor's name, or None."""
     for at in (0, *(cut.end() for cut in re.finditer(r"[._]", name))):
         weight, any_end = owners.get(name[:at], (None, False))
         end = name[at:]

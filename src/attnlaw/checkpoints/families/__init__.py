@@ -106,15 +106,11 @@ class Initialiser:
 
     Every matrix is normal; gains are 1 and biases 0. A type that is `like` another type of the same file
     takes all its missing keys from that type.
-
-    Args:
-        std: keys of config.json, the first present of which holds the standard deviation.
-        defaults: the library's values for keys that config.json does not have.
     """
 
     read_from: str  # the library and version that this was read from
     like: str | None = None
-    std: tuple[str, ...] = ("initializer_range",)
+    std: tuple[str, ...] = ("initializer_range",)  # keys of config.json for the standard deviation
     scaled_residual: bool = False  # matrices that write into the stream are divided by sqrt(2 depth)
     zero_padding: bool = False  # the embedding of `pad_token_id` is zero
     order: str = "pre"  # where blocks are normalised (`attnlaw.theory.init.architecture`)
@@ -127,7 +123,7 @@ class Initialiser:
     embedding_root: bool = False  # embeddings are multiplied by the square root of the width
     window: str | None = None  # the key of config.json for the window of sliding layers
     experts: str | None = None  # the key of config.json for the number of experts
-    defaults: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # for keys that config.json does not have
 
 
 @dataclass(frozen=True)

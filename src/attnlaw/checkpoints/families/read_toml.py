@@ -53,8 +53,6 @@ Record = TypeVar("Record", Family, LayerTable, Initialiser)
 
 
 class FieldKind(NamedTuple):
-    """The values that a field accepts: their description in messages, and a test of a TOML value."""
-
     expected: str
     fits: Fits
 
@@ -105,11 +103,7 @@ FIELDS: dict[type[Any], dict[str, FieldKind]] = {
 
 
 def known_families() -> tuple[Family, ...]:
-    """Return the families that ship with attnlaw, highest priority first.
-
-    >>> [family.name for family in known_families()][:3]
-    ['bert', 'xlm_roberta_xl', 'megatron_bert']
-    """
+    """Return the families that ship with attnlaw, highest priority first."""
     return families_in(families.FOLDER)
 
 
@@ -143,7 +137,6 @@ def _expect(fits: bool, place: str, value: Any, wanted: str) -> None:
 
 
 def _merge_base_file(values: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """Return the keys of a file together with the keys that it inherits through `like`."""
     like = values.get("like")
     if not _is_text(like):
         return dict(values)
@@ -169,7 +162,6 @@ def _read_shipped_file(file: Path) -> dict[str, Any]:
 
 
 def _record(record: type[Record], values: Mapping[str, Any], place: str) -> Record:
-    """Return a record made from a TOML table. Raise an `InputError` if a key or a type is wrong."""
     kinds = FIELDS[record]
     for key in values:
         if key not in kinds:
@@ -181,7 +173,6 @@ def _record(record: type[Record], values: Mapping[str, Any], place: str) -> Reco
 
 
 def _value(value: Any, kind: FieldKind, place: str) -> Any:
-    """Return the value of one field, with lists as tuples."""
     _expect(kind.fits(value), place, value, kind.expected)
     if kind is STACKS:
         return tuple(_layer_table(part, f"{place}[{i}]") for i, part in enumerate(value))
@@ -193,7 +184,6 @@ def _value(value: Any, kind: FieldKind, place: str) -> Any:
 
 
 def _initialiser(name: str, tables: Mapping[str, Any], place: str) -> Initialiser:
-    """Return the initialiser of one model type, including the keys that it inherits through `like`."""
     table = tables[name]
     like = table.get("like")
     is_other = like is None or (like in tables and like != name)
@@ -206,11 +196,7 @@ def _initialiser(name: str, tables: Mapping[str, Any], place: str) -> Initialise
 
 
 def _layer_table(values: Mapping[str, Any], place: str) -> LayerTable:
-    """Return a stack made from a TOML table.
-
-    Raise an `InputError` if its roles are not complete or if `depth` does not have one key for each number
-    in `layer`.
-    """
+    """Return a stack made from a TOML table, whose roles must be complete."""
     table = _record(LayerTable, values, place)
     blocks = [("attention", table.attention), ("cross", table.cross)]
     blocks += [("feed_forward", roles) for roles in table.feed_forward]

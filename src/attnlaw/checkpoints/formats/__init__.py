@@ -1,7 +1,4 @@
-"""The file formats of checkpoints. Each has a reader, a subclass of `Tensors`, and an entry in `FORMATS`.
-
-A reader imports its library when it opens a file, so importing this table is fast.
-"""
+"""The file formats of checkpoints. Each has a reader, a subclass of `Tensors`, and an entry in `FORMATS`."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from attnlaw.checkpoints.formats.torch_file import TorchFile
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.errors import require_extra
 
-FIRST_BYTES = 16  # what `Format.begins` sees
+FIRST_BYTES = 32  # what `Format.begins` sees
 
 
 @dataclass(frozen=True)
@@ -42,14 +39,8 @@ class Format:
     begins: Callable[[bytes], bool] | None = None
 
     def open(self, path: Path) -> Tensors:
-        with (
-            require_extra(
-                f"{path}: a {path.suffix if path.suffix in self.endings else self.endings[0]} file",
-                self.extra,
-            )
-            if self.extra
-            else nullcontext()
-        ):
+        ending = path.suffix if path.suffix in self.endings else self.endings[0]
+        with require_extra(f"{path}: a {ending} file", self.extra) if self.extra else nullcontext():
             return self.reader(path)
 
 

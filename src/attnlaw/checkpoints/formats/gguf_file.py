@@ -3,10 +3,7 @@
 The layout is little-endian: magic `GGUF`, version (u32), the number of tensors and of values (u64 each).
 Every value is a key, a type (u32) and its bytes. Every tensor is a name, its dimensions (fastest first), a
 type and an offset into the data, which start at the next multiple of `general.alignment`. Texts have a length
-(u64).
-
-attnlaw parses the header itself, because the reader of the `gguf` package keeps every token of the
-vocabulary as arrays. Parsing takes milliseconds, and a damaged length cannot lead past the end of the file.
+(u64). The reader of the `gguf` package would keep every token of the vocabulary as arrays.
 """
 
 from __future__ import annotations
@@ -110,8 +107,6 @@ def read_header(data: Any) -> Header:
 
 
 class _Cursor:
-    """A reader of bytes that moves forward with each value."""
-
     def __init__(self, data: Any) -> None:
         self.data = data
         self.at = 0
@@ -128,10 +123,7 @@ class _Cursor:
         return bytes(self.data[begin : self.at]).decode("utf-8", "replace")
 
     def name(self) -> str:
-        """Return a text that is not empty.
-
-        Zeros in a damaged file would otherwise be read as an endless list of empty names.
-        """
+        """Return a text that is not empty, because zeros would be read as an endless list of empty names."""
         text = self.text()
         if not text:
             raise ValueError("a value or a tensor has no name")
@@ -168,11 +160,7 @@ class _Cursor:
 
 
 class GgufFile(Tensors):
-    """The tensors of one `.gguf` file.
-
-    `metadata` has the sizes under the names of config.json. `split` says which part of a model the file
-    contains.
-    """
+    """The tensors of one `.gguf` file. `split` says which part of a model the file contains."""
 
     def __init__(self, path: Path) -> None:
         import gguf
@@ -180,7 +168,13 @@ class GgufFile(Tensors):
         self._gguf = gguf
         self.source = str(path)
         self._file = UnchangedFile(path)
-        values, self._entries = _header(path)
+        what, window = f"{path}: this is not a complete GGUF file", min(path.stat().st_size, MOST)
+        with (
+            as_input_error(what, "copy or download it again", ValueError, struct.error),
+            path.open("rb") as file,
+            mmap.mmap(file.fileno(), window, access=mmap.ACCESS_READ) as data,
+        ):
+            values, self._entries = read_header(data)
         self.metadata = _sizes(values)
         self.shapes = {name: entry.shape for name, entry in self._entries.items()}
         self.split = {key: values[f"split.{key}"] for key in SPLIT if f"split.{key}" in values}
@@ -232,18 +226,11 @@ class GgufFile(Tensors):
     def _bytes(self, name: str, shape: tuple[int, ...]) -> int:
         block, size = self._gguf.GGML_QUANT_SIZES[self._type(name)]
         if shape and shape[-1] % block:
-            raise InputError(
-                f"{self.source}: tensor {name} has rows of {shape[-1]}, not whole blocks of {block}; copy "
-                "or download the file again"
+            raise self.error(
+                f"tensor {name} has rows of {shape[-1]}, not whole blocks of {block}; copy or download the "
+                "file again"
             )
         return int(prod(shape) // block * size)
-
-
-def _header(path: Path) -> Header:
-    what, window = f"{path}: this is not a complete GGUF file", min(path.stat().st_size, MOST)
-    damaged = as_input_error(what, "copy or download it again", ValueError, struct.error)
-    with damaged, path.open("rb") as file, mmap.mmap(file.fileno(), window, access=mmap.ACCESS_READ) as data:
-        return read_header(data)
 
 
 def _sizes(values: dict[str, Any]) -> dict[str, Any]:

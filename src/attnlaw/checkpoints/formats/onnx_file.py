@@ -1,9 +1,8 @@
 """Read the weights of ONNX graphs under the names that they had before the export.
 
-PyTorch's exporter stores the weight of a linear layer transposed, for `MatMul`, under a name such as
-`onnx::MatMul_268`. The node that uses it is named after the module, such as
-`/encoder/layer.0/attention/self/query/MatMul`. attnlaw offers this weight as
-`encoder.layer.0.attention.self.query.weight`, with shape (out, in) again.
+PyTorch's exporter stores the weight of a linear layer transposed, under a name such as `onnx::MatMul_268`.
+The node that uses it is named after the module, such as `/encoder/layer.0/attention/self/query/MatMul`.
+attnlaw offers it as `encoder.layer.0.attention.self.query.weight`, with shape (out, in) again.
 """
 
 from __future__ import annotations
@@ -37,8 +36,7 @@ class OnnxFile(Tensors):
         ):
             self._stored = _constants(graph) | distinct_keys(initializers)
         # name -> (initialiser, whether it is stored transposed)
-        self._names = {name: (name, False) for name in self._stored} | _copies(graph, self._stored)
-        self._names |= _linear_layers(graph, self._stored)
+        self._names = {name: (name, False) for name in self._stored} | _renamed(graph, self._stored)
         external = self._onnx.TensorProto.EXTERNAL
         outside = {name: part for name, part in self._stored.items() if part.data_location == external}
         self._offsets = {name: _external(path, tensor) for name, tensor in outside.items()}
@@ -111,7 +109,6 @@ def _text(value: str | bytes) -> str:
 
 
 def _constants(graph: Any) -> dict[str, Any]:
-    """Return the values of `Constant` nodes, by the names of their outputs."""
     return {
         _text(node.output[0]): attribute.t
         for node in graph.node
@@ -131,23 +128,10 @@ def _branch(graph: Any) -> str | None:
     return None
 
 
-def _copies(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, bool]]:
-    """Return the parameters that an `Identity` node copies from a stored tensor.
+def _renamed(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, bool]]:
+    """Return copies of stored tensors, and weights named after the `MatMul` nodes that use them.
 
-    Each name maps to the stored tensor and False, because the tensor is not transposed.
-    """
-    return {
-        _text(node.output[0]): (_text(node.input[0]), False)
-        for node in graph.node
-        if node.op_type == "Identity" and node.output and node.input and _text(node.input[0]) in stored
-    }
-
-
-def _linear_layers(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, bool]]:
-    """Return the weights of linear layers, named after the `MatMul` nodes that use them.
-
-    Each name maps to the stored tensor and to whether it is stored transposed. A module that uses several
-    weights is left out, because its name would be that of each.
+    A module that uses several weights is left out, because its name would be that of each.
     """
     before = {
         _text(node.output[0]): (_text(node.input[0]), node.op_type == "Transpose")
@@ -166,14 +150,13 @@ def _linear_layers(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, b
         *module, _operation = _text(node.name).strip("/").split("/")
         if module and weight in stored and len(stored[weight].dims) == 2:
             parameters.setdefault(".".join(module) + ".weight", set()).add((weight, not turned))
-    return {name: weights.pop() for name, weights in parameters.items() if len(weights) == 1}
+    copies = {
+        name: (weight, turned) for name, (weight, turned) in before.items() if weight in stored and not turned
+    }
+    return copies | {name: weights.pop() for name, weights in parameters.items() if len(weights) == 1}
 
 
 def _external(path: Path, tensor: Any) -> tuple[Path, int]:
-    """Return the file that contains a tensor, and the tensor's offset in it.
-
-    Raise an `InputError` if the file is outside the graph's directory.
-    """
     entries = {_text(entry.key): _text(entry.value) for entry in tensor.external_data}
     location = entries.get("location", "")
     relative = PurePosixPath(location.replace("\\", "/"))

@@ -3,12 +3,9 @@
 `torch.load(weights_only=True)` runs no foreign code, but a few hundred bytes can still make it hang (the hash
 of a tuple of ten tuples of ten tuples ...), end the process (a tuple a million deep) or fill the memory
 (`bytearray(10**10)`, an archive that expands). The check walks through the opcodes and computes sizes instead
-of values.
-
-It also makes sure that every number of a tensor is in the file. Torch maps as many bytes as a storage claims,
-whatever its record in the archive has, and it allows a file to call `torch.FloatTensor(8, 8)`, whose numbers
-are whatever the memory had before. For this, the walk knows the few values that describe a storage: a tuple
-of texts, numbers and names of classes.
+of values. It also makes sure that every number of a tensor is in the file: torch maps as many bytes as a
+storage claims, and it allows a file to call `torch.FloatTensor(8, 8)`, whose numbers are whatever the memory
+had before.
 """
 
 from __future__ import annotations
@@ -76,13 +73,9 @@ MARK = Size(0, 0)  # compared by identity
 
 @dataclass
 class Contents:
-    """What a pickle contains.
+    """What a pickle contains: descriptions of the storages in use, all short texts, and the opcodes.
 
-    Args:
-        storages: the description of each storage in use, as far as it is written out.
-        texts: all short texts.
-        opcodes: the names of the opcodes in the pickle.
-        left_over: how many values the pickle leaves on the stack in addition to its result.
+    `left_over` is how many values the pickle leaves on the stack in addition to its result.
     """
 
     storages: list[Any] = field(default_factory=list)
@@ -96,12 +89,9 @@ class SuspiciousPickle(ValueError):
 
 
 def screen_file(path: Path) -> bool:
-    """Check all pickles that `torch.load` would read.
+    """Check all pickles that `torch.load` would read. Raise `ValueError` if one is damaged or suspicious.
 
-    Raise `ValueError` if a pickle is damaged or suspicious.
-
-    Return whether the file is an archive, which can be mapped. Files from before PyTorch 1.6 are not
-    archives.
+    Return whether the file is an archive, which can be mapped. Files from before PyTorch 1.6 are not.
     """
     with path.open("rb") as file:
         if file.read(len(ZIP)) == ZIP:
@@ -137,9 +127,9 @@ def _screen_archive(path: Path) -> None:
 def _require_torch_layout(path: Path, entries: list[zipfile.ZipInfo]) -> None:
     """Raise `ValueError` unless the archive has the layout that `torch.save` writes.
 
-    With another layout, `torch.load` could find other records than this check. Torch's reader ignores the
-    case of names, handles an archive with two directories differently, and takes the bytes of a compressed
-    record for weights if the file is mapped.
+    With another layout, `torch.load` could find other records than this check: torch ignores the case of
+    names, handles two directories differently, and takes the bytes of a compressed record for weights if it
+    maps.
     """
     names = [entry.orig_filename.lower() for entry in entries]
     size, total = path.stat().st_size, sum(entry.file_size for entry in entries)
@@ -178,10 +168,7 @@ def _is_only_directory(path: Path, size: int, count: int) -> bool:
 
 
 def _field(extra: bytes) -> int:
-    """Return the length in bytes of the first extra field of a zip record, including its header.
-
-    A large record (zip64) stores its sizes in this field.
-    """
+    """Return the length of the first extra field of a zip record, where zip64 stores the sizes."""
     return 4 + int.from_bytes(extra[2:4], "little")
 
 
@@ -279,11 +266,7 @@ def _described(storage: Any, parts: int) -> tuple[Any, ...]:
 
 
 def _require_record(storage: Any, records: Mapping[str, int]) -> None:
-    """Raise an error unless the record of a storage has as many bytes as the pickle claims.
-
-    Args:
-        records: the sizes of all records in bytes by name, in lower case.
-    """
+    """Raise an error unless the record of a storage has as many bytes as the pickle claims."""
     _, kind, key, _, count = _described(storage, STORAGE_PARTS[0])
     size = ENTRY_SIZES.get(str(kind).rpartition(" ")[2].removesuffix("Storage"))
     if size is None or type(count) is not int or count < 0:

@@ -1,7 +1,6 @@
 """Read safetensors files. The library checks the header, then each tensor is read by its offsets.
 
-The file is not kept mapped, because pages of a memory map count as memory of the process. An audit should
-need no more memory than the matrices it is working on.
+The file is not kept mapped, because pages of a memory map count as memory of the process.
 """
 
 from __future__ import annotations
@@ -53,9 +52,9 @@ class SafetensorsFile(Tensors):
         entry = self._header[name]
         dtype = DTYPES.get(entry["dtype"])
         if dtype is None:
-            raise InputError(
-                f"{self.source}: tensor {name} has dtype {entry['dtype']}, which is not supported; "
-                f"convert it to one of {', '.join(DTYPES)}"
+            raise self.error(
+                f"tensor {name} has dtype {entry['dtype']}, which is not supported; convert it to one of "
+                f"{', '.join(DTYPES)}"
             )
         tensor: NDArray[Any] = self._file.read(*self._byte_range(name, member), name).view(dtype)
         return tensor.reshape(entry["shape"] if member is None else entry["shape"][1:])
@@ -64,7 +63,6 @@ class SafetensorsFile(Tensors):
         self._file.prefetch(*self._byte_range(name, member))
 
     def _byte_range(self, name: str, member: int | None) -> tuple[int, int]:
-        """Return the offset of a tensor's first byte, and the number of its bytes."""
         begin, end = self._header[name]["data_offsets"]
         if member is None:
             return self._start + begin, end - begin
@@ -73,21 +71,12 @@ class SafetensorsFile(Tensors):
 
 
 def is_safetensors(data: bytes) -> bool:
-    """Return whether the first bytes of a file can be those of a safetensors file.
-
-    >>> is_safetensors((2).to_bytes(8, "little") + b"{}"), is_safetensors(b"PK\x03\x04")
-    (True, False)
-    """
+    """Return whether the first bytes of a file can be those of a safetensors file."""
     return data[8:9] == b"{" and int.from_bytes(data[:8], "little") <= MOST_HEADER
 
 
 def _header(path: Path) -> tuple[dict[str, Any], int]:
-    """Return the header as {name: {dtype, shape, data_offsets}}, and the offset at which the data start.
-
-    The key `__metadata__` has texts by name, if the file has any.
-
-    The library's `safe_open` first checks all sizes and offsets, so this function does not check them again.
-    """
+    """Return the header, whose offsets `safe_open` checks, and the offset at which the data start."""
     try:
         with path.open("rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))

@@ -1,10 +1,9 @@
 """Checkpoints of several files: shards with an index, and Meta's `consolidated.NN.pth`.
 
-An index (`*.index.json`) says which shard has which tensor. This is how large Hugging Face checkpoints are
-stored. Meta's LLaMA has one file for each device of a tensor-parallel model, and every file has every name. A
-matrix whose outputs are divided among devices (`ColumnParallelLinear`) is stored (out / parts, in); if its
-inputs are divided (`RowParallelLinear`), it is stored (out, in / parts). Norms are whole in each file.
-Embeddings are divided by columns in LLaMA 1 and 2, and by rows (words) in LLaMA 3.
+Meta's LLaMA has one file for each device of a tensor-parallel model, and every file has every name. A matrix
+whose outputs are divided among devices is stored (out / parts, in); if its inputs are divided, it is stored
+(out, in / parts). Norms are whole in each file. Embeddings are divided by columns in LLaMA 1 and 2, and by
+rows (words) in LLaMA 3.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.checkpoints.config import read_params
-from attnlaw.checkpoints.tensors import Tensors
+from attnlaw.checkpoints.tensors import GatheredTensors, Tensors
 from attnlaw.core.errors import InputError, as_input_error
 from attnlaw.core.files import distinct_keys, links_outside, read_bounded
 
@@ -32,46 +31,33 @@ WORDS = "tok_embeddings"
 AXES = {"wq": 0, "wk": 0, "wv": 0, "w1": 0, "w3": 0, "output": 0, "wo": 1, "w2": 1, WORDS: 1}
 
 
-class ShardedTensors(Tensors):
-    """The tensors of all shards that an index names. Every shard must be in the directory of the index.
+class ShardedTensors(GatheredTensors):
+    """The tensors of all shards that an index names, which must be in the directory of the index.
 
-    A shard may contain more than the index says: tensors that the index does not name, which attnlaw reads
-    like the others, and copies of tensors in other shards, which must be equal to the originals.
+    Further tensors in a shard are read like the others. Copies of tensors in other shards must be equal.
     """
 
     def __init__(self, index: Path, open_file: Callable[[Path], Tensors]) -> None:
-        self.source = str(index)
-        self.metadata = {}
         weight_map = _weight_map(index)
         shards = {file: open_file(_inside(index, file)) for file in sorted(set(weight_map.values()))}
-        self.texts = {key: text for shard in shards.values() for key, text in shard.texts.items()}
-        self._shard_of = {name: shards[file] for name, file in weight_map.items()}
-        for name, part in self._shard_of.items():
+        shard_of = {name: shards[file] for name, file in weight_map.items()}
+        for name, part in shard_of.items():
             if name not in part.shapes:
                 raise InputError(f"{index}: tensor {name} is not in {part.source}; download the shards again")
         for part in shards.values():
             for name in part.shapes:
-                if (other := self._shard_of.setdefault(name, part)) is not part:
+                if (other := shard_of.setdefault(name, part)) is not part:
                     _require_equal(name, other, part)
-        self.shapes = {name: shard.shapes[name] for name, shard in self._shard_of.items()}
-
-    def dtype(self, name: str) -> str:
-        return self._shard_of[name].dtype(name)
-
-    def read(self, name: str, member: int | None = None) -> NDArray[Any]:
-        return self._shard_of[name].read(name, member)
-
-    def prefetch(self, name: str, member: int | None = None) -> None:
-        self._shard_of[name].prefetch(name, member)
+        super().__init__(str(index), {name: (shard, name) for name, shard in shard_of.items()})
+        self.texts = {key: text for shard in shards.values() for key, text in shard.texts.items()}
 
 
 def _require_equal(name: str, first: Tensors, second: Tensors) -> None:
-    """Raise an `InputError` if a tensor of two files is not the same in both."""
     same = first.shapes[name] == second.shapes[name] and first.dtype(name) == second.dtype(name)
     if not same or not np.array_equal(_bits(first.read(name)), _bits(second.read(name))):
-        raise InputError(
-            f"{second.source}: tensor {name} differs from the one in {first.source}, so the two files "
-            "belong to different models; download all files of one model again"
+        raise second.error(
+            f"tensor {name} differs from the one in {first.source}, so the two files belong to different "
+            "models; download all files of one model again"
         )
 
 
@@ -92,7 +78,6 @@ def _weight_map(index: Path) -> dict[str, str]:
 
 
 def _inside(index: Path, file: str) -> Path:
-    """Return the path of a shard, which must be an existing file in the index's directory."""
     shard = index.parent / file
     if Path(file).name != file or file in ("", ".", ".."):
         raise InputError(
@@ -122,9 +107,9 @@ class ConsolidatedTensors(Tensors):
         first = self._parts[0]
         for other in self._parts[1:]:
             if odd := set(first.shapes) ^ set(other.shapes):
-                raise InputError(
-                    f"{other.source}: found the tensor {min(odd)} either only here or only in "
-                    f"{first.source}, expected it in every part; download all parts of one model again"
+                raise other.error(
+                    f"found the tensor {min(odd)} either only here or only in {first.source}, expected it in "
+                    "every part; download all parts of one model again"
                 )
         self._require_all(folder)
         self.shapes = {name: self._shape(name) for name in first.shapes}
@@ -147,10 +132,9 @@ class ConsolidatedTensors(Tensors):
         if len(self._parts) == 1 or len(shape) < 2:
             return None
         if module not in AXES:
-            raise InputError(
-                f"{self.source}: attnlaw does not know how to join the parts of tensor {name}, because it "
-                f"is not one of Meta's names ({', '.join(AXES)}); join the parts with the program of the "
-                "model"
+            raise self.error(
+                f"attnlaw does not know how to join the parts of tensor {name}, because it is not one of "
+                f"Meta's names ({', '.join(AXES)}); join the parts with the program of the model"
             )
         by_rows = module == WORDS and self._parts[0].shapes.get("norm.weight") == shape[1:]
         return 0 if by_rows else AXES[module]
@@ -160,17 +144,16 @@ class ConsolidatedTensors(Tensors):
         if axis is None:
             return shapes[0]
         if len({(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}) > 1:
-            raise InputError(
-                f"{self.source}: the parts of tensor {name} have the shapes "
-                f"{', '.join(str(list(shape)) for shape in shapes)}, which do not fit together; download "
-                "all parts of one model again"
+            raise self.error(
+                f"the parts of tensor {name} have the shapes "
+                f"{', '.join(str(list(shape)) for shape in shapes)}, which do not fit together; download all "
+                "parts of one model again"
             )
         joined = list(shapes[0])
         joined[axis] = sum(shape[axis] for shape in shapes)
         return tuple(joined)
 
     def _require_all(self, folder: Path) -> None:
-        """Raise an `InputError` if parts are missing, judged by the shape of the output matrices."""
         shapes = self._parts[0].shapes
         name = next((name for name in shapes if name.endswith("attention.wo.weight")), None)
         if name is None or len(shapes[name]) != 2 or 0 in shapes[name]:
@@ -180,14 +163,13 @@ class ConsolidatedTensors(Tensors):
         outputs, inputs = shapes[name]
         whole = heads * size if heads and size else outputs
         if whole != inputs * len(self._parts):
-            raise InputError(
-                f"{self.source}: tensor {name} of a part has {inputs} of {whole} inputs, so there must be "
-                f"{whole // inputs} parts, found {len(self._parts)}; download all of them, and {PARAMS}"
+            raise self.error(
+                f"tensor {name} of a part has {inputs} of {whole} inputs, so there must be {whole // inputs} "
+                f"parts, found {len(self._parts)}; download all of them, and {PARAMS}"
             )
 
 
 def _files(folder: Path) -> list[Path]:
-    """Return the files of all parts in order. Raise an `InputError` if a part between them is missing."""
     files = {int(hit[1]): file for file in folder.iterdir() if (hit := PART.fullmatch(file.name))}
     missing = set(range(max(files) + 1)) - set(files)
     if missing:

@@ -1,18 +1,13 @@
 """Read PyTorch pickles (`.bin .pt .pth .ckpt`), only with `weights_only=True`.
 
-In addition to the plain types of PyTorch, `argparse.Namespace` is allowed, because Lightning and fairseq keep
-the training arguments in one. Creating and filling a Namespace calls nothing that a file could not call
-without it. A value from a pickle counts as a weight only if it is a `torch.Tensor`. It is not enough that a
-value has the attributes of a tensor: a Namespace with chosen attributes could pass for an array at any
-address.
+`argparse.Namespace` is allowed too, because Lightning and fairseq keep the training arguments in one. Filling
+it calls nothing that a file could not call without it. A value counts as a weight only if it is a
+`torch.Tensor`: a Namespace with the attributes of a tensor could pass for an array at any address.
 
-If the weights are nested in the file (under `state_dict`, `model`, ...), the tables next to them become
-`metadata`, by name and with their plain entries only. Single values such as an epoch are left out. attnlaw
-uses the metadata if there is no config.json.
-
-A fairseq checkpoint contains the training arguments: `args` is a Namespace, or `cfg` is a table whose `model`
-is a Namespace or a table. Their names begin with `encoder_` and `decoder_` (`encoder_attention_heads`). In
-`metadata`, each side becomes a table without that prefix.
+If the weights are nested in the file (under `state_dict`, `model`, ...), the plain entries of the tables next
+to them become `metadata`, which counts if there is no config.json. The training arguments of fairseq (`args`,
+or `cfg` with a table `model`) begin with `encoder_` and `decoder_`. In `metadata`, each side becomes a table
+without that prefix.
 """
 
 from __future__ import annotations
@@ -22,7 +17,7 @@ import re
 import struct
 import warnings
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -36,6 +31,7 @@ from attnlaw.core.errors import InputError, require_extra
 PLAIN = (str, int, float, bool, type(None))
 SIDES = ("encoder", "decoder")
 FAIRSEQ, SOUND = "fairseq", "fairseq_wav2vec2"  # values of `model_type` in the files of the families
+OLD_NORM = (".emb_layer_norm.", ".layernorm_embedding.")  # names in older and newer versions of fairseq
 # Where training programs put the weights inside a checkpoint, tried in this order.
 NESTED_UNDER = ("state_dict", "model_state_dict", "model", "module", "net", "params")
 ALLOWED = (Namespace,)
@@ -49,11 +45,7 @@ DAMAGE = (
 
 
 class TorchFile(InMemoryTensors):
-    """The tensors of one pickled checkpoint.
-
-    The file is memory-mapped, so reading a tensor loads its bytes. A file from before PyTorch 1.6 cannot
-    be memory-mapped, so attnlaw loads it as a whole.
-    """
+    """The tensors of one pickled checkpoint, mapped if the file is not from before PyTorch 1.6."""
 
     def __init__(self, path: Path) -> None:
         import torch
@@ -75,17 +67,13 @@ class TorchFile(InMemoryTensors):
         return super().read(name, member)
 
     def _require_stored(self, tensor: Any, name: str) -> None:
-        """Raise an `InputError` if a tensor has more entries than its storage.
-
-        With strides of zero, a few stored bytes can stand for so many entries that reading them fills the
-        memory.
-        """
+        """Raise an `InputError` if a tensor has more entries than its storage, as with strides of zero."""
         if str(getattr(tensor, "layout", "")) != "torch.strided" or tensor.device.type == "meta":
             return  # `as_numpy` rejects it
         if tensor.numel() * tensor.itemsize > tensor.untyped_storage().nbytes():
-            raise InputError(
-                f"{self.source}: tensor {name} of shape {list(tensor.shape)} is an expanded view of a few "
-                "numbers; save tensor.contiguous() instead"
+            raise self.error(
+                f"tensor {name} of shape {list(tensor.shape)} is an expanded view of a few numbers; save "
+                "tensor.contiguous() instead"
             )
 
 
@@ -107,7 +95,6 @@ def _require_closed_holes(torch: Any, source: str) -> None:
 
 
 def _load(path: Path, torch: Any) -> Any:
-    """Check a pickle, and then load its tensors and plain containers, mapped if possible."""
     try:
         mapped = screen_file(path)
         with warnings.catch_warnings(action="ignore"), LOADING, _allow_plain_classes(torch.serialization):
@@ -119,13 +106,11 @@ def _load(path: Path, torch: Any) -> Any:
 
 
 def _allow_plain_classes(serialization: Any) -> Any:
-    """Return a context in which torch also unpickles the classes in `ALLOWED`."""
     before = serialization.get_safe_globals()
     return serialization.safe_globals([kind for kind in ALLOWED if kind not in before])
 
 
 def _reason(error: BaseException) -> str:
-    """Return one line that explains an error of `torch.load`."""
     text = str(error)
     foreign = re.search(r"GLOBAL (\S+)", text)
     if foreign:
@@ -145,14 +130,9 @@ def _reason(error: BaseException) -> str:
 
 
 def _weights(loaded: Any, tensor: type, source: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the tensors by name, and the metadata found next to them.
-
-    If a mapping contains another one under a key of `NESTED_UNDER`, the search continues there, at most
-    three levels down. Tensors next to such a mapping are left out. Old names of fairseq tensors are replaced
-    by current ones.
-    """
+    """Return the tensors by name, and the metadata found next to them, at most three levels down."""
     metadata: dict[str, Any] = {}
-    rename: Callable[[str], str] = str
+    renamed = ("", "")
     current = loaded
     for _ in range(4):
         if not isinstance(current, Mapping):
@@ -160,13 +140,15 @@ def _weights(loaded: Any, tensor: type, source: str) -> tuple[dict[str, Any], di
         tensors = {str(name): value for name, value in current.items() if isinstance(value, tensor)}
         inside = [key for key in NESTED_UNDER if isinstance(current.get(key), Mapping)]
         if tensors and not inside:
-            return {rename(name): value for name, value in tensors.items()}, metadata
+            return {name.replace(*renamed): value for name, value in tensors.items()}, metadata
         if not inside:
             break
-        metadata |= {str(key): sizes for key, value in current.items() if (sizes := plain_entries(value))}
+        for key, value in current.items():
+            if plain := {key: entry for key, entry in table_of(value).items() if isinstance(entry, PLAIN)}:
+                metadata[str(key)] = plain
         if sizes := fairseq_sizes(current):
             metadata |= sizes
-            rename = current_name
+            renamed = OLD_NORM
         current = current[inside[0]]
     raise InputError(
         f"{source}: this file holds no named tensors (attnlaw looked at the top and under "
@@ -175,25 +157,12 @@ def _weights(loaded: Any, tensor: type, source: str) -> tuple[dict[str, Any], di
 
 
 def table_of(value: Any) -> Mapping[str, Any]:
-    """Return the entries of a mapping or a Namespace by name. Other values give an empty mapping."""
     entries = vars(value) if isinstance(value, Namespace) else value
     return {str(key): entry for key, entry in entries.items()} if isinstance(entries, Mapping) else {}
 
 
-def plain_entries(value: Any) -> dict[str, Any]:
-    """Return the entries of a mapping or a Namespace that are numbers, texts, booleans or None.
-
-    >>> plain_entries(Namespace(hidden_size=8, betas=(0.9, 0.99)))
-    {'hidden_size': 8}
-    """
-    return {key: entry for key, entry in table_of(value).items() if isinstance(entry, PLAIN)}
-
-
 def fairseq_sizes(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments in a fairseq checkpoint as a config, or an empty dict for other checkpoints.
-
-    The encoder and the decoder each have a table with fairseq's names. The config also has the arguments that
-    are texts, `norm_first`, and the `model_type` by which attnlaw chooses a family.
 
     >>> arguments = Namespace(encoder_embed_dim=8, encoder_attention_heads=2, encoder_normalize_before=True)
     >>> fairseq_sizes({"args": arguments, "model": {}})["encoder"]
@@ -209,15 +178,6 @@ def fairseq_sizes(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
     return {**plain, **sides, "norm_first": first, "model_type": kind}
 
 
-def current_name(name: str) -> str:
-    """Return the name that newer versions of fairseq give to a tensor.
-
-    >>> current_name("decoder.sentence_encoder.emb_layer_norm.weight")
-    'decoder.sentence_encoder.layernorm_embedding.weight'
-    """
-    return name.replace(".emb_layer_norm.", ".layernorm_embedding.")
-
-
 def _arguments(checkpoint: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the arguments of the model, or of the inner model if a wav2vec model was fine-tuned."""
     arguments = table_of(checkpoint.get("args")) or table_of(table_of(checkpoint.get("cfg")).get("model"))
@@ -226,10 +186,7 @@ def _arguments(checkpoint: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _side(arguments: Mapping[str, Any], side: str) -> dict[str, Any]:
-    """Return the arguments of the encoder or decoder without its prefix.
-
-    The result also has the activation, and says under `norm_first` whether norms come before the blocks.
-    """
+    """Return the arguments of the encoder or decoder without its prefix, and `norm_first`."""
     start = f"{side}_"
     sizes = {key.removeprefix(start): value for key, value in arguments.items() if key.startswith(start)}
     both = {"activation_fn": arguments["activation_fn"]} if "activation_fn" in arguments else {}

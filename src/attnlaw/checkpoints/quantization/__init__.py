@@ -1,11 +1,8 @@
-"""Decode quantised weights. `CODES` lists the codes that attnlaw reads.
-
-Families see the plain name, the shape and the numbers of a weight. They never learn that it was coded.
-"""
+"""Decode quantised weights. `CODES` lists the codes that attnlaw reads; families never learn of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from numpy.typing import NDArray
@@ -34,27 +31,27 @@ from attnlaw.checkpoints.quantization.leftover import (
     refuse_unknown,
     refuse_unscaled,
 )
-from attnlaw.checkpoints.quantization.record import Code, CodedWeight
-from attnlaw.checkpoints.tensors import Tensors
-from attnlaw.core.errors import InputError
+from attnlaw.checkpoints.quantization.record import CodedFile, CodedWeight
+from attnlaw.checkpoints.tensors import GatheredTensors, Tensors
 
+Find = Callable[[CodedFile], Iterator[CodedWeight]]
 # The codes that attnlaw reads, by the names that messages list.
-CODES: Mapping[str, Code] = {
-    "GPTQ": gptq,
-    "AWQ": awq,
-    "compressed-tensors": compressed_tensors,
-    "NVFP4 and MXFP4": float4,
-    "float8 and int8": entries,
-    "bitsandbytes": bitsandbytes,
-    "ModelOpt": modelopt,
-    "MLX": mlx,
-    "torchao": torchao,
-    "HQQ": hqq,
-    "Quark": quark,
-    "quanto": quanto,
-    "BitNet": bitnet,
-    "AQLM": aqlm,
-    "GGUF": gguf,
+CODES: Mapping[str, Find] = {
+    "GPTQ": gptq.find,
+    "AWQ": awq.find,
+    "compressed-tensors": compressed_tensors.find,
+    "NVFP4 and MXFP4": float4.find,
+    "float8 and int8": entries.find,
+    "bitsandbytes": bitsandbytes.find,
+    "ModelOpt": modelopt.find,
+    "MLX": mlx.find,
+    "torchao": torchao.find,
+    "HQQ": hqq.find,
+    "Quark": quark.find,
+    "quanto": quanto.find,
+    "BitNet": bitnet.find,
+    "AQLM": aqlm.find,
+    "GGUF": gguf.find,
 }
 # The values of `quant_method` whose weights are in these codes, or in plain numbers.
 METHODS = (
@@ -65,94 +62,75 @@ METHODS = (
 MOST_REMARKS = 4  # the largest number of remarks on a file that differs from its config
 
 
-class DecodedTensors(Tensors):
-    """The tensors of a checkpoint with the coded weights under their plain names.
-
-    Attributes:
-        coded: the coded weights by name.
-    """
+class DecodedTensors(GatheredTensors):
+    """The tensors of a checkpoint with the `coded` weights under their plain names."""
 
     def __init__(self, tensors: Tensors, coded: Iterable[CodedWeight]) -> None:
-        self.source, self.metadata, self.texts = tensors.source, tensors.metadata, tensors.texts
         self.coded = {weight.name: weight for weight in coded}
+        hidden = {part for weight in self.coded.values() for part in weight.parts}
+        plain = (name for name in tensors.shapes if name not in hidden and not is_for_activations(name))
+        super().__init__(tensors.source, {name: (tensors, name) for name in plain}, tensors.metadata)
+        self.shapes |= {name: weight.shape for name, weight in self.coded.items()}
+        self.texts, self._tensors = tensors.texts, tensors
         remarks = [*dict.fromkeys(weight.remark for weight in self.coded.values() if weight.remark)]
         more = [f"{len(remarks) - MOST_REMARKS} more such remarks"] if len(remarks) > MOST_REMARKS else []
         self.remarks = (*remarks[:MOST_REMARKS], *more)
-        hidden = {part for weight in self.coded.values() for part in weight.parts}
-        self.shapes = {
-            name: shape
-            for name, shape in tensors.shapes.items()
-            if name not in hidden and not is_for_activations(name)
-        }
-        self.shapes |= {name: weight.shape for name, weight in self.coded.items()}
-        self._tensors = tensors
 
     def dtype(self, name: str) -> str:
-        return self.coded[name].label if name in self.coded else self._tensors.dtype(name)
+        return self.coded[name].label if name in self.coded else super().dtype(name)
 
     def read(self, name: str, member: int | None = None) -> NDArray[Any]:
-        if name in self.coded:
-            return self.coded[name].read(self._tensors, member)
-        return self._tensors.read(name, member)
+        weight = self.coded.get(name)
+        return super().read(name, member) if weight is None else weight.read(self._tensors, member)
 
     def prefetch(self, name: str, member: int | None = None) -> None:
         if name not in self.coded:
-            self._tensors.prefetch(name, member)
+            super().prefetch(name, member)
 
 
 def decoded(tensors: Tensors, config: Config, unscaled: bool = False) -> Tensors:
     """Return the tensors with the weights of all known codes under their plain names.
 
-    Raise an `InputError` if a tensor of a code would be left out, or if a weight has no scale.
-
-    Args:
-        tensors: the tensors as they are stored.
-        config: the config of the model.
-        unscaled: whether float8 weights without a scale are read as they are stored.
+    Raise an `InputError` if a tensor of a code would be left out, or if a weight has no scale. `unscaled`
+    says to read float8 weights without a scale as they are stored.
     """
-    readable = ", ".join(CODES)
-    refuse_announced(tensors, config, readable)
-    weights = _require_distinct(tensors, _find(tensors, config))
+    readable, file = ", ".join(CODES), CodedFile(tensors, config)
+    refuse_announced(file, readable)
+    candidates = (weight for name, find in CODES.items() for weight in _found_by(name, find, file))
+    weights = _require_distinct(tensors, modelopt.with_column_factors(file, candidates))
     result = DecodedTensors(tensors, weights) if weights else tensors
     coded = {weight.name for weight in weights}
-    refuse_unknown(result, config, METHODS, readable, bool(coded))
+    refuse_unknown(CodedFile(result, config), METHODS, readable, bool(coded))
     refuse_unscaled(result, coded, unscaled)
     return result
 
 
-def _find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
-    weights = (weight for name, code in CODES.items() for weight in _found_by(name, code, tensors, config))
-    return modelopt.with_column_factors(tensors, config, weights)
-
-
-def _found_by(name: str, code: Code, tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
+def _found_by(name: str, find: Find, file: CodedFile) -> Iterator[CodedWeight]:
     """Yield the weights of one code. Parts without the axes that it needs are an error."""
     try:
-        yield from code.find(tensors, config)
+        yield from find(file)
     except (IndexError, TypeError) as error:
-        raise InputError(
-            f"{tensors.source}: the parts of a weight in {name} do not have the shapes or settings of that "
-            "code; download the file again, and its config.json"
+        raise file.error(
+            f"the parts of a weight in {name} do not have the shapes or settings of that code; download the "
+            "file again, and its config.json"
         ) from error
 
 
 def _require_distinct(tensors: Tensors, weights: Iterable[CodedWeight]) -> list[CodedWeight]:
-    """Return the weights. Raise an `InputError` if two of them share a part or a name."""
     coded: dict[str, CodedWeight] = {}
     owners: dict[str, CodedWeight] = {}
     for weight in weights:
         shared = next((part for part in weight.parts if part in owners), None)
         other = owners[shared] if shared else coded.get(weight.name)
         if other is not None:
-            raise InputError(
-                f"{tensors.source}: tensor {shared or weight.parts[0]} can be read as {other.label} "
-                f"({other.name}) and as {weight.label} ({weight.name}), expected one code; use the original "
-                "weights"
+            raise tensors.error(
+                f"tensor {shared or weight.parts[0]} can be read as {other.label} ({other.name}) and as "
+                f"{weight.label} ({weight.name}), expected one code; use the original weights"
             )
         if weight.name in tensors.shapes and weight.name not in weight.parts:
-            raise InputError(
-                f"{tensors.source}: tensors {weight.name} and {weight.parts[0]} ({weight.label}) both store "
-                "one weight, expected one of them; use the original weights"
+            raise tensors.error(
+                f"tensors {weight.name} and {weight.parts[0]} ({weight.label}) both store one weight, "
+                "expected one of them; use the original weights"
             )
         coded[weight.name] = weight
         owners |= dict.fromkeys(weight.parts, weight)

@@ -15,12 +15,10 @@ same factors. The decoded matrix contains these factors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 
 import numpy as np
 
-from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.quantization.packing import (
     Weights,
     affine,
@@ -30,43 +28,29 @@ from attnlaw.checkpoints.quantization.packing import (
     unpack,
     unpack_columns,
 )
-from attnlaw.checkpoints.quantization.record import (
-    DAMAGED,
-    CodedWeight,
-    Parts,
-    bad_part,
-    gives_groups,
-    group_size,
-    method_of,
-    names_with,
-    quantization_config,
-    require_part,
-    stated_group_size,
-)
-from attnlaw.checkpoints.tensors import Tensors
-from attnlaw.core.errors import InputError
+from attnlaw.checkpoints.quantization.record import DAMAGED, CodedFile, CodedWeight, Parts, gives_groups
 
 NIBBLES = (0, 4, 1, 5, 2, 6, 3, 7)  # column c of the eight columns of a word is in this nibble
 
 
-def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
+def find(file: CodedFile) -> Iterator[CodedWeight]:
     """Yield the weights of a checkpoint that are stored by AWQ."""
-    for _, base in names_with(tensors, "qweight"):
-        layout = layout_of(tensors, config, base)
+    for _, base in file.names_with("qweight"):
+        layout = layout_of(file, base)
         if layout is None:
             continue
-        if method_of(config) == "gptq":
-            raise InputError(
-                f"{tensors.source}: tensor {base}qweight of shape {list(tensors.shapes[f'{base}qweight'])} "
-                f"is that of AWQ, but quant_method in {config.source} is gptq; correct quant_method"
+        if file.method == "gptq":
+            raise file.error(
+                f"tensor {base}qweight of shape {list(file.shapes[f'{base}qweight'])} is that of AWQ, but "
+                f"quant_method in {file.config.source} is gptq; correct quant_method"
             )
-        yield LAYOUTS[layout](tensors, config, base)
+        yield LAYOUTS[layout](file, base)
 
 
-def layout_of(tensors: Tensors, config: Config, base: str) -> str | None:
+def layout_of(file: CodedFile, base: str) -> str | None:
     """Return the layout of a matrix by its shapes, or None if the shapes do not fit AWQ."""
-    shape, scales = tensors.shapes[f"{base}qweight"], tensors.shapes.get(f"{base}scales", ())
-    dtype = tensors.dtype(f"{base}qweight")
+    shape, scales = file.shapes[f"{base}qweight"], file.shape(f"{base}scales")
+    dtype = file.dtype(f"{base}qweight")
     if len(shape) != 2 or len(scales) != 2:
         return None
     if dtype == "int16":
@@ -75,111 +59,108 @@ def layout_of(tensors: Tensors, config: Config, base: str) -> str | None:
         return "gemm"
     # Few inputs could make gemv look like GPTQ with groups of 8 inputs.
     is_gemv = dtype == "int32" and scales[0] == shape[0] and scales[1] % 8 == 0
-    stated = str(quantization_config(config).get("version", "")).lower()
+    stated = str(file.settings.get("version", "")).lower()
     return "gemv" if is_gemv and (stated == "gemv" or scales[1] != shape[1]) else None
 
 
-def _gemm(tensors: Tensors, config: Config, base: str) -> CodedWeight:
-    inputs, columns = tensors.shapes[f"{base}qweight"]
-    groups = tensors.shapes[f"{base}scales"][0]
-    require_part(tensors, f"{base}qzeros", (groups, columns), "int32")
-    require_part(tensors, f"{base}scales", (groups, 8 * columns))
-    size, remark = group_size(tensors, config, f"{base}scales", inputs, groups, bits=4)
+def _gemm(file: CodedFile, base: str) -> CodedWeight:
+    qweight, qzeros, scales = parts = _parts(base)
+    inputs, columns = file.shapes[qweight]
+    groups = file.shapes[scales][0]
+    file.require(qzeros, (groups, columns), "int32")
+    file.require(scales, (groups, 8 * columns))
+    size, remark = file.group_size(scales, inputs, groups, bits=4)
+
+    def decode(stored: Parts) -> Weights:
+        words, zeros = stored.read(qweight), unpack_columns(stored.read(qzeros), NIBBLES)
+        factors = stored.rows(scales, transposed=True)
+
+        def fill(rows: slice, out: Weights) -> None:
+            codes = unpack_columns(words[:, rows.start // 8 : rows.stop // 8], NIBBLES)
+            affine(codes, out, zeros[rows], factors[rows], size)
+
+        return by_rows((8 * columns, inputs), fill, multiple=8)
+
     label = f"AWQ 4-bit, groups of {size}"
-    return _coded(base, (8 * columns, inputs), label, partial(_decode_gemm, base, size), remark)
+    return CodedWeight(f"{base}weight", (8 * columns, inputs), parts, label, decode, remark)
 
 
-def _decode_gemm(base: str, size: int, parts: Parts) -> Weights:
-    words, zeros = parts.read(f"{base}qweight"), unpack_columns(parts.read(f"{base}qzeros"), NIBBLES)
-    scales = parts.rows(f"{base}scales", transposed=True)
+def _gemv(file: CodedFile, base: str) -> CodedWeight:
+    qweight, qzeros, scales = parts = _parts(base)
+    outputs, inputs = file.shapes[qweight][0], 8 * file.shapes[qweight][1]
+    padded = file.shapes[scales][1]
+    file.require(qzeros, (outputs, padded // 8), "int32")
+    file.require(scales, (outputs, padded))
+    size, groups = _padded_groups(file, scales, inputs, padded)
 
-    def decode(rows: slice, out: Weights) -> None:
-        codes = unpack_columns(words[:, rows.start // 8 : rows.stop // 8], NIBBLES)
-        affine(codes, out, zeros[rows], scales[rows], size)
+    def decode(stored: Parts) -> Weights:
+        words = stored.read(qweight)
+        factors = _without_padding(stored, scales, stored.numbers(scales), groups)
+        zeros = unpack(stored.read(qzeros), 4, groups)
 
-    return by_rows((8 * words.shape[1], len(words)), decode, multiple=8)
+        def fill(rows: slice, out: Weights) -> None:
+            affine(unpack(words[rows], 4, inputs), out, zeros[rows], factors[rows], size)
 
+        return by_rows((outputs, inputs), fill)
 
-def _gemv(tensors: Tensors, config: Config, base: str) -> CodedWeight:
-    outputs, words = tensors.shapes[f"{base}qweight"]
-    padded = tensors.shapes[f"{base}scales"][1]
-    require_part(tensors, f"{base}qzeros", (outputs, padded // 8), "int32")
-    require_part(tensors, f"{base}scales", (outputs, padded))
-    size = _padded_size(tensors, config, base, 8 * words, padded)
     label = f"AWQ 4-bit, groups of {size} (gemv)"
-    return _coded(base, (outputs, 8 * words), label, partial(_decode_gemv, base, size))
+    return CodedWeight(f"{base}weight", (outputs, inputs), parts, label, decode)
 
 
-def _decode_gemv(base: str, size: int, parts: Parts) -> Weights:
-    words = parts.read(f"{base}qweight")
-    inputs = 8 * words.shape[1]
-    groups = -(-inputs // size)
-    padded = parts.numbers(f"{base}scales")
-    scales = _without_padding(parts, base, padded, groups)
-    zeros = unpack(parts.read(f"{base}qzeros"), 4, groups)
-
-    def decode(rows: slice, out: Weights) -> None:
-        affine(unpack(words[rows], 4, inputs), out, zeros[rows], scales[rows], size)
-
-    return by_rows((len(words), inputs), decode)
-
-
-def _gemv_fast(tensors: Tensors, config: Config, base: str) -> CodedWeight:
-    quarter, inputs = tensors.shapes[f"{base}qweight"]
-    outputs, padded = 4 * quarter, tensors.shapes[f"{base}scales"][0]
+def _gemv_fast(file: CodedFile, base: str) -> CodedWeight:
+    qweight, qzeros, scales = parts = _parts(base)
+    outputs, inputs = 4 * file.shapes[qweight][0], file.shapes[qweight][1]
+    padded = file.shapes[scales][0]
     if inputs % 64:
-        raise bad_part(tensors, f"{base}qweight", "a multiple of 64 inputs")
-    for part in ("qzeros", "scales"):
-        require_part(tensors, f"{base}{part}", (padded, outputs))
-    size = _padded_size(tensors, config, base, inputs, padded)
+        raise file.bad_part(qweight, "a multiple of 64 inputs")
+    file.require(qzeros, (padded, outputs))
+    file.require(scales, (padded, outputs))
+    size, groups = _padded_groups(file, scales, inputs, padded)
+
+    def decode(stored: Parts) -> Weights:
+        words = stored.read(qweight)
+        transposed = np.ascontiguousarray(stored.numbers(scales).T)
+        factors = _without_padding(stored, scales, transposed, groups)
+        offsets = np.ascontiguousarray(stored.numbers(qzeros).T)[:, :groups]
+
+        def fill(rows: slice, out: Weights) -> None:
+            nibbles = unpack(words[rows.start // 4 : rows.stop // 4], 4, 4 * inputs)
+            by_output = nibbles.reshape(-1, inputs // 64, 4, 64).transpose(0, 2, 1, 3)
+            inner = by_output.reshape(-1, inputs // 32, 4, 2, 4).transpose(0, 1, 2, 4, 3)
+            out[:] = inner.reshape(-1, inputs // 32, 4, 4, 2).transpose(0, 1, 3, 2, 4).reshape(out.shape)
+            scale_groups(out, factors[rows], size)
+            for view, part in cut_groups(out, size):
+                view += offsets[rows, part, None]
+
+        return by_rows((outputs, inputs), fill, multiple=4)
+
     label = f"AWQ 4-bit, groups of {size} (gemv_fast)"
-    return _coded(base, (outputs, inputs), label, partial(_decode_gemv_fast, base, size))
-
-
-def _decode_gemv_fast(base: str, size: int, parts: Parts) -> Weights:
-    words = parts.read(f"{base}qweight")
-    inputs = words.shape[1]
-    groups = -(-inputs // size)
-    scales = _without_padding(parts, base, np.ascontiguousarray(parts.numbers(f"{base}scales").T), groups)
-    offsets = np.ascontiguousarray(parts.numbers(f"{base}qzeros").T)[:, :groups]
-
-    def decode(rows: slice, out: Weights) -> None:
-        nibbles = unpack(words[rows.start // 4 : rows.stop // 4], 4, 4 * inputs)
-        outputs = nibbles.reshape(-1, inputs // 64, 4, 64).transpose(0, 2, 1, 3)
-        inner = outputs.reshape(-1, inputs // 32, 4, 2, 4).transpose(0, 1, 2, 4, 3)
-        out[:] = inner.reshape(-1, inputs // 32, 4, 4, 2).transpose(0, 1, 3, 2, 4).reshape(out.shape)
-        scale_groups(out, scales[rows], size)
-        for view, part in cut_groups(out, size):
-            view += offsets[rows, part, None]
-
-    return by_rows((4 * len(words), inputs), decode, multiple=4)
-
-
-def _padded_size(tensors: Tensors, config: Config, base: str, inputs: int, padded: int) -> int:
-    """Return the group size that the config states, if the padded scales have room for its groups."""
-    size = stated_group_size(config) or inputs
-    if padded % 8 or -(-inputs // size) > padded or not gives_groups(inputs, size, -(-inputs // size)):
-        expected = f"room for {-(-inputs // size)} groups of {size} (group_size in {config.source})"
-        raise bad_part(tensors, f"{base}scales", expected)
-    return size
-
-
-def _without_padding(parts: Parts, base: str, scales: Weights, groups: int) -> Weights:
-    """Return the scales of the first groups. Raise an `InputError` if the others are not padding."""
-    used = np.any(scales, axis=0)
-    if used[groups:].any() or not used[:groups].all():
-        raise InputError(
-            f"{parts.tensors.source}: tensor {base}scales has scales for {int(used.sum())} groups, but "
-            f"the group_size of config.json gives {groups}; correct group_size, or {DAMAGED}"
-        )
-    return scales[:, :groups]
+    return CodedWeight(f"{base}weight", (outputs, inputs), parts, label, decode)
 
 
 LAYOUTS = {"gemm": _gemm, "gemv": _gemv, "gemv_fast": _gemv_fast}
 
 
-def _coded(
-    base: str, shape: tuple[int, int], label: str, decode: Callable[[Parts], Weights], remark: str = ""
-) -> CodedWeight:
-    parts = tuple(base + part for part in ("qweight", "qzeros", "scales"))
-    return CodedWeight(f"{base}weight", shape, parts, label, decode, remark)
+def _parts(base: str) -> tuple[str, str, str]:
+    return f"{base}qweight", f"{base}qzeros", f"{base}scales"
+
+
+def _padded_groups(file: CodedFile, scales: str, inputs: int, padded: int) -> tuple[int, int]:
+    """Return the group size that the config states, and its groups, for which the scales must have room."""
+    size = file.stated_group_size or inputs
+    groups = -(-inputs // size)
+    if padded % 8 or groups > padded or not gives_groups(inputs, size, groups):
+        expected = f"room for {groups} groups of {size} (group_size in {file.config.source})"
+        raise file.bad_part(scales, expected)
+    return size, groups
+
+
+def _without_padding(stored: Parts, name: str, scales: Weights, groups: int) -> Weights:
+    """Return the scales of the first groups. Raise an `InputError` if the others are not padding."""
+    used = np.any(scales, axis=0)
+    if used[groups:].any() or not used[:groups].all():
+        raise stored.tensors.error(
+            f"tensor {name} has scales for {int(used.sum())} groups, but the group_size of config.json "
+            f"gives {groups}; correct group_size, or {DAMAGED}"
+        )
+    return scales[:, :groups]

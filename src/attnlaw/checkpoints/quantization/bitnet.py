@@ -12,68 +12,43 @@ from functools import partial
 
 import numpy as np
 
-from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.quantization.packing import Codes, Weights, by_planes
-from attnlaw.checkpoints.quantization.record import (
-    DAMAGED,
-    CodedWeight,
-    Parts,
-    bad_part,
-    method_of,
-    names_with,
-    quantization_config,
-    require_part,
-)
-from attnlaw.checkpoints.tensors import Tensors
+from attnlaw.checkpoints.quantization.record import DAMAGED, CodedFile, CodedWeight, Parts
 from attnlaw.core.errors import InputError
 
 DIVIDES = {"bitlinear": True, "autobitlinear": False}
-SHIFTS = (0, 2, 4, 6)
 
 
-def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
-    """Yield the weights of a checkpoint that BitNet coded.
-
-    Only the config.json of the checkpoint shows that BitNet coded it.
-    """
-    if method_of(config) != "bitnet":
+def find(file: CodedFile) -> Iterator[CodedWeight]:
+    """Yield the weights that BitNet coded, which only the config.json shows."""
+    if file.method != "bitnet":
         return
-    kind = quantization_config(config).get("linear_class", "bitlinear")
+    kind = file.settings.get("linear_class", "bitlinear")
     if not isinstance(kind, str) or kind not in DIVIDES:
         raise InputError(
-            f"{config.source}: linear_class is {kind!r:.80}, expected {' or '.join(DIVIDES)}; restore the "
-            "config of the model"
+            f"{file.config.source}: linear_class is {kind!r:.80}, expected {' or '.join(DIVIDES)}; restore "
+            "the config of the model"
         )
     meaning = f"{'divided' if DIVIDES[kind] else 'multiplied'} by the scale ({kind})"
-    for name, _ in names_with(tensors, ".weight"):
-        if tensors.dtype(name) != "uint8":
-            continue
-        if len(tensors.shapes[name]) != 2:
-            raise bad_part(tensors, name, "a matrix of codes")
-        require_part(tensors, f"{name}_scale", (1,))
-        rows, inputs = tensors.shapes[name]
-        yield CodedWeight(
-            name=name,
-            shape=(4 * rows, inputs),
-            parts=(name, f"{name}_scale"),
-            label=f"BitNet 2-bit, {meaning}",
-            decode=partial(_decode, name, (4 * rows, inputs), DIVIDES[kind]),
-        )
+    for name, _ in file.names_with(".weight"):
+        if file.dtype(name) == "uint8":
+            if len(file.shapes[name]) != 2:
+                raise file.bad_part(name, "a matrix of codes")
+            file.require(f"{name}_scale", (1,))
+            shape = 4 * file.shapes[name][0], file.shapes[name][1]
+            decode = partial(_decode, name, shape, DIVIDES[kind])
+            yield CodedWeight(name, shape, (name, f"{name}_scale"), f"BitNet 2-bit, {meaning}", decode)
 
 
 def _decode(name: str, shape: tuple[int, int], divides: bool, parts: Parts) -> Weights:
     scale = parts.numbers(f"{name}_scale")[0]
     if divides and scale == 0:
-        raise InputError(
-            f"{parts.tensors.source}: tensor {name}_scale is 0, but weights are divided by it; {DAMAGED}"
-        )
+        raise parts.tensors.error(f"tensor {name}_scale is 0, but weights are divided by it; {DAMAGED}")
 
     def decode(rows: slice, codes: Codes, out: Weights) -> None:
         if (codes == 3).any():
-            raise InputError(
-                f"{parts.tensors.source}: tensor {name} has the code 3, expected 0, 1 and 2; {DAMAGED}"
-            )
+            raise parts.tensors.error(f"tensor {name} has the code 3, expected 0, 1 and 2; {DAMAGED}")
         np.subtract(codes, np.float32(1), out=out)
         np.divide(out, scale, out=out) if divides else np.multiply(out, scale, out=out)
 
-    return by_planes(parts.read(name), shape, 2, SHIFTS, decode)
+    return by_planes(parts.read(name), shape, 2, (0, 2, 4, 6), decode)

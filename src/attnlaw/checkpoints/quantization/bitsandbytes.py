@@ -25,18 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.quantization.packing import Weights, by_rows
-from attnlaw.checkpoints.quantization.record import (
-    DAMAGED,
-    CodedWeight,
-    Parts,
-    bad_part,
-    names_with,
-    require_part,
-)
-from attnlaw.checkpoints.tensors import Tensors
-from attnlaw.core.errors import InputError
+from attnlaw.checkpoints.quantization.record import DAMAGED, CodedFile, CodedWeight, Parts
 
 STATE = ".quant_state.bitsandbytes__"
 MOST_OFFSET = 1e30  # also rejects NaN
@@ -59,79 +49,68 @@ class QuantState:
         return -(-prod(self.shape) // self.size)
 
 
-def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
+def find(file: CodedFile) -> Iterator[CodedWeight]:
     """Yield the weights of a checkpoint that are stored by bitsandbytes."""
-    for name in tensors.shapes:
+    for name in file.shapes:
         if STATE in name:
-            yield _coded_4_bit(tensors, name)
-    for scales, base in names_with(tensors, "SCB"):
+            yield _coded_4_bit(file, name)
+    for scales, base in file.names_with("SCB"):
         if base.endswith("."):
-            yield _coded_int8(tensors, scales, base)
+            yield _coded_int8(file, scales, base)
 
 
-def _coded_4_bit(tensors: Tensors, state_name: str) -> CodedWeight:
+def _coded_4_bit(file: CodedFile, state_name: str) -> CodedWeight:
     name, _, kind = state_name.partition(STATE)
-    state = _read_state(tensors, state_name, kind)
-    if name not in tensors.shapes:
-        raise InputError(f"{tensors.source}: found no tensor {name} next to {state_name}; {DAMAGED}")
-    stored = prod(tensors.shapes[name]) * _item_size(tensors, name)
-    if stored != -(-prod(state.shape) // 2):
-        raise bad_part(
-            tensors, name, f"{-(-prod(state.shape) // 2)} bytes for a weight of {list(state.shape)}"
-        )
-    require_part(tensors, f"{name}.quant_map", (16,))
+    state = _read_state(file, state_name, kind)
+    if name not in file.shapes:
+        raise file.error(f"found no tensor {name} next to {state_name}; {DAMAGED}")
+    dtype, expected = file.dtype(name), -(-prod(state.shape) // 2)
+    item_size = next((size for bits, size in BYTES.items() if bits in dtype), 1)  # any dtype may hold codes
+    if prod(file.shapes[name]) * item_size != expected:
+        raise file.bad_part(name, f"{expected} bytes for a weight of {list(state.shape)}")
+    file.require(f"{name}.quant_map", (16,))
     parts = [name, state_name, f"{name}.quant_map", f"{name}.absmax"]
+    twice = ""
     if state.nested_size is None:
-        require_part(tensors, f"{name}.absmax", (state.blocks,))
+        file.require(f"{name}.absmax", (state.blocks,))
     else:
-        require_part(tensors, f"{name}.absmax", (state.blocks,), "uint8")
-        require_part(tensors, f"{name}.nested_quant_map", (256,))
-        require_part(tensors, f"{name}.nested_absmax", (-(-state.blocks // state.nested_size),))
+        file.require(f"{name}.absmax", (state.blocks,), "uint8")
+        file.require(f"{name}.nested_quant_map", (256,))
+        file.require(f"{name}.nested_absmax", (-(-state.blocks // state.nested_size),))
         parts += [f"{name}.nested_quant_map", f"{name}.nested_absmax"]
-    twice = "" if state.nested_size is None else ", double quantisation"
+        twice = ", double quantisation"
     label = f"bitsandbytes {state.kind.upper()}, blocks of {state.size}{twice}"
     return CodedWeight(name, state.shape, tuple(parts), label, partial(_decode_4_bit, name, state))
 
 
-def _item_size(tensors: Tensors, name: str) -> int:
-    """Return the number of bytes of an entry. Codes may be stored as any dtype."""
-    dtype = tensors.dtype(name)
-    return next((size for bits, size in BYTES.items() if bits in dtype), 1)
-
-
-def _read_state(tensors: Tensors, name: str, kind: str) -> QuantState:
-    what = f"{tensors.source}: tensor {name}"
-    shape = tensors.shapes[name]
+def _read_state(file: CodedFile, name: str, kind: str) -> QuantState:
+    shape = file.shapes[name]
     if kind not in ("nf4", "fp4"):
-        raise InputError(f"{what} names the type {kind!r:.40}, expected nf4 or fp4; use the original weights")
-    if len(shape) != 1 or shape[0] > MOST_STATE or tensors.dtype(name) != "uint8":
-        raise bad_part(tensors, name, f"at most {MOST_STATE} bytes of JSON")
+        raise file.error(
+            f"tensor {name} names the type {kind!r:.40}, expected nf4 or fp4; use the original weights"
+        )
+    if len(shape) != 1 or shape[0] > MOST_STATE or file.dtype(name) != "uint8":
+        raise file.bad_part(name, f"at most {MOST_STATE} bytes of JSON")
     try:
-        values = json.loads(tensors.read(name).tobytes())
+        values: Any = json.loads(file.tensors.read(name).tobytes())
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{what} is not JSON; {DAMAGED}") from error
-    return _checked_state(values if isinstance(values, dict) else {}, kind, what)
-
-
-def _checked_state(values: dict[str, Any], kind: str, what: str) -> QuantState:
+        raise file.error(f"tensor {name} is not JSON; {DAMAGED}") from error
+    values = values if isinstance(values, dict) else {}
     sizes, size, nested = values.get("shape"), values.get("blocksize"), values.get("nested_blocksize")
     offset = values.get("nested_offset", 0.0)
+    problem = ""
     if not isinstance(sizes, list) or len(sizes) != 2 or not all(_is_size(part, 2**48) for part in sizes):
-        raise InputError(
-            f"{what} states the shape {sizes!r:.80}, expected two whole numbers, the sizes "
-            f"of a matrix; {DAMAGED}"
-        )
-    if size is None or not _is_size(size, MOST_BLOCK) or size % 2:
-        raise InputError(
-            f"{what} states the blocksize {size!r:.80}, expected an even number from 2 to "
-            f"{MOST_BLOCK}; {DAMAGED}"
-        )
-    if nested is not None and not _is_size(nested, MOST_NESTED):
-        raise InputError(f"{what} states the nested_blocksize {nested!r:.80}, expected 1 or more; {DAMAGED}")
-    if type(offset) not in (int, float) or not abs(offset) <= MOST_OFFSET:
-        raise InputError(f"{what} states the nested_offset {offset!r:.80}, expected a number; {DAMAGED}")
-    if values.get("quant_type", kind) != kind:
-        raise InputError(f"{what} states the type {values['quant_type']!r:.40}, expected {kind}; {DAMAGED}")
+        problem = f"the shape {sizes!r:.80}, expected two whole numbers, the sizes of a matrix"
+    elif not _is_size(size, MOST_BLOCK) or size % 2:
+        problem = f"the blocksize {size!r:.80}, expected an even number from 2 to {MOST_BLOCK}"
+    elif nested is not None and not _is_size(nested, MOST_NESTED):
+        problem = f"the nested_blocksize {nested!r:.80}, expected 1 or more"
+    elif type(offset) not in (int, float) or not abs(offset) <= MOST_OFFSET:
+        problem = f"the nested_offset {offset!r:.80}, expected a number"
+    elif values.get("quant_type", kind) != kind:
+        problem = f"the type {values['quant_type']!r:.40}, expected {kind}"
+    if problem:
+        raise file.error(f"tensor {name} states {problem}; {DAMAGED}")
     return QuantState(kind, (sizes[0], sizes[1]), size, nested, float(offset))
 
 
@@ -163,34 +142,31 @@ def _decode_4_bit(name: str, state: QuantState, parts: Parts) -> Weights:
     return blocks.reshape(-1)[:count].reshape(state.shape)
 
 
-def _coded_int8(tensors: Tensors, scales: str, base: str) -> CodedWeight:
+def _coded_int8(file: CodedFile, scales: str, base: str) -> CodedWeight:
     name, order = f"{base}weight", f"{base}weight_format"
-    if name not in tensors.shapes:
-        raise InputError(f"{tensors.source}: found no tensor {name} next to {scales}; {DAMAGED}")
-    shape = tensors.shapes[name]
-    if len(shape) != 2 or tensors.dtype(name) != "int8":
-        raise bad_part(tensors, name, f"an int8 matrix, because it belongs to {scales}")
-    require_part(tensors, scales, (shape[0],))
-    parts = [name, scales]
-    if order in tensors.shapes:
-        require_part(tensors, order, (), "uint8", "int")
-        if number := int(tensors.read(order)):
-            raise InputError(
-                f"{tensors.source}: tensor {order} is {number} (weights in the order of a GPU's tensor "
-                "cores), expected 0; save the model again with a newer bitsandbytes, or use the original "
-                "weights"
+    if name not in file.shapes:
+        raise file.error(f"found no tensor {name} next to {scales}; {DAMAGED}")
+    shape = file.shapes[name]
+    if len(shape) != 2 or file.dtype(name) != "int8":
+        raise file.bad_part(name, f"an int8 matrix, because it belongs to {scales}")
+    file.require(scales, shape[:1])
+    if order in file.shapes:
+        file.require(order, (), "uint8", "int")
+        if number := int(file.tensors.read(order)):
+            raise file.error(
+                f"tensor {order} is {number} (weights in the order of a GPU's tensor cores), expected 0; "
+                "save the model again with a newer bitsandbytes, or use the original weights"
             )
-        parts.append(order)
-    decode = partial(_decode_int8, name, scales)
-    return CodedWeight(name, (shape[0], shape[1]), tuple(parts), "bitsandbytes int8, rows", decode)
 
+    def decode(parts: Parts) -> Weights:
+        codes, largest = parts.read(name), parts.numbers(scales)
 
-def _decode_int8(name: str, scales: str, parts: Parts) -> Weights:
-    codes, largest = parts.read(name), parts.numbers(scales)
+        def fill(rows: slice, out: Weights) -> None:
+            out[:] = codes[rows]
+            out *= largest[rows, None]
+            out *= np.float32(1 / 127)
 
-    def decode(rows: slice, out: Weights) -> None:
-        out[:] = codes[rows]
-        out *= largest[rows, None]
-        out *= np.float32(1 / 127)
+        return by_rows((shape[0], shape[1]), fill)
 
-    return by_rows((codes.shape[0], codes.shape[1]), decode)
+    parts = file.stored(base, "weight", "SCB", "weight_format")
+    return CodedWeight(name, shape, parts, "bitsandbytes int8, rows", decode)

@@ -10,38 +10,29 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
-from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.quantization.packing import Weights
-from attnlaw.checkpoints.quantization.record import DAMAGED, CodedWeight, Parts, require_part
-from attnlaw.checkpoints.tensors import Tensors
-from attnlaw.core.errors import InputError
+from attnlaw.checkpoints.quantization.record import DAMAGED, CodedFile, CodedWeight, Parts
 
 TYPES = re.compile(r"(I|T)?Q[0-9]\w*|MXFP4|NVFP4")  # names of types that numpy does not have
 TWO_SCALES = "NVFP4"
 
 
-def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
-    """Yield the weights of a GGUF file that have a scale.
-
-    The reader of GGUF files decodes all other weights without help.
-    """
-    kinds = {name: tensors.dtype(name) for name in tensors.shapes}
-    kinds = {name: kind for name, kind in kinds.items() if TYPES.fullmatch(kind)}
+def find(file: CodedFile) -> Iterator[CodedWeight]:
+    """Yield the weights of a GGUF file that have a scale. The file format decodes all others."""
+    kinds = {name: kind for name in file.shapes if TYPES.fullmatch(kind := file.dtype(name))}
     scales = {name: f"{name.removesuffix('weight')}scale" for name in kinds if name.endswith(".weight")}
-    scales = {name: scale for name, scale in scales.items() if scale in tensors.shapes}
+    scales = {name: scale for name, scale in scales.items() if scale in file.shapes}
     needed = any(kinds[name] == TWO_SCALES for name in scales)
     for name, kind in kinds.items():
-        if needed and kind == TWO_SCALES and name not in scales:
-            raise InputError(
-                f"{tensors.source}: tensor {name} has no scale, but another tensor has one, "
-                f"{min(scales)}; {DAMAGED}"
+        if name in scales:
+            shape, scale = file.shapes[name], scales[name]
+            file.require(scale, shape[:1] if len(shape) == 3 and file.shapes[scale] != (1,) else (1,))
+            decode = partial(_decode, name, scale)
+            yield CodedWeight(name, shape, (name, scale), f"{kind}, with a second scale", decode)
+        elif needed and kind == TWO_SCALES:
+            raise file.error(
+                f"tensor {name} has no scale, but another tensor has one, {min(scales)}; {DAMAGED}"
             )
-        shape, scale = tensors.shapes[name], scales.get(name)
-        if scale is None:
-            continue
-        require_part(tensors, scale, shape[:1] if len(shape) == 3 and tensors.shapes[scale] != (1,) else (1,))
-        decode = partial(_decode, name, scale)
-        yield CodedWeight(name, shape, (name, scale), f"{kind}, with a second scale", decode)
 
 
 def _decode(name: str, scale: str, parts: Parts) -> Weights:

@@ -18,52 +18,31 @@ of all codes, then the next ones.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.quantization import awq
-from attnlaw.checkpoints.quantization.packing import Weights, affine, by_rows, unpack
-from attnlaw.checkpoints.quantization.record import (
-    DAMAGED,
-    CodedWeight,
-    Parts,
-    bad_part,
-    group_order,
-    group_size,
-    method_of,
-    names_with,
-    quantization_config,
-    require_part,
-)
-from attnlaw.checkpoints.tensors import Tensors
+from attnlaw.checkpoints.quantization.packing import Codes, Weights, affine, by_rows, unpack
+from attnlaw.checkpoints.quantization.record import DAMAGED, CodedFile, CodedWeight, Parts, group_order
 from attnlaw.core.errors import InputError
 
 V1, V2, PLANES = "gptq", "gptq_v2", "gptq_p"
+FORMATS = {V1: V1, V2: V2, PLANES: PLANES, None: V1}
 # AutoRound's names for the formats.
 AUTOROUND = {"auto_round": V2, "auto_round:auto_gptq": V1, "auto_round:gptq": V1, "auto": V1, None: V1}
 WIDTHS = (2, 3, 4, 5, 6, 7, 8)
-PLANE_WIDTHS = {2: (2,), 3: (2, 1), 4: (4,), 5: (4, 1), 6: (4, 2), 7: (4, 2, 1), 8: (8,)}
 MOST_MEAN = 0.7  # of q - z. It is 0 +- 0.11 if the format is right, and 1 away if not
 
 
 @dataclass(frozen=True)
 class GptqLayout:
-    """The storage of one matrix.
+    """The storage of one matrix, of shape (outputs, inputs).
 
-    Args:
-        base: the name of the weight without its last part.
-        shape: (outputs, inputs).
-        bits: the width of a code.
-        groups: the number of groups of inputs.
-        size: the number of inputs in a group. The last group may be shorter.
-        format: `gptq`, `gptq_v2` or `gptq_p`, as the config says, or None if there is no config.
-        symmetric: whether the config says that all zero points are the middle of the range, or None if
-            unknown.
-        ordered: whether `g_idx` is stored.
+    `base` is the name of the weight without its last part, and `ordered` says whether `g_idx` is stored.
+    `format` and `symmetric` are what the config says, or None if it says nothing.
     """
 
     base: str
@@ -79,94 +58,90 @@ class GptqLayout:
     def planes(self) -> bool:
         return self.format == PLANES or self.bits in (5, 6, 7)
 
+    def unpack(self, words: NDArray[np.int32], count: int) -> Codes:
+        """Return the first codes of rows of words."""
+        if not self.planes:
+            return unpack(words, self.bits, count)
+        blocks = words.reshape(len(words), -1, self.bits)
+        codes = np.zeros((*blocks.shape[:2], 32), np.uint8)
+        low = 0
+        for width in (width for width in (8, 4, 2, 1) if self.bits & width):
+            codes |= unpack(blocks[..., low : low + width], width, 32) << np.uint8(low)
+            low += width
+        return codes.reshape(len(words), -1)[:, :count]
 
-def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
+
+def find(file: CodedFile) -> Iterator[CodedWeight]:
     """Yield the weights of a checkpoint that are stored by GPTQ."""
     judged = False
-    for name, base in names_with(tensors, "qweight"):
-        shape, scales = tensors.shapes[name], tensors.shapes.get(f"{base}scales", ())
-        if tensors.dtype(name) != "int32" or len(shape) != 2 or len(scales) != 2 or shape[1] != scales[1]:
+    for name, base in file.names_with("qweight"):
+        shape, scales = file.shapes[name], file.shape(f"{base}scales")
+        if file.dtype(name) != "int32" or len(shape) != 2 or len(scales) != 2 or shape[1] != scales[1]:
             continue
-        if awq.layout_of(tensors, config, base):
+        if awq.layout_of(file, base):
             continue
-        if method_of(config) == "awq":
-            raise InputError(
-                f"{tensors.source}: tensor {name} of shape {list(shape)} and scales of shape {list(scales)} "
-                f"are those of GPTQ, but quant_method in {config.source} is awq; correct quant_method"
+        if file.method == "awq":
+            raise file.error(
+                f"tensor {name} of shape {list(shape)} and scales of shape {list(scales)} are those of GPTQ, "
+                f"but quant_method in {file.config.source} is awq; correct quant_method"
             )
-        weight = _coded(tensors, config, base)
+        layout, remark = _layout(file, base)
         if not judged:  # one matrix is enough for a remark
-            judged, format_remark = True, _other_format(tensors, config, base)
-            weight = replace(weight, remark="; ".join(filter(None, (weight.remark, format_remark))))
-        yield weight
+            judged, remark = True, "; ".join(filter(None, (remark, _other_format(file, layout))))
+        parts = ("qweight", "qzeros", "scales", *(["g_idx"] if layout.ordered else []))
+        grouping = f"groups of {layout.size}" if layout.groups > 1 else "one group"
+        unseen = f", zero points as {layout.format}" if layout.bits > 4 and layout.symmetric is False else ""
+        yield CodedWeight(
+            name=f"{base}weight",
+            shape=layout.shape,
+            parts=tuple(base + part for part in parts),
+            label=f"GPTQ {layout.bits}-bit, {grouping}{unseen}",
+            decode=partial(_decode, layout),
+            remark=remark,
+        )
 
 
-def _coded(tensors: Tensors, config: Config, base: str) -> CodedWeight:
-    layout, remark = _layout(tensors, config, base)
-    parts = ["qweight", "qzeros", "scales", *(["g_idx"] if layout.ordered else [])]
-    grouping = f"groups of {layout.size}" if layout.groups > 1 else "one group"
-    unseen = f", zero points as {layout.format}" if layout.bits > 4 and layout.symmetric is False else ""
-    return CodedWeight(
-        name=f"{base}weight",
-        shape=layout.shape,
-        parts=tuple(base + part for part in parts),
-        label=f"GPTQ {layout.bits}-bit, {grouping}{unseen}",
-        decode=partial(_decode, layout),
-        remark=remark,
-    )
-
-
-def _layout(tensors: Tensors, config: Config, base: str) -> tuple[GptqLayout, str]:
-    """Return the layout of a matrix, and a remark if the config names another one."""
-    rows, outputs = tensors.shapes[f"{base}qweight"]
-    groups = tensors.shapes[f"{base}scales"][0]
-    zeros = tensors.shapes.get(f"{base}qzeros", (0, 0))
-    bits = 32 * zeros[-1] // max(outputs, 1)
+def _layout(file: CodedFile, base: str) -> tuple[GptqLayout, str]:
+    rows, outputs = file.shapes[f"{base}qweight"]
+    groups = file.shapes[f"{base}scales"][0]
+    bits = 32 * file.shapes.get(f"{base}qzeros", (0,))[-1] // max(outputs, 1)
     if bits not in WIDTHS or 32 * rows % bits or not groups:
         expected = f"int32 of shape [{groups}, {outputs} x bits / 32] for 2 to 8 bits"
-        if f"{base}qzeros" not in tensors.shapes:
-            raise InputError(
-                f"{tensors.source}: found no tensor {base}qzeros, expected {expected}; {DAMAGED}"
-            )
-        raise bad_part(tensors, f"{base}qzeros", expected)
+        if f"{base}qzeros" not in file.shapes:
+            raise file.error(f"found no tensor {base}qzeros, expected {expected}; {DAMAGED}")
+        raise file.bad_part(f"{base}qzeros", expected)
     inputs = 32 * rows // bits
-    require_part(tensors, f"{base}qzeros", (groups, outputs * bits // 32), "int32")
+    file.require(f"{base}qzeros", (groups, outputs * bits // 32), "int32")
     if outputs * bits % 32:
-        raise bad_part(
-            tensors, f"{base}qzeros", f"whole 32-bit integers for {outputs} outputs of {bits} bits"
-        )
-    require_part(tensors, f"{base}scales", (groups, outputs))
-    ordered = f"{base}g_idx" in tensors.shapes
-    values = quantization_config(config)
+        raise file.bad_part(f"{base}qzeros", f"whole 32-bit integers for {outputs} outputs of {bits} bits")
+    file.require(f"{base}scales", (groups, outputs))
+    ordered = f"{base}g_idx" in file.shapes
     if ordered:
-        require_part(tensors, f"{base}g_idx", (inputs,), "int32", "int64")
-    elif values.get("desc_act") is True:
-        raise InputError(
-            f"{tensors.source}: found no tensor {base}g_idx, expected it because desc_act in {config.source} "
-            f"is true; {DAMAGED}"
+        file.require(f"{base}g_idx", (inputs,), "int32", "int64")
+    elif file.settings.get("desc_act") is True:
+        raise file.error(
+            f"found no tensor {base}g_idx, expected it because desc_act in {file.config.source} is true; "
+            f"{DAMAGED}"
         )
-    size, remark = group_size(tensors, config, f"{base}scales", inputs, groups, bits)
-    symmetric = values.get("sym") if isinstance(values.get("sym"), bool) else None
-    layout = GptqLayout(base, (outputs, inputs), bits, groups, size, _format(config), symmetric, ordered)
+    size, remark = file.group_size(f"{base}scales", inputs, groups, bits)
+    symmetric = file.settings.get("sym") if isinstance(file.settings.get("sym"), bool) else None
+    layout = GptqLayout(base, (outputs, inputs), bits, groups, size, _format(file), symmetric, ordered)
     if layout.planes and (inputs % 32 or outputs % 32):
-        raise bad_part(tensors, f"{base}qweight", f"whole blocks of 32 codes with {bits} bits")
+        raise file.bad_part(f"{base}qweight", f"whole blocks of 32 codes with {bits} bits")
     return layout, remark
 
 
-def _format(config: Config) -> str | None:
-    """Return the name of the format that the config states, or None if there is no config."""
-    values = quantization_config(config)
+def _format(file: CodedFile) -> str | None:
+    values = file.settings
     if not values:
         return None
+    stated, formats = values.get("checkpoint_format") or values.get("format"), FORMATS
     if "packing_format" in values or "autoround_version" in values:
         stated, formats = values.get("packing_format"), AUTOROUND
-    else:
-        stated = values.get("checkpoint_format") or values.get("format")
-        formats = {V1: V1, V2: V2, PLANES: PLANES, None: V1}
     if not isinstance(stated, str | None) or stated not in formats:
         raise InputError(
-            f"{config.source}: the GPTQ format {stated!r:.80} is not supported, expected one of {V1}, {V2}, "
-            f"{PLANES}; use the original weights"
+            f"{file.config.source}: the GPTQ format {stated!r:.80} is not supported, expected one of {V1}, "
+            f"{V2}, {PLANES}; use the original weights"
         )
     return formats[stated]
 
@@ -179,7 +154,7 @@ def _decode(layout: GptqLayout, parts: Parts) -> Weights:
     zeros, judged = _zeros(layout, parts)
 
     def decode(rows: slice, out: Weights) -> None:
-        codes = _unpack(layout, np.ascontiguousarray(words[:, rows].T), inputs)
+        codes = layout.unpack(np.ascontiguousarray(words[:, rows].T), inputs)
         points = zeros if isinstance(zeros, int) else zeros[:, rows].T
         if rows.start == 0 and judged and not isinstance(points, int):
             _require_centred(layout, parts, codes, points, order)
@@ -188,50 +163,32 @@ def _decode(layout: GptqLayout, parts: Parts) -> Weights:
     return by_rows((outputs, inputs), decode)
 
 
-def _unpack(layout: GptqLayout, words: NDArray[np.int32], count: int) -> NDArray[np.uint8]:
-    """Return the codes of rows of words."""
-    if not layout.planes:
-        return unpack(words, layout.bits, count)
-    blocks = words.reshape(len(words), -1, layout.bits)
-    codes = np.zeros((*blocks.shape[:2], 32), np.uint8)
-    low = 0
-    for width in PLANE_WIDTHS[layout.bits]:
-        codes |= unpack(blocks[..., low : low + width], width, 32) << np.uint8(low)
-        low += width
-    return codes.reshape(len(words), -1)[:, :count]
-
-
-def _other_format(tensors: Tensors, config: Config, base: str) -> str:
+def _other_format(file: CodedFile, layout: GptqLayout) -> str:
     """Return a remark if the zero points of a matrix's first group are not in the stated format."""
-    layout, _ = _layout(tensors, config, base)
-    stored = _unpack(layout, tensors.read(f"{base}qzeros", 0)[None], layout.shape[0])
+    stored = layout.unpack(file.tensors.read(f"{layout.base}qzeros", 0)[None], layout.shape[0])
     middle = 1 << (layout.bits - 1)
     for value, stored_as in ((middle - 1, V1), (middle, V2)):
         if (stored == value).all() and layout.format not in (None, stored_as, PLANES):
             return (
-                f"{config.source} gives the format {layout.format}, but zero points are stored as in "
+                f"{file.config.source} gives the format {layout.format}, but zero points are stored as in "
                 f"{stored_as}; attnlaw reads it as {stored_as}"
             )
     return ""
 
 
-def _zeros(layout: GptqLayout, parts: Parts) -> tuple[NDArray[np.uint8] | int, bool]:
-    """Return the zero points (groups, outputs), and whether the mean of q - z must show that they fit.
-
-    If all of them are the middle of the range, return this number.
-    """
+def _zeros(layout: GptqLayout, parts: Parts) -> tuple[Codes | int, bool]:
+    """Return the zero points (groups, outputs), and whether the mean of q - z must show that they fit."""
     name, bits, outputs = f"{layout.base}qzeros", layout.bits, layout.shape[0]
     words = parts.read(name)
-    stored = _unpack(layout, words, outputs)
+    stored = layout.unpack(words, outputs)
     middle = 1 << (bits - 1)
     if (stored == middle).all() or (stored == middle - 1).all():
         return middle, False
     if layout.symmetric or layout.format is None:
         reason = "sym is true" if layout.symmetric else "no config.json names the GPTQ format"
-        raise InputError(
-            f"{parts.tensors.source}: tensor {name} has zero points that are neither all {middle - 1} "
-            f"(gptq) nor all {middle} (gptq_v2), but one of these is required because {reason}; restore "
-            "the quantization_config"
+        raise parts.tensors.error(
+            f"tensor {name} has zero points that are neither all {middle - 1} (gptq) nor all {middle} "
+            f"(gptq_v2), but one of these is required because {reason}; restore the quantization_config"
         )
     if layout.format == V1:
         mask = np.uint8(2**bits - 1)
@@ -244,20 +201,15 @@ def _zeros(layout: GptqLayout, parts: Parts) -> tuple[NDArray[np.uint8] | int, b
 
 
 def _require_centred(
-    layout: GptqLayout,
-    parts: Parts,
-    codes: NDArray[np.uint8],
-    zeros: NDArray[np.uint8],
-    order: NDArray[np.int64] | None,
+    layout: GptqLayout, parts: Parts, codes: Codes, zeros: Codes, order: NDArray[np.int64] | None
 ) -> None:
     """Raise an `InputError` if the codes are not centred on the zero points, as with the other format."""
     groups = np.arange(codes.shape[1]) // layout.size if order is None else order
     counts = np.bincount(groups, minlength=zeros.shape[1])
     mean = codes.mean() - float((zeros * counts).sum()) / codes.size
     if abs(mean) > MOST_MEAN:
-        name, other = f"{layout.base}qzeros", V2 if layout.format == V1 else V1
-        raise InputError(
-            f"{parts.tensors.source}: if the format is {layout.format}, the codes in {name} are "
-            f"{mean:.2g} away from their zero points, expected about 0; if the file is {other}, correct "
-            "checkpoint_format in config.json"
+        raise parts.tensors.error(
+            f"if the format is {layout.format}, the codes in {layout.base}qzeros are {mean:.2g} away from "
+            f"their zero points, expected about 0; if the file is {V2 if layout.format == V1 else V1}, "
+            "correct checkpoint_format in config.json"
         )

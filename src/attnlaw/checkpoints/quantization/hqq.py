@@ -16,27 +16,13 @@ bits. The zero points are not integers: W = (q - zero) scale, reshaped to `shape
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.quantization.packing import Codes, Weights, by_planes
-from attnlaw.checkpoints.quantization.record import (
-    DAMAGED,
-    CodedWeight,
-    Parts,
-    bad_part,
-    is_floating,
-    names_with,
-    require_part,
-    stored_parts,
-)
-from attnlaw.checkpoints.tensors import Tensors
-from attnlaw.core.errors import InputError
+from attnlaw.checkpoints.quantization.record import DAMAGED, CodedFile, CodedWeight, Parts
 
 MOST_SMALL = 64  # entries of a tensor that describes a code
 # bits, dtype of a word, lowest bits of the codes, numbers of bits that are packed so
@@ -47,110 +33,89 @@ PACKINGS: dict[str, tuple[int, Any, tuple[int, ...], tuple[float, ...]]] = {
     "2bit_u8": (2, np.uint8, (6, 4, 2, 0), (2, 1.58)),
     "1bit_u8": (1, np.uint8, tuple(range(7, -1, -1)), (1,)),
 }
-NUMBERS = ("scale", "zero")
-DESCRIPTIONS = (
-    *("shape", "axis", "packing", "nbits", "group_size", "view_as_float", "unpack_view_dtype"),
-    *("quant_scale", "quant_zero", "compute_dtype", "offload_meta", "encoded_state_dict"),
-    *("stores_quant_config", "channel_wise", "optimize", "round_zero"),
+PARTS = (
+    *("W_q", "scale", "zero", "shape", "axis", "packing", "nbits", "group_size", "view_as_float"),
+    *("unpack_view_dtype", "quant_scale", "quant_zero", "compute_dtype", "offload_meta"),
+    *("encoded_state_dict", "stores_quant_config", "channel_wise", "optimize", "round_zero"),
 )
 
 
-@dataclass(frozen=True)
-class HqqLayout:
-    """The storage of one matrix. `codes` is the shape of the matrix of groups."""
-
-    base: str
-    packing: str
-    shape: tuple[int, int]
-    codes: tuple[int, int]
-
-
-def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
+def find(file: CodedFile) -> Iterator[CodedWeight]:
     """Yield the weights of a checkpoint that HQQ coded."""
-    for _, base in names_with(tensors, ".W_q"):
-        yield _coded(tensors, f"{base}.")
+    for name, base in file.names_with("W_q"):
+        if base.endswith("."):
+            yield _coded(file, name, base)
 
 
-def _coded(tensors: Tensors, base: str) -> CodedWeight:
-    packing = bytes(_small(tensors, f"{base}packing", "uint8").ravel()).decode("ascii", "replace")
+def _coded(file: CodedFile, name: str, base: str) -> CodedWeight:
+    packing = bytes(_small(file, f"{base}packing", "uint8").ravel()).decode("ascii", "replace")
     if packing not in PACKINGS:
-        raise InputError(
-            f"{tensors.source}: tensor {base}packing is {packing!r:.80}, which is not supported (expected "
+        raise file.error(
+            f"tensor {base}packing is {packing!r:.80}, which is not supported (expected "
             f"{', '.join(PACKINGS)}); use the original weights"
         )
-    widths = PACKINGS[packing][3]
-    shape = tuple(_small(tensors, f"{base}shape", "int").ravel().tolist())
-    axis, size = (_number(tensors, base + part) for part in ("axis", "group_size"))
+    bits, word, shifts, widths = PACKINGS[packing]
+    shape = tuple(_small(file, f"{base}shape", "int").ravel().tolist())
+    axis, size = (_number(file, base + part) for part in ("axis", "group_size"))
     if len(shape) != 2 or min(shape) < 1 or axis not in (0, 1) or size < 1 or prod(shape) % size:
-        raise InputError(
-            f"{tensors.source}: tensor {base}W_q has shape {list(shape)}, axis {axis:g} and groups of "
-            f"{size:g}, expected a matrix whose axis 0 or 1 divides into whole groups; {DAMAGED}"
+        raise file.error(
+            f"tensor {name} has shape {list(shape)}, axis {axis:g} and groups of {size:g}, expected a matrix "
+            f"whose axis 0 or 1 divides into whole groups; {DAMAGED}"
         )
     groups = prod(shape) // int(size)
-    codes = (groups, int(size)) if axis else (int(size), groups)
-    _require_codes(tensors, f"{base}W_q", codes, packing)
-    for part in NUMBERS:
-        require_part(tensors, base + part, (groups, 1) if axis else (1, groups))
-    stated = _number(tensors, f"{base}nbits")
+    codes_shape = (groups, int(size)) if axis else (int(size), groups)
+    _require_codes(file, name, codes_shape, packing)
+    scale, zero = f"{base}scale", f"{base}zero"
+    for part in (scale, zero):
+        file.require(part, (groups, 1) if axis else (1, groups))
+    stated = _number(file, f"{base}nbits")
     width = next((width for width in widths if abs(width - stated) < 1e-3), None)
     if width is None:
-        raise InputError(
-            f"{tensors.source}: tensor {base}nbits is {stated:g}, expected "
-            f"{' or '.join(map(str, widths))} for the packing {packing}; {DAMAGED}"
+        raise file.error(
+            f"tensor {base}nbits is {stated:g}, expected {' or '.join(map(str, widths))} for the packing "
+            f"{packing}; {DAMAGED}"
         )
-    layout = HqqLayout(base, packing, (shape[0], shape[1]), codes)
-    return CodedWeight(
-        name=f"{base}weight",
-        shape=shape,
-        parts=tuple(stored_parts(tensors, base, ("W_q", *NUMBERS, *DESCRIPTIONS)).values()),
-        label=f"HQQ {width}-bit, groups of {size:g} along axis {axis:g}",
-        decode=partial(_decode, layout),
-    )
+
+    def decode(parts: Parts) -> Weights:
+        words = np.ascontiguousarray(parts.read(name)).view(word)
+        by_row = file.shapes[scale] == (codes_shape[0], 1)
+        factors, zeros = (parts.rows(part) if by_row else parts.numbers(part) for part in (scale, zero))
+
+        def fill(rows: slice, codes: Codes, out: Weights) -> None:
+            at = rows if by_row else slice(None)
+            np.subtract(codes, zeros[at], out=out, dtype=np.float32)
+            out *= factors[at]
+
+        return by_planes(words, codes_shape, bits, shifts, fill).reshape(shape)
+
+    label = f"HQQ {width}-bit, groups of {size:g} along axis {axis:g}"
+    return CodedWeight(f"{base}weight", shape, file.stored(base, *PARTS), label, decode)
 
 
-def _require_codes(tensors: Tensors, name: str, codes: tuple[int, int], packing: str) -> None:
-    """Raise an `InputError` if the words are not as many as the codes need.
-
-    With `view_as_float`, floating-point numbers have the bits of the words.
-    """
+def _require_codes(file: CodedFile, name: str, codes: tuple[int, int], packing: str) -> None:
+    """Raise an `InputError` if the words, which may have a floating-point type, do not hold the codes."""
     _, word, shifts, _ = PACKINGS[packing]
     rows = -(-codes[0] // len(shifts))
     if codes[0] % len(shifts) and packing != "3bit_32":
-        raise bad_part(tensors, name, f"whole integers for {codes[0]} rows of codes")
+        raise file.bad_part(name, f"whole integers for {codes[0]} rows of codes")
     size = np.dtype(word).itemsize
-    stored = {"float32": 4, "float16": 2, "bfloat16": 2}.get(tensors.dtype(name), 0)
-    if stored and is_floating(tensors, name) and codes[1] * size % stored == 0:
-        require_part(tensors, name, (rows, codes[1] * size // stored), tensors.dtype(name))
+    stored = {"float32": 4, "float16": 2, "bfloat16": 2}.get(file.dtype(name), 0)
+    if stored and codes[1] * size % stored == 0:
+        file.require(name, (rows, codes[1] * size // stored), file.dtype(name))
     else:
-        require_part(tensors, name, (rows, codes[1]), np.dtype(word).name)
+        file.require(name, (rows, codes[1]), np.dtype(word).name)
 
 
-def _small(tensors: Tensors, name: str, *dtypes: str) -> Any:
-    """Return a small tensor that describes a code."""
-    if name not in tensors.shapes:
-        raise InputError(f"{tensors.source}: found no tensor {name}, expected it next to W_q; {DAMAGED}")
-    if prod(tensors.shapes[name]) > MOST_SMALL or not tensors.dtype(name).startswith(dtypes):
-        raise bad_part(tensors, name, f"a few numbers ({' or '.join(dtypes)})")
-    return tensors.read(name)
+def _small(file: CodedFile, name: str, *dtypes: str) -> Any:
+    if name not in file.shapes:
+        raise file.error(f"found no tensor {name}, expected it next to W_q; {DAMAGED}")
+    if prod(file.shapes[name]) > MOST_SMALL or not file.dtype(name).startswith(dtypes):
+        raise file.bad_part(name, f"a few numbers ({' or '.join(dtypes)})")
+    return file.tensors.read(name)
 
 
-def _number(tensors: Tensors, name: str) -> float:
-    number = _small(tensors, name, "int", "uint", "float")
+def _number(file: CodedFile, name: str) -> float:
+    number = _small(file, name, "int", "uint", "float")
     if number.size != 1 or not np.isfinite(number).all():
-        raise bad_part(tensors, name, "one number")
+        raise file.bad_part(name, "one number")
     return float(number.reshape(()))
-
-
-def _decode(layout: HqqLayout, parts: Parts) -> Weights:
-    bits, word, shifts, _ = PACKINGS[layout.packing]
-    words = np.ascontiguousarray(parts.read(f"{layout.base}W_q")).view(word)
-    names = [layout.base + part for part in NUMBERS]
-    by_row = parts.tensors.shapes[names[0]] == (layout.codes[0], 1)
-    scale, zero = (parts.rows(name) if by_row else parts.numbers(name) for name in names)
-
-    def decode(rows: slice, codes: Codes, out: Weights) -> None:
-        at = rows if by_row else slice(None)
-        np.subtract(codes, zero[at], out=out, dtype=np.float32)
-        out *= scale[at]
-
-    return by_planes(words, layout.codes, bits, shifts, decode).reshape(layout.shape)

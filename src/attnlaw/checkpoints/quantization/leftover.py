@@ -1,19 +1,13 @@
-"""Reject what attnlaw would read wrongly: tensors of a code that it does not know, and codes without scales.
-
-A scale that nothing multiplies, or integers in the place of a weight, would give wrong numbers without a
-sign of it. So a checkpoint with such tensors is not opened, and the message names the first of them.
-"""
+"""Reject what attnlaw would read wrongly: tensors of unknown codes, and codes without scales."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
 
-from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.quantization.packing import FLOAT8
-from attnlaw.checkpoints.quantization.record import method_of, quantization_config
+from attnlaw.checkpoints.quantization.record import CodedFile
 from attnlaw.checkpoints.tensors import Tensors
-from attnlaw.core.errors import InputError
 
 # Scales of activations and of the cache of keys and values. No weight contains them.
 ACTIVATIONS = re.compile(
@@ -47,118 +41,88 @@ INTEGERS = ("int", "uint")
 UNSCALED = "if the file really has no scale, pass --unscaled"
 
 
-def refuse_announced(tensors: Tensors, config: Config, readable: str) -> None:
-    """Raise an `InputError` for a code that attnlaw knows and does not read, before anything is decoded.
-
-    Args:
-        tensors: the tensors as they are stored.
-        config: the config of the model.
-        readable: the names of the codes that attnlaw reads, for the message.
-    """
-    values = quantization_config(config)
-    words = {name.rpartition(".")[2]: name for name in tensors.shapes}
+def refuse_announced(file: CodedFile, readable: str) -> None:
+    """Raise an `InputError` for a code that attnlaw knows and does not read, before anything is decoded."""
+    values = file.settings
+    words = {name.rpartition(".")[2]: name for name in file.shapes}
     by_word = next((kind for word, kind in REASON_WORDS.items() if word in words), "")
     formats = (str(values.get(key)).lower() for key in ("checkpoint_format", "format"))
     is_marlin = values.get("is_marlin_format") or any(name.startswith("marlin") for name in formats)
-    kinds = method_of(config), "marlin" if is_marlin else "", by_word
+    kinds = file.method, "marlin" if is_marlin else "", by_word
     if (kind := next((kind for kind in kinds if kind in REASONS), None)) is not None:
-        tensor = next(_code_tensors(tensors), None)
+        tensor = next(_code_tensors(file.tensors), None)
         place = f" (tensor {tensor})" if tensor else ""
-        raise InputError(
-            f"{tensors.source}: quant_method {kind}{place} is not supported: {REASONS[kind]}; attnlaw reads "
-            f"{readable}; use the original weights"
+        raise file.error(
+            f"quant_method {kind}{place} is not supported: {REASONS[kind]}; attnlaw reads {readable}; use "
+            "the original weights"
         )
     if values.get("transform_config"):
-        raise InputError(
-            f"{tensors.source}: transform_config in {config.source} says that weights are in a rotated "
-            "basis, which attnlaw does not read; use the original weights"
+        raise file.error(
+            f"transform_config in {file.config.source} says that weights are in a rotated basis, which "
+            "attnlaw does not read; use the original weights"
         )
     sparse = values.get("sparsity_config")
     if isinstance(sparse, Mapping) and sparse.get("format") not in (None, "dense"):
-        raise InputError(
-            f"{tensors.source}: sparsity_config in {config.source} says that weights are stored as a sparse "
-            f"matrix ({sparse.get('format')!r:.40}), which attnlaw does not read; use the original weights"
+        raise file.error(
+            f"sparsity_config in {file.config.source} says that weights are stored as a sparse matrix "
+            f"({sparse.get('format')!r:.40}), which attnlaw does not read; use the original weights"
         )
 
 
-def refuse_unknown(
-    tensors: Tensors, config: Config, methods: Collection[str], readable: str, has_codes: bool
-) -> None:
-    """Raise an `InputError` for a code that attnlaw does not know, or that lacks a part.
-
-    Args:
-        tensors: the tensors after decoding.
-        config: the config of the model.
-        methods: the values of `quant_method` that attnlaw knows.
-        readable: the names of the codes that attnlaw reads, for the message.
-        has_codes: whether any weight was in a code that attnlaw reads.
-    """
-    method, left = method_of(config), next(_code_tensors(tensors), None)
+def refuse_unknown(file: CodedFile, methods: Collection[str], readable: str, has_codes: bool) -> None:
+    """Raise an `InputError` for a code among the decoded tensors that is unknown or that lacks a part."""
+    method, left = file.method, next(_code_tensors(file.tensors), None)
     if left and method in methods:
-        raise InputError(
-            f"{tensors.source}: tensor {left} is a part of a quantised weight, but other parts of this "
-            f"weight are missing, or attnlaw does not know its format (it reads {readable}); download the "
-            "file again, or use the original weights"
+        raise file.error(
+            f"tensor {left} is a part of a quantised weight, but other parts of this weight are missing, or "
+            f"attnlaw does not know its format (it reads {readable}); download the file again, or use the "
+            "original weights"
         )
-    if left or (quantization_config(config) and method not in methods and not has_codes):
-        place = f"tensor {left}" if left else f"quantization_config in {config.source}"
-        raise InputError(
-            f"{tensors.source}: quant_method {method or 'without a name'} ({place}) is not supported; "
-            f"attnlaw reads {readable}; use the original weights"
+    if left or (file.settings and method not in methods and not has_codes):
+        place = f"tensor {left}" if left else f"quantization_config in {file.config.source}"
+        raise file.error(
+            f"quant_method {method or 'without a name'} ({place}) is not supported; attnlaw reads "
+            f"{readable}; use the original weights"
         )
 
 
 def _code_tensors(tensors: Tensors) -> Iterator[str]:
-    """Yield the names of tensors that only quantised checkpoints have."""
     return (name for name in tensors.shapes if CODE_WORDS.match(name.rpartition(".")[2]))
 
 
 def is_for_activations(name: str) -> bool:
-    """Return whether a tensor belongs to activations, and not to a weight.
-
-    >>> is_for_activations("layers.0.mlp.input_scale"), is_for_activations("layers.0.mlp.weight_scale")
-    (True, False)
-    """
+    """Return whether a tensor belongs to activations, such as `mlp.input_scale`, and not to a weight."""
     return ACTIVATIONS.search(name.rpartition(".")[2]) is not None
 
 
 def refuse_unscaled(tensors: Tensors, coded: Collection[str], unscaled: bool) -> None:
-    """Raise an `InputError` for a tensor of a weight if no code has used the tensor.
-
-    Args:
-        tensors: the tensors after decoding.
-        coded: the names of the coded weights.
-        unscaled: whether the user says that float8 weights have no scale.
-    """
+    """Raise an `InputError` for a tensor of a weight if no code has used the tensor."""
     for name in tensors.shapes:
         if name in coded or is_for_activations(name) or name.endswith(MARKERS):
             continue
         base, _, word = name.rpartition(".")
         if not word.endswith("bias") and (owner := _owner(tensors, coded, name, base, "scale" in word)):
-            raise InputError(
-                f"{tensors.source}: tensor {name} belongs to the weight {owner}, but attnlaw does not know "
-                "what it means; use the original weights, and report the file in an issue"
+            raise tensors.error(
+                f"tensor {name} belongs to the weight {owner}, but attnlaw does not know what it means; use "
+                "the original weights, and report the file in an issue"
             )
     for name, shape in tensors.shapes.items():
         base, _, word = name.rpartition(".")
         dtype = "" if name in coded else tensors.dtype(name)
         if dtype in FLOAT8 and not unscaled and not name.endswith(MARKERS):
-            raise InputError(
-                f"{tensors.source}: tensor {name} is {dtype} and has no scale, expected {name}_scale, "
-                f"{name}_scale_inv or {base}.scale; download the file again, or {UNSCALED}"
+            raise tensors.error(
+                f"tensor {name} is {dtype} and has no scale, expected {name}_scale, {name}_scale_inv or "
+                f"{base}.scale; download the file again, or {UNSCALED}"
             )
         if word == "weight" and len(shape) > 1 and dtype.startswith(INTEGERS):
-            raise InputError(
-                f"{tensors.source}: tensor {name} holds integers ({dtype}) instead of a weight, but no "
-                "scales that attnlaw knows; use the original weights"
+            raise tensors.error(
+                f"tensor {name} holds integers ({dtype}) instead of a weight, but no scales that attnlaw "
+                "knows; use the original weights"
             )
 
 
 def _owner(tensors: Tensors, coded: Collection[str], name: str, base: str, is_scale: bool) -> str | None:
-    """Return the weight that a tensor belongs to, or None.
-
-    Every tensor in the module of a coded weight belongs to it, and every scale in the module of any matrix.
-    """
+    """Return the weight in whose module a tensor is, if that is coded or the tensor is a scale."""
     ends = [hit.start() for hit in re.finditer(r"[._]", name)][-8:]
     for weight in (f"{base}.weight", *(name[:end] for end in ends)):
         is_matrix = weight != name and len(tensors.shapes.get(weight, ())) > 1

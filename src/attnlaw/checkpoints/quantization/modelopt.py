@@ -16,39 +16,26 @@ from functools import partial
 
 import numpy as np
 
-from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.quantization.packing import Weights, by_rows, scale_groups, signed
-from attnlaw.checkpoints.quantization.record import (
-    DAMAGED,
-    CodedWeight,
-    Parts,
-    group_size,
-    is_floating,
-    names_with,
-    quantization_config,
-    require_part,
-)
-from attnlaw.checkpoints.tensors import Tensors
-from attnlaw.core.errors import InputError
+from attnlaw.checkpoints.quantization.record import DAMAGED, CodedFile, CodedWeight, Parts
 
 FACTORS = "pre_quant_scale"
 LABEL = "ModelOpt int4"
 NEVER_AFTER_A_NORM = ("o_proj", "down_proj")
 
 
-def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
+def find(file: CodedFile) -> Iterator[CodedWeight]:
     """Yield the weights of a checkpoint that ModelOpt stores as int4."""
-    for scale, name in names_with(tensors, "_scale"):
-        shape, scales = tensors.shapes.get(name, ()), tensors.shapes[scale]
-        if len(shape) != 2 or len(scales) != 2 or scales[0] != 2 * shape[0] or tensors.dtype(name) != "uint8":
+    for scale, name in file.names_with("_scale"):
+        shape, scales = file.shape(name), file.shapes[scale]
+        if len(shape) != 2 or len(scales) != 2 or scales[0] != 2 * shape[0] or file.dtype(name) != "uint8":
             continue
-        if is_floating(tensors, scale) and 0 < scales[1] <= shape[1]:
-            size, remark = group_size(tensors, config, scale, shape[1], scales[1], bits=4)
-            second = f"{name}_scale_2"
+        if file.is_floating(scale) and 0 < scales[1] <= shape[1]:
+            size, remark = file.group_size(scale, shape[1], scales[1], bits=4)
             yield CodedWeight(
                 name=name,
                 shape=(2 * shape[0], shape[1]),
-                parts=(name, scale, *([second] if second in tensors.shapes else [])),
+                parts=file.stored(name, "", "_scale", "_scale_2"),
                 label=f"{LABEL}, groups of {size}",
                 decode=partial(_decode, name, scale, size),
                 remark=remark,
@@ -67,37 +54,30 @@ def _decode(name: str, scale: str, size: int, parts: Parts) -> Weights:
     return by_rows((2 * codes.shape[0], codes.shape[1]), decode, multiple=2)
 
 
-def with_column_factors(
-    tensors: Tensors, config: Config, weights: Iterable[CodedWeight]
-) -> Iterator[CodedWeight]:
+def with_column_factors(file: CodedFile, weights: Iterable[CodedWeight]) -> Iterator[CodedWeight]:
     """Yield the weights, with their columns multiplied by `pre_quant_scale` if the weight has this tensor."""
-    having = {base for _, base in names_with(tensors, f".{FACTORS}")}
+    having = {base for _, base in file.names_with(f".{FACTORS}")}
     kinds = {_kind(base) for base in having}
-    announced = bool(having) or quantization_config(config).get(FACTORS) is True
+    announced = bool(having) or file.settings.get(FACTORS) is True
     for weight in weights:
         base = weight.name.rpartition(".")[0]
         factors = f"{base}.{FACTORS}"
         needed = announced and weight.label.startswith(LABEL) and _kind(base) in NEVER_AFTER_A_NORM
         if base in having:
-            require_part(tensors, factors, weight.shape[-1:])
+            file.require(factors, weight.shape[-1:])
+            parts, label = (*weight.parts, factors), f"{weight.label}, with column factors"
             decode = partial(_multiplied, weight.decode, factors)
-            yield replace(
-                weight,
-                parts=(*weight.parts, factors),
-                label=f"{weight.label}, with column factors",
-                decode=decode,
-            )
+            yield replace(weight, parts=parts, label=label, decode=decode)
         elif needed or _kind(base) in kinds:
-            raise InputError(
-                f"{tensors.source}: found no tensor {factors}, expected it because {config.source} or "
-                f"other matrices of this kind require it; {DAMAGED}"
+            raise file.error(
+                f"found no tensor {factors}, expected it because {file.config.source} or other matrices of "
+                f"this kind require it; {DAMAGED}"
             )
         else:
             yield weight
 
 
 def _kind(base: str) -> str:
-    """Return the last word of a module's name, such as down_proj."""
     return base.rpartition(".")[2]
 
 

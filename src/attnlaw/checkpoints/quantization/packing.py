@@ -1,8 +1,7 @@
 """Unpack codes of few bits, and decode matrices in blocks of rows.
 
-All functions work on the last axis. A *stream* of codes runs on over the ends of words: code k takes the bits
-b k to b k + b - 1 of all words in order, from the least significant bit on. Words are little-endian, so the
-bytes of the words are the same stream.
+All functions work on the last axis. A *stream* of codes runs on over the ends of little-endian words: code k
+takes the bits b k to b k + b - 1 of all words in order, from the least significant bit on.
 """
 
 from __future__ import annotations
@@ -71,14 +70,9 @@ def unpack_words(stored: NDArray[Any], bits: int, count: int) -> Codes:
 
 
 def unpack_columns(stored: NDArray[Any], order: tuple[int, ...]) -> Codes:
-    """Return 4-bit codes of words that hold eight outputs each, transposed.
+    """Return 4-bit codes (outputs, inputs) of words (inputs, outputs / 8).
 
-    Args:
-        stored: the words, of shape (inputs, outputs / 8).
-        order: for each of the eight outputs of a word, the number of its nibble, counted from the lowest.
-
-    Returns:
-        The codes, of shape (outputs, inputs).
+    `order` has the number of the nibble, counted from the lowest, of each of the eight outputs of a word.
     """
     columns = np.ascontiguousarray(stored.T).view(np.uint32)
     codes = np.empty((len(columns), len(order), stored.shape[0]), np.uint8)
@@ -88,9 +82,9 @@ def unpack_columns(stored: NDArray[Any], order: tuple[int, ...]) -> Codes:
     return codes.reshape(-1, stored.shape[0])
 
 
-def words(count: int, bits: int, size: int = 32) -> int:
-    """Return the number of words of `size` bits that a stream of `count` codes takes."""
-    return -(-count * bits // size)
+def words(count: int, bits: int) -> int:
+    """Return the number of words of 32 bits that a stream of `count` codes takes."""
+    return -(-count * bits // 32)
 
 
 def signed(codes: Codes, bits: int) -> NDArray[np.int8]:
@@ -110,41 +104,24 @@ def from_float8(stored: NDArray[Any]) -> Weights:
 
 
 def from_e4m3(stored: NDArray[Any]) -> Weights:
-    """Return e4m3 numbers, which may be stored as bytes, as float32.
-
-    >>> from_e4m3(np.array([0x38, 0xC0], np.uint8))
-    array([ 1., -2.], dtype=float32)
-    """
+    """Return e4m3 numbers, which may be stored as bytes, as float32."""
     return from_float8(stored.view(ml_dtypes.float8_e4m3fn))
 
 
 def from_float4(stored: NDArray[np.uint8], rows: Weights) -> None:
-    """Fill `rows`, which are contiguous, with the 4-bit floats of bytes, low nibble first.
-
-    >>> rows = np.empty((1, 4), np.float32)
-    >>> from_float4(np.array([[0x21, 0xF7]], np.uint8), rows)
-    >>> rows
-    array([[ 0.5,  1. ,  6. , -6. ]], dtype=float32)
-    """
+    """Fill `rows`, which are contiguous, with the 4-bit floats of bytes, low nibble first."""
     np.take(FLOAT4_PAIRS, stored.view(np.uint8), out=rows.view(np.uint64), mode="clip")
 
 
 def exponents(stored: NDArray[np.uint8]) -> Weights:
-    """Return the powers of two 2^(s - 127) of e8m0 bytes s. The code 255 becomes NaN.
-
-    >>> exponents(np.array([126, 127, 128], np.uint8))
-    array([0.5, 1. , 2. ], dtype=float32)
-    """
+    """Return the powers of two 2^(s - 127) of e8m0 bytes s. The code 255 becomes NaN."""
     return np.take(POWERS, stored.view(np.uint8))
 
 
 def by_rows(shape: tuple[int, int], decode: Callable[[slice, Weights], None], multiple: int = 1) -> Weights:
-    """Decode a matrix in blocks of rows.
+    """Decode a matrix in blocks of rows, each of which starts at a multiple of `multiple` rows.
 
-    Args:
-        shape: the shape of the matrix, checked against the sizes of its parts.
-        decode: a function that takes a slice of rows and the same rows of the result, and fills them.
-        multiple: every slice starts at a multiple of this number of rows.
+    `decode` takes a slice of rows and the same rows of the result, and fills them.
     """
     matrix = np.empty(shape, np.float32)
     height = max(1, BLOCK // max(1, shape[1] * multiple)) * multiple
@@ -163,12 +140,8 @@ def by_planes(
 ) -> Weights:
     """Decode a matrix of which row r + j R is in row r of the stored matrix, which has R rows.
 
-    Args:
-        stored: the words, of shape (R, columns).
-        shape: the shape of the matrix. Rows of the stored matrix beyond this shape are padding.
-        bits: the width of a code.
-        shifts: the lowest bit of the codes j = 0, 1, ... of a word.
-        decode: a function that takes a slice of rows, the codes of these rows, and these rows of the result.
+    `shifts` has the lowest bit of the codes j = 0, 1, ... of a word. `decode` takes a slice of rows, the
+    codes of these rows, and these rows of the result. Rows beyond the shape of the matrix are padding.
     """
     matrix, mask = np.empty(shape, np.float32), stored.dtype.type(2**bits - 1)
     height = max(1, BLOCK // max(1, shape[1]))
@@ -184,10 +157,7 @@ def by_planes(
 
 
 def cut_groups(rows: Weights, size: int) -> Iterator[tuple[Weights, slice]]:
-    """Yield views of the rows, of shape (rows, groups, size), and the slice of groups in each view.
-
-    The last group may be shorter. A shorter last group gets a separate view.
-    """
+    """Yield views (rows, groups, size) and their slices of groups. A shorter last group comes alone."""
     height, width = rows.shape
     whole = width // size
     if whole:
@@ -197,13 +167,7 @@ def cut_groups(rows: Weights, size: int) -> Iterator[tuple[Weights, slice]]:
 
 
 def scale_groups(rows: Weights, scales: Weights, size: int) -> None:
-    """Multiply each group of `size` entries of each row by its scale, in place.
-
-    >>> rows = np.ones((1, 5), np.float32)
-    >>> scale_groups(rows, np.array([[2.0, 3.0]], np.float32), size=3)
-    >>> rows
-    array([[2., 2., 2., 3., 3.]], dtype=float32)
-    """
+    """Multiply each group of `size` entries of each row by its scale, in place."""
     for view, groups in cut_groups(rows, size):
         view *= scales[:, groups, None]
 
@@ -216,15 +180,9 @@ def affine(
     size: int,
     order: NDArray[np.int64] | None = None,
 ) -> None:
-    """Fill `rows` with (codes - zeros) * scales, with one zero and one scale for each group of inputs.
+    """Fill rows with scale (code - zero), for scales and zero points of shape (rows, groups).
 
-    Args:
-        codes: the codes of these rows, of shape (rows, inputs).
-        rows: the rows of the result to fill, of shape (rows, inputs).
-        zeros: the zero points, of shape (rows, groups), or one number for all, or None for zero.
-        scales: the scales, of shape (rows, groups).
-        size: the number of inputs in a group. The last group may be shorter.
-        order: the group of each input, if neighbours need not be in the same group.
+    `order` has the group of each input if neighbours need not be in the same group of `size` inputs.
     """
     rows[:] = codes
     if isinstance(zeros, int):

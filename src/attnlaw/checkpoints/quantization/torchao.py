@@ -19,14 +19,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.quantization.packing import (
     Weights,
     affine,
@@ -39,21 +37,14 @@ from attnlaw.checkpoints.quantization.packing import (
     signed,
     unpack,
 )
-from attnlaw.checkpoints.quantization.record import (
-    DAMAGED,
-    CodedWeight,
-    Parts,
-    bad_part,
-    is_floating,
-    require_part,
-)
-from attnlaw.checkpoints.tensors import Tensors
+from attnlaw.checkpoints.quantization.record import DAMAGED, CodedFile, CodedWeight, Parts
 from attnlaw.core.errors import InputError, as_input_error
 
 PLAIN = "Tensor"  # the class of weights that are stored as usual
+COLUMNS = "act_pre_scale"
 # The scales of activations say nothing about weights.
 ACTIVATIONS = ("act_quant_scale", "act_quant_zero_point", "act_per_tensor_scale")
-COLUMNS = "act_pre_scale"
+KNOWN_PARTS = {"qdata", "scale", "zero_point", "per_tensor_scale", COLUMNS, *ACTIVATIONS}
 NVFP4, MX = 16, 32  # inputs that share a scale
 ELEMENTS = {"float8_e4m3fn": "MXFP8", "float8_e5m2": "MXFP8", "float4_e2m1fn_x2": "MXFP4"}
 INTEGERS = ("int8", "int16", "int32", "int64")
@@ -61,23 +52,17 @@ INTEGERS = ("int8", "int16", "int32", "int64")
 
 @dataclass(frozen=True)
 class TorchaoLayout:
-    """The storage of one weight.
+    """The storage of one weight of torchao's class `kind`, with the `values` in the file's header.
 
-    Args:
-        kind: the name of torchao's class.
-        start: the beginning of the names of all parts.
-        shape: the shape of the weight.
-        blocks: the numbers of rows and inputs that share a scale.
-        parts: the parts, without the beginning of their names.
-        swizzled: whether the scales are stored in tiles.
+    All names of `parts` begin with `start`. `blocks` are the numbers of rows and inputs that share a scale.
     """
 
     kind: str
     start: str
     shape: tuple[int, ...]
-    blocks: tuple[int, int]
     parts: tuple[str, ...]
-    swizzled: bool = False
+    values: Mapping[str, Any]
+    blocks: tuple[int, int] = (1, 1)
 
     @property
     def matrix(self) -> tuple[int, int]:
@@ -89,104 +74,96 @@ class TorchaoLayout:
         groups = (self.shape[-2] // self.blocks[0], self.shape[-1] // self.blocks[1])
         return *self.shape[:-2], *groups
 
+    def stated_type(self, key: str) -> str:
+        stated = self.values.get(key)
+        return str(stated.get("_data") if isinstance(stated, dict) else stated)
 
-def find(tensors: Tensors, config: Config) -> Iterator[CodedWeight]:
+
+def find(file: CodedFile) -> Iterator[CodedWeight]:
     """Yield the weights of a checkpoint that torchao coded and flattened."""
-    if "tensor_names" not in tensors.texts:
+    if "tensor_names" not in file.tensors.texts:
         return
-    what = f"{tensors.source}: the header has no valid JSON that describes the tensors of torchao"
-    for name, text in tensors.texts.items():
+    what = f"{file.tensors.source}: the header has no valid JSON that describes the tensors of torchao"
+    for name, text in file.tensors.texts.items():
         if "_tensor_data_names" in text:
             with as_input_error(what, DAMAGED, ValueError, RecursionError, with_reason=False):
                 stated = json.loads(text)
             if isinstance(stated, dict) and stated.get("_type") != PLAIN:
-                yield _coded(tensors, name, stated)
+                yield _coded(file, name, stated)
 
 
-def _coded(tensors: Tensors, name: str, stated: Mapping[str, Any]) -> CodedWeight:
+def _coded(file: CodedFile, name: str, stated: Mapping[str, Any]) -> CodedWeight:
     kind, values, parts = stated.get("_type"), stated.get("_data"), stated.get("_tensor_data_names")
     if not isinstance(kind, str) or kind not in CLASSES:
-        raise InputError(
-            f"{tensors.source}: {name} is stored as torchao's {kind!r:.80}, which is not supported (expected "
+        raise file.error(
+            f"{name} is stored as torchao's {kind!r:.80}, which is not supported (expected "
             f"{', '.join(CLASSES)}); use the original weights"
         )
     names = [part for part in parts if isinstance(part, str)] if isinstance(parts, list) else []
     if not isinstance(values, dict) or names != parts or {"qdata", "scale"} - set(names):
-        raise InputError(
-            f"{tensors.source}: the header does not list the sizes and parts of {name}, a {kind}; {DAMAGED}"
-        )
+        raise file.error(f"the header does not list the sizes and parts of {name}, a {kind}; {DAMAGED}")
     module, _, last = name.rpartition(".")
     start = f"{module}{'.' if module else ''}_{last}_"
     for part in names:
-        if start + part not in tensors.shapes:
-            raise InputError(
-                f"{tensors.source}: found no tensor {start}{part}, expected it because the header lists it "
-                f"as a part of {name}; {DAMAGED}"
+        if start + part not in file.shapes:
+            raise file.error(
+                f"found no tensor {start}{part}, expected it because the header lists it as a part of "
+                f"{name}; {DAMAGED}"
             )
-    shape = tensors.shapes[f"{start}qdata"]
+    shape = file.shapes[f"{start}qdata"]
     if len(shape) not in (2, 3) or 0 in shape:
-        raise bad_part(tensors, f"{start}qdata", "a matrix, or a stack of matrices")
-    label, layout, decode = CLASSES[kind](
-        tensors, TorchaoLayout(kind, start, shape, (1, 1), tuple(names)), values
-    )
-    _require_known_parts(tensors, layout)
-    return CodedWeight(
-        name=name,
-        shape=layout.shape,
-        parts=tuple(start + part for part in names),
-        label=f"torchao {label}",
-        decode=partial(_decode, layout, decode),
-    )
-
-
-KNOWN_PARTS = {"qdata", "scale", "zero_point", "per_tensor_scale", COLUMNS, *ACTIVATIONS}
-
-
-def _require_known_parts(tensors: Tensors, layout: TorchaoLayout) -> None:
-    for part in layout.parts:
-        if part not in KNOWN_PARTS or (part == "per_tensor_scale") > (layout.kind == "NVFP4Tensor"):
-            raise InputError(
-                f"{tensors.source}: tensor {layout.start}{part} is a part of a {layout.kind}, expected "
-                f"{', '.join(sorted(KNOWN_PARTS))}; use the original weights"
+        raise file.bad_part(f"{start}qdata", "a matrix, or a stack of matrices")
+    label, layout, read = CLASSES[kind](file, TorchaoLayout(kind, start, shape, tuple(names), values))
+    for part in names:
+        if part not in KNOWN_PARTS or (part == "per_tensor_scale") > (kind == "NVFP4Tensor"):
+            raise file.error(
+                f"tensor {start}{part} is a part of a {kind}, expected {', '.join(sorted(KNOWN_PARTS))}; use "
+                "the original weights"
             )
-    if COLUMNS in layout.parts:
-        name = layout.start + COLUMNS
-        shape = tensors.shapes[name]
-        if shape not in ((layout.shape[-1],), (1, layout.shape[-1])) or not is_floating(tensors, name):
-            raise bad_part(tensors, name, f"one number for each of {layout.shape[-1]} inputs")
+    columns, inputs = start + COLUMNS, layout.shape[-1]
+    if COLUMNS in names and (
+        file.shapes[columns] not in ((inputs,), (1, inputs)) or not file.is_floating(columns)
+    ):
+        raise file.bad_part(columns, f"one number for each of {inputs} inputs")
+
+    def decode(stored: Parts) -> Weights:
+        matrix = read(layout, stored)
+        if COLUMNS in names:
+            matrix *= stored.numbers(columns, shared=True).reshape(1, -1)
+        return matrix
+
+    stored_names = tuple(start + part for part in names)
+    return CodedWeight(name, layout.shape, stored_names, f"torchao {label}", decode)
 
 
 Reader = Callable[[TorchaoLayout, Parts], Weights]
 Kind = tuple[str, TorchaoLayout, Reader]
 
 
-def _decode(layout: TorchaoLayout, decode: Reader, parts: Parts) -> Weights:
-    matrix = decode(layout, parts)
-    if COLUMNS in layout.parts:
-        matrix *= parts.numbers(layout.start + COLUMNS, shared=True).reshape(1, -1)
-    return matrix
-
-
-def _with_blocks(tensors: Tensors, layout: TorchaoLayout, values: Mapping[str, Any]) -> TorchaoLayout:
+def _with_blocks(file: CodedFile, layout: TorchaoLayout) -> TorchaoLayout:
     """Return the layout with the blocks that the header states, which must divide the weight exactly."""
-    stated, shape = values.get("block_size"), layout.shape
+    stated, shape = layout.values.get("block_size"), layout.shape
     whole = isinstance(stated, list) and all(type(size) is int and size > 0 for size in stated)
     if isinstance(stated, list) and whole and len(stated) == len(shape):
         *front, rows, inputs = stated
         if set(front) <= {1} and shape[-2] % rows == 0 and shape[-1] % inputs == 0:
-            return TorchaoLayout(layout.kind, layout.start, shape, (rows, inputs), layout.parts)
-    raise InputError(
-        f"{tensors.source}: the file's header gives block_size {stated!r:.80} for {layout.start}qdata, "
-        f"expected sizes that divide {list(shape)}; {DAMAGED}"
+            return replace(layout, blocks=(rows, inputs))
+    raise _bad_header(file, layout, f"block_size {stated!r:.80}", f"sizes that divide {list(shape)}")
+
+
+def _bad_header(
+    file: CodedFile, layout: TorchaoLayout, stated: str, expected: str, where: str = ""
+) -> InputError:
+    return file.error(
+        f"the file's header gives {stated} for {layout.start}qdata{where}, expected {expected}; {DAMAGED}"
     )
 
 
-def _require_scale(tensors: Tensors, layout: TorchaoLayout, part: str, *dtypes: str) -> None:
-    """Raise an `InputError` if the scales or the zero points do not have the shape that the blocks give."""
+def _require_scale(file: CodedFile, layout: TorchaoLayout, part: str, *dtypes: str) -> None:
     name, shape = layout.start + part, layout.scale_shape
-    if prod(shape) == 1 and tensors.shapes[name] in ((), (1,)):
-        shape = tensors.shapes[name]
-    require_part(tensors, name, shape, *dtypes, because=f" for blocks of {list(layout.blocks)}")
+    if prod(shape) == 1 and file.shapes[name] in ((), (1,)):
+        shape = file.shapes[name]
+    file.require(name, shape, *dtypes, because=f" for blocks of {list(layout.blocks)}")
 
 
 def _grouping(layout: TorchaoLayout) -> str:
@@ -198,29 +175,24 @@ def _grouping(layout: TorchaoLayout) -> str:
     return f"groups of {inputs}" if rows == 1 else f"blocks of {rows} x {inputs}"
 
 
-def _numbers(tensors: Tensors, layout: TorchaoLayout, values: Mapping[str, Any]) -> Kind:
-    """Read the classes that store one number an entry."""
-    layout = _with_blocks(tensors, layout, values)
-    float8 = layout.kind == "Float8Tensor"
+def _numbers(file: CodedFile, layout: TorchaoLayout) -> Kind:
+    layout = _with_blocks(file, layout)
+    float8, unpacked = layout.kind == "Float8Tensor", layout.kind == "IntxUnpackedToInt8Tensor"
     dtypes = ("float8_e4m3fn", "float8_e5m2") if float8 else ("int8",)
-    require_part(tensors, f"{layout.start}qdata", layout.shape, *dtypes)
-    _require_scale(tensors, layout, "scale")
+    file.require(f"{layout.start}qdata", layout.shape, *dtypes)
+    _require_scale(file, layout, "scale")
     if "zero_point" in layout.parts:
-        floating = is_floating(tensors, f"{layout.start}zero_point")
-        _require_scale(tensors, layout, "zero_point", *(() if floating else INTEGERS))
-    elif layout.kind == "IntxUnpackedToInt8Tensor":
-        raise InputError(f"{tensors.source}: the header lists no {layout.start}zero_point; {DAMAGED}")
-    bits = 8
-    if layout.kind == "IntxUnpackedToInt8Tensor":
-        target = values.get("target_dtype")
-        name = str(target.get("_data") if isinstance(target, dict) else target)
-        bits = int(name[3:]) if name in {f"int{width}" for width in range(1, 9)} else 0
-        if not bits:
-            raise InputError(
-                f"{tensors.source}: the file's header gives target_dtype {name!r:.80} for "
-                f"{layout.start}qdata, expected int1 to int8; {DAMAGED}"
-            )
-    return f"{'float8' if float8 else f'{bits}-bit'}, {_grouping(layout)}", layout, _read_numbers
+        floating = file.is_floating(f"{layout.start}zero_point")
+        _require_scale(file, layout, "zero_point", *(() if floating else INTEGERS))
+    elif unpacked:
+        raise file.error(f"the header lists no {layout.start}zero_point; {DAMAGED}")
+    width = "float8" if float8 else "8-bit"
+    if unpacked:
+        name = layout.stated_type("target_dtype")
+        if name not in {f"int{bits}" for bits in range(1, 9)}:
+            raise _bad_header(file, layout, f"target_dtype {name!r:.80}", "int1 to int8")
+        width = f"{name[3:]}-bit"
+    return f"{width}, {_grouping(layout)}", layout, _read_numbers
 
 
 def _read_numbers(layout: TorchaoLayout, parts: Parts) -> Weights:
@@ -250,22 +222,17 @@ def _spread(layout: TorchaoLayout, parts: Parts, part: str) -> Callable[[slice],
     return rows_of
 
 
-def _int4(tensors: Tensors, layout: TorchaoLayout, values: Mapping[str, Any]) -> Kind:
-    """Read Int4Tensor."""
+def _int4(file: CodedFile, layout: TorchaoLayout) -> Kind:
     *front, half = layout.shape
-    layout = TorchaoLayout(layout.kind, layout.start, (*front, 2 * half), (1, 1), layout.parts)
-    layout = _with_blocks(tensors, layout, values)
-    stated, group = values.get("shape"), layout.blocks[1]
+    layout = _with_blocks(file, replace(layout, shape=(*front, 2 * half)))
+    stated, group = layout.values.get("shape"), layout.blocks[1]
     if stated != list(layout.shape) or layout.blocks[0] != 1:
-        raise InputError(
-            f"{tensors.source}: the file's header gives shape {stated!r:.80} and blocks of "
-            f"{list(layout.blocks)} for {layout.start}qdata, expected {list(layout.shape)} and blocks of "
-            f"one row; {DAMAGED}"
-        )
-    require_part(tensors, f"{layout.start}qdata", (*layout.shape[:-1], half), "int8", "uint8")
+        given = f"shape {stated!r:.80} and blocks of {list(layout.blocks)}"
+        raise _bad_header(file, layout, given, f"{list(layout.shape)} and blocks of one row")
+    file.require(f"{layout.start}qdata", (*front, half), "int8", "uint8")
     outputs, inputs = layout.matrix
     for part in ("scale", "zero_point"):
-        require_part(tensors, layout.start + part, (*front[:-1], inputs // group, outputs))
+        file.require(layout.start + part, (*front[:-1], inputs // group, outputs))
     return f"4-bit, groups of {group}", layout, _read_int4
 
 
@@ -282,58 +249,43 @@ def _read_int4(layout: TorchaoLayout, parts: Parts) -> Weights:
     return by_rows(layout.matrix, decode)
 
 
-def _micro(tensors: Tensors, layout: TorchaoLayout, values: Mapping[str, Any]) -> Kind:
-    """Read NVFP4Tensor and MXTensor: small floats with a scale for each group of inputs."""
-    nvfp4 = layout.kind == "NVFP4Tensor"
-    element = "float4_e2m1fn_x2" if nvfp4 else _element(values.get("elem_dtype"))
+def _micro(file: CodedFile, layout: TorchaoLayout) -> Kind:
+    nvfp4, codes = layout.kind == "NVFP4Tensor", f"{layout.start}qdata"
+    element = "float4_e2m1fn_x2" if nvfp4 else layout.stated_type("elem_dtype")
     if element not in ELEMENTS:
-        raise InputError(
-            f"{tensors.source}: {layout.start}qdata has elements of {element!r:.80}, which is not supported "
-            f"(expected {', '.join(ELEMENTS)}); use the original weights"
+        raise file.error(
+            f"{codes} has elements of {element!r:.80}, which is not supported (expected "
+            f"{', '.join(ELEMENTS)}); use the original weights"
         )
     packed = element.endswith("x2")
-    stated, group = values.get("block_size"), NVFP4 if nvfp4 else MX
+    stated, group = layout.values.get("block_size"), NVFP4 if nvfp4 else MX
     shape = (*layout.shape[:-1], layout.shape[-1] * (1 + packed))
     if stated != group or shape[-1] % group:
-        raise InputError(
-            f"{tensors.source}: the file's header gives block_size {stated!r:.80} for {layout.start}qdata "
-            f"with {shape[-1]} inputs, expected whole groups of {group}; {DAMAGED}"
-        )
-    swizzled = values.get("is_swizzled_scales", False)
-    layout = TorchaoLayout(layout.kind, layout.start, shape, (1, group), layout.parts, swizzled is True)
-    require_part(tensors, f"{layout.start}qdata", tensors.shapes[f"{layout.start}qdata"], *_stored(element))
-    scale_shape = _tiles(layout) if layout.swizzled else layout.scale_shape
-    kinds = ("float8_e4m3fn", "uint8") if nvfp4 else ("float8_e8m0fnu", "uint8")
-    require_part(tensors, f"{layout.start}scale", scale_shape, *kinds)
+        where = f" with {shape[-1]} inputs"
+        raise _bad_header(file, layout, f"block_size {stated!r:.80}", f"whole groups of {group}", where)
+    layout = replace(layout, shape=shape, blocks=(1, group))
+    file.require(codes, file.shapes[codes], "uint8" if packed else element)
+    scale_shape = layout.scale_shape
+    if _is_swizzled(layout):
+        rows, groups = prod(scale_shape[:-1]), scale_shape[-1]
+        scale_shape = 32 * -(-rows // 128), 16 * -(-groups // 4)
+    file.require(f"{layout.start}scale", scale_shape, "float8_e4m3fn" if nvfp4 else "float8_e8m0fnu", "uint8")
     name = f"{layout.start}per_tensor_scale"
-    if "per_tensor_scale" in layout.parts and (
-        prod(tensors.shapes[name]) != 1 or not is_floating(tensors, name)
-    ):
-        raise bad_part(tensors, name, "one number")
-    label = "NVFP4" if nvfp4 else ELEMENTS[element]
-    return f"{label}, groups of {group}", layout, _read_micro
+    if "per_tensor_scale" in layout.parts and (prod(file.shapes[name]) != 1 or not file.is_floating(name)):
+        raise file.bad_part(name, "one number")
+    return f"{'NVFP4' if nvfp4 else ELEMENTS[element]}, groups of {group}", layout, _read_micro
 
 
-def _element(stated: Any) -> str:
-    return str(stated.get("_data") if isinstance(stated, dict) else stated)
-
-
-def _stored(element: str) -> tuple[str, ...]:
-    return ("uint8",) if element.endswith("x2") else (element,)
-
-
-def _tiles(layout: TorchaoLayout) -> tuple[int, int]:
-    """Return the shape of swizzled scales."""
-    rows, groups = prod(layout.scale_shape[:-1]), layout.scale_shape[-1]
-    return 32 * -(-rows // 128), 16 * -(-groups // 4)
+def _is_swizzled(layout: TorchaoLayout) -> bool:
+    return layout.values.get("is_swizzled_scales") is True
 
 
 def _read_micro(layout: TorchaoLayout, parts: Parts) -> Weights:
     stored, name = parts.read(f"{layout.start}qdata"), f"{layout.start}scale"
-    nvfp4 = layout.kind == "NVFP4Tensor"
-    whole = Parts(parts.tensors) if layout.swizzled else parts
-    scales = whole.rows(name, from_e4m3 if nvfp4 else exponents)
-    if layout.swizzled:
+    swizzled = _is_swizzled(layout)
+    whole = Parts(parts.tensors) if swizzled else parts
+    scales = whole.rows(name, from_e4m3 if layout.kind == "NVFP4Tensor" else exponents)
+    if swizzled:
         outputs = layout.shape[-2]
         start = outputs * (parts.member or 0)
         scales = replace(scales, stored=_unswizzled(layout, scales.stored)[start : start + outputs])
@@ -359,7 +311,7 @@ def _unswizzled(layout: TorchaoLayout, stored: NDArray[Any]) -> NDArray[Any]:
     return padded[: prod(layout.scale_shape[:-1]), : layout.scale_shape[-1]]
 
 
-CLASSES: dict[str, Callable[[Tensors, TorchaoLayout, Mapping[str, Any]], Kind]] = {
+CLASSES: dict[str, Callable[[CodedFile, TorchaoLayout], Kind]] = {
     "Int8Tensor": _numbers,
     "IntxUnpackedToInt8Tensor": _numbers,
     "Float8Tensor": _numbers,

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import altair as alt
 import numpy as np
 import polars as pl
 
 from attnlaw.render.charts.encodings import HEIGHT, WIDTH, dash_encoding, inline_data, panel_title
+from attnlaw.render.charts.packages import alt
 from attnlaw.render.charts.style import PALETTE, as_title, palette
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings
 from attnlaw.render.describe_rows import format_short

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import altair as alt
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from attnlaw.render.charts.encodings import (
     inline_data,
     with_theory_legend,
 )
+from attnlaw.render.charts.packages import alt
 from attnlaw.render.charts.style import PALETTE
 
 ROOM = 1.3  # height of the plot / height of the bars; limited because a law may have a pole

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-import altair as alt
 import polars as pl
 
 from attnlaw.core.files import to_json
+from attnlaw.render.charts.packages import alt
 from attnlaw.render.charts.style import as_title, finite_or_none
 
 WIDTH, HEIGHT = 340, 220

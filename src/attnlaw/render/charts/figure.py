@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from attnlaw.core.errors import InputError
 from attnlaw.core.version import version
+from attnlaw.render.charts.packages import require_packages
 
 Drawing = TypeVar("Drawing")
 LONGEST_SUFFIX = 80  # letters of a model's name in a file name
@@ -42,7 +43,12 @@ class Figure:
     version: str = ""
 
     def draw(self) -> Any:
-        """Return the altair chart. The method makes the chart without Altair's checks, which are slow."""
+        """Return the altair chart. The method makes the chart without Altair's checks, which are slow.
+
+        Raises:
+            InputError: if a package that draws figures is not installed.
+        """
+        require_packages()
         from altair.utils.schemapi import debug_mode
 
         with debug_mode(False):

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import altair as alt
 import polars as pl
 
 from attnlaw.core.result import Result
@@ -23,6 +22,7 @@ from attnlaw.render.charts.encodings import (
     with_theory_legend,
 )
 from attnlaw.render.charts.figure import Figure
+from attnlaw.render.charts.packages import alt
 from attnlaw.render.charts.style import PALETTE
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, has_values
 from attnlaw.render.describe_rows import MOST_CASES, rows_by_case, varying_settings

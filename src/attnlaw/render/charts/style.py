@@ -17,6 +17,7 @@ from typing import Any
 from attnlaw.core.child_process import CallFailed, ChildEnded, ChildProcess, has_address_limit
 from attnlaw.core.errors import InputError
 from attnlaw.core.files import to_json
+from attnlaw.render.charts.packages import require_packages
 
 # Arimo ships with attnlaw. It has subscripts, Greek letters and signs of norms, so a label needs one font.
 FONT = "Arimo, Helvetica, Arial, sans-serif"
@@ -82,6 +83,7 @@ ENGINE = ChildProcess(Path(__file__).with_name("engine.py"), seconds=300)
 
 def call_engine(function: str, *arguments: Any) -> Any:
     """Call a function of `engine`. Raise an `InputError` if the call fails."""
+    require_packages()
     try:
         return ENGINE.call(function, *arguments)
     except CallFailed as error:

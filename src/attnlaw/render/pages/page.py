@@ -31,6 +31,7 @@ from attnlaw.core.tables import nan_to_null, short_names
 from attnlaw.core.verb import Verb
 from attnlaw.core.words import count_of
 from attnlaw.render.charts.figure import Figure, draw_each
+from attnlaw.render.charts.packages import INSTALL, has_packages
 from attnlaw.render.charts.style import finite_or_none, inline_svg
 from attnlaw.render.describe_rows import (
     constant_settings,
@@ -48,6 +49,10 @@ SHOWN_HERE = {"--out", "--details"}  # a page does not suggest itself
 MOST_SHOWN = 14  # columns of the table; the download has all
 OUTCOME = ("status", "remark")  # columns that are shown if a task failed
 WIDEST_HALF = 660  # a wider drawing, in pixels, does not fit half of a page
+NOT_DRAWN = (
+    f"This page has no figures, because a package that draws them is not installed. Type {INSTALL}, and "
+    "write the page again with attnlaw report DIR."
+)
 # Characters that could end a script element or a line of JavaScript.
 UNSAFE = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
@@ -109,6 +114,7 @@ class Part:
         if not several:
             return figure_section("part-1", "Figures", self.figures, shared if self.figures else "")
         lead = f"{drawn} {count_of(rows.height, 'row')} in {self.name}. {shared}".strip()
+        lead = lead if has_packages() else lead.removeprefix("Drawn from ")
         return figure_section(f"part-{number}", f"{self.name}: {self.title}", self.figures, lead, self.name)
 
 
@@ -368,8 +374,11 @@ def headline_numbers(
 def draw_on_page(figures: Iterable[Figure], prefix: str = "") -> list[dict[str, Any]]:
     """Draw figures for the template macro `drawing`. `prefix` makes the ids of their SVG unique on the page.
 
-    A figure that cannot be drawn has the reason in its place.
+    A figure that cannot be drawn has the reason in its place. There are no drawings if the packages that draw
+    are not installed.
     """
+    if not has_packages():
+        return []
     drawings = []
     for figure, svg in draw_each(figures, lambda figure: inline_svg(figure.draw(), prefix + figure.name)):
         drawing = {"title": figure.title, "caption": figure.caption, "missing": None, "is_broad": False}
@@ -388,11 +397,16 @@ def _is_broad(svg: str) -> bool:
 def figure_section(
     anchor: str, title: str, figures: Iterable[Figure], lead: str = "", link: str = ""
 ) -> Section | None:
-    """Return a section with the figures and their captions, or None if there is no figure and no lead."""
-    drawings = draw_on_page((figure for figure in figures if figure.on_page), f"{anchor}-")
-    if not drawings and not lead:
+    """Return a section with the figures and their captions, or None if there is no figure and no lead.
+
+    If the packages that draw are not installed, a note says how to get the figures.
+    """
+    shown = [figure for figure in figures if figure.on_page]
+    if not shown and not lead:
         return None
-    return Section(anchor, title, macros("sections.html").figures(lead, drawings), link)
+    drawings = draw_on_page(shown, f"{anchor}-")
+    note = NOT_DRAWN if shown and not drawings else ""
+    return Section(anchor, title, macros("sections.html").figures(lead, drawings, note), link)
 
 
 def inert_json(value: Any) -> str:

@@ -209,12 +209,16 @@ def progress(description: str) -> Iterator[Callable[..., Any]]:
         with bar:
             yield update
         return
-    next_line = bar.get_time() + FIRST_REPORT
+    next_line, is_open = bar.get_time() + FIRST_REPORT, False
 
     def report(done: int, total: int, left: float | None = None) -> None:
-        nonlocal next_line
+        nonlocal next_line, is_open
         shown = update(done, total, left)
-        if done < total and bar.get_time() >= next_line:
+        if done == total and is_open:  # so that the last line does not look as if work had stopped
+            is_open = False
+            print_message(f"{description}: {done} of {total}")
+        elif done < total and bar.get_time() >= next_line:
+            is_open = True
             next_line = bar.get_time() + REPORT_INTERVAL
             rest = "" if shown is None else f", about {_clock_time(shown)} left"
             print_message(f"{description}: {done} of {total}{rest}")

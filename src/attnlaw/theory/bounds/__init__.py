@@ -13,47 +13,36 @@ from attnlaw.core.variants import by_name
 
 @dataclass(frozen=True)
 class Bound:
-    """One generalization proxy: its names, and the norm or Schatten index that it is computed from.
+    """One generalization proxy: its names, and the norm or Schatten index that it is computed from."""
 
-    Args:
-        name: key in results. The proxy's column is called `log10_NAME`.
-        label: full name in tables.
-        short: short name for charts and narrow tables.
-        norm: attribute of `Spectrum` that a norm-based proxy sums over matrices, or None for other proxies.
-        index: Schatten index that all matrices share. If `norm` and `index` are both None, the index is
-            chosen for each matrix.
-        headline: whether pages show the proxy at the top.
-        monitored: whether the training monitor tracks the proxy.
-    """
-
-    name: str
+    name: str  # in results, as `log10_NAME`
     label: str
-    short: str
-    norm: str | None = None
-    index: int | None = None
-    headline: bool = False
-    monitored: bool = False
+    short: str  # for charts and narrow tables
+    norm: str | None = None  # attribute of `Spectrum` that a norm-based proxy sums over matrices
+    index: int | None = None  # Schatten index that all matrices share; None: chosen for each, or norm-based
+    headline: bool = False  # whether pages show the proxy at the top
+    monitored: bool = False  # whether the training monitor tracks it
 
 
 BOUNDS = by_name(
     Bound(
         "spectrum_adaptive",
-        "spectrum-adaptive (best p for each matrix)",
+        "spectrum-adaptive, best exponent p for each matrix",
         "spectrum-adaptive",
         headline=True,
         monitored=True,
     ),
     Bound(
         "spectrum_adaptive_continuous",
-        "spectrum-adaptive, any p (not in the paper)",
+        "spectrum-adaptive, any real exponent p (our extension)",
         "spectrum-adaptive, any p",
     ),
-    Bound("fixed_p_0", "one p for all matrices, p = 0", "p = 0 for all", index=0),
-    Bound("fixed_p_1", "one p for all matrices, p = 1", "p = 1 for all", index=1),
-    Bound("fixed_p_2", "one p for all matrices, p = 2", "p = 2 for all", index=2),
+    Bound("fixed_p_0", "same exponent for all matrices, p = 0", "p = 0 for all", index=0),
+    Bound("fixed_p_1", "same exponent for all matrices, p = 1", "p = 1 for all", index=1),
+    Bound("fixed_p_2", "same exponent for all matrices, p = 2", "p = 2 for all", index=2),
     Bound(
         "edelman",
-        "norm-based, Edelman (2,1)",
+        "norm-based, (2,1) norms of Edelman",
         "norm-based (2,1)",
         norm="norm_21",
         headline=True,
@@ -61,7 +50,7 @@ BOUNDS = by_name(
     ),
     Bound(
         "trauger_tewari",
-        "norm-based, Trauger-Tewari (1,1)",
+        "norm-based, (1,1) norms of Trauger and Tewari",
         "norm-based (1,1)",
         norm="norm_11",
         monitored=True,

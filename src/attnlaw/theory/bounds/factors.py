@@ -13,53 +13,41 @@ The notation follows arXiv 2605.07297. Matrices act on row vectors, and c2 is th
 The factor of a layer is `Lphi c2(M_in) c2(M_out) * sum_h c2(VO_h) (1 + 4 c2(QK_h))`. The sensitivity gamma is
 `2 c2(VO_h) c2(M_out) c2(M_in)` for QK, `c2(M_out) c2(M_in)` for VO, `c2(M_out)` for M_in and 1 for M_out.
 
-Extensions beyond the paper
----------------------------
-Every output that uses one of these extensions says so. As in the paper, the tokens that a block reads have
-norm at most 1, and residuals, norm gains (pre- or post-norm), biases, masks, rotary positions and query/key
-norms are ignored. `log_alphas_applied` computes alpha from spectral norms with the gain of the norm before
-each matrix folded in. Results show it next to alpha.
+**Extensions beyond the paper.** Every output that uses one of these extensions says so. As in the paper, the
+tokens that a block reads have norm at most 1, and residuals, norm gains, biases, masks, rotary positions and
+query/key norms are ignored. `log_alphas_applied` computes alpha from spectral norms with the gain of the norm
+before each matrix folded in.
 
 Grouped-query attention: query head h with key/value head floor(h H_kv / H) counts like any other head.
 
-Gated feed-forward, (phi(x G) * x U) M with phi(0) = 0: the differential is
-`(phi'(xG) * dx G) * xU + phi(xG) * (dx U)`. With |x| <= 1 and |phi(t)| <= Lphi |t|, both terms are at most
-`Lphi c2(G) c2(U) |dx|`. So `Lphi c2(M_in) c2(M_out)` becomes `2 Lphi c2(G) c2(U) c2(M)`. An error dU moves
-the output by at most `Lphi c2(G) c2(M) |dU|`. The paper leaves Lphi out of gamma, and so do we: gamma is
-`c2(G) c2(M)` for U, `c2(U) c2(M)` for G and 1 for M. In the gammas of QK and VO, `c2(M_out) c2(M_in)` becomes
-`2 c2(G) c2(U) c2(M)`. (As for M_out in the paper, gamma = 1 assumes that the input of M has norm at most 1.)
+Gated feed-forward, (phi(x G) * x U) M with phi(0) = 0: both terms of the differential are at most `Lphi c2(G)
+c2(U) |dx|`, so `Lphi c2(M_in) c2(M_out)` becomes `2 Lphi c2(G) c2(U) c2(M)`. Without Lphi, as in the paper,
+gamma is `c2(G) c2(M)` for U, `c2(U) c2(M)` for G and 1 for M. In the gammas of QK and VO, `c2(M_out)
+c2(M_in)` becomes `2 c2(G) c2(U) c2(M)`.
 
 Cross attention, softmax(x QK m^T) m VO with memory m: it is at most `2 c2(QK) c2(VO)`-Lipschitz in x and
-`c2(VO) (1 + 2 c2(QK))`-Lipschitz in m. Together that is `c2(VO) (1 + 4 c2(QK))` in the larger of the two
-errors, the factor of self attention. Encoder and decoder are one chain of L = L_enc + L_dec layers. The
-factor of a decoder layer is the product of both attention factors and of the feed-forward factor. This is an
-upper bound while these factors are at least 1, so that the error of the memory never dominates. The gammas of
-self attention are multiplied by the factor of the cross attention, which comes after it.
+`c2(VO) (1 + 2 c2(QK))`-Lipschitz in m, together the factor of self attention. Encoder and decoder are one
+chain. The factor of a decoder layer is the product of its attention and feed-forward factors, an upper bound
+while these are at least 1. The gammas of self attention are multiplied by the factor of the cross attention
+after it.
 
 Shared layers: alpha counts every application. An error in a shared matrix enters at each application, so its
 alpha is the sum of alpha over them. Sums over matrices count the matrix once. Results also give the other
 count, in which every application is a layer.
 
-Mixture of experts, y = F_0(x) + sum_e g_e F_e(x): a router gives each token weights g_e >= 0 with sum_e g_e
-<= s. Here s is 1 for softmax weights (all of them, or renormalised over the chosen ones), times
-`routed_scaling_factor` if the config has one. F_0 is the shared expert, if there is one. The choice jumps
-where two experts tie, so no such network is Lipschitz: **the routing is held fixed**, and the matrix of the
-router is not counted. Then |dy| <= (f_0 + sum_e g_e f_e) |dx| <= (f_0 + s max_e f_e) |dx|, where f is the
-factor of a feed-forward block as above. This sum replaces `Lphi c2(M_in) c2(M_out)`; without Lphi it replaces
-`c2(M_out) c2(M_in)` in the gammas of QK and VO. An error in a matrix of expert e moves the output by at most
-g_e <= s times what it moves F_e, so gamma is s times that of a block alone. Sums over matrices count every
-expert, whether few or many tokens use it.
+Mixture of experts, y = F_0(x) + sum_e g_e F_e(x), with g_e >= 0 and sum_e g_e <= s: s is 1 for softmax
+weights, times `routed_scaling_factor` if the config has one. The choice jumps where two experts tie, so **the
+routing is held fixed**, and the router is not counted. Then |dy| <= (f_0 + s max_e f_e) |dx| with the factors
+f of the blocks. This sum replaces `Lphi c2(M_in) c2(M_out)` and, without Lphi, `c2(M_out) c2(M_in)` in the
+gammas of QK and VO. The gamma of a matrix of an expert is s times that of a block alone. Sums over matrices
+count every expert.
 
 Parallel attention and feed-forward, x + A(x) + F(x): they count as if one followed the other. The product of
 the two factors bounds their sum while both are at least 2.
 
 Latent attention: QK and VO of a head are products like any other; the norm inside is ignored.
 
-Layers without a feed-forward block: its factors are 1.
-
-Lipschitz constants of activations
-----------------------------------
-They are rounded up to two decimals, as in arXiv 2605.07297.
+**Lipschitz constants of activations** are rounded up to two decimals, as in the paper.
 
 | activation | largest slope | constant |
 |---|---|---|
@@ -94,9 +82,6 @@ LIPSCHITZ: dict[str, float] = {
 
 def lipschitz(activation: str) -> float:
     """Return the Lipschitz constant of an activation, given its Hugging Face name.
-
-    Raises:
-        InputError: if the table `LIPSCHITZ` does not have the activation.
 
     >>> lipschitz("gelu")
     1.13
@@ -189,10 +174,7 @@ def log_alphas(network: Network[Spectrum]) -> tuple[Estimate, ...]:
 
 
 def log_alphas_applied(network: Network[Spectrum]) -> tuple[Estimate, ...] | None:
-    """Return ln alpha after each application of a layer, with the preceding norm folded into each matrix.
-
-    Returns None if a spectral norm is unknown.
-    """
+    """Return the same with the norm before each matrix folded in, or None if a spectral norm is unknown."""
     norms = [
         None if spectrum.applied is None else spectrum.applied.spectral for _, spectrum in network.leaves()
     ]
@@ -253,10 +235,7 @@ def _feed_forward_sensitivities(block: Maps[Spectrum], routed: float) -> Maps[fl
 
 
 def _log_feed_forward(layer: Layer[Spectrum]) -> float:
-    """Return ln of the feed-forward factor of a layer without Lphi, or 0 if the layer has no such block.
-
-    With experts it is ln(f_0 + s max_e f_e), where f are the factors of the blocks.
-    """
+    """Return ln of the feed-forward factor without Lphi, with experts ln(f_0 + s max_e f_e)."""
     experts = [_log_block(expert) for expert in layer.experts]
     if not experts:
         return 0.0 if layer.feed_forward is None else _log_block(layer.feed_forward)

@@ -1,7 +1,5 @@
 """Errors of quantities that are computed from approximate (`spectra.approximate`) or float32 spectra.
 
-The errors are propagated to first order.
-
 | source | what it changes | how it adds up over matrices |
 |---|---|---|
 | probes of one matrix | the Schatten sum of this matrix | independent: added in squares |
@@ -36,11 +34,7 @@ class LogError:
 
     @classmethod
     def of(cls, spectrum: Spectrum, value: Callable[[Spectrum], float], norms: float) -> Self:
-        """Return the error of a logarithm that `value` computes from an approximate spectrum.
-
-        Args:
-            norms: how much the errors of spectral norms may change the logarithm.
-        """
+        """Return the error of a logarithm that `value` computes from an approximate spectrum."""
         return cls(spectrum.spread(value) or 0.0, norms + (spectrum.bracket(value) or 0.0))
 
     @property
@@ -49,16 +43,7 @@ class LogError:
 
 
 def combine_log_errors(terms: Iterable[tuple[Hashable, float, LogError]]) -> float:
-    """Return the error of a weighted sum of logarithms.
-
-    Args:
-        terms: a tuple (matrix, weight, error of the logarithm) for each term. Terms of the same matrix have
-            the same random error, so their spreads are added. The spreads of different matrices are added in
-            squares.
-
-    >>> combine_log_errors([("a", 0.5, LogError(0.06, 0.01)), ("b", 0.5, LogError(0.08, 0.01))])
-    0.05099019513592785
-    """
+    """Return the error of a sum of logarithms, from the matrix, weight and error of each term."""
     spreads: dict[Hashable, float] = defaultdict(float)
     bound = 0.0
     for matrix, weight, error in terms:

@@ -1,9 +1,5 @@
 r"""Bound, typical size and probable maximum of a head's attention logits, from its weights alone.
 
-`logit_bounds(model)` returns a `Logits` for every head. `head_logits` and `logits_of` start from sizes that
-are already measured. Logits are `s q . k`, capped if the model caps them. They do not contain what positions
-(ALiBi, T5, DeBERTa) or masks add to them.
-
 | letter | meaning |
 |---|---|
 | s, c | `Scores.scale`, `Scores.cap` |
@@ -71,17 +67,7 @@ class Logits:
 
 
 def logit_bounds(model: Model) -> dict[MatrixLocation, Logits]:
-    """Return the sizes of the logits of every head, by the location of the head's QK matrix.
-
-    Heads of both self and cross attention are included.
-
-    >>> import numpy as np
-    >>> from attnlaw.checkpoints.open import open_model
-    >>> block = {"in_proj_weight": np.tile(np.eye(4), (3, 1)), "out_proj.weight": np.eye(4)}
-    >>> [logits.reason for logits in logit_bounds(open_model(block, heads=2)).values()]
-    ['attnlaw does not know the norm layer before this layer',
-     'attnlaw does not know the norm layer before this layer']
-    """
+    """Return the sizes of the logits of every head, by the location of the head's QK matrix."""
     logits: dict[MatrixLocation, Logits] = {}
     read: dict[tuple[int | None, str], list[ScoreSizes | None]] = {}
     for location, product in model.network.leaves():
@@ -109,17 +95,7 @@ def why_no_bound(model: Model, location: MatrixLocation, block: Attention) -> st
 
 
 def logits_of(sizes: ScoreSizes, scores: Scores) -> Logits:
-    """Return bound, typical size and probable maximum of the logits of a head.
-
-    Args:
-        sizes: the measured sizes of the head's queries and keys.
-        scores: scale, cap, clipping and positions of the block's logits.
-
-    >>> part = ScorePart(np.array([3.0]), 0.0, 0.0, 0.0, (4.0, 4.0))
-    >>> logits = logits_of(ScoreSizes(part, (part,)), Scores(0.5))
-    >>> round(logits.bound, 9), logits.typical
-    (6.0, 1.5)
-    """
+    """Return bound, typical size and probable maximum of the logits of a head."""
     whole = sizes.whole
     bound = scores.scale * sum(map(_largest_score, sizes.parts))
     if scores.clip is not None and whole.lengths is not None:
@@ -146,13 +122,7 @@ def _largest_score(part: ScorePart) -> float:
 
 
 def largest_length(side: Lengths) -> float:
-    """Return the largest length |z R + y0| over all z with |z|^2 <= S.
-
-    The function solves the minimisation over l at the head of this module, by bisection in l - sigma_1^2.
-
-    >>> round(largest_length(Lengths(np.array([2.0, 1.0]), np.array([9.0, 0.0]), 4.0)), 6)  # 3 + 2 * 2
-    7.0
-    """
+    """Return the largest length |z R + y0| over all z with |z|^2 <= S."""
     size = max(float(side.values[0]), float(np.sqrt(side.along.sum() / side.square)))
     if size == 0:
         return 0.0
@@ -175,10 +145,7 @@ def largest_length(side: Lengths) -> float:
 
 
 def _probable_maximum(part: ScorePart, scale: float) -> float:
-    """Return the probable maximum of the logits, by the formula at the head of this module.
-
-    The formula holds for every t, so a minimum over a grid of t is valid too.
-    """
+    """Return the probable maximum; its formula holds for every t, so a minimum over a grid is valid."""
     values, query, key, shifts = part.values, part.query, part.key, abs(part.shifts)
     if part.lengths is not None:
         first, second = part.lengths

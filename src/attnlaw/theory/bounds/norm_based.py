@@ -23,16 +23,7 @@ from attnlaw.theory.bounds.log_errors import LogError, combine_log_errors
 
 
 def log_norm_based(matrices: Sequence[MatrixFactors], norm: str) -> Estimate:
-    """Return the natural logarithm of a norm-based proxy.
-
-    The error of this logarithm has two parts, which are added in squares. One part is the amount by which the
-    errors of gamma and alpha may raise the proxy. The other part is the standard error of norms that were
-    estimated from a sample: `d ln B = sum w d ln |W|`, where w are the shares of the terms in the sum.
-
-    Args:
-        matrices: all matrices of a network with their factors.
-        norm: attribute of `Spectrum` that holds the norm, such as "norm_21".
-    """
+    """Return ln of a norm-based proxy; sampled norms add `d ln B = sum w d ln |W|` to its error."""
     terms = _terms(matrices, norm, [m.log_alpha.value for m in matrices])
     value = _total(terms)
     sampled = [_relative_error(m.spectrum) if norm == "norm_11" else None for m in matrices]

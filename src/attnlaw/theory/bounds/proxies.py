@@ -83,9 +83,6 @@ def proxies(network: Network[Any]) -> Proxies:
 
     A shared matrix counts once. To count every application, call `proxies(network.unroll())`. The module
     `factors` states the conventions.
-
-    Args:
-        network: a network with spectra at its leaves, for which `why_no_proxies` returns None.
     """
     layers: Network[Spectrum] = replace(network, outside_layers=())
     depth, hidden_size = network.depth, network.hidden_size

@@ -44,18 +44,7 @@ class Growth:
 
 
 def growth(depth: ArrayLike, width: ArrayLike, log10_proxy: ArrayLike) -> Growth:
-    """Fit the exponents of depth and width to one proxy of many models.
-
-    If all models have the same width, the function fits only the exponent of depth, and likewise for the
-    width.
-
-    Raises:
-        InputError: if the models do not determine the exponents.
-
-    >>> fit = growth([2, 4, 8, 2, 4, 8], [64, 64, 64, 128, 128, 128], np.log10([1, 2, 4, 8, 16, 32]))
-    >>> round(fit.depth, 12), round(fit.width, 12), fit.exponential
-    (1.0, 3.0, False)
-    """
+    """Fit the exponents of depth and width to one proxy of many models."""
     L, N, y = (np.asarray(values, dtype=np.float64) for values in (depth, width, log10_proxy))
     if reason := why_no_growth(L, N):
         raise InputError(reason)
@@ -77,11 +66,7 @@ def growth(depth: ArrayLike, width: ArrayLike, log10_proxy: ArrayLike) -> Growth
 
 
 def why_no_growth(depth: ArrayLike, width: ArrayLike) -> str | None:
-    """Return the reason why models of these sizes do not determine how a proxy grows, or None if they do.
-
-    >>> why_no_growth([2, 4], [64, 64])
-    'growth needs three or more models of different depths or widths; found 2'
-    """
+    """Return the reason why models of these sizes do not determine how a proxy grows, or None if they do."""
     L, N = (np.asarray(values, dtype=np.float64) for values in (depth, width))
     if L.size < LEAST_MODELS:
         return f"growth needs three or more models of different depths or widths; found {L.size}"

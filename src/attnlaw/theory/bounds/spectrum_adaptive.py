@@ -61,11 +61,7 @@ class Contribution:
 
 
 def index_grid(depth: int, hidden_size: int) -> NDArray[np.float64]:
-    """Return the paper's grid of indices {0, 1/m, ..., 2} with m = ceil(L + ln N).
-
-    >>> index_grid(depth=1, hidden_size=2)
-    array([0. , 0.5, 1. , 1.5, 2. ])
-    """
+    """Return the paper's grid of indices {0, 1/m, ..., 2} with m = ceil(L + ln N)."""
     m = ceil(depth + log(hidden_size))
     return np.arange(2 * m + 1) / m
 
@@ -121,10 +117,7 @@ def proxy(log_contributions: NDArray[np.float64], depth: int) -> float:
 
 
 def _log_error(factors: MatrixFactors, p: float, value: Callable[[Spectrum], float]) -> LogError | None:
-    """Return the error of ln C at p, which `value` computes from a spectrum; None if C is exact.
-
-    ln C is linear in ln(scale) with slope p / (p + 2).
-    """
+    """Return the error of ln C at p, linear in ln(scale) with slope p / (p + 2); None if C is exact."""
     spectrum = factors.spectrum
     if spectrum.is_exact and factors.log_scale_error is None:
         return None
@@ -175,18 +168,7 @@ def best_index(spectrum: Spectrum, log_scale: float, hidden_size: int) -> float:
 def value_of_adaptivity(
     contributions: Sequence[Contribution], depth: int, hidden_size: int
 ) -> Estimate | None:
-    """Return the sum of contributions with one index for all matrices, over the sum with one for each.
-
-    In both sums the indices are the best ones on the grid.
-
-    Args:
-        contributions: the contribution of each matrix.
-        depth: number of layers L. The depth and `hidden_size` together fix the grid of p.
-        hidden_size: width N.
-
-    Returns:
-        The ratio, with an error if some spectra are approximate. None if all contributions are zero.
-    """
+    """Return sum of contributions with one index for all matrices, over the sum with the best for each."""
     total = log_sum([part.log_value for part in contributions])
     if total == -np.inf:
         return None
@@ -198,10 +180,7 @@ def value_of_adaptivity(
 
 
 def _adaptivity_log_error(parts: Sequence[Contribution], depth: int, hidden_size: int) -> float:
-    """Return the error of ln(value of adaptivity).
-
-    The errors of a matrix move both sums of this ratio in the same direction, so they partly cancel.
-    """
+    """Return the error of ln(value of adaptivity), whose two sums move in the same direction."""
     grid, curves = index_grid(depth, hidden_size), np.array([part.log_curve for part in parts])
     best = int(np.argmin(_log_sums_by_index(parts)))
     logs = np.array([[part.log_curve[best], part.log_value] for part in parts])
@@ -225,12 +204,7 @@ def _log_sums_by_index(parts: Sequence[Contribution]) -> NDArray[np.float64]:
 def _log_error_of_matrix(
     part: Contribution, others: NDArray[np.float64], bound: float, grid: NDArray[np.float64], hidden_size: int
 ) -> LogError:
-    """Return the error of ln(value of adaptivity) that comes from the spectrum of one matrix.
-
-    Args:
-        others: ln C of all other matrices on the grid. They stay fixed.
-        bound: how much the errors of spectral norms may change the logarithm.
-    """
+    """Return the error of ln(value of adaptivity) that comes from the spectrum of one matrix."""
     common = log_sums(others.T) if len(others) else np.full(grid.shape, -np.inf)
     post_hoc = log_sum(others.min(axis=1)) if len(others) else -np.inf
 
@@ -242,14 +216,7 @@ def _log_error_of_matrix(
 
 
 def log_truncations(spectrum: Spectrum, log_scale: float, hidden_size: int) -> NDArray[np.float64]:
-    """Return ln max(sqrt(N r), N scale s_{r+1}) for r = 0, ..., rank.
-
-    The spectrum must be exact.
-
-    >>> spectrum = Spectrum(np.array([4.0, 2.0, 1.0, 0.5]), (4, 4), norm_21=0, norm_11=0, route="svd")
-    >>> np.exp(log_truncations(spectrum, log(0.01), 256)).round(2)
-    array([10.24, 16.  , 22.63, 27.71, 32.  ])
-    """
+    """Return ln max(sqrt(N r), N scale s_{r+1}) for r = 0, ..., rank of an exact spectrum."""
     values = np.append(spectrum.above_tolerance, 0.0)
     with np.errstate(divide="ignore"):
         kept = np.log(hidden_size * np.arange(values.size, dtype=np.float64)) / 2
@@ -258,10 +225,5 @@ def log_truncations(spectrum: Spectrum, log_scale: float, hidden_size: int) -> N
 
 
 def effective_directions(spectrum: Spectrum, log_scale: float, hidden_size: int) -> int:
-    """Return the number of effective directions, the smallest r that reaches the minimum B(M).
-
-    >>> spectrum = Spectrum(np.array([4.0, 2.0, 1.0, 0.5]), (4, 4), norm_21=0, norm_11=0, route="svd")
-    >>> [effective_directions(spectrum, log(scale), 256) for scale in (0.01, 0.1, 1.0)]
-    [0, 2, 4]
-    """
+    """Return the number of effective directions, the smallest r that reaches the minimum B(M)."""
     return int(np.argmin(log_truncations(spectrum, log_scale, hidden_size)))

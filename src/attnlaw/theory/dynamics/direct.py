@@ -15,13 +15,6 @@ the learning rate eta is not in the paper; it was derived for attnlaw.
 | q0 | Tr S0^2/d, the square of the `scale` |
 | tau, gamma | time and weight decay |
 | G, H, sigma2 | gains and noise of the potential (`potential`) |
-
-The student learns all modes of the target at the same rate. For the linear output with T tokens, label noise
-Delta and no decay, the estimation error E is
-
-    E = Ep + (Q* + q0 - Ep) exp(-4 T(T+1)(1 - eta) tau),   Ep = eta (Delta/2)/(1 - eta)
-
-It diverges for eta >= 1.
 """
 
 from __future__ import annotations
@@ -63,20 +56,7 @@ class DirectState:
 def flow(
     target: Target, potential: Potential, eta: float, decay: float, scale: float, times: Reals
 ) -> list[DirectState]:
-    """Integrate the equations of c0, c1 and v, and return a state for each time.
-
-    Args:
-        eta: the learning rate, where 0 is the gradient flow.
-        decay: the weight decay gamma.
-        scale: sqrt(Tr S0^2/d) of the start S0.
-        times: ascending times, of which the first is 0.
-
-    >>> from attnlaw.theory.dynamics.potential import LinearPotential
-    >>> target, potential = Target.marchenko_pastur(0.5), LinearPotential(1, 0.5, 1.5)
-    >>> end = flow(target, potential, 0.3, 0.0, 1.0, np.array([0.0, 9.0]))[1]
-    >>> round(end.E, 9), round(0.3 * 0.25 / 0.7, 9)
-    (0.107142857, 0.107142857)
-    """
+    """Integrate the equations of c0, c1 and v, and return a state for each time."""
     Q, q0 = target.second_moment, scale**2
 
     def numbers(y: Reals) -> tuple[float, float]:
@@ -105,10 +85,7 @@ def solve(problem: Problem, schedule: Schedule) -> dict[str, Any]:
 
 
 def spectrum(problem: Problem, schedule: Schedule) -> Law:
-    """Return the law of the student's eigenvalues at the last time: scaled target plus Gaussian noise.
-
-    With an even output the student may learn -S*. In that case, c1 is negative, and the law is mirrored.
-    """
+    """Return the law of the student's eigenvalues at the last time: scaled target plus Gaussian noise."""
     state = _states(problem, potential_of(problem), schedule)[-1]
     if state.c1 == 0:
         return Semicircle(state.width)

@@ -40,20 +40,12 @@ MEHLER = 20  # orders of the series for two correlated rows; terms beyond are be
 
 
 def potential_of(problem: Problem) -> Potential:
-    """Return the potential of a problem's output (`potentials_of`), or the first one if there are several.
-
-    >>> potential_of(Problem(tokens=2)).gains(1.0, 0.5)
-    (6.0, -6.0)
-    """
+    """Return the potential of a problem's output (`potentials_of`), or the first one if there are several."""
     return potentials_of(problem)[0]
 
 
 def potentials_of(problem: Problem) -> tuple[Potential, ...]:
-    """Return the potentials of a problem's output.
-
-    There is one potential, except for a softmax of three or more tokens. That output has several independent
-    averages over random draws, and their scatter gives a standard error.
-    """
+    """Return the potentials of a problem's output: one, or several independent averages over draws."""
     return POTENTIALS[problem.output](problem)
 
 
@@ -103,10 +95,7 @@ class HermitePotential:
         return G, -3 * (2 * q - 1) * (2 * Q - 1) - 24 * m * m
 
     def noise_power(self, q: float, m: float) -> float:
-        """Return sigma2 = 4 E c^2 with c = 2 (h_k(h) - h_k(h*)) h_k'(h).
-
-        Gauss-Hermite quadrature is exact, because the integrand is a polynomial.
-        """
+        """Return sigma2 = 4 E c^2 with c = 2 (h_k(h) - h_k(h*)) h_k'(h)."""
         z, w = np.polynomial.hermite_e.hermegauss(8)
         w = w / w.sum()
         star = np.sqrt(2 * self.Q) * z[:, None]
@@ -122,9 +111,8 @@ class HermitePotential:
 class SoftmaxPotential:
     """The potential of a row softmax of two tokens.
 
-    The potential is `Phi = 4 E (s(b v) - s(b v*))^2`, where s is the logistic function. The differences of
-    scores (v, v*) have the covariance `3 [[q, m], [m, V]]` with `V = Q* + Delta/2`. The label noise is inside
-    the softmax of the target, so it changes V but not m.
+    `Phi = 4 E (s(b v) - s(b v*))^2` with the logistic function s. The differences of scores (v, v*) have the
+    covariance `3 [[q, m], [m, V]]`, `V = Q* + Delta/2`: label noise is inside the target's softmax.
     """
 
     beta: float
@@ -174,10 +162,7 @@ class SoftmaxPotential:
 
 @lru_cache(maxsize=32)
 def _rule(step: float) -> tuple[Reals, Reals, Reals]:
-    """Return points z and y, and weights of shape (z, y), that average over two independent normals.
-
-    All integrands are even, so the points with z >= 0 are enough.
-    """
+    """Return points z >= 0 and y, and weights (z, y), that average even functions of two normals."""
     y = step * np.arange(-np.ceil(REACH / step), np.ceil(REACH / step) + 1)
     density = step * np.exp(-y * y / 2) / np.sqrt(2 * np.pi)
     z = y[y >= 0]
@@ -187,11 +172,7 @@ def _rule(step: float) -> tuple[Reals, Reals, Reals]:
 
 @lru_cache(maxsize=32)
 def _hermite_series(step: float) -> tuple[Reals, Reals, Reals]:
-    """Return weighted Hermite polynomials at the points z and y of `_rule`, and the factors 3^-(j+k) of
-    Mehler.
-
-    The factors for even j + k are set to 0.
-    """
+    """Return weighted Hermite polynomials at the z and y of `_rule`, and factors 3^-(j+k) for odd j + k."""
     z, y, _ = _rule(step)
     orders = np.arange(MEHLER)
     full = _normalised(y) * (step * np.exp(-y * y / 2) / np.sqrt(2 * np.pi))[:, None]
@@ -261,12 +242,8 @@ class RowSoftmaxPotential:
         normals = _normals(2 * self.tokens, self.draws, self.scramble)
         z, y = np.split(normals, 2, axis=1) * np.sqrt(self._counts)
         scores = (m / np.sqrt(V)) * z + np.sqrt(max(q - m * m / V, 0.0)) * y
-        return _softmax(self.beta * scores), _softmax(self.beta * np.sqrt(V) * z)
-
-
-def _softmax(logits: Reals) -> Reals:
-    grown = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return np.asarray(grown / grown.sum(axis=-1, keepdims=True))
+        logits = self.beta * scores, self.beta * np.sqrt(V) * z
+        return scipy.special.softmax(logits[0], axis=-1), scipy.special.softmax(logits[1], axis=-1)
 
 
 def _jacobian(p: Reals) -> Reals:

@@ -30,10 +30,7 @@ from attnlaw.theory.learn.problem import Problem
 
 
 def average_over_potentials(problem: Problem, flow: Callable[[Potential], Sequence[Any]]) -> dict[str, Any]:
-    """Return the arrays of `Trajectory`, averaged over the potentials of a problem.
-
-    `flow` takes a potential and returns a state for each time. Several potentials give standard errors.
-    """
+    """Return the arrays of `Trajectory`, averaged over a problem's potentials with standard errors."""
     tables = []
     for potential in potentials_of(problem):
         states = flow(potential)
@@ -65,11 +62,7 @@ def trajectory_arrays(
 
 
 def alignment(q: Reals, m: Reals, t: Reals, Q: float, mean: float, even: bool) -> Reals:
-    """Return the alignment rho at each time, or its absolute value if the output is `even`.
-
-    The value is nan if the student or the target is proportional to the identity. `Q` and `mean` are Q* and
-    t*.
-    """
+    """Return rho at each time (absolute if `even`); nan for a multiple of the identity."""
     variance, star = np.maximum(q - t * t, 0.0), max(Q - mean * mean, 0.0)
     if star <= 1e-12 * Q:
         return np.full(q.size, math.nan)
@@ -87,12 +80,8 @@ class StudentPath(BriefRepr):
     """A student over time. Every array has one entry for each time of the schedule.
 
     Args:
-        problem: the target to learn, and the student that learns it.
-        schedule: times, learning rate, decay and start.
-        norm, overlap, trace: Tr S^2/d, Tr S S*/d and Tr S/d.
         alignment: 0 if the student knows nothing of the target, 1 if it knows all except the scale. The
             alignment is nan if the target or the student is proportional to the identity.
-        error: the standard errors of the quantities that are averages over several draws, by name.
     """
 
     problem: Problem

@@ -121,12 +121,7 @@ def _value_and_error(path: StudentPath, name: str, i: int) -> tuple[Any, float |
 def trajectory_with_rows(
     problem: Problem, schedule: Schedule, spectrum: bool = False, statics: bool = False
 ) -> TrajectoryRows:
-    """Compute a trajectory and its tables.
-
-    Args:
-        spectrum: whether to compute spectral densities at five times, and the positions of the spikes.
-        statics: whether to compute the smallest errors of students that keep all their samples.
-    """
+    """Compute a trajectory and its tables."""
     path = trajectory(problem, schedule)
     static_rows = _statics(path) if statics else []
     if not spectrum:
@@ -144,10 +139,7 @@ def trajectory_with_rows(
 
 
 def _statics(path: Trajectory) -> list[dict[str, Any]]:
-    """Return the errors of two students that keep all their samples, a row for each number of samples.
-
-    One student minimises the loss at its best weight decay. The other is Bayes-optimal.
-    """
+    """Return the errors of two students that keep all their samples, a row for each number of samples."""
     samples = path.samples
     assert samples is not None
     least, most = max(samples[1], LEAST_SAMPLES), max(samples[-1], 2 * LEAST_SAMPLES)

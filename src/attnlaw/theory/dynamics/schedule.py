@@ -22,9 +22,6 @@ agrees with SGD at d = 64 to 80.
 |---|---|---|
 | tied | eta < 1/(4 t*) | (Delta/2) z/(1 - z), z = 4 eta t* |
 | direct | eta < 1 | (Delta/2) eta/(1 - eta), exactly |
-
-A little beyond the limit, students that see Gaussian matrices stay bounded, but students that see tokens
-diverge at d = 64.
 """
 
 from __future__ import annotations
@@ -50,8 +47,6 @@ class Schedule:
         times: ascending times tau = lr * steps/d, with 0 added as the first one.
         learning_rate: eta = lr * d/batch of one-pass SGD, where 0 is the gradient flow of the population
             loss.
-        decay: the weight decay gamma.
-        width: width of the factors over d; infinite means an orthogonal start.
         scale: Tr S0/d of the start (direct: sqrt(Tr S0^2/d); untied: Tr U0 U0^T/d).
         scale_key: Tr V0 V0^T/d of untied keys, or None to use `scale`.
 
@@ -90,10 +85,6 @@ class Schedule:
         Args:
             lr: learning rate of the factor W, where S = W W^T. If your weights have S = W W^T/sqrt(m d)
                 instead, divide their rate by `sqrt(m d)`.
-            batch: number of samples in each step.
-            size: the dimension d.
-            steps: numbers of steps after which to measure the student.
-            rest: other fields of the schedule.
         """
         times = [lr * step / size for step in np.ravel(steps)]
         return cls(times, learning_rate=lr * size / batch, **rest)
@@ -103,15 +94,7 @@ STABLE = {("tied", "factorized"), ("tied", "direct")}  # their largest rates are
 
 
 def largest_rate_and_plateau(problem: Problem, schedule: Schedule) -> tuple[float | None, float | None]:
-    """Return the largest stable learning rate, and the error E at the end of training.
-
-    Each value is None if it is not known.
-
-    >>> from attnlaw.theory.learn.problem import Target
-    >>> problem = Problem(target=Target.discrete([1.0]), noise=0.5)
-    >>> largest_rate_and_plateau(problem, Schedule([1.0], learning_rate=0.05))
-    (0.25, 0.0625)
-    """
+    """Return the largest stable learning rate and the error E at the end of training; None if not known."""
     if problem.output != "linear" or (problem.attention, problem.student) not in STABLE:
         return None, None
     limit = 1.0 if problem.student == "direct" else 1 / (4 * problem.target.mean)
@@ -121,10 +104,7 @@ def largest_rate_and_plateau(problem: Problem, schedule: Schedule) -> tuple[floa
 
 
 def stability(problem: Problem, schedule: Schedule, divergence_time: float | None) -> dict[str, Any]:
-    """Return the outcome and the remark of an unstable trajectory, or an empty dictionary for a stable one.
-
-    A learning rate at the limit itself is unstable too, unless there is decay.
-    """
+    """Return outcome and remark of an unstable trajectory, or an empty dictionary for a stable one."""
     eta, (limit, _) = schedule.learning_rate, largest_rate_and_plateau(problem, schedule)
     if limit is not None and (eta > limit or (eta == limit and schedule.decay == 0)):
         place = "above" if eta > limit else "at"

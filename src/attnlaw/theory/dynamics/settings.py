@@ -28,7 +28,8 @@ class TrajectorySettings(Settings):
 
     times: str = setting(
         "0.001:1:61",
-        "Training times (learning rate · steps / d), evenly spaced on a log scale; 0 is always the first.",
+        "Training times to report (time = learning rate × steps / d), evenly spaced on a log scale, "
+        "after time 0.",
         symbol="τ",
         panel=TRAINING,
         metavar="FROM:TO:COUNT",
@@ -36,8 +37,8 @@ class TrajectorySettings(Settings):
     attention: str = setting_like(
         ProblemSettings,
         "attention",
-        help="Whether queries and keys share weights: tied, S = WWᵀ, or untied, S = UVᵀ (only "
-        "factorized; all ordered pairs of tokens).",
+        help="Whether queries and keys share weights: tied, S = WWᵀ, or untied, S = UVᵀ (factorized "
+        "students only, all ordered pairs).",
         panel=TRAINING,
     )
     student: str = setting_like(
@@ -49,45 +50,49 @@ class TrajectorySettings(Settings):
     )
     width: float = training_setting(
         1.0,
-        "Width of the trained factors / token dimension d; inf means an orthogonal start.",
+        "Width of the trained factors, divided by the token dimension d; inf means an orthogonal start.",
         symbol="κ",
         greater_than=0,
         allow_infinite=True,
     )
     scale: float = training_setting(
         0.7,
-        "Scale of the initial matrix S₀: Tr S₀/d (direct: √(Tr S₀²/d); untied: Tr U₀U₀ᵀ/d).",
+        "Size of the initial matrix S₀: its mean eigenvalue (untied: that of U₀U₀ᵀ; direct student: "
+        "root mean square eigenvalue).",
         symbol="s",
         greater_than=0,
     )
     scale_key: float | None = training_setting(
         None,
-        "Scale of the initial key factor V₀, if it differs from that of the query factor U₀ (untied).",
+        "Size of the initial key factor V₀, if it differs from that of the query factor U₀ (untied).",
         greater_than=0,
     )
     learning_rate: float = training_setting(
         0.0,
-        "Learning rate of one-pass SGD (lr · d / batch); 0 means gradient flow on the expected loss.",
+        "Learning rate of SGD, times d / batch size. 0 means infinitely small steps (gradient flow).",
         symbol="η",
         minimum=0,
     )
     decay: float = training_setting(
-        0.0, "Weight decay γ, which adds γ/(2d)·‖W‖² to the loss.", symbol="γ", minimum=0
+        0.0,
+        "Weight decay γ, which adds γ/(2d) times the sum of squared weights to the loss.",
+        symbol="γ",
+        minimum=0,
     )
     tokens: int = setting_like(ProblemSettings, "tokens")
     output: str = setting_like(
         ProblemSettings,
         "output",
         choices={name: OUTPUTS[name] for name in POTENTIALS},
-        help="Function of the attention scores that gives the labels: linear, softmax (of rows), or a "
-        "Hermite polynomial.",
+        help="What the labels are: attention scores (linear), attention weights (softmax), or a Hermite "
+        "polynomial of the scores.",
     )
     beta: float = setting_like(ProblemSettings, "beta")
     target_rank: float = setting_like(ProblemSettings, "target_rank")
     target_spike: float | None = setting_like(
         ProblemSettings,
         "target_spike",
-        help="One large eigenvalue of the target matrix, apart from all others (tied).",
+        help="One large eigenvalue of the target matrix, apart from all others (tied attention only).",
     )
     target_exponent: float | None = setting_like(ProblemSettings, "target_exponent")
     target_dimension: int = setting_like(ProblemSettings, "target_dimension")
@@ -116,11 +121,7 @@ class TrajectorySettings(Settings):
 
 
 def parse_log_times(name: str, text: str) -> tuple[float, ...]:
-    """Parse `FROM:TO:COUNT` into times that are evenly spaced in the logarithm.
-
-    >>> parse_log_times("times", "0.01:1:3")
-    (0.01, 0.1, 1.0)
-    """
+    """Parse `FROM:TO:COUNT` into times that are evenly spaced in the logarithm."""
     if text.count(":") != 2:
         raise BadSetting(name, "expected FROM:TO:COUNT such as 0.001:1:40", text)
     even = parse_range(name, text)

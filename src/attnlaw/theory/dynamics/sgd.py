@@ -37,22 +37,15 @@ COMPARED = ("norm", "overlap", "trace", "estimation_error")  # untied factors ha
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class MeasuredTrajectory(StudentPath):
-    """The averages of several students that SGD trained from different seeds.
-
-    `error` has standard errors if there are two or more seeds.
-
-    Args:
-        added: difference between SGD and the flow from the same start, by quantity, shape (seeds, times).
-        eigenvalues: eigenvalues of each run (untied: singular values), shape (seeds, times, d).
-    """
+    """The averages of several students that SGD trained from different seeds."""
 
     size: int  # the dimension d
     seeds: int
     batch: int
     sensing: str  # what students saw: Gaussian matrices or tokens
     steps: int  # steps of SGD of each student
-    added: dict[str, Reals] = field(repr=False)
-    eigenvalues: Reals = field(repr=False)
+    added: dict[str, Reals] = field(repr=False)  # SGD minus the flow from the same start, (seeds, times)
+    eigenvalues: Reals = field(repr=False)  # (seeds, times, d); untied: singular values
 
 
 def simulate_dynamics(
@@ -75,14 +68,8 @@ def simulate_dynamics(
 
     Args:
         size: the dimension d. The product of this size and the target's rank must be a whole number.
-        seeds: the number of students to train.
         sensing: the inputs that the students see. None uses the Gaussian matrices of the theory, "goe" (for
             untied factors "ginibre").
-        batch: the number of samples in a step.
-        progress: a function that receives the number of trained students and the number of all students.
-
-    Raises:
-        InputError: if the learning rate is 0, the problem has no theory, or `size` does not fit.
 
     >>> found = simulate_dynamics(Problem(), Schedule([0.02], learning_rate=0.1), size=16, seeds=2)
     >>> found.steps, found.eigenvalues.shape
@@ -122,16 +109,7 @@ def check_sgd(problem: Problem, schedule: Schedule, size: int, sensing: str | No
     check_value("batch", batch, int, minimum=1)
     check_value("size", size, int, minimum=2)
     problem.target.quantiles(size)
-    attention = ATTENTIONS[problem.attention]
-    tokens = problem.tokens
-    check_sensing(
-        sensing or attention.gaussian,
-        attention=attention.name,
-        samples=batch,
-        tokens=tokens,
-        entries=tokens * tokens if attention.paired else tokens * (tokens + 1) // 2,
-        size=size,
-    )
+    check_sensing(sensing or ATTENTIONS[problem.attention].gaussian, problem, batch, size)
 
 
 def _outcome_and_remark(norms: Reals) -> dict[str, Any]:
@@ -188,14 +166,7 @@ def trajectory_agreement(
     """Compare a trajectory with runs of SGD at all times after 0.
 
     Args:
-        path: the trajectory that the theory predicts.
         measured: runs of SGD. If the runs have several dimensions, the function extrapolates them in 1/d.
-
-    Returns:
-        A comparison for each quantity and time. The standard error includes the error of the theory.
-
-    Raises:
-        InputError: if the runs belong to another problem or schedule, or have a single seed.
     """
     if any((run.problem, run.schedule) != (path.problem, path.schedule) for run in measured):
         raise InputError(

@@ -20,8 +20,7 @@ paper):
 | G, H | gains of the potential |
 | tau, gamma | time, decay |
 
-A width below the target's rank cuts through a node, so more nodes are used. If G is negative (hermite
-outputs at small q), F is negative for a while. The equation of theta is then convex, and its largest root
+If G is negative (hermite outputs at small q), F is negative for a while; then the largest root theta
 continues the one of the start.
 
 At a finite learning rate eta the flow gains the term `dW += sqrt(eta sigma2) dX W`. X is a Hermitian
@@ -36,8 +35,6 @@ Each step is the exact Riccati flow of constant gains between two half steps of 
 `S <- (1 + Y) S (1 + Y)`:
 
     S <- D (S^-1 + f)^-1 D,   D = exp(-c h/2),   f = 8 G (1 - exp(-c h))/c,   c = 8 H x + 2 gamma
-
-Gains and sigma2 are those of the means over starts.
 """
 
 from __future__ import annotations
@@ -78,14 +75,7 @@ NOISY = 0.015
 
 
 def target_nodes(target: Target, angles: int = ANGLES) -> tuple[Reals, Reals]:
-    """Return nodes and weights that represent the law of a target.
-
-    The nodes are Gauss-Legendre angles on the target's bulk, and the target's atoms.
-
-    >>> x, p = target_nodes(Target.marchenko_pastur(0.5))
-    >>> round(float(p.sum()), 12), round(float(p @ x**2), 12)
-    (1.0, 1.5)
-    """
+    """Return nodes and weights that represent the law of a target."""
     law = target.law
     u, w = gauss_legendre(angles)
     points, weights = [place for place, _ in law.atoms], [weight for _, weight in law.atoms]
@@ -120,11 +110,7 @@ class TiedState:
 
 
 def state_at(start: TiedStart, log_e: Reals, F: Reals, guess: float | None = None) -> TiedState:
-    """Compute norm, overlap, trace and error of the student from log e and F on the nodes.
-
-    The formula `E = <(1/u - x)^2> + c <g/u>` of the error does not lose digits when S is close to S*. The
-    search for log theta starts at `guess`.
-    """
+    """Compute norm, overlap, trace and error of the student from log e and F on the nodes."""
     x, p = start.x, start.p
     y, g, rest, inverse = (_positive if F.min() >= 0 else _signed)(start, log_e, F, guess)
     spread = 0.0
@@ -139,10 +125,7 @@ def state_at(start: TiedStart, log_e: Reals, F: Reals, guess: float | None = Non
 
 
 def _positive(start: TiedStart, log_e: Reals, F: Reals, guess: float | None) -> Parts:
-    """Return log theta, g, 1 - g and 1/u on the nodes, if no F is negative.
-
-    The computation uses logarithms, because late in time theta e and F span hundreds of decades.
-    """
+    """Return log theta, g, 1 - g and 1/u, if no F is negative; theta e and F span hundreds of decades."""
     with np.errstate(divide="ignore"):
         log_F = np.log(F)
     y = log_theta(start, log_e - log_F, guess)
@@ -151,10 +134,7 @@ def _positive(start: TiedStart, log_e: Reals, F: Reals, guess: float | None) -> 
 
 
 def _signed(start: TiedStart, log_e: Reals, F: Reals, guess: float | None) -> Parts:
-    """Return log theta, g, 1 - g and 1/u on the nodes, if some F are negative.
-
-    Newton's method finds the root of `theta - <F/(e + F/theta)>/kappa - 1/s` from above.
-    """
+    """Return log theta, g, 1 - g and 1/u, where theta is the largest root of its equation."""
     e, p, least = np.exp(log_e), start.p, 1 / start.scale
     theta = least if start.width == math.inf else least + max(float(p @ (F / e)), 0.0) / start.width
     for _ in range(100 if start.width < math.inf else 0):
@@ -169,11 +149,7 @@ def _signed(start: TiedStart, log_e: Reals, F: Reals, guess: float | None) -> Pa
 
 
 def log_theta(start: TiedStart, log_ratio: Reals, guess: float | None = None) -> float:
-    """Return y = log theta, the root of `<g> - 1 + kappa (1 - e^-y/s) = 0` with g = expit(y + log_ratio).
-
-    `log_ratio` is log e - log F on the nodes. The left side increases in y and is negative at theta = 1/s.
-    Newton steps start at `guess` and stay inside a bracket.
-    """
+    """Return y = log theta, the root of `<g> - 1 + kappa (1 - e^-y/s) = 0` with g = expit(y + log_ratio)."""
     least = -math.log(start.scale)
     if start.width == math.inf:
         return least
@@ -203,15 +179,7 @@ def log_theta(start: TiedStart, log_ratio: Reals, guess: float | None = None) ->
 
 
 def flow(start: TiedStart, gains: Gains, decay: float, times: Reals) -> list[TiedState]:
-    """Integrate the gradient flow, and return a state for each time.
-
-    F is stiff in each mode separately, so the solver (LSODA) gets a diagonal Jacobian.
-
-    Args:
-        gains: a function that returns the gains (G, H) for (q, m).
-        decay: the weight decay gamma.
-        times: ascending times, of which the first is 0.
-    """
+    """Integrate the gradient flow, and return a state for each time."""
     x, guess = start.x, -math.log(start.scale)
 
     def state(y: Reals, tau: float) -> TiedState:
@@ -274,10 +242,7 @@ def outliers(problem: Problem, schedule: Schedule) -> tuple[Outlier, ...]:
 
 
 def _law(problem: Problem, schedule: Schedule) -> tuple[Law, TiedState]:
-    """Return the law of the eigenvalues and the state, both at the last time.
-
-    After an orthogonal start the eigenvectors are those of the target, and the law is discrete on the nodes.
-    """
+    """Return the law of the eigenvalues and the state, both at the last time."""
     start = start_of(problem, schedule, MANY_ANGLES)
     times = np.array(schedule.times)
     state = flow(start, potential_of(problem).gains, schedule.decay, times)[-1]
@@ -289,10 +254,7 @@ def _law(problem: Problem, schedule: Schedule) -> tuple[Law, TiedState]:
 
 
 def noise_shifts(problem: Problem, schedule: Schedule, seed: int = 0) -> Reals:
-    """Return the changes of norm, overlap and trace by gradient noise.
-
-    The result has the shape (PAIRS, times, 3).
-    """
+    """Return the changes of norm, overlap and trace by gradient noise, (PAIRS, times, 3)."""
     rng = np.random.default_rng(seed)
     target = representative_eigenvalues(problem.target, SIZE)
     potential = potential_of(replace(problem, target=Target.discrete(target.tolist())))
@@ -324,11 +286,7 @@ def add_noise_shifts(problem: Problem, schedule: Schedule, noiseless: dict[str, 
 
 
 def representative_eigenvalues(target: Target, size: int) -> Reals:
-    """Return `size` eigenvalues for a law: means over equal shares of it, rescaled to its exact mean.
-
-    >>> float(representative_eigenvalues(Target.marchenko_pastur(0.25), 8).mean().round(6))
-    0.5
-    """
+    """Return `size` eigenvalues for a law: means over equal shares of it, rescaled to its exact mean."""
     fine = 200
     levels = (np.arange(size * fine) + 0.5) / (size * fine)
     values = target.law.quantile(levels).reshape(size, fine).mean(axis=1)
@@ -336,10 +294,7 @@ def representative_eigenvalues(target: Target, size: int) -> Reals:
 
 
 def draw_starts(schedule: Schedule, count: int, size: int, rng: np.random.Generator) -> Complexes:
-    """Draw `count` starts `s G G^H/m'`, where G is a complex Gaussian matrix of shape (size, m').
-
-    The function matches the traces of the starts to the theory. At infinite width every start is s I.
-    """
+    """Draw `count` starts `s G G^H/m'`, where G is a complex Gaussian matrix of shape (size, m')."""
     if schedule.width == math.inf:
         return np.tile(schedule.scale * np.eye(size, dtype=complex), (count, 1, 1))
     wide = max(round(schedule.width * size), 1)
@@ -353,10 +308,7 @@ def draw_starts(schedule: Schedule, count: int, size: int, rng: np.random.Genera
 def _path(
     potential: Potential, target: Reals, S: Complexes, schedule: Schedule, rng: np.random.Generator | None
 ) -> Reals:
-    """Return norm, overlap and trace of each matrix at each time.
-
-    If `rng` is given, it draws noise. The second half of the matrices gets the opposite noise.
-    """
+    """Return norm, overlap and trace at each time; noise is opposite in the second half of the matrices."""
     numbers, now = [_norm_overlap_trace(S, target)], 0.0
     eta = schedule.learning_rate
     step = min(STEP, NOISY / eta) if 0 < 4 * eta * float(target.mean()) <= 1 else STEP
@@ -389,10 +341,7 @@ def _norm_overlap_trace(S: Complexes, target: Reals) -> Reals:
 
 
 def _add_noise(S: Complexes, size: float, rng: np.random.Generator) -> Complexes:
-    """Return the matrices after a half step of noise, `(1 + Y) S (1 + Y)`.
-
-    Here Y = size X, where X is Hermitian with E |X_ij|^2 = 1/d. The second half of the matrices gets -Y.
-    """
+    """Return `(1 + Y) S (1 + Y)` for Y = size X, E |X_ij|^2 = 1/d; the second half of S gets -Y."""
     count, d = len(S) // 2, S.shape[1]
     A = rng.standard_normal((2, count, d, d)) * (0.5 / math.sqrt(d))
     Z = A[0] + 1j * A[1]
@@ -402,10 +351,7 @@ def _add_noise(S: Complexes, size: float, rng: np.random.Generator) -> Complexes
 
 
 def riccati_step(S: NDArray[Any], x: Reals, G: float, H: float, decay: float, h: float) -> NDArray[Any]:
-    """Return the matrices S after a time h of gradient flow, with the gains G and H held constant.
-
-    S has shape (matrices, d, d), and x contains the d eigenvalues of the diagonal target.
-    """
+    """Return the matrices S after a time h of gradient flow, with the gains G and H held constant."""
     c = (8 * H * x + 2 * decay) * h
     f = 8 * G * h * np.where(np.abs(c) > 1e-12, -np.expm1(-c) / np.where(c == 0, 1.0, c), 1.0)
     D = np.exp(-c / 2)

@@ -33,24 +33,13 @@ FINE, CLOSER = 17, 3  # a recovery time is refined CLOSER times, on FINE times o
 
 @dataclass(frozen=True)
 class StudentDynamics:
-    """The theory of one kind of student, and the class for training by SGD.
+    """The theory of one kind of student, and the class for training by SGD."""
 
-    Args:
-        solve: a function that returns arrays over the times of the schedule, by the field names of
-            `Trajectory`.
-        spectrum: a function that returns the law of the eigenvalues at the last time. It is None if the law
-            is not known.
-        outliers: a function that returns the visible spikes of the target at the last time. It is None if the
-            spikes are not known.
-        check: a function that raises an `InputError` if the theory does not cover the problem and the
-            schedule.
-    """
-
-    solve: Callable[[Problem, Schedule], dict[str, Any]]
+    solve: Callable[[Problem, Schedule], dict[str, Any]]  # arrays by the field names of `Trajectory`
     learner: type[learners.Learner]
     spectrum: Callable[[Problem, Schedule], Law] | None = None
     outliers: Callable[[Problem, Schedule], tuple[Outlier, ...]] | None = None
-    check: Callable[[Problem, Schedule], None] | None = None
+    check: Callable[[Problem, Schedule], None] | None = None  # raises an `InputError` without a theory
 
 
 STUDENT_DYNAMICS = {
@@ -65,16 +54,11 @@ class Trajectory(StudentPath):
     """A student over time in the limit of large dimension d.
 
     If the arrays are averages over draws, `error` has their standard errors.
-
-    Args:
-        gains: gains G and H of the potential at each time, of shape (times, 2).
-        transposed_norm: Tr M M/d of untied factors M = U V^T.
-        transposed_overlap: Tr M M*/d of untied factors.
     """
 
-    gains: Reals = field(repr=False)
-    transposed_norm: Reals | None = field(default=None, repr=False)
-    transposed_overlap: Reals | None = field(default=None, repr=False)
+    gains: Reals = field(repr=False)  # G and H of the potential, (times, 2)
+    transposed_norm: Reals | None = field(default=None, repr=False)  # Tr M M/d of untied M = U V^T
+    transposed_overlap: Reals | None = field(default=None, repr=False)  # Tr M M*/d
 
     def steps(self, size: int, batch: int) -> Reals:
         """Return the SGD steps until each time, tau d^2/(eta B), at dimension d with batches of B."""
@@ -107,9 +91,8 @@ class Trajectory(StudentPath):
     def plateaus(self) -> tuple[tuple[float, float], ...]:
         """The start and the end of each plateau, a stretch of time on which the alignment hardly changes.
 
-        On a plateau the alignment changes by less than 0.01. Only stretches before the alignment reaches 0.5
-        count. A plateau must end at twice the time of its start or later. A plateau must also last at least a
-        tenth of the time until 0.5 is reached, or a tenth of all time if 0.5 is never reached.
+        There the alignment changes by less than 0.01 before it reaches 0.5, while time at least doubles and
+        grows by a tenth of the time until 0.5 is reached (or of all time).
         """
         learned = np.flatnonzero(self.alignment >= LEARNED)
         last = int(learned[0]) if learned.size else self.time.size
@@ -129,19 +112,12 @@ class Trajectory(StudentPath):
         """Return the law of the student's eigenvalues at a time.
 
         For SGD with a finite learning rate, this is the law of the gradient flow.
-
-        Raises:
-            InputError: if the student has untied factors, for which there is no theory.
         """
         law: Law = self._at_end("spectrum", time)
         return law
 
     def outliers(self, time: float) -> tuple[Outlier, ...]:
-        """Return the spikes of the target that are visible in the spectrum at a time, the largest first.
-
-        Raises:
-            InputError: if the student has untied factors, for which there is no theory.
-        """
+        """Return the spikes of the target that are visible in the spectrum at a time, the largest first."""
         outliers: tuple[Outlier, ...] = self._at_end("outliers", time)
         return outliers
 
@@ -174,13 +150,6 @@ class Trajectory(StudentPath):
 
 def trajectory(problem: Problem, schedule: Schedule) -> Trajectory:
     """Compute the trajectory of a problem's student while it learns.
-
-    Args:
-        problem: the target to learn, and the student that learns it.
-        schedule: times, learning rate, decay and start.
-
-    Raises:
-        InputError: if there is no theory for this combination.
 
     >>> found = trajectory(Problem(), Schedule([0.02, 0.1]))
     >>> found.overlap.round(6).tolist(), found.recovery_time(0.5) is not None

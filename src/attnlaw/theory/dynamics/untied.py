@@ -2,10 +2,9 @@
 
     dU/dtau = -K V - gamma U,   dV/dtau = -K^T U - gamma V,   K = 2 (G1 M + G2 M^T + H1 M* + H2 M*^T)
 
-These are equations 28 to 32 of arXiv 2609.03858, with centred scores. M* is the target, tau the time and
-gamma the decay. A closed form is known only for orthogonal starts. Complex matrices (transpose -> adjoint)
-have a bias of order 1/d^2. So sizes d = 16 and 32 are extrapolated, and the result has a standard error over
-starts. The moments of each start and target are matched, which makes the error 3 to 8 times smaller.
+These are equations 28 to 32 of arXiv 2609.03858, with centred scores, target M*, time tau and decay gamma.
+Complex matrices (transpose -> adjoint) have a bias of order 1/d^2, so sizes d = 16 and 32 are extrapolated.
+The moments of each start and target are matched, which makes the error over starts 3 to 8 times smaller.
 
 Labels show `q_eff = (a1 q1 + a2 q2)/(a1 + a2)` with q1 = Tr M M^T/d and q2 = Tr M M/d. m_eff follows in the
 same way from m1 = Tr M M*^T/d and m2 = Tr M M*/d.
@@ -84,10 +83,7 @@ class ObservedPairs:
 
 
 def observed_pairs(problem: Problem) -> ObservedPairs:
-    """Return the weights and the potential of a problem.
-
-    Raise a `BadSetting` if the problem has no theory.
-    """
+    """Return the weights and the potential of a problem, or raise a `BadSetting` if it has no theory."""
     if problem.noise > 0:
         raise BadSetting("noise", "expected 0 with {attention} untied", problem.noise)
     target = problem.target
@@ -114,10 +110,7 @@ def observed_pairs(problem: Problem) -> ObservedPairs:
 def draw(
     problem: Problem, schedule: Schedule, size: int, count: int, rng: np.random.Generator, real: bool = False
 ) -> Factors:
-    """Draw `count` Gaussian starts and targets of dimension `size`, with matched moments.
-
-    The matrices are complex for the theory, and `real` for SGD.
-    """
+    """Draw `count` Gaussian starts and targets of dimension `size`, with matched moments."""
 
     def normal(*shape: int) -> Matrices:
         return rng.standard_normal(shape) if real else _normal(shape, rng)
@@ -179,12 +172,7 @@ def order_parameters(M: Matrices, target: Matrices) -> Reals:
 def states(
     observed: ObservedPairs, start: Factors, schedule: Schedule, tokens: int, rng: np.random.Generator | None
 ) -> Iterator[Factors]:
-    """Yield the factors of all starts at each time. Without `rng` there is no noise.
-
-    Every step is a Runge-Kutta step (RK4) between two half steps of noise. Gains and noise are computed from
-    the means over starts. At the step size STEP, the error in the shift of q1 is 2%. Noise after the drift
-    would make this error 40%.
-    """
+    """Yield the factors of all starts at each time: steps of RK4 between two half steps of noise, if any."""
     U, V, target = start.U, start.V, start.target
     adjoint = target.conj().swapaxes(1, 2)
 
@@ -272,10 +260,7 @@ def solve(problem: Problem, schedule: Schedule) -> dict[str, Any]:
 
 
 def _columns(observed: ObservedPairs, small: Reals, large: Reals) -> dict[str, Any]:
-    """Extrapolate the order parameters of both sizes in 1/d^2, and return the arrays of a trajectory.
-
-    The standard errors come from the effect of each start on the quantities.
-    """
+    """Extrapolate the order parameters of both sizes in 1/d^2, and return the arrays of a trajectory."""
     ratio = (SIZES[1][0] / SIZES[0][0]) ** 2
     share = ratio / (ratio - 1)
     value = share * large.mean(axis=0) - (share - 1) * small.mean(axis=0)

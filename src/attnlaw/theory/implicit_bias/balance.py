@@ -47,10 +47,8 @@ class FactorBalance:
         excess_scaled: `excess` divided by `null_excess`.
         imbalance: relative size of D, from 0 to 1.
         null_excess: excess of random factors of the same shape.
-        nuclear: nuclear norm |M|_*.
         least: smallest half sum of squared norms over the gauge. This sum is |M|_*, or more under rotary
             positions.
-        gauge: "full", "rotary" or "none".
     """
 
     excess: float | None
@@ -92,10 +90,7 @@ def factor_balance(left: ArrayLike, right: ArrayLike, gauge: str | Rotary = FULL
 
 
 def balance_of(sizes: FactorSizes | None) -> FactorBalance:
-    """Return the balance of factors with measured sizes.
-
-    If the sizes are None, the balance is not defined.
-    """
+    """Return the balance of factors with measured sizes."""
     if sizes is None:
         return FactorBalance(None, None, None, None, None, None, FULL, NO_PRODUCT)
     gauge = ROTARY if sizes.turned else FULL
@@ -120,15 +115,6 @@ def null_excess(
     For N_A and N_B rows, such as a group of queries, the excess is `(a^2 N_A + b^2 N_B)/(2 a b sqrt(N_A N_B)
     m) - 1` with m = `mean_root(c_A, c_B)`. A plane that positions rotate has m = 1, because its lengths do
     not fluctuate. The formula is a limit, and for 256 x 64 factors the mean is 0.0012 above it.
-
-    Args:
-        rotary_size: number of columns in planes that positions rotate.
-        variances: a^2 and b^2.
-
-    >>> round(null_excess(256, 256, 64), 6), round(null_excess(64, 64, 64), 6)
-    (0.066667, 0.333333)
-    >>> null_excess(64, 64, 64, rotary_size=64)
-    0.0
     """
     a2, b2 = variances
     free = inner - rotary_size
@@ -146,13 +132,9 @@ def mean_root(first: float, second: float) -> float:
 
         (4/pi) int_0^(pi/2) cos^2 t sqrt((1 - c_A sin^2 t)(1 - c_B sin^2 t)) dt
 
-    The ratios c_A and c_B are at most 1. x solves `x u = (1 + u)(1 + c_A u)(1 + c_B u)` with u = x g(x) - 1.
-    Lagrange inversion gives the moments `m_p = sum_jk C(p-1, j+k)/(j+k+1) C(p, j) C(p, k) c_A^j c_B^k`, which
-    hold for real p. At p = 1/2 the first binomial over j + k + 1 is the moment of a Beta(1/2, 3/2) variable,
-    and the sum under it gives the two roots. For equal ratios the result is 1 - c/4 (`laws.HeadNull`).
-
-    >>> mean_root(0.25, 0.25), round(mean_root(0.25, 1.0), 6)
-    (0.9375, 0.826993)
+    x solves `x u = (1 + u)(1 + c_A u)(1 + c_B u)` with u = x g(x) - 1. Lagrange inversion gives the moments
+    `m_p = sum_jk C(p-1, j+k)/(j+k+1) C(p, j) C(p, k) c_A^j c_B^k`, here at p = 1/2; the first binomial is
+    then a moment of a Beta(1/2, 3/2) variable. For equal ratios the result is 1 - c/4 (`laws.HeadNull`).
     """
     if first == second:
         return 1 - first / 4

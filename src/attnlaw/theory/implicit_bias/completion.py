@@ -66,9 +66,8 @@ def gradient(A: Reals, B: Reals, M: Reals, mask: Reals) -> Reals:
 def settle(A: Reals, B: Reals, M: Reals, mask: Reals, start: float) -> FlowEnd:
     """Follow the flow from the factors A and B until it ends.
 
-    The flow ends if all observed entries are fitted, or if it stops and no direction of size `start` can
-    grow. The flow also slows down near a saddle. Therefore it counts as stopped only after the time in which
-    a direction of size `start` would have left the saddle.
+    The flow slows down near a saddle, so it has stopped only after a direction of size `start` had time to
+    leave.
     """
     (n, k), m = A.shape, B.shape[1]
     scale = float(np.linalg.norm(mask * M, 2))
@@ -132,13 +131,7 @@ class GreedyLimit:
 
 
 def follow_greedy_path(M: Reals, mask: Reals, latent: int) -> GreedyLimit:
-    """Repeat at most `latent` times: add the top singular pair of G, and let the flow settle.
-
-    >>> M, mask = np.array([[0.0, 1.0], [1.0, 0.5]]), np.array([[0.0, 1.0], [1.0, 1.0]])
-    >>> limit = follow_greedy_path(M, mask, 2)
-    >>> limit.rank, (limit.A @ limit.B).round(6).tolist()
-    (1, [[2.0, 1.0], [1.0, 0.5]])
-    """
+    """Repeat at most `latent` times: add the top singular pair of G, and let the flow settle."""
     n, m = M.shape
     A, B = np.zeros((n, 0)), np.zeros((0, m))
     scale = float(np.linalg.norm(mask * M, 2))
@@ -266,13 +259,7 @@ class _Block:
 
 
 def components(mask: ArrayLike) -> list[tuple[Indices, Indices]]:
-    """Return the rows and the columns of each component of the graph of observed entries.
-
-    Rows and columns without an observed entry belong to no component.
-
-    >>> [(rows.tolist(), cols.tolist()) for rows, cols in components([[1, 0], [0, 1]])]
-    [([0], [0]), ([1], [1])]
-    """
+    """Return the rows and the columns of each component of the graph of observed entries."""
     seen = np.asarray(mask, dtype=bool)
     n, m = seen.shape
     rows, cols = np.nonzero(seen)
@@ -360,8 +347,8 @@ def _outcome_and_remark(blocks: list[_Block], latent: int, size: float) -> tuple
 def train_completion(problem: Completion, seed: int = 0) -> CompletionRun:
     """Follow the flow from a random start to its end, with the integrator LSODA.
 
-    This works for sizes up to about 30 x 30. A single value of init does not show the limit: the remainder of
-    other directions falls as `init**exponent`, so compare two values.
+    This works for sizes up to about 30 x 30. Compare two values of init: the remainder of other directions
+    falls as `init**exponent`.
 
     >>> observed = [[False, True], [True, True]]
     >>> run = train_completion(Completion([[0, 1], [1, 0.6]], observed, init=1e-6))
@@ -386,13 +373,6 @@ def train_completion(problem: Completion, seed: int = 0) -> CompletionRun:
 
 
 def mean_cosine(latent: int) -> float:
-    """Return the mean |cos| of the angle between two random directions in k dimensions.
-
-    The mean is `Gamma(k/2)/(sqrt(pi) Gamma((k+1)/2))`. If two single entries M_1 and M_2 in different rows
-    and columns are observed, the entries between them have the mean size sqrt(M_1 M_2) E|cos|.
-
-    >>> round(mean_cosine(2), 6)  # 2/pi
-    0.63662
-    """
+    """Return the mean |cos| of the angle between two random directions in k dimensions."""
     log_ratio = scipy.special.gammaln(latent / 2) - scipy.special.gammaln((latent + 1) / 2)
     return float(np.exp(log_ratio) / np.sqrt(np.pi))

@@ -37,9 +37,6 @@ def stopping_time(threshold: ArrayLike, init: float) -> Reals:
 
     This formula is the leading order in a. The time decreases with tau only for tau > e a^2.
 
-    Raises:
-        InputError: if tau is not above e a^2, because the start is then too large for the threshold.
-
     >>> float(stopping_time(0.5, 1e-4).round(6))
     4.431883
     """
@@ -55,11 +52,6 @@ def stopping_time(threshold: ArrayLike, init: float) -> Reals:
 
 def flow_at_time(phi: ArrayLike, init: float, time: ArrayLike) -> Reals:
     """Return the exact beta of each coefficient phi at a time of the flow.
-
-    Args:
-        phi: array of coefficients of any shape.
-        init: the size a of the factors at the start.
-        time: times, which broadcast against `phi`.
 
     >>> flow_at_time(0.7, 1e-3, [1.0, 2.0, 2.5, 3.0]).round(12).tolist()
     [0.000270319047, 0.066213201459, 0.44245873451, 0.676070081449]
@@ -83,23 +75,13 @@ def flow_at_threshold(phi: ArrayLike, threshold: ArrayLike, init: float) -> Real
 
 
 def hard(phi: ArrayLike, threshold: ArrayLike, init: float = 0.0) -> Reals:
-    """Return phi if |phi| is above the threshold, and 0 otherwise. The argument `init` has no effect.
-
-    >>> hard([-2.0, 0.5, 1.5], 1.0).tolist()
-    [-2.0, 0.0, 1.5]
-    """
+    """Return phi if |phi| is above the threshold, and 0 otherwise. The argument `init` has no effect."""
     values = np.asarray(phi, dtype=float)
     return np.where(np.abs(values) > threshold, values, 0.0)
 
 
 def soft(phi: ArrayLike, threshold: ArrayLike, init: float = 0.0) -> Reals:
-    """Return sign(phi) (|phi| - threshold)_+, the result of an L1 penalty.
-
-    The argument `init` has no effect.
-
-    >>> soft([-2.0, 0.5, 1.5], 1.0).tolist()
-    [-1.0, 0.0, 0.5]
-    """
+    """Return sign(phi) (|phi| - threshold)_+, the result of an L1 penalty."""
     values = np.asarray(phi, dtype=float)
     return np.asarray(np.sign(values) * np.maximum(np.abs(values) - threshold, 0.0))
 
@@ -121,25 +103,8 @@ RULES = by_name(
 )
 
 
-def matrix_flow_at_time(phi: ArrayLike, init: float, time: float) -> Reals:
-    """Return W W^T - V V^T at a time of the flow from W = V = init I, for a symmetric target phi (d x d).
-
-    >>> matrix_flow_at_time(np.diag([0.7, 0.0]), 1e-3, 3.0).round(6).tolist()
-    [[0.67607, 0.0], [0.0, 0.0]]
-    """
-    values, vectors = np.linalg.eigh(np.asarray(phi, dtype=float))
-    return np.asarray((vectors * flow_at_time(values, init, time)) @ vectors.T)
-
-
 def descend(phi: Reals, init: float, time: ArrayLike, step: float = 0.02) -> Reals:
-    """Return beta after plain gradient descent on w and v.
-
-    The result differs from the flow by terms of the order of `step`, which is the largest step size. `time`
-    broadcasts against `phi`.
-
-    >>> float(abs(descend(np.array([0.7]), 1e-3, 3.0, 1e-3) - flow_at_time(0.7, 1e-3, 3.0))[0]) < 1e-3
-    True
-    """
+    """Return beta after plain gradient descent, which differs from the flow by terms of order `step`."""
     t = np.asarray(time, dtype=float)
     steps = int(np.ceil(t.max() / check_value("step", step, float, greater_than=0)))
     rate = np.broadcast_to(4 * t / steps, phi.shape)
@@ -154,25 +119,3 @@ def descend(phi: Reals, init: float, time: ArrayLike, step: float = 0.02) -> Rea
         w += np.multiply(slope, w, out=part)
         v -= np.multiply(slope, v, out=part)
     return np.asarray(w * w - v * v)
-
-
-def spike_cost(spikes: ArrayLike, noise: float) -> float:
-    """Return the squared error |hard(phi) - B|_F^2 for a matrix B in noise, at large dimension d.
-
-    Here phi is B plus symmetric Gaussian noise with off-diagonal variance delta^2/d, and B has the
-    eigenvalues `spikes`. The error is `sum 2 delta^2 + 3 delta^4/theta^2` over the spikes theta (not in the
-    paper), if all spikes are kept and nothing of the bulk on [-2 delta, 2 delta] is.
-
-    Raises:
-        InputError: if a spike is not above the noise, because then no eigenvalue leaves the bulk.
-
-    >>> round(spike_cost([0.5], 0.1), 6)
-    0.0212
-    """
-    theta, square = np.abs(np.asarray(spikes, dtype=float)), noise**2
-    if theta.size and not theta.min() > noise:
-        raise InputError(
-            f"early stopping: found a spike {theta.min():g} in noise {noise:g}, expected a spike above "
-            "the noise, because no eigenvalue leaves the bulk below it; use more samples"
-        )
-    return float(np.sum(2 * square + 3 * square**2 / theta**2))

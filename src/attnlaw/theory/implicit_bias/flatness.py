@@ -39,7 +39,6 @@ def hessian_trace(factors: Sequence[ArrayLike], covariance: ArrayLike | None = N
     Empty products are the identity.
 
     Args:
-        factors: the factors F_1 to F_L, in the order of the product.
         covariance: the covariance S of tokens, for a square M. Every product then has the factor S^(1/2) at
             both ends. For a head with F = (W_Q, W_K^T) the trace is `Tr S (Tr W_Q^T S W_Q + Tr W_K^T S W_K)`.
 
@@ -71,9 +70,7 @@ def least_trace(values: ArrayLike, depth: int, rows: float, cols: float) -> floa
     Args:
         values: singular values of M. For tokens of covariance S, pass the singular values of S^(1/2) M
             S^(1/2).
-        depth: the number of factors L.
         rows: the number of rows m, or Tr S for tokens of covariance S.
-        cols: the number of columns n, or Tr S.
 
     >>> least_trace([3.0, 1.0, 0.5], 2, rows=3, cols=3)
     27.0

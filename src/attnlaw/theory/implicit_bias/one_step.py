@@ -44,11 +44,7 @@ class OneStep:
 
 
 def one_step_law(problem: Problem) -> FreeConvolution:
-    """Return the law of the eigenvalues of the score step phi.
-
-    >>> round(one_step_law(Problem(alpha=0.3, noise=0.5)).sigma ** 2, 6)
-    2.916667
-    """
+    """Return the law of the eigenvalues of the score step phi."""
     if problem.output != "linear" or problem.tokens != 1 or problem.groups:
         raise InputError(
             f"one step: output {problem.output}, {problem.tokens} tokens, {len(problem.groups)} groups; "
@@ -60,9 +56,6 @@ def one_step_law(problem: Problem) -> FreeConvolution:
 
 def one_step(problem: Problem) -> OneStep:
     """Compute the error of each rule after one step. The errors do not depend on the student.
-
-    Args:
-        problem: a problem with one token, a linear output and no groups.
 
     >>> from attnlaw.theory.learn.target import Target
     >>> step = one_step(Problem(alpha=0.3, noise=0.5, target=Target.marchenko_pastur(0.3)))
@@ -80,10 +73,7 @@ def one_step(problem: Problem) -> OneStep:
 
 
 def _best(error: Callable[[float], float], top: float) -> tuple[float, float]:
-    """Return the best threshold up to the edge of the spectrum, and its error.
-
-    The error may have several minima, so a grid is searched first.
-    """
+    """Return the best threshold up to the edge, and its error, from a grid: there may be several minima."""
     places = np.linspace(0.0, top, GRID)
     first = int(np.argmin([error(float(place)) for place in places]))
     ends = float(places[max(first - 1, 0)]), float(places[min(first + 1, GRID - 1)])

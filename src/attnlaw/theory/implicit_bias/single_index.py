@@ -72,20 +72,28 @@ class SingleIndex(Settings):
     samples: int = setting(1000, "Number of samples.", symbol="n", minimum=1)
     dimension: int = setting(2000, "Dimension of the inputs.", symbol="p", minimum=2)
     signals: int = setting(
-        10, "Number of coefficients that are not zero (all are equal).", symbol="s", minimum=1
+        10,
+        "Number of coefficients of the hidden direction that are not zero (all are equal).",
+        symbol="s",
+        minimum=1,
     )
-    noise: float = setting(0.25, "Variance of the label noise.", symbol="σ²", minimum=0)
-    rule: str = setting("flow", "Rule that keeps coefficients or sets them to zero.", choices=RULES)
+    noise: float = setting(0.25, "Variance of the noise that is added to the labels.", symbol="σ²", minimum=0)
+    rule: str = setting(
+        "flow",
+        "Rule that estimates the direction: gradient flow stopped early (flow), or a threshold on "
+        "each coefficient.",
+        choices=RULES,
+    )
     threshold: float = setting(
         1.0,
-        "Threshold below which coefficients are set to zero, in units of √(2 ln p) ‖y‖/n (n "
+        "Threshold below which the rule sets coefficients to zero, in units of √(2 ln p) ‖y‖/n (n "
         "labels y, p inputs).",
         symbol="c",
         greater_than=0,
     )
     init: float = setting(
         1e-6,
-        "Scale of the trained factors at the start.",
+        "Size of the trained factors before training.",
         symbol="a",
         greater_than=0,
         active_if=("rule", "starts"),
@@ -108,8 +116,6 @@ class IndexPrediction:
         risk: the risk |beta_T - mu beta|^2, where beta_T are the learned coefficients.
         kept: number of coefficients above the threshold tau.
         false_positives: number of kept coefficients that are zero in beta.
-        tau: threshold of the coefficients.
-        time: stopping time, or None for a rule that is not a flow.
         slope: the mean slope mu of the link.
     """
 
@@ -138,18 +144,13 @@ class MeasuredIndex:
 
 
 def moments(problem: SingleIndex) -> tuple[float, float, float]:
-    """Return the moments mu = E g f(g), E y^2 and E y^2 g^2 of the labels.
-
-    >>> [round(moment, 6) for moment in moments(SingleIndex(link="identity", noise=0.5))]
-    [1.0, 1.5, 3.5]
-    """
+    """Return the moments mu = E g f(g), E y^2 and E y^2 g^2 of the labels."""
     g, w = normal_nodes(0.0, 1.0, (0.0,))
     f, noise = apply_link(problem, g), problem.noise
     return float(w @ (g * f)), float(w @ f**2) + noise, float(w @ (g * f) ** 2) + noise
 
 
 def apply_link(problem: SingleIndex, z: Reals) -> Reals:
-    """Apply the link f to every entry of z."""
     chosen = LINKS[problem.link]
     return chosen.function(z, *chosen.parameters)
 
@@ -190,9 +191,6 @@ def simulate_index(problem: SingleIndex, seeds: int = 8, seed: int = 0) -> Measu
     A flow learns by gradient descent. Other rules are applied directly. Off the support, phi is drawn
     from its exact law given y, so the function draws inputs only on the support.
 
-    Args:
-        seeds: number of draws.
-
     >>> simulate_index(SingleIndex(rule="hard", samples=400), seeds=4).kept.value > 5
     True
     """
@@ -220,14 +218,7 @@ def simulate_index(problem: SingleIndex, seeds: int = 8, seed: int = 0) -> Measu
 
 
 def normal_nodes(mean: float, deviation: float, cuts: tuple[float, ...]) -> tuple[Reals, Reals]:
-    """Return points and weights for integrals over a normal law.
-
-    The integrals are split at `cuts`, where an integrand has a corner.
-
-    >>> x, w = normal_nodes(1.0, 2.0, (0.0,))
-    >>> round(float(w @ x**2), 12)
-    5.0
-    """
+    """Return points and weights for integrals over a normal law, split at `cuts`."""
     low, high = mean - FAR * deviation, mean + FAR * deviation
     x, widths = panels([low, *(cut for cut in cuts if low < cut < high), high], NODES)
     density = np.exp(-0.5 * ((x - mean) / deviation) ** 2) / (np.sqrt(2 * np.pi) * deviation)

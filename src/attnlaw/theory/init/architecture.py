@@ -36,42 +36,19 @@ class NormPlacement:
     parallel: bool = False  # attention and the MLP read the same tokens, and their outputs are added together
 
 
-@dataclass(frozen=True)
-class WidthLimit:
-    """A choice of what stays fixed while the width grows: the number of heads, or their width."""
-
-    name: str
-    random: bool  # the number stays, heads become wider, and their scores stay random in the limit
-
-
-@dataclass(frozen=True)
-class ScoreScaling:
-    """The factor of the scores, d^(-1/2 + extra_power) for heads of width d. muP has `extra_power` -1/2."""
-
-    name: str
-    extra_power: float
-
-
-@dataclass(frozen=True)
-class Parametrisation:
-    """The dependence of deviations and learning rates on the width.
-
-    Their factor m is (width / base)^power. `power` is 1 in muP and 0 in the standard parametrisation.
-    """
-
-    name: str
-    power: int
-
-
 ORDERS = by_name(
     NormPlacement("pre", before=True),
     NormPlacement("post", after=True),
     NormPlacement("parallel", before=True, parallel=True),
     NormPlacement("sandwich", before=True, output=True),
 )
-KEPT = by_name(WidthLimit("heads", random=True), WidthLimit("head-width", random=False))
-SCORE_SCALINGS = by_name(ScoreScaling("1/sqrt(d)", 0.0), ScoreScaling("1/d", -0.5))
-PARAMETRISATIONS = by_name(Parametrisation("SP", 0), Parametrisation("muP", 1))
+# What stays fixed while the width grows, and whether scores stay random in the limit: heads become wider.
+KEPT = {"heads": True, "head-width": False}
+SCORE_SCALINGS = {
+    "1/sqrt(d)": 0.0,
+    "1/d": -0.5,
+}  # power of d that multiplies scores over sqrt(d); muP has 1/d
+PARAMETRISATIONS = {"SP": 0, "muP": 1}  # deviations and rates depend on (width / base)^this
 HEADS = ("plain", "masked")  # logits read the last tokens directly, or through BERT's transform
 # Names of activations in config.json, and their names in `attnlaw.theory.limit.kernels`.
 ACTIVATIONS = {
@@ -107,7 +84,6 @@ class Deviations:
 
     @classmethod
     def all_equal(cls, std: float, residual: float | None = None) -> Deviations:
-        """Return the deviation `std` for all matrices, or `residual` for those that write to the stream."""
         return cls(std, std, std, std, std, std, std if residual is None else residual, std)
 
 
@@ -219,17 +195,8 @@ class Architecture:
 
 
 def at_width(model: Architecture, width: int, keep: str) -> Architecture:
-    """Return the model at another width, with the same gains and the same variances of embeddings.
-
-    Args:
-        keep: the property that stays fixed, the number of heads or their width: a name in `KEPT`.
-
-    >>> model = Architecture.from_config({"model_type": "gpt2"})
-    >>> wide = at_width(model, 3072, "head-width")
-    >>> wide.heads, wide.head_width, wide.hidden, wide.deviations.query, wide.deviations.embedding
-    (48, 64, 12288, 0.01, 0.02)
-    """
-    grown = ("head_width",) if KEPT[keep].random else ("heads", "key_value_heads")
+    """Return the model at another width, with the same gains and the same variances of embeddings."""
+    grown = ("head_width",) if KEPT[keep] else ("heads", "key_value_heads")
     sizes = {name: getattr(model, name) for name in grown}
     step = model.width // math.gcd(model.width, *sizes.values())
     if width % step:

@@ -13,15 +13,6 @@ state. At width N the tokens need r <= min(N, S) coordinates, where S is the num
 | R        | (draws, s, k): a block adds `R Z`, Z standard k x N                                         |
 | Bart     | Bartlett's factor (`theory.limit.wishart`)                                                |
 
-The architecture decides the order of norms and blocks:
-
-| order    | a layer                                                                      |
-|----------|------------------------------------------------------------------------------|
-| pre      | x + attention(norm x), then x + mlp(norm x)                                  |
-| post     | norm(x + attention(x)), then norm(x + mlp(x))                                |
-| parallel | x + attention(norm x) + mlp(norm x)                                          |
-| sandwich | x + norm(attention(norm x)), then x + norm(mlp(norm x))                      |
-
 An MLP needs the Gram matrix y y^T of its F hidden units, which are drawn:
 
 | here  | means                                                                                   |
@@ -58,12 +49,7 @@ _CHUNK = 2**18  # hidden units, of all tokens, that are drawn at once
 
 
 def hidden_gram(model: Architecture, t: Array, units: int, rng: np.random.Generator) -> Array:
-    """Return the Gram matrix y y^T of the F hidden units of an MLP, of shape (draws, s, s).
-
-    Args:
-        t: root T of the Gram matrix of the MLP's input, of shape (draws, s, m) with s tokens.
-        units: number of units to draw in place of all F, where 0 draws all of them.
-    """
+    """Return the Gram matrix y y^T of the F hidden units of an MLP, of shape (draws, s, s)."""
     count = units if 0 < units < model.hidden else model.hidden
     grams = np.empty((len(t), t.shape[1], t.shape[1]))
     size = max(1, _CHUNK // (t.shape[1] * count))
@@ -94,11 +80,7 @@ def _units(model: Architecture, t: Array, count: int, rng: np.random.Generator) 
 
 
 def experts_gram(model: Architecture, t: Array, units: int, rng: np.random.Generator) -> Array:
-    """Return the Gram matrix of the output of all experts, sum_e (w_e w_e^T) o (y_e y_e^T).
-
-    Here w_e are the weights that the router gives to expert e, y_e are its hidden units, and o is the
-    entrywise product.
-    """
+    """Return `sum_e (w_e w_e^T) o (y_e y_e^T)` of router weights w_e and hidden units y_e, entry by entry."""
     weights = router_weights(model, t, rng)
     total = np.zeros((len(t), t.shape[1], t.shape[1]))
     for e in range(model.experts):
@@ -154,10 +136,7 @@ class Chain:
         return compress(np.concatenate([token, *fixed], axis=1))
 
     def _frames(self, k: int) -> Array:
-        """Return k normal rows divided by sqrt(N), in coordinates that span them.
-
-        With LayerNorm the first coordinate is along the all-ones vector.
-        """
+        """Return k normal rows over sqrt(N) in coordinates that span them, the first along all ones."""
         n = self.model.width
         if not self.model.centred:
             return bartlett(k, n, (self.draws,), self.rng) / math.sqrt(n)
@@ -206,14 +185,10 @@ class Chain:
         return self._rotary_scores(t) if turned else self._plain_scores(t)
 
     def _repeat_for_heads(self, shared: Array) -> Array:
-        """Repeat the arrays of key-value heads for the heads that share them."""
         return np.repeat(shared, self.model.heads // self.model.key_value_heads, axis=1)
 
     def _plain_scores(self, t: Array) -> Array:
-        """Return scores without rotary positions, `N std_Q std_K T N_a B_g^T T^T`.
-
-        B_g is Bartlett's factor of the keys, and N_a has standard normal entries.
-        """
+        """Return scores without rotary positions, `N std_Q std_K T N_a B_g^T T^T`."""
         model, draws, m = self.model, self.draws, t.shape[-1]
         keys = self._repeat_for_heads(bartlett(m, model.head_width, (draws, model.key_value_heads), self.rng))
         core = self.rng.standard_normal((draws, model.heads, m, keys.shape[-1])) @ np.swapaxes(keys, -1, -2)
@@ -247,11 +222,7 @@ class Chain:
         return root * self.model.deviations.residual
 
     def add(self, r: Array) -> None:
-        """Add the output `R Z` of a block to the tokens.
-
-        The coordinates of Z in the span of the state are normal. Outside the span, Bartlett's factor replaces
-        Z.
-        """
+        """Add the output `R Z` of a block to the tokens."""
         n, k, rank = self.model.width, r.shape[-1], self.root.shape[-1]
         along = r @ self.rng.standard_normal((self.draws, k, rank))
         across = r @ bartlett(k, n - rank, (self.draws,), self.rng)
@@ -269,7 +240,6 @@ class Chain:
 
 
 def capped(values: Array, cap: float | None) -> Array:
-    """Return cap tanh(values / cap), or the values unchanged if there is no cap."""
     return values if cap is None else cap * np.tanh(values / cap)
 
 

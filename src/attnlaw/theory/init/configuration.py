@@ -51,21 +51,12 @@ def config_of(source: str | os.PathLike[str] | Mapping[str, Any]) -> Config:
 
 
 def shipped_configs() -> dict[str, Path]:
-    """Return the config files that attnlaw ships, by name.
-
-    A hub id contains an owner, so it never equals one of these names.
-
-    >>> list(shipped_configs())
-    ['bert', 'gpt2', 'llama-7b']
-    """
+    """Return the config files that attnlaw ships, by name."""
     return {path.stem: path for path in sorted(CONFIGS.glob("*.json"))}
 
 
 def architecture_of(config: Config, std: float | None = None, depth: int = 0) -> Architecture:
-    """Return the architecture of a config.
-
-    Raise an `InputError` if the law does not cover a part of the config.
-    """
+    """Return the architecture of a config, or raise an `InputError` if the law does not cover it."""
     kind, family, init = _require_initialiser(config)
     config = Config({**init.defaults, **config.values}, config.source)
     stack = family.stacks[0]
@@ -123,11 +114,7 @@ def architecture_of(config: Config, std: float | None = None, depth: int = 0) ->
 
 
 def deviations_of(config: Config, depth: int) -> Deviations | None:
-    """Return the deviations with which the library of a model draws its weights.
-
-    The result is None if attnlaw does not know the initialiser, or if the config does not state the
-    deviation.
-    """
+    """Return the deviations of the library's initialiser, or None if it or the config's value is unknown."""
     initialiser = _initialiser(config)
     std = None if initialiser is None else _std(config, initialiser[2])
     return None if initialiser is None or std is None else _deviations(initialiser[2], std, depth)
@@ -142,28 +129,19 @@ def _deviations(init: Initialiser, std: float, depth: int) -> Deviations:
 
 
 def library_values(config: Config, depth: int = 0) -> dict[str, Any]:
-    """Return the values of a config as its library expects them.
-
-    `depth` replaces the number of layers, unless it is 0.
-    """
+    """Return the values of a config as its library expects them, with `depth` layers unless it is 0."""
     kind, family, _ = _require_initialiser(config)
     override = {family.stacks[0].depth[0]: depth} if depth else {}
     return {**config.values, **override, "model_type": kind}
 
 
 def known_types() -> list[str]:
-    """Return the model types whose initialiser attnlaw knows, in alphabetical order.
-
-    >>> "gpt2" in known_types()
-    True
-    """
+    """Return the model types whose initialiser attnlaw knows, in alphabetical order."""
     return sorted(kind for family in known_families() for kind in family.init)
 
 
 def _initialiser(config: Config) -> tuple[str, Family, Initialiser] | None:
-    """Return the first model type of the config whose initialiser attnlaw knows, with family and
-    initialiser.
-    """
+    """Return the first model type whose initialiser attnlaw knows, with family and initialiser."""
     for family in known_families():
         for kind in config.model_types:
             if kind in family.init:
@@ -281,10 +259,7 @@ def _frequencies(config: Config, family: Family, head_width: int) -> tuple[float
 
 
 def _llama3(values: Config, theta: float) -> float:
-    """Scale a frequency as LLaMA 3.1 does.
-
-    Slow frequencies are divided by the factor, fast ones are kept, and those in between are blended.
-    """
+    """Scale a frequency as LLaMA 3.1 does: divide slow ones, keep fast ones, and blend those in between."""
     factor = _number(values, "factor")
     low, high = _number(values, "low_freq_factor"), _number(values, "high_freq_factor")
     turns = _number(values, "original_max_position_embeddings") * theta / (2 * math.pi)

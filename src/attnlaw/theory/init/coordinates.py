@@ -48,14 +48,7 @@ def coordinate_check(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> CoordinateCheck:
-    """Compute how much the logits of a model change in a few steps of SGD.
-
-    Args:
-        width: the width of the model, a multiple of 16. The function never draws a matrix of this width.
-        parametrisation: "SP" or "muP".
-        rate: learning rate at width 64.
-        draws: number of initialisations.
-    """
+    """Compute how much the logits of a model change in a few steps of SGD."""
     if width % HEAD_WIDTH:
         raise BadSetting("width", f"expected a multiple of {HEAD_WIDTH}, the width of a head", width)
     with require_extra("a step of training", "lens"), quiet_import():
@@ -92,12 +85,8 @@ def config(width: int) -> dict[str, Any]:
 
 
 def _scales(width: int, name: str, rate: float) -> tuple[Callable[[str], float], Callable[[str], float]]:
-    """Return two functions of a matrix's name: its standard deviation and its learning rate.
-
-    `name` is the parametrisation, "SP" or "muP", and `rate` is r in the table above.
-    """
-    power = PARAMETRISATIONS[name].power
-    m = (width / BASE) ** power
+    """Return the standard deviation and the learning rate as functions of a matrix's name (see the table)."""
+    m = (width / BASE) ** PARAMETRISATIONS[name]
 
     def std(matrix: str) -> float:
         kind = _kind(matrix)

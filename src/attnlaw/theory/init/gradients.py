@@ -32,16 +32,7 @@ def gradient_law(
     seed: int,
     progress: Progress = no_progress,
 ) -> GradientLaw:
-    """Compute the norms of the gradients dL/dW over several initialisations.
-
-    Here L is the mean loss of the next token (BERT: of every token). This function needs torch and
-    transformers.
-
-    Args:
-        values: the config.json of the model, as its library expects it (`library_values`).
-        model: the architecture of the same config.
-        draws: number of initialisations.
-    """
+    """Compute the norms of the gradients dL/dW over several initialisations."""
     with require_extra("--gradients", "lens"), quiet_import():
         from attnlaw.theory.init.lazy_model import lazy_model
     drawn: dict[str, list[float]] = {}

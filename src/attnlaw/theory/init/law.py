@@ -48,16 +48,7 @@ MEASURES = ("rms", "cosine", "effective_rank", "entropy", "score_sd")
 
 
 def measure_layer(state: LayerState, tokens: Tokens, allowed: BoolArray) -> dict[str, Array]:
-    """Return the measures of a layer by name, each of shape (draws,).
-
-    Args:
-        allowed: a mask of shape (s, s). Entry (i, j) is true if token i sees token j.
-
-    >>> two = LayerState(np.array([[[4.0, 2.0], [2.0, 4.0]]]))
-    >>> found = measure_layer(two, Tokens((1, 2)), np.ones((2, 2)))
-    >>> {name: round(float(values[0]), 3) for name, values in found.items()}
-    {'rms': 2.0, 'cosine': 0.5, 'effective_rank': 1.755}
-    """
+    """Return the measures of a layer by name, each of shape (draws,)."""
     s = tokens.seen
     gram = state.gram[:, :s, :s]
     squares = np.diagonal(gram, axis1=-2, axis2=-1)
@@ -105,18 +96,13 @@ def initial_law(
     vocabulary of more than 4096 ids: its sum over the vocabulary is taken as normal.
 
     Args:
-        architecture: the model, for example `Architecture.from_config("gpt2")`.
         tokens: the token ids. The law depends only on which of the tokens are equal.
-        draws: number of initialisations.
         width: a width to which the model is scaled. Gains and the variances of embeddings stay the same at
             this width. None keeps the width of the model, and infinity gives the limit.
         keep: the other property that stays fixed at another width: "heads" (their number) or "head-width".
         scaling: "1/d" multiplies scores by another d^(-1/2), as muP does, where d is the head width.
         units: number of hidden units to draw in place of all units of an MLP. Mean and covariance stay exact,
             and 0 draws all units.
-
-    Returns:
-        Means over initialisations with standard errors, for each layer and for the logits.
 
     >>> model = Architecture.from_config({"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4})
     >>> law = initial_law(model, Tokens((5, 9, 2)), draws=50)
@@ -129,11 +115,11 @@ def initial_law(
     check_tokens(architecture, tokens)
     infinite = width == math.inf
     model = architecture if width is None or infinite else at_width(architecture, int(width), keep)
-    extra_power = SCORE_SCALINGS[scaling].extra_power
+    extra_power = SCORE_SCALINGS[scaling]
     uniform = infinite and extra_power < 0 and keep == "heads"
     factor = model.head_width**extra_power
     model = replace(model, score_scales=tuple(factor * scale for scale in model.score_scales))
-    fixed = infinite and not model.experts and (uniform or not KEPT[keep].random)
+    fixed = infinite and not model.experts and (uniform or not KEPT[keep])
     draws = (1 if uniform else REPLICATES) if fixed else draws
     tables = _draw_tables(model, tokens, draws, seed, keep if infinite else None, uniform, units, progress)
     law = _summarise(model, tokens, tables, fixed)
@@ -228,10 +214,7 @@ def _summarise(
 
 
 def _slope(cosines: Sequence[Array]) -> Array | None:
-    """Return the slope of log(1 - cosine) over layers in every draw; None if there are too few layers.
-
-    The fit stops before the first layer whose tokens are parallel up to round-off.
-    """
+    """Return the slope of log(1 - cosine) over layers until tokens are parallel; None for too few layers."""
     apart = 1 - np.stack(cosines, axis=1)
     counted = int((apart > PARALLEL).all(axis=0).cumprod().sum())
     return None if counted < 2 else slopes([np.log(distances) for distances in apart[:, :counted].T])

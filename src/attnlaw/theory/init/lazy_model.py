@@ -1,8 +1,8 @@
 """A model of `transformers` on lazy weights: gradients and steps of SGD without ever drawing the weights.
 
-torch builds the model without storage (its meta device). A `LazyWeight` replaces every matrix, and every
-stack of matrices (experts). If the model's code asks it for a product or for some rows, a `LazyMatrix`
-answers. The library initialises everything else (gains, biases, positions). Gains and biases do not train.
+A `LazyWeight` replaces every matrix of a model without storage (torch's meta device). If the model's code
+asks it for a product or for some rows, a `LazyMatrix` answers. Gains, biases and positions are the library's;
+gains and biases do not train.
 
 A lazy matrix is a Gaussian matrix that is drawn only in the directions that are asked for. It is exact in
 law, also while SGD trains it.
@@ -19,8 +19,7 @@ U, `W^T p = V^T Y^T p + (I - V^T V) g`. This is Gaussian conditioning. It is exa
 questions, even if each one depends on all answers before (Bolthausen, 2014). A step of SGD adds
 `-rate D^T X`, which has low rank. The norm of a gradient is `|dL/dW|_F^2 = sum (D D^T) o (X X^T)`.
 
-A question about s rows costs O(s^2 (in + out)), and more with every question before. Once the number of rows
-reaches the width, the matrix itself would be cheaper. Adam divides entry by entry and has no such form.
+A question about s rows costs O(s^2 (in + out)), and more with every question before.
 """
 
 from __future__ import annotations
@@ -43,15 +42,7 @@ SAME = 1e-10  # a remainder below this share of the rows' length is rounding: th
 
 @dataclass(eq=False)
 class LazyMatrix:
-    """A Gaussian matrix W (out, in) of deviation `std`.
-
-    The matrix is drawn only in the directions that are needed.
-
-    >>> W = LazyMatrix(1000, 1000, 1.0, torch.Generator().manual_seed(0))
-    >>> x, d = torch.ones(1, 1000, dtype=torch.float64), torch.ones(1, 1000, dtype=torch.float64)
-    >>> bool(torch.allclose(W.right(x) @ d.T, x @ W.left(d).T))
-    True
-    """
+    """A Gaussian matrix W (out, in) of deviation `std`."""
 
     out: int
     inner: int  # the number of columns, `in` above
@@ -109,10 +100,7 @@ class LazyMatrix:
         return d, x
 
     def _split_rows(self, rows: Any, known: Any) -> tuple[Any, tuple[Any, Any]]:
-        """Return C and (T, Q) such that the rows are `C known + T Q`.
-
-        The rows of Q are orthonormal, and orthogonal to `known`.
-        """
+        """Return C and (T, Q), with Q orthonormal and orthogonal to `known`: the rows are `C known + T Q`."""
         c = rows @ known.T
         rest = rows - c @ known
         again = rest @ known.T  # a second projection removes rounding errors
@@ -138,10 +126,7 @@ class LazyMatrix:
 
 
 class _RightProduct(torch.autograd.Function):  # type: ignore[misc]
-    """The product X W^T with a lazy matrix W, for torch's automatic differentiation.
-
-    The backward pass computes D W, and adds the pair (D, X) to the uses of the matrix.
-    """
+    """The product X W^T with a lazy matrix W; the backward pass adds the pair (D, X) to its uses."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, matrix: LazyMatrix) -> Any:
@@ -157,11 +142,7 @@ class _RightProduct(torch.autograd.Function):  # type: ignore[misc]
 
 
 class _RowLookup(torch.autograd.Function):  # type: ignore[misc]
-    """The lookup of rows of a lazy matrix W by their numbers, as in an embedding.
-
-    The backward pass records one-hot vectors and the gradients of the rows as a use of W. The padding id gets
-    no gradient, so its one-hot vectors are zero.
-    """
+    """The lookup of rows of a lazy matrix W by their numbers, in which padding gets no gradient."""
 
     @staticmethod
     def forward(ctx: Any, hook: Any, numbers: Any, matrix: LazyMatrix, padding: int | None) -> Any:
@@ -180,10 +161,7 @@ class _RowLookup(torch.autograd.Function):  # type: ignore[misc]
 
 
 class LazyWeight:
-    """A stand-in for a weight tensor of the model.
-
-    The products and rows of the stand-in come from a lazy matrix.
-    """
+    """A stand-in for a weight tensor of the model, whose products and rows come from a lazy matrix."""
 
     _is_hf_initialized = True  # the library must not initialise it
     dtype, device = torch.float64, torch.device("cpu")
@@ -241,10 +219,7 @@ class LazyModel:
         return self.model(**given, use_cache=False).logits[0]
 
     def step(self, rates: Callable[[str], float]) -> None:
-        """Make a step of SGD on every matrix, after `loss().backward()`.
-
-        `rates` maps names of matrices to learning rates.
-        """
+        """Make a step of SGD on every matrix, after `loss().backward()`."""
         for name, matrix in self.matrices.items():
             matrix.step(rates(name))
 
@@ -255,14 +230,7 @@ def lazy_model(
     std: Callable[[str], float] | None = None,
     architecture: Architecture | None = None,
 ) -> LazyModel:
-    """Build the model of a config.json on lazy matrices.
-
-    Args:
-        values: the config.json, in the form that the library expects.
-        std: a function that returns the deviation of a matrix for its name in the model. None uses the
-            deviations of the architecture.
-        architecture: the architecture of the config, or None to read it from `values`.
-    """
+    """Build the model of a config.json on lazy matrices."""
     with quiet_import():
         from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 

@@ -24,7 +24,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from attnlaw.theory.init.architecture import Architecture, WidthLimit
+from attnlaw.theory.init.architecture import Architecture
 from attnlaw.theory.init.chain import Chain, capped, router_weights, unit_kernel
 from attnlaw.theory.init.tokens import Tokens
 from attnlaw.theory.limit.inputs import gram_of, side_by_side
@@ -35,11 +35,7 @@ SAMPLED = 1000  # heads that represent infinitely many
 
 
 class LimitChain(Chain):
-    """Several random draws of a model in the limit of infinite width.
-
-    `kept` stays fixed while the width grows. Attention is `uniform` if scores are divided by a head width
-    that grows.
-    """
+    """Draws in the limit of infinite width, where scores are random, or attention may be `uniform`."""
 
     limit = True
 
@@ -49,10 +45,10 @@ class LimitChain(Chain):
         tokens: Tokens,
         draws: int,
         rng: np.random.Generator,
-        kept: WidthLimit,
+        random_scores: bool,
         uniform: bool = False,
     ) -> None:
-        self.kept, self.uniform = kept, uniform
+        self.random_scores, self.uniform = random_scores, uniform
         super().__init__(replace(model, norm="rms"), tokens, draws, rng)
 
     def _frames(self, k: int) -> Array:
@@ -61,7 +57,7 @@ class LimitChain(Chain):
     def attention(self, h: Array, layer: int) -> tuple[Array, Array, Array]:
         model, std = self.model, self.model.deviations
         t = compress(h)
-        if self.kept.random:
+        if self.random_scores:
             p = self._gaussian_scores(t) * (model.score_scales[layer] * math.sqrt(model.head_width))
             p *= 0.0 if self.uniform else 1.0
         else:

@@ -32,19 +32,12 @@ MOST_DRAWN = 4096
 
 @dataclass(frozen=True, eq=False)
 class InitialLogits:
-    """The logits of all ids at every token.
+    """The logits of all ids at every token."""
 
-    Args:
-        token_logits: logits of the u different ids among the s tokens, of shape (draws, s, u). The field is
-            None if the logits have no limit.
-        zeros: the number of ids whose logit is always 0. This number is 1 if the head is tied and the padding
-            id is not among the tokens, else 0.
-    """
-
-    token_logits: Array | None
+    token_logits: Array | None  # of the u different ids, (draws, s, u); None without a limit
     covariance: Array  # covariance C of the logits of each other id, (draws, s, s)
     others: int  # number of other ids, without padding
-    zeros: int
+    zeros: int  # ids whose logit is always 0: the padding of a tied head, if no token has it
     cap: float | None  # cap of the logits; None is no cap
 
     def deviation(self) -> Array:
@@ -58,10 +51,7 @@ class InitialLogits:
         return capped(z, self.cap)
 
     def log_sums(self, rng: np.random.Generator) -> Array:
-        """Return the logarithm of the sum of exp(logit) over the vocabulary, shape (draws, s).
-
-        The result is not finite if the vocabulary is not drawn and exp(logit) exceeds the range of float64.
-        """
+        """Return log sum exp(logit) over the vocabulary, (draws, s); not finite beyond float64."""
         assert self.token_logits is not None
         draws, s = self.covariance.shape[:2]
         if self.others <= MOST_DRAWN:
@@ -118,10 +108,7 @@ def logits_of(state: Chain) -> InitialLogits:
 
 
 def own_cosine(state: Chain) -> Array | None:
-    """Return the mean cosine of the last tokens with their own embeddings in every draw.
-
-    The result is None if the head is not tied, or has BERT's transform.
-    """
+    """Return the mean cosine of the last tokens with their own embeddings in every draw."""
     model, tokens = state.model, state.tokens
     if not model.tied or model.head == "masked":
         return None
@@ -136,8 +123,8 @@ def _masked_head(state: Chain, h: Array) -> tuple[Array, Array | None]:
     """Return the Gram matrix over N of BERT's transform t = LN(psi(W h)), and the logits of the tokens' ids.
 
     The logits are None if the head is not tied or the width is infinite. Relative to t, the embeddings are
-    rotated uniformly, orthogonal to the all-ones vector. The coordinates of their frame in the span of t are
-    `C^-1 G`, with a normal G. C C^T is the Gram matrix of G joined with Bartlett's factor.
+    rotated uniformly: the frame in the span of t is `C^-1 G`, with C C^T the Gram matrix of G and Bartlett's
+    factor.
     """
     model, draws, n = state.model, state.draws, state.model.width
     gain = math.sqrt(n) * model.deviations.head

@@ -33,12 +33,7 @@ class Spread:
 
 
 def spread_of(values: Array, fixed: bool = False) -> Spread:
-    """Summarise the values of all draws.
-
-    The spread is 0 if the number is `fixed`, which means a limit without randomness.
-
-    Draws of such a number differ only because they sample different heads.
-    """
+    """Summarise all draws; a `fixed` number, of a limit without randomness, has the spread 0."""
     mean = float(values.mean())
     deviation = float(values.std(ddof=1)) if len(values) > 1 else 0.0
     deviation = deviation if deviation > ROUNDING * abs(mean) else 0.0
@@ -50,11 +45,7 @@ def spread_of(values: Array, fixed: bool = False) -> Spread:
 
 
 def slopes(by_layer: list[Array]) -> Array:
-    """Return the least-squares slope over layers in every draw.
-
-    >>> slopes([np.array([1.0]), np.array([3.0]), np.array([5.0])]).tolist()
-    [2.0]
-    """
+    """Return the least-squares slope over layers in every draw."""
     layer = np.arange(len(by_layer)) - (len(by_layer) - 1) / 2
     return np.asarray(np.stack(by_layer, axis=1) @ layer / (layer @ layer))
 
@@ -70,10 +61,7 @@ class MatrixGradient:
 
 @dataclass(frozen=True)
 class GradientLaw:
-    """Norms of gradients: for all layers together, for each layer and for each matrix.
-
-    `exponent` is the slope of the logarithm of the norm over layers.
-    """
+    """Norms of gradients: for all layers together, for each layer and for each matrix."""
 
     norm: Spread
     layers: Mapping[int, Spread]
@@ -106,8 +94,6 @@ class InitialLaw(BriefRepr):
 
     Args:
         model_width: the width N, or None in the limit of infinite width.
-        random: whether initialisations differ. Some limits are not random.
-        layers: the embeddings and then each layer.
         logit_sd: deviation of the logit of an id that is not among the tokens.
         loss: mean loss of the next token (BERT: of every token). Compare the loss with `uniform_loss`,
             which is ln V.
@@ -154,9 +140,9 @@ class InitialLaw(BriefRepr):
     def initialiser(self) -> str:
         return self.architecture.read_from
 
-    def last(self, name: str) -> Estimate | None:
-        """Return a measure after the last layer by its name, or None if the layer does not have it."""
-        spread: Spread | None = getattr(self.layers[-1], name)
+    def last(self, name: str, layer: int = -1) -> Estimate | None:
+        """Return a measure after a layer, by default the last one, or None if the layer does not have it."""
+        spread: Spread | None = getattr(self.layers[layer], name)
         return None if spread is None else spread.estimate
 
     @property
@@ -180,11 +166,8 @@ class InitialLaw(BriefRepr):
     @property
     def entropy(self) -> Estimate | None:
         """The entropy of attention in the first layer, where tokens differ most."""
-        entropy = self.layers[1].entropy
-        return None if entropy is None else entropy.estimate
+        return self.last("entropy", layer=1)
 
     @property
     def score_sd(self) -> Estimate | None:
-        """The deviation of scores in the first layer."""
-        score_sd = self.layers[1].score_sd
-        return None if score_sd is None else score_sd.estimate
+        return self.last("score_sd", layer=1)

@@ -13,6 +13,7 @@ Unusual does not mean wrong: these are remarks, not verdicts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -29,24 +30,17 @@ NEAR_UNIFORM, DISTINCT = 0.95, 0.5  # entropy over uniform, and mean cosine, tha
 
 @dataclass(frozen=True)
 class Start:
-    """The numbers of an untrained model that the sentences describe.
+    """The numbers of an untrained model that the sentences describe."""
 
-    Args:
-        rms: the root mean square of the residual stream by layer, where layer 0 is the embeddings.
-        cosine: the mean cosine between tokens by layer. The field is empty for a single token.
-        gradient: the norm of the gradient by layer. The field is empty if gradients were not computed.
-        infinite: whether the width is infinite.
-    """
-
-    rms: Mapping[int, Estimate]
-    cosine: Mapping[int, Estimate]
+    rms: Mapping[int, Estimate]  # by layer, where layer 0 is the embeddings
+    cosine: Mapping[int, Estimate]  # by layer; empty for a single token
     score_sd: Estimate | None
     entropy: Estimate | None
     logit_sd: Estimate
     loss: Estimate | None
     uniform_loss: float
-    gradient: Mapping[int, Estimate]
-    infinite: bool
+    gradient: Mapping[int, Estimate]  # by layer; empty if gradients were not computed
+    infinite: bool  # whether the width is infinite
 
 
 def start_of(law: InitialLaw) -> Start:
@@ -93,14 +87,11 @@ def _signals(start: Start) -> StartRemark | None:
         words = f"The embedding is only {short_percent(first / after)} of the residual stream after layer 1"
         more = f", which grows {short_number(growth, 2)}-fold up to layer {depth}" if depth > 1 else ""
         return StartRemark(f"{words}{more}", True)
+    moves = "shrinks" if last < first else "grows"
     sizes = (
-        f"the residual stream grows from size {short_number(first)} to {short_number(last)} in {depth} layers"
+        f"the residual stream {moves} from size {short_number(first)} to {short_number(last)} in {depth} "
+        "layers"
     )
-    if last < first:
-        sizes = (
-            f"the residual stream shrinks from size {short_number(first)} to {short_number(last)} in "
-            f"{depth} layers"
-        )
     if 1 / RANGE <= growth <= RANGE:
         return StartRemark(f"Signals stay in range: {sizes}", False)
     return StartRemark(f"Signals {'grow' if growth > 1 else 'vanish'} with depth: {sizes}", None)
@@ -153,14 +144,14 @@ def _loss(start: Start) -> StartRemark | None:
         )
         return StartRemark(f"{reason}, so there is no loss. The other logits {size}", None)
     above, error = start.loss.value - start.uniform_loss, start.loss.error or 0.0
-    guess = f"the {start.uniform_loss:.4g} of a uniform guess (ln V)"
+    guess = f"the {start.uniform_loss:.4g} of a uniform guess over {_vocabulary(start)} ids (ln V)"
     if above > max(LOSS, 2 * error):
         text = f"The loss starts at {start.loss}, {_size(above)} above {guess}"
         if start.logit_sd.value > WIDE:
             text += (
                 f": output weights smaller by a factor of {_size(start.logit_sd.value)} would give logits of "
+                "standard deviation 1"
             )
-            text += "standard deviation 1"
         return StartRemark(text, True)
     if abs(above) <= 2 * error:
         return StartRemark(f"The loss starts at {start.loss}, near {guess}", False)
@@ -168,12 +159,12 @@ def _loss(start: Start) -> StartRemark | None:
     return StartRemark(f"The loss starts at {start.loss}, {_size(abs(above))} {side} {guess}", False)
 
 
-def _size(number: float) -> str:
-    """Format a number with two decimals, or without any if it is large.
+def _vocabulary(start: Start) -> str:
+    return f"V = {round(math.exp(start.uniform_loss)):,}"
 
-    >>> _size(0.907), _size(31048.73)
-    ('0.91', '31,049')
-    """
+
+def _size(number: float) -> str:
+    """Format a number with two decimals, or without any if it is large."""
     return f"{number:.2f}" if number < 100 else f"{number:,.0f}"
 
 

@@ -22,9 +22,8 @@ largest q gives the upper edge. If there are two other roots, they are the ends 
 q = r is above both.
 
 The participation number `(sum s^2)^2 / sum s^4` of singular values s counts directions: it is n for n equal
-values. To judge the number of a real head, compare it with random draws. `null_participation` draws
-independent Gaussian queries and keys. Real tokens are not orthogonal, so random weights on the same tokens
-are a fairer comparison for text.
+values. `null_participation` draws independent Gaussian queries and keys; for text, random weights on the same
+tokens are a fairer comparison.
 """
 
 from __future__ import annotations
@@ -54,10 +53,9 @@ LARGEST_INVERSE_BETA = 1000.0  # below 0.001 the quadrature loses digits
 class AttentionMatrixLaw(Law):
     """The squared singular values of `sqrt(n) (softmax(beta Q K^T / sqrt(d_K)) - mean)` as n -> infinity.
 
-    Matrices of finite size approach this limit slowly if beta exceeds 1 or d_K/n is small.
-    `attention_sample` compares a draw with the law. A beta above 5 raises an `InputError`: there `e^(beta^2)`
-    is about 1e11, no n is near the limit, and rounding would open false gaps. Next to an edge, the density
-    has only half of its digits, because two roots meet at the edge.
+    Matrices of finite size approach this limit slowly if beta exceeds 1 or d_K/n is small. A beta above 5
+    raises an `InputError`: there `e^(beta^2)` is about 1e11, no n is near the limit, and rounding would open
+    false gaps. Next to an edge, the density has only half of its digits, because two roots meet at the edge.
 
     Args:
         beta: standard deviation of a row's logits.
@@ -98,9 +96,8 @@ class AttentionMatrixLaw(Law):
     def stieltjes(self, z: ArrayLike) -> Complexes:
         """Return the Stieltjes transform `g = 1/(theta xi tau)`.
 
-        If xi is above the real line, tau is the root above the real line. There is only one such root,
-        because a real tau means a real xi, so no root can cross the line. Close to the real line, a root is
-        above it only if `dxi/dtau > 0`. Off the support, exactly one root satisfies this condition.
+        If xi is above the real line, tau is the only root above it, because a real tau means a real xi. Close
+        to the line, a root is above it only if `dxi/dtau > 0`, which holds for one root off the support.
         """
         z = np.asarray(z)
         place = z.astype(complex)
@@ -117,10 +114,7 @@ class AttentionMatrixLaw(Law):
         return np.asarray(np.where(below, g.conj(), g))
 
     def moment(self, order: int) -> float:
-        """Return a moment from `s = 1 + (1 - r + r s) s^2 / z - k s^4 / z^2` as a series in 1/z.
-
-        Here `s = z g(z)`, with z in units of theta.
-        """
+        """Return a moment from `s = z g = 1 + (1 - r + r s) s^2 / z - k s^4 / z^2` as a series in 1/z."""
         r, k = self._letters
         s = np.zeros(order + 1)
         s[0] = 1.0
@@ -180,14 +174,7 @@ def require_beta(what: str, beta: float) -> None:
 def random_attention(
     tokens: int, head_size: int, beta: float, seed: int | np.random.Generator, causal: bool = False
 ) -> Reals:
-    """Draw an n x n attention matrix `softmax(beta Q K^T / sqrt(d_K))` with standard Gaussian Q and K.
-
-    Args:
-        causal: whether each token attends only to itself and to earlier tokens.
-
-    >>> random_attention(3, 2, 1.0, seed=0, causal=True)[0].tolist()
-    [1.0, 0.0, 0.0]
-    """
+    """Draw an n x n attention matrix `softmax(beta Q K^T / sqrt(d_K))` with standard Gaussian Q and K."""
     Q, K = np.random.default_rng(seed).standard_normal((2, tokens, head_size))
     scores = (beta / np.sqrt(head_size)) * (Q @ K.T)
     if causal:
@@ -200,9 +187,6 @@ def centred(attention: NDArray[np.floating], causal: bool = False) -> Reals:
 
     Keys of unequal length raise whole columns of a random attention matrix, which causes a spike of rank one.
     Subtracting column means removes this spike, but subtracting 1/n does not.
-
-    >>> centred(np.array([[0.9, 0.1], [0.5, 0.5]])).round(12).tolist()
-    [[0.2, -0.2], [-0.2, 0.2]]
     """
     A = np.asarray(attention, dtype=float)
     if not causal:
@@ -237,9 +221,6 @@ def null_participation(
     If beta is below `few_rows_beta`, the number is near `n / (2 + c^2 n/d_K)` with
     `c = beta^2/(e^(beta^2) - 1)` (arXiv 2510.06685). The draws remain valid at larger beta and under a
     causal mask, where this formula does not hold.
-
-    Returns:
-        The mean over random draws, with its standard error.
 
     >>> str(null_participation(128, 64, 0.5, seed=0))
     '34.9(2)'

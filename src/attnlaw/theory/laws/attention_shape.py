@@ -1,7 +1,5 @@
 """The shape of a random attention layer, and the law of one of its matrices.
 
-A `RandomLayer` also predicts a spike beyond the law's edge, and warns if the layer is too small for the law.
-
 | letter | meaning |
 |---|---|
 | n, h | tokens, heads |
@@ -76,8 +74,6 @@ class AttentionShape:
         value_size: the size of a head's values (d_V). The value None means the head size.
         output_size: the size of the output (d_O). The value None means the size of all values together, h
             d_V.
-        sharing: "none", "across" (all heads share one key and value, as in multi-query attention) or "tied"
-            (each head uses its key as its value, K = V).
 
     >>> AttentionShape(tokens=512, heads=12, head_size=64).law(1.0)
     MultiHeadLaw(beta=1.0, heads=12, key_ratio=1.5, value_ratio=1.5, output_ratio=1.5, head_size=None)
@@ -110,11 +106,7 @@ class AttentionShape:
         return self.heads * self.d_V if self.output_size is None else self.output_size
 
     def rank(self, of: str = "output") -> int:
-        """Return how many of the n squared singular values are not zero.
-
-        Args:
-            of: the name of the matrix, from `MATRICES`.
-        """
+        """Return how many of the n squared singular values are not zero."""
         matrix = MATRICES[of]
         widths = [self.tokens, *[self.heads * self.d_V] * matrix.values, *[self.d_O] * matrix.output]
         return min(widths)
@@ -125,7 +117,6 @@ class AttentionShape:
         """Return the law of one of the layer's matrices.
 
         Args:
-            of: the name of the matrix, from `MATRICES`.
             second_order: whether to keep the second Hermite term (an extension of the paper). Values and
                 outputs with K = V have no such law.
         """
@@ -147,11 +138,6 @@ class AttentionShape:
 @dataclass(frozen=True)
 class RandomLayer:
     """One matrix of a random attention layer at one beta, with its law.
-
-    Args:
-        of: the name of the matrix, from `MATRICES`.
-        centring: "columns" subtracts column means, and "mean" subtracts 1/n as in the papers.
-        second_order: whether the law keeps the second Hermite term.
 
     >>> layer = RandomLayer(AttentionShape(1024, 16, 64), 1.0, of="attention", centring="mean")
     >>> round(layer.law.support[1], 3), round(layer.spike, 3), len(layer.warnings)

@@ -11,10 +11,6 @@ matrix with spectrum on [-2, 2]. There are three kinds of base law.
 | s, p | eigenvalues and weights of a discrete base |
 | u + i v | Biane's boundary curve: `x = w + a^2 g_base(w)` is real on it |
 
-For a Marchenko-Pastur base, many values of a are solved at once by a cubic, without iteration. A discrete
-base is solved by the boundary curve (Biane 1997), with one scalar root for each node and no complex
-iteration.
-
 The third base is a product of two independent standard Gaussian factors d x m, `S* = W_Q W_K^T / sqrt(m d)`
 with k = m/d. Its singular values with both signs, each of half the weight, have a symmetric law nu of
 variance 1. Add noise Z of independent entries of variance 1/d. The singular values of `S* + a Z` with both
@@ -59,10 +55,6 @@ class Nodes:
 
     An angle theta from 0 to pi covers each interval. The nodes are at midpoints of equal steps of theta.
     Arrays have the shape (batch, intervals, nodes) unless stated otherwise.
-
-    Args:
-        low: the lower edges of the intervals, of shape (batch, intervals). If a member of the batch has fewer
-            intervals than others, its missing intervals are empty (`low == high`) and have mass 0.
     """
 
     low: Reals
@@ -78,9 +70,7 @@ def cubic_edges(k0: float, a: Reals) -> tuple[Reals, Reals]:
     The edges are the critical values of `x(g) = 1/g + a^2 g + sqrt(k0)/(1 - c g)`, at the real roots g of
     `a^2 g^2 (1-cg)^2 + g^2 - (1-cg)^2 = 0`. The function solves the companion matrices in `y = a g` together.
 
-    Returns:
-        The lower and the upper edges, each of shape (batch, 2). If there is no gap, the second interval is
-        empty.
+    The edges have the shape (batch, 2). If there is no gap, the second interval is empty.
     """
     c = 1 / np.sqrt(k0)
     companion = np.zeros((a.size, 4, 4))
@@ -113,10 +103,9 @@ def cubic_edges(k0: float, a: Reals) -> tuple[Reals, Reals]:
 def cubic_stieltjes(k0: float, a: Reals, x: Reals) -> tuple[Reals, Reals]:
     """Return `Re g` and the density at points x inside the support.
 
-    These values solve the cubic `y^3 + A y^2 + B y + C = 0` in `y = a g`, with `A = -(a/c + x/a)`, `B = (x +
-    c - sqrt(k0))/c` and `C = -a/c`. The real root r of the cubic is positive. The complex pair has the
-    product `-C/r` and the sum `-(A + r) = (B + C/r)/r`. The function uses the form of the sum that cancels
-    less. The arrays a and x broadcast.
+    They solve `y^3 + A y^2 + B y + C = 0` in `y = a g`, with `A = -(a/c + x/a)`, `B = (x + c - sqrt(k0))/c`
+    and `C = -a/c`. With the positive root r, the complex pair has the product `-C/r` and the sum `-(A + r) =
+    (B + C/r)/r`. The arrays a and x broadcast.
     """
     c = 1 / np.sqrt(k0)
     A, B, C = -(a / c + x / a), (x + c - np.sqrt(k0)) / c, -a / c + 0 * x
@@ -138,15 +127,7 @@ def cubic_stieltjes(k0: float, a: Reals, x: Reals) -> tuple[Reals, Reals]:
 
 
 def cubic_nodes(k0: float, a: Reals) -> list[tuple[Indices, Nodes]]:
-    """Return nodes of Marchenko-Pastur (scale 1) convolved with semicircles of standard deviations `a`.
-
-    The second moment should be `1 + k0 + a^2`, so an error in it shows which members of the batch need more
-    nodes. Such members have a gap that is about to open or close, or a hard edge that is barely blurred.
-
-    Returns:
-        Groups of members: their indices in the batch, and their nodes. Members without a gap have one
-        interval.
-    """
+    """Return nodes of Marchenko-Pastur (scale 1) convolved with semicircles of standard deviations `a`."""
     low, high = cubic_edges(k0, a)
     has_gap = high[:, 1] > low[:, 1]
 
@@ -161,14 +142,7 @@ def cubic_nodes(k0: float, a: Reals) -> list[tuple[Indices, Nodes]]:
 def enough_nodes(
     make_nodes: Callable[[Indices, int], Nodes], second_moments: Reals, rows: Indices
 ) -> list[tuple[Indices, Nodes]]:
-    """Use more nodes, up to a limit, until mass and second moment of each member are accurate to 1e-12.
-
-    Args:
-        make_nodes: `make_nodes(rows, count)` returns the nodes of some members, `count` on each interval.
-
-    Returns:
-        Groups of members: their indices in the batch, and their nodes.
-    """
+    """Use more nodes, up to a limit, until mass and second moment of each member are accurate to 1e-12."""
     groups = []
     for count in CUBIC_NODES:
         if not rows.size:
@@ -187,11 +161,7 @@ def enough_nodes(
 def interval_nodes(
     low: Reals, high: Reals, count: int, a: Reals, stieltjes: Callable[[Reals, Reals], tuple[Reals, Reals]]
 ) -> Nodes:
-    """Return `count` nodes at `x = middle - half cos(theta)` on each interval.
-
-    `low` and `high` are the edges, each of shape (batch, intervals). `stieltjes(a, x)` returns Re g and the
-    density.
-    """
+    """Return `count` nodes at `x = middle - half cos(theta)` on each interval."""
     theta = midpoint_angles(count)
     half = 0.5 * (high - low)
     x = 0.5 * (low + high)[..., None] - half[..., None] * np.cos(theta)
@@ -214,10 +184,6 @@ def biane_components(s: Reals, p: Reals, a: float) -> tuple[Indices, Indices, Re
 
     There `sum p/(u-s)^2 > 1/a^2`. Between neighbouring atoms the sum is convex, so a gap opens exactly if its
     least value is below 1/a^2. Newton's method then finds the two ends of the gap, starting at the atoms.
-
-    Args:
-        s: the positions of the atoms, in ascending order.
-        p: the weights of the atoms.
 
     Returns:
         The arrays first, last, low and high. A component reaches from `s[first] + low` to `s[last] + high`.
@@ -274,9 +240,6 @@ def biane_curve(
 
     `v^2` is the root of `sum p/((u-s)^2 + v^2) = 1/a^2`. Newton's method approaches the root from below.
     `dx/du` is valid only for v > 0.
-
-    Args:
-        origin: the position from which u and x are measured, one for each point. None means zero.
     """
     origin = np.zeros(u.size) if origin is None else origin
     rows = max(BLOCK // s.size, 1)
@@ -289,10 +252,7 @@ def biane_curve(
 
 
 def _curve(apart: Reals, p: Reals) -> Reals:
-    """Return v, dx/du and Re g of Biane's curve, (3, points).
-
-    `apart` holds the distances u - s in units of a, (points, atoms).
-    """
+    """Return v, dx/du and Re g of Biane's curve, given distances u - s in units of a (points, atoms)."""
     square = apart**2
     # The nearest atom alone gives a lower bound of v^2, so Newton starts from there.
     nearest = square.argmin(1)
@@ -324,13 +284,7 @@ def biane_atoms(s: Reals, p: Reals, a: float) -> list[slice]:
 def biane_nodes(s: Reals, p: Reals, a: float) -> tuple[Nodes, ...]:
     """Return nodes of a discrete law convolved with a semicircle.
 
-    An atom far from the others blurs into a nearly perfect semicircle, which needs few nodes. There are
-    enough nodes if the last cosine coefficients of the mass are below 1e-9 of the first. Integrals over a
-    whole interval are then exact up to rounding. Integrals over part of an interval have an error of 1e-9
-    divided by the number of nodes.
-
-    Returns:
-        Groups of components. All components of a group have the same number of nodes.
+    There are enough nodes if the last cosine coefficients of the mass are below 1e-9 of the first.
     """
     components = biane_components(s, p, a)
     groups = []
@@ -351,10 +305,7 @@ def biane_nodes(s: Reals, p: Reals, a: float) -> tuple[Nodes, ...]:
 def _component_nodes(
     s: Reals, p: Reals, a: float, first: Indices, last: Indices, low: Reals, high: Reals, count: int
 ) -> Nodes:
-    """Return the nodes on some components of Biane's curve.
-
-    Positions are measured from a component's first atom and shifted only at the end, to keep their digits.
-    """
+    """Return nodes on some components, measured from their first atoms to keep digits until the end."""
     theta = midpoint_angles(count)
     start, end = low, s[last] - s[first] + high
     half = 0.5 * (end - start)
@@ -377,9 +328,6 @@ def product_edges(k: float, a: Reals) -> tuple[Reals, Reals]:
 
     The intervals are `[-e0, e0]` and, if there is a gap, `[e1, e2]`. Edges are abs(x) at real g with dx/dg =
     0. A nearly closed gap counts as closed.
-
-    Returns:
-        The lower and the upper edges, each of shape (batch, 2). Without a gap, the second interval is empty.
     """
     K = k * a * a
     B = k - 1 + K
@@ -407,16 +355,7 @@ def product_edges(k: float, a: Reals) -> tuple[Reals, Reals]:
 
 
 def product_stieltjes(k: float, a: Reals, x: Reals) -> tuple[Reals, Reals]:
-    """Return `Re g` and the density of mu_a at points x inside the support.
-
-    The arrays a and x broadcast.
-
-    >>> re_g, density = product_stieltjes(0.5, np.array(1.0), np.array([0.0, 1.0]))
-    >>> g = re_g - 1j * np.pi * density
-    >>> x = np.array([0.0, 1.0])
-    >>> bool(np.abs(-2 * g**4 + 2 * x * g**3 + 0 * g**2 - x * g + 1).max() < 1e-14)
-    True
-    """
+    """Return `Re g` and the density of mu_a at points x inside the support. a and x broadcast."""
     K, X = k * a * a, x / a
     B, square = k - 1 + K, X * X
     linear, constant = K * (4 - square), K * (4 * B + square - K * square)
@@ -439,10 +378,7 @@ def product_stieltjes(k: float, a: Reals, x: Reals) -> tuple[Reals, Reals]:
 
 
 def product_nodes(k: float, a: Reals) -> list[tuple[Indices, Nodes]]:
-    """Return nodes of mu_a for many noise levels a, in groups (indices in the batch, nodes).
-
-    mu_a is symmetric, so only the nodes above zero are solved. Members without a gap have one interval.
-    """
+    """Return nodes of mu_a for many noise levels a, in groups (indices in the batch, nodes)."""
     low, high = product_edges(k, a)
     has_gap = high[:, 1] > low[:, 1]
     solve = partial(product_stieltjes, k)

@@ -36,7 +36,6 @@ class Discrete(Law):
             )
 
     def scaled(self, factor: float) -> Discrete:
-        """Return the law of `factor X`, where X has this law."""
         return Discrete(tuple(factor * value for value in self.values), self.weights)
 
     @cached_property

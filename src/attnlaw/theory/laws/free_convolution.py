@@ -48,10 +48,6 @@ class Truncated:
         sides: 1, or 2 for a symmetric base law and b >= 0. With 2 sides, the integrals are over `abs(x) > b`,
             of 1, abs(x), x^2, abs(Re g) and x Re g. Re g has the sign of x, so these integrals are twice
             those over `x > b`.
-
-    >>> table = Truncated(MarchenkoPastur(0.5), np.array([0.3, 1.0]))
-    >>> table.above(np.array([-9.0, -9.0]))[2].round(10).tolist()  # second moments 1 + kappa0 + a^2
-    [1.59, 2.5]
     """
 
     def __init__(self, base: Base, a: Reals, sides: int = 1) -> None:
@@ -97,20 +93,11 @@ class Truncated:
         return tops
 
     def above(self, b: Reals, which: Indices | None = None) -> Reals:
-        """Return the five integrals of the class over `x > b`, of shape (5, batch).
-
-        Args:
-            b: the thresholds, one for each computed member.
-            which: the indices of the computed members. None means all.
-        """
+        """Return the five integrals of the class over `x > b`, of shape (5, batch)."""
         return self.split(b, which)[0]
 
     def split(self, b: Reals, which: Indices | None = None) -> tuple[Reals, Reals]:
-        """Return the integrals over `x > b` and the same integrals over `x < b`, each of shape (5, batch).
-
-        Both results are sums over intervals, so the integrals below b are accurate even if they are tiny.
-        With two sides, "below" means `abs(x) < b`, where the odd functions x and Re g integrate to zero.
-        """
+        """Return the integrals over `x > b` and over `x < b` (two sides: `abs(x) < b`), each (5, batch)."""
         chosen = np.arange(self.a.size) if which is None else which
         above, below = np.zeros((2, 5, chosen.size))
         for owner, series in enumerate(self._series):
@@ -128,7 +115,6 @@ class Truncated:
         return above, below
 
     def node_groups(self) -> tuple[tuple[Indices, tuple[Nodes, ...]], ...]:
-        """Return groups of members: their indices in the batch, and their nodes."""
         return tuple(self._members)
 
 
@@ -170,13 +156,8 @@ class FreeConvolution(Law):
 
     Marchenko-Pastur, discrete laws and symmetric products are solved to rounding. Any other base law is
     replaced by 400 of its quantiles, and `approximation` says so. The distribution function is then wrong by
-    at most 1/800, like that of the base law, because a free convolution never increases the
-    Kolmogorov-Smirnov distance of two laws (Bercovici and Voiculescu 1993). If sigma is far below the
-    distance of neighbouring quantiles, the law shows them as separate intervals.
-
-    Args:
-        base: the law of S.
-        sigma: standard deviation of the semicircle.
+    at most 1/800, because a free convolution never increases the Kolmogorov-Smirnov distance of two laws
+    (Bercovici and Voiculescu 1993).
 
     >>> law = FreeConvolution(MarchenkoPastur(0.5), 1.0)
     >>> abs(law.moment(2) - 2.5) < 1e-11, law.approximation
@@ -244,8 +225,8 @@ class FreeConvolution(Law):
     def stieltjes(self, z: ArrayLike) -> Complexes:
         """Return the Stieltjes transform `g(z)`.
 
-        At real points the value is the limit from above. Inside the support the value comes from a closed
-        form or from Biane's boundary curve. All other points are solved by subordination.
+        At real points the value is the limit from above: inside the support from a closed form or Biane's
+        boundary curve, elsewhere by subordination.
         """
         z = np.asarray(z)
         if np.iscomplexobj(z):

@@ -58,10 +58,7 @@ class HeadNull(Law):
         return (self._layout,)
 
     def density(self, x: ArrayLike) -> Reals:
-        """Return the density `Im v / (pi c x)` by Cardano's formula.
-
-        The discriminant of the cubic is `x (x - low)(high - x) / 27`.
-        """
+        """Return the density `Im v / (pi c x)` by Cardano's formula."""
         x = np.asarray(x, dtype=float)
         c, (low, high) = self.ratio, self.intervals[0]
         inside = (x > low) & (x < high)

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike
 
 from attnlaw.core.arrays import Complexes, Reals
@@ -37,13 +36,9 @@ LARGEST_KAPPA = 1e5
 class HighTemperatureMP(Law):
     """The limit of the beta-Laguerre ensemble at beta = kappa/N, scaled to mean 1 (arXiv 2506.03470).
 
-    The log-density is accurate up to rounding if the density is above about 1e-17 of its peak. Further out
-    the log-density follows the leading behaviour at zero and at infinity. In that range it is below -40, and
-    its error is below 1.
-
-    The transform is not accurate at complex points within 1e-3 of zero. `nodes` leaves out the mass below
-    1e-290, which is about `1e-290^(a+1)`. If a + 1 < 0.05, the missing mass makes the nodes and the moments
-    wrong. The distribution function includes this mass.
+    The log-density is accurate up to rounding if the density is above about 1e-17 of its peak; further out it
+    is below -40 with an error below 1. The transform is not accurate at complex points within 1e-3 of zero.
+    `nodes` leaves out the mass below 1e-290, so nodes and moments are wrong if a + 1 < 0.05.
 
     Args:
         kappa: beta times N. Large values approach Marchenko-Pastur.
@@ -72,11 +67,6 @@ class HighTemperatureMP(Law):
     @property
     def b(self) -> float:
         return self.kappa / 2
-
-    @property
-    def inverse_tail_exponent(self) -> float:
-        """The exponent of the power-law tail of 1/x, `(kappa/2)(1/gamma - 1) + 1`."""
-        return self.a + 2
 
     @property
     def intervals(self) -> tuple[tuple[float, float], ...]:
@@ -177,23 +167,3 @@ class HighTemperatureMP(Law):
         soft_edge = a * a / top * np.exp(-46 / (a + 1) - 8 / np.sqrt(a + 1))
         low = 1e-17 / max(self.b, 1.0) if a < 1 else soft_edge
         return solve_cut(a, self.b, float(low), float(top + 60 + 8 * np.sqrt(top)))
-
-
-def beta_laguerre(size: int, kappa: float, gamma: float, seed: int | np.random.Generator) -> Reals:
-    """Draw the eigenvalues of one beta-Laguerre matrix at beta = kappa/size, in ascending order.
-
-    The mean of the eigenvalues is about 1. The bidiagonal model B of Dumitriu and Edelman (2002) has squared
-    diagonal entries that are chi-squared with `kappa/gamma - kappa i/N` degrees of freedom, where N is the
-    size. Its squared sub-diagonal entries have `kappa (1 - i/N)` degrees of freedom. The eigenvalues are
-    those of `B B^T` times gamma/kappa.
-
-    >>> beta_laguerre(4, 12.0, 0.25, seed=1).shape
-    (4,)
-    """
-    rng = np.random.default_rng(seed)
-    i = np.arange(size)
-    diagonal = rng.chisquare(kappa / gamma - kappa * i / size)
-    below = rng.chisquare(kappa * (1 - i[1:] / size))
-    main = diagonal + np.concatenate([[0.0], below])
-    eigenvalues = scipy.linalg.eigvalsh_tridiagonal(main, np.sqrt(diagonal[:-1] * below))
-    return np.asarray(np.maximum(eigenvalues, 0.0) * (gamma / kappa))

@@ -134,9 +134,8 @@ class Law(ABC):
     """A probability law on the real line with finitely many intervals and atoms.
 
     A subclass defines `intervals`, at least one of `density` and `stieltjes`, and `atoms` if it has any. All
-    other methods use quadrature over its `pieces`. By default these pieces are `x = middle - half cos(theta)`
-    on each interval, which is accurate to many digits for square-root edges. A law whose last interval ends
-    at infinity must define its pieces.
+    other methods use quadrature over its `pieces`, by default `x = middle - half cos(theta)` on each
+    interval. A law whose last interval ends at infinity must define its pieces.
 
     >>> from attnlaw.theory.laws.semicircle import Semicircle
     >>> law = Semicircle(1.0)
@@ -178,10 +177,7 @@ class Law(ABC):
         return tuple(Bounded(low, high) for low, high in self.intervals)
 
     def log_density(self, x: ArrayLike) -> Reals:
-        """Return the natural logarithm of the density.
-
-        The logarithm is minus infinity if the density is zero.
-        """
+        """Return the natural logarithm of the density, minus infinity where the density is zero."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.density(x)))
 
@@ -318,12 +314,7 @@ def at_zero(weight: float) -> tuple[tuple[float, float], ...]:
 
 
 def require_scale(name: str, value: float, largest: float = LARGEST_SCALE, remedy: str = "rescale") -> None:
-    """Raise an `InputError` if a parameter is too large or too small for its powers to fit into float64.
-
-    Args:
-        largest: the largest value that is allowed. The smallest allowed value is the inverse.
-        remedy: the end of the message, which says what to do.
-    """
+    """Raise an `InputError` if a parameter is too large or too small for its powers to fit into float64."""
     if not 1 / largest <= value <= largest:
         raise InputError(f"{name} {value:g}: expected a number from {1 / largest:g} to {largest:g}; {remedy}")
 

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,7 +18,28 @@ from attnlaw.theory.laws.law import LARGEST_RATIO, Law, at_zero, require_levels,
 
 
 @dataclass(frozen=True)
-class MarchenkoPastur(Law):
+class RankLaw(Law):
+    """A law of a product of Gaussian d x m factors, with kappa = m/d, times a scale."""
+
+    subject: ClassVar[str]  # how messages start
+    rank_ratio: float
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        remedy = "give m/d, the rank of the matrix divided by its size"
+        require_scale(f"{self.subject}: rank ratio", self.rank_ratio, LARGEST_RATIO, remedy)
+        require_scale(f"{self.subject}: scale", self.scale)
+
+    def scaled(self, factor: float) -> Self:
+        return replace(self, scale=self.scale * factor)
+
+    @property
+    def atoms(self) -> tuple[tuple[float, float], ...]:
+        return at_zero(1.0 - self.rank_ratio)
+
+
+@dataclass(frozen=True)
+class MarchenkoPastur(RankLaw):
     """The law of `scale W W^T / sqrt(m d)` with a Gaussian d x m matrix W (Marchenko and Pastur 1967).
 
     Args:
@@ -28,26 +50,12 @@ class MarchenkoPastur(Law):
     (((0.0, 0.5),), 1.5)
     """
 
-    rank_ratio: float
-    scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        remedy = "give m/d, the rank of the matrix divided by its size"
-        require_scale("Marchenko-Pastur: rank ratio", self.rank_ratio, LARGEST_RATIO, remedy)
-        require_scale("Marchenko-Pastur: scale", self.scale)
-
-    def scaled(self, factor: float) -> MarchenkoPastur:
-        """Return the law of `factor X`, where X has this law."""
-        return replace(self, scale=self.scale * factor)
+    subject = "Marchenko-Pastur"
 
     @property
     def intervals(self) -> tuple[tuple[float, float], ...]:
         root = float(np.sqrt(self.rank_ratio))
         return ((self.scale * (root - 1) ** 2 / root, self.scale * (root + 1) ** 2 / root),)
-
-    @property
-    def atoms(self) -> tuple[tuple[float, float], ...]:
-        return at_zero(1.0 - self.rank_ratio)
 
     def density(self, x: ArrayLike) -> Reals:
         """Return the density `sqrt(kappa) sqrt((x+ - x)(x - x-)) / (2 pi scale x)` between edges x-, x+."""
@@ -82,10 +90,7 @@ class MarchenkoPastur(Law):
         return np.asarray(atom + self._mass_to(np.arccos(cosine)))
 
     def quantile(self, p: ArrayLike) -> Reals:
-        """Return the points at which the distribution function reaches the levels p.
-
-        Bisection in the angle of the closed form gives nearly all digits of float64.
-        """
+        """Return where the distribution function reaches the levels p, by bisection in the angle."""
         p = require_levels(p)
         wanted = p - self.mass_of_atoms
         below, above = np.zeros_like(p), np.full_like(p, np.pi)
@@ -98,10 +103,7 @@ class MarchenkoPastur(Law):
         return np.where(wanted <= 0, 0.0 if self.rank_ratio < 1 else low, x)
 
     def _mass_to(self, theta: Reals) -> Reals:
-        """Return the mass of the continuous part up to the angle theta of `x = middle - half cos(theta)`.
-
-        It is a multiple of `int_0^theta sin^2 / (A - cos) dtheta` with A = middle/half.
-        """
+        """Return the mass up to theta, a multiple of `int_0^theta sin^2 / (A - cos)`, A = middle/half."""
         low, high = (end / self.scale for end in self.intervals[0])
         A, half = (high + low) / (high - low), 0.5 * (high - low)
         # sqrt(A^2 - 1) atan(sqrt((A+1)/(A-1)) tan(theta/2)), written so that A = 1 and theta = pi are safe.

@@ -123,10 +123,7 @@ class MultiHeadLaw(Law):
 
     @cached_property
     def intervals(self) -> tuple[tuple[float, float], ...]:
-        """The intervals on which the density is positive.
-
-        The ends of these intervals are critical values of z.
-        """
+        """The intervals on which the density is positive."""
         top = float(self.map.z_at(self.map.top))
         ends = np.sort(self.map.z_at(self.map.real_critical))
         ends = ends[(ends > 0) & (ends <= top)]
@@ -153,11 +150,7 @@ class MultiHeadLaw(Law):
         return tuple(pieces)
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return the Stieltjes transform `g = (1 + u)/x`.
-
-        The rational function gives u for points below the real line. Points above the real line use the
-        conjugate.
-        """
+        """Return the Stieltjes transform `g = (1 + u)/x`."""
         place = np.asarray(z).astype(complex)
         x = place / self.mean
         inside = self.inside(place.real)
@@ -176,13 +169,9 @@ class MultiHeadLaw(Law):
     def spike(self, squared_size: float) -> float | None:
         """Return the position of an outlier that a rank-one term causes, or None if it stays inside the bulk.
 
-        The term `l p q^T` is added to the attention matrices `sqrt(n/h) [A_r^perp]`, where the unit vectors
-        p and q are in general position. Values and outputs then act on it too. By subordination, the outlier
-        is at the point with `l^2 y = theta` (not in the paper). For attention alone the condition is `l^2 g
-        (x g/h + 1 - 1/h) = 1`.
-
-        Args:
-            squared_size: the squared size l^2 of the term.
+        The term is `l p q^T` added to the attention matrices `sqrt(n/h) [A_r^perp]`, with unit vectors p and
+        q in general position. By subordination, the outlier is at the point with `l^2 y = theta` (not in the
+        paper).
 
         >>> law = MultiHeadLaw(0.7, heads=16, key_ratio=16 * 0.064)
         >>> round(law.spike(0.7**4 / (2 * 0.064)), 3), law.spike(0.1)
@@ -212,12 +201,7 @@ def make_piece(low: float, high: float, order: int) -> Piece:
 
 @dataclass(frozen=True, eq=False)
 class RationalMap:
-    """The functions `u(y)` and `z(y)` of a multi-head law, from which its edges and moments follow.
-
-    >>> plain = RationalMap(1.0, np.array([0.0]), np.array([0.0]), (1.0, 1.0))  # u = y, z = (1 + y)^2 / y
-    >>> float(plain.z_at(plain.top)), [round(plain.moment(k), 12) for k in (1, 2, 3)]
-    (4.0, [1.0, 2.0, 5.0])
-    """
+    """The functions `u(y)` and `z(y)` of a multi-head law, from which its edges and moments follow."""
 
     rest: float  # `1 - sum c_j`
     shares: Reals  # the shares c_j of the Hermite terms
@@ -244,10 +228,7 @@ class RationalMap:
 
     @cached_property
     def critical(self) -> Complexes:
-        """The critical points of z(y), at which `z'(y) = 0` and z is not zero.
-
-        The critical points are the roots of the numerator of `z'/z`. Equal factors enter the numerator once.
-        """
+        """The critical points of z(y), at which `z'(y) = 0` and z is not zero."""
         D, B = self._polynomials
         once = dict(zip(self.factors, B, strict=True))
         C = -np.convolve(poly.polyadd(D, np.append(0.0, len(B) * poly.polyder(D))), _product(once.values()))
@@ -276,10 +257,7 @@ class RationalMap:
         return np.asarray((passes & (residual < 1e-8)).any(-1))
 
     def transform(self, z: Complexes) -> Complexes:
-        """Return the root y that belongs to the law, for Im z <= 0.
-
-        Rounding may let a false root pass the test, but its residual is larger.
-        """
+        """Return the root y that belongs to the law, for Im z <= 0."""
         y, passes, residual = self._candidates(z)
         # If rounding let no root pass, take the one with the least residual.
         best = np.where(passes | ~passes.any(-1, keepdims=True), residual, np.inf).argmin(-1)
@@ -319,10 +297,7 @@ class RationalMap:
 
     @cached_property
     def _equation(self) -> tuple[Reals, Reals]:
-        """Both sides of the equation for y, `prod_a (D + N/a) = z y D^M` with M factors.
-
-        The polynomials have the same length, and their difference is monic in 1/y.
-        """
+        """Both sides of the equation for y, `prod_a (D + N/a) = z y D^M` with M factors."""
         D, B = self._polynomials
         P, lead = _product(B), np.append(0.0, _product([D] * len(B)))
         return P, np.append(lead, np.zeros(P.size - lead.size))
@@ -348,10 +323,7 @@ class RationalMap:
         return self.factors.count(self.factors[0])
 
     def _least_factor(self, y: Complexes, z: Complexes) -> Complexes:
-        """Return `1 + u/a` for the smallest factor a, from `prod_a (1 + u/a) = z y`.
-
-        If several factors are the smallest, the arguments of all other terms select the branch of the root.
-        """
+        """Return `1 + u/a` for the smallest factor a, from `prod_a (1 + u/a) = z y`."""
         rest = [1 + self.u(y) / a for a in self.factors if a != self.factors[0]]
         size = np.abs(z * y) / np.prod([np.abs(factor) for factor in rest], axis=0)
         turn = np.abs(np.angle(y)) - np.abs(np.angle(z)) - sum(np.abs(np.angle(factor)) for factor in rest)
@@ -371,10 +343,7 @@ class RationalMap:
         return float(0.03**count / np.abs(self._least_factor(y, np.array(1.0 + 0j))) ** count)
 
     def _from_zero(self, z: Complexes) -> Complexes:
-        """Return the root y for z near a hard edge at zero.
-
-        Each iteration computes u from the smallest factor, and then y from u by a step of Newton's method.
-        """
+        """Return the root y for z near a hard edge at zero."""
         y = np.full(z.shape, self._y_at_zero, dtype=complex)
         with np.errstate(all="ignore"):
             for _ in range(16):

@@ -21,14 +21,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from attnlaw.core.arrays import Reals
 from attnlaw.core.estimate import Estimate
 from attnlaw.core.progress import Progress, no_progress
-from attnlaw.core.settings import check_value
 from attnlaw.numerics.draws import mean_of
-from attnlaw.theory.laws.attention_matrix import AttentionMatrixLaw, centred, random_attention
 from attnlaw.theory.laws.attention_shape import (
     CENTRINGS,
     MATRICES,
@@ -37,9 +34,7 @@ from attnlaw.theory.laws.attention_shape import (
     Matrix,
     RandomLayer,
 )
-from attnlaw.theory.laws.finite_size import finite_size_warnings
 from attnlaw.theory.laws.law import Law
-from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
 
 
 @dataclass(frozen=True)
@@ -50,15 +45,12 @@ class MultiHeadSample:
     divided by the law's mean.
 
     Args:
-        of: the name of the matrix, from `MATRICES`.
         values: the n squared singular values of the softmax layer, in ascending order.
-        equivalent: squared singular values of the Gaussian equivalent.
         edge: the upper edge of the law.
         beyond: the number of values above the edge.
         spike: the expected position of one value beyond the edge if only 1/n is subtracted. The spike is None
             if there is no such value, or if K = V, because then it has no prediction.
         spike_found: the largest value if only 1/n is subtracted.
-        warnings: sentences on reasons not to trust the law at this size.
     """
 
     shape: AttentionShape
@@ -92,10 +84,8 @@ def multi_head_sample(
     Queries, keys and values are standard Gaussian, and W^O has entries of variance 1/(h d_V).
 
     Args:
-        of: the name of the matrix: "attention", "mean", "values" or "output".
         centring: "columns" subtracts column means. The choice "mean" subtracts 1/n as in the paper, which
             keeps the spike of keys of unequal length.
-        second_order: whether the law keeps the second Hermite term.
 
     >>> drawn = multi_head_sample(AttentionShape(200, 4, 100), 0.5, seed=0, of="attention")
     >>> drawn.law_distance < 0.02, abs(drawn.largest / drawn.edge - 1) < 0.05, drawn.warnings
@@ -125,12 +115,7 @@ def multi_head_sample(
 
 
 def distance_to_law(values: Reals, law: Law) -> float:
-    """Return the Kolmogorov-Smirnov distance between ascending values and a law, which may have atoms.
-
-    >>> from attnlaw.theory.laws.discrete import Discrete
-    >>> distance_to_law(np.array([0.0, 0.0, 1.0, 1.0]), Discrete((0.0, 1.0), (0.5, 0.5)))
-    0.0
-    """
+    """Return the Kolmogorov-Smirnov distance between ascending values and a law, which may have atoms."""
     above = law.cdf(values)
     below = above - sum(weight * (values == place) for place, weight in law.atoms)
     left, right = (np.searchsorted(values, values, side) / values.size for side in ("left", "right"))
@@ -173,11 +158,7 @@ def _grams(shape: AttentionShape, beta: float, of: Matrix, rng: np.random.Genera
 def _heads(
     shape: AttentionShape, beta: float, of: Matrix, rng: np.random.Generator
 ) -> Iterator[tuple[Reals, Reals]]:
-    """Yield the contribution of each head, as a pair (softmax, Gaussian equivalent).
-
-    A contribution is `A_r^perp`, times the head's values, times its part of W^O. The last two factors are
-    present only if the matrix `of` has them.
-    """
+    """Yield the contribution of each head, as a pair (softmax, Gaussian equivalent)."""
     n, d, sharing = shape.tokens, shape.head_size, SHARINGS[shape.sharing]
     rest = np.sqrt(np.expm1(beta**2) - beta**2)
     keys = values = np.empty(0)
@@ -202,13 +183,7 @@ def _heads(
 
 
 def draw_bytes(shape: AttentionShape, of: str) -> int:
-    """Return an upper estimate of the bytes of memory for a draw of one of the layer's matrices.
-
-    The factors count the arrays of each size that exist at the same time.
-
-    >>> draw_bytes(AttentionShape(4096, 32, 128), "attention") // 2**20
-    1180
-    """
+    """Return an upper estimate of the bytes of memory for a draw of one of the layer's matrices."""
     n, matrix = shape.tokens, MATRICES[of]
     numbers = 9 * n * n + 4 * n * shape.head_size + (9 if matrix.values else 3) * n * shape.d_V
     if matrix.output:
@@ -222,10 +197,7 @@ MEASURED = ("equivalent_w1", "equivalent_distance", "law_w1", "law_distance", "s
 
 @dataclass(frozen=True)
 class MultiHeadDraws:
-    """Means over several draws of the numbers in `MultiHeadSample`, with standard errors.
-
-    All fields except `layer` are None if there are no draws. A single draw has no standard errors.
-    """
+    """Means of the numbers in `MultiHeadSample` with standard errors; None if there are no draws."""
 
     layer: RandomLayer
     equivalent_w1: Estimate | None = None
@@ -240,13 +212,7 @@ class MultiHeadDraws:
 def multi_head_draws(
     layer: RandomLayer, draws: int, seed: int, progress: Progress = no_progress
 ) -> MultiHeadDraws:
-    """Draw a layer several times, independently, and average its distances to the law.
-
-    >>> from attnlaw.theory.laws.attention_shape import AttentionShape
-    >>> result = multi_head_draws(RandomLayer(AttentionShape(100, 4, 50), 0.5), draws=4, seed=0)
-    >>> str(result.law_distance)
-    '0.040(3)'
-    """
+    """Draw a layer several times, independently, and average its distances to the law."""
     given = (layer.of, layer.centring, layer.second_order)
     drawn = []
     for child in np.random.SeedSequence(seed).spawn(draws):
@@ -259,57 +225,3 @@ def multi_head_draws(
     return MultiHeadDraws(
         layer, **means, values=drawn[0].values, quantiles=[mean_of(many) for many in quantiles]
     )
-
-
-@dataclass(frozen=True)
-class AttentionSample:
-    """Squared singular values of one draw of `sqrt(n) A_perp`, compared with two laws."""
-
-    tokens: int
-    head_size: int
-    beta: float
-    values: Reals  # squared singular values, ascending
-    law_distance: float  # kolmogorov-Smirnov distance to `AttentionMatrixLaw`
-    marchenko_pastur_distance: float  # kolmogorov-Smirnov distance to Marchenko-Pastur of the same mean
-    edge: float  # the upper edge of the law
-    marchenko_pastur_edge: float  # the upper edge of that Marchenko-Pastur law
-    largest: float  # the largest value
-    beyond: int  # the number of values above `edge`
-    warnings: tuple[str, ...]  # sentences that say why not to rely on the limit
-
-
-def attention_sample(
-    tokens: int, head_size: int, beta: float, seed: int | np.random.Generator
-) -> AttentionSample:
-    """Draw one random attention matrix and compare it with its law.
-
-    The matrix is `softmax(beta Q K^T / sqrt(d_K))` with standard Gaussian Q and K of size n x d_K.
-
-    >>> drawn = attention_sample(200, 200, 0.5, seed=1)
-    >>> drawn.law_distance < drawn.marchenko_pastur_distance, drawn.warnings
-    (True, ())
-    """
-    check_value("tokens", tokens, int, minimum=2)
-    check_value("head_size", head_size, int, minimum=1)
-    law = AttentionMatrixLaw(beta, head_size / tokens)
-    plain = MarchenkoPastur(1.0, law.theta)
-    values = attention_spectrum(random_attention(tokens, head_size, beta, seed))
-    edge = law.support[1]
-    return AttentionSample(
-        *(tokens, head_size, beta, values),
-        law_distance=float(scipy.stats.kstest(values, law.cdf).statistic),
-        marchenko_pastur_distance=float(scipy.stats.kstest(values, plain.cdf).statistic),
-        edge=edge,
-        marchenko_pastur_edge=plain.support[1],
-        largest=float(values[-1]),
-        beyond=int((values > edge).sum()),
-        warnings=finite_size_warnings(tokens, head_size, beta),
-    )
-
-
-def attention_spectrum(attention: NDArray[np.float64]) -> Reals:
-    """Return the squared singular values of `sqrt(n) (A - column means of A)`, in ascending order.
-
-    The argument is the n x n attention matrix A.
-    """
-    return np.asarray(np.linalg.svd(centred(attention), compute_uv=False)[::-1] ** 2 * attention.shape[0])

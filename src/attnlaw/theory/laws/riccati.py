@@ -13,9 +13,8 @@ On the real line off the support, theta is a real root of
 concave below it. An edge is where the root ends. A node without weight, a spike with e_s and F_s, leaves the
 bulk at `1/lambda = theta e_s + F_s`, with squared overlap `1/(1 - e_s dtheta/dw)`.
 
-The nodes of the target represent a density, but the law shows single nodes at scales below their spacing. So
-the density is evaluated a little off the real line, at `Im z = 0.006 x`, which smears it. The mass is
-accurate to 2e-3, and the edges come from the real branch.
+The density is evaluated a little off the real line, at `Im z = 0.006 x`, so that single nodes of the target
+do not show. The mass is accurate to 2e-3, and the edges come from the real branch.
 """
 
 from __future__ import annotations
@@ -38,12 +37,7 @@ POINTS = 240  # in the table of the density
 
 @dataclass(frozen=True, eq=False)
 class Riccati(Law):
-    """The law of the student S, which is Marchenko-Pastur at the start (e = 1 and F = 0).
-
-    >>> law = Riccati(np.array([1.0]), np.array([1.0]), np.array([0.0]), scale=0.7, width=2.0)
-    >>> [round(end, 6) for end in law.intervals[0]]  # 0.7 (1 -+ 1/sqrt(2))^2
-    [0.060051, 2.039949]
-    """
+    """The law of the student S, which is Marchenko-Pastur at the start (e = 1 and F = 0)."""
 
     p: Reals = field(repr=False)  # the weights of the nodes, (n,)
     e: Reals = field(repr=False)  # the values of e on the nodes, (n,)
@@ -92,11 +86,7 @@ class Riccati(Law):
         return low, high
 
     def _edge(self, w: float, below: bool) -> tuple[float, float]:
-        """Return theta and w at an edge, where psi and its slope in theta are both zero.
-
-        Newton's method starts from w, the result of a bisection. If Newton's method fails because single
-        nodes make the edge too sharp, the function returns that result, which is accurate to 1e-7.
-        """
+        """Return theta and w where psi and its slope vanish, or the start if nodes make the edge sharp."""
         theta = (self.branch(w, below) or (0.0, 0.0))[0]
         kappa, near = self.width, (theta, w)
         for _ in range(20):
@@ -117,14 +107,7 @@ class Riccati(Law):
         return theta, w
 
     def branch(self, w: float, below: bool = False) -> tuple[float, float] | None:
-        """Return theta and dtheta/dw at a real w = 1/z off the support, or None if w is inside the support.
-
-        Newton's method starts on the outer side. On this side psi is convex (concave below the bulk), so the
-        steps do not overshoot.
-
-        Args:
-            below: whether to follow the branch below the bulk instead of the one beyond it.
-        """
+        """Return theta and dtheta/dw at a real w = 1/z off the support, or None if w is inside."""
         rest = self.F - w
         kappa, least = self.width, 1 / self.scale
         theta = 0.0 if below else max(least + float(self.p @ np.maximum(rest / self.e, 0.0)) / kappa, 0.0)
@@ -149,10 +132,7 @@ class Riccati(Law):
         return None
 
     def outlier(self, e: float, F: float) -> tuple[float, float] | None:
-        """Return the position and squared overlap of a spike, or None if it is inside the bulk.
-
-        The values e and F are those of these functions at the spike.
-        """
+        """Return the position and squared overlap of a spike, or None if it is inside the bulk."""
         theta, high = self._upper
         if theta * e + F > high:
             return None
@@ -189,11 +169,7 @@ class Riccati(Law):
         return theta
 
     def _newton(self, theta: Complexes, z: Complexes) -> Complexes:
-        """Solve for theta at z, from the given start.
-
-        A step of Newton's method is used if it stays in the upper half plane. Otherwise the step averages
-        theta and its image under the fixed-point equation.
-        """
+        """Solve for theta at z, from the given start."""
         rest = self.F - (1 / z)[:, None]
         least = 1 / self.scale
         active = np.arange(z.size)
@@ -224,9 +200,6 @@ class Riccati(Law):
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
-        """The support as one piece, in log x unless it starts at zero.
-
-        Training shrinks the eigenvalues in the null space of the target, so they gather near zero.
-        """
+        """The support as one piece, in log x unless it starts at zero."""
         low, high = self.intervals[0]
         return (Decades(low, high),) if low > 0 else (HardEdge(high, 4),)

@@ -41,9 +41,6 @@ class Semicircle(Law):
         return np.asarray((z - cut) / (2 * self.sigma**2))
 
     def cdf(self, x: ArrayLike) -> Reals:
-        """Return the distribution function.
-
-        The function is `1/2 + (u sqrt(1 - u^2) + arcsin u) / pi` with `u = x / (2 sigma)`.
-        """
+        """Return `1/2 + (u sqrt(1 - u^2) + arcsin u) / pi` with `u = x / (2 sigma)`."""
         u = np.clip(np.asarray(x, dtype=float) / (2 * self.sigma), -1.0, 1.0)
         return np.asarray(0.5 + (u * np.sqrt(1 - u**2) + np.arcsin(u)) / np.pi)

@@ -11,7 +11,7 @@ The transform solves `(z/k) g^3 + (1 - 1/k) g^2 - z g + 1 = 0`. For k <= 1, the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -20,29 +20,15 @@ from numpy.typing import ArrayLike
 from attnlaw.core.arrays import Complexes, Reals
 from attnlaw.numerics.polynomial_roots import monic_roots, smallest_root
 from attnlaw.theory.laws.head_null import HeadNull
-from attnlaw.theory.laws.law import LARGEST_RATIO, Bounded, Law, Piece, at_zero, require_scale
+from attnlaw.theory.laws.law import Bounded, Piece
+from attnlaw.theory.laws.marchenko_pastur import RankLaw
 
 
 @dataclass(frozen=True)
-class SymmetricProduct(Law):
-    """The law of the singular values of `scale W_Q W_K^T / sqrt(m d)`, each with both signs.
+class SymmetricProduct(RankLaw):
+    """The law of the singular values of `scale W_Q W_K^T / sqrt(m d)`, each with both signs."""
 
-    >>> law = SymmetricProduct(0.5)
-    >>> law.atoms, round(law.moment(2), 10), [round(end, 4) for end in law.intervals[1]]
-    (((0.0, 0.5),), 1.0, [0.2381, 2.9696])
-    """
-
-    rank_ratio: float  # k = m/d
-    scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        remedy = "give m/d, the rank of the matrix divided by its size"
-        require_scale("product of factors: rank ratio", self.rank_ratio, LARGEST_RATIO, remedy)
-        require_scale("product of factors: scale", self.scale)
-
-    def scaled(self, factor: float) -> SymmetricProduct:
-        """Return the law of `factor X`, where X has this law."""
-        return replace(self, scale=self.scale * factor)
+    subject = "product of factors"
 
     @property
     def intervals(self) -> tuple[tuple[float, float], ...]:
@@ -57,15 +43,8 @@ class SymmetricProduct(Law):
             return (Bounded(-self._top, self._top),)
         return (_Mirror(self._side), self._side)
 
-    @property
-    def atoms(self) -> tuple[tuple[float, float], ...]:
-        return at_zero(1.0 - self.rank_ratio)
-
     def density(self, x: ArrayLike) -> Reals:
-        """Return the density `k^2 abs(x) rho(k x^2)`, where rho is the density of `HeadNull(k)`.
-
-        If k > 1, the density comes from the transform.
-        """
+        """Return the density `k^2 abs(x) rho(k x^2)`, where rho is the density of `HeadNull(k)`."""
         x, k = np.asarray(x, dtype=float), self.rank_ratio
         if k > 1:
             return super().density(x)
@@ -73,10 +52,7 @@ class SymmetricProduct(Law):
         return np.asarray(k * k * np.abs(x) * HeadNull(k).density(k * x * x) / self.scale)
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return the transform `(1 - k)/z + k^2 z G(k z^2)`, where G is the transform of `HeadNull(k)`.
-
-        If k > 1, the transform is the smallest root of the cubic in the module's docstring.
-        """
+        """Return the transform `(1 - k)/z + k^2 z G(k z^2)`, where G is the transform of `HeadNull(k)`."""
         k, scale = self.rank_ratio, self.scale
         z = np.asarray(z) / scale
         if k > 1:
@@ -100,10 +76,7 @@ class SymmetricProduct(Law):
 
     @cached_property
     def _top(self) -> float:
-        """The upper edge if k > 1.
-
-        It is the smallest value of `x = (1 + c W)/(sqrt(W) (1 - W/k))`, where `W = g^2` and c = 1 - 1/k.
-        """
+        """The upper edge if k > 1: the least `(1 + c W)/(sqrt(W) (1 - W/k))` over `W = g^2`, c = 1 - 1/k."""
         k = self.rank_ratio
         c = 1 - 1 / k
         # dx/dW = 0: c W^2/k + (3/k + c) W - 1 = 0.

@@ -158,10 +158,7 @@ class TiedValuesLaw(Law):
         return x, steep
 
     def _inverse(self, x: Complexes) -> Complexes:
-        """Return the v above the real line with `x(v) = x`.
-
-        Newton's method follows the solution along `x + i height`, from a great height down to x.
-        """
+        """Return the v above the real line with `x(v) = x`."""
         size = np.abs(x)
         start = START * self._upper_edge + size
         steps = int(np.log2(1e4 * (start / size).max(initial=1.0))) + 1

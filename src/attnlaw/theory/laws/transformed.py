@@ -48,13 +48,7 @@ NEAR_END = 1e-4  # smallest angle on an interval; g is less accurate at the ends
 
 @dataclass(frozen=True)
 class Shrunk(Law):
-    """The law of `X - 2 sigma^2 Re g(X)`. Here X has the law `base`, with transform g and noise level sigma.
-
-    >>> from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
-    >>> law = Shrunk(FreeConvolution(MarchenkoPastur(0.5), 1.0))
-    >>> bool(abs(law.mean - 0.5**0.5) < 1e-10)  # shrinking keeps the trace
-    True
-    """
+    """The law of `X - 2 sigma^2 Re g(X)`, where X has the law `base` with transform g and noise sigma."""
 
     base: FreeConvolution
 
@@ -115,20 +109,7 @@ class Rectification:
 def rectify(
     table: Truncated, b: Reals, which: Indices | None = None, cut: Reals | None = None
 ) -> Rectification:
-    """Compute the integrals of state evolution for `f(x) = (x - b)_+` under each mu_a.
-
-    With a cut above b, the function is `f(x) = (x - b) 1(x > cut)`.
-
-    Args:
-        b: thresholds, one for each computed member.
-        which: the indices of the computed members. None means all.
-        cut: the values below which f is zero, one for each computed member. The value None means no cut.
-
-    >>> from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
-    >>> all_of_it = rectify(Truncated(MarchenkoPastur(0.5), np.array([1.0])), np.array([-9.0]))
-    >>> all_of_it.J.round(9).tolist(), all_of_it.chi.round(9).tolist()  # J = Q* + a^2 + 18 mean + 81
-    ([96.227922061], [1.0])
-    """
+    """Compute these integrals for `f(x) = (x - b)_+`, or `(x - b) 1(x > cut)`, of the members `which`."""
     above, below = table.split(b if cut is None else np.maximum(b, cut), which)
     mass, first, second, plain, weighted = above
     J, M1, chi = second - 2 * b * first + b * b * mass, first - b * mass, 2 * (weighted - b * plain)
@@ -151,7 +132,6 @@ class Rectified(Law):
         sides: 2 for the law of `scale (abs(X) - threshold)_+` with a symmetric base.
         cut: the value of X below which the result is zero, so the bulk starts at `scale (cut - threshold)`.
             The value None means no cut.
-        kept: the weight of the bulk, if it is already known. If None, it is computed.
 
     >>> from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
     >>> law = Rectified(FreeConvolution(MarchenkoPastur(0.5), 1.0), threshold=0.5)
@@ -203,15 +183,7 @@ class Rectified(Law):
 
 @dataclass(frozen=True)
 class Thresholded(Law):
-    """The law of `X 1(|X| > tau)`, where X has the law `base`.
-
-    This law has an atom at zero, and beyond tau it equals the base law.
-
-    >>> from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
-    >>> law = Thresholded(FreeConvolution(MarchenkoPastur(0.5), 1.0), tau=0.5)
-    >>> round(float(law.atoms[0][1] + law.nodes()[1].sum()), 9)
-    1.0
-    """
+    """The law of `X 1(|X| > tau)`, where X has the law `base`."""
 
     base: FreeConvolution
     tau: float
@@ -232,13 +204,7 @@ class Thresholded(Law):
 
     @property
     def distance(self) -> float:
-        """The squared distance E between the thresholded matrix and the matrix without noise, per dimension.
-
-        >>> from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
-        >>> noise, far = FreeConvolution(MarchenkoPastur(0.5), 1.0), 99.0
-        >>> [round(Thresholded(noise, tau).distance, 9) for tau in (0.0, far)]  # a^2, and Q = 1 + kappa0
-        [1.0, 1.5]
-        """
+        """The squared distance E of the thresholded matrix from the matrix without noise, per dimension."""
         _, _, second, _, weighted = self._beyond
         return float(self.base.table.second_moment + 4 * self.base.sigma**2 * weighted - second)
 
@@ -256,12 +222,7 @@ class Thresholded(Law):
 
 @dataclass(frozen=True)
 class Folded(Law):
-    """The law of `abs(X)`, where X has the symmetric law `base`.
-
-    >>> from attnlaw.theory.laws.semicircle import Semicircle
-    >>> round(Folded(Semicircle(1.0)).mean, 6)  # the quarter circle: 8/(3 pi)
-    0.848826
-    """
+    """The law of `abs(X)`, where X has the symmetric law `base`."""
 
     base: Law
 
@@ -289,13 +250,7 @@ class Folded(Law):
 
 @dataclass(frozen=True)
 class Mirrored(Law):
-    """The law of `-X`, where X has the law `base`.
-
-    >>> from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
-    >>> law = Mirrored(MarchenkoPastur(0.5))
-    >>> round(law.moment(1) + MarchenkoPastur(0.5).moment(1), 12), law.atoms
-    (0.0, ((-0.0, 0.5),))
-    """
+    """The law of `-X`, where X has the law `base`."""
 
     base: Law
 

@@ -5,10 +5,9 @@ several percent at d = 60). So the means of several sizes are fitted by weighted
 
     y(d) = y_infinity + slope/d,    weights 1/standard_error(d)^2
 
-and the theory is compared with y_infinity: z = (y_infinity - theory)/error. If |z| is above 3, theory and
-simulation disagree. The error adds the squares of the errors of y_infinity and of the theory, which has one
-if it is itself an average (softmax). `misfit` is the weighted sum of squares that is left per degree of
-freedom. It is about 1 if the sizes follow 1/d.
+and the theory is compared with y_infinity: z = (y_infinity - theory)/error, which disagrees above 3. The
+error includes that of the theory if it is itself an average (softmax). `misfit` is the weighted sum of
+squares left per degree of freedom, about 1 if the sizes follow 1/d.
 """
 
 from __future__ import annotations
@@ -43,21 +42,15 @@ class Extrapolation:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Theory and measured value of one quantity, each with its standard error.
-
-    Args:
-        z: difference divided by the combined standard error. The value is None if there is no theory, or if
-            all seeds give the same value (the rank of the direct student).
-        slope: coefficient of 1/d, or None if only one size was measured.
-    """
+    """Theory and measured value of one quantity, each with its standard error."""
 
     quantity: str
     theory: float | None
     theory_error: float
     value: float
     standard_error: float
-    z: float | None
-    slope: float | None
+    z: float | None  # difference over the combined error; None without a theory or without scatter
+    slope: float | None  # coefficient of 1/d; None for one size
     misfit: float | None
 
 
@@ -85,13 +78,7 @@ class Agreement:
 def extrapolate(sizes: ArrayLike, means: ArrayLike, standard_errors: ArrayLike) -> Extrapolation:
     """Fit `means` by weighted least squares to a constant and 1/d.
 
-    The standard error is the one that the given errors of the means imply. The fit ignores terms of order
-    1/d^2, which show up at small sizes as a misfit well above 1. Raises an `InputError` unless there are two
-    different sizes and positive errors.
-
-    >>> fit = extrapolate([50, 100, 200], [1.02, 1.01, 1.005], [0.001, 0.001, 0.001])
-    >>> round(fit.value, 9), round(fit.slope, 9), round(fit.misfit, 9)
-    (1.0, 1.0, 0.0)
+    The fit ignores terms of order 1/d^2, which show up at small sizes as a misfit well above 1.
     """
     d, y, s = (np.asarray(values, dtype=float) for values in (sizes, means, standard_errors))
     if not d.shape == y.shape == s.shape or d.ndim != 1 or np.unique(d).size < 2:
@@ -113,15 +100,7 @@ def extrapolate(sizes: ArrayLike, means: ArrayLike, standard_errors: ArrayLike) 
 
 
 def largest_chance_difference(seeds: int, comparisons: int = 1) -> float:
-    """Return the number of standard errors above which a difference is not due to chance.
-
-    For many seeds and one comparison this number is 3. The number is larger for few seeds, because the
-    standard error is then uncertain (Student's t), and for several comparisons, because one may be large by
-    chance.
-
-    >>> round(largest_chance_difference(10_000), 2), round(largest_chance_difference(4, 5), 1)
-    (3.0, 15.9)
-    """
+    """Return the standard errors above which a difference is not due to chance (Student's t)."""
     tail = float(scipy.special.ndtr(-DISAGREE)) / comparisons
     return -float(scipy.special.stdtrit(max(seeds - 1, 1), tail))
 
@@ -139,10 +118,6 @@ def agreement(prediction: Prediction, measurements: Sequence[Measurement]) -> Ag
 
     The comparison extrapolates several sizes to the limit. With a single size, the comparison includes the
     deviation of order 1/d.
-
-    Args:
-        prediction: the theory, as `state_evolution` returns it.
-        measurements: results of `simulate` for the same problem and sensing, one for each size.
 
     Raises an `InputError` if the measurements belong to different problems, have one seed only, or missed
     alpha by more than 1%.
@@ -183,17 +158,7 @@ def agreement(prediction: Prediction, measurements: Sequence[Measurement]) -> Ag
 
 
 def spectrum_distance(eigenvalues: ArrayLike, law: Law) -> float:
-    """Return the Kolmogorov-Smirnov distance between eigenvalues and a law.
-
-    Eigenvalues repel each other, so this is not the distance of independent draws and has no p-value.
-
-    Args:
-        eigenvalues: array of any shape.
-
-    >>> from attnlaw.theory.laws.semicircle import Semicircle
-    >>> round(spectrum_distance(Semicircle(1.0).quantile([0.125, 0.375, 0.625, 0.875]), Semicircle(1.0)), 6)
-    0.125
-    """
+    """Return the Kolmogorov-Smirnov distance between eigenvalues and a law."""
     pooled = np.sort(np.asarray(eigenvalues, dtype=float), axis=None)
     # Between eigenvalues the empirical function is flat and the law rises, so the extremes are at the ends.
     just_below = np.nextafter(pooled, -np.inf)

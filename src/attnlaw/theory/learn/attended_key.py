@@ -10,11 +10,10 @@ omega)/V` and `H = l''(p) = c^2 sigma (1 - sigma)`:
     mhat = alpha E[c s (g_1 - g_0)], s = sigma(c u*) (1 - sigma(c u*)), g_y the g of label y
            alpha E[c^2 s/(1 + V H)]    with soft labels
 
-(`mhat = alpha E[g (u* - (m/q) omega)]/(Q* - m^2/q)`, integrated by parts). The rest is as for every convex
-loss of factors (`attnlaw.theory.learn.softmax`): `a = sqrt(qhat)/mhat`, `b = lt/mhat`, `r = mhat/Vhat`, and
-the trained matrix is `r (X - b)_+`. Averages over omega, and over u* given omega, are trapezoid sums. They
-converge geometrically, because the integrands are analytic within `pi/(c sqrt(Q))` of the real axis. Letters
-are explained in `attnlaw.theory.learn.problem`.
+(`mhat = alpha E[g (u* - (m/q) omega)]/(Q* - m^2/q)`, integrated by parts). As for every convex loss of
+factors (`attnlaw.theory.learn.softmax`), `a = sqrt(qhat)/mhat`, `b = lt/mhat`, `r = mhat/Vhat`, and the
+trained matrix is `r (X - b)_+`. Averages are trapezoid sums. They converge geometrically, because the
+integrands are analytic within `pi/(c sqrt(Q))` of the real axis.
 """
 
 from __future__ import annotations
@@ -64,11 +63,7 @@ class AttendedKey:
         return z, weights / weights.sum()
 
     def fields(self, E: float, theta: float) -> tuple[Reals, Reals]:
-        """Return omega (nodes, 1), and u* given omega (nodes, nodes), for an error E at the angle theta.
-
-        Here `u* = omega + (m/q - 1) omega + sqrt(Q* - m^2/q) z`, and both terms are computed without a
-        difference of large numbers.
-        """
+        """Return omega (nodes, 1), and u* given omega (nodes, nodes), for an error E at the angle theta."""
         Q, z = self.problem.target.second_moment, self._axis[0]
         apart = np.sqrt(Q * E) * np.cos(theta)  # Q* - m
         q = max(Q - 2 * apart + E, LEAST_NORM * Q)
@@ -76,11 +71,7 @@ class AttendedKey:
         return omega, omega + (apart - E) / q * omega + np.sqrt(Q * E / q) * abs(np.sin(theta)) * z
 
     def mean(self, values: Reals) -> float:
-        """Return the average of `values` over omega and u*.
-
-        The values have the shape (nodes, nodes), with omega along the first axis and u* along the second. If
-        the values do not depend on u*, the shape is (nodes, 1).
-        """
+        """Return the average over omega (first axis) and u* (second axis; one column if nothing has u*)."""
         weights = self._axis[1]
         over = values[:, 0] if values.shape[1] == 1 else values @ weights
         return float(weights @ over)
@@ -142,12 +133,7 @@ class AttendedKey:
 
 
 def proximal(omega: Reals, y: Reals, V: float, c: float) -> Reals:
-    """Return the root p of `p - omega + V c (sigma(c p) - y)`, by Newton's method inside a bracket.
-
-    >>> p = proximal(np.array([0.3]), np.array([1.0]), 2.0, 1.5)
-    >>> bool(abs(p - 0.3 + 3.0 * (scipy.special.expit(1.5 * p) - 1.0))[0] < 1e-14)
-    True
-    """
+    """Return the root p of `p - omega + V c (sigma(c p) - y)`, by Newton's method inside a bracket."""
     low, high = omega - V * c * (1 - y), omega + V * c * y
     p = np.clip(omega, low, high)
     for _ in range(MOST_NEWTON):
@@ -166,18 +152,7 @@ def proximal(omega: Reals, y: Reals, V: float, c: float) -> Reals:
 
 
 def solve(problem: Problem, student: StudentUpdate, start: Start | None = None) -> SoftmaxPoint:
-    """Solve for the fixed point (E, theta, V), which is S = 0 if the penalty leaves nothing to learn.
-
-    >>> from attnlaw.theory.learn.students.factorized import FACTORS
-    >>> from attnlaw.theory.learn.target import Target
-    >>> problem = Problem(
-    ...     alpha=2.0, tokens=2, output="softmax", beta=2.0, loss="cross-entropy", attention="untied",
-    ...     target=Target.product(0.3), weight_decay=0.3,
-    ... )
-    >>> found = solve(problem, FACTORS)
-    >>> round(found.E, 4), round(found.q, 4), round(found.m, 4)
-    (0.7837, 1.9442, 1.0802)
-    """
+    """Solve for the fixed point (E, theta, V), which is S = 0 if the penalty leaves nothing to learn."""
     channel = AttendedKey(problem)
     unmoved = channel.unlearned()
     if unmoved.b >= Truncated(problem.target.law, np.array([unmoved.a]), 2).top[0]:
@@ -186,10 +161,7 @@ def solve(problem: Problem, student: StudentUpdate, start: Start | None = None) 
 
 
 def _linear_start(channel: AttendedKey, student: StudentUpdate) -> Start:
-    """Return (E, theta, V) for a quadratic loss with the mean curvature H at the target.
-
-    This start is exact as c -> 0, where a drawn key acts as a score with noise of variance 1/H.
-    """
+    """Return (E, theta, V) for a quadratic loss with the mean curvature at the target, exact as c -> 0."""
     problem, ones = channel.problem, np.ones((1, 1))
     H = channel.curvature
     batch = ProblemBatch(

@@ -10,13 +10,7 @@ from attnlaw.core.variants import by_name
 
 @dataclass(frozen=True)
 class AttentionChoice:
-    """A kind of attention: queries and keys share one factor (tied) or have separate factors (untied).
-
-    Tied attention has the matrix `S = W W^T / sqrt(m d)`, which is symmetric and positive semidefinite. A
-    sample contains the scores h of all pairs a <= b. Untied attention has the matrix `S = W_Q W_K^T / sqrt(m
-    d)`, which can be any matrix. A sample contains the scores of the ordered pairs that the setting `pairs`
-    names.
-    """
+    """A kind of attention: queries and keys share one factor (tied) or have separate factors (untied)."""
 
     name: str
     label: str

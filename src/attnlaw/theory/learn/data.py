@@ -64,11 +64,7 @@ def draw_pairs(
 def draw_squares(
     samples: int, tokens: int, pairs: str, size: int, rng: np.random.Generator, queries: int | None = None
 ) -> SquareSensing:
-    """Draw a Gaussian matrix for each pair of each sample.
-
-    If the pairs are mirrored, both orders of a pair share one matrix, and the matrix of a token with itself
-    is symmetric.
-    """
+    """Draw a Gaussian matrix for each pair of each sample; mirrored pairs share one."""
     rows = rng.standard_normal((samples * PAIRS[pairs].count(tokens, queries), size * size)) / np.sqrt(size)
     if PAIRS[pairs].mirrored:
         square = rows.reshape(samples, tokens, tokens, size, size)
@@ -82,23 +78,15 @@ def draw_squares(
 
 @dataclass(frozen=True)
 class SensingChoice:
-    """A way in which a student sees a matrix.
-
-    Args:
-        draws: the function that draws the training data, by attention. The function is `draw(samples, tokens,
-            size, rng)` if tied, and `draw(samples, tokens, pairs, size, rng, queries)` if untied.
-        dense: function of `(samples, tokens, entries, size)` that returns the numbers of rows and columns of
-            the largest array. `entries` is the number of observed entries of a sample.
-        remedy: advice, besides a smaller size, in the message about too large an array.
-        gaussian: whether students see Gaussian matrices instead of tokens.
-    """
+    """A way in which a student sees a matrix."""
 
     name: str
     label: str
-    draws: Mapping[str, Callable[..., Any]]
+    draws: Mapping[str, Callable[..., Any]]  # draw the training data, by attention
+    # Returns rows and columns of the largest array from samples, tokens, observed entries of a sample, size.
     dense: Callable[[int, int, int, int], tuple[int, int]]
-    remedy: str
-    gaussian: bool = False
+    remedy: str  # against too large an array, besides a smaller size
+    gaussian: bool = False  # whether students see Gaussian matrices instead of tokens
 
 
 def _token_rows(samples: int, tokens: int, entries: int, size: int) -> tuple[int, int]:
@@ -140,19 +128,18 @@ SENSINGS = by_name(
 
 
 def draw_sensing(name: str, *, samples: int, tokens: int, size: int, rng: np.random.Generator) -> Sensing:
-    """Draw n sequences of T Gaussian tokens, or their Gaussian equivalent, for symmetric matrices of size d.
-
-    >>> draw_sensing("tokens", samples=3, tokens=2, size=4, rng=np.random.default_rng(0)).shape
-    (3, 2, 4)
-    """
-    entries = tokens * (tokens + 1) // 2
-    check_sensing(name, attention="tied", samples=samples, tokens=tokens, entries=entries, size=size)
+    """Draw n sequences of T Gaussian tokens, or their equivalent, for symmetric matrices of size d."""
+    _check_sensing(name, "tied", samples, tokens, tokens * (tokens + 1) // 2, size)
     sensing: Sensing = SENSINGS[name].draws["tied"](samples, tokens, size, rng)
     return sensing
 
 
-def check_sensing(name: str, *, attention: str, samples: int, tokens: int, entries: int, size: int) -> None:
-    """Raise a `BadSetting` if an attention lacks this sensing, or if the data do not fit into memory."""
+def check_sensing(name: str, problem: Problem, samples: int, size: int) -> None:
+    """Raise a `BadSetting` if the attention lacks this sensing, or if the data do not fit into memory."""
+    _check_sensing(name, problem.attention, samples, problem.tokens, entries(problem), size)
+
+
+def _check_sensing(name: str, attention: str, samples: int, tokens: int, entries: int, size: int) -> None:
     check_value("sensing", name, str, choices=SENSINGS)
     if attention not in SENSINGS[name].draws:
         able = [sensing.name for sensing in SENSINGS.values() if attention in sensing.draws]
@@ -179,32 +166,25 @@ def draw_risk(problem: Problem, target: Reals, samples: int, sensing: str, rng: 
     Noise on h_ab is Gaussian of variance `Delta (1 + delta_ab)/2`, inside the softmax if there is one. If
     attention is untied, the noise has variance Delta/2 on every pair. With observation groups, the samples of
     each entry are divided into consecutive blocks.
-
-    Args:
-        target: the target's matrix, of shape (d, d), or the eigenvalues of a diagonal target, of shape (d,).
     """
     tokens, size, make_loss = problem.tokens, len(target), problem.observed_output.loss
     assert make_loss is not None  # students that are trained have outputs with a loss
     target = target if target.ndim == 2 else np.diag(target)
     if problem.sides == 2:
         draw = SENSINGS[sensing].draws[problem.attention]
-        pairs = draw(samples, tokens, problem.pairs, size, rng, problem.observed_output.queries)
-        clean = pairs.fields(target)
-        loss = make_loss(problem, np.ones(clean.shape))
-        fields = clean + np.sqrt(problem.noise / 2) * rng.standard_normal(clean.shape)
-        labels = loss.labels(fields, tokens)
-        return Risk(pairs, loss, 1.0 * (rng.random(samples) < labels) if loss.drawn else labels)
-    data = draw_sensing(sensing, samples=samples, tokens=tokens, size=size, rng=rng)
-    weights, noise = _weights_and_noise(problem, samples)
-    first, second = upper(tokens)
-    deviations = np.sqrt(noise * np.where(first == second, 1.0, 0.5))
-    fields = data.fields(target) + deviations * rng.standard_normal(noise.shape)
-    loss = make_loss(problem, weights)
-    return Risk(data, loss, loss.labels(fields, tokens))
+        data = draw(samples, tokens, problem.pairs, size, rng, problem.observed_output.queries)
+        weights, noise = np.ones((samples, entries(problem))), np.array(problem.noise / 2)
+    else:
+        data = draw_sensing(sensing, samples=samples, tokens=tokens, size=size, rng=rng)
+        weights, noise = _weights_and_noise(problem, samples)
+    loss, clean = make_loss(problem, weights), data.fields(target)
+    fields = clean + np.sqrt(noise) * rng.standard_normal(clean.shape)
+    labels = loss.labels(fields, tokens)
+    return Risk(data, loss, 1.0 * (rng.random(samples) < labels) if loss.drawn else labels)
 
 
 def _weights_and_noise(problem: Problem, samples: int) -> tuple[Reals, Reals]:
-    """Return the loss weight and the noise variance Delta of each sample and pair, both of shape (n, P)."""
+    """Return the loss weight, and the variance of the noise, of each sample and pair (n, P)."""
     first, second = upper(problem.tokens)
     weights = np.ones((samples, first.size))
     noise = np.full((samples, first.size), problem.noise)
@@ -216,17 +196,13 @@ def _weights_and_noise(problem: Problem, samples: int) -> tuple[Reals, Reals]:
                 weights[block, columns] = group.weight
                 noise[block, columns] = group.noise
                 reached += group.share
-    return weights, noise
+    return weights, noise * np.where(first == second, 1.0, 0.5)
 
 
 def fresh_fields(
     problem: Problem, sensing: str, matrix: Reals, target: Reals, rng: np.random.Generator
 ) -> tuple[Reals, Reals]:
-    """Return the fields of a student's matrix and of the target, both (d, d), on `TEST_SEQUENCES` new
-    samples.
-
-    If students see Gaussian matrices, the fields are drawn directly from their covariance [[q, m], [m, Q]].
-    """
+    """Return the fields of a student's matrix and of the target, both (d, d), on new samples."""
     tokens, size, queries = problem.tokens, len(matrix), problem.observed_output.queries
     if SENSINGS[sensing].gaussian:
         z = rng.standard_normal((2, TEST_SEQUENCES, entries(problem)))

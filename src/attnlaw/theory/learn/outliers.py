@@ -2,13 +2,9 @@
 
 A single target eigenvalue s, of no weight in the limit, appears at `s + delta^2 int dmu*(t)/(s-t)` in `S* +
 delta Z` as long as `delta^2 int dmu*(t)/(s-t)^2 < 1`. Its squared overlap is one minus that (Baik, Ben Arous
-and Peche; Capitaine, Donati-Martin and Feral for a deformed Wigner matrix). A student then shifts and scales
-it. A mode of a power law has the small weight 1/d. It is an outlier if noise blurs it into an interval that
-no other mode shares.
-
-For untied attention s is a singular value and mu* is the law of singular values with both signs. The overlap
-is then that of the left and of the right singular vectors (Benaych-Georges and Nadakuditi, arXiv 1103.2221).
-Letters are explained in `attnlaw.theory.learn.problem`.
+and Peche; Capitaine, Donati-Martin and Feral). A mode of a power law, of weight 1/d, is an outlier if noise
+blurs it into an interval of its own. For untied attention s is a singular value, mu* has both signs, and the
+overlap is that of left and of right singular vectors (Benaych-Georges and Nadakuditi, arXiv 1103.2221).
 """
 
 from __future__ import annotations
@@ -37,15 +33,7 @@ def find_outliers(
 ) -> tuple[Outlier, ...]:
     """Find the outliers of `shrinkage (X - threshold)_+`, where `X = S* + delta Z`, the largest first.
 
-    The outliers come from spikes of the target and from single modes of a power law.
-
-    Args:
-        threshold: the threshold b, or None if nothing is cut, so that the matrix is `shrinkage X`.
-        cut: value of X below which outliers are also cut, if it is above the threshold.
-
-    >>> spiked = Target.marchenko_pastur(0.5).with_spikes(8.0)
-    >>> [round(outlier.location, 3) for outlier in find_outliers(spiked, 1.0, 0.0, 1.0)]
-    [8.14]
+    A `threshold` of None cuts nothing, and a `cut` above the threshold cuts more.
     """
     base = target.law
     candidates = []
@@ -65,15 +53,7 @@ def find_outliers(
 
 
 def shrunk_outliers(target: Target, a: float) -> tuple[Outlier, ...]:
-    """Find the outliers of the Bayes-optimal estimate, which replaces an eigenvalue x by `x - 2 a^2 Re g(x)`.
-
-    Noise moves a target eigenvalue s to x with `a^2 g = x - s`. Therefore the outlier of the estimate is at
-    `2 s - x`, as far below s as x is above.
-
-    >>> spiked = Target.marchenko_pastur(0.5).with_spikes(8.0)
-    >>> [round(outlier.location, 3) for outlier in shrunk_outliers(spiked, 1.0)]
-    [7.86]
-    """
+    """Find the outliers of the Bayes-optimal estimate: noise moves s to x, and the estimate to `2 s - x`."""
     return tuple(
         Outlier(seen.target, 2 * seen.target - seen.location, seen.overlap)
         for seen in find_outliers(target, a, None, 1.0)
@@ -81,14 +61,7 @@ def shrunk_outliers(target: Target, a: float) -> tuple[Outlier, ...]:
 
 
 def isolated_modes(target: Target, delta: float) -> list[float | None]:
-    """Return, for each interval of the spectrum of `S* + delta Z`, the only mode in the interval.
-
-    The intervals are in ascending order. An entry is None if several modes share the interval. The list is
-    empty if the target is not a power law.
-
-    >>> [mode is not None for mode in isolated_modes(Target.power_law(1.0, 1000), 12.0)]
-    [False, True]
-    """
+    """Return the only mode in each interval of `S* + delta Z`, or None; nothing unless a power law."""
     base = target.law
     if target.exponent is None or target.dimension is None or not isinstance(base, Discrete):
         return []

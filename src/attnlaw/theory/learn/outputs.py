@@ -8,7 +8,7 @@ softmax does not change if a constant is added to all of h. So its labels determ
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from attnlaw.core.arrays import Reals
@@ -26,19 +26,14 @@ def _logits(tokens: int) -> float:
 
 @dataclass(frozen=True)
 class Output:
-    """An output of attention: a function of the scores h that makes the labels.
-
-    Args:
-        prediction_error: function of the number of tokens T and the estimation error E that returns the error
-            on new clean labels. The function returns None if E alone does not determine this error.
-        loss: function that makes the loss for a `Problem` and the weights of its observations, or None if no
-            student is trained on this output.
-    """
+    """An output of attention: a function of the scores h that makes the labels."""
 
     name: str
     label: str
     observations: Callable[[int], float]  # returns the number of observations of S in a sample of T tokens
+    # Returns the error on new clean labels for (T, E), or None if E alone does not determine it.
     prediction_error: Callable[[int, float], float | None] = lambda tokens, E: None
+    # Makes the loss for a `Problem` and the weights of its observations; None if no student is trained on it.
     loss: Callable[[Any, Reals], Any] | None = None
     uses_temperature: bool = False  # whether the output depends on beta
     weighted: bool = False  # whether groups of observations may differ in weight and noise
@@ -85,13 +80,11 @@ HERMITE2 = Output(
     most_tokens=1,
     has_static_theory=False,
 )
-HERMITE3 = Output(
-    "hermite3",
-    "the third Hermite polynomial of a score",
-    _entries,
+HERMITE3 = replace(
+    HERMITE2,
+    name="hermite3",
+    label="the third Hermite polynomial of a score",
     loss=lambda problem, weights: HermiteLoss(3),
-    most_tokens=1,
-    has_static_theory=False,
 )
 OUTPUTS = by_name(LINEAR, SOFTMAX, HARDMAX, HERMITE2, HERMITE3)
 STATIC_OUTPUTS = {name: output for name, output in OUTPUTS.items() if output.has_static_theory}
@@ -107,7 +100,6 @@ class LabelLoss:
 
     @property
     def draws_labels(self) -> bool:
-        """Whether labels are attended keys or their probabilities, not noisy outputs."""
         return self.observed_output is not None
 
 

@@ -36,75 +36,31 @@ from attnlaw.theory.laws.law import Law
 from attnlaw.theory.learn.outliers import Outlier, find_outliers, isolated_modes
 from attnlaw.theory.learn.problem import Problem
 
-
-@dataclass(frozen=True)
-class ErrorSplit:
-    """The three parts of the estimation error E, or None if E is too small for the solver to resolve."""
-
-    approximation: float | None
-    underfitting: float | None
-    overfitting: float | None
-
-
-def split_error(prediction: Prediction) -> ErrorSplit:
-    """Split the error of a prediction into approximation, underfitting and overfitting.
-
-    >>> from attnlaw.theory.learn.problem import Problem
-    >>> from attnlaw.theory.learn.state_evolution import state_evolution
-    >>> problem = Problem(alpha=0.5, noise=0.5, weight_decay=0.2, attention="untied")
-    >>> parts = split_error(state_evolution(problem))
-    >>> parts.approximation, round(parts.underfitting, 4), round(parts.overfitting, 4)
-    (0.0, 0.2305, 0.4113)
-    """
-    if not prediction.is_resolved:
-        return ErrorSplit(None, None, None)
-    target = prediction.problem.target
-    weight = 0.0 if target.dimension is None else 1 / target.dimension
-    modes = [seen for seen in prediction.outliers if seen.target not in target.spikes]
-    Q_out = weight * sum(seen.target**2 for seen in modes)
-    m_out = weight * sum(seen.target * seen.location * seen.overlap for seen in modes)
-    q_out = weight * sum(seen.location**2 for seen in modes)
-    Q, m = target.second_moment - Q_out, prediction.overlap.value - m_out
-    q = prediction.norm.value - q_out
-    # If all of the target is found, nothing is missing: the rest of S is overfitting.
-    if 1e-12 * target.second_moment >= Q:
-        return ErrorSplit(Q_out - 2 * m_out + q_out, 0.0, q)
-    return ErrorSplit(Q_out - 2 * m_out + q_out, (Q - m) ** 2 / Q, q - m * m / Q)
-
-
 RESIDUAL = 1e-8
 WARNING, UNSTABLE = 0.6, 1.0  # levels of the stability indicator
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Prediction(BriefRepr):
     """The predictions of the theory for one problem.
 
     A quantity is None if the student does not have it, or if it is too small to resolve. An `Estimate` has an
     error if it is an average over draws (softmax) that converged. An `Estimate` without an error is as exact
     as numerical integration.
-
-    Args:
-        spectrum: limiting law of the eigenvalues of the trained matrix, or of its singular values if untied.
-        trace: mean of the eigenvalues (tied).
-        nuclear_norm: mean of the singular values (untied).
-        residual: remaining error of the equations at the solution, relative to their size.
-        outcome: the way in which solving the equations ended.
-        remark: advice if the equations were not solved.
     """
 
     problem: Problem
     estimation_error: Estimate
     prediction_error: Estimate | None
-    training_loss: Estimate | None
+    training_loss: Estimate | None = None
     overlap: Estimate
     norm: Estimate
-    rank_fraction: Estimate | None
-    trace: Estimate | None
-    nuclear_norm: Estimate | None
-    noise_level: Estimate | None
-    threshold: Estimate | None
-    cut: Estimate | None
+    rank_fraction: Estimate | None = None
+    trace: Estimate | None = None
+    nuclear_norm: Estimate | None = None
+    noise_level: Estimate | None = None
+    threshold: Estimate | None = None
+    cut: Estimate | None = None
     shrinkage: float
     spectrum: Law
     outliers: tuple[Outlier, ...]
@@ -130,11 +86,7 @@ class Prediction(BriefRepr):
 
     @property
     def angle(self) -> Estimate | None:
-        """The angle between trained matrix and target, `arccos(m/sqrt(q Q*))`.
-
-        Only the cross-entropy has this angle, because it does not determine the scale of the matrix. The
-        angle is None for other losses, and if the trained matrix is zero.
-        """
+        """The angle between trained matrix and target, `arccos(m/sqrt(q Q*))`."""
         q, Q = self.norm.value, self.problem.target.second_moment
         if self.problem.observed_output.queries is None or not q:
             return None
@@ -152,29 +104,40 @@ class Prediction(BriefRepr):
 
     @property
     def smallest_value(self) -> float | None:
-        """The smallest eigenvalue (untied: singular value) kept by factors of limited width, else None.
-
-        This eigenvalue is 0 if weight decay cuts the rank, and above 0 if the width does.
-        """
+        """The smallest eigenvalue (untied: singular value) kept by factors of limited width, else None."""
         if self.problem.width is None or self.threshold is None:
             return None
         return 0.0 if self.cut is None else self.shrinkage * (self.cut.value - self.threshold.value)
 
     @cached_property
-    def _split(self) -> ErrorSplit:
-        return split_error(self)
+    def _split(self) -> tuple[float | None, float | None, float | None]:
+        """The three parts of E, or None if E is too small for the solver to resolve."""
+        if not self.is_resolved:
+            return None, None, None
+        target = self.problem.target
+        weight = 0.0 if target.dimension is None else 1 / target.dimension
+        modes = [seen for seen in self.outliers if seen.target not in target.spikes]
+        Q_out = weight * sum(seen.target**2 for seen in modes)
+        m_out = weight * sum(seen.target * seen.location * seen.overlap for seen in modes)
+        q_out = weight * sum(seen.location**2 for seen in modes)
+        Q, m, q = target.second_moment - Q_out, self.overlap.value - m_out, self.norm.value - q_out
+        approximation = Q_out - 2 * m_out + q_out
+        # If all of the target is found, nothing is missing: the rest of S is overfitting.
+        if 1e-12 * target.second_moment >= Q:
+            return approximation, 0.0, q
+        return approximation, (Q - m) ** 2 / Q, q - m * m / Q
 
     @property
     def approximation_error(self) -> float | None:
-        return self._split.approximation
+        return self._split[0]
 
     @property
     def underfitting_error(self) -> float | None:
-        return self._split.underfitting
+        return self._split[1]
 
     @property
     def overfitting_error(self) -> float | None:
-        return self._split.overfitting
+        return self._split[2]
 
     @property
     def adapter_noise(self) -> float | None:
@@ -222,49 +185,15 @@ class Prediction(BriefRepr):
 
 
 def estimates(
-    problem: Problem,
-    E: float,
-    *,
-    overlap: float,
-    norm: float,
-    trace: float | None = None,
-    nuclear_norm: float | None = None,
-    prediction_error: float | None = None,
-    training_loss: float | None = None,
-    rank_fraction: float | None = None,
-    noise_level: float | None = None,
-    threshold: float | None = None,
-    cut: float | None = None,
-    errors: Mapping[str, float] | None = None,
+    problem: Problem, E: float, errors: Mapping[str, float] | None = None, **values: float | None
 ) -> dict[str, Any]:
-    """Return those arguments of `Prediction` that are `Estimate`s, by name.
-
-    Args:
-        E: estimation error `|S_hat - S*|_F^2 / d`.
-        overlap: `m = Tr S_hat^T S* / d`.
-        norm: `q = |S_hat|_F^2 / d`.
-        prediction_error: error on new clean labels. If it is None, the function computes it from E if the
-            output has a formula.
-        errors: standard errors by name, if there are any.
-    """
-    if prediction_error is None:
-        prediction_error = problem.prediction_error(E)
-    values = {
-        "estimation_error": E,
-        "prediction_error": prediction_error,
-        "training_loss": training_loss,
-        "overlap": overlap,
-        "norm": norm,
-        "rank_fraction": rank_fraction,
-        "trace": trace,
-        "nuclear_norm": nuclear_norm,
-        "noise_level": noise_level,
-        "threshold": threshold,
-        "cut": cut,
-    }
+    """Return those arguments of `Prediction` that are `Estimate`s, with the standard errors in `errors`."""
+    if values.get("prediction_error") is None:
+        values["prediction_error"] = problem.prediction_error(E)
     known = errors or {}
     return {
-        name: None if value is None else Estimate(value, known.get(name)) for name, value in values.items()
+        name: None if value is None else Estimate(value, known.get(name))
+        for name, value in {"estimation_error": E, **values}.items()
     }
 
 
@@ -279,38 +208,26 @@ def outcome_of(
     remedy: str = "raise the weight decay",
     instability: float | None = None,
 ) -> dict[str, Any]:
-    """Return the arguments `outcome` and `remark` of a `Prediction`.
-
-    Args:
-        resolved: whether E is the actual error and not an upper bound.
-        remedy: advice in the remark if E is not resolved.
-        instability: stability indicator, unstable above 1, or None if the loss is convex.
-    """
+    """Return the arguments `outcome` and `remark` of a `Prediction`."""
+    outcome, remark = Outcome.DONE, None
     if not resolved:
-        return {
-            "outcome": Outcome.RECOVERED,
-            "remark": "the error is too small to compute, so this is an upper bound; lower "
-            f"alpha or {remedy} for a value",
-        }
-    if not residual <= RESIDUAL:
-        return {
-            "outcome": Outcome.ILL_CONDITIONED,
-            "remark": f"the equations were solved only to a precision of {residual:.1e}; raise the weight "
-            "decay or the noise",
-        }
-    if instability is not None and instability > UNSTABLE:
-        return {
-            "outcome": Outcome.UNSTABLE,
-            "remark": f"unstable (stability {instability:.3g} is above 1), so the training loss is a "
-            "lower bound",
-        }
-    if instability is not None and instability > WARNING:
-        return {
-            "outcome": Outcome.DONE,
-            "remark": f"nearly unstable (stability {instability:.3g}), so training runs may differ by up "
-            "to 1%",
-        }
-    return {"outcome": Outcome.DONE, "remark": None}
+        outcome = Outcome.RECOVERED
+        remark = (
+            f"the error is too small to compute, so this is an upper bound; lower alpha or {remedy} for a "
+            "value"
+        )
+    elif not residual <= RESIDUAL:
+        outcome = Outcome.ILL_CONDITIONED
+        remark = (
+            f"the equations were solved only to a precision of {residual:.1e}; raise the weight decay or the "
+            "noise"
+        )
+    elif instability is not None and instability > UNSTABLE:
+        outcome = Outcome.UNSTABLE
+        remark = f"unstable (stability {instability:.3g} is above 1), so the training loss is a lower bound"
+    elif instability is not None and instability > WARNING:
+        remark = f"nearly unstable (stability {instability:.3g}), so training runs may differ by up to 1%"
+    return {"outcome": outcome, "remark": remark}
 
 
 def recovered_prediction(

@@ -19,8 +19,6 @@ yhat_ab)^2` plus `lt d Tr S` (factorized) or `lambda d |S|_F^2` (direct).
 | alpha_T (untied: alpha_P) | `observations`, independent observations of S divided by d^2 |
 | alpha_k, w_k, D_k | `channels`: observations divided by d^2, weight and noise of observation group k |
 
-Other modules of this package use these letters and the following:
-
 | letter | meaning |
 |---|---|
 | S_hat, S* | trained matrix and target, d x d |
@@ -45,6 +43,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -86,18 +85,19 @@ ENTRIES = by_name(
 class ObservationGroup(Settings):
     """A group of observations with the same weight in the loss and the same noise.
 
-    The group consists of some entries (a, b) in a share of the samples. The loss multiplies `(y_ab -
-    yhat_ab)^2` of these entries by `weight`, and their noise has variance `noise (1 + delta_ab) / 2`. For
-    every entry, the shares of the groups that contain it must sum to one.
+    The loss multiplies `(y_ab - yhat_ab)^2` of its entries by `weight`. For every entry, the shares of the
+    groups that contain it must sum to one.
     """
 
     entries: str = setting(
-        "all", "Entries of the attention scores that belong to the group.", choices=ENTRIES
+        "all",
+        "Attention scores that belong to the group, such as those of a token with itself.",
+        choices=ENTRIES,
     )
     weight: float = setting(1.0, "Weight of the group's squared errors in the loss.", greater_than=0)
-    noise: float = setting(0.0, "Variance of the label noise in the group.", minimum=0)
+    noise: float = setting(0.0, "Variance of the noise that is added to the labels of the group.", minimum=0)
     share: float = setting(
-        1.0, "Share of the samples in which the group is observed.", greater_than=0, maximum=1
+        1.0, "Share of the samples in which the labels of the group are visible.", greater_than=0, maximum=1
     )
 
     def count(self, tokens: int) -> int:
@@ -107,10 +107,7 @@ class ObservationGroup(Settings):
 
 @dataclass(frozen=True)
 class Channel:
-    """A group of `alpha_k d^2` observations with the same loss weight w_k and noise variance D_k.
-
-    In these units, an observation of a matrix S has the variance `|S|_F^2 / d`.
-    """
+    """A group of `alpha_k d^2` observations with the same loss weight w_k and noise variance D_k."""
 
     alpha: float
     weight: float
@@ -126,20 +123,10 @@ class Problem(ProblemRules):
 
     Args:
         alpha: samples divided by d^2, or infinite for one pass over fresh samples.
-        tokens: number T of tokens per sample.
-        output: function of the scores that makes the labels: "linear", "softmax" or "hardmax".
-        beta: inverse temperature of the softmax.
         target: the spectrum of the target matrix.
-        noise: variance of the label noise.
-        weight_decay: penalty on the factors (factorized) or on S (direct).
-        student: "factorized", "direct" or "bayes".
         groups: groups of observations, if their weights or noises differ.
-        attention: "tied" or "untied".
         pairs: the (query, key) pairs in a sample of untied attention, or None for the default.
         width: width m/d of the factors, or None for no limit.
-        flow_time: time at which gradient flow stops, or None if it runs to its end.
-        loss: "squared" or "cross-entropy".
-        soft_labels: whether labels are probabilities instead of drawn keys (cross-entropy).
 
     >>> problem = Problem(alpha=0.2, target=Target.marchenko_pastur(0.5), noise=0.5, weight_decay=0.1)
     >>> problem.observations, problem.channels
@@ -255,11 +242,7 @@ class Problem(ProblemRules):
 
     @property
     def observations_per_sample(self) -> float:
-        """The number of observations of S in a sample, which depends on the output.
-
-        For untied attention this number is the number P of pairs, unless the output uses only some of the
-        queries.
-        """
+        """The number of observations of S in a sample, which depends on the output."""
         if ATTENTIONS[self.attention].paired and self.observed_output.queries is None:
             return float(PAIRS[self.pairs or ""].count(self.tokens))
         return self.observed_output.observations(self.tokens)
@@ -302,12 +285,7 @@ class Problem(ProblemRules):
 
 @dataclass(frozen=True, eq=False)
 class ProblemBatch:
-    """The parameters of several problems with the same target, as arrays.
-
-    Args:
-        width: the width ratio kappa of shape (batch,), infinite without a limit. The field is None if no
-            problem limits the width.
-    """
+    """The parameters of several problems with the same target, as arrays."""
 
     target: Target
     alpha: Reals  # observations alpha_k of shape (batch, groups), divided by `sides`
@@ -315,7 +293,7 @@ class ProblemBatch:
     noise: Reals  # noises D_k of shape (batch, groups)
     lt: Reals  # penalties of shape (batch,), divided by `sides`
     sides: int = 1  # 2 for untied attention, else 1
-    width: Reals | None = None
+    width: Reals | None = None  # kappa (batch,), infinite without a limit; None if no problem has a limit
 
     @classmethod
     def of(cls, problems: Sequence[Problem]) -> ProblemBatch:
@@ -332,22 +310,14 @@ class ProblemBatch:
         )
 
     def training_loss(self, problems: Sequence[Problem], V: Reals, E: Reals) -> Reals:
-        """Return the training loss per sample of each problem, summed over all entries (a, b).
-
-        The loss is `sum_k (alpha_k/alpha) w_k (E + D_k) / (1 + 2 w_k V)^2`, where V and E solve the equations
-        of the student.
-        """
+        """Return `sum_k (alpha_k/alpha) w_k (E + D_k) / (1 + 2 w_k V)^2`, per sample of each problem."""
         alpha = np.array([problem.alpha for problem in problems])
         terms = self.sides * self.alpha * self.weight * (E[:, None] + self.noise)
         terms = terms / (1 + 2 * self.weight * V[:, None]) ** 2
         return np.asarray(terms.sum(axis=1) / alpha)
 
     def rows(self, which: Indices) -> ProblemBatch:
-        return replace(
-            self,
-            alpha=self.alpha[which],
-            weight=self.weight[which],
-            noise=self.noise[which],
-            lt=self.lt[which],
-            width=None if self.width is None else self.width[which],
-        )
+        arrays: dict[str, Any] = {
+            name: value[which] for name, value in vars(self).items() if isinstance(value, np.ndarray)
+        }
+        return replace(self, **arrays)

@@ -24,7 +24,6 @@ import numpy as np
 import scipy
 
 from attnlaw.core.arrays import Reals
-from attnlaw.core.errors import InputError
 from attnlaw.theory.learn.sensing import Sensing, upper
 
 
@@ -41,12 +40,7 @@ class Linear:
         return fields
 
     def loss(self, fields: Reals, labels: Reals, tokens: int) -> tuple[float, Reals]:
-        """Return the sum of squared errors over ordered pairs, and its gradient in the packed fields.
-
-        >>> value, gradient = Linear(np.ones((1, 3))).loss(np.array([[1.0, 1.0, 0.0]]), np.zeros((1, 3)), 2)
-        >>> value, gradient.tolist()  # the pair (1, 2) counts twice
-        (3.0, [[2.0, 4.0, 0.0]])
-        """
+        """Return the sum of squared errors over ordered pairs, and its gradient in the packed fields."""
         weighted = self.curvature(tokens) * (fields - labels)
         return 0.5 * float(np.vdot(weighted, fields - labels)), weighted
 
@@ -61,6 +55,7 @@ class Softmax:
 
     beta: float
     quadratic: ClassVar[bool] = False
+    drawn: ClassVar[bool] = False
 
     def labels(self, fields: Reals, tokens: int) -> Reals:
         """Return attention rows of shape (n, T, T)."""
@@ -72,12 +67,7 @@ class Softmax:
         return np.asarray(full / full.sum(axis=2, keepdims=True))
 
     def loss(self, fields: Reals, labels: Reals, tokens: int) -> tuple[float, Reals]:
-        """Return the sum of squared errors over ordered pairs, and its gradient in the packed fields.
-
-        >>> value, gradient = Softmax(beta=1.0).loss(np.zeros((1, 3)), np.eye(2)[None], 2)
-        >>> value, gradient.tolist()
-        (1.0, [[-0.5, 1.0, -0.5]])
-        """
+        """Return the sum of squared errors over ordered pairs, and its gradient in the packed fields."""
         outputs = self.labels(fields, tokens)
         residuals = outputs - labels
         value = float(np.vdot(residuals, residuals))
@@ -100,15 +90,10 @@ class Softmax:
 
 @dataclass(frozen=True)
 class Attended:
-    """The cross-entropy of the key to which a query attends, out of two keys. Fields have shape (n, 2).
-
-    Args:
-        drawn: whether labels are keys, drawn with the probability `sigma(beta (h_1 - h_2))` of the first key.
-            If false, labels are that probability.
-    """
+    """The cross-entropy of the key to which a query attends, out of two keys. Fields have shape (n, 2)."""
 
     beta: float
-    drawn: bool = True
+    drawn: bool = True  # whether labels are drawn keys instead of the probability of the first key
     quadratic: ClassVar[bool] = False
 
     def labels(self, fields: Reals, tokens: int) -> Reals:
@@ -116,12 +101,7 @@ class Attended:
         return np.asarray(scipy.special.expit(self.beta * (fields[:, 0] - fields[:, 1])))
 
     def loss(self, fields: Reals, labels: Reals, tokens: int) -> tuple[float, Reals]:
-        """Return `sum log(1 + e^v) - y v`, where `v = beta (h_1 - h_2)`, and its gradient in the fields.
-
-        >>> value, gradient = Attended(beta=2.0).loss(np.zeros((1, 2)), np.ones(1), 2)
-        >>> round(value, 6), gradient.tolist()
-        (0.693147, [[-1.0, 1.0]])
-        """
+        """Return `sum log(1 + e^v) - y v`, where `v = beta (h_1 - h_2)`, and its gradient in the fields."""
         v = self.beta * (fields[:, 0] - fields[:, 1])
         slope = self.beta * (scipy.special.expit(v) - labels)
         return float((np.logaddexp(0.0, v) - labels * v).sum()), np.stack([slope, -slope], axis=1)
@@ -137,6 +117,7 @@ class HermiteLoss:
 
     order: int
     quadratic: ClassVar[bool] = False
+    drawn: ClassVar[bool] = False
 
     def labels(self, fields: Reals, tokens: int) -> Reals:
         if self.order == 2:
@@ -144,12 +125,7 @@ class HermiteLoss:
         return np.asarray((fields**3 - 3 * fields) / np.sqrt(6.0))
 
     def loss(self, fields: Reals, labels: Reals, tokens: int) -> tuple[float, Reals]:
-        """Return the sum of the loss over samples, and its gradient in the fields.
-
-        >>> value, gradient = HermiteLoss(2).loss(np.array([[1.0]]), np.array([[1.0]]), 1)
-        >>> value, gradient.round(6).tolist()  # h_2(1) = 0, its slope sqrt 2
-        (1.0, [[-2.828427]])
-        """
+        """Return the sum of the loss over samples, and its gradient in the fields."""
         rest = self.labels(fields, tokens) - labels
         slope = np.sqrt(2.0) * fields if self.order == 2 else np.sqrt(1.5) * (fields**2 - 1)
         return float(np.vdot(rest, rest)), 2 * rest * slope
@@ -167,16 +143,7 @@ class Risk:
     labels: Reals
 
     def __call__(self, matrix: Reals) -> tuple[float, Reals]:
-        """Return R(S) and its gradient.
-
-        The gradient is a (d, d) matrix with dR = Tr(gradient^T dS), and is symmetric if attention is tied.
-
-        >>> from attnlaw.theory.learn.sensing import TokenSensing
-        >>> tokens = TokenSensing(np.array([[[1.0, 2.0]]]))
-        >>> value, gradient = Risk(tokens, Linear(np.ones((1, 1))), np.zeros((1, 1)))(np.eye(2))
-        >>> round(value, 12), gradient.round(12).tolist()  # h = (|x|^2 - d)/sqrt(d) = 3/sqrt(2)
-        (4.5, [[0.0, 6.0], [6.0, 9.0]])
-        """
+        """Return R(S) and its gradient."""
         value, weights = self.output.loss(self.sensing.fields(matrix), self.labels, self.sensing.shape[1])
         return value, self.sensing.adjoint(weights)
 
@@ -186,10 +153,7 @@ class Risk:
         return self.sensing.adjoint(bound * self.sensing.fields(matrix))
 
     def step(self) -> float:
-        """Return a safe step of gradient descent, 1/L, with L a little above the largest curvature of R.
-
-        L is 1.1 times the result of 30 power iterations, which may be too small at a spectral edge.
-        """
+        """Return a safe step of gradient descent, 1/L, with L a little above the largest curvature of R."""
         direction = np.eye(self.sensing.shape[2])
         direction[0] += 1.0
         direction[:, 0] += 1.0
@@ -200,18 +164,7 @@ class Risk:
         return 1.0 / (1.1 * largest)
 
 
-def linear_output(risk: Risk, what: str, remedy: str) -> Linear:
-    """Return the output of a risk, or raise an `InputError` with `what` and `remedy` if it is not linear."""
-    if not isinstance(risk.output, Linear):
-        raise InputError(f"{what}: this needs a linear output; {remedy}")
-    return risk.output
-
-
 def pair_counts(tokens: int) -> Reals:
-    """Return how often each packed pair occurs among the ordered pairs: 1 if a = b, 2 if not.
-
-    >>> pair_counts(2).tolist()
-    [1.0, 2.0, 1.0]
-    """
+    """Return how often each packed pair occurs among the ordered pairs: 1 if a = b, 2 if not."""
     first, second = upper(tokens)
     return np.where(first == second, 1.0, 2.0)

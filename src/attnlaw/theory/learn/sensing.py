@@ -24,16 +24,12 @@ Untied attention, any S, pairs of query a and key b:
     ginibre   h = Gaussian of the same variance |S|_F^2/d, independent for every pair: the model that the
               theory solves exactly. With `all` pairs, (a, b) and (b, a) are seen through one matrix, and a
               token with itself through a symmetric one, as tokens would show them
-
-With tokens, the n x d^2 matrix that takes S to its fields is never formed. Each call costs two products with
-the (Tn, d) tokens.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,35 +48,9 @@ def upper(size: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     return rows, columns
 
 
-class Sensing(Protocol):
-    """The data that a student sees: a linear function from a matrix S to its fields h."""
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """The number of samples, the number of tokens per sample, and the size d of the matrix."""
-
-    def fields(self, matrix: Reals) -> Reals:
-        """Return the fields h of a matrix S in all samples, of shape (n, P)."""
-
-    def adjoint(self, weights: Reals) -> Reals:
-        """Return the (d, d) matrix with `<fields(S), weights> = Tr(S^T adjoint(weights))` for every S.
-
-        The result is the weighted sum of the sensing matrices over samples and pairs. The result is symmetric
-        if attention is tied.
-        """
-
-    def gram(self) -> Reals:
-        """Return the (nP, nP) inner products of the sensing matrices, ordered by sample, then by pair."""
-
-
 @dataclass(frozen=True, eq=False)
 class TokenSensing:
-    """Fields of sequences of tokens under a symmetric matrix.
-
-    >>> x = np.array([[[1.0, 2.0]], [[0.0, 1.0]]])  # T = 2, n = 1, d = 2
-    >>> (TokenSensing(x).fields(np.diag([1.0, 3.0])) * np.sqrt(2.0)).round(12).tolist()
-    [[9.0, 6.0, -1.0]]
-    """
+    """Fields of sequences of tokens under a symmetric matrix."""
 
     x: Reals  # tokens of shape (T, n, d)
     signs: Reals = field(default_factory=lambda: np.ones(1))  # factors of the fields, of shape (n,) or (1,)
@@ -135,20 +105,9 @@ class TokenSensing:
 
 @dataclass(frozen=True, eq=False)
 class MatrixSensing:
-    """Fields of independent symmetric Gaussian matrices.
+    """Fields of independent symmetric Gaussian matrices."""
 
-    Args:
-        rows: the matrices, of shape (nP, d(d+1)/2), in isometric coordinates. The coordinates of S are S_ii
-            and sqrt(2) S_ij (i < j), so that Euclidean and Frobenius norms agree.
-
-    >>> sensing = MatrixSensing(np.array([[1.0, np.sqrt(2.0), 3.0]]), tokens=1, size=2)
-    >>> sensing.adjoint(np.ones((1, 1))).round(12).tolist()
-    [[1.0, 1.0], [1.0, 3.0]]
-    >>> sensing.fields(np.eye(2)).tolist()  # Tr of the above
-    [[4.0]]
-    """
-
-    rows: Reals
+    rows: Reals  # (nP, d(d+1)/2) in isometric coordinates: S_ii, and sqrt(2) S_ij for i < j
     tokens: int
     size: int
 
@@ -185,12 +144,7 @@ def check_dense(rows: int, columns: int, remedy: str, size: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class PairSensing:
-    """Fields of queries and keys.
-
-    >>> x, z = np.array([[[1.0, 2.0]]]), np.array([[[0.0, 1.0]]])  # T = 1, n = 1, d = 2
-    >>> (PairSensing(x, z, ((0, 0),)).fields(np.array([[1.0, 3.0], [0.0, 5.0]])) * np.sqrt(2.0)).tolist()
-    [[13.0]]
-    """
+    """Fields of queries and keys."""
 
     x: Reals  # queries of shape (T, n, d)
     z: Reals  # keys of shape (T, n, d); the same array as x if both are the tokens of one sequence
@@ -237,12 +191,7 @@ class PairSensing:
 
 @dataclass(frozen=True, eq=False)
 class SquareSensing:
-    """Fields of Gaussian matrices with independent entries.
-
-    >>> rows = np.array([[1.0, 2.0, 3.0, 4.0]])
-    >>> SquareSensing(rows, samples=1, tokens=1, size=2).fields(np.eye(2)).tolist()
-    [[5.0]]
-    """
+    """Fields of Gaussian matrices with independent entries."""
 
     rows: Reals  # the matrices, of shape (nP, d^2)
     samples: int
@@ -261,3 +210,9 @@ class SquareSensing:
 
     def gram(self) -> Reals:
         return self.rows @ self.rows.T
+
+
+# A linear function from a matrix S to its fields h, of shape (n, P). `adjoint(weights)` returns the (d, d)
+# matrix with `<fields(S), weights> = Tr(S^T adjoint(weights))` for every S, and `gram()` the (nP, nP) inner
+# products of the sensing matrices, ordered by sample, then by pair. `shape` is (n, T, d).
+Sensing = TokenSensing | MatrixSensing | PairSensing | SquareSensing

@@ -21,11 +21,7 @@ LARGEST = 1e15  # largest parameter, and inverse of the smallest: their squares 
 
 
 class ProblemRules:
-    """The rules that the settings of a problem must follow together.
-
-    If `alpha` is infinite, each sample is seen once. In that case, only a theory of the dynamics is needed,
-    not of the matrix at the end, and untied attention uses all ordered pairs.
-    """
+    """The rules that the settings of a problem must follow together."""
 
     alpha: float
     tokens: int
@@ -185,24 +181,24 @@ class ProblemSettings(ProblemRules, Settings):
 
     alpha: float = problem_setting(
         0.2,
-        "Number of samples / d², for tokens of dimension d.",
+        "Number of training samples, divided by d² for tokens of dimension d.",
         symbol="α",
         greater_than=0,
         slider_range=(0.02, 2),
         axis="samples / d² (α)",
     )
     tokens: int = problem_setting(
-        1, "Number of tokens per sample.", symbol="T", minimum=1, slider_range=(1, 8)
+        1, "Number of tokens in each sample.", symbol="T", minimum=1, slider_range=(1, 8)
     )
     output: str = problem_setting(
         "linear",
-        "Function of the attention scores that gives the labels: linear, softmax (of rows), or "
-        "hardmax (bayes only).",
+        "What the labels are: attention scores (linear), attention weights (softmax), or which score "
+        "is largest (hardmax, bayes student only).",
         choices=OUTPUTS,
     )
     beta: float = problem_setting(
         1.0,
-        "Inverse temperature of the softmax.",
+        "Inverse temperature of the softmax: larger values make attention sharper.",
         symbol="β",
         greater_than=0,
         slider_range=(0.1, 10),
@@ -210,14 +206,14 @@ class ProblemSettings(ProblemRules, Settings):
     )
     loss: str = problem_setting(
         "squared",
-        "Training loss: squared errors of the softmax, or the cross-entropy of the attended key "
+        "Training loss: squared error of the attention weights, or cross-entropy of the attended key "
         "(one query, two keys).",
         choices=LOSSES,
         active_if=(("output", "selects_key"), ("student", "trainer")),
     )
     soft_labels: bool = setting(
         False,
-        "Give the target's probabilities of the keys as labels, instead of one key drawn from them.",
+        "Use the target's attention weights as labels, instead of one key drawn from them.",
         active_if=("loss", "draws_labels"),
         panel=PROBLEM,
     )
@@ -228,14 +224,14 @@ class ProblemSettings(ProblemRules, Settings):
     )
     pairs: str = problem_setting(
         "cross",
-        "Token pairs (query, key) in the data: cross (keys of another sequence), causal, or "
-        "distinct (both orders). Tied attention uses all.",
+        "Pairs (query, key) that have labels: with keys of another sequence (cross), earlier keys "
+        "(causal), or all different tokens (distinct).",
         choices=PAIRS,
         active_if=("attention", "paired"),
     )
     target_rank: float = problem_setting(
         0.5,
-        "Rank of the target matrix / token dimension d.",
+        "Rank of the target matrix (the matrix to learn), divided by the token dimension d.",
         symbol="κ₀",
         minimum=1e-9,
         maximum=1e9,
@@ -244,13 +240,14 @@ class ProblemSettings(ProblemRules, Settings):
     )
     target_spike: float | None = problem_setting(
         None,
-        "One large eigenvalue (untied: singular value) of the target matrix, apart from all others.",
+        "One large eigenvalue of the target matrix, apart from all others (untied: singular value).",
         greater_than=0,
         slider_range=(0.5, 10),
     )
     target_exponent: float | None = problem_setting(
         None,
-        "Exponent γ of a target matrix with eigenvalues k^−γ, k = 1..d, in place of a rank (above 1/2).",
+        "Exponent γ above 1/2: the target matrix has the eigenvalues k^−γ for k = 1 to d, in place "
+        "of a rank.",
         symbol="γ",
         greater_than=0.5,
         slider_range=(0.6, 3),
@@ -258,7 +255,7 @@ class ProblemSettings(ProblemRules, Settings):
     )
     target_dimension: int = problem_setting(
         1_000_000,
-        "Dimension d of a target matrix with power-law eigenvalues.",
+        "Token dimension d, if the target matrix has power-law eigenvalues.",
         minimum=1,
         maximum=10**7,
         slider_range=(100, 1_000_000),
@@ -266,19 +263,19 @@ class ProblemSettings(ProblemRules, Settings):
     )
     target_eigenvalues: str | None = setting(
         None,
-        "Eigenvalues of the target matrix, in place of a rank: a file (.npy, or lines with an "
-        "eigenvalue and an optional weight) or numbers with commas.",
+        "Eigenvalues of the target matrix: numbers with commas, or a file (.npy, or lines with an "
+        "eigenvalue and an optional weight).",
         is_path=True,
         panel=PROBLEM,
         metavar="FILE",
     )
     noise: float = problem_setting(
-        0.0, "Variance of the label noise.", symbol="Δ", minimum=0, slider_range=(0, 2)
+        0.0, "Variance of the noise that is added to the labels.", symbol="Δ", minimum=0, slider_range=(0, 2)
     )
     weight_decay: float = problem_setting(
         0.1,
-        "Weight decay λ: √κ times the penalty on factors of width κ (untied: 2√κ times); for the "
-        "direct student, the penalty on S.",
+        "Weight decay λ: adds λ‖W‖²/√κ to the loss for factors W with κd columns (untied: half as "
+        "much), or λd‖S‖² for the direct student.",
         symbol="λ",
         minimum=0,
         slider_range=(0, 2),
@@ -286,7 +283,7 @@ class ProblemSettings(ProblemRules, Settings):
     )
     width: float | None = problem_setting(
         None,
-        "Width of the trained factors / d, if it is less than the rank that they would learn.",
+        "Width of the student's factors divided by d. It only matters below the rank that they would learn.",
         symbol="κ",
         greater_than=0,
         slider_range=(0.05, 1),
@@ -294,8 +291,8 @@ class ProblemSettings(ProblemRules, Settings):
     )
     flow_time: float | None = problem_setting(
         None,
-        "Stop full-batch gradient flow on the fixed data set at this time, t = 2d·lr·steps (direct student; "
-        "not one-pass SGD).",
+        "Stop training the direct student early, at time t = 2d · learning rate · steps (full-batch "
+        "gradient descent).",
         symbol="t",
         greater_than=0,
         slider_range=(0.01, 100),

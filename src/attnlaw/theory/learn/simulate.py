@@ -1,13 +1,8 @@
 """Simulate the theory's problem: draw data, train students, and measure what they have learned.
 
-`state_evolution` and `simulate` take the same `Problem`, whose module defines the letters. A sensing is the
-way in which samples show the target: through tokens or through Gaussian matrices. Sensings are invariant
-under rotations, so at size d the target can be a diagonal matrix. Its entries are the quantiles of the
-target's law. A diagonal matrix is symmetric, but a generic target of untied attention is not. If attention is
-untied, every seed therefore multiplies the target by a random rotation. There are n = round(alpha d^2)
-samples, and every seed draws its own data and noise.
-
-S* is the target and S_hat is the trained matrix.
+Sensings (ways in which samples show the target) are invariant under rotations, so at size d the target S* can
+be diagonal, with quantiles as entries; for untied attention every seed rotates it. S_hat is the trained
+matrix. Every seed draws its own n = round(alpha d^2) samples.
 
 | quantity | definition |
 |---|---|
@@ -38,7 +33,7 @@ from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.settings import check_value
 from attnlaw.numerics.draws import mean_of
 from attnlaw.numerics.threads import usable_cores
-from attnlaw.theory.learn.data import check_sensing, entries
+from attnlaw.theory.learn.data import check_sensing
 from attnlaw.theory.learn.problem import Problem
 from attnlaw.theory.learn.student import STUDENTS
 from attnlaw.theory.learn.target import whole_share
@@ -62,13 +57,7 @@ NEAR = 0.01  # relative difference from alpha that a whole number of samples may
 
 @dataclass(frozen=True, repr=False)
 class Measurement(BriefRepr):
-    """The measured quantities of trained students of size d, which are defined at the top of this module.
-
-    Each `Estimate` is a mean over the seeds with its standard error. A single seed has no standard error.
-
-    Args:
-        eigenvalues: eigenvalues (untied: singular values) of shape (seeds, d), ascending.
-    """
+    """The measured quantities of trained students of size d, which are defined at the top of this module."""
 
     problem: Problem
     size: int
@@ -88,7 +77,7 @@ class Measurement(BriefRepr):
     wrong_keys: Estimate | None
     solver: str
     residual: float  # largest residual of the training runs
-    eigenvalues: Reals = field(repr=False, compare=False)
+    eigenvalues: Reals = field(repr=False, compare=False)  # (seeds, d), ascending; untied: singular values
     outcome: Outcome = Outcome.DONE
     unsolved: str | None = None  # a sentence about runs that did not converge
 
@@ -119,22 +108,17 @@ def simulate(
 ) -> Measurement:
     """Train the problem's student at size d on independent data sets, in threads.
 
-    The cost of a gradient is 4 n T d^2 operations with tokens and n T(T+1) d^2 with Gaussian matrices
-    ("goe"). Ctrl-C, or a run that fails, ends the other runs at their next step.
+    The cost of a gradient is 4 n T d^2 operations with tokens and n T(T+1) d^2 with Gaussian matrices.
 
     With tokens, S >= 0 implies h_aa >= -Tr S/sqrt(d). As lt -> 0 at T = 1 and small d, the most negative
-    noisy label alone fixes Tr S. The minimiser is then not unique, and the result depends on the solver, so
-    compare such cases with Gaussian matrices.
+    noisy label alone fixes Tr S, and the result depends on the solver: compare such cases with Gaussian
+    matrices.
 
     Args:
-        problem: a problem with a finite alpha.
         size: d. The size d times the target's rank ratio must be a whole number.
-        seeds: number of students, each with separate data.
-        seed: seed of the random draws.
         sensing: the inputs that students see: "tokens", "signed", "goe" or "ginibre".
         jobs: number of threads, by default the number of cores. Each thread uses one BLAS thread, so results
             do not depend on `jobs`.
-        progress: function that receives the number of students done and their total.
 
     Raises an `InputError` if the student is computed instead of trained, or if the size does not fit the
     target or memory.
@@ -217,14 +201,7 @@ def check_simulation(problem: Problem, size: int, sensing: str = "tokens") -> in
         raise InputError(
             f"dimension {size}: alpha {problem.alpha:g} gives no sample; choose a larger dimension"
         )
-    check_sensing(
-        sensing,
-        attention=problem.attention,
-        samples=samples,
-        tokens=problem.tokens,
-        entries=entries(problem),
-        size=size,
-    )
+    check_sensing(sensing, problem, samples, size)
     return samples
 
 

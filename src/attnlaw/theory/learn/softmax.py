@@ -13,11 +13,9 @@ With `(omega, v*) ~ N(0, [[q, m], [m, Q*]] x K)`, labels `y = softmax(beta (v* +
 The unknowns are E, V and the angle theta between the student's error and the target: `Q* - m = sqrt(Q* E)
 cos(theta)`, `q - m^2/Q* = E sin^2(theta)`. So E keeps its digits if the student is near the target.
 
-Expectations are quasi-Monte-Carlo averages over a scrambled Sobol sequence, the same at every step. The fixed
-point differs from the limit by the error of these averages (1e-4 in E at 2^13 draws and beta = 1). That error
-is estimated from `REPLICATES` = 4 other scrambles with a quarter of the draws each, as the standard error of
-their mean. The estimate is 2 to 4 times too large if the loss is smooth, because four short sequences are
-less even than one long one.
+Expectations are averages over a scrambled Sobol sequence, the same at every step (error 1e-4 in E at 2^13
+draws and beta = 1). `REPLICATES` other scrambles with a quarter of the draws estimate the error, 2 to 4 times
+too large if the loss is smooth.
 
 The theory assumes replica symmetry and the global proximal point. The replicon value `K 2 alpha E tr[(K G)^2]
 / Vhat^2` indicates how far to trust it, with `G = -dg/domega` and the first K that of
@@ -30,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy
@@ -60,6 +58,9 @@ from attnlaw.theory.learn.softmax_channel import (
     loss,
     softmax_rows,
 )
+
+if TYPE_CHECKING:
+    from attnlaw.theory.learn.attended_key import AttendedKey
 
 SOBOL_SEED = 20250924
 REFRESH = 10
@@ -103,34 +104,13 @@ class ChannelAverages:
 
 @dataclass(frozen=True)
 class StudentUpdate:
-    """The response of a student to the averages of a channel.
+    """The response of a student to the averages of a channel."""
 
-    Args:
-        start: function of a batch that returns E, `Q* - m` and V of the student with a linear output.
-        step: function that returns E, theta, V, m, q, a, b, r, rank fraction and trace for a problem and its
-            averages.
-        slope: function of `(problem, Vhat, a, b)` that returns K of `attnlaw.theory.learn.stability`.
-        cuts: whether the trained matrix is `r (X - b)_+` instead of `r X`.
-    """
-
-    start: Callable[[ProblemBatch], tuple[Reals, Reals, Reals]]
+    start: Callable[[ProblemBatch], tuple[Reals, Reals, Reals]]  # E, `Q* - m` and V with a linear output
+    # Returns E, theta, V, m, q, a, b, r, rank fraction and trace.
     step: Callable[[Problem, ChannelAverages], tuple[float, ...]]
-    slope: Callable[[Problem, float, float, float], float]
-    cuts: bool
-
-
-class SoftmaxChannel(Protocol):
-    """A channel, which returns the averages at (E, theta, V), and the error on clean labels."""
-
-    @property
-    def problem(self) -> Problem: ...
-
-    def average(self, E: float, theta: float, V: float) -> ChannelAverages: ...
-
-    def response(self, E: float, theta: float, V: float) -> float | None:
-        """Return `2 alpha E tr[(K G)^2]`, `G = (I + V H K)^-1 H = -dg/domega`, or None for a convex loss."""
-
-    def test_error(self, E: float, theta: float) -> float: ...
+    slope: Callable[[Problem, float, float, float], float]  # K of `learn.stability` from (Vhat, a, b)
+    cuts: bool  # whether the trained matrix is `r (X - b)_+` instead of `r X`
 
 
 class _Channel:
@@ -181,10 +161,7 @@ class _Channel:
         return float(2 * self.problem.alpha * square)
 
     def _proximal(self, E: float, theta: float, V: float) -> tuple[Reals, Reals, Reals, Reals]:
-        """Return softmax rows, gradient, H and A^-1 (A is Newton's matrix) at the proximal points.
-
-        Both local minima are followed, and are searched anew every few calls.
-        """
+        """Return softmax rows, gradient, H and A^-1 (A: Newton's matrix) at the better of two minima."""
         problem = self.problem
         omega = self.student(E, theta)
         if self.calls % REFRESH == 0 or not self.starts:
@@ -237,11 +214,7 @@ def solve(
     log2_draws: int | None = None,
     tolerance: float = 1e-6,
 ) -> SoftmaxPoint:
-    """Solve for the fixed point (E, theta, V), from `start` or from the student of the linearised output.
-
-    At beta = 4 a few draws flip between their two local minima, and the residual may stop near 1e-3. In that
-    case, the iteration ends there and reports it.
-    """
+    """Solve for the fixed point (E, theta, V), from `start` or from the student of the linearised output."""
     check_size(problem, log2_draws)
     final = log2_draws or default_draws(problem)
     # A coarse average brings the state close, at a fraction of the cost of all draws.
@@ -260,11 +233,7 @@ def solve(
 
 
 def _linear_start(channel: _Channel, student: StudentUpdate) -> Start:
-    """Return (E, theta, V) of a linear output whose quadratic loss has the mean curvature of the softmax.
-
-    Its groups have the weights `eig(K H)/2`, with H the curvature if the student equals the teacher. This
-    start is exact as beta -> 0, and as the weight decay -> 0, where V grows and the weights drop out.
-    """
+    """Return (E, theta, V) of a linear output whose quadratic loss has the mean curvature of the softmax."""
     problem = channel.problem
     H = gauss_newton(channel.labels, problem.beta).mean(axis=-1)
     weights = np.linalg.eigvals(channel.K @ H).real[None] / 2
@@ -285,12 +254,9 @@ def angle(Q: float, E: float, gap: float) -> float:
 
 
 def fixed_point(
-    channel: SoftmaxChannel, student: StudentUpdate, start: Start, tolerance: float
+    channel: _Channel | AttendedKey, student: StudentUpdate, start: Start, tolerance: float
 ) -> SoftmaxPoint:
-    """Solve for the fixed point of a channel and a student, by accelerated iteration.
-
-    The unknowns are `log E`, theta and `log V`, because V ranges from order one to the inverse weight decay.
-    """
+    """Solve for the fixed point of a channel and a student, by accelerated iteration."""
     problem = channel.problem
 
     def unknowns(E: float, theta: float, V: float) -> Reals:
@@ -329,12 +295,7 @@ def predictions(
     report: Callable[[int], object],
     solved: Callable[[Problem, StudentUpdate, Start | None], SoftmaxPoint] = solve,
 ) -> list[Prediction]:
-    """Predict problems that share a target, in order of tokens, beta and alpha, each from the last solution.
-
-    Args:
-        report: function that receives the number of problems solved.
-        solved: function that solves one problem, by default the softmax with a squared loss.
-    """
+    """Predict problems of one target in order of tokens, beta and alpha, each from the last solution."""
     order = sorted(
         range(len(problems)), key=lambda i: (problems[i].tokens, problems[i].beta, problems[i].alpha)
     )
@@ -368,12 +329,7 @@ def _values(problem: Problem, student: StudentUpdate, point: SoftmaxPoint) -> di
 
 
 def errors(problem: Problem, student: StudentUpdate, point: SoftmaxPoint) -> dict[str, float]:
-    """Return the standard errors of the quantities that are averages, by name.
-
-    An error adds the squares of two parts: the standard error of the mean over the replicates, and the
-    remaining error of the iteration. The remaining error is relative to E, and for m and q to their distance
-    from Q*.
-    """
+    """Return the standard errors of averages: over the replicates, and the iteration's relative to E."""
     tables = [_values(problem, student, replicate) for replicate in point.replicates]
     away = np.sqrt(problem.target.second_moment * point.E)
     sizes = _values(problem, student, point) | {"overlap": away, "norm": 2 * away + point.E}

@@ -34,13 +34,7 @@ MAX_NEWTON, MAX_HALVINGS = 60, 30
 
 @lru_cache(maxsize=8)
 def places(tokens: int) -> NDArray[np.intp]:
-    """Return the index of the coordinate of each entry of h, of shape (T, T).
-
-    The entry h_12, whose coordinate is zero, gets the index P. The array is read-only.
-
-    >>> places(2).tolist()
-    [[0, 2], [2, 1]]
-    """
+    """Return the index of the coordinate of each entry of h, of shape (T, T)."""
     pairs = [(a, b) for a in range(tokens) for b in range(a, tokens) if (a, b) != (0, 1)]
     coordinates = np.full((tokens, tokens), len(pairs))
     for index, (a, b) in enumerate(pairs):
@@ -51,11 +45,7 @@ def places(tokens: int) -> NDArray[np.intp]:
 
 @lru_cache(maxsize=8)
 def covariance(tokens: int) -> Reals:
-    """Return the covariance K of the coordinates v for Q = 1, of shape (P, P). The array is read-only.
-
-    >>> covariance(2).tolist()
-    [[3.0, 1.0], [1.0, 3.0]]
-    """
+    """Return the covariance K of the coordinates v for Q = 1, of shape (P, P). The array is read-only."""
     at = places(tokens)
     # Var h_aa = 2Q, Var h_ab = Q, independent; subtracting h_12 adds Q to every entry.
     variances = np.ones(tokens * (tokens + 1) // 2 - 1)
@@ -141,10 +131,7 @@ def _sum_by_coordinate(rows: Reals) -> Reals:
 
 
 def _symmetric(alone: Reals, pair: Callable[[int, int, int], Reals]) -> Reals:
-    """Return `sum_a R_a^T C_a R_a` for rows `C_a = diag(alone_a) + pair(a, ., .)`, shape (P, P, N).
-
-    Two different coordinates share one row at most, so each entry off the diagonal is one term or zero.
-    """
+    """Return `sum_a R_a^T C_a R_a` for rows `C_a = diag(alone_a) + pair(a, ., .)`, shape (P, P, N)."""
     tokens, _, draws = alone.shape
     at = places(tokens)
     size = int(at.max())
@@ -160,11 +147,7 @@ def _symmetric(alone: Reals, pair: Callable[[int, int, int], Reals]) -> Reals:
 
 
 def local_minimum(start: Reals, omega: Reals, y: Reals, precision: Reals, beta: float) -> tuple[Reals, Reals]:
-    """Return a local minimum (P, N) of `l(v) + (v - omega)^T precision (v - omega)/2` and its value (N,).
-
-    Newton's method with halved steps finds this minimum. If the Hessian gives no descent, the method uses the
-    Gauss-Newton matrix.
-    """
+    """Return a local minimum (P, N) of `l(v) + (v - omega)^T precision (v - omega)/2` and its value (N,)."""
     minima, values = start.copy(), np.empty(start.shape[1])
     active = np.arange(start.shape[1])
     v, sigma = start, softmax_rows(start, beta, y.shape[0])
@@ -195,11 +178,7 @@ def local_minimum(start: Reals, omega: Reals, y: Reals, precision: Reals, beta: 
 def _line_search(
     here: tuple[Reals, Reals, Reals], step: Reals, slope: Reals, problem: tuple[Reals, Reals, Reals, float]
 ) -> tuple[Reals, Reals, Reals, Reals]:
-    """Halve the step of every draw until the value decreases enough (Armijo's rule).
-
-    Returns:
-        The next points, their softmax rows and values, and the fraction of the step that was taken.
-    """
+    """Halve steps by Armijo's rule; return points, softmax rows, values and fractions of the steps."""
     v, sigma, value = here
     omega, y, precision, beta = problem
     length = np.ones(value.size)

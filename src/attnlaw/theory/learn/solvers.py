@@ -7,8 +7,8 @@ columns, are its factors. Other letters are explained in `attnlaw.theory.learn.p
 |---|---|---|
 | factorized | `R(S) + lambda |W|_F^2 = R(S) + lt d Tr S`, `S = W W^T / sqrt(m d)` | `train_factors` |
 | ... narrow | the same with fewer columns than the solution has rank | `train_narrow` |
-| ... its convex form | `min over S >= 0 of R(S) + lt d Tr S` | `train_proximal`, `train_splitting` |
-| ... untied | `R(S) + lt d |S|_*`, `S = W_Q W_K^T / sqrt(m d)` | `train_pair_factors` |
+| ... its convex form | `min over S >= 0 of R(S) + lt d Tr S` | `train_splitting` |
+| ... untied | `R(S) + lt d |S|_*`, `S = W_Q W_K^T / sqrt(m d)` | `train_factors` with `PAIR_FACTORS` |
 | direct | `min over symmetric S of R(S) + lambda d |S|_F^2` (untied: over any S) | `train_direct` |
 | ... up to a time | gradient flow of the same problem | `train_flow` |
 
@@ -21,11 +21,10 @@ output: R is convex in S). Untied factors have `F = R(S) + lambda (|W_Q|_F^2 + |
 at the minimum over factors of the same product, `lt = 2 sqrt(kappa) lambda` (Srebro, Rennie and Jaakkola
 2004), and the same holds for them.
 
-Convex form: FISTA (Beck and Teboulle 2009) is restarted if the momentum points uphill (O'Donoghue and Candes
-2015, arXiv 1204.3982). Douglas-Rachford splitting has the exact proximal map of the quadratic risk. It needs
-fewer observations than unknowns, and keeps its speed as lt -> 0, where first-order methods stall. A are the
-fields, scaled by the root of the loss weights, so that R(S) = |y - A S|^2, and K = A A^T is the Gram matrix
-(nP, nP). Each step shrinks eigenvalues by tau, tau = rho lt d for the proximal parameter rho.
+Convex form: Douglas-Rachford splitting with
+the exact proximal map of the quadratic risk, which keeps its speed as lt -> 0. A are the fields, scaled by
+the root of the loss weights, so that R(S) = |y - A S|^2, and K = A A^T is the Gram matrix (nP, nP). Each step
+shrinks eigenvalues by tau = rho lt d for the proximal parameter rho.
 
 Residuals: the gradient of F over S >= 0 is `G = R'(S) + lt d I`. A minimiser has `Tr(G S) = 0` and `G >= 0`.
 For convex R and every tau >= Tr S_min
@@ -36,20 +35,18 @@ The residual of the gradient solvers is the right side over F(S), with tau = 2 T
 would not do: at a tiny lt the steps are tiny far from the minimiser. For untied factors `G = R'(S)` and
 
     F(S) - F(S_min) <= Tr(G^T S) + lt d |S|_* + tau max(0, |G|_op - lt d),    tau = 2 |S|_*.
-
-Splitting reports the relative gap between its two half-steps, whose penalty moves S by order one however
-small lt is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import scipy
 
 from attnlaw.core.arrays import Reals
-from attnlaw.theory.learn.risk import Risk, linear_output
+from attnlaw.theory.learn.risk import Risk
 from attnlaw.theory.learn.training import (
     MOST_STEPS,
     TOLERANCE,
@@ -60,39 +57,24 @@ from attnlaw.theory.learn.training import (
     relative_move,
 )
 
-MOST_PROXIMAL_STEPS, MOST_SPLITTING_STEPS = 20_000, 3_000
+MOST_SPLITTING_STEPS = 3_000
 OVERRELAXATION = 1.6
 
 
 def positive_part(matrix: Reals) -> Reals:
-    """Return the nearest positive semidefinite matrix, which has zeros in place of negative eigenvalues.
-
-    >>> positive_part(np.diag([2.0, -1.0])).tolist()
-    [[2.0, 0.0], [0.0, 0.0]]
-    """
+    """Return the nearest positive semidefinite matrix, which has zeros in place of negative eigenvalues."""
     values, vectors = np.linalg.eigh(matrix)
     kept = values > 0
     return np.asarray((vectors[:, kept] * values[kept]) @ vectors[:, kept].T)
 
 
 def proximal_step(risk: Risk, matrix: Reals, shift: float, step: float) -> Reals:
-    """Return `(S - t (R'(S) + shift I))_+`, where t is the step and `shift = lt d`.
-
-    Directions outside the solution become exactly zero.
-    """
+    """Return `(S - t (R'(S) + shift I))_+`, where t is the step and `shift = lt d`."""
     return positive_part(matrix - step * (risk(matrix)[1] + shift * np.eye(len(matrix))))
 
 
 def optimality_gap(risk: Risk, matrix: Reals, shift: float) -> float:
-    """Return a bound on what F(S) can still lose over S >= 0, relative to F(S), with `shift = lt d`.
-
-    >>> from attnlaw.theory.learn.risk import Linear
-    >>> from attnlaw.theory.learn.sensing import TokenSensing
-    >>> tokens = TokenSensing(np.array([[[1.0, 0.0]]]))
-    >>> risk = Risk(tokens, Linear(np.ones((1, 1))), tokens.fields(np.diag([0.0, 1.0])))
-    >>> optimality_gap(risk, np.diag([0.0, 0.9]), shift=0.1) < 1e-12  # (1 - s)^2/2 + s/10 at its minimum
-    True
-    """
+    """Return a bound on what F(S) can still lose over S >= 0, relative to F(S), with `shift = lt d`."""
     value, gradient = risk(matrix)
     slack = gradient + shift * np.eye(len(matrix))
     trace = float(np.trace(matrix))
@@ -100,32 +82,6 @@ def optimality_gap(risk: Risk, matrix: Reals, shift: float) -> float:
     bound = 2.0 * trace if trace > 0 or not shift else total / shift
     gap = abs(float(np.vdot(slack, matrix))) + bound * max(0.0, -float(np.linalg.eigvalsh(slack)[0]))
     return gap / total if total else 0.0
-
-
-def train_proximal(risk: Risk, weight_decay: float) -> Trained:
-    """Minimise by FISTA with restarts from S = 0, with steps of 1/curvature.
-
-    >>> from attnlaw.theory.learn.risk import Linear
-    >>> from attnlaw.theory.learn.sensing import TokenSensing
-    >>> tokens = TokenSensing(np.array([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]]))
-    >>> risk = Risk(tokens, Linear(np.ones((3, 1))), tokens.fields(np.diag([2.0, 0.0])))
-    >>> trained = train_proximal(risk, 1e-3)
-    >>> trained.converged, trained.matrix.round(2).tolist()
-    (True, [[2.0, 0.0], [0.0, 0.0]])
-    """
-    size = risk.sensing.shape[2]
-    step = risk.step()
-    matrix = ahead = np.zeros((size, size))
-    momentum, move, steps = 1.0, np.inf, 0
-    while move > TOLERANCE and steps < MOST_PROXIMAL_STEPS:
-        following = proximal_step(risk, ahead, weight_decay * size, step)
-        move = relative_move(following, ahead)
-        if np.vdot(ahead - following, following - matrix) > 0:
-            momentum = 1.0
-        grown = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum**2))
-        ahead = following + (momentum - 1.0) / grown * (following - matrix)
-        matrix, momentum, steps = following, grown, steps + 1
-    return Trained(matrix, optimality_gap(risk, matrix, weight_decay * size), steps, "proximal")
 
 
 def shrink_eigenvalues(matrix: Reals, tau: float) -> Reals:
@@ -141,29 +97,12 @@ def train_splitting(
 ) -> Trained:
     """Minimise by Douglas-Rachford splitting: the risk's proximal map, then shrinkage.
 
-    One Cholesky factor of K + lt d/(2 tau) serves all steps. The limit lt -> 0 is the interpolator of least
-    trace (of least nuclear norm if `shrink` acts on singular values). Memory and set-up grow like (nP)^2 and
-    (nP)^3.
-
-    This method needs the linear output and fewer observations than unknowns, d(d+1)/2 (untied d^2), because K
-    is singular otherwise. If no S >= 0 fits the data (above the interpolation threshold), a tiny lt does not
-    converge.
-
-    Args:
-        check: function to call in every step, which raises an error to stop the run.
-        shrink: function that applies the penalty to a matrix.
-
-    >>> from attnlaw.theory.learn.risk import Linear
-    >>> from attnlaw.theory.learn.sensing import TokenSensing
-    >>> tokens = TokenSensing(np.array([[[1.0, 0.0], [0.0, 1.0]]]))
-    >>> risk = Risk(tokens, Linear(np.ones((2, 1))), tokens.fields(np.diag([2.0, 0.0])))
-    >>> trained = train_splitting(risk, 1e-9)  # Tr S - S_11 = 0 and Tr S - S_22 = 2
-    >>> trained.converged, trained.matrix.round(6).tolist()
-    (True, [[2.0, 0.0], [0.0, 0.0]])
+    The limit lt -> 0 is the interpolator of least trace (or nuclear norm). Memory and set-up grow like (nP)^2
+    and (nP)^3. The method needs a linear output and fewer observations than unknowns. A tiny lt does not
+    converge above the interpolation threshold.
     """
-    output = linear_output(risk, "splitting", "call train_proximal, or use the factorized student")
     samples, tokens, size = risk.sensing.shape
-    scale = np.sqrt(0.5 * output.curvature(tokens))
+    scale = np.sqrt(0.5 * risk.output.curvature(tokens))
     labels = scale * risk.labels
     tau = 0.4 * float(np.sqrt(np.mean(risk.labels**2))) or 1.0
     kernel = risk.sensing.gram()
@@ -190,82 +129,50 @@ STARTS = 3
 
 
 def train_factors(
-    risk: Risk, weight_decay: float, rng: np.random.Generator, check: Check = never_stop
-) -> Trained:
-    """Minimise R(W W^T/d) + lt d Tr S over square W by L-BFGS, from standard Gaussian weights.
-
-    This method is slow as lt -> 0 below interpolation, because steps grow like 1/sqrt(lt). In that case, use
-    `train_splitting`.
-
-    >>> from attnlaw.theory.learn.risk import Linear
-    >>> from attnlaw.theory.learn.sensing import TokenSensing
-    >>> x = np.array([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]])
-    >>> tokens = TokenSensing(x)
-    >>> risk = Risk(tokens, Linear(np.ones((3, 1))), tokens.fields(np.diag([2.0, 0.0])))
-    >>> trained = train_factors(risk, 1e-3, np.random.default_rng(0))
-    >>> trained.converged, trained.matrix.round(2).tolist()
-    (True, [[2.0, 0.0], [0.0, 0.0]])
-    """
-    size = risk.sensing.shape[2]
-    flat, steps = descend_factors(
-        lambda w: factors_objective(risk, weight_decay, w.reshape(size, size)),
-        rng.standard_normal(size * size),
-        weight_decay,
-        size,
-        check,
-    )
-    w = flat.reshape(size, size)
-    matrix = w @ w.T / size
-    # One proximal step sets the directions outside the solution, about 1e-8 after L-BFGS, to exactly zero.
-    polished = proximal_step(risk, matrix, weight_decay * size, risk.step())
-    residual = optimality_gap(risk, polished, weight_decay * size)
-    return Trained(polished, residual, steps, "factors")
-
-
-def descend_factors(
-    objective: Callable[[Reals], tuple[float, Reals]],
-    start: Reals,
+    risk: Risk,
     weight_decay: float,
-    size: int,
-    check: Check,
-) -> tuple[Reals, int]:
-    """Run L-BFGS on the flat factors of a (size, size) matrix, and return end point and number of steps."""
-    # In units of the penalty's gradient, 2 lt W/d^2. The floor is for lt = 0.
-    tolerance = GRADIENT * 2.0 * max(weight_decay, 1e-3) / size**2
-    return descend(objective, start, tolerance, check)
+    rng: np.random.Generator,
+    check: Check = never_stop,
+    form: FactorForm | None = None,
+) -> Trained:
+    """Minimise the penalised risk over square factors (by default tied) by L-BFGS, from Gaussian weights."""
+    size, form = risk.sensing.shape[2], form or TIED_FACTORS
+    start = rng.standard_normal(form.count * size * size)
+    flat, steps = _descend_factors(form, risk, weight_decay, start, check)
+    # One proximal step sets the directions outside the solution, about 1e-8 after L-BFGS, to exactly zero.
+    polished = form.proximal_step(risk, form.product(flat, size), weight_decay * size, risk.step())
+    return Trained(polished, form.gap(risk, polished, weight_decay * size), steps, "factors")
 
 
 def train_narrow(
-    objective: Callable[[Reals], tuple[float, Reals]],
-    product: Callable[[Reals], Reals],
-    count: int,
-    weight_decay: float,
-    size: int,
-    rng: np.random.Generator,
-    check: Check,
+    risk: Risk, weight_decay: float, width: int, rng: np.random.Generator, check: Check, form: FactorForm
 ) -> Trained:
     """Run `STARTS` descents on factors narrower than the rank they would learn, and return the best.
 
-    The loss is not convex in S for such factors, and different starts may end at different points. The
-    residual is `|gradient| |w| / F`, an estimate of the gain that a step of the length of w could still make.
-
-    Args:
-        objective: function that returns F/d^2 and its gradient for flat factors.
-        product: function that returns the matrix S of flat factors.
-        count: number of entries of the factors.
+    The residual is `|gradient| |w| / F`, an estimate of the gain that a step of the length of w could make.
     """
-    starts = [rng.standard_normal(count) for _ in range(STARTS)]
-    ends = [descend_factors(objective, start, weight_decay, size, check) for start in starts]
-    flat, steps = min(ends, key=lambda end: objective(end[0])[0])
-    value, gradient = objective(flat)
+    size = risk.sensing.shape[2]
+    starts = [rng.standard_normal(form.count * size * width) for _ in range(STARTS)]
+    ends = [_descend_factors(form, risk, weight_decay, start, check) for start in starts]
+    flat, steps = min(ends, key=lambda end: form.objective(risk, weight_decay, end[0])[0])
+    value, gradient = form.objective(risk, weight_decay, flat)
     residual = float(np.linalg.norm(gradient) * np.linalg.norm(flat)) / value if value else 0.0
-    return Trained(product(flat), residual, steps, "narrow factors")
+    return Trained(form.product(flat, size), residual, steps, "narrow factors")
+
+
+def _descend_factors(
+    form: FactorForm, risk: Risk, weight_decay: float, start: Reals, check: Check
+) -> tuple[Reals, int]:
+    # In units of the penalty's gradient, 2 lt W/d^2. The floor is for lt = 0.
+    tolerance = GRADIENT * 2.0 * max(weight_decay, 1e-3) / risk.sensing.shape[2] ** 2
+    return descend(lambda w: form.objective(risk, weight_decay, w), start, tolerance, check)
 
 
 def factors_objective(risk: Risk, weight_decay: float, w: Reals) -> tuple[float, Reals]:
-    """Return F(W)/d^2 and its gradient, flat, for W of shape (d, m)."""
-    size, width = w.shape
-    scale = 1.0 / np.sqrt(size * width)
+    """Return F(W)/d^2 and its gradient, flat, for W of shape (d, m) or flat."""
+    size = risk.sensing.shape[2]
+    w = w.reshape(size, -1)
+    scale = 1.0 / np.sqrt(size * w.shape[1])
     matrix = scale * (w @ w.T)
     value, gradient = risk(matrix)
     value += weight_decay * size * np.trace(matrix)
@@ -273,18 +180,13 @@ def factors_objective(risk: Risk, weight_decay: float, w: Reals) -> tuple[float,
     return value / size**2, gradient.reshape(-1) / size**2
 
 
+def _tied_product(w: Reals, size: int) -> Reals:
+    w = w.reshape(size, -1)
+    return np.asarray(w @ w.T / (size * w.shape[1]) ** 0.5)
+
+
 def train_direct(risk: Risk, weight_decay: float, check: Check = never_stop) -> Trained:
-    """Train the direct student, by conjugate gradients if the loss is quadratic, else by L-BFGS.
-
-    The residual is the relative change by one gradient step of safe length.
-
-    >>> from attnlaw.theory.learn.risk import Linear
-    >>> from attnlaw.theory.learn.sensing import TokenSensing
-    >>> tokens = TokenSensing(np.array([[[1.0, 0.0]]]))
-    >>> risk = Risk(tokens, Linear(np.ones((1, 1))), np.array([[np.sqrt(2.0)]]))  # S_11 - Tr S = 2
-    >>> train_direct(risk, 0.0).matrix.round(12).tolist()
-    [[0.0, 0.0], [0.0, -2.0]]
-    """
+    """Train the direct student, by conjugate gradients if the loss is quadratic, else by L-BFGS."""
     solve = _conjugate_gradients if risk.output.quadratic else _descent
     matrix, steps = solve(risk, weight_decay, check)
     ridge = 2.0 * weight_decay * len(matrix)
@@ -298,17 +200,9 @@ def train_flow(risk: Risk, weight_decay: float, time: float, check: Check = neve
 
     The solution is `S(t) = B^T (1 - exp(-(K + lambda) t))/(K + lambda) y`, where B are the fields scaled by
     the root of the loss weights over d, and K = B B^T. The solution is exact, so the residual is 0.
-
-    >>> from attnlaw.theory.learn.risk import Linear
-    >>> from attnlaw.theory.learn.sensing import TokenSensing
-    >>> tokens = TokenSensing(np.array([[[1.0, 0.0]]]))
-    >>> risk = Risk(tokens, Linear(np.ones((1, 1))), np.array([[np.sqrt(2.0)]]))
-    >>> train_flow(risk, 0.0, 1e9).matrix.round(12).tolist()  # ends at the ridge solution
-    [[0.0, 0.0], [0.0, -2.0]]
     """
-    output = linear_output(risk, "flow", "use train_direct")
     _, tokens, size = risk.sensing.shape
-    scale = np.sqrt(0.5 * output.curvature(tokens) / size)
+    scale = np.sqrt(0.5 * risk.output.curvature(tokens) / size)
     kernel = risk.sensing.gram() * (scale.reshape(-1, 1) * scale.reshape(-1))
     check()
     rates, vectors = np.linalg.eigh(kernel)
@@ -353,11 +247,7 @@ def _descent(risk: Risk, weight_decay: float, check: Check) -> tuple[Reals, int]
 
 
 def shrink_singular_values(matrix: Reals, tau: float) -> Reals:
-    """Return the matrix with every singular value x replaced by `(x - tau)_+`.
-
-    >>> shrink_singular_values(np.array([[0.0, 3.0], [1.0, 0.0]]), 2.0).tolist()
-    [[0.0, 1.0], [0.0, 0.0]]
-    """
+    """Return the matrix with every singular value x replaced by `(x - tau)_+`."""
     left, values, right = np.linalg.svd(matrix)
     kept = values > tau
     return np.asarray((left[:, kept] * (values[kept] - tau)) @ right[kept])
@@ -372,34 +262,6 @@ def nuclear_gap(risk: Risk, matrix: Reals, shift: float) -> float:
     excess = max(0.0, float(np.linalg.norm(gradient, 2)) - shift)
     gap = abs(float(np.vdot(gradient, matrix)) + shift * norm) + bound * excess
     return gap / total if total else 0.0
-
-
-def train_pair_factors(
-    risk: Risk, weight_decay: float, rng: np.random.Generator, check: Check = never_stop
-) -> Trained:
-    """Minimise R(W_Q W_K^T/d) + lt d |S|_* over square factors by L-BFGS, from standard Gaussian weights.
-
-    >>> from attnlaw.theory.learn.data import draw_squares
-    >>> from attnlaw.theory.learn.risk import Linear
-    >>> rng = np.random.default_rng(0)
-    >>> data = draw_squares(40, 1, "cross", 4, rng)
-    >>> target = np.outer([2.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0])
-    >>> risk = Risk(data, Linear(np.ones((40, 1)), ordered=True), data.fields(target))
-    >>> trained = train_pair_factors(risk, 1e-3, rng)
-    >>> trained.converged, float(np.abs(trained.matrix - target).max().round(2))
-    (True, 0.0)
-    """
-    size = risk.sensing.shape[2]
-    start = rng.standard_normal(2 * size * size)
-    flat, steps = descend_factors(
-        lambda w: pair_objective(risk, weight_decay, w), start, weight_decay, size, check
-    )
-    matrix = pair_matrix(flat, size)
-    # One proximal step sets the directions outside the solution, about 1e-8 after L-BFGS, to exactly zero.
-    step = risk.step()
-    polished = shrink_singular_values(matrix - step * risk(matrix)[1], step * weight_decay * size)
-    residual = nuclear_gap(risk, polished, weight_decay * size)
-    return Trained(polished, residual, steps, "factors")
 
 
 def pair_matrix(w: Reals, size: int) -> Reals:
@@ -419,3 +281,40 @@ def pair_objective(risk: Risk, weight_decay: float, w: Reals) -> tuple[float, Re
     value += decay * float(w @ w)
     slopes = scale * np.stack([gradient @ second, gradient.T @ first]) + 2 * decay * np.stack([first, second])
     return value / size**2, slopes.reshape(-1) / size**2
+
+
+def _pair_proximal_step(risk: Risk, matrix: Reals, shift: float, step: float) -> Reals:
+    return shrink_singular_values(matrix - step * risk(matrix)[1], step * shift)
+
+
+@dataclass(frozen=True)
+class FactorForm:
+    """Tied factors W, or untied factors W_Q and W_K one after the other, as one flat array."""
+
+    count: int  # number of factors
+    objective: Callable[[Risk, float, Reals], tuple[float, Reals]]  # returns F/d^2 and its gradient
+    product: Callable[[Reals, int], Reals]  # returns S of size d
+    proximal_step: Callable[[Risk, Reals, float, float], Reals]
+    gap: Callable[[Risk, Reals, float], float]  # bounds what F(S) can still lose, relative to F(S)
+    shrink: Callable[[Reals, float], Reals]  # applies the penalty of the convex form
+    unknowns: Callable[[int], int]  # number of free entries of S
+
+
+TIED_FACTORS = FactorForm(
+    1,
+    factors_objective,
+    _tied_product,
+    proximal_step,
+    optimality_gap,
+    shrink_eigenvalues,
+    lambda size: size * (size + 1) // 2,
+)
+PAIR_FACTORS = FactorForm(
+    2,
+    pair_objective,
+    pair_matrix,
+    _pair_proximal_step,
+    nuclear_gap,
+    shrink_singular_values,
+    lambda size: size * size,
+)

@@ -31,16 +31,7 @@ SIZE, ANGLES = 160, 4096
 def mean_square_slope(
     law: Base, delta: float, b: float, cut: float | None = None, sides: int = 1, size: int = SIZE
 ) -> float:
-    """Return K of `f(x) = (x - b) 1(x > max(b, cut))` on the quantiles of mu_delta.
-
-    Args:
-        sides: 2 if f acts on abs(x) and keeps the sign, or 1 if f acts on x.
-        size: number of quantiles per side.
-
-    >>> from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
-    >>> round(mean_square_slope(MarchenkoPastur(0.5), 1.0, -9.0), 12)  # f = x - b everywhere
-    1.0
-    """
+    """Return K of `f(x) = (x - b) 1(x > max(b, cut))` (of abs(x) for two sides) on quantiles of mu_delta."""
     x = _quantiles(law, delta, size, sides)
     signs = np.sign(x) if sides == 2 else np.ones(x.size)
     kept = signs * x > max(b, b if cut is None else cut)

@@ -33,11 +33,7 @@ def state_evolution(problem: Problem) -> Prediction:
 
 
 def state_evolutions(problems: Sequence[Problem], progress: Progress | None = None) -> list[Prediction]:
-    """Predict what the students of several problems learn, in the order of the problems.
-
-    Problems that share the target and student are solved together. `progress` receives the number of problems
-    solved and their total.
-    """
+    """Predict what the students of several problems learn, in the order of the problems."""
     report, total = progress or no_progress, len(problems)
     groups: dict[tuple[str, str, str, bool, Target, int], list[int]] = {}
     for index, problem in enumerate(problems):
@@ -57,9 +53,6 @@ def state_evolutions(problems: Sequence[Problem], progress: Progress | None = No
 def curve(problem: Problem, alphas: Iterable[float], progress: Progress | None = None) -> list[Prediction]:
     """Predict what the student of a problem learns at several sample ratios.
 
-    Args:
-        alphas: the sample ratios n/d^2. These ratios replace the alpha of the problem.
-
     >>> problem = Problem(alpha=0.1, noise=0.5, weight_decay=0.1)
     >>> [round(prediction.estimation_error.value, 3) for prediction in curve(problem, [0.1, 0.2, 0.4])]
     [1.183, 0.802, 0.467]
@@ -69,33 +62,17 @@ def curve(problem: Problem, alphas: Iterable[float], progress: Progress | None =
 
 @dataclass(frozen=True)
 class BestDecay:
-    """The weight decay with the smallest estimation error, and the prediction for it.
-
-    `remark` is a warning if the smallest error is at an end of the searched range.
-    """
+    """The weight decay with the smallest estimation error, and the prediction for it."""
 
     weight_decay: float
     prediction: Prediction
-    remark: str | None = None
+    remark: str | None = None  # a warning if the smallest error is at an end of the searched range
 
 
 def best_weight_decay(problem: Problem, *, points: int = 25, rounds: int = 4) -> BestDecay:
     """Find the weight decay with the smallest estimation error.
 
-    If a closed form is known, the function uses it: `Delta/(2 Q*)` for the direct student with the linear
-    output, noise and no groups. Otherwise the function searches the logarithm of the weight decay on a grid
-    that zooms in. The range is 1e-4 to 30 times `sqrt(2 alpha_T (Q* + Delta/2))`, the scale of the noise that
-    a penalty must remove. This search solves `points * rounds` problems. The search takes seconds with the
-    linear output, and minutes with softmax unless you lower `points` and `rounds`.
-
-    Args:
-        points: number of weight decays on each grid.
-        rounds: number of grids, each finer than the previous one.
-
-    >>> from attnlaw.theory.learn.target import Target
-    >>> best = best_weight_decay(Problem(alpha=0.3, target=Target.marchenko_pastur(0.3), noise=0.5))
-    >>> round(best.prediction.estimation_error.value, 4)
-    0.3652
+    If no closed form is known, the function solves `points * rounds` problems on a grid that zooms in.
     """
     student = problem.student_spec
     if not student.penalised:

@@ -29,52 +29,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Student:
-    """A kind of student, with its theory for each output, its training and its thresholds.
+    """A kind of student, with its theory for each output, its training and its thresholds."""
 
-    Args:
-        name: name of the student in settings.
-        label: name of the student in legends and tables.
-        colour: index of the student's colour in the palette.
-        penalised: whether the student has a weight decay.
-        theories: functions `theory(problems, report)` by output, or by a loss that makes other labels. Each
-            function returns the predictions of problems that share target and output, and may call
-            `report(done)` with the number solved. If `theories` lacks an output, a message says that the
-            output is not supported.
-        batched_outputs: outputs whose theory solves many problems at once, to the same digits as one by one.
-        trainer: function `train(problem, risk, rng, check)` that returns a `Trained`. Its argument `risk(S)`
-            returns the value of the data term and its gradient, a (d, d) matrix, and `check()` must be called
-            in every step. `trainer` is None if the student is computed instead of trained.
-        interpolation: function of (target, noise) that returns the observations per d^2 up to which the
-            student fits all labels, and its error there (None if unbounded). `interpolation` is None if the
-            student does not fit labels.
-        recovery: function of a target that returns the observations per d^2 above which the student finds
-            this target from clean labels.
-        leading: functions of gamma, by output, that return the constant I of the scaling law.
-        best_decay: functions of a problem, by output, that return the weight decay of least error from a
-            closed form. Such a function returns None if the weight decay requires a search.
-        memory_checks: functions, by output, that raise an `InputError` if the theory of a problem needs too
-            much memory.
-        untied: the record of this student for untied attention, or None if it has no theory for untied
-            attention.
-        has_factors: whether the student has factors, with a `width` that may be limited.
-        has_flow: whether the student's gradient flow is known at every `flow_time`.
-    """
-
-    name: str
-    label: str
-    colour: int
-    penalised: bool
+    name: str  # in settings
+    label: str  # in legends and tables
+    colour: int  # index in the palette
+    penalised: bool  # whether it has a weight decay
+    # By output, or by a loss that makes other labels: predict problems that share target and output, and
+    # perhaps call `report(done)` with the number solved.
     theories: Mapping[str, Theory]
-    batched_outputs: frozenset[str] = frozenset()
+    batched_outputs: frozenset[str] = frozenset()  # solved for many problems at once, to the same digits
+    # `risk(S)` returns the value of the data term and its gradient (d, d); `check()` must be called in every
+    # step. None: the student is computed instead of trained.
     trainer: Trainer | None = None
+    # Returns the observations per d^2 up to which the student fits all noisy labels, and its error there.
     interpolation: Callable[[Target, float], tuple[float, float | None]] | None = None
-    recovery: Callable[[Target], float] | None = None
-    leading: Mapping[str, Callable[[float], float]] = field(default_factory=dict)
+    recovery: Callable[[Target], float] | None = None  # observations per d^2 to find it from clean labels
+    leading: Mapping[str, Callable[[float], float]] = field(default_factory=dict)  # I of the scaling law
+    # Returns the weight decay of least error from a closed form, or None if it requires a search.
     best_decay: Mapping[str, Callable[[Problem], float | None]] = field(default_factory=dict)
     memory_checks: Mapping[str, Callable[[Problem], None]] = field(default_factory=dict)
-    untied: Student | None = None
-    has_factors: bool = False
-    has_flow: bool = False
+    untied: Student | None = None  # the same student for untied attention, if it has a theory
+    has_factors: bool = False  # with a `width` that may be limited
+    has_flow: bool = False  # whether its gradient flow is known at every `flow_time`
 
     def for_attention(self, attention: str) -> Student | None:
         """Return the record of this student for tied or untied attention, or None if it has no theory."""
@@ -85,14 +62,6 @@ class Student:
         if output not in self.theories:
             raise BadSetting("output", "attnlaw only knows the dynamics for this output (trajectory)", output)
         return self.theories[output]
-
-    def train(self, problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
-        """Train the student on drawn data.
-
-        The student must have a `trainer`, which `check_simulation` ensures.
-        """
-        assert self.trainer is not None
-        return self.trainer(problem, risk, rng, check)
 
     def check_size(self, problem: Problem) -> None:
         """Raise an `InputError` if the theory of a problem does not fit into memory."""

@@ -12,14 +12,6 @@ half the weight. So the `law` of a target `with_both_signs` is symmetric.
 | kappa0 | `rank_ratio` |
 | gamma | `exponent` of a power law `s_k = A sqrt(d) k^-gamma`, `A^2 = 1/zeta(2 gamma)` |
 | Q* | `second_moment` |
-
-`read_target` reads a spectrum that you give:
-
-| source | meaning |
-|---|---|
-| `0,0.4,1,2.2` | four eigenvalues of equal weight |
-| text file | one eigenvalue per line, or an eigenvalue and its weight; `#` begins a comment |
-| `.npy` file | an array of eigenvalues, or one of two columns: eigenvalue, weight |
 """
 
 from __future__ import annotations
@@ -85,12 +77,7 @@ class Target:
 
     @classmethod
     def product(cls, rank_ratio: float) -> Target:
-        """Make the target `S* = W_Q0 W_K0^T / sqrt(m0 d)` with `m0/d = rank_ratio`, for untied attention.
-
-        >>> target = Target.product(0.5)
-        >>> target.second_moment, target.quantiles(4).round(3).tolist()
-        (1.0, [0.0, 0.0, 0.656, 1.734])
-        """
+        """Make the target `S* = W_Q0 W_K0^T / sqrt(m0 d)` with `m0/d = rank_ratio`, for untied attention."""
         return cls("product", rank_ratio=_validate_setting("target_rank", rank_ratio), both_signs=True)
 
     @classmethod
@@ -247,13 +234,7 @@ def _mirrored(law: MarchenkoPastur | Discrete) -> Discrete:
 
 
 def _binned(values: Reals) -> Discrete:
-    """Return the law of a power law's eigenvalues, with the smaller ones put into narrow bins.
-
-    The largest `EXACT_MODES` eigenvalues stay single. Each bin is at the root mean square of its
-    eigenvalues, so Q* does not change. Without bins, 1000 eigenvalues take ten times as long. Bins change
-    results if the noise does not blur them together: near recovery the Bayes-optimal student finds a bin
-    earlier than it would find its single eigenvalues (docs/commands/learn.md).
-    """
+    """Return the law of a power law's eigenvalues, with the smaller ones put into narrow bins."""
     size = values.size
     head = min(size, EXACT_MODES)
     count = max(int(np.ceil(np.log(size / head) / np.log(1.05))), 1)
@@ -271,13 +252,7 @@ DAMAGE = (ValueError, TypeError, SyntaxError, RecursionError, MemoryError)
 
 
 def read_target(source: str) -> Target:
-    """Read a target from a file, or from numbers with commas between them.
-
-    The weights of equal eigenvalues are added.
-
-    >>> read_target("0,0.4,0.4,2.2").weights
-    (0.25, 0.5, 0.25)
-    """
+    """Read a target from a file, or from numbers with commas between them."""
     wanted = "one eigenvalue on each line, optionally followed by its weight (or a list such as 0,0.4,1,2.2)"
     with as_input_error(f"{source}: not a spectrum", f"expected {wanted}", *DAMAGE, with_reason=False):
         table = _numbers(source)

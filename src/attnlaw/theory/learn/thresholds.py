@@ -34,7 +34,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import scipy
@@ -43,6 +42,7 @@ from attnlaw.core.errors import BadSetting
 from attnlaw.theory.laws.discrete import Discrete
 from attnlaw.theory.laws.free_convolution import Truncated
 from attnlaw.theory.laws.transformed import rectify
+from attnlaw.theory.learn.attention import ATTENTIONS
 from attnlaw.theory.learn.problem import Problem
 from attnlaw.theory.learn.student import STUDENTS
 from attnlaw.theory.learn.target import Target
@@ -55,26 +55,15 @@ FAR = 300.0
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Values of alpha = n/d^2 at which learning changes.
-
-    Args:
-        interpolation: alpha up to which the given student fits all noisy labels. The field is None for clean
-            labels, and for the Bayes-optimal student, which does not fit labels.
-        peak_error: test error at interpolation as weight decay -> 0. The error is None if `interpolation` is
-            None, if the noise is too small to resolve (`interpolation_peak`), and for the direct student,
-            because its error there has no bound.
-    """
+    """Values of alpha = n/d^2 at which learning changes."""
 
     recovery: float  # the factorized student finds the target from clean labels
     feasibility: float | None  # only the target fits clean labels (tied attention)
     bayes: float  # the Bayes-optimal student finds the target from clean labels
     direct: float  # the direct student finds the target from clean labels
     own_recovery: float | None  # the given student finds the target from clean labels
-    interpolation: float | None
-    peak_error: float | None
-
-    def describe(self) -> dict[str, Any]:
-        return dict(vars(self))
+    interpolation: float | None  # the given student fits all noisy labels up to here
+    peak_error: float | None  # test error there as weight decay -> 0; None if it has no bound
 
 
 @lru_cache(maxsize=256)
@@ -86,12 +75,6 @@ def thresholds(
     attention: str = "tied",
 ) -> Thresholds:
     """Return all thresholds of a target, in samples per d^2.
-
-    Args:
-        observations_per_sample: number of observations in each sample, see `Problem.observations_per_sample`.
-        noise: variance of the label noise.
-        student: name of the student, which determines recovery and interpolation.
-        attention: "tied" or "untied".
 
     >>> round(thresholds(Target.marchenko_pastur(0.5)).recovery, 6)
     0.422175
@@ -105,7 +88,7 @@ def thresholds(
     tied = attention == "tied"
     peak = who.interpolation(target, noise) if noise > 0 and who.interpolation is not None else None
     return Thresholds(
-        recovery=(recovery(k0) if tied else untied_recovery(k0)) / per,
+        recovery=recovery(k0, ATTENTIONS[attention].sides) / per,
         feasibility=feasibility(k0) / per if tied else None,
         bayes=(bayes_recovery(target) if tied else untied_bayes_recovery(target)) / per,
         direct=(0.5 if tied else 1.0) / per,
@@ -124,45 +107,28 @@ def problem_thresholds(problem: Problem) -> Thresholds | None:
     )
 
 
-def recovery(k0: float) -> float:
-    """Return the smallest alpha at which S* has the least nuclear norm of all S >= 0 that fit clean labels.
+def recovery(k0: float, sides: int = 1) -> float:
+    """Return the alpha (2 sides: alpha_P) from which S* has the least nuclear norm that fits clean labels.
 
-    The minimum over t solves `k0 t = (1-k0) int_t^2 (x-t) rho_sc`.
+    It is `sides/2 min_t {1 - (1-k0)^2 + k0 (1-k0) t^2 + sides (1-k0)^2 int_t^2 (x-t)^2 rho_sc}`.
     """
-    return 0.5 * _least_dimension(k0, sides=1)
-
-
-def untied_recovery(k0: float) -> float:
-    """Return the smallest alpha_P at which S* has the least nuclear norm among all S that fit clean labels.
-
-    >>> round(untied_recovery(0.3), 6)
-    0.725255
-    """
-    return _least_dimension(k0, sides=2)
-
-
-def _least_dimension(k0: float, sides: int) -> float:
-    """Return `min_t {1 - (1-k0)^2 + k0 (1-k0) t^2 + sides (1-k0)^2 int_t^2 (x-t)^2 rho_sc}`."""
     if k0 >= 1:
-        return 1.0
+        return 0.5 * sides
 
     def slope(t: float) -> float:
         return k0 * t - sides * (1 - k0) * _semicircle_tail(t)[0]
 
     t = float(scipy.optimize.brentq(slope, 0.0, 2.0, xtol=1e-14))
     rest = 1 - k0
-    return 1 - rest**2 + k0 * rest * t**2 + sides * rest**2 * _semicircle_tail(t)[1]
+    dimension = 1 - rest**2 + k0 * rest * t**2 + sides * rest**2 * _semicircle_tail(t)[1]
+    return 0.5 * sides * dimension
 
 
 def bayes_recovery(target: Target) -> float:
     """Return the smallest alpha at which the Bayes-optimal student finds S* from clean labels.
 
-    The relative error `E(a)/a^2` grows to `1 - sum_i p_i^2` as a falls to 0, because noise turns atoms into
-    semicircles of variance `p_i a^2`. For larger alpha the equation `2 alpha a^2 = E(a)` has no solution. A
-    power law has d eigenvalues of weight 1/d.
-
-    >>> bayes_recovery(Target.discrete([0.0, 1.0])), bayes_recovery(Target.marchenko_pastur(0.5))
-    (0.25, 0.375)
+    As a falls to 0, noise turns atoms into semicircles of variance `p_i a^2`, and `E(a)/a^2` grows to `1 -
+    sum_i p_i^2`; beyond, `2 alpha a^2 = E(a)` has no solution.
     """
     if target.dimension is not None:
         return 0.5 * (1 - 1 / target.dimension)
@@ -170,13 +136,7 @@ def bayes_recovery(target: Target) -> float:
 
 
 def untied_bayes_recovery(target: Target) -> float:
-    """Return the smallest alpha_P at which the Bayes-optimal student finds S* from clean labels.
-
-    Each singular value above zero has half of its weight on either side of zero.
-
-    >>> untied_bayes_recovery(Target.product(0.5)), untied_bayes_recovery(Target.discrete([0.0, 1.0]))
-    (0.75, 0.625)
-    """
+    """Return the smallest alpha_P at which the Bayes-optimal student finds S* from clean labels."""
     if target.dimension is not None:
         return 1 - 0.5 / target.dimension
     return 1 - sum(share**2 / (1 if value == 0 else 2) for value, share in _shares(target).items())
@@ -198,10 +158,7 @@ def feasibility(k0: float) -> float:
 def interpolation_peak(target: Target, noise: float) -> tuple[float, float | None]:
     """Return the interpolation threshold alpha_int, and the test error there as weight decay -> 0.
 
-    The error is `2 alpha_int delta^2 - Delta/2`. The error is None if the noise is too small to resolve:
-    below 1e-11 Q*, and for a discrete target below 1e-5 Q*, because its integrals resolve the noise only to
-    about 1e-7 Q*. The function raises noise below 1e-11 Q* to this value, which changes alpha_int by less
-    than 1e-4.
+    The error is `2 alpha_int delta^2 - Delta/2`, or None if the noise is too small to resolve.
     """
     Q = target.second_moment
     seen = max(noise, LEAST_NOISE * Q)
@@ -224,10 +181,8 @@ def interpolation_peak(target: Target, noise: float) -> tuple[float, float | Non
 def _excess(target: Target, delta: float) -> tuple[float, float]:
     """Return `J(delta, 0) - delta^2 chi(delta, 0) - Q*`, and `chi(delta, 0) = dJ/d(delta^2)`.
 
-    If delta is far above the target's spectrum, the terms of the difference cancel, so an expansion is used.
-    There the blurred law is nearly a semicircle, and `J = delta^2/2 + 8 m delta/(3 pi) + Q*/2 + (4 m v + m^3
-    + 8 k/5)/(3 pi delta)`, up to `1/delta^2`, where m, v and k are mean, variance and third cumulant of the
-    target.
+    If delta is far above the spectrum, `J = delta^2/2 + 8 m delta/(3 pi) + Q*/2 + (4 m v + m^3 + 8 k/5)/(3 pi
+    delta)`, with mean m, variance v and third cumulant k of the target, avoids a cancellation.
     """
     Q = target.second_moment
     if delta > FAR * target.law.support[1]:
@@ -242,10 +197,7 @@ def _excess(target: Target, delta: float) -> tuple[float, float]:
 
 
 def _semicircle_tail(t: float) -> tuple[float, float]:
-    """Return the integrals `int_t^2 (x-t)^k rho_sc` for k = 1, 2.
-
-    With `x = 2 cos(phi)`, `rho_sc dx = (2/pi) sin^2(phi) dphi`.
-    """
+    """Return the integrals `int_t^2 (x-t)^k rho_sc` for k = 1, 2, with `x = 2 cos(phi)`."""
     phi = np.arccos(min(t / 2, 1.0))
     mass = (phi - np.sin(2 * phi) / 2) / np.pi
     first = 4 * np.sin(phi) ** 3 / (3 * np.pi)

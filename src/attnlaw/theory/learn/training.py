@@ -38,7 +38,6 @@ class Trained:
 
     @property
     def converged(self) -> bool:
-        """Whether the residual is at most 1e-4."""
         return self.residual <= RESIDUAL
 
 
@@ -93,7 +92,9 @@ def train_once(
     """Train a student on a target of these eigenvalues (untied: singular values), and measure the result."""
     teacher = np.diag(target) if problem.sides == 1 else hidden_target(target, rng)
     risk = draw_risk(problem, teacher, samples, sensing, rng)
-    trained = problem.student_spec.train(problem, risk, rng, check)
+    trainer = problem.student_spec.trainer
+    assert trainer is not None  # `check_simulation` ensures it
+    trained = trainer(problem, risk, rng, check)
     matrix, size = trained.matrix, target.size
     spectrum = np.linalg.eigvalsh(matrix) if problem.sides == 1 else np.linalg.svd(matrix)[1][::-1]
     eigenvalues = np.array(spectrum, dtype=float)

@@ -28,13 +28,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnlaw.core.estimate import Estimate
 from attnlaw.core.settings import check_value
 from attnlaw.theory.limit.heads import attention_root, score_matrices
 from attnlaw.theory.limit.inputs import LARGEST_SIZE, cosine_matrix, gram_of, mean_cosine
 from attnlaw.theory.limit.kernels import ACTIVATIONS, apply, kernel_map
 from attnlaw.theory.limit.layer import AttentionLayer
-from attnlaw.theory.limit.mixture import OutputLaw, mean_of
+from attnlaw.theory.limit.mixture import OutputLaw
 from attnlaw.theory.limit.sampler import check_token, chunks, score_variance, token_roots, unit_rows
 from attnlaw.theory.limit.wishart import (
     Array,
@@ -55,8 +54,6 @@ class Depth:
     """A stack of `depth` layers with equal settings and independent random weights.
 
     Args:
-        layer: the attention layer.
-        residual: whether each block's input is added to its output.
         mlp: the activation of an MLP block after each attention block, one of `MLPS`. The value None means no
             MLP blocks.
         normalise: whether RMSNorm comes before each block.
@@ -89,49 +86,12 @@ class Depth:
 
 
 @dataclass(frozen=True, eq=False)
-class StackSample:
-    """Joint draws of a stack."""
-
-    grams: Array  # gram matrices over n after 0, 1, ..., depth layers, (draws, depth + 1, s, s)
-    scores: Array  # scores of the last attention block with H heads, (draws, H, s, s)
-    outputs: Array  # m output coordinates of each token, (draws, s, m)
-
-
-@dataclass(frozen=True)
-class PathPoint:
-    """The length and similarity of the tokens after `depth` layers, as means over the draws."""
-
-    depth: int
-    squared_length: Estimate  # the squared length over n (Sigma_ii) of the token that is read
-    cosine: Estimate | None  # the mean cosine between different tokens, or None if there is only one token
-
-
-@dataclass(frozen=True, eq=False)
 class StackLaw:
-    """The law of one output coordinate of a stack, with the length and similarity of tokens after each layer.
-
-    Args:
-        squared_lengths: the squared length over n (Sigma_ii) of the token to read, of shape (draws, depth +
-            1).
-        cosines: the mean cosine between different tokens, of shape (draws, depth + 1). A cosine of 1 means
-            that all tokens are parallel. The field is None if there is only one token.
-    """
+    """The law of one output coordinate of a stack, with lengths and cosines of tokens after each layer."""
 
     law: OutputLaw
-    squared_lengths: Array
-    cosines: Array | None
-
-    def path(self) -> tuple[PathPoint, ...]:
-        """Return the mean squared length and cosine after 0, 1, ..., depth layers, with standard errors.
-
-        >>> from attnlaw.theory.limit.inputs import RandomInputs
-        >>> result = stack_law(Depth(AttentionLayer(RandomInputs(3)), 4), 100, seed=0)
-        >>> [round(point.cosine.value) for point in result.path()]
-        [0, 1, 1, 1, 1]
-        """
-        lengths = [mean_of(column) for column in self.squared_lengths.T]
-        cosines = [None] * len(lengths) if self.cosines is None else [mean_of(c) for c in self.cosines.T]
-        return tuple(PathPoint(i, *pair) for i, pair in enumerate(zip(lengths, cosines, strict=True)))
+    squared_lengths: Array  # Sigma_ii of the token to read, (draws, depth + 1)
+    cosines: Array | None  # mean cosine of different tokens, (draws, depth + 1); None for one token
 
 
 @dataclass
@@ -195,11 +155,7 @@ class _State:
         return root_of_rows(apply(self.stack.mlp, hidden)) / math.sqrt(n)
 
     def pass_blocks(self) -> Array:
-        """Pass the tokens through all blocks.
-
-        Returns:
-            The Gram matrices after 0, 1, ..., depth layers, of shape (draws, depth + 1, s, s).
-        """
+        """Pass the tokens through all blocks; return the Gram matrices, (draws, depth + 1, s, s)."""
         path = [gram_of(self.tokens)]
         for i, kind in enumerate(self.stack.blocks, 1):
             self.r, self.before = self.block(kind), self.coordinates()
@@ -226,42 +182,11 @@ class _State:
         self.root = compress(np.concatenate([tokens, fixed], axis=1))
 
 
-def sample_stack(stack: Depth, draws: int, seed: int, coordinates: int = 1) -> StackSample:
-    """Draw the Gram matrices, the last scores and some output coordinates of a stack jointly.
-
-    Args:
-        coordinates: the number m of output coordinates, at most the width.
-
-    >>> from attnlaw.theory.limit.inputs import RandomInputs
-    >>> drawn = sample_stack(Depth(AttentionLayer(RandomInputs(3), width=10**9), depth=2), 5, seed=0)
-    >>> drawn.grams.shape, drawn.scores.shape, drawn.outputs.shape
-    ((5, 3, 3, 3), (5, 1, 3, 3), (5, 3, 1))
-    """
-    check_value("coordinates", coordinates, int, minimum=1, maximum=stack.layer.width)
-    grams, scores, outputs = [], [], []
-    for number, size in enumerate(chunks(draws, stack.layer.heads * stack.layer.tokens**2)):
-        state = _State(stack, size, streams(seed, number), coordinates)
-        grams.append(state.pass_blocks())
-        scores.append(state.scores)
-        outputs.append(state.coordinates())
-    return StackSample(np.concatenate(grams), np.concatenate(scores), np.concatenate(outputs))
-
-
 def stack_law(stack: Depth, draws: int, seed: int, token: int = 0) -> StackLaw:
     """Compute the law of one output coordinate of a stack.
 
-    The result also has the lengths and cosines of the tokens after each layer.
-
     Given everything before the last block's output weights, the coordinate is N(mu, (R R^T)_ii). Here mu is
     the value of the coordinate before that block, which is zero without a residual.
-
-    Args:
-        token: the index of the token whose output the law describes, from 0.
-
-    >>> from attnlaw.theory.limit.inputs import RandomInputs
-    >>> result = stack_law(Depth(AttentionLayer(RandomInputs(3)), depth=2, residual=True), 100, seed=0)
-    >>> result.law.variances.shape, result.squared_lengths.shape
-    ((100,), (100, 3))
     """
     check_token(token, stack.layer.tokens)
     m = 1 if stack.residual else 0

@@ -12,21 +12,14 @@ converges geometrically: its error for N(0, v) is of order exp(-pi^2 / (2 h)), b
 works if the density is singular at zero, as at width 1. The ends of the grid cost about 1e-10.
 
 With a residual, normals N(mu, v) have means off zero, where the grid points are h |mu| apart. The integral of
-such a normal can be off by `2 exp(-2 pi^2 v / (h mu)^2)`: 5e-9 if its standard deviation equals that spacing,
-and completely wrong if it is far narrower. Neither this grid nor so few draws can represent an average of
-very narrow normals. So KL is left out if an integral is off by more than 1e-2. Distribution functions stay
-smooth, so W1 and KS remain valid.
+such a normal can be off by `2 exp(-2 pi^2 v / (h mu)^2)`. So KL is left out if an integral is off by more
+than 1e-2. Distribution functions stay smooth, so W1 and KS remain valid.
 
-KL is also left out if a few draws decide it. Far beyond the largest draw, an average of normals falls off
-like a Gaussian, whatever the law's tail is. If the law has much weight there, `log(p/q)` is a property of the
-draws. Then the jackknife's error is large: above 1, and above half of KL.
+KL is also left out if a few draws decide it: far beyond the largest draw, an average of normals falls off
+like a Gaussian. Then the jackknife's error is large: above 1, and above half of KL.
 
 If the output is exactly zero in some draws, the law has an atom at zero. This happens with ReLU scores: a
 token gives no weight to any token if all its scores are negative. KL then also compares the two atoms.
-
-The module also has the paper's distance between samples, for comparison: KL of two kernel density estimates.
-arXiv 2506.00846 uses a Gaussian kernel (Scott's bandwidth) on 500 points over the pooled range, and adds
-1e-12 before it takes logarithms. Smoothing and sampling noise bias this estimate upwards.
 """
 
 from __future__ import annotations
@@ -64,41 +57,21 @@ _CELLS = 32
 
 @dataclass(frozen=True)
 class Distances:
-    """Distances between a law and a reference.
+    """Distances between a law and a reference."""
 
-    Args:
-        kl: the KL divergence. The divergence is None if it is infinite because only the first law is exactly
-            zero in some draws, if `residual` is above 1e-2, or if a few draws decide it.
-        w1: the Wasserstein-1 distance.
-        ks: the Kolmogorov-Smirnov distance.
-        residual: the error of the quadrature for KL, which is the larger difference between the integral of a
-            density and its known value. The residual is large if a residual connection makes the normals of
-            many draws too narrow for the grid.
-        why_no_kl: the reason why there is no KL divergence. The reason is None if there is a KL divergence.
-    """
-
-    kl: Estimate | None
+    kl: Estimate | None  # None if it is infinite, if `residual` is above 1e-2, or if a few draws decide it
     w1: Estimate
     ks: Estimate
-    residual: float
+    residual: float  # error of the quadrature for KL: how far the integral of a density is from its value
     why_no_kl: str | None = None
 
 
 def distances(law: OutputLaw, reference: OutputLaw) -> Distances:
     """Compute three distances between the law of one output coordinate and a reference.
 
-    The divergence is `KL = integral p log(p/q) - p + q`, plus the same expression for atoms at zero. `W1 =
-    integral |F - G|`, `KS = sup |F - G|`. Standard errors come from the jackknife over K = 40 batches of
-    draws. Each step leaves out the same batch of both laws, so the error is valid for laws that share a seed
-    and therefore their normals.
-
-    KL is corrected for its bias of order 1/draws, so it may be negative if its error reaches zero. W1
-    and KS are not smooth and not corrected, so they are biased upwards if they are as small as their errors.
-
-    >>> wide, narrow = (OutputLaw(np.full(80, v), None, np.ones(80)) for v in (2.0, 1.0))
-    >>> result = distances(wide, narrow)
-    >>> abs(result.kl.value - (2 - 1 - math.log(2)) / 2) < 1e-9, result.residual < 1e-9
-    (True, True)
+    `KL = integral p log(p/q) - p + q` plus the same for atoms at zero, `W1 = integral |F - G|`, `KS = sup |F
+    - G|`. Each step of the jackknife leaves out the same batch of both laws. KL is corrected for its bias of
+    order 1/draws; W1 and KS are not, so they are biased upwards if they are as small as their errors.
     """
     even = law.means is None and reference.means is None
     y = _half_line(law, reference)
@@ -146,11 +119,7 @@ def _is_resolved(kl: Estimate) -> bool:
 
 
 def _half_line(law: OutputLaw, reference: OutputLaw) -> Array:
-    """Return points y > 0, evenly spaced in log y.
-
-    They reach from 1e-3 standard deviations of the narrowest normal to 11 standard deviations of the widest,
-    plus the largest mean.
-    """
+    """Return y > 0, even in log y, from 1e-3 deviations of the narrowest to 11 of the widest normal."""
     variances = np.concatenate([law.variances, reference.variances])
     variances = variances[variances > 0]
     shift = max((float(np.abs(m).max()) for m in (law.means, reference.means) if m is not None), default=0.0)
@@ -185,11 +154,7 @@ def _kl(log_p: Array, log_q: Array, weights: Array) -> Array:
 
 
 def _atom_kl(law: OutputLaw, reference: OutputLaw) -> Array | None:
-    """Return the part of KL that comes from atoms at zero, for all batches and without each of them.
-
-    None means that KL is infinite or not known: the reference has no atom where the law has one, or an atom
-    may not be at zero because the normals have means.
-    """
+    """Return the KL of atoms at zero, over all batches and without each; None if infinite or unknown."""
     if law.has_density and reference.has_density:
         return np.zeros(BATCHES + 1)
     if law.means is not None or reference.means is not None:
@@ -207,11 +172,7 @@ def _atom_kl(law: OutputLaw, reference: OutputLaw) -> Array | None:
 
 
 def _gaps(y: Array, difference: Array) -> tuple[Array, Array]:
-    """Return the integral and the supremum of |difference| on one half line, for each row.
-
-    Both use a cubic spline in u = log |y| on a grid of step 0.005. The error of the supremum is below
-    0.0025^2 / 2 = 3e-6 times the second derivative in u.
-    """
+    """Return the integral and the supremum of |difference| on one half line, by a spline in log |y|."""
     u = np.log(y)
     fine = np.linspace(u[0], u[-1], _REFINE * (len(u) - 1) + 1)
     values = np.abs(_refine(difference))
@@ -220,11 +181,7 @@ def _gaps(y: Array, difference: Array) -> tuple[Array, Array]:
 
 
 def _refine(values: Array) -> Array:
-    """Return values at `_REFINE` points for each step of an even grid, by a cubic spline in each row.
-
-    The third derivative does not jump at the second and the last but one point ("not a knot"). SciPy's spline
-    has the same values, but its import takes longer than the rest of a small comparison.
-    """
+    """Return a cubic spline ("not a knot") on a finer grid; importing SciPy's takes longer than this."""
     # Second differences are (bend[i-1] + 4 bend[i] + bend[i+1]) / 6. The ends continue in a straight line.
     bands = np.full((3, values.shape[1] - 2), [[1.0], [4.0], [1.0]])
     bands[1, [0, -1]] = 6.0
@@ -239,16 +196,7 @@ def _refine(values: Array) -> Array:
 
 
 def gaussian_kde(sample: Array, points: Array) -> Array:
-    """Return a Gaussian kernel density estimate with Scott's bandwidth `std n^(-1/5)`.
-
-    The function first bins the sample on a fine grid, so the cost hardly depends on the sample size.
-
-    Args:
-        points: the points at which to evaluate the density. The points must be evenly spaced.
-
-    >>> bool(gaussian_kde(np.array([-1.0, 1.0]), np.linspace(-3, 3, 61)).argmax() in (28, 29, 30, 31, 32))
-    True
-    """
+    """Return a Gaussian kernel density estimate with Scott's bandwidth `std n^(-1/5)`."""
     width = float(np.std(sample, ddof=1)) * len(sample) ** -0.2
     if not width > 0:
         raise InputError("all sampled values are equal; a kernel density estimate needs a sample that varies")
@@ -269,12 +217,7 @@ def gaussian_kde(sample: Array, points: Array) -> Array:
 
 
 def kernel_kl(sample: Array, reference: Array, points: int = 500) -> float:
-    """Return the paper's estimate of the KL divergence between two samples, from kernel densities.
-
-    >>> rng = np.random.default_rng(0)
-    >>> 0 < kernel_kl(rng.standard_normal(5000), rng.standard_normal(5000)) < 0.05
-    True
-    """
+    """Return the paper's estimate of the KL divergence between two samples, from kernel densities."""
     low = min(float(sample.min()), float(reference.min()))
     high = max(float(sample.max()), float(reference.max()))
     grid = np.linspace(low, high, points)

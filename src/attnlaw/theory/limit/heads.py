@@ -13,9 +13,6 @@ positions the same holds in the k = n_H / (2 F) complex planes of each frequency
 `p_ij = 2 / sqrt(n_H) sum_f Re(e^(i theta_f (j - i)) (L C_f M_f L^T)_ij)`. Here C_f is the complex Bartlett
 factor with k degrees of freedom, and M_f is complex standard normal.
 
-If one token is read among many independent Gaussian tokens, `draw_row` avoids matrices of the size of all
-pairs of tokens.
-
 | here   | means                                                                                     |
 |--------|-------------------------------------------------------------------------------------------|
 | X      | s x n standard normal; tokens are rows of sqrt(r) X, and L = X sqrt(r / n)                |
@@ -55,14 +52,7 @@ from attnlaw.theory.limit.wishart import (
 
 
 def score_matrices(layer: AttentionLayer, root: Array, draws: int, draw: Streams) -> Array:
-    """Draw the scores of all tokens in all H heads, of shape (draws, H, s, s).
-
-    >>> from attnlaw.theory.limit.inputs import RandomInputs
-    >>> from attnlaw.theory.limit.wishart import streams
-    >>> layer = AttentionLayer(RandomInputs(3), heads=2)
-    >>> score_matrices(layer, layer.inputs.limit_root()[None], 5, streams(0)).shape
-    (5, 2, 3, 3)
-    """
+    """Draw the scores of all tokens in all H heads, of shape (draws, H, s, s)."""
     r = root.shape[-1]
     left = root[:, None]
     if layer.scores.frequencies:
@@ -105,16 +95,7 @@ def _phases(layer: AttentionLayer) -> ComplexArray:
 
 
 def score_row(layer: AttentionLayer, root: Array, token: int, draws: int, draw: Streams) -> Array:
-    """Draw the scores of one token's query in all H heads, of shape (draws, s, H).
-
-    At finite head width, each head needs only one chi variable.
-
-    >>> from attnlaw.theory.limit.inputs import RandomInputs
-    >>> from attnlaw.theory.limit.wishart import streams
-    >>> layer = AttentionLayer(RandomInputs(3), heads=2)
-    >>> score_row(layer, layer.inputs.limit_root()[None], 0, 5, streams(0)).shape
-    (5, 3, 2)
-    """
+    """Draw the scores of one token's query in all H heads, of shape (draws, s, H)."""
     r = root.shape[-1]
     length = layer.score_scale * np.linalg.norm(root[:, token], axis=-1)[:, None, None]
     if layer.scores.frequencies:
@@ -141,19 +122,7 @@ def _rotary_row(layer: AttentionLayer, root: Array, token: int, draws: int, draw
 
 
 def value_roots(layer: AttentionLayer, r: int, draws: int, draw: Streams) -> Array:
-    """Draw a root of `W_V^T W_V` for each head, in the r directions that the tokens span.
-
-    The root V is scaled so that the mean of `V V^T` is the identity.
-
-    Returns:
-        The root is `Bart(r, n_H) / sqrt(n_H)`, or the identity if heads are infinitely wide. Its shape is
-        (draws or 1, H or 1, r, q).
-
-    >>> from attnlaw.theory.limit.inputs import RandomInputs
-    >>> from attnlaw.theory.limit.wishart import streams
-    >>> value_roots(AttentionLayer(RandomInputs(3), heads=2, width=2), 3, 5, streams(0)).shape
-    (5, 2, 3, 2)
-    """
+    """Draw a root of `W_V^T W_V` for each head, in the r directions that the tokens span."""
     if not layer.narrow:
         return np.eye(r)[None, None]
     n_h = int(layer.inner_width)
@@ -163,15 +132,7 @@ def value_roots(layer: AttentionLayer, r: int, draws: int, draw: Streams) -> Arr
 def attention_root(layer: AttentionLayer, root: Array, scores: Array, draw: Streams) -> Array:
     """Return the root R of the tokens' output covariance, of shape (draws, s, H q).
 
-    Given R, the output coordinates are independent, and each is `R z` for a standard normal z. With the value
-    roots V_a, `R = H^(-1/2) [A_1 L V_1, ..., A_H L V_H]`.
-
-    >>> from attnlaw.theory.limit.inputs import RandomInputs
-    >>> from attnlaw.theory.limit.wishart import streams
-    >>> layer = AttentionLayer(RandomInputs(3), heads=2)
-    >>> root = layer.inputs.limit_root()[None]
-    >>> attention_root(layer, root, score_matrices(layer, root, 5, streams(0)), streams(0)).shape
-    (5, 3, 6)
+    With the value roots V_a, `R = H^(-1/2) [A_1 L V_1, ..., A_H L V_H]`.
     """
     draws = len(scores)
     weights = layer.scores.attention(scores, layer.allowed)
@@ -184,11 +145,7 @@ MANY = 64
 
 
 def can_draw_row(layer: AttentionLayer, normalise: bool) -> bool:
-    """Return whether `draw_row` can be used for a layer.
-
-    The tokens must be independent normals, without RMSNorm or rotary positions. There must be at least 64
-    tokens, no more heads than tokens, and a width above the number of heads plus one.
-    """
+    """Return whether `draw_row` can be used for a layer."""
     inputs = layer.inputs
     return (
         isinstance(inputs, RandomInputs)
@@ -201,17 +158,7 @@ def can_draw_row(layer: AttentionLayer, normalise: bool) -> bool:
 
 
 def draw_row(layer: AttentionLayer, token: int, draws: int, draw: Streams) -> tuple[Array, Array]:
-    """Draw the squared length of the weighted sum of tokens that each head reads for one token.
-
-    Returns:
-        The squared lengths |L^T a_h|^2, of shape (draws, H), where a_h are the attention weights of head h,
-        and the squared length |L_i|^2 of the token, of shape (draws,).
-
-    >>> from attnlaw.theory.limit.wishart import streams
-    >>> lengths, squares = draw_row(AttentionLayer(RandomInputs(100), heads=2, width=50), 0, 5, streams(0))
-    >>> lengths.shape, squares.shape
-    ((5, 2), (5,))
-    """
+    """Draw |L^T a_h|^2 (draws, H), for the attention weights a_h of one token, and |L_i|^2 (draws,)."""
     heads, inputs = layer.heads, layer.inputs
     y = draw.normals.standard_normal((draws, layer.tokens, heads))
     if layer.width == math.inf:
@@ -236,10 +183,7 @@ def draw_row(layer: AttentionLayer, token: int, draws: int, draw: Streams) -> tu
 
 
 def _weights(layer: AttentionLayer, token: int, keys: Array, squares: Array, draw: Streams) -> Array:
-    """Return the attention weights of a token, (draws, s, H).
-
-    `keys` are the products L Z, (draws, s, H), and `squares` are the token's squared lengths, (draws,).
-    """
+    """Return a token's attention weights (draws, s, H) for products L Z and its squared lengths."""
     length = layer.score_scale * np.sqrt(squares)[:, None, None]
     if layer.narrow:
         n_h = int(layer.inner_width)

@@ -71,7 +71,6 @@ class RandomInputs:
         activation(self.activation)
 
     def least_width(self) -> int:
-        """Return the smallest width at which such tokens exist."""
         return 1
 
     def limit_root(self) -> Array:
@@ -81,10 +80,7 @@ class RandomInputs:
         return symmetric_root(off + (second_moment - squared_mean) * np.eye(self.tokens))
 
     def limit_coordinates(self, draws: int, m: int, draw: Streams) -> Array:
-        """Draw m coordinates of the tokens at infinite width, of shape (draws, s, m).
-
-        The coordinates are psi of independent standard normals, because r tends to 1.
-        """
+        """Draw m coordinates of the tokens at infinite width, of shape (draws, s, m)."""
         return apply(self.activation, draw.inputs.standard_normal((draws, self.tokens, m)))
 
     def roots(self, width: int, draws: int, draw: Streams, m: int = 0) -> Array:
@@ -117,11 +113,8 @@ class GivenInputs:
     """Fixed tokens, given by their Gram matrix.
 
     A Gram matrix determines the tokens up to a rotation, and so the law of a layer's output. With a residual,
-    single coordinates of the tokens matter too. In that case, the rotation is drawn uniformly, so that a
-    coordinate is along a random direction.
-
-    Tokens are scaled to length 1 before their rank is computed. Directions with less than 1e-12 of the
-    squared lengths are rounding errors and are left out.
+    single coordinates matter too, so the rotation is drawn uniformly. Directions with less than 1e-12 of the
+    squared lengths of the normalised tokens are rounding errors and are left out.
 
     Args:
         gram: the Gram matrix `Sigma_ij = x^i . x^j / n`, of shape (s, s), which is the same at every width.
@@ -142,9 +135,6 @@ class GivenInputs:
     @classmethod
     def from_tokens(cls, tokens: Array) -> GivenInputs:
         """Return inputs with the Gram matrix `X X^T / N` of the given tokens.
-
-        Args:
-            tokens: a matrix X with one token in each row, of shape (s, N).
 
         >>> GivenInputs.from_tokens(np.ones((2, 8))).gram.tolist()
         [[1.0, 1.0], [1.0, 1.0]]
@@ -177,7 +167,6 @@ class GivenInputs:
         return max(1, int(self._root.shape[1]))
 
     def limit_root(self) -> Array:
-        """Return a root of Sigma with as many columns as its rank."""
         return self._root
 
     def limit_coordinates(self, draws: int, m: int, draw: Streams) -> Array:
@@ -249,10 +238,7 @@ def _check_gram(gram: Array) -> None:
 
 
 def _normalised_gram(gram: Array) -> Array:
-    """Return the Gram matrix of the tokens after each is divided by its length.
-
-    A token of length zero is divided by the root of the largest entry instead.
-    """
+    """Return the Gram matrix of the tokens after each is divided by its length."""
     squares = np.diagonal(gram)
     lengths = np.sqrt(np.where(squares > 0, squares, float(np.abs(gram).max()) or 1.0))
     return np.asarray(gram / lengths[:, None] / lengths)
@@ -264,13 +250,7 @@ def gram_of(root: Array) -> Array:
 
 
 def cosine_matrix(gram: Array) -> Array:
-    """Return the cosines between tokens from their Gram matrices (..., s, s).
-
-    Tokens of length zero count as orthogonal to all others.
-
-    >>> cosine_matrix(np.array([[4.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]))[0].tolist()
-    [1.0, 0.5, 0.0]
-    """
+    """Return cosines between tokens from Gram matrices (..., s, s), zero for tokens of length zero."""
     lengths = np.sqrt(np.diagonal(gram, axis1=-2, axis2=-1))
     scale = lengths[..., :, None] * lengths[..., None, :]
     return np.asarray(np.divide(gram, scale, out=np.zeros_like(gram), where=scale > 0))
@@ -296,10 +276,7 @@ DAMAGE = (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, Token
 
 
 def read_gram(path: Path) -> Array:
-    """Read a matrix from an `.npy` file, or from a text file with one row in each line.
-
-    `GivenInputs` checks later that it is a Gram matrix.
-    """
+    """Read a matrix from an `.npy` file, or from a text file with one row in each line."""
     wanted = "expected a .npy file, or text with one row in each line"
     with (
         as_input_error(f"{path}: cannot be read", REMEDY),

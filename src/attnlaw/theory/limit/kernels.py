@@ -15,8 +15,6 @@ independent.
 An activation without a closed form uses Mehler's series, `K = sum_k c_k(a) c_k(b) rho^k`. With 64 terms and a
 rule of 200 points, the diagonal of GELU has a relative error of 1e-15 at variance 1, 1e-13 at 2, 1e-10 at 3
 and 1e-5 at 9. Off the diagonal, the error also falls like rho^64.
-
-To add an activation, write its function and add a line to `ACTIVATIONS`.
 """
 
 from __future__ import annotations
@@ -39,25 +37,16 @@ TERMS, POINTS = 64, 200
 
 @dataclass(frozen=True)
 class Activation:
-    """An activation psi with its closed forms.
-
-    Args:
-        function: the function psi(x, *parameters), which acts entry by entry.
-        kernel: a function of Var u, Var v and Cov(u, v) that returns E[psi(u) psi(v)]. The kernel is None if
-            there is no closed form.
-        moments: a function of the parameters that returns E psi(g)^2 and (E psi(g))^2 for a standard normal
-            g. This function is needed if there is no kernel and Mehler's series converges too slowly.
-        linear: whether psi is linear, so that Gaussian tokens stay Gaussian.
-        example: an example of the name with a parameter, such as `clip:2`. The example is None if the
-            activation has no parameter.
-    """
+    """An activation psi with its closed forms."""
 
     name: str
-    function: Callable[..., Array]
+    function: Callable[..., Array]  # psi(x, *parameters), entry by entry
+    # Returns E[psi(u) psi(v)] of Var u, Var v and Cov(u, v); None without a closed form.
     kernel: Callable[[Array, Array, Array], Array] | None = None
+    # Returns E psi(g)^2 and (E psi(g))^2 of the parameters, if Mehler's series converges too slowly.
     moments: Callable[..., tuple[float, float]] | None = None
-    linear: bool = False
-    example: str | None = None
+    linear: bool = False  # whether Gaussian tokens stay Gaussian
+    example: str | None = None  # a name with a parameter, such as `clip:2`
     parameters: tuple[float, ...] = ()
 
     def at(self, parameter: str) -> Activation:
@@ -80,23 +69,14 @@ def clip(x: Array, bound: float) -> Array:
 
 
 def clip_moments(bound: float) -> tuple[float, float]:
-    """Return E psi(g)^2 and (E psi(g))^2 for psi that clips to [-C, C], where C is the bound.
-
-    The second moment is zero. The first moment is `E min(g^2, C^2) = P(|g| < C) - 2 C phi(C) + C^2 P(|g| >
-    C)`, where phi is the normal density.
-    """
+    """Return `P(|g| < C) - 2 C phi(C) + C^2 P(|g| > C)`, the mean of min(g^2, C^2), and zero."""
     tail = 2 * float(scipy.special.ndtr(-bound))
     density = math.exp(-bound * bound / 2) / math.sqrt(2 * math.pi)
     return (1 - tail) - 2 * bound * density + bound * bound * tail, 0.0
 
 
 def relu_kernel(a: Array, b: Array, c: Array) -> Array:
-    """Return E[relu(u) relu(v)], the arc-cosine kernel of order 1 (Cho and Saul, 2009).
-
-    >>> two, half = np.array([2.0]), np.array([0.5])
-    >>> float(relu_kernel(two, two, two)[0]), float(relu_kernel(two, half, 0 * two)[0].round(6))
-    (1.0, 0.159155)
-    """
+    """Return E[relu(u) relu(v)], the arc-cosine kernel of order 1 (Cho and Saul, 2009)."""
     scale = np.sqrt(a * b)
     cosine = np.clip(np.divide(c, scale, out=np.zeros_like(scale), where=scale > 0), -1.0, 1.0)
     angle = np.arccos(cosine)
@@ -106,15 +86,7 @@ def relu_kernel(a: Array, b: Array, c: Array) -> Array:
 
 
 def gelu_kernel(a: Array, b: Array, c: Array) -> Array:
-    """Return E[gelu(u) gelu(v)] for the exact GELU x Phi(x).
-
-    The kernel is `c (1/4 + asin(c/sqrt((1+a)(1+b)))/(2 pi)) + (a b + c^2 (1/(1+a) + 1/(1+b) - 1)) / (2 pi
-    sqrt((1+a)(1+b) - c^2))`.
-
-    >>> one = np.ones(1)
-    >>> round(float(gelu_kernel(one, one, 0 * one)[0]) * 4 * math.pi, 12)  # (E gelu)^2 = 1/(4 pi)
-    1.0
-    """
+    """Return E[gelu(u) gelu(v)] for the exact GELU x Phi(x)."""
     product = (1 + a) * (1 + b)
     arc = np.arcsin(c / np.sqrt(product)) / (2 * math.pi)
     rest = (a * b + c * c * (1 / (1 + a) + 1 / (1 + b) - 1)) / (2 * math.pi * np.sqrt(product - c * c))
@@ -133,31 +105,18 @@ ACTIVATIONS = Variants(
 
 
 def activation(name: str) -> Activation:
-    """Return an activation by its name, such as `relu` or `clip:2`.
-
-    >>> activation("clip:2").parameters
-    (2.0,)
-    """
+    """Return an activation by its name, such as `relu` or `clip:2`."""
     return ACTIVATIONS[check_value("activation", name, str, choices=ACTIVATIONS)]
 
 
 def apply(name: str, x: Array) -> Array:
-    """Apply an activation, given by its name, to each entry.
-
-    >>> apply("relu", np.array([-1.0, 2.0])).tolist()
-    [0.0, 2.0]
-    """
+    """Apply an activation, given by its name, to each entry."""
     psi = activation(name)
     return psi.function(x, *psi.parameters)
 
 
 def moments(name: str) -> tuple[float, float]:
-    """Return E psi(g)^2 and (E psi(g))^2 of an activation psi for a standard normal g.
-
-    >>> second, squared_mean = moments("relu")
-    >>> second, round(squared_mean * 2 * math.pi, 12)
-    (0.5, 1.0)
-    """
+    """Return E psi(g)^2 and (E psi(g))^2 of an activation psi for a standard normal g."""
     psi, ones = activation(name), np.ones(1)
     if psi.moments is not None:
         return psi.moments(*psi.parameters)
@@ -179,11 +138,7 @@ def _rule() -> tuple[Array, Array]:
 
 
 def coefficients(psi: Callable[[Array], Array], variances: Array) -> Array:
-    """Return the Hermite coefficients c_k(a) of psi for each variance a. The last axis counts k.
-
-    >>> coefficients(lambda x: x, np.array([4.0]))[0, :2].round(9).tolist()
-    [0.0, 2.0]
-    """
+    """Return the Hermite coefficients c_k(a) of psi for each variance a. The last axis counts k."""
     nodes, weights = _rule()
     distinct, back = np.unique(variances, return_inverse=True)
     table = psi(np.sqrt(distinct)[:, None] * nodes) @ weights
@@ -191,12 +146,7 @@ def coefficients(psi: Callable[[Array], Array], variances: Array) -> Array:
 
 
 def mehler_kernel(psi: Callable[[Array], Array], gram: Array) -> Array:
-    """Return E[psi(u_i) psi(u_j)] for normals u with covariance `gram` (..., s, s), by Mehler's series.
-
-    >>> gram = np.array([[1.0, 0.3], [0.3, 2.0]])
-    >>> bool(np.allclose(mehler_kernel(lambda x: x, gram), gram))
-    True
-    """
+    """Return E[psi(u_i) psi(u_j)] for normals u with covariance `gram` (..., s, s), by Mehler's series."""
     variances = np.diagonal(gram, axis1=-2, axis2=-1)
     c = coefficients(psi, variances)
     scale = np.sqrt(variances[..., :, None] * variances[..., None, :])
@@ -208,14 +158,7 @@ def mehler_kernel(psi: Callable[[Array], Array], gram: Array) -> Array:
 
 
 def kernel_map(name: str, gram: Array) -> Array:
-    """Return the Gram matrices after an MLP block of infinite width with activation `name`.
-
-    Args:
-        gram: the Gram matrices before the block, of shape (..., s, s).
-
-    >>> kernel_map("relu", 2 * np.eye(2)).round(6).tolist()
-    [[1.0, 0.31831], [0.31831, 1.0]]
-    """
+    """Return the Gram matrices after an MLP block of infinite width with activation `name`."""
     psi = activation(name)
     if psi.kernel is None and not psi.parameters:
         return mehler_kernel(psi.function, gram)
@@ -228,14 +171,9 @@ def kernel_map(name: str, gram: Array) -> Array:
 def linearised(name: str, variance: float) -> tuple[float, float]:
     """Return the slope and the remainder of an activation's kernel around uncorrelated inputs of variance v.
 
-    The definitions are `K(v, v, c) = K(v, v, 0) + slope c + ...` and `remainder = K(v, v, v) - K(v, v, 0) -
-    slope v`. If the number of samples grows like the dimension, the kernel acts as a linear one with a ridge
-    of size `remainder` (El Karoui, 2010). By Price's theorem the slope is (E psi'(g))^2 for g ~ N(0, v). The
-    function computes the slope by a finite difference of order four.
-
-    >>> slope, remainder = linearised("relu", 2.0)
-    >>> round(slope, 9), round(remainder - 2 * (1 / 4 - 1 / (2 * math.pi)), 9)
-    (0.25, 0.0)
+    `K(v, v, c) = K(v, v, 0) + slope c + ...`, `remainder = K(v, v, v) - K(v, v, 0) - slope v`. If the number
+    of samples grows like the dimension, the kernel acts as a linear one with a ridge of size `remainder` (El
+    Karoui, 2010).
     """
     v = check_value("variance", variance, float, greater_than=0)
     kernel = activation(name).kernel

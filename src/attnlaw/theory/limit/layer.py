@@ -1,7 +1,5 @@
 """The settings of one attention layer at initialisation: sizes, scores, mask and weight variances.
 
-Nothing is drawn here: `attnlaw.theory.limit.sampler` draws from such a layer.
-
 | here     | means                                                                              |
 |----------|------------------------------------------------------------------------------------|
 | s        | number of tokens                                                                   |
@@ -17,12 +15,8 @@ Nothing is drawn here: `attnlaw.theory.limit.sampler` draws from such a layer.
 For each head a, `p^a_ij = (W_Q x^i).(W_K x^j) / sqrt(n_H)` and
 `y^i = H^(-1/2) sum_a sum_j A^a_ij W_O^a W_V^a x^j` (arXiv 2506.00846; n_H < n gives its low-rank heads).
 
-Softmax at temperature T is the same as a query variance of 1/T^2, so there is no option for it. Cross
-attention is a mask: list queries and keys as tokens, and let queries see only the keys. (With softmax a key
-must see some token too; ignore its output.) This works because W_Q and W_K are independent, so the scores
-depend only on the Gram matrix of the queries and on that of the keys.
-
-To add a score function, a scaling or a mask, add a line to `SCORES`, `SCALINGS` or `MASKS`.
+Softmax at temperature T is the same as a query variance of 1/T^2. Cross attention is a mask: list queries and
+keys as tokens, and let queries see only the keys.
 """
 
 from __future__ import annotations
@@ -55,50 +49,30 @@ def softmax(p: Array, allowed: BoolArray, axis: int) -> Array:
 
 @dataclass(frozen=True)
 class ScoreFunction:
-    """A function that turns scores into attention weights.
-
-    Args:
-        weights: a function `weights(p, allowed, axis)` that returns the attention weights for scores p, the
-            mask and the axis of the keys.
-        normalised: whether the weights of a query add up to 1.
-        zero_at_zero: whether the weights are zero if all scores are zero.
-    """
+    """A function that turns scores into attention weights."""
 
     name: str
-    weights: Callable[[Array, BoolArray, int], Array]
-    normalised: bool = False
-    zero_at_zero: bool = False
+    weights: Callable[[Array, BoolArray, int], Array]  # takes scores, the mask, and the axis of the keys
+    normalised: bool = False  # whether the weights of a query add up to 1
+    zero_at_zero: bool = False  # whether the weights are zero if all scores are zero
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """A scaling of the scores, which divides p by `divisor(n_H)` in addition to sqrt(n_H).
-
-    The names of scalings write n for the head width n_H.
-
-    Args:
-        vanishing: whether all scores are zero in the limit.
-    """
+    """A scaling of the scores, which divides p by `divisor(n_H)` in addition to sqrt(n_H)."""
 
     name: str
     divisor: Callable[[float], float]
-    vanishing: bool = False
+    vanishing: bool = False  # whether all scores are zero in the limit
 
 
 @dataclass(frozen=True)
 class Mask:
-    """A rule that says which tokens a token sees.
-
-    Args:
-        allows: a function `allows(i, j, *parameters)` that returns whether token i sees token j, for arrays
-            of positions.
-        example: an example of the name with a parameter, such as `band:2`. The example is None if the mask
-            has no parameter.
-    """
+    """A rule that says which tokens a token sees."""
 
     name: str
-    allows: Callable[..., BoolArray]
-    example: str | None = None
+    allows: Callable[..., BoolArray]  # allows(i, j, *parameters) for arrays of positions
+    example: str | None = None  # a name with a parameter, such as `band:2`
     parameters: tuple[int, ...] = ()
 
     def at(self, parameter: str) -> Mask:
@@ -126,24 +100,12 @@ MASKS = Variants(
 
 @dataclass(frozen=True, eq=False)
 class ScoreSettings:
-    """Settings for the scores and attention weights: scaling, rotation, mask and score function.
-
-    Args:
-        function: the name of the score function, from `SCORES`. Functions other than softmax act entry by
-            entry, without normalisation.
-        scaling: the name of the scaling, from `SCALINGS`.
-        mask: `none`, `causal` (j <= i), `band:K` (|i - j| <= K), or an s x s array that is true if token i
-            sees token j.
-        frequencies: the rotary frequencies. The tuple is empty for a layer without rotary positions. At
-            finite head width n_H, the F frequencies share the n_H / 2 planes evenly, so 2 F must divide n_H.
-
-    >>> ScoreSettings(mask="causal").allowed(2).tolist()
-    [[True, False], [True, True]]
-    """
+    """Settings for the scores and attention weights: scaling, rotation, mask and score function."""
 
     function: str = "softmax"
     scaling: str = "1/sqrt(n)"
-    mask: str | BoolArray = "none"
+    mask: str | BoolArray = "none"  # or s x s, true if token i sees token j
+    # Rotary; at finite head width n_H they share the n_H / 2 planes evenly, so 2 F must divide n_H.
     frequencies: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
@@ -155,10 +117,7 @@ class ScoreSettings:
             raise InputError(f"rotary frequencies {self.frequencies} are not all finite; give finite numbers")
 
     def allowed(self, tokens: int) -> BoolArray:
-        """Return the mask as an s x s array, which is true if token i sees token j.
-
-        Raises an `InputError` if the function is softmax and a token sees no token at all.
-        """
+        """Return the mask as an s x s array, which is true if token i sees token j."""
         if isinstance(self.mask, str):
             known = MASKS[self.mask]
             mask = known.allows(*np.ogrid[:tokens, :tokens], *known.parameters)
@@ -172,16 +131,7 @@ class ScoreSettings:
         return mask
 
     def attention(self, p: Array, allowed: BoolArray, axis: int = -1) -> Array:
-        """Return the attention weights A for scores p.
-
-        Args:
-            allowed: the mask, which is true if a token sees another token.
-            axis: the axis of the keys.
-
-        >>> scores = ScoreSettings(mask="causal")
-        >>> scores.attention(np.zeros((2, 2)), scores.allowed(2)).tolist()
-        [[1.0, 0.0], [0.5, 0.5]]
-        """
+        """Return the attention weights A for scores p."""
         return SCORES[self.function].weights(p, allowed, axis)
 
     def divisor(self, head_width: float) -> float:
@@ -209,7 +159,6 @@ class AttentionLayer:
     """An attention layer at initialisation, with its tokens.
 
     Args:
-        inputs: the tokens, `RandomInputs` or `GivenInputs`.
         heads: the number H of heads. The product H n_H need not equal the width.
         width: the width n, a positive integer, or infinity for the limit. The width must be at least the rank
             of given tokens.
@@ -266,16 +215,11 @@ class AttentionLayer:
 
     @cached_property
     def allowed(self) -> BoolArray:
-        """The mask as an s x s array."""
         return self.scores.allowed(self.tokens)
 
     @property
     def score_scale(self) -> float:
-        """The factor by which scores differ from those with weight variances 1 and the scaling 1/sqrt(n).
-
-        The factor is the square root of the query variance times the key variance. The scaling 1/n also
-        divides this factor by sqrt(n_H).
-        """
+        """The factor by which scores differ from those with weight variances 1 and the scaling 1/sqrt(n)."""
         deviation = math.sqrt(self.variances.query * self.variances.key)
         return deviation / self.scores.divisor(self.inner_width)
 
@@ -288,10 +232,6 @@ class AttentionLayer:
         """Return the same layer at another width.
 
         At infinite width, the heads are infinitely wide too.
-
-        >>> from attnlaw.theory.limit.inputs import RandomInputs
-        >>> AttentionLayer(RandomInputs(4), width=64, head_width=16).at_width(math.inf).inner_width
-        inf
         """
         head_width = None if width == math.inf else self.head_width
         if (width, head_width) == (self.width, self.head_width):
@@ -303,11 +243,3 @@ def check_head_width(head_width: int, width: float) -> None:
     """Raise a `BadSetting` if a finite width is not a multiple of the head width."""
     if width != math.inf and int(width) % head_width:
         raise BadSetting("head_width", f"expected a divisor of the {{width}}, {int(width)}", head_width)
-
-
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """Joint draws of a layer."""
-
-    scores: Array  # the scores of all heads, (draws, H, s, s)
-    outputs: Array  # m output coordinates of each token, (draws, s, m)

@@ -10,13 +10,9 @@
 
 Given the scores, output coordinates are independent N(0, (1/H) sum_a A^a Sigma A^aT), a Gaussian scale
 mixture (arXiv 2506.00846). As H grows, the mixture tends to the Gaussian with covariance E[A Sigma A^T].
-`sample(layer.at_width(inf), ...)` draws from the limit.
 
-The memory of a law is known before anything is drawn. A layer needs C scores of one token for each head and
-the mask, with one byte for each pair of tokens. Unless its tokens are many (see `heads.can_draw_row`), it
-also needs a root of the Gram matrix, or C roots at finite width. A stack needs C score matrices for each head
-and C Gram matrices for each depth. The factors in `peak_bytes` count how many such arrays exist at the same
-time.
+The memory of a law is known before anything is drawn: the factors in `peak_bytes` count how many chunks of
+scores, masks and roots exist at the same time.
 """
 
 from __future__ import annotations
@@ -26,34 +22,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import BriefRepr, Estimate
 from attnlaw.core.progress import Progress, no_progress
-from attnlaw.core.settings import check_value
 from attnlaw.theory.limit.depth import Depth, StackLaw, stack_law
-from attnlaw.theory.limit.distance import Distances, distances, kernel_kl
-from attnlaw.theory.limit.heads import can_draw_row, score_matrices
+from attnlaw.theory.limit.distance import distances, kernel_kl
+from attnlaw.theory.limit.heads import can_draw_row
 from attnlaw.theory.limit.inputs import MOST_MEMORY, ROOT_ARRAYS
-from attnlaw.theory.limit.layer import AttentionLayer
-from attnlaw.theory.limit.mixture import OutputLaw, gaussian_law
-from attnlaw.theory.limit.sampler import chunk_size, chunks, output_law
-from attnlaw.theory.limit.wishart import Array, streams
+from attnlaw.theory.limit.mixture import OutputLaw, gaussian_law, mean_of
+from attnlaw.theory.limit.sampler import chunk_size, output_law
+
+REFERENCES = {
+    "limit": "the limit",
+    "other_limit": "the limit of the other scaling",
+    "gaussian": "the Gaussian",
+}
 
 
 def peak_bytes(stack: Depth, draws: int) -> int:
-    """Return how many bytes of memory the law of one output coordinate of a stack needs at most.
-
-    The number excludes memory that does not grow with the tokens: a few numbers for each draw, and tables
-    over values y of the coordinate.
-
-    >>> from attnlaw.theory.limit.inputs import RandomInputs
-    >>> from attnlaw.theory.limit.layer import AttentionLayer
-    >>> peak_bytes(Depth(AttentionLayer(RandomInputs(1000), heads=2)), 50_000) // 2**20
-    2
-    """
+    """Return how many bytes of memory the law of one output coordinate of a stack needs at most."""
     layer, s = stack.layer, stack.layer.tokens
     if stack.is_layer and can_draw_row(layer, stack.normalise):
         chunk = chunk_size(draws, layer.heads * s)
@@ -71,95 +62,13 @@ def peak_bytes(stack: Depth, draws: int) -> int:
     return 8 * numbers
 
 
-def score_covariance(layer: AttentionLayer) -> Array:
-    """Return the covariance Cov(p_ij, p_kl) of scores in the limit, of shape (s, s, s, s).
-
-    The covariance is `Sigma_ik Sigma_jl mean_f cos(theta_f ((j - i) - (l - k)))` times the query and key
-    variances. The mean is over the rotary frequencies. The mean is 1 if there are no frequencies. If scores
-    are scaled by 1/n, the covariance is zero.
-
-    >>> from attnlaw.theory.limit.inputs import RandomInputs
-    >>> cov = score_covariance(AttentionLayer(RandomInputs(2, "relu")))
-    >>> float(cov[0, 0, 0, 0].round(12)), float((cov[0, 0, 0, 1] * 4 * math.pi).round(12))
-    (0.25, 1.0)
-    """
-    limit = layer.at_width(math.inf)
-    root = limit.inputs.limit_root()
-    gram = root @ root.T
-    covariance: Array = np.einsum("ik,jl->ijkl", gram, gram) * limit.score_scale**2
-    if layer.scores.frequencies:
-        i, j = np.indices((layer.tokens, layer.tokens))
-        turns = (j - i)[:, :, None, None] - (j - i)[None, None, :, :]
-        angles = np.multiply.outer(np.asarray(layer.scores.frequencies), turns)
-        covariance *= np.cos(angles).mean(axis=0)
-    return covariance
-
-
-def conditional_covariance(layer: AttentionLayer, scores: Array) -> Array:
-    """Return the covariance between tokens of one output coordinate, given the scores, in the limit.
-
-    The covariance is `(sigma_V^2 sigma_O^2 / H) sum_a A^a Sigma A^aT`, where sigma_V^2 and sigma_O^2 are the
-    variances of the value and output weights.
-
-    Args:
-        scores: the scores of all heads, of shape (draws, H, s, s).
-
-    Returns:
-        An array (draws, s, s).
-
-    >>> from attnlaw.theory.limit.inputs import RandomInputs
-    >>> conditional_covariance(AttentionLayer(RandomInputs(2)), np.zeros((1, 1, 2, 2))).tolist()
-    [[[0.5, 0.5], [0.5, 0.5]]]
-    """
-    mixed = layer.scores.attention(scores, layer.allowed) @ layer.inputs.limit_root()
-    return np.asarray(np.einsum("dhir,dhjr->dij", mixed, mixed) * layer.output_scale**2)
-
-
-def gaussian_covariance(layer: AttentionLayer, draws: int, seed: int) -> tuple[Array, Array]:
-    """Estimate the covariance E[A Sigma A^T] of the Gaussian limit H -> infinity.
-
-    Args:
-        draws: the number of draws. The number is at least 2, because a single draw has no standard error.
-
-    Returns:
-        The covariance and its standard errors, each of shape (s, s).
-
-    >>> from attnlaw.theory.limit.inputs import RandomInputs
-    >>> value, error = gaussian_covariance(AttentionLayer(RandomInputs(2)), 4000, seed=0)
-    >>> bool(abs(value[0, 0] - 0.636838) < 5 * error[0, 0])
-    True
-    """
-    check_value("draws", draws, int, minimum=2)
-    one_head = AttentionLayer(layer.inputs, scores=layer.scores, variances=layer.variances)
-    root = one_head.inputs.limit_root()[None]
-    total = np.zeros((2, layer.tokens, layer.tokens))
-    for number, size in enumerate(chunks(draws, layer.tokens**2)):
-        p = score_matrices(one_head, root, size, streams(seed, number))
-        covariance = conditional_covariance(one_head, p)
-        total += covariance.sum(axis=0), (covariance**2).sum(axis=0)
-    mean, square = total / draws
-    return mean, np.sqrt(np.maximum(square - mean**2, 0.0) / (draws - 1))
-
-
-@dataclass(frozen=True, eq=False)
-class LawAtWidth:
-    """The law of one output coordinate at one width."""
-
-    law: OutputLaw
-    path: StackLaw | None  # the lengths and cosines of the tokens after each layer. None for a single layer.
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class WidthRow(BriefRepr):
     """The law of one output coordinate at one width, with its moments and its distances to the limit.
 
     Args:
-        width: the width, an integer or infinity.
-        score_variance: the variance of the score p_ii in the last attention block.
         kl_to_limit: the KL divergence to the limit. This and the next three fields are None for the limit
             itself.
-        residual_of_distances: the error of the quadrature that computes the KL divergence.
-        path: the lengths and cosines of the tokens after each layer. The field is None for a single layer.
         kl_to_other_limit: the KL divergence to the limit of another scaling. This and the next two fields are
             None unless they were requested.
         laws_by_width: the laws of all widths of the table, including this one. Their densities are evaluated
@@ -171,11 +80,11 @@ class WidthRow(BriefRepr):
     score_variance: Estimate
     output_variance: Estimate
     kurtosis: Estimate
-    kl_to_limit: Estimate | None
-    w1_to_limit: Estimate | None
-    ks_to_limit: Estimate | None
-    residual_of_distances: float | None
-    path: StackLaw | None
+    kl_to_limit: Estimate | None = None
+    w1_to_limit: Estimate | None = None
+    ks_to_limit: Estimate | None = None
+    residual_of_distances: float | None = None
+    path: StackLaw | None = None  # the lengths and cosines after each layer; None for a single layer
     kl_to_other_limit: Estimate | None = None
     kl_to_gaussian: Estimate | None = None
     kernel_kl_to_limit: float | None = None
@@ -193,19 +102,16 @@ class WidthRow(BriefRepr):
 
     @cached_property
     def path_squared_length(self) -> list[Estimate] | None:
-        """The squared length over n of the token to read, by depth.
-
-        The list is None for a single layer.
-        """
-        return None if self.path is None else [point.squared_length for point in self.path.path()]
+        """The squared length over n of the token to read, by depth."""
+        return None if self.path is None else [mean_of(column) for column in self.path.squared_lengths.T]
 
     @cached_property
     def path_cosine(self) -> list[Estimate | None] | None:
-        """Mean cosines by depth, where each is None if there is only one token.
-
-        The list is None for a single layer.
-        """
-        return None if self.path is None else [point.cosine for point in self.path.path()]
+        """Mean cosines by depth, where each is None if there is only one token."""
+        if self.path is None:
+            return None
+        cosines, lengths = self.path.cosines, self.path.squared_lengths
+        return [None] * lengths.shape[1] if cosines is None else [mean_of(column) for column in cosines.T]
 
 
 def compare_widths(
@@ -227,14 +133,8 @@ def compare_widths(
     precise.
 
     Args:
-        stack: the layers. The width of these layers is not used.
-        widths: integers, or infinity for the limit.
-        draws: number of draws for each width.
-        token: the index of the token whose output the law describes, from 0.
         other_scaling: the name of another scaling of the scores, from `SCALINGS`. If given, the function also
             computes the KL divergence to its limit.
-        gaussian: whether to also compute the KL divergence to the Gaussian of the same mean and variance.
-        kernel: whether to also compute the paper's kernel estimate of the KL divergence.
         errors: a dictionary that collects the error of each width that fails. A width that fails has no row.
             If None, the first error is raised. The error comes before any draw if a law would need more than
             4 GiB of memory.
@@ -251,36 +151,44 @@ def compare_widths(
         if width not in stacks:
             with _collect(errors, width):
                 stacks[width] = at_width(stack, width, draws)
-    limit = law_of(stacks[math.inf], draws, seed, token)
+    limit, limit_path = law_of(stacks[math.inf], draws, seed, token)
     other = None
     if other_scaling is not None:
         layer = stacks[math.inf].layer
         rescaled = replace(layer, scores=replace(layer.scores, scaling=other_scaling))
-        other = law_of(replace(stack, layer=rescaled), draws, seed, token).law
+        other, _ = law_of(replace(stack, layer=rescaled), draws, seed, token)
     rows: list[WidthRow] = []
     for done, width in enumerate(widths):
         progress(done, len(widths))
         if width in stacks:
             with _collect(errors, width):
-                width_law = limit if width == math.inf else law_of(stacks[width], draws, seed, token)
-                row = width_row(width, width_law, limit)
-                law = width_law.law
-                missing = dict(row.missing)
-                if other is not None:
-                    compared = distances(law, other)
-                    row = replace(row, kl_to_other_limit=compared.kl)
-                    missing |= _missing("the limit of the other scaling", compared)
-                if gaussian:
+                law, path = limit, limit_path
+                if width != math.inf:
+                    law, path = law_of(stacks[width], draws, seed, token)
+                references = {
+                    "limit": None if law is limit else limit,
+                    "other_limit": other,
                     # KL is least at the law's own moments, so their errors enter squared.
-                    same = gaussian_law(law.variance().value, law.mean().value)
-                    compared = distances(law, same)
-                    row = replace(row, kl_to_gaussian=compared.kl)
-                    missing |= _missing("the Gaussian", compared)
-                if kernel and width_law is not limit:
-                    # The laws share the normals of their scores, but not those of their coordinates.
-                    estimate = kernel_kl(law.draw(seed), limit.law.draw(seed + 1))
-                    row = replace(row, kernel_kl_to_limit=estimate)
-                rows.append(replace(row, missing=missing))
+                    "gaussian": gaussian_law(law.variance().value, law.mean().value) if gaussian else None,
+                }
+                compared = {
+                    name: distances(law, reference)
+                    for name, reference in references.items()
+                    if reference is not None
+                }
+                numbers: dict[str, Any] = {f"kl_to_{name}": seen.kl for name, seen in compared.items()}
+                if law is not limit:
+                    near = compared["limit"]
+                    numbers |= {"w1_to_limit": near.w1, "ks_to_limit": near.ks}
+                    numbers["residual_of_distances"] = near.residual
+                    if kernel:
+                        # The laws share the normals of their scores, but not those of their coordinates.
+                        numbers["kernel_kl_to_limit"] = kernel_kl(law.draw(seed), limit.draw(seed + 1))
+                missing = {
+                    REFERENCES[name]: seen.why_no_kl for name, seen in compared.items() if seen.why_no_kl
+                }
+                moments = law.score_variance(), law.variance(), law.kurtosis()
+                rows.append(WidthRow(width, law, *moments, path=path, missing=missing, **numbers))
     progress(len(widths), len(widths))
     laws = {row.width: row.law for row in rows}
     return [replace(row, laws_by_width=laws) for row in rows]
@@ -297,10 +205,7 @@ def _collect(errors: dict[float, InputError] | None, width: float) -> Iterator[N
 
 
 def at_width(stack: Depth, width: float, draws: int) -> Depth:
-    """Return the layers at another width.
-
-    Raises an `InputError` if the law of such a layer needs more than 4 GiB.
-    """
+    """Return the layers at another width."""
     layer = stack.layer.at_width(width)
     stack = replace(stack, layer=layer)
     size = peak_bytes(stack, draws)
@@ -314,55 +219,15 @@ def at_width(stack: Depth, width: float, draws: int) -> Depth:
     return stack
 
 
-def law_of(stack: Depth, draws: int, seed: int, token: int) -> LawAtWidth:
+def law_of(stack: Depth, draws: int, seed: int, token: int) -> tuple[OutputLaw, StackLaw | None]:
     if stack.is_layer:
-        return LawAtWidth(output_law(stack.layer, draws, seed, token, stack.normalise), None)
+        return output_law(stack.layer, draws, seed, token, stack.normalise), None
     path = stack_law(stack, draws, seed, token)
-    return LawAtWidth(path.law, path)
-
-
-def width_row(width: float, width_law: LawAtWidth, limit: LawAtWidth) -> WidthRow:
-    """Return the row of one width. The distances to the limit are None if the law is the limit itself."""
-    law = width_law.law
-    moments = law.score_variance(), law.variance(), law.kurtosis()
-    if width_law is limit:
-        return WidthRow(width, law, *moments, None, None, None, None, width_law.path)
-    compared = distances(law, limit.law)
-    return WidthRow(
-        width=width,
-        law=law,
-        score_variance=moments[0],
-        output_variance=moments[1],
-        kurtosis=moments[2],
-        kl_to_limit=compared.kl,
-        w1_to_limit=compared.w1,
-        ks_to_limit=compared.ks,
-        residual_of_distances=compared.residual,
-        path=width_law.path,
-        missing=_missing("the limit", compared),
-    )
-
-
-def _missing(to: str, compared: Distances) -> dict[str, str]:
-    return {} if compared.why_no_kl is None else {to: compared.why_no_kl}
+    return path.law, path
 
 
 def density_rows(laws: Mapping[float, OutputLaw], points: int = 161) -> list[dict[str, float | None]]:
-    """Return the densities of several laws, within 4.5 standard deviations of their means.
-
-    Args:
-        laws: the law at each width.
-
-    Returns:
-        Rows with `width`, `y`, `density`, `gaussian_density` (of the Gaussian with the same mean and
-        variance) and `ratio`. The ratio is the density divided by the density at infinite width, or None if
-        that width is not among the laws.
-
-    >>> from attnlaw.theory.limit.mixture import gaussian_law
-    >>> rows = density_rows({16: gaussian_law(1.0), math.inf: gaussian_law(1.0)}, points=3)
-    >>> [round(row["density"], 4) for row in rows[:3]], rows[0]["ratio"]
-    ([0.0, 0.3989, 0.0], 1.0)
-    """
+    """Return rows of y, density, Gaussian density and ratio to the limit, for several laws."""
     return [row for width in laws for row in density_of(width, laws, points)]
 
 

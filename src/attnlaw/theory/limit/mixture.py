@@ -13,13 +13,10 @@
 (Rao-Blackwell). Moments follow in closed form: `E y^3 = E[mu^3 + 3 mu v]`,
 `E y^4 = E[mu^4 + 6 mu^2 v + 3 v^2]`.
 
-If mu = 0, draws of nearly equal v are merged first, which changes the density by about 1e-9. `log v` is cut
-into cells of width h. The draws of a cell become the two points of its Gauss quadrature,
-`m + t -+ sqrt(t^2 + w)` with `t = k / (2 w)`, which keep the moments of s up to the third. Weights are
-positive, so logarithms of sums are safe far out. An average of f(log v) has an error of at most `h^4 / 1536`
-times the largest fourth derivative, for any draws (a Chebyshev polynomial bounds the quadrature's orthogonal
-one). At h = 0.05 this is about 1e-8 of a normal's density at a = 1, and 1e-5 at a = 8, where the density is
-e^-8 of its peak.
+If mu = 0, draws of nearly equal v are merged first: the draws in a cell of `log v` of width h become the two
+points of its Gauss quadrature, `m + t -+ sqrt(t^2 + w)` with `t = k / (2 w)`, which keep the moments of s up
+to the third. An average of f(log v) has an error of at most `h^4 / 1536` times the largest fourth derivative.
+At h = 0.05 this is about 1e-8 of a normal's density at a = 1, and 1e-5 at a = 8.
 """
 
 from __future__ import annotations
@@ -41,14 +38,7 @@ CELL = 0.05
 
 
 def merge_variances(variances: Array) -> tuple[Array, Array]:
-    """Replace many variances of equal weight by a few variances with different weights.
-
-    Returns:
-        The few variances and their weights, which add up to one.
-
-    >>> merge_variances(np.array([1.0, 0.0, 1.0, 1.0]))
-    (array([0., 1.]), array([0.25, 0.75]))
-    """
+    """Replace many variances of equal weight by a few, and return these with their weights."""
     positive = variances[variances > 0]
     log_v = np.log(positive)
     numbers, place, counts = np.unique(np.floor(log_v / CELL), return_inverse=True, return_counts=True)
@@ -77,12 +67,7 @@ _SLAB = 2**17
 
 @dataclass(frozen=True, eq=False)
 class OutputLaw:
-    """The law of one output coordinate, an average of normals N(mu, v) over draws of (mu, v).
-
-    >>> law = OutputLaw(np.ones(80), None, np.ones(80))
-    >>> law.variance(), law.kurtosis()
-    (Estimate(value=1.0, error=0.0), Estimate(value=3.0, error=0.0))
-    """
+    """The law of one output coordinate, an average of normals N(mu, v) over draws of (mu, v)."""
 
     variances: Array  # the variances v, (draws,). An `InputError` is raised if all are zero.
     means: Array | None  # the means mu, (draws,), or None if all are zero
@@ -105,10 +90,7 @@ class OutputLaw:
         return mean_of(self.score_variances)
 
     def mean(self) -> Estimate:
-        """Return the mean E y.
-
-        The variance is zero unless a residual passes on inputs with a nonzero mean.
-        """
+        """Return the mean E y."""
         return Estimate(0.0, 0.0) if self.means is None else mean_of(self.means)
 
     def variance(self) -> Estimate:
@@ -119,20 +101,13 @@ class OutputLaw:
         return jackknife(_kurtosis, self._moments())
 
     def _moments(self) -> Array:
-        """Return the first four moments of the coordinate in each draw, (draws, 4).
-
-        They are E y, E y^2, E y^3 and E y^4 given (mu, v), where y is measured from the mean of all draws.
-        """
+        """Return E y, E y^2, E y^3 and E y^4 given (mu, v), from the mean of all draws, (draws, 4)."""
         v = self.variances
         mu = np.zeros_like(v) if self.means is None else self.means - self.means.mean()
         return np.stack([mu, mu**2 + v, mu**3 + 3 * mu * v, mu**4 + 6 * mu**2 * v + 3 * v**2], axis=-1)
 
     def draw(self, seed: int) -> Array:
-        """Draw the coordinate once for each draw of (mu, v).
-
-        >>> OutputLaw(np.ones(3), None, np.ones(3)).draw(0).shape
-        (3,)
-        """
+        """Draw the coordinate once for each draw of (mu, v)."""
         normals = streams(seed, _LAST_CHUNK).normals.standard_normal(len(self.variances))
         y: Array = np.sqrt(self.variances) * normals
         return y if self.means is None else y + self.means
@@ -146,27 +121,14 @@ class OutputLaw:
         return _by_batch(self, y, _normal_distribution, lambda table, weights: weights @ table)
 
     def density(self, y: Array) -> Array:
-        """Return the density p(y), without the draws of zero variance.
-
-        >>> round(float(OutputLaw(np.ones(80), None, np.ones(80)).density(np.zeros(1))[0]), 6)
-        0.398942
-        """
+        """Return the density p(y), without the draws of zero variance."""
         return np.asarray(np.exp(self.log_density(np.asarray(y, dtype=np.float64))).mean(axis=0))
 
 
 def jackknife(statistic: Callable[[Array], float], values: Array) -> Estimate:
     """Estimate a smooth function of means with its standard error, by leaving out one batch at a time.
 
-    The draws are split into K = 40 batches. If theta_(k) is the statistic without batch k, the standard error
-    is `sqrt((K-1)/K sum_k (theta_(k) - mean)^2)`, and the correction `(K-1)(theta - mean theta_(k))` removes
-    the bias of order 1/draws.
-
-    Args:
-        statistic: a function that computes the result from the means of the columns, of shape (k,).
-        values: the draws, of shape (draws, k). There must be at least 40 draws.
-
-    >>> round(jackknife(lambda mean: float(mean[0]), np.arange(80.0)[:, None]).value, 9)
-    39.5
+    The error is `sqrt((K-1)/K sum_k (theta_(k) - mean)^2)` for the statistics theta_(k) without batch k.
     """
     check_value("draws", len(values), int, minimum=BATCHES)
     parts = np.array_split(values, BATCHES)
@@ -180,25 +142,12 @@ def jackknife(statistic: Callable[[Array], float], values: Array) -> Estimate:
 
 
 def mean_of(values: Array) -> Estimate:
-    """Return the mean of `values` (draws,) with its standard error from the jackknife.
-
-    >>> mean_of(np.full(80, 2.0))
-    Estimate(value=2.0, error=0.0)
-    """
+    """Return the mean of `values` (draws,) with its standard error from the jackknife."""
     return jackknife(lambda mean: float(mean[0]), values[:, None])
 
 
 def combine(whole: float, left_out: list[float], corrected: bool = True) -> Estimate:
-    """Return the jackknife's estimate of a statistic.
-
-    Args:
-        whole: the statistic of all draws.
-        left_out: the statistics that each leave out one batch.
-        corrected: whether to remove the bias. Statistics that are not smooth keep the plain value.
-
-    >>> round(combine(1.0, [0.9, 1.1]).error, 6)
-    0.1
-    """
+    """Return the jackknife's estimate of a statistic, `corrected` for its bias if it is smooth."""
     k = len(left_out)
     centre = sum(left_out) / k
     spread = math.fsum((value - centre) ** 2 for value in left_out)
@@ -207,11 +156,7 @@ def combine(whole: float, left_out: list[float], corrected: bool = True) -> Esti
 
 
 def gaussian_law(variance: float, mean: float = 0.0) -> OutputLaw:
-    """Return the law N(mean, variance) as an `OutputLaw`, for comparisons with other laws.
-
-    >>> gaussian_law(2.0).kurtosis().value
-    3.0
-    """
+    """Return the law N(mean, variance) as an `OutputLaw`, for comparisons with other laws."""
     constant = np.full(BATCHES, variance)
     return OutputLaw(constant, np.full(BATCHES, mean) if mean else None, constant)
 
@@ -228,12 +173,7 @@ def _by_batch(
     table: Callable[[Array, Array, Array], Array],
     reduce: Callable[[Array, Array], Array],
 ) -> Array:
-    """Average a function of the normals over each batch of draws, (K, points).
-
-    Args:
-        table: `table(y, mu, v)` returns the function at points y for the normals N(mu, v), (normals, points).
-        reduce: `reduce(table, weights)` averages such a table over the normals.
-    """
+    """Average `table(y, mu, v)` of the normals by `reduce(table, weights)` over batches, (K, points)."""
     check_value("draws", len(law.variances), int, minimum=BATCHES)
     none = [None] * BATCHES
     means: list[Array] | list[None] = none if law.means is None else np.array_split(law.means, BATCHES)
@@ -261,16 +201,7 @@ def _log_normals(y: Array, mu: Array, v: Array) -> Array:
 
 
 def log_mean(table: Array, weights: Array | None = None) -> Array:
-    """Return the logarithm of the mean of exp(table) over its rows, without underflow.
-
-    A column with only minus infinity results in minus infinity.
-
-    Args:
-        weights: the weights of the rows, which add up to one. The value None means equal weights.
-
-    >>> log_mean(np.array([[-1000.0, -np.inf], [-1000.0, -np.inf]])).tolist()
-    [-1000.0, -inf]
-    """
+    """Return the logarithm of the mean of exp(table) over its rows, without underflow."""
     top = np.maximum(table.max(axis=0), -1e300)
     with np.errstate(divide="ignore"):
         result: Array = top + np.log(np.average(np.exp(table - top), axis=0, weights=weights))

@@ -1,12 +1,5 @@
 """Exact draws of a layer at any width, at a cost that does not depend on the width.
 
-| here | means                                                                           |
-|------|---------------------------------------------------------------------------------|
-| s, n | tokens, width                                                                   |
-| D    | draws; each has new weights (and new tokens, if they are random)                 |
-| v    | variance of one output coordinate given the scores and the values' lengths      |
-| m    | output coordinates drawn together                                               |
-
 Given the tokens, only s x s matrices matter (see `heads`). For many independent tokens, only the numbers that
 one row needs are drawn. So a width of 1e9 costs as much as a width of 64. Only activations other than the
 identity draw tokens of size s x n. An infinite width gives the limit.
@@ -17,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from attnlaw.core.settings import check_value
-from attnlaw.theory.limit.heads import attention_root, can_draw_row, draw_row, score_matrices, score_row
-from attnlaw.theory.limit.layer import AttentionLayer, Sample
+from attnlaw.theory.limit.heads import can_draw_row, draw_row, score_row
+from attnlaw.theory.limit.layer import AttentionLayer
 from attnlaw.theory.limit.mixture import OutputLaw
 from attnlaw.theory.limit.wishart import Array, Streams, streams
 
@@ -29,64 +22,22 @@ _CHUNK = 2**15
 
 
 def chunk_size(draws: int, numbers_per_draw: int) -> int:
-    """Return the number of draws in a full chunk. The last chunk may be smaller.
-
-    >>> chunk_size(100_000, 8), chunk_size(3, 10**9)
-    (4096, 1)
-    """
+    """Return the number of draws in a full chunk. The last chunk may be smaller."""
     return min(draws, max(1, _CHUNK // numbers_per_draw))
 
 
 def chunks(draws: int, numbers_per_draw: int) -> list[int]:
-    """Return the sizes of the chunks of `draws`.
-
-    >>> sum(chunks(100_000, 8)), len(chunks(3, 10**9))
-    (100000, 3)
-    """
+    """Return the sizes of the chunks of `draws`."""
     check_value("draws", draws, int, minimum=1, maximum=MOST_DRAWS)
     size = chunk_size(draws, numbers_per_draw)
     return [min(size, draws - start) for start in range(0, draws, size)]
 
 
 def token_roots(layer: AttentionLayer, draws: int, draw: Streams, m: int = 0) -> Array:
-    """Return roots of the tokens' Gram matrix at the layer's width, of shape (draws or 1, s, columns).
-
-    Args:
-        m: the number of coordinates of the tokens in the first columns at finite width.
-
-    >>> from attnlaw.theory.limit.inputs import RandomInputs
-    >>> token_roots(AttentionLayer(RandomInputs(3), width=2), 5, streams(0)).shape
-    (5, 3, 2)
-    """
+    """Return roots of the tokens' Gram matrix at the layer's width, of shape (draws or 1, s, columns)."""
     if layer.width == np.inf:
         return layer.inputs.limit_root()[None]
     return layer.inputs.roots(int(layer.width), draws, draw, m)
-
-
-def sample(layer: AttentionLayer, draws: int, seed: int, coordinates: int = 1) -> Sample:
-    """Draw all scores and some output coordinates of every token jointly.
-
-    Coordinates share the scores and the lengths of the values. Therefore the coordinates are uncorrelated but
-    not independent.
-
-    Args:
-        coordinates: the number m of output coordinates, at most the width.
-
-    >>> from attnlaw.theory.limit.inputs import RandomInputs
-    >>> drawn = sample(AttentionLayer(RandomInputs(4), heads=2, width=10**9), draws=5, seed=0, coordinates=3)
-    >>> drawn.scores.shape, drawn.outputs.shape
-    ((5, 2, 4, 4), (5, 4, 3))
-    """
-    check_value("coordinates", coordinates, int, minimum=1, maximum=layer.width)
-    scores, outputs = [], []
-    for number, size in enumerate(chunks(draws, layer.heads * layer.tokens**2)):
-        draw = streams(seed, number)
-        root = token_roots(layer, size, draw)
-        p = score_matrices(layer, root, size, draw)
-        r = attention_root(layer, root, p, draw)
-        outputs.append(r @ draw.normals.standard_normal((size, r.shape[-1], coordinates)))
-        scores.append(p)
-    return Sample(np.concatenate(scores), np.concatenate(outputs))
 
 
 def output_law(
@@ -94,17 +45,7 @@ def output_law(
 ) -> OutputLaw:
     """Compute the law of one output coordinate of one token.
 
-    The law is an average of normals N(0, v) over draws of `v = (1/H) sum_a |A^a_i L|^2 chi2_{n_H} / n_H`,
-    which needs only the token's row of scores. If heads are infinitely wide, there is no chi-squared factor.
-
-    Args:
-        token: the index of the token whose output the law describes, from 0.
-        normalise: whether each token is first divided by its length (RMSNorm).
-
-    >>> from attnlaw.theory.limit.inputs import RandomInputs
-    >>> law = output_law(AttentionLayer(RandomInputs(4), heads=2), draws=2000, seed=0)
-    >>> bool(abs(law.variances.mean() - 0.3918) < 0.01)
-    True
+    It averages normals N(0, v), `v = (1/H) sum_a |A^a_i L|^2 chi2_{n_H} / n_H` (no chi at infinite n_H).
     """
     check_token(token, layer.tokens)
     alone = can_draw_row(layer, normalise)
@@ -137,35 +78,17 @@ def _row_of_all(
 
 
 def squared_length(root: Array, token: int) -> Array:
-    """Return the squared length over n of a token (Sigma_ii), of shape (draws or 1,).
-
-    Args:
-        root: a root L of the Gram matrix L L^T of the s tokens in each draw, of shape (draws or 1, s, r).
-
-    >>> squared_length(2 * np.eye(3)[None], 0).tolist()
-    [4.0]
-    """
+    """Return the squared length over n of a token (Sigma_ii), of shape (draws or 1,)."""
     return np.asarray(np.einsum("dr,dr->d", root[:, token], root[:, token]))
 
 
 def score_variance(layer: AttentionLayer, root: Array, token: int) -> Array:
-    """Return the variance of p_ii given the tokens: Sigma_ii^2 times the query and key variances.
-
-    >>> from attnlaw.theory.limit.inputs import RandomInputs
-    >>> score_variance(AttentionLayer(RandomInputs(3)), 2 * np.eye(3)[None], 0).tolist()
-    [16.0]
-    """
+    """Return the variance of p_ii given the tokens: Sigma_ii^2 times the query and key variances."""
     return np.asarray((layer.score_scale * squared_length(root, token)) ** 2)
 
 
 def unit_rows(root: Array) -> Array:
-    """Divide tokens by their root mean square (RMSNorm).
-
-    The rows of the root have length 1 afterwards. Tokens that are zero stay zero.
-
-    >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
-    [[0.6, 0.8], [0.0, 0.0]]
-    """
+    """Divide tokens by their root mean square (RMSNorm)."""
     lengths = np.linalg.norm(root, axis=-1, keepdims=True)
     return root / np.where(lengths > 0, lengths, 1.0)
 

@@ -24,43 +24,21 @@ ComplexArray = npt.NDArray[np.complex128]
 
 
 class Streams(NamedTuple):
-    """Separate random generators for one chunk of draws.
+    """Separate random generators of a chunk; runs of one seed share their normals across widths."""
 
-    Samplers of different widths that use the same seed share their normals (common random numbers).
-    Therefore the difference between two widths is far less noisy than each law alone.
-
-    Args:
-        widths: the generator of numbers that only a finite width needs (for Bartlett's factors).
-    """
-
-    normals: np.random.Generator  # the generator of numbers that the limit draws too
-    widths: np.random.Generator
-    inputs: np.random.Generator  # the generator of the tokens
+    normals: np.random.Generator  # of numbers that the limit draws too
+    widths: np.random.Generator  # of numbers that only a finite width needs (Bartlett's factors)
+    inputs: np.random.Generator  # of the tokens
 
 
 def streams(seed: int, chunk: int = 0) -> Streams:
-    """Return the generators of one chunk of a run with the given seed.
-
-    >>> float(streams(0).normals.standard_normal()) == float(streams(0).normals.standard_normal())
-    True
-    """
+    """Return the generators of one chunk of a run with the given seed."""
     children = np.random.SeedSequence(seed, spawn_key=(chunk,)).spawn(3)
     return Streams(*(np.random.Generator(np.random.SFC64(child)) for child in children))
 
 
 def bartlett(rows: int, df: int, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-    """Draw Bartlett's factor of a Wishart matrix, with any number `df` >= 0 of degrees of freedom.
-
-    Entry (i, i), counted from 0, is a chi variable with df - i degrees of freedom. Entries below the
-    diagonal are standard normal.
-
-    Returns:
-        The factor, an array of shape (*shape, rows, min(rows, df)).
-
-    >>> rng = np.random.default_rng(0)
-    >>> bartlett(3, 10**9, (5,), rng).shape, bartlett(3, 2, (5,), rng).shape
-    ((5, 3, 3), (5, 3, 2))
-    """
+    """Draw Bartlett's factor: chi of df - i degrees of freedom at (i, i), normal below the diagonal."""
     columns = min(rows, df)
     factor = np.zeros((*shape, rows, columns))
     below = np.tril_indices(rows, -1, columns)
@@ -71,13 +49,7 @@ def bartlett(rows: int, df: int, shape: tuple[int, ...], rng: np.random.Generato
 
 
 def complex_bartlett(rows: int, df: int, shape: tuple[int, ...], rng: np.random.Generator) -> ComplexArray:
-    """Draw Bartlett's factor for complex normals z with E|z|^2 = 1.
-
-    The squares of the diagonal entries of the factor are Gamma(df - i) variables.
-
-    >>> complex_bartlett(3, 1, (5,), np.random.default_rng(0)).shape
-    (5, 3, 1)
-    """
+    """Draw Bartlett's factor for complex normals, with squared diagonal entries Gamma(df - i)."""
     columns = min(rows, df)
     factor = np.zeros((*shape, rows, columns), dtype=np.complex128)
     below = np.tril_indices(rows, -1, columns)
@@ -88,23 +60,13 @@ def complex_bartlett(rows: int, df: int, shape: tuple[int, ...], rng: np.random.
 
 
 def complex_normals(shape: tuple[int, ...], rng: np.random.Generator) -> ComplexArray:
-    """Draw complex standard normals z, for which E|z|^2 = 1.
-
-    >>> complex_normals((2, 3), np.random.default_rng(0)).shape
-    (2, 3)
-    """
+    """Draw complex standard normals z, for which E|z|^2 = 1."""
     pairs = rng.standard_normal((*shape, 2)) * math.sqrt(0.5)
     return pairs.view(np.complex128)[..., 0]
 
 
 def compress(root: Array) -> Array:
-    """Return a root with the same `L L^T` and at most as many columns as rows, by QR.
-
-    >>> wide = np.arange(6.0).reshape(2, 3)
-    >>> narrow = compress(wide)
-    >>> narrow.shape, bool(np.allclose(narrow @ narrow.T, wide @ wide.T))
-    ((2, 2), True)
-    """
+    """Return a root with the same `L L^T` and at most as many columns as rows, by QR."""
     rows, columns = root.shape[-2:]
     if columns <= rows:
         return root
@@ -116,24 +78,14 @@ def compress(root: Array) -> Array:
 
 
 def symmetric_root(gram: Array) -> Array:
-    """Return the symmetric square root of positive semi-definite matrices (..., s, s).
-
-    Eigenvalues that rounding made negative count as zero.
-
-    >>> symmetric_root(np.diag([4.0, 0.0])).round(12).tolist()
-    [[2.0, 0.0], [0.0, 0.0]]
-    """
+    """Return the symmetric square root of positive semi-definite matrices (..., s, s)."""
     values, vectors = np.linalg.eigh(gram)
     scaled = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
     return np.asarray(scaled @ np.swapaxes(vectors, -1, -2))
 
 
 def root_of_rows(rows: Array) -> Array:
-    """Return a root of `X X^T` for X of shape (..., s, n): X if n <= s, otherwise the symmetric root.
-
-    >>> root_of_rows(np.ones((2, 5))).round(6).tolist()
-    [[1.581139, 1.581139], [1.581139, 1.581139]]
-    """
+    """Return a root of `X X^T` for X of shape (..., s, n): X if n <= s, otherwise the symmetric root."""
     tokens, columns = rows.shape[-2:]
     if columns <= tokens:
         return rows

@@ -60,8 +60,6 @@ class EffectiveRanks:
     def split(self, samples: int, b: float = 1.0) -> Split:
         """Return the split at the smallest k with r_k >= b n.
 
-        The function checks every k, because r_k is not monotone and ends at 1.
-
         >>> split = effective_ranks([10.0] * 5 + [0.02] * 2000).split(100)
         >>> split.k, [round(term, 9) for term in split.noise_terms]
         (5, [0.05, 0.05])

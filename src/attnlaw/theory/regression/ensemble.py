@@ -43,7 +43,6 @@ class LossChoice:
 
     @property
     def classifies(self) -> bool:
-        """Whether the labels are signs. Signs have no noise."""
         return self.loss.signs
 
     @property
@@ -103,47 +102,39 @@ class Ensemble(Settings):
     """
 
     samples: int = setting(600, "Number of samples, which all learners share.", symbol="n", minimum=1)
-    features: int = setting(450, "Number of random features of a learner.", symbol="p", minimum=1)
+    features: int = setting(450, "Number of random features that each learner has.", symbol="p", minimum=1)
     inputs: int = setting(300, "Dimension of the inputs.", symbol="d", minimum=1)
-    loss: str = setting("square", "Loss that a learner minimises.", choices=LOSSES)
+    loss: str = setting("square", "Loss that each learner minimises.", choices=LOSSES)
     ridge: float = setting(
         0.01,
-        "Weight of the penalty ‖w‖²/2 on a learner's weights w, which is added to the sum of "
-        "losses over samples.",
+        "Strength λ of the penalty λ‖w‖²/2 on a learner's weights w, which is added to its summed loss.",
         symbol="λ",
         minimum=0,
     )
     activation: str = setting("sign", "Activation function of the random features.", choices=FEATURES)
     noise: float = setting(
-        0.2, "Variance of the label noise.", symbol="Δ", minimum=0, active_if=("loss", "noisy")
+        0.2,
+        "Variance of the noise that is added to the labels.",
+        symbol="Δ",
+        minimum=0,
+        active_if=("loss", "noisy"),
     )
 
 
 def apply_activation(name: str, x: Reals) -> Reals:
-    """Apply an activation of `FEATURES` to every entry of x.
-
-    >>> apply_activation("tanh:2", np.array([0.5])).round(6).tolist()
-    [0.761594]
-    """
+    """Apply an activation of `FEATURES` to every entry of x."""
     chosen = FEATURES[name]
     return chosen.function(x, *chosen.parameters)
 
 
 def feature_moments(name: str) -> tuple[float, float]:
-    """Return the moments kappa_1 and kappa_*^2 of an activation of `FEATURES`.
-
-    >>> [round(value, 6) for value in feature_moments("sign")]
-    [0.797885, 0.36338]
-    """
+    """Return the moments kappa_1 and kappa_*^2 of an activation of `FEATURES`."""
     chosen = FEATURES[name]
     return chosen.moments(*chosen.parameters)
 
 
 def feature_spectrum(features: int, inputs: int) -> tuple[Reals, Reals]:
-    """Return points and weights for averages over the eigenvalues of F F^T/d.
-
-    If there are more features than inputs, the points include the atom at zero.
-    """
+    """Return points and weights for averages over the eigenvalues of F F^T/d."""
     law = MarchenkoPastur(inputs / features, scale=math.sqrt(features / inputs))
     points, weights = law.nodes()
     atoms = np.array(law.atoms).reshape(-1, 2)

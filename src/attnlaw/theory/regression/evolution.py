@@ -21,12 +21,7 @@ are
     Vh = -a E dg/domega        mh = a E dg/dnu        qh = a E g^2
     q1 = m^2 + (d/p) (m/mh)^2 a E g_k g_l
 
-For the square loss Vh = mh = a/(1 + V), and with noise Delta everything except V is explicit. Its infinite
-ensemble depends on the features through m alone,
-
-    ((1 - m)^2 + (d/n) m^2 Delta)/(1 - (d/n) m^2)
-
-which is the `direct` student of `learn` with its shrinkage in place of m.
+For the square loss Vh = mh = a/(1 + V), and with noise Delta everything except V is explicit.
 """
 
 from __future__ import annotations
@@ -57,15 +52,7 @@ def mean_sign_error(m: float, q: float, q1: float, learners: float) -> float:
 
 
 def vote_error(m: float, q: float, q1: float, learners: float) -> float:
-    """Return how often the majority of K learners has the wrong sign. A tie counts one half.
-
-    Given the shared part zeta, the learners' signs are independent of each other and of nu. Because a tie
-    counts one half, an even number of learners has the same error as one learner fewer.
-
-    >>> m, q, q1 = 2.150286, 18.530249, 6.747211
-    >>> round(vote_error(m, q, q1, 1) - mean_sign_error(m, q, q1, 1), 9)
-    0.0
-    """
+    """Return how often the majority of K learners has the wrong sign. A tie counts one half."""
     if learners == math.inf:
         return mean_sign_error(m, q, q1, learners)
     odd = int(learners) - (learners % 2 == 0)
@@ -77,10 +64,7 @@ def vote_error(m: float, q: float, q1: float, learners: float) -> float:
 
 
 def teacher_given(m: float, q1: float, zeta: Reals) -> Reals:
-    """Return the probability of a positive teacher nu, given the shared part zeta of the scores.
-
-    Here nu = (m/q1^(1/2)) zeta + (1 - m^2/q1)^(1/2) eta, where eta is standard normal.
-    """
+    """Return the probability of a positive teacher nu, given the shared part zeta of the scores."""
     rest = max(1 - m * m / q1, np.finfo(float).tiny)
     return np.asarray(scipy.special.ndtr(m / math.sqrt(q1 * rest) * zeta))
 
@@ -108,7 +92,6 @@ class EnsemblePrediction:
         m: overlap of a learner with the teacher.
         q: overlap of a learner with itself.
         q1: overlap of two learners.
-        residual: remaining error of the equations.
     """
 
     problem: Ensemble
@@ -139,9 +122,6 @@ class EnsemblePrediction:
 def ensemble_evolution(problem: Ensemble) -> EnsemblePrediction:
     """Compute the overlaps of an ensemble in the limit of large n, p, d at fixed ratios.
 
-    Raises:
-        BadSetting: if the learners have no unique minimum without a ridge.
-
     >>> problem = Ensemble(samples=600, features=450, inputs=300, ridge=0.01, noise=0.2)
     >>> prediction = ensemble_evolution(problem)
     >>> round(prediction.error(1), 4), round(prediction.error(4), 5)
@@ -167,7 +147,6 @@ class _Modes:
         return cls(weights, linear**2 * s + rest, linear**2 * ratio * s, problem.ridge)
 
     def response(self, Vh: float) -> float:
-        """Return the response V of a score to its label."""
         return float(self.weights @ (self.o / (self.ridge + Vh * self.o)))
 
     def overlaps(self, Vh: float, mh: float, qh: float) -> tuple[float, float]:
@@ -178,10 +157,7 @@ class _Modes:
 
 
 def _ridge(problem: Ensemble) -> EnsemblePrediction:
-    """Solve the state equations for the square loss.
-
-    V is the root of one equation. The other equations are linear: q = A + B (1 + Delta - 2m + q).
-    """
+    """Solve the state equations for the square loss."""
     modes, a = _Modes.of(problem), problem.samples / problem.features
     if problem.ridge == 0 and problem.samples <= problem.features:
         raise BadSetting(
@@ -210,11 +186,7 @@ def _ridge(problem: Ensemble) -> EnsemblePrediction:
 
 
 def _classify(problem: Ensemble) -> EnsemblePrediction:
-    """Solve the state equations for a loss of classification.
-
-    The unknowns are artanh(m/sqrt q), ln q and ln V. Damped steps come first, then a hybrid of Newton's
-    method.
-    """
+    """Solve the state equations for a loss of classification."""
     modes, a = _Modes.of(problem), problem.samples / problem.features
     loss = LOSSES[problem.loss].loss
 
@@ -258,11 +230,7 @@ def _overlaps(x: Reals) -> tuple[float, float, float]:
 
 
 def _channel(loss: Loss, a: float, m: float, q: float, V: float) -> tuple[float, float, float]:
-    """Return Vh, mh and qh of the state equations.
-
-    By symmetry both labels give the same values, so only label 1 is computed. Given this label, omega has the
-    density 2 phi Phi(m omega/(q s)) with s^2 = 1 - m^2/q.
-    """
+    """Return Vh, mh and qh, from label 1 alone: by symmetry both labels give the same values."""
     rest = math.sqrt(1 - m * m / q)
     deviation = math.sqrt(q)
     omega, steps = panels(deviation * _cuts(loss, V, deviation), NODES)
@@ -275,10 +243,7 @@ def _channel(loss: Loss, a: float, m: float, q: float, V: float) -> tuple[float,
 
 
 def _common_pull(loss: Loss, m: float, q: float, V: float, q1: Reals) -> Reals:
-    """Return the mean E g_k g_l of the product of two learners' pulls.
-
-    Given zeta and the label, the scores of the learners are independent normals of variance q - q1.
-    """
+    """Return the mean E g_k g_l of the product of two learners' pulls."""
     common, individual = math.sqrt(q1[0]), math.sqrt(q - q1[0])
     deviation = math.sqrt(q)
     fine = np.arange(-FAR, FAR, individual / deviation)
@@ -290,10 +255,7 @@ def _common_pull(loss: Loss, m: float, q: float, V: float, q1: Reals) -> Reals:
 
 
 def _cuts(loss: Loss, V: float, deviation: float) -> Reals:
-    """Return the points at which integrals over omega are split, in standard deviations.
-
-    They are evenly spaced, with more near 0 and one at each corner of the loss.
-    """
+    """Return the points at which integrals over omega are split, in standard deviations."""
     graded = FAR * 0.5 ** np.arange(16)
     corners = np.clip(np.array(loss.corners(V)) / deviation, -FAR, FAR)
     return np.concatenate([-graded, graded, corners, np.arange(-FAR, FAR + 1)])

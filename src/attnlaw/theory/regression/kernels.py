@@ -14,10 +14,8 @@ ridge 1 and the weights
 
     w_g -> (n/p) slope / (gamma_g + ridge/w_g)
 
-(El Karoui 2010 for the linearisation; arXiv 2406.03171 studies the weights.) So weights have an effect only
-if ridge/w_g is not small compared with gamma_g, and they have none as the ridge vanishes. Longer inputs count
-less even without weights. f(0) and f'' add terms of finite rank, which drop out for a teacher without
-intercept. Corrections are of order 1/p: 3 to 20 per cent for p = 100 to 800.
+(El Karoui 2010 for the linearisation; arXiv 2406.03171 studies the weights.) So weights have no effect as the
+ridge vanishes. Corrections are of order 1/p: 3 to 20 per cent for p = 100 to 800.
 """
 
 from __future__ import annotations
@@ -39,17 +37,12 @@ from attnlaw.theory.regression.problem import Regression
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel f(x . x'/p).
-
-    Args:
-        parts: function that returns the slope and the ridge gamma_g for a squared length tau_g.
-        matrix: function that returns the n x m matrix of the kernel between inputs X (n x p) and Y (m x p).
-    """
+    """A kernel f(x . x'/p)."""
 
     name: str
     label: str
-    parts: Callable[[float], tuple[float, float]]
-    matrix: Callable[[Reals, Reals], Reals]
+    parts: Callable[[float], tuple[float, float]]  # slope and ridge gamma_g for a squared length tau_g
+    matrix: Callable[[Reals, Reals], Reals]  # n x m between inputs X (n x p) and Y (m x p)
 
 
 def _wide_layer(name: str, label: str) -> Kernel:
@@ -82,10 +75,7 @@ def effective_weights(weights: ArrayLike, slope: float, remainders: ArrayLike, r
     """Return the weights `slope / (gamma_g + ridge/w_g)` of the groups in kernel ridge regression.
 
     Args:
-        weights: the weights w_g, one for each group.
-        slope: the slope f'(0) of the kernel.
         remainders: the ridges gamma_g that the nonlinearity adds, one for each group.
-        ridge: ridge of the kernel regression.
 
     >>> gamma = [math.exp(1) - 2, math.exp(2.2) - 3.2]
     >>> for ridge in (0.01, 1.0):
@@ -109,10 +99,6 @@ def kernel_weights(problem: Regression, kernel: str) -> Reals:
 def linear_equivalent(problem: Regression, kernel: str) -> Regression:
     """Return the linear problem whose `ridge_risk` is the risk of kernel ridge on `problem`.
 
-    Args:
-        problem: the kernel regression, with its groups, ridge and weights.
-        kernel: a name of `KERNELS`, such as "exp" or "relu".
-
     >>> from attnlaw.theory.regression.problem import Group
     >>> problem = Regression((Group(1.0, np.ones(100)),), np.ones(100), samples=50, ridge=0.5)
     >>> linear_equivalent(problem, "identity").groups[0].weight  # (n/p)/ridge, with ridge 1
@@ -124,11 +110,7 @@ def linear_equivalent(problem: Regression, kernel: str) -> Regression:
 
 
 def kernel_matrix(kernel: str, X: Reals, Y: Reals) -> Reals:
-    """Return the n x m matrix of a kernel of `KERNELS` between inputs X (n x p) and Y (m x p).
-
-    >>> kernel_matrix("exp", np.zeros((1, 2)), np.ones((2, 2))).tolist()
-    [[1.0, 1.0]]
-    """
+    """Return the n x m matrix of a kernel of `KERNELS` between inputs X (n x p) and Y (m x p)."""
     return _kernel(kernel).matrix(X, Y)
 
 

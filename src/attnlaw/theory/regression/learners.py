@@ -31,10 +31,7 @@ NO_MINIMUM = (
 
 @dataclass(frozen=True)
 class MeasuredEnsemble:
-    """Measured overlaps and errors of an ensemble: means over repetitions, with their standard errors.
-
-    `q1` is None for one learner, and `vote_error` is None for the square loss.
-    """
+    """Measured overlaps and errors of an ensemble: means over repetitions, with their standard errors."""
 
     m: Estimate
     q: Estimate
@@ -52,10 +49,6 @@ def simulate_ensemble(
     The overlaps m and q (see `evolution`) are means over the learners, and q1 is a mean over their pairs.
     These overlaps are computed from the weights and the Gaussian equivalent of the features. Errors are
     measured on new samples.
-
-    Args:
-        learners: number of learners in the ensemble. All learners are trained on the same samples.
-        seeds: number of repetitions.
     """
     K = check_value("learners", learners, int, minimum=1)
     classifies = LOSSES[problem.loss].classifies
@@ -95,16 +88,7 @@ def _draw(problem: Ensemble, learners: int, rng: np.random.Generator) -> tuple[f
 
 
 def minimise(A: Reals, y: Reals, loss: Loss, ridge: float) -> Reals:
-    """Return the p weights w that minimise `sum_i l(y_i, A_i w) + (ridge/2) |w|^2`, where A is n x p.
-
-    Raises:
-        InputError: if there is no minimum, because the samples are separable and there is no ridge.
-
-    >>> A, y = np.array([[1.0], [2.0]]), np.array([1.0, 2.0])
-    >>> from attnlaw.numerics.prox import HINGE, SQUARE
-    >>> minimise(A, y, SQUARE, 0.0).round(6).tolist(), minimise(A, np.sign(y), HINGE, 0.5).round(6).tolist()
-    ([1.0], [1.0])
-    """
+    """Return the p weights w that minimise `sum_i l(y_i, A_i w) + (ridge/2) |w|^2`, where A is n x p."""
     V = 0.0 if loss.smooth else ENVELOPE
     w, shift = np.zeros(A.shape[1]), np.zeros(A.shape[0])
     for _ in range(MOST_STEPS):

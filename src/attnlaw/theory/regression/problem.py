@@ -27,10 +27,7 @@ class Group:
     """A group of samples.
 
     Args:
-        share: share of this group among all samples.
         covariance: covariance of the inputs, of shape (p, p), or the p variances if it is diagonal.
-        weight: weight of the samples in the loss.
-        noise: variance of the label noise.
     """
 
     share: float
@@ -53,9 +50,6 @@ class Regression:
     """A regression problem: groups of samples, a signal and a ridge.
 
     Args:
-        groups: the groups of samples. The shares of the groups sum to 1.
-        signal: the p coefficients theta.
-        samples: number n of samples.
         ridge: strength of the penalty |theta|^2, where 0 means the limit of a vanishing ridge.
         target: covariance of the test inputs. By default, the test inputs are a mixture of the groups.
 
@@ -109,10 +103,7 @@ class Regression:
 
     @property
     def covariances(self) -> tuple[Reals, Reals]:
-        """The stacked covariances of the groups, and the covariance of the target.
-
-        Only variances if all are diagonal.
-        """
+        """The stacked covariances of groups, and that of the target; only variances if all are diagonal."""
         every = _same_form([group.covariance for group in self.groups] + [np.asarray(self.target)])
         return np.array(every[:-1]), every[-1]
 
@@ -127,11 +118,7 @@ def mixture(groups: Sequence[Group], shares: Sequence[float] | None = None) -> R
 
 
 def importance_weights(shares: ArrayLike, target_shares: ArrayLike, largest: float | None = None) -> Reals:
-    """Return the share of each group in the target divided by its share in the samples, at most `largest`.
-
-    >>> importance_weights([0.8, 0.2], [0.2, 0.8], largest=2).tolist()
-    [0.25, 2.0]
-    """
+    """Return the share of each group in the target divided by its share in the samples, at most `largest`."""
     pi, wanted = np.asarray(shares, dtype=float), np.asarray(target_shares, dtype=float)
     for name, values in (("shares", pi), ("target_shares", wanted)):
         if abs(values.sum() - 1) > 1e-9 or values.min() < 0:

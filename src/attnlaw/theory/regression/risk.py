@@ -78,10 +78,7 @@ class RidgeFixedPoint:
 
     @property
     def effective_samples(self) -> float:
-        """The number n (1 - largest eigenvalue of T diag(pi c^2)).
-
-        The relative error of the limit is about the inverse of this number.
-        """
+        """n (1 - largest eigenvalue of T diag(pi c^2)), about the inverse of the limit's relative error."""
         return self.problem.samples * (1 - float(np.abs(np.linalg.eigvals(self._slopes)).max()))
 
     @property
@@ -112,9 +109,6 @@ def ridge_risk(problem: Regression) -> RidgeRisk:
     """Compute the risk of ridge regression in the limit of large n and p.
 
     At p = 200 the error of the variance is about one per cent. The head of this module has the formulas.
-
-    Returns:
-        Bias and variance. If the limit is not reached or not reliable, `outcome` and `remark` say so.
 
     >>> from attnlaw.theory.regression.problem import Group
     >>> group = Group(1.0, np.ones(200), noise=0.5)

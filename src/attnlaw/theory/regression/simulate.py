@@ -16,6 +16,7 @@ from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Estimate
 from attnlaw.numerics.draws import generators, mean_of
+from attnlaw.theory.limit.wishart import symmetric_root
 from attnlaw.theory.regression.kernels import kernel_matrix
 from attnlaw.theory.regression.problem import Regression
 
@@ -36,9 +37,6 @@ class MeasuredRisk:
 def simulate_ridge(problem: Regression, seeds: int = 8, seed: int = 0) -> MeasuredRisk:
     """Fit ridge regression to several draws of the inputs, and measure its risk.
 
-    Args:
-        seeds: number of draws.
-
     >>> from attnlaw.theory.regression.problem import Group
     >>> group = Group(1.0, np.ones(40), noise=0.5)
     >>> risk = simulate_ridge(Regression((group,), np.full(40, 40**-0.5), samples=20), seeds=4)
@@ -58,15 +56,7 @@ def simulate_ridge(problem: Regression, seeds: int = 8, seed: int = 0) -> Measur
 
 
 def simulate_kernel_ridge(problem: Regression, kernel: str, seeds: int = 8, seed: int = 0) -> MeasuredRisk:
-    """Fit kernel ridge regression to several draws of the inputs, and measure its risk.
-
-    The fit at x is `k(x, X) (K + ridge W^-1)^-1 y`, where W has the weights of the samples. Test inputs are
-    drawn from the target.
-
-    Args:
-        kernel: a name of `KERNELS`.
-        seeds: number of draws.
-    """
+    """Fit kernel ridge regression to several draws of the inputs, and measure its risk."""
     theta, (_, target) = np.asarray(problem.signal), problem.covariances
     group = group_of_samples(problem)
     root = _root(target)
@@ -125,8 +115,7 @@ def _fit(X: Reals, weights: Reals, ridge: float) -> Reals:
 def _root(covariance: Reals) -> Reals:
     if covariance.ndim == 1:
         return np.sqrt(covariance)
-    values, vectors = np.linalg.eigh(covariance)
-    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
+    return symmetric_root(covariance)
 
 
 def _multiply_root(Z: Reals, root: Reals) -> Reals:

@@ -61,12 +61,8 @@ def two_layer_limit(inputs: ArrayLike, labels: ArrayLike, start: ArrayLike) -> I
     """Return the vector w at which gradient flow on the squared loss ends, from a balanced start.
 
     Args:
-        inputs: the inputs X, n x p.
         labels: the n labels y, for which an exact fit w must exist.
         start: the start vector w_0, with p numbers.
-
-    Raises:
-        InputError: if the start is zero, or if no w fits the labels.
 
     >>> limit = two_layer_limit([[1.0, 0.0]], [2.0], start=[0.0, 1.0])
     >>> limit.weights.round(6).tolist()  # |w| = (1 + sqrt 17)/2, along the unseen direction sqrt |w|

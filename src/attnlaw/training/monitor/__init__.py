@@ -33,28 +33,33 @@ WARN, STOP = "warn", "stop"
 class MonitorSettings(ModelSettings):
     """The settings of a monitor: when to measure a module during training, and which quantities."""
 
-    every: int = setting(100, "Number of steps from one measurement to the next.", minimum=1)
+    every: int = setting(100, "Number of training steps from one measurement to the next.", minimum=1)
     quantities: tuple[str, ...] = setting(
         QUANTITIES, f"Quantities to measure: some of {', '.join(QUANTITIES)}."
     )
     max_overhead: float = setting(
-        0.02, "Largest share of the training's CPU time that measuring may take.", greater_than=0
+        0.02,
+        "Largest share of the training's CPU time for measurements; attnlaw measures less often to "
+        "stay below it.",
+        greater_than=0,
     )
     margins: Any = setting(
         None,
-        "Pair (inputs, every): unlabelled inputs, and the number of steps between measurements "
-        "of the relative margin (D).",
+        "Pair (inputs, every): inputs without labels, and the number of steps between measurements "
+        "of the relative margin D on them.",
         machine_only=True,  # rows cannot contain inputs
     )
-    approximate: bool = setting(False, "Estimate the spectra of matrices whose shorter side is 8192 or more.")
+    approximate: bool = setting(
+        False, "Estimate the singular values of matrices whose shorter side is at least 8192."
+    )
     rules: str | None = setting(
         None,
-        "Rule file with rules about training steps, or the name of an example that comes with attnlaw.",
+        "Rule file with rules for training steps, or the name of an example that comes with attnlaw.",
         is_path=True,
     )
     on_fail: str = setting(
         WARN,
-        "Reaction to a rule that does not hold: warn, or stop the training.",
+        "What to do if a rule does not hold: warn, or stop the training.",
         choices=dict.fromkeys((WARN, STOP)),
         requires="rules",
     )
@@ -116,7 +121,7 @@ VERB = Verb(
         ),
         Quantity("last_step", "last training step that was measured", kind="int", in_summary=True),
         Quantity("seconds", "CPU seconds that all measurements took together"),
-        Quantity("overhead", "CPU time of all measurements, divided by that of the training"),
+        Quantity("overhead", "CPU time of all measurements, relative to the CPU time of the training"),
     ),
     run_each_case(run),
     tables=(

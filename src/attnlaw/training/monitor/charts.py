@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import altair as alt
 import polars as pl
 
 from attnlaw.core.result import Result
 from attnlaw.core.tables import nan_to_null
 from attnlaw.render.charts.encodings import colour_encoding, inline_data
 from attnlaw.render.charts.figure import Figure
+from attnlaw.render.charts.packages import alt
 from attnlaw.render.charts.style import palette
 from attnlaw.training.monitor.columns import PANELS
 

@@ -56,44 +56,55 @@ STEPS = (
         Quantity(f"log10_{bound.name}", f"log10 of the generalization proxy: {bound.label}")
         for bound in MONITORED
     ),
-    *_each(LAYER_GROUPS, "stable_rank", "median stable rank of the {} matrices"),
+    *_each(
+        LAYER_GROUPS,
+        "stable_rank",
+        "median stable rank of the {} matrices: number of directions that carry most of a matrix",
+    ),
     *_each(
         LAYER_GROUPS,
         "outliers",
-        "number of singular values of the {} matrices beyond the edge of random weights",
+        "number of singular values of the {} matrices above those of random matrices",
         kind="int",
     ),
-    *_each(LAYER_GROUPS, "alpha", "median tail exponent α of the {} matrices"),
+    *_each(
+        LAYER_GROUPS,
+        "alpha",
+        "median over the {} matrices of the power-law exponent α of their largest eigenvalues",
+    ),
     *_each(
         HEAD_KINDS,
         "factor_excess",
-        "median relative excess of the size of the factors of {} heads over the smallest factors "
-        "with the same product",
+        "how much larger (squared norm) the two factors of {} heads are than their product needs "
+        "(median over heads)",
     ),
     *_each(
         HEAD_KINDS,
         "factor_imbalance_kept",
-        "median imbalance of the factors of {} heads, relative to the first measured step",
+        "median imbalance of the two factors of {} heads, relative to the first measured step",
     ),
     *_each(
         HEAD_KINDS,
         "factor_difference_kept",
-        "median ‖AᵀA − BᵀB‖ of the factors of {} heads, relative to the first measured step; gradient flow "
-        "without weight decay keeps 1",
+        "median of ‖AᵀA − BᵀB‖ over {} heads with factors A and B, relative to the first measured step",
     ),
-    *_each(HEAD_KINDS, "mean", "median scaled trace |Tr M| / √N of the matrices M of {} heads"),
-    *_each(HEAD_KINDS, "frobenius", "median scaled Frobenius norm ‖M‖_F / √N of the matrices M of {} heads"),
+    *_each(HEAD_KINDS, "mean", "median of |Tr M| / √N over {} heads with N × N matrices M"),
+    *_each(
+        HEAD_KINDS,
+        "frobenius",
+        "median of the Frobenius norm ‖M‖_F / √N over {} heads, for matrices M with N rows",
+    ),
     *_each(
         HEAD_KINDS,
         "stronger_first",
-        "Kendall's τ between size and time of appearance of directions in {} heads: 1 if larger directions "
-        "left the random bulk earlier, −1 if later",
+        "whether larger directions of {} heads grew out of the random bulk first: 1 if always, −1 if "
+        "always last (Kendall's τ)",
         "τ",
     ),
     *_each(
         HEAD_KINDS,
         "stronger_first_p",
-        "probability that a random order of the directions in {} heads gives this τ or more (one-sided)",
+        "p-value of this order in {} heads: probability that a random order gives the same τ or a larger one",
         "p",
     ),
     Quantity(
@@ -101,20 +112,27 @@ STEPS = (
         "standard deviation of attention logits for tokens in random directions (median over heads)",
     ),
     Quantity(
-        "logit_bound", "largest attention logit that any input could reach, over all heads with a known bound"
+        "logit_bound",
+        "largest attention logit that any input can produce, over all heads for which a limit is known",
     ),
     Quantity(
-        "margins_mean_log", "mean over the given inputs of log D, where D is the relative margin", error=True
+        "margins_mean_log",
+        "mean over the given inputs of log D, for the relative margin D (distance of a "
+        "prediction from flipping)",
+        error=True,
     ),
-    Quantity("margins_median", "median over the given inputs of the relative margin (D)"),
+    Quantity(
+        "margins_median",
+        "median over the given inputs of the relative margin D (distance of a prediction from flipping)",
+    ),
     Quantity("seconds", "CPU seconds that the measurement took"),
-    Quantity("overhead", "CPU time of all measurements so far, divided by that of the training"),
+    Quantity("overhead", "CPU time of all measurements so far, relative to the CPU time of the training"),
     Quantity(
         "status",
-        "result of the measurement: done, or failed if the weights could not be measured",
+        "whether the step was measured: done, or failed if the weights could not be measured",
         kind="text",
     ),
-    Quantity("remark", "names of the missing numbers, with the reason", kind="text"),
+    Quantity("remark", "numbers that are missing, with the reason", kind="text"),
     VERSION,
 )
 STEP_MATRICES = (
@@ -123,48 +141,57 @@ STEP_MATRICES = (
     Quantity("spectral_norm", "largest singular value of the matrix", log=True),
     Quantity(
         "log10_contribution",
-        "log10 of the amount that the matrix adds to the generalization proxy",
+        "log10 of the matrix's part of the spectrum-adaptive generalization proxy",
         "log₁₀ C(p*)",
     ),
-    Quantity(
-        "stable_rank", "stable rank of the matrix: squared Frobenius norm / squared spectral norm", log=True
-    ),
+    Quantity("stable_rank", "stable rank: number of directions that carry most of the matrix", log=True),
     Quantity("outliers", OUTLIERS.description, kind="int"),
     Quantity(
-        "alpha", "exponent of a power law that fits the largest eigenvalues (squared singular values)", "α"
+        "alpha",
+        "exponent of the power law x^−α that fits the largest eigenvalues (squared singular values)",
+        "α",
     ),
     Quantity(
         "factor_excess",
-        "relative excess of the size of a head's two factors over the smallest factors with the same product",
+        "how much larger (squared norm) a head's two factors are than their product needs: 0 at "
+        "best, 0.1 for 10%",
     ),
     IMBALANCE,
     Quantity(
-        "factor_difference", "imbalance of a head's factors A and B: Frobenius norm ‖AᵀA − BᵀB‖", log=True
+        "factor_difference",
+        "difference between the sizes of a head's two factors A and B: Frobenius norm ‖AᵀA − BᵀB‖, 0 "
+        "if balanced",
+        log=True,
     ),
     Quantity(
         "factor_imbalance_kept",
-        "relative imbalance of a head's two factors, divided by that at the first measured step",
+        "relative imbalance of a head's two factors, as a multiple of that at the first measured step",
     ),
     Quantity(
         "factor_difference_kept",
-        "imbalance ‖AᵀA − BᵀB‖ of a head's factors, divided by that at the first measured step",
+        "imbalance ‖AᵀA − BᵀB‖ of a head's factors A and B, as a multiple of that at the first measured step",
     ),
-    Quantity("mean", "scaled trace Tr M / √N of a head's matrix M (N × N); null if M is not square"),
-    Quantity("frobenius", "scaled Frobenius norm ‖M‖_F / √N of a head's matrix M with N rows"),
+    Quantity(
+        "mean", "mean eigenvalue of a head's N × N matrix M, times √N (Tr M / √N); null if M is not square"
+    ),
+    Quantity(
+        "frobenius", "Frobenius norm of a head's matrix M, divided by the square root of its number of rows N"
+    ),
 )
 STEP_MODES = (
     STEPS[0],
     *LOCATION,
     Quantity(
         "mode",
-        "index of the direction in its head, in the order in which directions leave the random bulk",
+        "index of the direction within its head, in the order in which directions grew out of the "
+        "random bulk",
         kind="int",
     ),
     Quantity(
         "left_step",
-        "first measured step at which the direction was outside the random bulk; null if it always was",
+        "first measured step at which the direction was stronger than random ones; null if it always was",
         kind="int",
     ),
     Quantity("value", "singular value of the head's matrix along the direction", log=True),
-    Quantity("edge", "edge of the random bulk: only 1% of random matrices have a singular value above it"),
+    Quantity("edge", "singular value that only 1% of random matrices exceed (edge of the random bulk)"),
 )

@@ -31,17 +31,17 @@ MOST_TOKENS = 32_768
 
 @settings_dataclass
 class AttentionSettings(Settings):
-    """Check whether the singular values of random softmax attention follow the law that theory predicts.
+    """Check whether the singular values of random softmax attention are as theory predicts.
 
-    attnlaw draws random layers of a shape and compares their singular values with the law of arXiv
-    2610.10033, which assumes orthogonal tokens and random Gaussian weights. The spectrum has one value for
-    each token, including zeros, after the mean of attention is subtracted.
+    attnlaw draws random layers and compares their singular values with the prediction of arXiv 2610.10033,
+    which assumes orthogonal tokens and random Gaussian weights. First the mean of attention is subtracted.
+    Then there is one singular value for each token, including zeros.
     """
 
     name: str | None = setting(None, "Name of the layer in tables and charts.", panel=LAYER)
     beta: float = layer_setting(
         1.0,
-        "Sharpness: standard deviation of the logits in a row of attention.",
+        "Sharpness of attention: standard deviation of the logits in a row of attention.",
         symbol="β",
         greater_than=0,
         maximum=MOST_BETA,
@@ -60,7 +60,7 @@ class AttentionSettings(Settings):
     )
     head_size: int = layer_setting(
         32,
-        "Size of a head's keys (number of entries).",
+        "Head size: number of entries of a key.",
         symbol="d_K",
         minimum=1,
         maximum=10_000,
@@ -68,7 +68,7 @@ class AttentionSettings(Settings):
     )
     value_size: int | None = layer_setting(
         None,
-        "Size of a head's values (number of entries). The default is the head size.",
+        "Number of entries of a value (default: the head size).",
         symbol="d_V",
         minimum=1,
         maximum=10_000,
@@ -77,7 +77,7 @@ class AttentionSettings(Settings):
     )
     output_size: int | None = layer_setting(
         None,
-        "Number of entries of the output. The default is the number of heads times the value size.",
+        "Number of entries of the layer's output (default: number of heads times value size).",
         symbol="d_O",
         minimum=1,
         maximum=1_000_000,
@@ -86,28 +86,29 @@ class AttentionSettings(Settings):
     )
     sharing: str = layer_setting(
         "none",
-        "Sharing between heads: none, one key and value for all heads (across), or keys that are also the "
-        "values (tied).",
+        "What heads share: nothing (none), one key and value for all heads (across), or keys that "
+        "are also the values (tied).",
         choices=SHARINGS,
     )
     matrix: str = law_setting(
         "attention",
-        "Matrix to analyse: the attention of all heads side by side, the mean over heads, attention times "
-        "values, or the output of the layer.",
+        "Matrix to analyse: attention of all heads side by side, mean over heads, attention times "
+        "values, or output of the layer.",
         choices=MATRICES,
         sweepable=True,
     )
     centring: str = law_setting(
         "columns",
-        "Part to subtract from attention: the mean of each column (columns), or the constant 1/n (mean).",
+        "What to subtract from attention first: the mean of each column (columns), or the constant "
+        "1/n (mean).",
         choices=CENTRINGS,
     )
     second_order: bool = law_setting(
-        False, "Correct the law for narrow heads (by a second Hermite term, which is not in the paper)."
+        False, "Correct the prediction for narrow heads (a second-order term, which is not in the paper)."
     )
     draws: int = law_setting(
         4,
-        "Number of random layers to draw; 0 computes the law alone.",
+        "Number of random layers to draw; 0 only computes the prediction.",
         minimum=0,
         maximum=10_000,
         slider_range=(0, 16),
@@ -115,20 +116,21 @@ class AttentionSettings(Settings):
     )
     ridge: float = readout_setting(
         1e-4,
-        "Ridge penalty of a linear regression on the output, divided by the mean squared singular value.",
+        "Penalty λ of a ridge regression that reads targets from the output, divided by the mean "
+        "squared singular value.",
         symbol="λ",
         greater_than=0,
     )
     noise_variance: float = readout_setting(
         0.1,
-        "Noise variance of the targets that the readout learns, times n/(d_O m), where m is the mean squared "
+        "Noise variance of the regression targets, times n/(d_O m), where m is the mean squared "
         "singular value.",
         symbol="s²",
         minimum=0,
     )
     loss: float = readout_setting(
         0.1,
-        "Training loss that the readout should reach, as a share of the loss at the start.",
+        "Training loss that the regression should reach, as a share of the loss at the start.",
         greater_than=0,
         maximum=1,
     )
@@ -186,79 +188,78 @@ distance = partial(Quantity, error=True, in_summary=True, log=True)
 QUANTITIES = (
     distance(
         "equivalent_w1",
-        "mean distance between the squared singular values of random layers and of their Gaussian "
-        "equivalents (Wasserstein-1), divided by the mean",
+        "mean distance (Wasserstein-1) between squared singular values of random layers and of their "
+        "Gaussian equivalent (attention replaced by a Gaussian matrix), divided by the mean",
         "W1",
         display_name="W1 to the Gaussian equivalent",
     ),
     distance(
         "equivalent_distance",
-        "largest difference between the distribution functions of random layers and of their Gaussian "
-        "equivalents (Kolmogorov-Smirnov)",
+        "largest difference between the cumulative distributions of random layers and of their "
+        "Gaussian equivalent (attention replaced by a Gaussian matrix)",
         "KS",
         display_name="difference to the Gaussian equivalent",
     ),
     distance(
         "law_w1",
-        "mean distance between the squared singular values of random layers and of the law (Wasserstein-1), "
-        "divided by the mean",
-        "W1, law",
-        display_name="W1 to the law",
+        "mean distance (Wasserstein-1) between the squared singular values of random layers and the "
+        "predicted ones, divided by their mean",
+        "W1 (law)",
+        display_name="W1 to the prediction",
     ),
     distance(
         "law_distance",
-        "largest difference between the distribution functions of random layers and of the law "
-        "(Kolmogorov-Smirnov)",
-        "KS, law",
-        display_name="difference to the law",
+        "largest difference between the cumulative distributions of random layers and of the "
+        "prediction (Kolmogorov-Smirnov)",
+        "KS (law)",
+        display_name="difference to the prediction",
     ),
     Quantity(
         "mean",
-        "mean of the squared singular values that theory predicts",
+        "predicted mean of the squared singular values",
         display_name="mean squared singular value",
     ),
     Quantity(
         "edges",
-        "ends of the intervals that contain the predicted squared singular values, in increasing order",
+        "lower and upper end of each interval of predicted squared singular values, in increasing order",
         kind="floats",
         display_name="edges of the predicted spectrum",
     ),
     Quantity(
         "atom_at_zero",
-        "share of singular values that theory predicts to be zero",
+        "predicted share of singular values that are zero",
         display_name="share of zeros",
     ),
     Quantity(
         "spike",
-        "squared singular value that theory expects above all others if only 1/n is subtracted "
-        "(not in the paper)",
-        display_name="expected value beyond the edge",
+        "predicted squared singular value above all others, if only the constant 1/n is subtracted "
+        "(our extension)",
+        display_name="predicted largest value",
     ),
     Quantity(
         "spike_found",
-        "largest squared singular value of the random layers, if only the constant 1/n is subtracted",
+        "largest squared singular value of the drawn layers, if only the constant 1/n is subtracted",
         error=True,
-        display_name="largest value of the random layers",
+        display_name="largest value of the drawn layers",
     ),
     Quantity(
         "coefficient_error",
-        "squared error of a ridge regression on the layer's output; 1 means that nothing was learned",
+        "squared error of a ridge regression on the layer's output, relative to learning nothing (1)",
         in_summary=True,
-        display_name="error of the readout",
+        display_name="error of the ridge regression",
     ),
     Quantity(
         "degrees_of_freedom",
-        "number of directions that a ridge regression on the output uses (degrees of freedom) / "
-        "number of tokens",
+        "number of directions that a ridge regression on the output uses, divided by the number of tokens",
     ),
     Quantity(
         "arrival_time",
-        "training time until a linear readout reaches the given loss by gradient flow (in units "
-        "of 1 / mean squared singular value)",
+        "training time until a linear regression on the output reaches the target loss, times the "
+        "mean squared singular value",
         in_summary=True,
         log=True,
-        display_name="time to reach the loss",
-        axis="time to reach the loss (1/mean)",
+        display_name="training time to reach the target loss",
+        axis="training time to reach the target loss (1/mean)",
     ),
 )
 
@@ -275,14 +276,14 @@ def run(case: AttentionSettings, progress: Progress) -> AttentionSpectrum:
 
 DENSITY = (
     Quantity("x", "squared singular value", display_name="squared singular value"),
-    Quantity("density", "predicted density of the squared singular values at x"),
+    Quantity("density", "predicted density of the squared singular values at this value"),
     Quantity("interval", "index of the interval of the predicted spectrum, counting from 0", kind="int"),
 )
 POINTS = 200
 QUANTILES = (
-    Quantity("level", "level of the quantile: share of the singular values that are at most this large"),
-    Quantity("law", "predicted singular value at one quantile (level)"),
-    Quantity("drawn", "singular value of the random layers at one quantile (mean over layers)", error=True),
+    Quantity("level", "share of the singular values that are at most as large as this quantile"),
+    Quantity("law", "predicted singular value at this quantile"),
+    Quantity("drawn", "singular value of the drawn layers at this quantile (mean over layers)", error=True),
 )
 
 
@@ -324,7 +325,7 @@ VERB = Verb(
             (
                 Quantity(
                     "value",
-                    "squared singular value of the first random layer",
+                    "squared singular value of the first drawn layer",
                     display_name="squared singular value",
                 ),
             ),

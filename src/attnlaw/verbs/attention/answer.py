@@ -34,9 +34,9 @@ def answer(result: Result) -> Answer:
 def limits() -> str:
     """Return a description of the cases that the law does not cover or describe reliably."""
     return (
-        "The law is for random weights and orthogonal tokens. Tokens of real text are not orthogonal, and "
-        "causal masks and rotary positions are not covered. attnlaw warns if heads are too narrow or the "
-        "sharpness β is too large for this number of tokens."
+        "The law is for random weights and orthogonal tokens. It does not cover real text, whose tokens are "
+        "not orthogonal, causal masks or rotary positions. It fits badly if heads are too narrow, or the "
+        "sharpness β too large, for this number of tokens; then attnlaw prints a warning."
     )
 
 

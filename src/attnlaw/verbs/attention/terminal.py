@@ -48,7 +48,7 @@ SYMBOLS = {
     "d_K": "size of a head's queries and keys",
 }
 MATRIX_NAMES = {
-    "attention": "the attention matrices of all heads, side by side",
+    "attention": "the attention matrices of all heads",
     "mean": "the mean of the heads' attention matrices",
     "values": "attention times values",
     "output": "the output of the layer",
@@ -124,10 +124,9 @@ def _show_spectrum(result: AttentionResult, console: Console) -> None:
     row = result.row()
     matrix = MATRICES[row["matrix"]]
     taken = CENTRINGS[row["centring"]].label
-    words = f"Singular values of {MATRIX_NAMES[matrix.name]}, minus {taken}: {matrix.label}"
-    print_hanging(console, Text(""), words)
+    print_hanging(console, Text(""), f"Singular values of {MATRIX_NAMES[matrix.name]}")
     lines = result.quantiles.rows(named=True)
-    names = [LEVEL_NAMES.get(line["level"], f"{line['level']:.0%} are below") for line in lines]
+    names = [LEVEL_NAMES.get(line["level"], f"{line['level']:.0%} quantile") for line in lines]
     columns = [
         Column("", names, is_text=True),
         Column("law", [f"{_three_digits(line['law'])}" for line in lines]),
@@ -144,14 +143,15 @@ def _show_spectrum(result: AttentionResult, console: Console) -> None:
     console.print()
     layers = "one random layer" if row["draws"] == 1 else f"{row['draws']} random layers"
     warning = verdict_of(row).warning or ""
-    meanings = {name: text for name, text in SYMBOLS.items() if name in f"{matrix.label} {warning}"}
+    meanings = {"matrix": f"{matrix.label}, after subtracting the {taken}"}
+    meanings |= {name: text for name, text in SYMBOLS.items() if name in f"{matrix.label} {warning}"}
     meanings |= {
         "n, h": "numbers of tokens and of heads",
         "β": "standard deviation of the logits in a row of attention",
-        "law": "singular value by theory",
+        "law": "singular value that theory predicts; the bars show the density from 0 on",
     }
     if row["draws"]:
-        meanings["drawn"] = f"mean over {layers}; 0.25(1) means a standard error of 0.01"
+        meanings["drawn"] = f"mean over {layers} of these sizes; 0.25(1) means a standard error of 0.01"
     print_definitions(console, meanings)
     console.print()
 

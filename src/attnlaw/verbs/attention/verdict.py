@@ -15,7 +15,8 @@ from attnlaw.theory.laws.finite_size import finite_size_warnings
 # Largest Kolmogorov-Smirnov distance of each verdict. A histogram of a few hundred values shows 0.1 but not
 # 0.05.
 VERDICTS = {0.05: "follow the law", 0.15: "follow the law only roughly", 1.0: "do not follow the law"}
-CLOSE, WORST = VERDICTS[0.05], VERDICTS[1.0]
+CLOSE, ROUGH, WORST = VERDICTS.values()
+GOOD = 0.05  # largest distance that counts as agreement
 SINGULAR = {
     verdict: verdict.replace("do not", "does not")
     if "not" in verdict
@@ -58,7 +59,7 @@ def verdict_of(row: Mapping[str, Any]) -> LayerVerdict:
     The distance is judged among the nonzero values, because zeros follow from the sizes alone.
     """
     sentence, words = _verdict(row)
-    status = {CLOSE: AnswerStatus.OK, WORST: AnswerStatus.WARNING}.get(words)
+    status = {CLOSE: AnswerStatus.OK, ROUGH: AnswerStatus.WARNING, WORST: AnswerStatus.WARNING}.get(words)
     if not row["remark"]:
         return LayerVerdict(sentence, words, status)
     sizes = row["tokens"], row["head_size"], row["beta"], row["heads"], row["second_order"]
@@ -84,8 +85,9 @@ def _verdict(row: Mapping[str, Any]) -> tuple[str, str]:
     values = "value that is" if count == 1 else "values that are"
     among = "" if count == row["tokens"] else f" among the {count} {values} not zero"
     by = f"the distribution functions differ by up to {format_percent(distance)}{among}"
+    good = "" if distance.value <= GOOD else f" ({GOOD:.0%} or less is good agreement)"
     verdict = next(words for largest, words in VERDICTS.items() if distance.value <= largest)
     if count < LEAST_VALUES and distance.value <= FAR / math.sqrt(count):
         return f"There are too few values to say whether the law holds: {by}.", ""
     layers = f"One random layer {SINGULAR[verdict]}" if draws == 1 else f"{draws} random layers {verdict}"
-    return f"{layers}: {by}.", verdict
+    return f"{layers}: {by}{good}.", verdict

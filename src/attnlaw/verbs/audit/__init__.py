@@ -39,34 +39,35 @@ class AuditSettings(ModelSettings):
     An audit reads only the weights. It needs no data, no GPU, and no PyTorch for safetensors. It looks for
     broken tensors, compares every weight matrix with random ones, and compares the model with other trained
     models. A LoRA adapter is audited alone, or added to its base model with --adapter. Generalization proxies
-    need every matrix, so there are none with --layers, --only or --experts.
+    (leading factors of bounds) need every matrix, so there are none with --layers, --only or --experts.
     """
 
     samples: int | None = setting(
         None,
-        "Number of training samples n, to also show proxy / sqrt(n), which is not a bound.",
+        "Number of training samples n. Also shows the generalization proxy divided by √n, which is "
+        "not a bound.",
         minimum=1,
     )
     approximate: bool = setting(
         False,
-        "Estimate the spectra of matrices whose shorter side is at least 8192, and show the errors.",
+        "Estimate the singular values of matrices whose shorter side is at least 8192, and show the errors.",
         panel=OptionPanel.PRECISION,
     )
     precision: str = setting(
         STORAGE,
-        "Precision of the computation: float32 for weights in 16 bits or less, if exact enough "
-        "(storage), or always float64 (double).",
+        "Precision of the computation: float64 only (double), or float32 for weights of at most 16 "
+        "bits if exact enough (storage).",
         choices=PRECISIONS,
         panel=OptionPanel.PRECISION,
     )
     exact: bool = setting(
         False,
-        "Compute (1,1) norms of large products from every entry (default: from a sample of columns).",
+        "Add up every entry of large matrices for the (1,1) norm (default: a random sample of columns).",
         panel=OptionPanel.PRECISION,
     )
     as_stored: bool = setting(
         False,
-        "Show norms of the stored matrices, without the gain of the norm layer before them.",
+        "Show the norms of the stored matrices, without the gain of the norm layer before each.",
         machine_only=True,
     )
     experts: int | None = setting(
@@ -91,75 +92,76 @@ class AuditSettings(ModelSettings):
 
 
 NOT_RANDOM = (
-    Quantity("not_random_tested", "number of matrices that were compared with random ones", kind="int"),
+    Quantity("not_random_tested", "number of matrices that were tested against random ones", kind="int"),
     Quantity(
         "not_random_rejected",
-        "number of matrices that differ from random ones (p-value at most 0.01)",
+        "number of matrices that do not look random (p-value at most 0.01)",
         kind="int",
         in_summary=True,
         display_name="matrices unlike random",
     ),
     Quantity(
         "not_random_expected",
-        "number of matrices that would differ from random ones by chance if the model were untrained",
+        "number of matrices that would not look random by chance alone, if the model were untrained",
     ),
     Quantity(
         "not_random_p_value",
-        "chance that at least as many matrices of an untrained model differ from random ones",
+        "p-value: probability that at least as many matrices of an untrained model do not look random",
     ),
 )
 COMPARABLE_QUANTITIES = (
     Quantity(
         "rejected_share",
-        "share of the tested weight matrices that differ from random matrices",
-        display_name="unlike random",
+        "share of the tested weight matrices that do not look random",
+        display_name="matrices unlike random",
     ),
     Quantity(
         "median_outliers",
-        "number of singular values that are larger than those of random matrices (median over matrices)",
+        "number of singular values above those of a random matrix of the same shape (median over matrices)",
         display_name="strong directions",
     ),
     Quantity(
         "median_effective_rank_qk",
-        "number of directions that a head's QK matrix uses, including weak ones (median over heads)",
+        "effective rank of a head's QK matrix: number of directions that it uses, including weak "
+        "ones (median over heads)",
         display_name="QK effective rank",
     ),
     Quantity(
         "log10_amplification",
-        "log10 of the largest factor by which the layers after the first can amplify an error, "
-        "with norm gains if known",
+        "log10 of the largest factor by which layers 2 to L can amplify a change in the first "
+        "layer's output (norm gains included if known)",
         display_name="amplification (log₁₀ α)",
     ),
 )
 FINDING_COUNTS = (
     Quantity(
         "findings_error",
-        "number of findings with severity error",
+        "number of findings of severity error: results are wrong or useless",
         kind="int",
         display_name="errors",
         in_summary=True,
     ),
     Quantity(
         "findings_warning",
-        "number of findings with severity warning",
+        "number of findings of severity warning: look at these before you use the model",
         kind="int",
         display_name="warnings",
         in_summary=True,
     ),
     Quantity(
         "findings_note",
-        "number of findings with severity note",
+        "number of findings of severity note: worth knowing, and often intended",
         kind="int",
         display_name="notes",
         in_summary=True,
     ),
-    Quantity("finding_rules", "number of checks that ran", kind="int"),
+    Quantity("finding_rules", "number of checks for damage that attnlaw ran on the model", kind="int"),
 )
 LOGITS = (
-    Quantity("logit_heads", "number of attention heads measured", kind="int"),
+    Quantity("logit_heads", "number of attention heads whose logits attnlaw tried to bound", kind="int"),
     Quantity(
         "logit_heads_bounded",
-        "number of heads whose attention logits have an upper bound for any input",
+        "number of heads whose attention logits stay below a known bound for any input",
         kind="int",
     ),
     Quantity(
@@ -180,7 +182,9 @@ LOGITS = (
 )
 QUANTITIES = (
     Quantity("family", "model family, such as gpt2", kind="text", in_summary=True),
-    Quantity("codes", "quantised formats of the matrices; missing if none is quantised", kind="text"),
+    Quantity(
+        "codes", "quantised formats in which the matrices are stored; empty if none is quantised", kind="text"
+    ),
     Quantity(
         "depth",
         "number of layers; a layer that is used several times counts each time",
@@ -193,8 +197,13 @@ QUANTITIES = (
     ),
     Quantity("hidden_size", "width of the layers (hidden size)", "N", kind="int", in_summary=True),
     Quantity("head_count", "number of attention heads in the first layer", kind="int"),
-    Quantity("matrix_count", "number of weight matrices that were measured", kind="int", in_summary=True),
-    Quantity("activation", "activation of the feed-forward blocks", kind="text"),
+    Quantity(
+        "matrix_count",
+        "number of weight matrices that were measured; QK and VO of each head count as one matrix each",
+        kind="int",
+        in_summary=True,
+    ),
+    Quantity("activation", "activation function of the feed-forward blocks", kind="text"),
     *NOT_RANDOM,
     *COMPARABLE_QUANTITIES,
     *FINDING_COUNTS,
@@ -202,7 +211,7 @@ QUANTITIES = (
     *(
         Quantity(
             f"log10_{name}",
-            f"generalization proxy: {bound.label} (log10)",
+            f"log10 of the generalization proxy: {bound.label}",
             display_name=bound.short,
             error=True,
             in_summary=bound.headline,
@@ -212,38 +221,46 @@ QUANTITIES = (
     *(
         Quantity(
             f"per_application_log10_{name}",
-            f"generalization proxy that counts a shared layer each time it is used: {bound.label} (log10)",
+            f"log10 of the generalization proxy, in which a shared layer counts each time: {bound.label}",
             error=True,
         )
         for name, bound in BOUNDS.items()
     ),
     Quantity(
         "proxy_over_sqrt_samples_log10",
-        "spectrum-adaptive proxy / square root of the number of samples (log10)",
+        "log10 of the spectrum-adaptive generalization proxy divided by the square root of the "
+        "number of training samples",
         error=True,
     ),
     Quantity(
         "value_of_adaptivity",
-        "factor by which the generalization proxy grows if all matrices share one exponent p",
+        "how many times larger the generalization proxy is if all matrices must share one exponent p",
         error=True,
     ),
     Quantity(
         "rank_count",
-        "whether the proxy only counts ranks (p = 0 is best for every matrix)",
+        "whether the best exponent is p = 0 for every matrix, so that the generalization proxy only "
+        "depends on ranks",
         kind="bool",
     ),
     Quantity(
-        "norms", "kind of norms in tables and charts: applied (norm gains included) or stored", kind="text"
+        "norms",
+        "norms in tables and charts: with the gain of the norm layer before (applied), or without (stored)",
+        kind="text",
     ),
     Quantity(
         "norms_unknown",
-        "kinds of matrices whose norm gains are not included, because attnlaw does not know their norm layer",
+        "kinds of matrices whose norms do not include a gain, because attnlaw does not know their norm layer",
         kind="texts",
         choices=KINDS,
     ),
-    Quantity("extensions", "features of the model that the paper does not cover", kind="texts"),
+    Quantity(
+        "extensions",
+        "features of the model that the theory of generalization proxies (arXiv 2605.07297) does not cover",
+        kind="texts",
+    ),
     Quantity("warnings", "warnings about the model and its file", kind="texts"),
-    Quantity("meaning", "meaning and limits of the generalization proxies", kind="text"),
+    Quantity("meaning", "what the generalization proxies mean, and what they do not show", kind="text"),
 )
 
 

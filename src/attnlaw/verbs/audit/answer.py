@@ -132,8 +132,8 @@ def _comparison_lines(summaries: Summaries) -> list[Line]:
     expected = max(each.expected for each in unusual.values())
     return [
         Line(
-            f"Numbers outside the range of the trained models we compare with: {', '.join(counts)} "
-            f"(an ordinary model: about {expected:.0f}).",
+            f"Numbers outside the range of the trained reference models: {', '.join(counts)} "
+            f"(chance alone: about {expected:.0f}).",
             AnswerStatus.UNUSUAL,
             ("Unusual does not mean wrong.",),
         )

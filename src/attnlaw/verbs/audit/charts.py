@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import altair as alt
 import polars as pl
 
 from attnlaw.analysis.audit.rows import fill_applied_sizes
@@ -25,6 +24,7 @@ from attnlaw.render.charts.encodings import (
     panel_title,
 )
 from attnlaw.render.charts.lines import line_charts
+from attnlaw.render.charts.packages import alt
 from attnlaw.render.charts.style import as_title, palette
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart, has_values
 from attnlaw.render.model_names import name_models
@@ -52,7 +52,7 @@ STORED_ALPHA = (
     "Norms include gains of norm layers. The proxies use the stored matrices, so their scale α differs."
 )
 # Both ends of viridis are hard to see, on a dark page or on a light one.
-SHADES = alt.SchemeParams(name="viridis", extent=[0.3, 0.88])
+SHADES = {"name": "viridis", "extent": [0.3, 0.88]}
 MOST_NAMED = 10  # layers that a legend names one by one
 
 
@@ -238,7 +238,7 @@ def contribution_curves(matrices: pl.DataFrame) -> alt.ConcatChart:
     marked = layers.to_list() if few else sorted({layers[0], layers[layers.len() // 2], layers[-1]})
     look = {"type": "symbol", "symbolType": "square"} if few else {"type": "gradient", "gradientLength": 90}
     legend = alt.Legend(title="layer", format="d", values=marked, **look)
-    shade = alt.Color("layer:Q", scale=alt.Scale(scheme=SHADES), legend=legend)
+    shade = alt.Color("layer:Q", scale=alt.Scale(scheme=alt.SchemeParams(**SHADES)), legend=legend)
     x = alt.X("p:Q", title="Schatten index (p)", axis=alt.Axis(values=[0, 0.5, 1, 1.5, 2], format="~g"))
     axis = alt.Axis(minExtent=EXTENT)
     y = alt.Y("log10_C:Q", title="contribution (log₁₀ C)", scale=alt.Scale(zero=False), axis=axis)
@@ -399,7 +399,7 @@ def draw_excesses(matrices: pl.DataFrame, labels: Mapping[str, str]) -> alt.Conc
         heads = known.filter(kind=kind)
         sizes = [value for name in EXCESSES for value in heads[name] if value is not None and value > 0]
         domain = [min(sizes) / 1.3, max(sizes) * 1.3]
-        y = alt.Y("excess:Q", title="excess of the factors", axis=log_axis(domain, minExtent=EXTENT))
+        y = alt.Y("excess:Q", title="excess size of the factors", axis=log_axis(domain, minExtent=EXTENT))
         y = y.scale(type="log", domain=domain, nice=False)
         dots = alt.Chart(inline_data(heads.select("series", "layer", "excess")))
         layers = [dots.mark_point(filled=True, size=20, opacity=0.7).encode(x=x, y=y, color=shade)]

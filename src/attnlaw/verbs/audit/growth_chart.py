@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-import altair as alt
 import polars as pl
 
 from attnlaw.analysis.audit.growth import exponent_text, growth_reason, growth_sentence, growth_table
@@ -14,6 +13,7 @@ from attnlaw.core.result import Result
 from attnlaw.core.version import VERSION_COLUMN
 from attnlaw.render.charts.encodings import EXTENT, inline_data, panel_title
 from attnlaw.render.charts.figure import Figure
+from attnlaw.render.charts.packages import alt
 from attnlaw.render.charts.style import PALETTE
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart
 from attnlaw.render.pages.notebook import frame_html

@@ -24,16 +24,27 @@ if TYPE_CHECKING:
 
 @settings_dataclass
 class UnitSettings(ModelSettings):
-    """Measure one unit of a model: one matrix, or QK or VO of all heads of a block."""
+    """Measure one part of a model: one matrix, or QK or VO of all heads of an attention block."""
 
-    approximate: bool = setting(False, "Estimate the spectra of large matrices.")
-    precision: str = setting(
-        STORAGE, "Floating-point precision in which singular values are computed.", choices=PRECISIONS
+    approximate: bool = setting(
+        False, "Estimate the singular values of matrices whose shorter side is at least 8192."
     )
-    exact: bool = setting(False, "Compute norms of entries from every entry, not from a sample.")
-    first: int = setting(0, "Row number of the first matrix to measure.", minimum=0)
+    precision: str = setting(
+        STORAGE,
+        "Floating-point precision of the singular values: always float64 (double), or float32 if the "
+        "weights have at most 16 bits (storage).",
+        choices=PRECISIONS,
+    )
+    exact: bool = setting(
+        False, "Add up every entry of large matrices for the (1,1) norm, instead of a sample of columns."
+    )
+    first: int = setting(
+        0, "Index of the first matrix to measure, in the order of the table of matrices.", minimum=0
+    )
     state: str = setting(
-        "", "Sizes and times of the checkpoint's files, which show whether matrices must be measured again."
+        "",
+        "Sizes and modification times of the checkpoint's files. If they change, attnlaw measures "
+        "the matrices again.",
     )
 
 
@@ -82,6 +93,8 @@ UNIT = Verb(
     (Quantity("matrices", "number of weight matrices that are measured together", kind="int"),),
     run_each_case(run),
     tables=(
-        TableSpec("records", (Quantity("record", "packed singular values of one matrix", kind="bytes"),)),
+        TableSpec(
+            "records", (Quantity("record", "singular values of one matrix, packed into bytes", kind="bytes"),)
+        ),
     ),
 )

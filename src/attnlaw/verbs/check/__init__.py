@@ -36,7 +36,7 @@ TABLES = {
 
 @settings_dataclass
 class CheckSettings(ModelSettings):
-    """Decide whether a checkpoint may pass: look for damage, and apply your rules to its numbers.
+    """Check whether a checkpoint is damaged or breaks your rules, and fail if it is or does.
 
     Without rules, the check fails if attnlaw finds a problem of severity error. Rules compare numbers of an
     audit, a fit or a diff with limits. The exit status is 0 if the model passed, 3 if it failed, 1 if
@@ -62,13 +62,14 @@ class CheckSettings(ModelSettings):
     )
     fail_on: str | None = setting(
         None,
-        "Lowest severity that fails the check (default: the level in the rule file, or error).",
+        "Lowest severity of a finding or failed rule that fails the check (default: the level in the "
+        "rule file, or error).",
         choices=dict.fromkeys(FAIL_ON),
         panel=GATE,
     )
     approximate: bool = setting(
         False,
-        "Estimate the spectra of very large matrices (8192 or more on both sides), with errors.",
+        "Estimate the singular values of matrices whose shorter side is at least 8192, and show the errors.",
         panel=MACHINE,
     )
 

@@ -25,7 +25,7 @@ from attnlaw.verbs.typed import typed_command
 MOST_LOCATIONS = 3  # places of a failed rule that the answer names
 MOST_PROBLEMS = 3  # problems of a model that the answer names if there are several models
 MOST_EXPLAINED = 3  # with more findings, only those that fail the gate have a remedy on the first screen
-NO_RULES = "Rules: none given. attnlaw comes with rule files: --rules release, export or fine-tune."
+NO_RULES = "You gave no rules. attnlaw comes with three rule files: --rules release, export or fine-tune."
 DIFF_TABLES = ("diff", "diff_tensors")
 
 

@@ -20,26 +20,30 @@ class Options(OutputOptions):
     """Options for reports of the verdict. Several can be combined; none changes the exit status."""
 
     junit: str | None = output_option(
-        None, "Write a JUnit XML report, which CI systems show as tests.", metavar="FILE"
+        None, "Write the results as a JUnit XML report, which CI systems show as tests.", metavar="FILE"
     )
     sarif: str | None = output_option(
-        None, "Write a SARIF 2.1.0 report, which code hosts show as alerts.", metavar="FILE"
+        None, "Write the results as a SARIF 2.1.0 report, which code hosts show as alerts.", metavar="FILE"
     )
     markdown: str | None = output_option(
-        None, "Write a Markdown report, such as for a comment on a pull request.", metavar="FILE"
+        None,
+        "Write the results as a Markdown report, for example for a comment on a pull request.",
+        metavar="FILE",
     )
     sarif_location: str | None = output_option(
         None,
-        "With --sarif or --github: text file of the repository (not the checkpoint) to attach "
-        "the results to, such as the rule file.",
+        "With --sarif or --github: text file of your repository that the results are attached to, "
+        "such as the rule file.",
         metavar="FILE",
     )
     github: bool = output_option(
-        False, "Print annotations for a GitHub workflow, and add the results to the summary of its job."
+        False,
+        "Print the results as annotations of a GitHub workflow, and add them to the summary of its job.",
     )
     explain: str | None = output_option(
         None,
-        "Explain a finding: when it is reported, what it means and what to do (no MODEL needed).",
+        "Explain a finding by its name: when attnlaw reports it, what it means and what to do (no "
+        "MODEL needed).",
         metavar="RULE",
     )
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from attnlaw import CheckResult
 
 EXPLAINED = ("name", "level", "threshold", "when", "meaning", "remedy")
+GATE = {"gate": "checks and rules that must hold; the exit status is 3 if one fails"}
 FOUND = {"found": "value of the worst row, or the one number of all rows"}
 COUNTS = {"errors": "errors", "warnings": "warnings", "notes": "notes", "failed_rules": "failed rules"}
 COUNT_MEANINGS = {
@@ -76,6 +77,7 @@ def show_summary(result: CheckResult, console: Console, details: bool = False) -
         console.print()
         print_definitions(console, COUNT_MEANINGS)
         console.print()
+    print_definitions(console, GATE)
     print_lines(console, tuple(general_lines(list(result))))
     console.print()
     print_next(console, answer(result).next_commands)

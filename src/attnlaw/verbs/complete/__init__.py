@@ -39,25 +39,27 @@ GRAPHS = by_name(
 
 @settings_dataclass
 class CompletionSettings(Settings):
-    """Train factors on the matrix [[?, 1], [1, e]] and see what they put into the missing entry.
+    """Train a product of factors on the known entries of [[?, 1], [1, e]], and see what it puts for ?.
 
-    If e is observed, the observed entries connect all rows and columns; otherwise they do not.
+    If training sees e, the known entries connect all rows and columns; otherwise they do not.
     """
 
     graph: str = setting(
-        "connected", "Whether training observes the last entry (e) of the matrix.", choices=GRAPHS
+        "connected",
+        "Whether training sees the last entry e of the matrix (connected) or not (disconnected).",
+        choices=GRAPHS,
     )
     entry: float = setting(
         0.6,
-        "Value of the last entry (e) of the matrix.",
+        "Value of the last entry e of the matrix [[?, 1], [1, e]].",
         symbol="e",
         greater_than=0,
         active_if=("graph", "observed"),
     )
-    latent: int = setting(2, "Width of the two trained factors.", symbol="k", minimum=1)
+    latent: int = setting(2, "Number of columns of the two trained factors.", symbol="k", minimum=1)
     init: float = setting(
         1e-3,
-        "Standard deviation of the entries of the trained factors at the start.",
+        "Standard deviation of the initial entries of the trained factors.",
         symbol="ε",
         greater_than=0,
     )
@@ -70,11 +72,9 @@ class CompletionSettings(Settings):
 
 @settings_dataclass
 class CompletionSimulationSettings(CompletionSettings):
-    """Follow the gradient flow from randomly drawn starts."""
+    """Train with infinitely small steps (gradient flow) from random starts."""
 
-    seeds: int = setting(
-        8, "Number of random starts; errors are standard errors of the mean over starts.", minimum=1
-    )
+    seeds: int = setting(8, "Number of random starts. The standard error of their mean is shown.", minimum=1)
     seed: int = setting(0, "Seed of the random starts.", minimum=0)
 
 
@@ -96,12 +96,12 @@ def simulate(case: CompletionSimulationSettings, progress: Progress) -> Numbers:
 MEASURED = (
     Quantity(
         "corner",
-        "mean absolute value that training puts into the missing entry",
+        "absolute value that training puts into the missing entry (mean over starts)",
         display_name="size of the missing entry",
         error=True,
         in_summary=True,
     ),
-    Quantity("rank", "rank of the completed matrix", error=True, in_summary=True),
+    Quantity("rank", "rank of the completed matrix (with the missing entry)", error=True, in_summary=True),
     Quantity(
         "nuclear",
         "nuclear norm of the completed matrix (sum of its singular values)",
@@ -113,8 +113,8 @@ QUANTITIES = (
     *MEASURED,
     Quantity(
         "exponent",
-        "exponent of a power law: how fast the second direction of the matrix shrinks as the "
-        "start gets smaller",
+        "exponent with which the second singular value falls as the start gets smaller; 0 means that "
+        "it stays",
     ),
 )
 SIMULATE = Verb(
@@ -127,7 +127,7 @@ SIMULATE = Verb(
 )
 VERB = Verb(
     "complete",
-    "Completing a matrix from some entries",
+    "Complete a matrix from some entries",
     CompletionSettings,
     QUANTITIES,
     run_each_case(solve),

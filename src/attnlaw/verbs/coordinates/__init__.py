@@ -23,20 +23,25 @@ class CoordinatesSettings(Settings):
     )
     parametrisation: str = setting(
         "SP",
-        "Scaling of initial weights and learning rates with the width: standard (SP) or muP.",
+        "How initial weights and learning rates scale with the width: standard (SP) or muP.",
         choices=PARAMETRISATIONS,
         sweepable=True,
     )
     steps: int = setting(2, "Number of training steps (SGD).", minimum=1, maximum=1000, sweepable=True)
-    rate: float = setting(0.05, "Learning rate of SGD at width 64.", greater_than=0, sweepable=True)
-    draws: int = setting(10, "Number of random initialisations.", minimum=1, maximum=10**6)
+    rate: float = setting(
+        0.05,
+        "Learning rate of SGD at width 64; other widths scale it as the parametrisation says.",
+        greater_than=0,
+        sweepable=True,
+    )
+    draws: int = setting(10, "Number of random initialisations to average over.", minimum=1, maximum=10**6)
     seed: int = setting(0, "Seed of the random numbers. Equal seeds give equal results.", minimum=0)
 
 
 QUANTITIES = (
     Quantity(
         "logit_change",
-        "root mean square change of the logits in training, over tokens and vocabulary",
+        "root mean square change of the logits in training, over all tokens and the vocabulary",
         error=True,
         in_summary=True,
         log=True,
@@ -54,7 +59,7 @@ def run(case: CoordinatesSettings, progress: Progress) -> CoordinateCheck:
 
 VERB = Verb(
     "coordinates",
-    "Coordinate check",
+    "Coordinate check of a small GPT-2",
     CoordinatesSettings,
     QUANTITIES,
     run,

@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 class DecoderSettings(Settings):
     """Train a small example decoder on the source code of Python's library, and measure its attention heads.
 
-    The theory of one head (arXiv 2609.03858) is shown for comparison, as an analogy, not as a fit. This
+    The theory of one head (arXiv 2609.03858) is shown next to it, as an analogy and not as a fit. This
     command needs the optional packages of attnlaw[lens].
     """
 
     steps: int = setting(
         300,
-        "Number of steps of AdamW. Each step sees 16 windows of 128 bytes.",
+        "Number of AdamW steps. Each step sees 16 windows of 128 bytes.",
         minimum=1,
         maximum=10**6,
         sweepable=True,
     )
-    every: int = setting(10, "Number of steps between two measurements.", minimum=1)
+    every: int = setting(10, "Number of training steps between two measurements.", minimum=1)
     seed: int = setting(0, "Seed of the initial weights and of the data.", minimum=0)
 
 
@@ -42,21 +42,23 @@ BY_KIND = (
     ),
     Quantity(
         "stronger_first",
-        "order in which singular values of {} left the random bulk: 1 if larger ones left first, -1 if last",
+        "order in which singular values of {} left the random bulk: 1 if larger ones left first, −1 "
+        "if last (Kendall's τ)",
         "τ",
         in_summary=True,
     ),
     Quantity(
-        "stronger_first_p", "p-value of the order in which singular values of {} left the random bulk", "p"
+        "stronger_first_p",
+        "p-value of this order for {}: probability that a random order gives the same τ or a larger one",
+        "p",
     ),
     Quantity(
         "factor_difference_kept",
-        "imbalance ‖AᵀA − BᵀB‖ of the factors A and B of {}, divided by that at the start "
-        "(median over heads)",
+        "imbalance ‖AᵀA − BᵀB‖ of the factors A and B of {}, relative to the start (median over heads)",
     ),
     Quantity(
         "factor_imbalance_kept",
-        "relative imbalance of the factors of {}, divided by that at the start (median over heads)",
+        "imbalance of the factors of {} as a share of their size, relative to the start (median over heads)",
     ),
 )
 QUANTITIES = (
@@ -74,32 +76,37 @@ LOCATION = (
 )
 STRENGTH = Quantity(
     "strength",
-    "singular value, divided by the edge of the bulk of random weights",
-    display_name="singular value / edge of the random bulk",
+    "singular value, divided by the largest that random weights have (edge of the random bulk)",
+    display_name="singular value relative to random weights",
 )
 VALUES = (Quantity("step", "training step", kind="int"), *LOCATION, STRENGTH)
 MODES = (
     *LOCATION,
-    Quantity("mode", "index of the singular value within its head, in the order of size", kind="int"),
+    Quantity("mode", "index of the singular value within its head, largest first", kind="int"),
     Quantity(
         "left_step",
-        "first measured step at which the singular value was outside the random bulk (empty if "
-        "it was at the start)",
+        "first measured step at which the singular value was above random ones (empty if it always was)",
         kind="int",
     ),
     STRENGTH,
 )
-BULK = (STRENGTH, Quantity("density", "density of the singular values of random heads at one value"))
+BULK = (STRENGTH, Quantity("density", "density of the singular values of random heads at this value"))
 THEORY = (
-    Quantity("time", "training time: learning rate · steps / d, for tokens of dimension d", "τ"),
+    Quantity(
+        "time", "training time: learning rate times number of steps, divided by the token dimension d", "τ"
+    ),
     STRENGTH,
-    Quantity("density", "density of the learned matrix's eigenvalues at one value"),
+    Quantity("density", "predicted density of the learned matrix's eigenvalues at this value"),
 )
 THEORY_MODES = (
-    Quantity("time", "training time: learning rate · steps / d, for tokens of dimension d", "τ"),
+    Quantity(
+        "time", "training time: learning rate times number of steps, divided by the token dimension d", "τ"
+    ),
     Quantity("target", "large eigenvalue of the target matrix, apart from all others (spike)"),
     Quantity(
-        "left_time", "first time at which the learned matrix's eigenvalue is outside the random bulk", "τ"
+        "left_time",
+        "first time at which the eigenvalue that belongs to the spike is outside the random bulk",
+        "τ",
     ),
     STRENGTH,
 )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import altair as alt
 import numpy as np
 import polars as pl
 
 from attnlaw.render.charts.densities import ridge_panel
 from attnlaw.render.charts.encodings import GREY, HEIGHT, WIDTH, colour_encoding, inline_data
+from attnlaw.render.charts.packages import alt
 from attnlaw.render.charts.style import PALETTE, palette
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart
 

@@ -50,8 +50,7 @@ class DiffSettings(ModelSettings, BaseModelSettings):
 
     applied: bool = setting(
         False,
-        "Multiply the gain of the norm layer before each matrix into the matrix (default: "
-        "compare matrices as they are stored).",
+        "Include the gain of the norm layer before each matrix (default: compare the matrices as stored).",
         panel=COMPARED,
     )
     no_match: bool = setting(
@@ -75,11 +74,13 @@ QUANTITIES = (
     Quantity("verdict", "summary of what changed between the checkpoints, in a few sentences", kind="text"),
     Quantity(
         "compared",
-        "sentence on how many tensors of both files were compared, and how many were not",
+        "sentence that says how many tensors were compared and how many were not",
         kind="text",
     ),
-    Quantity("next_step", "interpretation of the changes, and what to do next", kind="text"),
-    Quantity("verdicts", "list of the different verdicts on the model and on its tensors", kind="texts"),
+    Quantity("next_step", "what the changes probably mean, and what to do next", kind="text"),
+    Quantity(
+        "verdicts", "all different verdicts on the model and on its tensors, such as low-rank", kind="texts"
+    ),
     Quantity(
         "map_count", "number of heads (QK, VO) and feed-forward matrices that were compared", kind="int"
     ),
@@ -97,36 +98,43 @@ QUANTITIES = (
     *(
         Quantity(
             f"size_{kind.name}",
-            f"median size of the updates of {kind.label}, |model − base| / |base|",
+            f"median size of the change of {kind.label} matrices, |model − base| / |base|",
             display_name=kind.label,
         )
         for kind in LAYER_KINDS
     ),
     *(
         Quantity(
-            f"scale_{kind.name}", f"median growth factor of {kind.label}; below 1 means that matrices shrank"
+            f"scale_{kind.name}",
+            f"median factor by which {kind.label} matrices grew; below 1 means that they shrank",
         )
         for kind in LAYER_KINDS
     ),
     Quantity(
         "largest_size",
-        "largest relative change of a head or feed-forward matrix, |model − base| / |base|",
+        "largest change of a head or feed-forward matrix relative to the base, |model − base| / |base|",
         in_summary=True,
     ),
     Quantity("worst_map", "head or feed-forward matrix that changed most", kind="text", in_summary=True),
     Quantity("worst_tensor", "stored tensor that changed most", kind="text"),
-    Quantity("worst_tensor_size", "largest relative change of a stored tensor, |model − base| / |base|"),
     Quantity(
-        "least_sqnr_db", "lowest signal-to-noise ratio of a tensor in dB: −20 log₁₀ of its relative change"
+        "worst_tensor_size", "largest change of a stored tensor relative to the base, |model − base| / |base|"
+    ),
+    Quantity(
+        "least_sqnr_db",
+        "lowest signal-to-noise ratio of a tensor in dB, if its change is noise: −20 log₁₀ of the "
+        "relative change",
     ),
     Quantity(
         "intruders",
-        "number of the model's leading directions that resemble no direction of the base (cosine below 1/2)",
+        "number of the model's leading directions that resemble no single direction of the base "
+        "(cosine below 1/2)",
         kind="int",
     ),
     Quantity(
         "new",
-        "number of the model's leading directions outside the span of the base's directions of similar size",
+        "number of the model's leading directions that are not combinations of similarly strong base "
+        "directions",
         kind="int",
         in_summary=True,
     ),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import altair as alt
 import polars as pl
 
 from attnlaw.analysis.diff.summary import percent
 from attnlaw.render.charts.cells import cell_maps
 from attnlaw.render.charts.encodings import EXTENT, colour_encoding, dash_encoding, inline_data, log_axis
 from attnlaw.render.charts.lines import line_charts
+from attnlaw.render.charts.packages import alt
 from attnlaw.render.charts.style import PALETTE
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart
 from attnlaw.render.model_names import name_models

@@ -23,21 +23,19 @@ class DynamicsSettings(TrajectorySettings):
 
     Tokens are Gaussian vectors of dimension d. The target matrix is S* = W₀W₀ᵀ/√(m₀d) (untied: a product of
     two factors). The trained matrix S (the student) starts at random and lowers the loss of new samples, Σ_ab
-    (y_ab − ŷ_ab)². Each training run gives a table with one row for each training time, which is learning
-    rate · steps / d.
-
-    In Python, this command is attnlaw.dynamics(times="0.001:1:60", ...).
+    (y_ab − ŷ_ab)². The time of training is the learning rate times the number of steps, divided by d.
     """
 
     spectrum: bool = setting(
         False,
-        "Also show the spectrum at five of the times, and when a large eigenvalue (spike) becomes visible.",
+        "Also show the learned eigenvalues at five times, and when a large eigenvalue of the target "
+        "becomes visible.",
         panel=RUN,
     )
     statics: bool = setting(
         False,
-        "Also show the errors of models that keep all samples: trained with the best weight "
-        "decay, and Bayes-optimal.",
+        "Also show the errors of two models that may reuse all samples: trained with the best weight "
+        "decay, and the best possible one.",
         panel=RUN,
     )
 
@@ -58,23 +56,23 @@ class DynamicsSimulationSettings(DynamicsSettings):
     simulate: int = setting_like(
         LearnSimulationSettings,
         "simulate",
-        help="Also train real models by SGD at token dimension D, to compare with theory; needs a "
-        "learning rate.",
+        help="Also train real models by SGD with tokens of dimension D, to compare with theory (needs a "
+        "learning rate).",
     )
     sensing: str | None = setting(
         None,
-        "Training inputs: Gaussian matrices as in theory (the default: goe, or ginibre if "
-        "untied), tokens, or signed (tokens with random signs).",
+        "Inputs of the trained models: Gaussian matrices as in theory (default: goe; untied: "
+        "ginibre), tokens, or tokens with random signs (signed).",
         choices=SENSINGS,
         sweepable=True,
         panel=RUN,
     )
     batch: int = setting(
-        8, "Number of samples in a training step.", symbol="B", minimum=1, panel=RUN, metavar="B"
+        8, "Number of samples in each SGD step.", symbol="B", minimum=1, panel=RUN, metavar="B"
     )
     seeds: int = setting(
         4,
-        "Number of models to train from different starts; errors are standard errors of the mean.",
+        "Number of models to train from different starts. The standard error of their mean is shown.",
         minimum=1,
         panel=RUN,
         metavar="K",
@@ -86,36 +84,51 @@ estimate = partial(Quantity, error=True, in_summary=True)
 MEASURED = (
     estimate(
         "alignment",
-        "correlation with the target matrix; 1 means equal up to scale",
+        "cosine between the learned and the target matrix: 0 means nothing learned, 1 means equal up "
+        "to a factor",
         "ρ",
         axis="alignment with the target (ρ)",
     ),
     estimate(
         "estimation_error",
-        "squared distance of learned and target matrix, |S − S*|²/d",
+        "squared Frobenius distance between the learned and the target matrix, divided by "
+        "the token dimension d",
         "E",
         log=True,
         axis="error |S − S*|²/d (E)",
     ),
     estimate(
         "prediction_error",
-        "mean loss of a new sample with noise-free labels",
+        "mean loss on new samples with noise-free labels",
         "Φ",
         log=True,
         axis="loss of new samples (Φ)",
     ),
-    Quantity("overlap", "overlap of the learned and the target matrix (Tr S S*/d)", "m", error=True),
-    Quantity("norm", "squared size of the learned matrix (Tr S²/d)", "q", error=True),
-    Quantity("trace", "mean eigenvalue of the learned matrix (Tr S/d)", error=True),
+    Quantity(
+        "overlap",
+        "inner product of the learned and the target matrix, divided by the token dimension d",
+        "m",
+        error=True,
+    ),
+    Quantity(
+        "norm",
+        "squared Frobenius norm of the learned matrix, divided by the token dimension d",
+        "q",
+        error=True,
+    ),
+    Quantity("trace", "mean eigenvalue of the learned matrix", error=True),
 )
 TIME = Quantity(
-    "time", "training time (learning rate · steps / d)", "τ", axis="time (τ = learning rate · steps / d)"
+    "time",
+    "training time: learning rate times number of steps, divided by the token dimension d",
+    "τ",
+    axis="time (τ = learning rate · steps / d)",
 )
 TIMES = (
     TIME,
     Quantity(
         "samples",
-        "number of samples seen / d²; null for a gradient flow",
+        "number of samples seen so far, divided by d²; empty for gradient flow",
         "τ/η",
         axis="samples seen / d² (τ/η)",
     ),
@@ -124,37 +137,38 @@ TIMES = (
 QUANTITIES = (
     Quantity(
         "recovery_time",
-        "training time (τ) until the correlation with the target matrix is 0.5",
+        "training time at which the alignment with the target first reaches 0.5",
         "τ",
         in_summary=True,
         log=True,
     ),
     Quantity(
         "recovery_time_90",
-        "training time (τ) until the correlation with the target matrix is 0.9",
+        "training time at which the alignment with the target first reaches 0.9",
         "τ",
         in_summary=True,
         log=True,
     ),
     Quantity(
         "recovery_samples",
-        "number of samples / d² until the correlation with the target matrix is 0.5; null for a "
-        "gradient flow",
+        "number of samples, divided by d², at which the alignment first reaches 0.5; empty for gradient flow",
         in_summary=True,
     ),
     *MEASURED,
-    Quantity("samples", "number of samples seen / d² at the end of training; null for a gradient flow"),
+    Quantity(
+        "samples", "number of samples seen in the whole training, divided by d²; empty for gradient flow"
+    ),
     Quantity(
         "plateaus",
-        "training times between which nothing is learned: start and end of each plateau",
+        "start and end of each interval of training time in which nothing is learned (plateaus)",
         kind="floats",
     ),
     Quantity(
         "largest_rate",
-        "largest learning rate at which training is stable near the target matrix",
+        "largest learning rate at which training stays at the target matrix",
         hidden=True,
     ),
-    Quantity("plateau_error", "error at which SGD with the given learning rate ends (E)", hidden=True),
+    Quantity("plateau_error", "error E that SGD with this learning rate cannot get below", hidden=True),
 )
 
 
@@ -194,26 +208,32 @@ def check_trainable(case: DynamicsSimulationSettings) -> None:
 SPECTRA = (
     TIME,
     Quantity("x", display_name="eigenvalue of the learned matrix"),
-    Quantity("density", "density of the learned matrix's eigenvalues at one training time"),
+    Quantity(
+        "density", "predicted density of the learned matrix's eigenvalues at this value and training time"
+    ),
 )
 STATICS = (
-    Quantity("samples", "number of samples that training keeps / d²", "n/d²"),
-    Quantity("minimiser_error", "error of training on all kept samples with the best weight decay (E)"),
-    Quantity("bayes_error", "error of the best possible (Bayes-optimal) estimate (E)"),
+    Quantity("samples", "number of samples that the model may reuse, divided by d²", "n/d²"),
+    Quantity("minimiser_error", "error E after full training on these samples with the best weight decay"),
+    Quantity("bayes_error", "error E of the best possible (Bayes-optimal) estimate from these samples"),
 )
-EIGENVALUES = (TIME, Quantity("eigenvalue", "eigenvalue of a trained matrix at one training time"))
+EIGENVALUES = (TIME, Quantity("eigenvalue", "one eigenvalue of a trained matrix at this training time"))
 TRACKS = (
     TIME,
     Quantity("target", "large eigenvalue of the target matrix, apart from all others (spike)"),
     Quantity(
         "location",
-        "eigenvalue of the learned matrix that shows the target's large eigenvalue (spike); null "
-        "before it is visible",
+        "eigenvalue of the learned matrix that belongs to the target's large eigenvalue; empty until "
+        "it leaves the others",
     ),
     Quantity(
-        "squared_overlap", "squared cosine between the eigenvectors of the learned and the target matrix"
+        "squared_overlap",
+        "squared cosine between this eigenvalue's eigenvector and that of the target's large eigenvalue",
     ),
-    Quantity("edge", "upper end of the learned matrix's spectrum, without the spike"),
+    Quantity(
+        "edge",
+        "largest eigenvalue of the learned matrix that does not belong to the target's large eigenvalue",
+    ),
 )
 SIMULATE = Verb(
     "dynamics.simulate",
@@ -221,8 +241,8 @@ SIMULATE = Verb(
     DynamicsSimulationSettings,
     (
         *MEASURED,
-        Quantity("samples", "number of samples seen / d² at the end of training"),
-        Quantity("steps", "number of SGD steps of each trained model", kind="int"),
+        Quantity("samples", "number of samples seen in the whole training, divided by d²"),
+        Quantity("steps", "number of SGD steps that each model is trained for", kind="int"),
     ),
     run_each_case(train),
     tables=(TableSpec("runs", TIMES, lambda run: run.rows, json=True), TableSpec("eigenvalues", EIGENVALUES)),

@@ -173,7 +173,7 @@ def _end(row: Mapping[str, Any], times: pl.DataFrame) -> Iterator[Line]:
     share = last / start
     end = times["time"].to_list()[-1]
     yield Line(
-        f"At the last time, {short_number(end)}{samples_at(row, end)}, the loss is "
+        f"At the end, time {short_number(end)}{samples_at(row, end)}, the loss is "
         f"{short_number(100 * share)}% of that at the "
         "start.",
         AnswerStatus.UNUSUAL if share > 1 else None,

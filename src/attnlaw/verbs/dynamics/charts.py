@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-import altair as alt
 import numpy as np
 import polars as pl
 
@@ -17,6 +16,7 @@ from attnlaw.core.settings import setting_fields
 from attnlaw.core.tables import nan_to_null, to_frame, to_schema
 from attnlaw.render.charts.densities import ridge_panel
 from attnlaw.render.charts.lines import draw_beside, draw_lines, line_charts
+from attnlaw.render.charts.packages import alt
 from attnlaw.render.charts.style import PALETTE
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart, has_values
 from attnlaw.render.describe_rows import MOST_CASES, independent_settings, rows_by_case, varying_settings

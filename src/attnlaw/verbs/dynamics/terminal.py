@@ -46,6 +46,7 @@ CASE_TITLES = {
     "alignment": "alignment",
     "prediction_error": "loss",
 }
+DIMENSION = {"d": "dimension of a token; the learned matrix S has d² entries"}
 CASES_BESIDE = 3  # columns of a table of details, so that it fits the screen
 TRAINED = ("alignment", "estimation_error")  # shown for trained students too
 
@@ -62,7 +63,7 @@ def show_summary(result: DynamicsResult, console: Console, details: bool = False
     single = result.finished_rows.height == 1
     meanings = _print_times(result, console, details) if single else _print_cases(result, console)
     console.print()
-    print_definitions(console, meanings)
+    print_definitions(console, meanings | DIMENSION)
     if details:
         console.print()
         _print_details(result, console)
@@ -78,7 +79,9 @@ def _facts(result: DynamicsResult) -> str:
     facts = []
     if "learning_rate" not in varied:
         rate = row["learning_rate"]
-        facts.append(f"one-pass SGD, learning rate {rate:g}" if rate else "gradient flow")
+        facts.append(
+            f"one-pass SGD, learning rate {rate:g}" if rate else "gradient flow (infinitely small steps)"
+        )
     if "student" not in varied:
         facts.append(f"{row['student']} student")
     said = ("learning_rate", "student", *NOT_THE_CASE)
@@ -138,7 +141,7 @@ def _print_times(result: DynamicsResult, console: Console, details: bool) -> dic
 def _description(result: DynamicsResult, name: str) -> str:
     table = result.verb.tables[0]
     meaning = next(quantity.description for quantity in table.columns if quantity.name == name)
-    return meaning.removesuffix("; null for a gradient flow")
+    return meaning.removesuffix("; empty for gradient flow")
 
 
 def _print_cases(result: DynamicsResult, console: Console) -> dict[str, str]:
@@ -157,7 +160,7 @@ def _print_cases(result: DynamicsResult, console: Console) -> dict[str, str]:
     for name, title in CASE_TITLES.items():
         if name in rows.columns and rows[name].count():
             columns.append(Column(title, _cells(rows, name)))
-            meanings[title] = descriptions[name].removesuffix("; null for a gradient flow")
+            meanings[title] = descriptions[name].removesuffix("; empty for gradient flow")
             droppable.append(title)
     meanings = without(meanings, print_table(console, columns, droppable[:0:-1]))
     return meanings | _error_meaning(columns)

@@ -19,9 +19,9 @@ from attnlaw.theory.implicit_bias.single_index import (
 
 @settings_dataclass
 class EarlyStoppingSettings(SingleIndex):
-    """Learn a direction with few nonzero coefficients from one score step, then stop early or threshold.
+    """Estimate a direction with few nonzero coefficients, by early stopping or by a threshold.
 
-    Labels are f(<x, β>) with noise, where x is normal and β has length 1.
+    Labels are f(<x, β>) with noise, for Gaussian inputs x and a hidden direction β of length 1.
     """
 
 
@@ -30,9 +30,9 @@ class EarlyStoppingSimulationSettings(SingleIndex):
     """Draw samples at random and train on them."""
 
     seeds: int = setting(
-        8, "Number of random draws; errors are standard errors of the mean over draws.", minimum=1
+        8, "Number of random data sets. The standard error of their mean is shown.", minimum=1
     )
-    seed: int = setting(0, "Seed of the random draws.", minimum=0)
+    seed: int = setting(0, "Seed of the random data sets. Equal seeds give equal results.", minimum=0)
 
 
 def _map(prediction: IndexPrediction) -> Any:
@@ -48,7 +48,7 @@ LARGEST, POINTS = 3.0, 301  # largest coefficient and number of points of the ta
 MEASURED = (
     Quantity(
         "risk",
-        "squared distance of the learned coefficients from the best possible coefficients (μβ)",
+        "squared distance between the learned coefficients and the best possible ones",
         display_name="risk",
         axis="squared distance from μβ (risk)",
         error=True,
@@ -56,29 +56,32 @@ MEASURED = (
         log=True,
     ),
     Quantity(
-        "kept", "number of coefficients that are above the threshold and kept", error=True, in_summary=True
+        "kept",
+        "number of coefficients that the rule keeps, because they are above the threshold",
+        error=True,
+        in_summary=True,
     ),
     Quantity("false_positives", "number of kept coefficients whose true value is zero", error=True),
 )
 QUANTITIES = (
     *MEASURED,
-    Quantity("tau", "threshold below which coefficients are set to zero", "τ"),
-    Quantity("time", "training time at which the gradient flow is stopped"),
+    Quantity("tau", "threshold below which the rule sets coefficients to zero", "τ"),
+    Quantity("time", "training time at which the gradient flow stops"),
     Quantity(
         "slope",
-        "mean slope of the link function (μ), which is the length of the best possible coefficients",
+        "mean slope μ of the link function; the best possible coefficients are μβ",
         "μ",
     ),
 )
 MAP = (
     Quantity(
         "coefficient",
-        "true coefficient, in units of √(2 ln p) ‖y‖/n (n labels y, p inputs)",
+        "coefficient φ before the rule is applied, in units of √(2 ln p) ‖y‖/n (n labels y, p inputs)",
         display_name="coefficient φ",
     ),
     Quantity(
         "learned",
-        "learned coefficient, in units of √(2 ln p) ‖y‖/n (n labels y, p inputs)",
+        "coefficient β after the rule is applied, in units of √(2 ln p) ‖y‖/n (n labels y, p inputs)",
         display_name="learned β",
     ),
 )
@@ -92,7 +95,7 @@ SIMULATE = Verb(
 )
 VERB = Verb(
     "early_stopping",
-    "Small factors, stopped early",
+    "Sparse regression by small factors and early stopping",
     EarlyStoppingSettings,
     QUANTITIES,
     run_each_case(lambda case, progress: predict_index(case)),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-import altair as alt
 import polars as pl
 
 from attnlaw.render.charts.encodings import GREY, PANEL, colour_encoding, inline_data
 from attnlaw.render.charts.lines import line_charts
+from attnlaw.render.charts.packages import alt
 from attnlaw.render.charts.style import palette
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart
 

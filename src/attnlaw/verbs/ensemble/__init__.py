@@ -33,9 +33,9 @@ class EnsembleSimulationSettings(Ensemble):
 
     learners: int = setting(2, "Number of learners that the ensemble combines.", symbol="K", minimum=1)
     seeds: int = setting(
-        8, "Number of random draws; errors are standard errors of the mean over draws.", minimum=1
+        8, "Number of random data sets. The standard error of their mean is shown.", minimum=1
     )
-    seed: int = setting(0, "Seed of the random draws.", minimum=0)
+    seed: int = setting(0, "Seed of the random data sets. Equal seeds give equal results.", minimum=0)
 
 
 def solve(case: EnsembleSettings, progress: Progress) -> Numbers:
@@ -56,25 +56,28 @@ def _shared_settings(case: Ensemble) -> Ensemble:
 MEASURED = (
     Quantity(
         "mean_error",
-        "error of the averaged learners: mean squared error, or share of wrong classes",
+        "error of the averaged learners: mean squared error, or share of wrong classes for the "
+        "logistic and hinge losses",
         display_name="error of the averaged learners",
         error=True,
         in_summary=True,
     ),
-    Quantity("vote_error", "share of wrong classes if the majority of the learners decides", error=True),
+    Quantity(
+        "vote_error", "share of wrong classes if the learners vote and the majority decides", error=True
+    ),
     Quantity(
         "m",
-        "covariance of the scores of a learner and of the teacher that gives the labels (overlap)",
+        "covariance of a learner's scores with those of the teacher that gives the labels (overlap m)",
         error=True,
     ),
-    Quantity("q", "variance of the scores of a learner (overlap with itself)", error=True),
-    Quantity("q1", "covariance of the scores of two different learners (overlap)", error=True),
+    Quantity("q", "variance of a learner's scores (overlap q of a learner with itself)", error=True),
+    Quantity("q1", "covariance of the scores of two different learners (overlap q₁)", error=True),
 )
 QUANTITIES = (
     *MEASURED,
-    Quantity("V", "change of a training score when the label of its sample changes"),
+    Quantity("V", "how much a learner's score of a training sample changes with the label of this sample"),
     Quantity("limit_error", "error of the average of infinitely many learners"),
-    Quantity("residual", "relative residual of the equations that theory solves", hidden=True),
+    Quantity("residual", "relative error of the numerical solution of the theory's equations", hidden=True),
 )
 SIMULATE = Verb(
     "ensemble.simulate",

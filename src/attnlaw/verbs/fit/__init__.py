@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 @settings_dataclass
 class FitSettings(ModelSettings):
-    seed: int = setting(0, "Seed of the random matrices and of the bootstrap.", minimum=0)
+    seed: int = setting(0, "Seed of the random matrices and of the bootstrap test.", minimum=0)
 
 
 FitSettings.__doc__ = "\n".join(
     [
-        "Find out which law the singular values of each matrix follow.\n",
+        "Find out which known distribution (law) the singular values of each matrix follow.\n",
         "A matrix may look random, follow the theory of trained attention, have heavy tails, or "
         "none of these.\n",
         *(f"{name}: {law.description}" for name, law in LAWS.items()),
@@ -42,11 +42,16 @@ VERB = Verb(
     "Fitted laws",
     FitSettings,
     (
-        Quantity("matrix_count", "number of weight matrices that were measured", kind="int", in_summary=True),
+        Quantity(
+            "matrix_count",
+            "number of weight matrices that were measured; QK and VO of each head count as one matrix each",
+            kind="int",
+            in_summary=True,
+        ),
         *(
             Quantity(
                 law.column,
-                f"number of matrices with the law {name} ({law.description})",
+                f"number of matrices that follow the law {name}: {law.description}",
                 kind="int",
                 in_summary=True,
             )

@@ -51,10 +51,10 @@ MEDIANS = {
 MEDIAN_MEANINGS = {
     "W1": "distance between the spectrum and the spectrum of random matrices; 0 means equal",
     "beyond": "singular values above the largest one of a random matrix",
-    "alpha": "exponent of the power law of the largest eigenvalues; smaller is heavier",
+    "alpha": "exponent of the power law of the largest eigenvalues; smaller means heavier tails",
     "covers": "share of the values that the power law covers (above 50% it is not a tail)",
-    "kappa": "small is heavy-tailed; 2.3 to 3.4 for a random head (less if its sides differ), "
-    "hundreds or infinite for a random matrix",
+    "kappa": "small means heavy tails; about 3 for a product of two random matrices (less if "
+    "their sides differ), hundreds or infinite for one random matrix",
 }
 FORMS = {"outliers": "g", "tail_share": ".0%"}
 

@@ -25,12 +25,12 @@ FAMILY = Path(__file__).with_name("family.parquet")
 
 @settings_dataclass
 class GrowthSettings(Settings):
-    """Fit how proxies grow with depth and width over several models (arXiv 2605.07297)."""
+    """Fit how generalization proxies (leading factors of bounds) grow with the depth and width of models."""
 
     audits: str | None = setting(
         None,
-        "A directory that `attnlaw audit A B C --out DIR` wrote. By default, the rows of 18 trained encoders "
-        "that ship with attnlaw.",
+        "A directory that `attnlaw audit A B C --out DIR` wrote (default: numbers of 18 trained "
+        "encoders that come with attnlaw).",
         is_path=True,
         metavar="DIR",
     )
@@ -46,14 +46,18 @@ MODELS = (
     ),
 )
 QUANTITIES = (
-    Quantity("model_count", "number of models in the fit", kind="int", in_summary=True),
     Quantity(
-        "sentence", "sentence on how the spectrum-adaptive and the norm-based proxies grow", kind="text"
+        "model_count", "number of models that the power laws are fitted to", kind="int", in_summary=True
+    ),
+    Quantity(
+        "sentence",
+        "sentence that says how the spectrum-adaptive and the norm-based proxies grow",
+        kind="text",
     ),
     *(
         Quantity(
             f"{name}_{axis}",
-            f"exponent with which a proxy grows with the {axis}: {bound.label}",
+            f"exponent of the power law with which a generalization proxy grows with {axis}: {bound.label}",
             display_name=f"{bound.short}, exponent of {axis}",
             error=True,
             in_summary=bound.headline,

@@ -27,12 +27,12 @@ MOST_TOKENS = 2048
 
 @settings_dataclass
 class InitSettings(Settings):
-    """Check how a Transformer starts before training: signals, tokens, attention and loss, from its config.
+    """Check how a Transformer starts before training, with random weights as its config.json describes them.
 
-    attnlaw reads only config.json and draws no weight matrix. The numbers are means over random
-    initialisations, exact at the width of the model for the given tokens. Weights are distributed as the
-    transformers library draws them; the authors of the model may have used other values. The limits of
-    infinite width extend arXiv 2506.00846, which covers the attention of one layer.
+    attnlaw reads only config.json, and no weights of a checkpoint. It computes signals, tokens, attention and
+    loss as means over random initialisations, exact at the width of the model for the given tokens. Weights
+    are distributed as the transformers library draws them; the authors of the model may have used other
+    values. The limits of infinite width extend arXiv 2506.00846, which covers the attention of one layer.
     """
 
     model: str = setting(
@@ -61,18 +61,18 @@ class InitSettings(Settings):
     )
     keep: str = model_setting(
         "heads",
-        "Property that stays fixed if the width changes: the number of heads, or the width of a head.",
+        "What stays fixed if the width changes: the number of heads, or the width of a head.",
         choices=KEPT,
     )
     scaling: str = model_setting(
         "1/sqrt(d)",
-        "Factor of the attention scores, where d is the width of a head. muP uses 1/d.",
+        "Factor that multiplies the attention scores, where d is the width of a head. muP uses 1/d.",
         choices=SCORE_SCALINGS,
     )
 
     tokens: int = token_setting(
         16,
-        "Number of tokens, all different.",
+        "Number of random input tokens, all different.",
         symbol="s",
         minimum=1,
         maximum=MOST_TOKENS,
@@ -80,21 +80,26 @@ class InitSettings(Settings):
         sweepable=True,
     )
     ids: tuple[int, ...] | None = token_setting(
-        None, "Token ids of the input. It only matters which ids are equal.", minimum=0, metavar="1,2,3"
+        None,
+        "Token ids of the input. Only which ids are equal matters, not which ids they are.",
+        minimum=0,
+        metavar="1,2,3",
     )
-    padding: int = token_setting(0, "Number of tokens at the end that are padding.", minimum=0)
+    padding: int = token_setting(0, "Number of tokens at the end of the input that are padding.", minimum=0)
 
-    draws: int = law_setting(100, "Number of random initialisations.", minimum=2, maximum=10**6)
+    draws: int = law_setting(
+        100, "Number of random initialisations to average over.", minimum=2, maximum=10**6
+    )
     units: int = law_setting(
         0,
-        "Number of hidden units to draw in place of all units of an MLP, which is faster: only means and "
-        "covariances stay exact. 0 draws all.",
+        "Draw only this many hidden units of an MLP, which is faster: means and covariances stay "
+        "exact. 0 draws all.",
         minimum=0,
     )
     gradients: int = law_setting(
         0,
-        "Also compute gradient norms over this many initialisations, at the width of the model. Needs "
-        "attnlaw[lens].",
+        "Also compute gradient norms over this many initialisations, at the model's own width (needs "
+        "attnlaw[lens]).",
         minimum=0,
         maximum=10**6,
     )
@@ -137,13 +142,13 @@ QUANTITIES = (
     ),
     Quantity(
         "cosine_spread",
-        "standard deviation of the mean cosine between tokens, over random initialisations",
+        "how much the mean cosine between tokens varies between random initialisations (standard deviation)",
         log=True,
         display_name="spread of the mean cosine",
     ),
     Quantity(
         "effective_rank",
-        "effective number of directions that the tokens span after the last layer",
+        "effective number of directions that the tokens span after the last layer; fractions are possible",
         error=True,
         display_name="effective rank of the tokens",
     ),
@@ -154,29 +159,29 @@ QUANTITIES = (
     ),
     estimate(
         "entropy",
-        "mean entropy of attention divided by the mean entropy of uniform attention, in the first layer",
-        display_name="attention entropy / uniform entropy",
+        "mean entropy of attention in the first layer, divided by that of uniform attention: 1 means uniform",
+        display_name="attention entropy relative to uniform",
     ),
     estimate(
         "logit_sd",
-        "standard deviation of the logit of an id that is not among the tokens",
+        "standard deviation of the output logit of a token that is not in the input",
         display_name="standard deviation of logits",
     ),
     estimate(
         "loss",
-        "mean loss at the start in nats, for the next token (BERT: for the token itself). It is an "
-        "approximation if the vocabulary has more than 4096 ids.",
+        "mean loss before training in nats, for the next token (BERT: the token itself); approximate "
+        "for more than 4096 token ids",
         display_name="initial loss",
         axis="initial loss (nats)",
     ),
     Quantity(
         "loss_spread",
-        "standard deviation of the initial loss over random initialisations, in nats",
+        "how much the initial loss varies between random initialisations (standard deviation, in nats)",
         display_name="spread of the initial loss",
     ),
     Quantity(
         "uniform_loss",
-        "loss of a uniform guess in nats: the logarithm of the vocabulary size",
+        "loss of a uniform guess in nats: ln V for a vocabulary of V tokens",
         display_name="loss of a uniform guess (ln V)",
     ),
     Quantity(
@@ -188,16 +193,17 @@ QUANTITIES = (
     ),
     Quantity(
         "own_cosine",
-        "mean cosine between a token after the last layer and its own embedding, if the head is tied",
+        "mean cosine between a token after the last layer and its own embedding, if input and output "
+        "embeddings are shared",
         error=True,
         display_name="cosine with the token's embedding",
     ),
     Quantity(
         "angle_exponent",
-        "slope per layer of log(1 - cosine), for the mean cosine between tokens; negative if "
-        "tokens become alike",
+        "rate at which angles between tokens shrink: slope per layer of log(1 − mean cosine); "
+        "negative if tokens become alike",
         error=True,
-        display_name="rate at which angles shrink",
+        display_name="rate at which token angles shrink",
     ),
     estimate(
         "gradient_norm",
@@ -205,13 +211,11 @@ QUANTITIES = (
     ),
     Quantity(
         "gradient_exponent",
-        "slope per layer of log(gradient norm), from the first to the last layer",
+        "growth of the gradient norm from layer to layer: mean slope of its logarithm",
         error=True,
-        display_name="rate at which gradients grow",
+        display_name="growth of gradients from layer to layer",
     ),
-    Quantity(
-        "initialiser", "library (with version) whose rule for random initial weights is used", kind="text"
-    ),
+    Quantity("initialiser", "library and version whose rule for random initial weights is used", kind="text"),
 )
 
 
@@ -229,16 +233,22 @@ def _measure_quantities(name: str, meaning: str, title: str, **more: Any) -> tup
 MEASURED = {
     "rms": ("root mean square of the entries of the residual stream", "size of the residual stream"),
     "cosine": ("mean cosine between different tokens", "mean cosine between tokens"),
-    "effective_rank": ("effective number of directions that the tokens span", "effective rank"),
+    "effective_rank": (
+        "effective number of directions that the tokens span; fractions are possible",
+        "effective rank",
+    ),
     "entropy": (
-        "mean entropy of attention divided by the mean entropy of uniform attention",
-        "attention entropy / uniform entropy",
+        "mean entropy of attention divided by that of uniform attention: 1 means uniform",
+        "attention entropy relative to uniform",
     ),
     "score_sd": ("standard deviation of the attention scores", "standard deviation of scores"),
-    "gradient": ("norm of the gradient with respect to the weights of the layer", "gradient norm"),
+    "gradient": (
+        "norm of the gradient of the loss with respect to the weights of the layer",
+        "gradient norm",
+    ),
 }
 LAYERS = (
-    Quantity("layer", "index of the layer; 0 is the embeddings", kind="int"),
+    Quantity("layer", "index of the layer; 0 means the embeddings", kind="int"),
     *(
         quantity
         for name, (meaning, title) in MEASURED.items()
@@ -289,10 +299,10 @@ def run(case: InitSettings, progress: Progress) -> InitialLaw:
 
 
 ARCHITECTURE = (
-    Quantity("model_type", "model type in config.json, such as gpt2", kind="text"),
+    Quantity("model_type", "model type that config.json states, such as gpt2", kind="text"),
     Quantity(
         "random",
-        "whether results differ between random initialisations; in some limits they do not",
+        "whether results differ between random initialisations; in some limits of infinite width they do not",
         kind="bool",
     ),
 )
@@ -304,7 +314,7 @@ GRADIENTS = (
     ),
     Quantity("matrix", "name of the weight matrix in its layer", kind="text"),
     *_measure_quantities(
-        "gradient", "norm of the gradient with respect to the matrix", "gradient norm", log=True
+        "gradient", "norm of the gradient of the loss with respect to the matrix", "gradient norm", log=True
     ),
 )
 

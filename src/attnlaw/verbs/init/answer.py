@@ -18,6 +18,7 @@ from attnlaw.theory.init.remarks import SCORES, WIDE, Start, StartRemark, start_
 from attnlaw.verbs.init import LIMIT_WIDTH, OWN_WIDTH
 
 MOST_LINES = 8  # sentences about several models
+SUBJECT = "These are random initial weights as the config describes them, not the weights of a checkpoint."
 
 
 def answer(result: Result) -> Answer:
@@ -25,6 +26,7 @@ def answer(result: Result) -> Answer:
     rows = result.finished_rows
     remarks = [_remarks(row, result.tables["layers"]) for row in rows.iter_rows(named=True)]
     lines = [_line(remark) for remark in remarks[0]] if rows.height == 1 else _several(result, remarks)
+    lines.insert(0, Line(SUBJECT))
     if (rows["status"] == Outcome.INEXACT).any():
         lines.append(Line("With --units, only means and covariances of hidden units are exact."))
     return Answer(tuple(lines), _next_commands(result, remarks))

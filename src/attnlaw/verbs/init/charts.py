@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-import altair as alt
 import polars as pl
 
 from attnlaw.render.charts.encodings import (
@@ -17,6 +16,7 @@ from attnlaw.render.charts.encodings import (
     panel_title,
 )
 from attnlaw.render.charts.lines import line_charts
+from attnlaw.render.charts.packages import alt
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart
 from attnlaw.render.describe_rows import MOST_CASES, rows_by_case
 from attnlaw.verbs.init import LIMIT_WIDTH

@@ -22,18 +22,22 @@ if TYPE_CHECKING:
 # Title, meaning, and whether only `--details` shows it, by the name of a measure of layers.
 COLUMNS = {
     "rms": ("size", "root mean square of the entries of the residual stream", False),
-    "cosine": ("cosine", "mean cosine between different tokens; 1 is rank collapse", False),
-    "effective_rank": ("rank", "number of directions that the tokens span", False),
-    "entropy": ("entropy", "mean entropy of attention / mean entropy of uniform attention", False),
+    "cosine": ("cosine", "mean cosine between different tokens; 1 means that all are parallel", False),
+    "effective_rank": (
+        "rank",
+        "effective number of directions that the tokens span (not a whole number)",
+        False,
+    ),
+    "entropy": ("entropy", "mean entropy of attention, divided by that of uniform attention", False),
     "score_sd": ("scores", "standard deviation of the attention scores", True),
     "gradient": ("gradient", "norm of the gradient of the weights of the layer", False),
 }
 CASE_COLUMNS = {
     "rms": ("size", "root mean square of the entries of the residual stream after the last layer"),
-    "cosine": ("cosine", "mean cosine between tokens after the last layer; 1 is rank collapse"),
-    "entropy": ("entropy", "mean entropy of attention / mean entropy of uniform attention, in layer 1"),
+    "cosine": ("cosine", "mean cosine between tokens after the last layer; 1 means that all are parallel"),
+    "entropy": ("entropy", "mean entropy of attention in layer 1, divided by that of uniform attention"),
     "loss": ("loss", "initial loss in nats"),
-    "uniform_loss": ("ln V", "loss of a uniform guess, in nats"),
+    "uniform_loss": ("ln V", "loss of a uniform guess over a vocabulary of V ids, in nats"),
     "gradient_norm": ("gradient", "norm of the gradient of all weights"),
 }
 OUTPUT_QUANTITIES = (
@@ -100,7 +104,7 @@ def _title(result: InitResult) -> tuple[str, str]:
         kind,
         "infinite width" if row["model_width"] is None else f"width {row['model_width']}",
         count_of(layers, "layer"),
-        count_of(tokens, "token"),
+        count_of(tokens, "random token" if row["ids"] is None else "token"),
         *([f"std {row['std']:g}"] if row["std"] is not None else []),
         count_of(row["draws"], "initialisation") if random else "not random",
     ]

@@ -40,20 +40,19 @@ class LearnSettings(ProblemSettings):
     through a row softmax, with optional noise. The model that learns from the labels (the student) finds a
     matrix Ŝ. By default the target is S* = W₀W₀ᵀ/√(m₀d), where W₀ is a Gaussian d × m₀ matrix. Predictions
     are for large d (arXiv 2509.24914, 2506.01582).
-
-    In Python, this command is attnlaw.learn(alpha=..., tokens=...).
     """
 
     output: str = setting_like(ProblemSettings, "output", choices=STATIC_OUTPUTS)
     thresholds: bool = setting(
         False,
-        "Also show how many samples recover the target matrix (hardmax labels never reveal it).",
+        "Also show how many samples the student needs to find the target matrix exactly (not for "
+        "hardmax labels).",
         active_if=("output", "identifies_target"),
         panel=RUN,
         lab_default=True,
     )
     spectrum: bool = setting(
-        False, "Also show the density of the eigenvalues of the learned matrix, as a table.", panel=RUN
+        False, "Also show the predicted density of the learned matrix's eigenvalues, as a table.", panel=RUN
     )
 
     @cached_property
@@ -75,7 +74,7 @@ class LearnSimulationSettings(LearnSettings):
 
     simulate: int = setting(
         MISSING,
-        "Also train real models at token dimension D, to compare with theory.",
+        "Also train real models with tokens of dimension D, to compare with theory.",
         symbol="d",
         minimum=2,
         sweepable=True,
@@ -86,184 +85,225 @@ class LearnSimulationSettings(LearnSettings):
     )
     sensing: str = setting(
         "tokens",
-        "Training inputs: tokens, signed (tokens with random signs), or Gaussian matrices as in "
-        "theory (goe, or ginibre if untied).",
+        "Inputs of the trained models: tokens, tokens with random signs (signed), or Gaussian "
+        "matrices as in theory (goe; untied: ginibre).",
         choices=SENSINGS,
         sweepable=True,
         panel=RUN,
     )
     seeds: int = setting(
         8,
-        "Number of models to train on different data; errors are standard errors of the mean.",
+        "Number of models to train on different data. The standard error of their mean is shown.",
         minimum=1,
         panel=RUN,
         metavar="K",
         slider_range=(1, 32),
     )
     seed: int = setting(
-        0, "Seed of the random numbers in the simulation.", minimum=0, panel=RUN, slider_range=(0, 20)
+        0,
+        "Seed of the random numbers in training. Equal seeds give equal results.",
+        minimum=0,
+        panel=RUN,
+        slider_range=(0, 20),
     )
 
 
 MEASURED = (
     Quantity(
         "estimation_error",
-        "squared distance of learned and target matrix, |Ŝ − S*|²/d",
+        "squared Frobenius distance between the learned and the target matrix, divided by "
+        "the token dimension d",
         "E",
         error=True,
         in_summary=True,
         log=True,
         axis="error |Ŝ − S*|²/d (E)",
     ),
-    Quantity("prediction_error", "mean loss of a new sample with noise-free labels", error=True),
+    Quantity("prediction_error", "mean loss on new samples with noise-free labels", error=True),
     Quantity(
-        "training_loss", "mean loss of a training sample, without weight decay", error=True, in_summary=True
+        "training_loss",
+        "mean loss on the training samples, without the weight-decay term",
+        error=True,
+        in_summary=True,
     ),
-    Quantity("overlap", "overlap of the learned and the target matrix (Tr ŜᵀS*/d)", "m", error=True),
-    Quantity("norm", "squared size of the learned matrix (|Ŝ|²/d)", "q", error=True),
+    Quantity(
+        "overlap",
+        "inner product of the learned and the target matrix, divided by the token dimension d",
+        "m",
+        error=True,
+    ),
+    Quantity(
+        "norm",
+        "squared Frobenius norm of the learned matrix, divided by the token dimension d",
+        "q",
+        error=True,
+    ),
     Quantity(
         "rank_fraction",
-        "share of directions in use: rank / size of the learned matrix",
+        "rank of the learned matrix, divided by the token dimension d",
         error=True,
         in_summary=True,
         axis="rank of the learned matrix / d",
     ),
-    Quantity("trace", "mean eigenvalue of the learned matrix (Tr Ŝ/d)", error=True, in_summary=True),
+    Quantity("trace", "mean eigenvalue of the learned matrix", error=True, in_summary=True),
     Quantity(
         "nuclear_norm",
-        "mean singular value of the learned matrix (untied)",
+        "mean singular value of the learned matrix (untied attention)",
         error=True,
         in_summary=True,
     ),
     Quantity(
         "angle",
-        "angle between the learned and the target matrix, in radians (cross-entropy)",
+        "angle between the learned and the target matrix in radians; 0 means equal up to a factor "
+        "(cross-entropy only)",
         error=True,
     ),
     Quantity(
         "wrong_keys",
-        "share of new queries that attend most to the wrong key",
+        "share of new queries for which the learned head attends most to a wrong key",
         error=True,
         in_summary=True,
         axis="share of new queries with the wrong key",
     ),
 )
 RESIDUAL = Quantity(
-    "residual", "relative error with which the equations of the theory are solved", hidden=True
+    "residual", "relative error of the numerical solution of the theory's equations", hidden=True
 )
 QUANTITIES = (
     *MEASURED,
     Quantity(
         "noise_level",
-        "effective noise on each entry of the matrix from which training learns",
+        "noise that finite data add to the target matrix, according to theory (standard deviation of "
+        "an entry, times √d)",
         "δ",
         error=True,
     ),
-    Quantity("threshold", "value below which training sets eigenvalues to zero (b)", "b", error=True),
     Quantity(
-        "cut", "value below which factors that are too narrow set eigenvalues to zero (t)", "t", error=True
+        "threshold",
+        "amount that weight decay subtracts from every eigenvalue; smaller eigenvalues become zero",
+        "b",
+        error=True,
     ),
+    Quantity("cut", "value below which factors that are too narrow set eigenvalues to zero", "t", error=True),
     Quantity(
         "smallest_value",
-        "smallest singular value that narrow factors keep; 0 if weight decay, not width, limits the rank",
+        "smallest nonzero singular value that narrow factors keep; 0 if weight decay limits the rank instead",
         axis="smallest singular value of the learned matrix",
     ),
     Quantity(
-        "stability", "stability of the theory's solution (replicon value at d = 160): above 1 it is unstable"
+        "stability",
+        "stability of the theory's solution (replicon value): above 1, different starts may give "
+        "different results",
     ),
     Quantity("shrinkage", "factor by which training shrinks the eigenvalues that it keeps", hidden=True),
     Quantity(
         "relative_error",
-        "squared error relative to learning nothing, |Ŝ − S*|²/|S*|²",
+        "error relative to a student that learned nothing: 0 for the target itself, 1 for a zero matrix",
         error=True,
         log=True,
-        axis="error / error of learning nothing (E/Q*)",
+        axis="error relative to learning nothing (E/Q*)",
     ),
     Quantity(
         "approximation_error",
-        "part of the error from outlying eigenvalues (not in the paper)",
+        "part of the error E from large eigenvalues that were found, but not exactly (attnlaw's own split)",
     ),
     Quantity(
         "underfitting_error",
-        "part of the error along the target matrix, which was not fully learned (not in the paper)",
+        "part of the error E that is still missing from the learned matrix (underfitting; attnlaw's "
+        "own split)",
     ),
     Quantity(
         "overfitting_error",
-        "part of the learned matrix that is orthogonal to the target matrix, as an error (not in the paper)",
+        "part of the error E from what the student learned beyond the target (overfitting; attnlaw's "
+        "own split)",
     ),
     Quantity(
         "adapter_noise",
-        "effective noise for a rank-one adapter that is trained afterwards, Δ/2 + E (arXiv 2606.05899)",
+        "noise that a rank-one adapter sees if it is trained afterwards: Δ/2 + E (arXiv 2606.05899)",
         hidden=True,
     ),
     RESIDUAL,
-    Quantity("atom_at_zero", "share of eigenvalues of the learned matrix that are zero"),
+    Quantity("atom_at_zero", "share of the learned matrix's eigenvalues that are zero"),
     Quantity(
         "edges",
-        "ends of the intervals that contain the learned eigenvalues, low and high in turn",
+        "lower and upper end of each interval that contains learned eigenvalues, in increasing order",
         kind="floats",
     ),
-    Quantity("top_edge", "upper end of the spectrum of the learned matrix, without outliers", hidden=True),
+    Quantity("top_edge", "largest eigenvalue of the learned matrix, not counting outliers", hidden=True),
     Quantity(
         "outlier_locations",
-        "outliers: eigenvalues of the learned matrix that are far from all others",
+        "eigenvalues of the learned matrix that are far above all others (outliers)",
         kind="floats",
     ),
     Quantity(
         "outlier_overlaps",
-        "squared cosines between eigenvectors of the learned matrix's outliers and of the target matrix",
+        "squared cosine between each outlier's eigenvector and that of the target eigenvalue behind it",
         kind="floats",
     ),
     Quantity(
         "outlier_targets",
-        "eigenvalues of the target matrix that cause outliers of the learned matrix",
+        "target eigenvalue behind each outlier of the learned matrix",
         kind="floats",
     ),
-    Quantity("outlier", "eigenvalue of the learned matrix that shows the target's one large eigenvalue"),
+    Quantity(
+        "outlier",
+        "eigenvalue of the learned matrix that belongs to the target's one large eigenvalue (spike)",
+    ),
     Quantity(
         "observations",
-        "number of observed attention scores / d, for a target matrix with power-law eigenvalues",
+        "number of attention scores with a label, divided by the token dimension d (targets with "
+        "power-law eigenvalues)",
         "N/d",
-        axis="observed scores / d (N/d)",
+        axis="scores with a label / d (N/d)",
     ),
-    Quantity("leading_error", "error of the learned matrix by the leading-order scaling law (E)", log=True),
+    Quantity(
+        "leading_error",
+        "error E that a simple scaling law predicts (leading order for many scores)",
+        log=True,
+    ),
     Quantity(
         "predicted_exponent",
-        "exponent with which the error falls as the number of observed scores grows, by the "
-        "leading-order scaling law",
+        "exponent of the power law with which the error falls with the number of scores, according "
+        "to a simple scaling law",
     ),
     Quantity(
         "threshold_recovery",
-        "number of samples / d² that trained factors need to recover the target matrix (no noise)",
-        display_name="factorized recovery",
+        "samples that trained factors need to find the target matrix exactly, divided by d² "
+        "(noise-free labels)",
+        display_name="recovery by factors",
     ),
     Quantity(
         "threshold_feasibility",
-        "number of samples / d² from which only the target matrix fits the labels (no noise)",
+        "samples from which only the target matrix fits the labels, divided by d² (noise-free labels)",
         display_name="feasibility",
     ),
     Quantity(
         "threshold_bayes",
-        "number of samples / d² that the best possible (Bayes) estimate needs to recover the "
-        "target matrix (no noise)",
-        display_name="Bayes recovery",
+        "samples that the best possible estimate needs to find the target matrix exactly, divided by "
+        "d² (noise-free labels)",
+        display_name="recovery by the best estimate",
     ),
     Quantity(
         "threshold_direct",
-        "number of samples / d² that a directly trained matrix needs to recover the target matrix (no noise)",
-        display_name="direct recovery",
+        "samples that a directly trained matrix needs to find the target matrix exactly, divided by "
+        "d² (noise-free labels)",
+        display_name="recovery by a direct matrix",
     ),
     Quantity(
         "threshold_own_recovery",
-        "number of samples / d² that the chosen learner needs to recover the target matrix (no noise)",
+        "samples that the chosen student needs to find the target matrix exactly, divided by d² "
+        "(noise-free labels)",
         display_name="recovery",
     ),
     Quantity(
         "threshold_interpolation",
-        "number of samples / d² up to which the chosen learner fits noisy labels exactly",
+        "samples up to which the chosen student fits noisy labels exactly, divided by d²",
         display_name="interpolation",
     ),
-    Quantity("threshold_peak_error", "error at the interpolation threshold, without weight decay (E)"),
+    Quantity(
+        "threshold_peak_error",
+        "error E at the number of samples up to which noisy labels are fitted exactly, without weight decay",
+    ),
 )
 
 
@@ -401,8 +441,10 @@ def _eigenvalues(measurement: Measurement) -> list[dict[str, float]]:
 
 DENSITY = (
     Quantity("x", display_name="eigenvalue of the learned matrix"),
-    Quantity("density", "density of the eigenvalues of the learned matrix"),
-    Quantity("interval", "index of the interval of the spectrum, counting from 0", kind="int"),
+    Quantity("density", "predicted density of the learned matrix's eigenvalues"),
+    Quantity(
+        "interval", "index of the interval of eigenvalues that the point is in, counting from 0", kind="int"
+    ),
 )
 SIMULATE = Verb(
     "learn.simulate",
@@ -410,7 +452,7 @@ SIMULATE = Verb(
     LearnSimulationSettings,
     (
         *MEASURED,
-        Quantity("samples", "number of samples drawn for each trained model", "n", kind="int"),
+        Quantity("samples", "number of samples that each model is trained on", "n", kind="int"),
         Quantity("solver", "numerical method that trained the models", kind="text"),
         RESIDUAL,
     ),
@@ -418,7 +460,7 @@ SIMULATE = Verb(
     tables=(
         TableSpec(
             "eigenvalues",
-            (Quantity("eigenvalue", "eigenvalue (untied: singular value) of a trained matrix"),),
+            (Quantity("eigenvalue", "one eigenvalue of a trained matrix (untied: singular value)"),),
             _eigenvalues,
         ),
     ),

@@ -92,7 +92,7 @@ def percent(value: Estimate) -> str:
 def _single(row: Mapping[str, Any], measure: Measure) -> Iterator[Line]:
     """Yield sentences about one problem."""
     value = share(row, measure.column)
-    samples = f"With {row['alpha']:g} d² samples"
+    samples = f"With {row['alpha']:g} d² samples (α = {row['alpha']:g})"
     if measure is WRONG_KEYS:
         assert value is not None
         yield Line(
@@ -113,11 +113,21 @@ def _single(row: Mapping[str, Any], measure: Measure) -> Iterator[Line]:
             AnswerStatus.UNUSUAL,
         )
     else:
-        yield Line(f"{samples} the error is {percent(value)} of learning nothing.")
+        yield Line(f"{samples} the error is {percent(value)} of learning nothing{_zero_error(row)}.")
     yield from _directions(row)
     if measure is ERROR and value is not None and value.value >= LEAST:
         yield from _causes(row)
     yield from _spike(row)
+
+
+def _zero_error(row: Mapping[str, Any]) -> str:
+    """Return the error E next to that of a zero matrix, or an empty text if it is not known."""
+    error, relative = row["estimation_error"], row["relative_error"]
+    return (
+        f": E is {short_number(error)} instead of {short_number(error / relative)}"
+        if error and relative
+        else ""
+    )
 
 
 def _directions(row: Mapping[str, Any]) -> Iterator[Line]:

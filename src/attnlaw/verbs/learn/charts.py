@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-import altair as alt
 import numpy as np
 import polars as pl
 
@@ -17,6 +16,7 @@ from attnlaw.render.charts.cells import Shades, draw_field, is_evenly_spaced
 from attnlaw.render.charts.densities import draw_spectrum
 from attnlaw.render.charts.encodings import HEIGHT, WIDTH, colour_encoding, inline_data, log_axis
 from attnlaw.render.charts.lines import draw_lines, line_charts
+from attnlaw.render.charts.packages import alt
 from attnlaw.render.charts.style import palette
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart
 from attnlaw.render.describe_rows import rows_by_case, varying_settings
@@ -247,7 +247,7 @@ def scaling_law(rows: pl.DataFrame, y: str) -> alt.LayerChart:
     """Draw estimation_error (solid) and leading_error (dashed) of `rows` over observations, by label."""
     scale = alt.Scale(type="log", nice=False)
     ticks = log_axis(rows["observations"])
-    across = alt.X("observations:Q", title="observed scores / d (N/d)", scale=scale, axis=ticks)
+    across = alt.X("observations:Q", title="scores with a label / d (N/d)", scale=scale, axis=ticks)
     lowest = min(*rows["estimation_error"], *rows["leading_error"])
     decades = [10.0**power for power in range(math.floor(math.log10(lowest)), 2)]
     up = alt.Y("estimation_error:Q", title=y, scale=scale, axis=alt.Axis(values=decades, format="~g"))

@@ -35,7 +35,7 @@ TITLES = {
 }
 IN_ROWS = (RELATIVE, "estimation_error", "wrong_keys", "rank_fraction", "training_loss")
 MEANINGS = {
-    RELATIVE: "squared distance from the target; 100% is learning nothing",
+    RELATIVE: "E, relative to the E of a zero matrix, which has learned nothing (100%)",
 }
 DIMENSION = {"d": "dimension of a token; the learned matrix has d² entries"}
 THRESHOLD = "threshold_"
@@ -77,7 +77,7 @@ def _facts(result: LearnResult) -> str:
     if "attention" not in varied and row["attention"] != "tied":
         facts.append(f"{row['attention']} attention")
     if "tokens" not in varied:
-        facts.append("1 token" if row["tokens"] == 1 else f"{row['tokens']} tokens")
+        facts.append("1 token per sample" if row["tokens"] == 1 else f"{row['tokens']} tokens per sample")
     said = ("alpha", "student", "attention", "tokens", "simulate", "seeds", "seed", *FLAGS)
     always = ("noise", "weight_decay", "target_rank")
     for name, field in setting_fields(result.verb.settings).items():

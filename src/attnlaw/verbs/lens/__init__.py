@@ -34,30 +34,35 @@ class LensSettings(InputSettings, LocalModel):
     """Show what the heads of a model do on one input, and which input tokens shape its output.
 
     For each head, attnlaw reports how sharply it attends, where it looks, how many directions its attention
-    has, and how large its logits get. It also computes the forward pass as one exact affine map in float64
-    (TensorLens, arXiv 2601.17958), and from it how much each input token moves each output token. This map
-    takes long to compute for a long input; --only heads leaves it out. With --entrywise, attnlaw reports
-    which rank keeps every attention weight of a head, and the errors of lower ranks. This command needs the
-    optional packages of attnlaw[lens].
+    has, and how large its logits get. It also computes how much each input token moves each output token,
+    from an exact linear form of the whole forward pass (TensorLens, arXiv 2601.17958). This takes long for a
+    long input; --only heads leaves it out. With --entrywise, attnlaw reports to which rank the attention of a
+    head can be reduced, and the error at lower ranks. This command needs the optional packages of
+    attnlaw[lens].
     """
 
     example_input: ClassVar[tuple[str, str]] = ("text", "The cat sat on the mat")
 
     entrywise: tuple[int, ...] | None = setting(
         None,
-        "Ranks at which to cut off every head's attention matrix and measure the largest error.",
+        "Ranks to which every head's attention matrix is reduced, to measure the largest error of a weight.",
         metavar="1,4,16",
     )
     only: str | None = setting(
         None,
-        "Compute only one part: heads, operator (the affine map), or entrywise (errors of low ranks).",
+        "Compute only one part: heads, operator (how tokens move each other), or entrywise (errors "
+        "of low-rank attention).",
         choices=PARTS,
     )
-    top: int = setting(8, "Number of singular values of the affine map to compute.", minimum=1, metavar="K")
+    top: int = setting(
+        8,
+        "Number of singular values to compute of the map from input tokens to output tokens.",
+        minimum=1,
+        metavar="K",
+    )
     seed: int = setting(
         0,
-        "Seed of the random heads to compare with, and of the random probes that estimate a "
-        "large affine map.",
+        "Seed of the random heads that heads are compared with, and of random probes for long inputs.",
         minimum=0,
     )
 
@@ -70,94 +75,101 @@ class LensSettings(InputSettings, LocalModel):
 QUANTITIES = (
     Quantity(
         "median_rank_within",
-        "rank at which a low-rank approximation keeps every attention weight within 0.01, in "
-        "half of the heads",
+        "rank to which half of the heads can be reduced while every attention weight stays within 0.01",
         kind="int",
         display_name="rank for error 0.01, half of the heads",
     ),
     Quantity(
         "largest_rank_within",
-        "rank at which a low-rank approximation keeps every attention weight within 0.01, in all heads",
+        "rank to which all heads can be reduced while every attention weight stays within 0.01",
         kind="int",
         display_name="rank for error 0.01, all heads",
     ),
-    Quantity("family", "type of the model in its config.json", kind="text", in_summary=True),
+    Quantity("family", "model type that config.json states, such as gpt2", kind="text", in_summary=True),
     Quantity("layers", "number of attention blocks", kind="int", in_summary=True),
     Quantity("tokens", "number of tokens in the input", kind="int"),
     Quantity(
-        "hidden_size", "number of coordinates of a token (width of the model)", kind="int", in_summary=True
+        "hidden_size",
+        "width of the model: number of entries of a token's vector",
+        kind="int",
+        in_summary=True,
     ),
     Quantity("head_count", "number of heads that were measured", kind="int", display_name="heads"),
     Quantity(
         "median_beta",
-        "median over heads of the sharpness: standard deviation of a position's attention logits",
+        "median over heads of the sharpness β: standard deviation of a position's attention logits",
         "β",
         display_name="median sharpness β",
     ),
     Quantity(
         "heads_below_beta_2",
-        "number of diffuse heads: sharpness below β₂ = √(ln n / 2), where theory of random "
+        "number of diffuse heads: sharpness below β₂ = √(ln n / 2) for n tokens, so theory of random "
         "attention can hold",
         kind="int",
         display_name="diffuse heads (β below β₂)",
     ),
     Quantity(
         "heads_above_beta_c",
-        "number of sharp heads: sharpness above β_c = √(2 ln n), where a position attends to "
-        "only a few tokens if logits are random",
+        "number of sharp heads: sharpness above β_c = √(2 ln n) for n tokens, so positions attend to "
+        "only a few tokens",
         kind="int",
         display_name="sharp heads (β above β_c)",
     ),
     Quantity(
         "score_error",
-        "largest difference between the attention weights of the network and those that attnlaw computes",
+        "largest difference between the model's own attention weights and those that attnlaw "
+        "computed, as a check",
     ),
     Quantity(
         "reconstruction_error",
-        "relative difference between the network's output and the affine map that attnlaw computes",
+        "relative difference between the model's own output and the one that attnlaw computed, as a check",
         in_summary=True,
     ),
     Quantity(
         "offset_share",
-        "size of the part of the output that comes from biases / size of the output; above 1 if parts cancel",
+        "size of the part of the output that comes from biases, relative to the whole; above 1 if "
+        "parts cancel",
         in_summary=True,
     ),
     Quantity(
         "singular_values",
-        "largest singular values of the matrix of the affine map from input to output",
+        "largest singular values of the map from input tokens to output tokens, with attention and "
+        "norms fixed",
         kind="floats",
     ),
     Quantity(
-        "singular_values_residual", "relative residual of the computed singular values, max |Tᵀu − σv| / σ₁"
+        "singular_values_residual",
+        "numerical error of the singular values: largest residual |Tᵀu − σv|, divided by the largest "
+        "singular value",
     ),
     Quantity(
         "probes",
-        "number of random probes per token that estimate how tokens move each other; none if exact",
+        "number of random probes per token that estimate how tokens move each other; empty if exact",
         kind="int",
     ),
 )
 TOKEN_MAP = (
     Quantity("output", "position of the output token, from 0", kind="int", display_name="output token"),
-    Quantity("output_id", "token id at the output position", kind="int"),
+    Quantity("output_id", "vocabulary id of the token at the output position", kind="int"),
     Quantity("output_token", "text of the token at the output position", kind="text"),
     Quantity("input", "position of the input token, from 0", kind="int", display_name="input token"),
-    Quantity("input_id", "token id at the input position", kind="int"),
+    Quantity("input_id", "vocabulary id of the token at the input position", kind="int"),
     Quantity("input_token", "text of the token at the input position", kind="text"),
     Quantity(
         "norm",
-        "strength with which the input token moves the output token: Frobenius norm of a block "
-        "of the affine map",
+        "how strongly the input token moves the output token, through the whole network (Frobenius norm)",
         error=True,
     ),
     Quantity(
         "share",
-        "share of the input token among all that move the output token",
-        display_name="exact: the whole network",
+        "share of this input token in all that moves the output token, through the whole network",
+        display_name="share through the whole network (exact)",
     ),
     Quantity(
         "rollout",
-        "share of the input token in the output token by attention weights alone (attention rollout)",
-        display_name="rollout: attention alone",
+        "share of this input token according to attention weights alone (attention rollout), without "
+        "values and feed-forward blocks",
+        display_name="share by attention weights alone (rollout)",
     ),
 )
 LAYER = Quantity("layer", "index of the attention block, counting from 0", kind="int")
@@ -167,49 +179,50 @@ HEADS = (
     HEAD,
     Quantity(
         "beta",
-        "sharpness of a head: standard deviation of a position's attention logits (root mean "
+        "sharpness of the head: standard deviation of a position's attention logits (root mean "
         "square over positions)",
         display_name="sharpness β",
         axis="sharpness (β)",
     ),
     Quantity(
         "beta_2",
-        "sharpness √(ln n / 2) up to which theory of random attention can hold, for n tokens",
+        "sharpness √(ln n / 2) for n tokens, up to which theory of random attention can hold",
         display_name="β₂",
-        axis="β₂ = √(ln n / 2): theory of random attention can hold below",
+        axis="β₂ = √(ln n / 2), below which theory of random attention can hold",
     ),
     Quantity(
         "beta_c",
-        "sharpness √(2 ln n) above which a position with random logits attends to only a few of n tokens",
+        "sharpness √(2 ln n) for n tokens, above which a position with random logits attends to only "
+        "a few tokens",
         display_name="β_c",
-        axis="β_c = √(2 ln n): only a few tokens above",
+        axis="β_c = √(2 ln n), above which only a few tokens count",
     ),
     Quantity(
         "sharpness",
-        "sharpness divided by its threshold β_c; above 1, a position looks at only a few tokens",
+        "sharpness divided by the threshold β_c; above 1, a position looks at only a few tokens",
         display_name="β / β_c",
         axis="sharpness relative to the threshold (β / β_c)",
     ),
     Quantity(
         "perplexity",
-        "effective number of tokens that a position attends to: exponential of the mean entropy",
+        "number of tokens that a position effectively attends to (exponential of the mean entropy)",
         display_name="tokens attended",
     ),
     Quantity(
         "participation",
-        "effective number of directions of a head's attention, (Σs²)² / Σs⁴ of its centred singular values s",
+        "number of different directions among the head's attention rows: participation ratio of its "
+        "singular values, mean removed",
         display_name="directions",
     ),
     Quantity(
         "null_participation",
-        "effective number of directions of equally sharp random heads (mean of 20 draws of "
-        "Gaussian queries and keys)",
+        "number of directions that equally sharp heads with random queries and keys have (mean of 20 draws)",
         error=True,
         display_name="directions, random heads",
     ),
     Quantity(
         "random_participation",
-        "effective number of directions of heads with random weights on these tokens (mean of 20 draws)",
+        "number of directions that heads with random weights have on these tokens (mean of 20 draws)",
         error=True,
         display_name="directions, random weights",
     ),
@@ -217,104 +230,127 @@ HEADS = (
         "participation_over_null",
         "number of directions relative to equally sharp random heads; below 1 if positions "
         "attend to similar tokens",
-        display_name="directions / random heads",
+        display_name="directions relative to random heads",
         log=True,
     ),
     Quantity(
         "participation_over_random",
         "number of directions relative to heads with random weights on these tokens",
-        display_name="directions / random weights",
+        display_name="directions relative to random weights",
         log=True,
     ),
     Quantity(
         "largest_column_mean",
-        "largest share of the head's attention that one token gets",
+        "largest share of the head's attention that a single token gets (mean over positions)",
         display_name="largest share on one token",
     ),
-    Quantity("sink", "position of the token that gets the largest share of the head's attention", kind="int"),
+    Quantity(
+        "sink",
+        "position of the token that gets the largest share of the head's attention, from 0",
+        kind="int",
+    ),
     Quantity(
         "sink_token", "text of the token that gets the largest share of the head's attention", kind="text"
     ),
-    Quantity("top_column", "position of the token that most positions attend to most", kind="int"),
-    Quantity("top_column_rows", "share of positions that attend most to the head's most common token"),
+    Quantity(
+        "top_column",
+        "position of the token on which most positions put their largest weight, from 0",
+        kind="int",
+    ),
+    Quantity("top_column_rows", "share of positions that put their largest weight on the most common token"),
     Quantity(
         "top_offset",
-        "most common distance to the token with the largest weight; −1 is the token before",
+        "most common distance from a position to the token with its largest weight: 0 is the token "
+        "itself, −1 the token before",
         kind="int",
     ),
     Quantity("top_offset_rows", "share of positions whose largest weight is at the most common distance"),
-    Quantity("largest_logit", "largest absolute attention logit of the head on this input"),
-    Quantity("logit_bound", "largest absolute attention logit that any input could reach, from the weights"),
-    Quantity("logit_typical", "sharpness that the head's weights would give for tokens in random directions"),
+    Quantity("largest_logit", "largest absolute value of the head's attention logits on this input"),
+    Quantity(
+        "logit_bound",
+        "largest absolute value that the head's attention logits could reach on any input, from its weights",
+    ),
+    Quantity(
+        "logit_typical",
+        "expected sharpness of the head if tokens had random directions, computed from its weights",
+    ),
     Quantity(
         "spread_over_typical",
-        "sharpness of the head relative to that for tokens in random directions; large if tokens "
-        "align with the head",
+        "how many times sharper the head is on this input than on tokens in random directions",
     ),
 )
 HEAD_REMARKS = (
-    Quantity("rule", "name of the rule that describes what the head does", kind="text"),
+    Quantity("rule", "name of the pattern that the head shows, such as previous-token", kind="text"),
     LAYER,
     HEAD,
-    Quantity("size", "number that shows how clearly the rule describes the head"),
-    Quantity("sentence", "what the head does, in words", kind="text"),
-    Quantity("meaning", "condition under which the rule describes a head", kind="text"),
+    Quantity("size", "number that shows how clear the pattern is, such as a share of positions"),
+    Quantity("sentence", "what the head does on this input, in words", kind="text"),
+    Quantity("meaning", "condition under which attnlaw reports the pattern", kind="text"),
 )
 ENTRYWISE = (
     LAYER,
     HEAD,
     Quantity(
         "rank",
-        "rank of the approximation: number of singular values of the attention matrix that are kept",
+        "rank to which the attention matrix is reduced: number of singular values that are kept",
         kind="int",
     ),
     Quantity(
         "largest",
-        "largest error of an attention weight if only some singular values are kept",
-        display_name="worst weight",
+        "largest error of an attention weight if only the leading singular values are kept",
+        display_name="largest error of a weight",
         log=True,
     ),
     Quantity(
         "tail",
-        "largest error that singular values alone predict: sum of those left out / number of tokens",
-        display_name="tail / n",
+        "sum of the singular values that are left out, divided by the number of tokens: the error "
+        "they suggest",
+        display_name="suggested error",
         log=True,
     ),
     Quantity(
         "rms",
-        "root mean square error of all attention weights if only some singular values are kept",
+        "root mean square error of a head's attention weights if only the leading singular values are kept",
         log=True,
     ),
     Quantity(
         "coherence",
-        "largest error / error that singular values alone predict; null if only rounding errors are left",
+        "largest error divided by the error that the left-out singular values suggest; empty if only "
+        "rounding errors are left",
     ),
     Quantity(
         "rank_within",
-        "smallest rank at which an approximation of the head keeps every attention weight within 0.01",
+        "smallest rank to which the head can be reduced while every attention weight stays within 0.01",
         kind="int",
     ),
 )
 TOKENS = (
     Quantity("position", "position of the token, from 0", kind="int"),
-    Quantity("id", "id of the token in the vocabulary", kind="int"),
+    Quantity("id", "id of the token in the model's vocabulary", kind="int"),
     Quantity("token", "text of the token", kind="text"),
 )
 HEAD_ATTENTION = (
     LAYER,
     HEAD,
     Quantity(
-        "output", "position of the token that attends, from 0", kind="int", display_name="attends (query)"
+        "output",
+        "position of the token that attends, from 0",
+        kind="int",
+        display_name="attending token (query)",
     ),
     Quantity("output_token", "text of the token that attends", kind="text"),
     Quantity(
         "input",
         "position of the token that is attended to, from 0",
         kind="int",
-        display_name="attended (key)",
+        display_name="attended token (key)",
     ),
     Quantity("input_token", "text of the token that is attended to", kind="text"),
-    Quantity("weight", "attention weight; the weights of a token sum to 1", display_name="attention weight"),
+    Quantity(
+        "weight",
+        "attention weight: share of this token in the attention of the position; the shares add up to 1",
+        display_name="attention weight",
+    ),
 )
 
 

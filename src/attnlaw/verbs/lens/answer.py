@@ -13,6 +13,7 @@ from attnlaw.analysis.forward.remarks import REMARK_KINDS
 from attnlaw.core.answer import Answer, AnswerStatus, Line
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.tables import unique_short_names
+from attnlaw.core.words import count_of
 
 if TYPE_CHECKING:
     from attnlaw import LensResult
@@ -43,6 +44,8 @@ def case_lines(result: LensResult) -> list[Line]:
     """Return the lines about one case: whether the numbers hold, heads, tokens, and ranks."""
     row = result.row()
     lines = [] if row["remark"] is None else [Line(f"{_capital(row['remark'])}.", AnswerStatus.WARNING)]
+    if row["text"]:
+        lines.append(Line(_splitting_sentence(result)))
     if row["head_count"] == 0:
         lines.append(Line("The input has one token, which can only attend to itself: no head was measured."))
     elif row["head_count"] is not None:
@@ -118,9 +121,16 @@ def _token_sentence(tokens: pl.DataFrame) -> str:
     place = "itself" if causal and exact["input"] == last else _place(exact["input"], labels)
     other = "the same token" if exact["input"] == rollout["input"] else _place(rollout["input"], labels)
     return (
-        f"{subject} {place} ({exact['share']:.0%}). "
-        f"Attention weights alone (rollout) point to {other} ({rollout['rollout']:.0%})."
+        f"{subject} {place} ({exact['share']:.0%}, through the whole network). Attention weights alone "
+        f"(rollout) point to {other} ({rollout['rollout']:.0%}). Trust the first: rollout leaves out values "
+        "and feed-forward blocks."
     )
+
+
+def _splitting_sentence(result: LensResult) -> str:
+    tokens = result.input_tokens["token"].to_list()
+    letters = ", which are single letters" if all(len(token or "") == 1 for token in tokens) else ""
+    return f"The text is split into {count_of(len(tokens), 'token')}{letters}."
 
 
 def is_causal(tokens: pl.DataFrame) -> bool:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import altair as alt
 import polars as pl
 
 from attnlaw.analysis.forward.remarks import REMARK_KINDS
@@ -21,6 +20,7 @@ from attnlaw.render.charts.encodings import (
     inline_data,
     log_axis,
 )
+from attnlaw.render.charts.packages import alt
 from attnlaw.render.charts.style import PALETTE, palette
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart
 

@@ -147,14 +147,14 @@ def _head_meanings(result: LensResult, details: bool) -> dict[str, str]:
         else {}
     )
     return {
-        "sharpness β": f"spread of a position's logits. Above {low}, random-attention theory does not "
-        f"apply; above {high}, a position looks at only a few tokens.",
+        "sharpness β": f"standard deviation of a position's attention logits. Theory of random attention "
+        f"can hold up to {low}; above {high}, a position looks at only a few tokens.",
         "tokens attended": "effective number of tokens that a position attends to",
-        "directions": "number of distinct directions of attention, relative to an equally sharp random "
-        "head; below 1, positions attend to the same tokens",
+        "directions": "number of different directions among attention rows, relative to an equally "
+        "sharp random head; below 1, positions attend to similar tokens",
         **more,
-        "largest share": "part of a head's attention that goes to one token",
-        "bound": "largest logit that any input could reach",
+        "largest share": "largest part of a head's attention that goes to one token, over all positions",
+        "bound": "largest logit that any input could reach in the head",
     }
 
 

@@ -63,7 +63,7 @@ class LimitSettings(Settings):
     )
     activation: str = token_setting(
         "identity",
-        "Activation that the random tokens go through. Before it they are Gaussian.",
+        "Activation function applied to Gaussian vectors to draw the tokens.",
         symbol="ψ",
         choices=ACTIVATIONS,
         excluded_by=FIXED_TOKENS,
@@ -71,7 +71,7 @@ class LimitSettings(Settings):
     )
     embeddings: str | None = token_setting(
         None,
-        "Checkpoint whose embeddings are the tokens, instead of random tokens.",
+        "Checkpoint whose token embeddings are used instead of random tokens.",
         is_path=True,
         requires="ids",
         excluded_by="gram",
@@ -79,7 +79,7 @@ class LimitSettings(Settings):
     )
     ids: tuple[int, ...] | None = token_setting(
         None,
-        "Ids of the tokens to take from the embeddings.",
+        "Ids of the tokens whose embeddings are used.",
         minimum=0,
         requires="embeddings",
         metavar="1,2,3",
@@ -92,7 +92,7 @@ class LimitSettings(Settings):
     )
     token: int = token_setting(
         1,
-        "Token whose output is analysed, counted from 1.",
+        "Token whose output is analysed (the chosen token), counted from 1.",
         symbol="i",
         minimum=1,
         slider_range=(1, 8),
@@ -126,12 +126,14 @@ class LimitSettings(Settings):
     )
     mask: str = layer_setting(
         "none",
-        "Tokens that a token sees: all (none), itself and earlier ones (causal), or those at most K places "
-        "away (band:K).",
+        "Tokens that a token attends to: all (none), itself and earlier ones (causal), or those at "
+        "most K places away (band:K).",
         choices=MASKS,
     )
     scaling: str = layer_setting(
-        "1/sqrt(n)", "Factor of the attention scores. With 1/n, scores vanish in the limit.", choices=SCALINGS
+        "1/sqrt(n)",
+        "Factor that multiplies the attention scores, for width n. With 1/n, scores vanish in the limit.",
+        choices=SCALINGS,
     )
     depth: int = layer_setting(
         1,
@@ -140,7 +142,9 @@ class LimitSettings(Settings):
         maximum=LARGEST_SIZE,
         slider_range=(1, 8),
     )
-    residual: bool = setting(False, "Add the input of each layer to its output.", panel=LAYER)
+    residual: bool = setting(
+        False, "Add the input of each layer to its output (residual connection).", panel=LAYER
+    )
     normalise: bool = setting(False, "Apply RMSNorm before each layer.", panel=LAYER)
 
     draws: int = law_setting(
@@ -152,13 +156,17 @@ class LimitSettings(Settings):
         lab_default=5000,
     )
     other_scaling: str | None = law_setting(
-        None, "Also compute the KL divergence to the limit of this scaling.", choices=SCALINGS
+        None,
+        "Also compute the KL divergence to the limit with this other factor of the attention scores.",
+        choices=SCALINGS,
     )
     gaussian: bool = law_setting(
         False, "Also compute the KL divergence to the Gaussian of equal mean and variance."
     )
     kernel: bool = law_setting(
-        False, "Also compute the KL divergence as the paper does, by kernel density estimates."
+        False,
+        "Also compute the KL divergence from kernel density estimates, as in arXiv 2506.00846 "
+        "(biased upwards).",
     )
     seed: int = law_setting(
         0, "Seed of the random numbers. Equal seeds give equal results.", minimum=0, slider_range=(0, 20)
@@ -203,7 +211,7 @@ distance = partial(estimate, log=True)
 QUANTITIES = (
     estimate(
         "score_variance",
-        "variance of the score of the chosen token with itself, in the last attention layer",
+        "variance of the attention score of the chosen token with itself, in the last layer",
         "Var p",
     ),
     estimate("output_variance", "variance of one coordinate of the output of the chosen token", "Var y"),
@@ -212,60 +220,62 @@ QUANTITIES = (
     ),
     distance(
         "kl_to_limit",
-        "KL divergence of the output from the infinite-width limit, in nats",
+        "KL divergence of the output from the infinite-width limit in nats; 0 means equal",
         "KL",
         display_name="KL divergence to the limit",
         axis="KL divergence to the limit (nats)",
     ),
     distance(
         "w1_to_limit",
-        "Wasserstein-1 distance of the output from the infinite-width limit, in units of the output",
+        "Wasserstein-1 distance between the output and the infinite-width limit, in the units of the output",
         "W1",
         display_name="Wasserstein-1 distance to the limit",
     ),
     distance(
         "ks_to_limit",
-        "largest difference between the distribution functions of the output and the limit (Kolmogorov-"
-        "Smirnov distance)",
+        "largest difference between the cumulative distributions of the output and of the "
+        "infinite-width limit (Kolmogorov-Smirnov)",
         "KS",
-        display_name="largest difference of probabilities",
+        display_name="largest difference between distributions",
     ),
     Quantity(
         "residual_of_distances",
-        "numerical error of the densities: largest difference of the area below a density from 1",
+        "numerical error of the computed densities: how far the area below a density is from 1",
         hidden=True,
     ),
     distance(
         "kl_to_other_limit",
-        "KL divergence of the output from the limit with the other scaling of the scores, in nats",
-        "KL other",
+        "KL divergence of the output from the limit with the scaling of --other-scaling, in nats",
+        "KL (other limit)",
         display_name="KL divergence to the other limit",
     ),
     distance(
         "kl_to_gaussian",
         "KL divergence of the output from the Gaussian of equal mean and variance, in nats",
-        "KL Gaussian",
+        "KL (Gaussian)",
         display_name="KL divergence to a Gaussian",
         axis="KL divergence to a Gaussian (nats)",
     ),
     Quantity(
         "kernel_kl_to_limit",
-        "KL divergence to the limit by kernel density estimates, as in arXiv 2506.00846 (too large)",
-        "KL kernel",
+        "KL divergence from the limit by kernel density estimates, as in arXiv 2506.00846, which "
+        "overestimate it",
+        "KL (kernel)",
         in_summary=True,
         log=True,
-        display_name="KL divergence by kernel estimates",
+        display_name="KL divergence (kernel estimate)",
     ),
     Quantity(
         "path_squared_length",
-        "squared length of the chosen token divided by the width, after 0, 1, 2, ... layers",
+        "squared length of the chosen token divided by the width, before the first and after each layer",
         kind="floats",
         error=True,
         display_name="squared length by layer",
     ),
     estimate(
         "path_cosine",
-        "mean cosine between different tokens after 0, 1, 2, ... layers; 1 means that all are parallel",
+        "mean cosine between different tokens, before the first and after each layer; 1 means that "
+        "all are parallel",
         kind="floats",
         display_name="mean cosine by layer",
     ),
@@ -355,12 +365,14 @@ DENSITIES = (
     Quantity("y", "value of one coordinate of the output", display_name="output coordinate (y)"),
     Quantity("density", "probability density of one coordinate of the output"),
     Quantity(
-        "gaussian_density", "density of the Gaussian with the mean and variance of the output coordinate"
+        "gaussian_density",
+        "density of the Gaussian that has the mean and variance of this coordinate of the output",
     ),
     Quantity(
         "ratio",
-        "density of the output coordinate / density in the infinite-width limit, if that limit was computed",
-        display_name="density / density of the limit",
+        "density of the output divided by that of the infinite-width limit; empty if the limit was "
+        "not computed",
+        display_name="density relative to the limit",
     ),
 )
 

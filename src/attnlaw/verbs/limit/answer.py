@@ -20,6 +20,7 @@ from attnlaw.render.describe_rows import ValueLabels, format_setting, varying_se
 from attnlaw.theory.limit.layer import SCALINGS
 
 CLOSE = 0.01  # largest difference of distribution functions at which a layer counts as like its limit
+SAME_TAILS = 0.05  # largest difference of kurtosis at which tails count as equal
 CLEAR = 0.05  # from here on, a histogram of a few hundred values shows the difference
 SEEN = 2.0  # standard errors above which a difference is more than the noise of the draws
 MORE_DRAWS = 16  # factor by which the next command raises the draws if their noise hides a difference
@@ -83,13 +84,13 @@ def _closeness(layers: list[LayerNumbers]) -> Iterator[Line]:
     compared = [layer for layer in layers if any(known["ks_to_limit"] for known in layer.finite.values())]
     if len(compared) <= MOST_LINES:
         for layer in compared:
-            line = _closeness_line(layer)
-            yield Line(f"{layer.name}: {line.text}", line.status) if layer.name else line
+            for line in filter(None, (_closeness_line(layer), _tails_line(layer))):
+                yield Line(f"{layer.name}: {line.text}", line.status) if layer.name else line
         return
     near = sum(_first_close(layer) is not None for layer in compared)
     yield Line(
-        f"{near} of {len(compared)} layers are within {CLOSE:.0%} of their infinite-width limits at the "
-        "largest width that was computed: their distribution functions differ by less than that."
+        f"At the largest width that was computed, the distribution functions of {near} of {len(compared)} "
+        f"layers are within {CLOSE:.0%} of their infinite-width limits."
     )
 
 
@@ -110,16 +111,21 @@ def _closeness_line(layer: LayerNumbers) -> Line:
             f"functions of the two outputs differ by up to {format_percent(at)}."
         )
     at = known[first]
+    lead, there = f"From width {first:g} on", f" at width {first:g}"
+    if first == widest:
+        lead, there = f"At width {first:g}", ""
     if _is_noise(at):
-        size = f"no difference is seen beyond the noise of the draws ({format_percent(at)})"
+        size = f"No difference is seen{there} beyond the noise of the draws ({format_percent(at)})"
     else:
-        size = f"the distribution functions of the two outputs differ by at most {format_percent(at)}"
-    lead = f"A layer of width {first:g} is" if first == widest else f"From width {first:g} on, the layer is"
-    text = f"{lead} within {CLOSE:.0%} of its infinite-width limit: {size}"
+        size = f"It differs by at most {format_percent(at)}{there}"
+    text = (
+        f"{lead}, the distribution function of the output is within {CLOSE:.0%} of that of the "
+        f"infinite-width limit. {size}"
+    )
     before = [width for width in known if width < first]
     if before:
-        text += f" there, and by up to {format_percent(known[max(before)])} at width {max(before):g}"
-    return Line(f"{text}.{_tails(layer, first)}", AnswerStatus.OK)
+        text += f", and by up to {format_percent(known[max(before)])} at width {max(before):g}"
+    return Line(f"{text}.", AnswerStatus.OK)
 
 
 def _is_noise(difference: Estimate) -> bool:
@@ -138,16 +144,25 @@ def _first_close(layer: LayerNumbers) -> float | None:
     return first
 
 
-def _tails(layer: LayerNumbers, width: float) -> str:
-    """Return a sentence about the tails if they differ from those of the limit."""
-    here = layer.finite[width]["kurtosis"]
-    limit = None if layer.limit is None else layer.limit["kurtosis"]
-    if here is None or limit is None:
-        return ""
-    noise = math.hypot(here.error or 0.0, limit.error or 0.0)
-    if abs(here.value - limit.value) <= max(3 * noise, 0.05):
-        return ""
-    return f" Its tails are heavier: kurtosis {here} at width {width:g}." if here.value > limit.value else ""
+def _tails_line(layer: LayerNumbers) -> Line | None:
+    """Return from which width on the tails agree with the limit, if this is later than for the rest."""
+    first, limit = _first_close(layer), None if layer.limit is None else layer.limit["kurtosis"]
+    here = None if first is None else layer.finite[first]["kurtosis"]
+    if first is None or here is None or limit is None or _is_same_kurtosis(here, limit):
+        return None
+    agree = None
+    for width in sorted(layer.finite, reverse=True):
+        kurtosis = layer.finite[width]["kurtosis"]
+        if kurtosis is None or not _is_same_kurtosis(kurtosis, limit):
+            break
+        agree = width
+    lead = "The tails do not agree yet" if agree is None else f"The tails agree only from width {agree:g} on"
+    return Line(f"{lead}: the kurtosis is {here} at width {first:g}, and {limit} in the limit.")
+
+
+def _is_same_kurtosis(kurtosis: Estimate, limit: Estimate) -> bool:
+    noise = math.hypot(kurtosis.error or 0.0, limit.error or 0.0)
+    return abs(kurtosis.value - limit.value) <= max(3 * noise, SAME_TAILS)
 
 
 def _limit_lines(layers: list[LayerNumbers]) -> Iterator[Line]:
@@ -187,7 +202,7 @@ def _kurtosis_sentence(kurtosis: Estimate) -> str:
         return "The limit is Gaussian: its kurtosis is exactly 3."
     if looks_gaussian(kurtosis):
         return f"With these draws the limit looks Gaussian: kurtosis {kurtosis}, a Gaussian has 3."
-    return f"The limit is not Gaussian, however wide the layer: kurtosis {kurtosis}, a Gaussian has 3."
+    return f"The limit itself is not Gaussian: its kurtosis is {kurtosis}, and a Gaussian has 3."
 
 
 def _other_limit(layers: list[LayerNumbers]) -> Iterator[Line]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-import altair as alt
 import numpy as np
 import polars as pl
 
@@ -13,6 +12,7 @@ from attnlaw.core.result import Result
 from attnlaw.render.charts.encodings import GREY, PANEL, inline_data
 from attnlaw.render.charts.figure import Figure
 from attnlaw.render.charts.lines import draw_beside, draw_lines, line_charts
+from attnlaw.render.charts.packages import alt
 from attnlaw.render.charts.style import PALETTE, palette
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart, has_values
 from attnlaw.render.describe_rows import MOST_CASES, format_setting, rows_by_case, varying_settings

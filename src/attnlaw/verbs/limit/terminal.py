@@ -22,20 +22,40 @@ if TYPE_CHECKING:
 
 # Title, meaning, and whether only `--details` shows it, by the name of the quantity.
 COLUMNS = {
-    "ks_to_limit": ("difference", "largest difference from the limit's distribution function", False),
-    "kurtosis": ("kurtosis", "3 for a Gaussian; larger values mean heavier tails", False),
-    "output_variance": ("variance", "variance of the output coordinate", False),
-    "kl_to_limit": ("KL", "KL divergence to the limit, in nats", False),
-    "kl_to_other_limit": ("KL other", "KL divergence to the limit of the other scaling, in nats", False),
-    "kl_to_gaussian": ("KL Gaussian", "KL divergence to the Gaussian of equal mean and variance", False),
-    "kernel_kl_to_limit": (
-        "KL kernel",
-        "KL divergence by the paper's kernel estimate, which has a bias",
+    "ks_to_limit": (
+        "difference",
+        "largest difference between the distribution functions of output and limit",
         False,
     ),
-    "w1_to_limit": ("W1", "Wasserstein-1 distance to the limit, in units of the output", True),
-    "score_variance": ("Var p", "variance of the score of the token with itself, in the last layer", True),
-    "residual_of_distances": ("residual", "numerical error of the KL divergence", True),
+    "kurtosis": (
+        "kurtosis",
+        "kurtosis of the output: 3 for a Gaussian; larger values mean heavier tails",
+        False,
+    ),
+    "output_variance": (
+        "variance",
+        "variance of the output: one coordinate of the output of the chosen token",
+        False,
+    ),
+    "kl_to_limit": ("KL", "KL divergence of the output from the limit, in nats", False),
+    "kl_to_other_limit": (
+        "KL (other limit)",
+        "KL divergence from the limit with the scaling of --other-scaling",
+        False,
+    ),
+    "kl_to_gaussian": ("KL (Gaussian)", "KL divergence from the Gaussian of equal mean and variance", False),
+    "kernel_kl_to_limit": (
+        "KL (kernel)",
+        "KL divergence from kernel density estimates, as in arXiv 2506.00846 (too large)",
+        False,
+    ),
+    "w1_to_limit": ("W1", "Wasserstein-1 distance from the limit, in the units of the output", True),
+    "score_variance": (
+        "Var p",
+        "variance of the attention score of the token with itself, in the last layer",
+        True,
+    ),
+    "residual_of_distances": ("residual", "numerical error of the computed densities", True),
 }
 MOST_DEPTHS = 8  # depths that the first screen shows
 MOST_PATHS = 6  # columns of a table by depth
@@ -73,7 +93,12 @@ def _facts(result: LimitResult) -> str:
         facts = [f"{len(row['ids'])} embeddings of {row['embeddings']}"]
     else:
         facts = [] if "tokens" in varied else [count_of(row["tokens"], "random token")]
-    facts += [] if "heads" in varied else [count_of(row["heads"], "head")]
+    if "heads" not in varied:
+        heads = count_of(row["heads"], "head")
+        narrow = result.rows["head_width"].count() > 0
+        facts.append(
+            heads if narrow else f"{heads}, {'each ' if row['heads'] > 1 else ''}as wide as the layer"
+        )
     for name, field in setting_fields(result.verb.settings).items():
         is_told = name in ("tokens", "embeddings", "ids", "gram", "heads", "width", "draws", "seed", *FLAGS)
         if not is_told and name not in varied and row[name] not in (None, False, field.default):

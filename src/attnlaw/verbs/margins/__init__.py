@@ -18,7 +18,7 @@ from attnlaw.core.verb import Verb, attempt
 from attnlaw.verbs.lens import LocalModel
 
 D_MEANING = (
-    "D compares models of one task, trained to a similar loss, on the same inputs. It is not an error rate."
+    "D compares models of one task, trained to a similar loss, on the same inputs. D is not an error rate."
 )
 
 
@@ -36,34 +36,39 @@ class MarginsSettings(InputSettings, LocalModel):
 
     example_input: ClassVar[tuple[str, str]] = ("file", "examples/sentences.txt")
 
-    limit: int = setting(200, "Number of inputs to use, starting with the first.", minimum=12, metavar="N")
+    limit: int = setting(200, "Number of inputs to use, from the first one on.", minimum=12, metavar="N")
     positions: str = setting(
         "last",
-        "Token of each input at which to measure the margin of a causal language model.",
+        "Token at which a causal language model's margin is measured: the last, or a random one (sample).",
         choices=POSITIONS,
     )
     at: int = setting(
         0,
-        "Index of the layer (block) whose input is varied to see how far predictions are from flipping.",
+        "Index of the layer whose input is varied, to see how much change flips a prediction (0: the "
+        "first layer).",
         minimum=0,
         metavar="L",
     )
     kappa: bool = setting(
         False,
-        "Also show which weights the margin depends on most: the condition number (κ) of every linear layer.",
+        "Also show which weights the margin depends on most: the condition number κ of every linear layer.",
     )
     amplification: bool = setting(
         False,
-        "Also measure how much each layer amplifies small changes, and how many directions of "
-        "each matrix matter for these inputs.",
+        "Also measure how much each layer amplifies small changes, and how many directions of each "
+        "matrix these inputs need.",
     )
-    seed: int = setting(0, "Seed of the random positions and of power iteration.", minimum=0)
+    seed: int = setting(
+        0,
+        "Seed of random positions and of the start of power iterations. Equal seeds give equal results.",
+        minimum=0,
+    )
 
 
 QUANTITIES = (
     Quantity(
         "geometric_mean",
-        "geometric mean over inputs of the relative margin; larger if predictions are further from flipping",
+        "relative margin D (geometric mean over inputs): larger if predictions are further from flipping",
         "D",
         error=True,
         in_summary=True,
@@ -71,61 +76,77 @@ QUANTITIES = (
     ),
     Quantity(
         "mean_log",
-        "mean over inputs of log D, where D is the relative margin",
+        "mean over inputs of log D, for the relative margin D",
         error=True,
         display_name="mean log D",
     ),
     Quantity(
         "median",
-        "median over inputs of the relative margin (D), with a confidence interval from ranks",
+        "median over inputs of the relative margin D, with a confidence interval",
         range=True,
         in_summary=True,
         display_name="median D",
     ),
     Quantity(
         "mean",
-        "arithmetic mean over inputs of the relative margin (D), which a few saturated inputs dominate",
+        "arithmetic mean over inputs of the relative margin D; a few very confident inputs dominate it",
         display_name="mean D",
     ),
-    Quantity("spread", "spread of the inputs: pooled standard deviation of a token at its position", "s"),
+    Quantity(
+        "spread",
+        "how much the layer's input varies between inputs: standard deviation of a token's entries "
+        "at the same position",
+        "s",
+    ),
     Quantity("inputs", "number of inputs that were used", kind="int", in_summary=True),
-    Quantity("ties", "number of inputs with margin 0, which are left out of all means", kind="int"),
-    Quantity("flat", "number of inputs with gradient 0, which are left out of all means", kind="int"),
+    Quantity(
+        "ties",
+        "number of inputs whose two largest logits are equal (margin 0); all means leave them out",
+        kind="int",
+    ),
+    Quantity(
+        "flat",
+        "number of inputs whose margin does not change with the layer's input (gradient 0); all "
+        "means leave them out",
+        kind="int",
+    ),
     Quantity(
         "confidence",
-        "mean over inputs of the largest predicted probability (a worse way to rank models than D)",
+        "mean over inputs of the largest predicted probability, which ranks models less well than D",
     ),
     Quantity(
         "extension",
-        "whether the model is a causal language model, for which the relative margin (D) is not validated",
+        "whether the model is a causal language model, for which the relative margin D is not validated",
         kind="bool",
         display_name="causal language model",
     ),
     Quantity(
         "total_kappa",
-        "condition number κ (median over inputs): a relative change of the weights by 1/κ could "
-        "flip a prediction, to first order",
+        "condition number κ (median over inputs): changing all weights by a fraction 1/κ could flip "
+        "a prediction",
         "κ",
         in_summary=True,
         display_name="condition κ",
     ),
     Quantity(
         "kappa_layer",
-        "layer with the largest condition number κ; matrices outside of layers may have more",
+        "layer with the largest condition number κ, not counting matrices outside of the layers",
         kind="int",
         display_name="layer with the largest κ",
     ),
-    Quantity(
-        "compared_with", "first model of the command, with which each further model is compared", kind="text"
-    ),
+    Quantity("compared_with", "first model of the command, which this model is compared with", kind="text"),
     Quantity(
         "log_ratio",
-        "mean over inputs of the difference of log D between the model and the first model",
+        "mean over inputs of log D of this model minus log D of the first model",
         error=True,
         in_summary=True,
     ),
-    Quantity("comparison", "comparison with the first model in words", kind="text"),
-    Quantity("inputs_sha256", "SHA-256 hash of all token ids of the inputs", kind="text"),
+    Quantity("comparison", "comparison of this model with the first one, in words", kind="text"),
+    Quantity(
+        "inputs_sha256",
+        "SHA-256 hash of the token ids of all inputs: equal if two runs used the same inputs",
+        kind="text",
+    ),
 )
 MODEL = Quantity("model", "directory of the model", kind="text")
 LAYER = Quantity(
@@ -140,85 +161,91 @@ MARGINS = (
         kind="int",
     ),
     Quantity("predicted", "class that the model predicts", kind="int"),
-    Quantity("margin", "margin: largest logit minus the next largest one", "m"),
+    Quantity("margin", "margin m: largest logit minus the second largest", "m"),
     Quantity(
         "gradient", "norm of the gradient of the margin with respect to the input of the chosen layer", "g"
     ),
     Quantity(
         "distance",
-        "relative margin (D): margin / (gradient norm × spread of the inputs × √tokens); empty "
+        "relative margin D: margin divided by gradient norm, spread of the inputs and √tokens; empty "
         "if margin and gradient are 0",
         display_name="D",
         axis="relative margin (D)",
         log=True,
     ),
     Quantity("confidence", "largest predicted probability"),
-    Quantity("status", "state of the input: ok, tie (margin 0) or flat (gradient 0)", kind="text"),
+    Quantity("status", "whether the input counts: ok, tie (margin 0) or flat (gradient 0)", kind="text"),
 )
 CONDITION = (
     LAYER,
-    Quantity("kind", "name of the weight matrix inside its layer", kind="text"),
+    Quantity("kind", "name of the weight matrix within its layer", kind="text"),
     Quantity("name", "full name of the weight matrix", kind="text"),
     Quantity("norm", "largest singular value of the weight matrix"),
     Quantity(
         "kappa",
-        "condition number κ of one weight matrix (median over inputs)",
+        "condition number κ of this weight matrix (median over inputs); large if small changes of "
+        "its weights flip predictions",
         display_name="condition κ",
     ),
     Quantity(
         "share",
-        "share of one weight matrix in the condition number κ of the model (median over inputs)",
+        "share of this weight matrix in the condition number κ of the model (median over inputs)",
     ),
 )
 LAYERS = (
     LAYER,
-    Quantity("place", "index of the layer, or name of a weight matrix outside of layers", kind="text"),
+    Quantity("place", "index of the layer, or name of a weight matrix outside of the layers", kind="text"),
     Quantity(
         "kappa",
-        "condition number κ, summed over the weight matrices of one layer (median over inputs)",
+        "condition number κ, summed over the weight matrices of the layer (median over inputs)",
         display_name="condition κ",
         axis="condition (κ)",
     ),
 )
 KAPPA_KINDS = (
-    Quantity("kind", "name of the weight matrices inside their layers", kind="text"),
+    Quantity("kind", "name of the weight matrices within their layers", kind="text"),
     Quantity(
         "kappa",
-        "condition number κ, summed over the weight matrices of one kind (median over inputs)",
+        "condition number κ, summed over all weight matrices of this kind (median over inputs)",
         display_name="condition κ",
     ),
 )
 PAIRS = (
-    Quantity(
-        "compared_with", "first model of the command, with which each further model is compared", kind="text"
-    ),
-    Quantity("inputs", "number of inputs for which both models have a relative margin (D)", kind="int"),
+    Quantity("compared_with", "first model of the command, which this model is compared with", kind="text"),
+    Quantity("inputs", "number of inputs on which D is known for both models", kind="int"),
 )
 AMPLIFICATION = (
     Quantity("layer", "index of the layer, counting from 0", kind="int"),
-    Quantity("output", "output whose change is measured: the logits", kind="text"),
+    Quantity("output", "what the change is measured on: the logits", kind="text"),
     Quantity(
         "median",
-        "amplification: change of the logits per small change of the layer's input (median over inputs)",
+        "how much larger the change of the logits is than a small change of the layer's input "
+        "(median over inputs)",
         display_name="amplification",
     ),
     Quantity(
         "max",
-        "amplification: change of the logits per small change of the layer's input (largest over inputs)",
+        "how much larger the change of the logits is than a small change of the layer's input "
+        "(largest over inputs)",
         display_name="largest amplification",
     ),
-    Quantity("iterations", "number of rounds of power iteration; none if the value is exact", kind="int"),
-    Quantity("residual", "residual of power iteration, |JᵀJv − A²v| / A²; not an error bound"),
+    Quantity(
+        "iterations", "number of power iterations that computed the value; empty if it is exact", kind="int"
+    ),
+    Quantity(
+        "residual",
+        "numerical residual of the power iteration, |JᵀJv − A²v| / A²; small means that it has converged",
+    ),
     Quantity(
         "log10_measured",
-        "log10 of the median amplification from the layer's input to the logits",
+        "log10 of the amplification from the layer's input to the logits (median over inputs)",
         display_name="measured",
     ),
     Quantity(
         "log10_worst_case",
-        "log10 of the largest amplification that the weights allow, as a product over the layer "
-        "and all later layers",
-        display_name="worst case, from the weights",
+        "log10 of the largest amplification from the layer's input to the logits that the weights "
+        "allow for any input",
+        display_name="worst case, from weights",
     ),
 )
 DIRECTIONS = (
@@ -232,26 +259,28 @@ DIRECTIONS = (
         kind="text",
         choices=KINDS,
     ),
-    Quantity("rank", "numerical rank of the matrix", kind="int"),
+    Quantity("rank", "rank of the matrix: number of singular values above rounding errors", kind="int"),
     Quantity(
         "log10_scale",
-        "log10 of the worst-case scale (sensitivity × amplification × depth), from the weights alone",
-        display_name="log₁₀ of the worst-case scale",
+        "log10 of the factor that multiplies the matrix in the generalization proxy, in the worst "
+        "case (from the weights alone)",
+        display_name="log₁₀ of the worst-case factor",
     ),
     Quantity(
         "p",
-        "exponent (Schatten index) at which the matrix adds least to the proxy, at the worst-case scale",
-        display_name="best exponent (p*), worst case",
+        "exponent p that makes the matrix's part of the generalization proxy smallest, in the worst case",
+        display_name="best exponent p*, worst case",
     ),
     Quantity(
         "log10_scale_measured",
-        "log10 of the scale measured on these inputs: depth × gradient of the margin / median margin",
-        display_name="log₁₀ of the measured scale",
+        "log10 of the factor that multiplies the matrix in the generalization proxy, measured on "
+        "these inputs",
+        display_name="log₁₀ of the measured factor",
     ),
     Quantity(
         "p_measured",
-        "exponent (Schatten index) at which the matrix adds least to the proxy, at the measured "
-        "scale; 0 counts ranks",
+        "exponent p that makes the matrix's part of the generalization proxy smallest, on these "
+        "inputs; at 0 only its rank counts",
         display_name="p*, measured",
     ),
     Quantity(
@@ -261,14 +290,14 @@ DIRECTIONS = (
     ),
     Quantity(
         "directions",
-        "number of directions of the matrix that matter on these inputs, and the rank, as text: 14 of 64",
+        "number of directions of the matrix that matter on these inputs, next to its rank, such as 14 of 64",
         kind="text",
         display_name="effective directions",
     ),
     Quantity(
         "directions_share",
         "share of the matrix's rank that matters on these inputs",
-        display_name="effective directions / rank",
+        display_name="effective directions relative to the rank",
     ),
 )
 

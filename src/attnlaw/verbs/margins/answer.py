@@ -38,7 +38,8 @@ def next_commands(result: Result) -> dict[str, str]:
     words += option_words(setting_fields(result.verb.settings)["limit"], row["limit"])
     words += [f"--{name}" for name in ("kappa", "amplification") if row[name]]
     command = shlex.join(words)
-    if len(command) > LONGEST_COMMAND:
+    # D may not choose between causal language models, so another comparison comes next.
+    if len(command) > LONGEST_COMMAND or (len(models) > 1 and row["extension"]):
         return page_commands(models)
     return {
         **({} if row["kappa"] else {f"{command} --kappa": "which layers the margin depends on"}),

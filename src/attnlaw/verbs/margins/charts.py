@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Mapping
 from functools import partial
 
-import altair as alt
 import polars as pl
 
 from attnlaw.render.charts.cells import cell_maps
@@ -19,6 +18,7 @@ from attnlaw.render.charts.encodings import (
     integer_axis,
     log_axis,
 )
+from attnlaw.render.charts.packages import alt
 from attnlaw.render.charts.style import LETTER
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart
 

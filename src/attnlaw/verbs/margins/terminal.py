@@ -36,12 +36,12 @@ AMPLIFICATION = {
 }
 MEANINGS = {
     "D": "how far a typical prediction is from flipping, relative to the spread of the inputs",
-    "error": "factor by which D changes within one standard error",
+    "error": "standard error of D, as a factor to multiply or divide by",
     "inputs": "number of inputs that were measured",
 }
-KAPPA_MEANING = "condition: a relative change of the weights by 1/κ could flip a typical prediction"
+KAPPA_MEANING = "condition number: changing all weights by a fraction 1/κ could flip a prediction"
 AMPLIFICATION_MEANINGS = {
-    "amplification": "change of the logits per small change of a layer's input",
+    "amplification": "how much larger the change of the logits is than a small change of the input",
     "worst case": "log10 of the largest such change that the weights alone allow",
     "effective directions": "number of singular values that matter on these inputs, of all",
 }
@@ -66,7 +66,9 @@ def show_summary(result: MarginsResult, console: Console, details: bool = False)
         _print_places(case, name if len(names) > 1 else "", console, details)
     meanings = _meanings(result, details)
     if result.rows["log_ratio"].count():
-        meanings[f"D vs {names[0]}"] = f"how much larger D is than D of {names[0]}, ± a standard error"
+        meanings[f"D vs {names[0]}"] = (
+            f"change of D from {names[0]}, input by input; in brackets: one standard error"
+        )
     print_definitions(console, without(meanings, hidden))
     print_hanging(console, Text(), D_MEANING, style="dim")
     console.print()

@@ -20,34 +20,39 @@ from attnlaw.theory.regression.simulate import group_of_samples, simulate_kernel
 
 @settings_dataclass
 class ShiftSettings(Settings):
-    """Fit kernel ridge regression to two groups of samples whose shares differ in the target.
+    """Fit kernel ridge regression to two groups of samples, whose shares differ where the model is used.
 
-    The variances of the p inputs run evenly from 0.5 to 1.5 in the first group and from 4 to 0.4 in the
-    second, whose inputs are longer. The true coefficient of each input is p^(-1/2).
+    The p entries of an input have variances from 0.5 to 1.5 in the first group, and from 4 to 0.4 in the
+    second. All true coefficients are p^(-1/2).
     """
 
     ridge: float = setting(
         0.1,
-        "Ridge λ: kernel ridge regression solves with K + λ W⁻¹, for a kernel matrix K and sample weights W.",
+        "Ridge λ of the regression: it solves with K + λ W⁻¹, for the kernel matrix K and sample weights W.",
         symbol="λ",
         greater_than=0,
     )
     weighting: str = setting(
-        "importance", "Rule that weights the samples of the two groups.", choices=WEIGHTINGS
+        "importance", "Rule that gives the samples of the two groups their weights.", choices=WEIGHTINGS
     )
     largest: float = setting(
-        2.0, "Largest weight of a sample.", greater_than=0, active_if=("weighting", "truncated")
+        2.0, "Largest weight that a sample may get.", greater_than=0, active_if=("weighting", "truncated")
     )
     kernel: str = setting(
-        "exp", "Kernel function of x·x'/p, for inputs x and x' of dimension p.", choices=KERNELS
+        "exp", "Kernel, as a function of x·x'/p for inputs x and x' of dimension p.", choices=KERNELS
     )
     samples: int = setting(300, "Number of samples.", symbol="n", minimum=2)
     dimension: int = setting(200, "Dimension of the inputs.", symbol="p", minimum=2)
-    share: float = setting(0.8, "Share of the first group among the samples.", greater_than=0, maximum=0.999)
-    target_share: float = setting(
-        0.2, "Share of the first group in the target distribution.", greater_than=0, maximum=0.999
+    share: float = setting(
+        0.8, "Share of the training samples that belong to the first group.", greater_than=0, maximum=0.999
     )
-    noise: float = setting(0.3, "Variance of the label noise.", symbol="σ²", minimum=0)
+    target_share: float = setting(
+        0.2,
+        "Share of the first group in the distribution that the model is meant for (target distribution).",
+        greater_than=0,
+        maximum=0.999,
+    )
+    noise: float = setting(0.3, "Variance of the noise that is added to the labels.", symbol="σ²", minimum=0)
 
     @property
     def problem(self) -> Regression:
@@ -70,9 +75,9 @@ class ShiftSimulationSettings(ShiftSettings):
     """Fit kernel ridge regression to randomly drawn samples."""
 
     seeds: int = setting(
-        8, "Number of random draws; errors are standard errors of the mean over draws.", minimum=1
+        8, "Number of random data sets. The standard error of their mean is shown.", minimum=1
     )
-    seed: int = setting(0, "Seed of the random draws.", minimum=0)
+    seed: int = setting(0, "Seed of the random data sets. Equal seeds give equal results.", minimum=0)
 
 
 def solve(case: ShiftSettings, progress: Progress) -> Numbers:
@@ -87,25 +92,33 @@ def solve(case: ShiftSettings, progress: Progress) -> Numbers:
 MEASURED = (
     Quantity(
         "excess",
-        "mean squared error on clean labels of the target distribution",
+        "mean squared error on the target distribution with noise-free labels (excess risk)",
         display_name="excess risk",
         error=True,
         in_summary=True,
         log=True,
     ),
-    Quantity("bias", "bias part of the squared error on the target distribution", error=True),
-    Quantity("variance", "variance part of the squared error on the target distribution", error=True),
+    Quantity(
+        "bias",
+        "part of the squared error on the target distribution that remains with noise-free labels (bias)",
+        error=True,
+    ),
+    Quantity(
+        "variance",
+        "part of the squared error on the target distribution that comes from label noise (variance)",
+        error=True,
+    ),
 )
 QUANTITIES = (
     *MEASURED,
     Quantity(
         "weight_ratio",
-        "effective weight of the second group of samples, divided by that of the first",
+        "effective weight of a sample of the second group, relative to one of the first",
         in_summary=True,
         log=True,
     ),
-    Quantity("degrees", "number of degrees of freedom that the fit uses"),
-    Quantity("residual", "relative residual of the equations that theory solves", hidden=True),
+    Quantity("degrees", "effective number of parameters that the fit uses (degrees of freedom)"),
+    Quantity("residual", "relative error of the numerical solution of the theory's equations", hidden=True),
 )
 SIMULATE = Verb(
     "shift.simulate",

@@ -19,24 +19,26 @@ from attnlaw.theory.regression.two_layer import simulate_two_layer, two_layer_ri
 class TwoLayerSettings(Settings):
     """Train two linear layers until they fit every label, on inputs with few strong and many weak directions.
 
-    The true coefficients have length 1 and are in the strong directions. The layers start balanced, in a
-    random direction.
+    The true coefficients have length 1 and are in the strong directions. The layers start balanced
+    (with matching sizes), in a random direction.
     """
 
     scale: float = setting(
         0.1,
-        "Scale of each layer at the start, so the product of both layers starts at the squared scale.",
+        "Size of each layer's weights before training; their product starts with the square of it.",
         symbol="s",
         greater_than=0,
     )
     samples: int = setting(100, "Number of samples, all of which are fitted exactly.", symbol="n", minimum=1)
-    strong: int = setting(5, "Number of strong directions of the inputs, which carry the signal.", minimum=1)
+    strong: int = setting(
+        5, "Number of input directions with a large variance, which carry the signal.", minimum=1
+    )
     strong_variance: float = setting(
         10.0, "Variance of the inputs along each strong direction.", greater_than=0
     )
-    weak: int = setting(2000, "Number of weak directions of the inputs.", minimum=1)
+    weak: int = setting(2000, "Number of input directions with a small variance.", minimum=1)
     weak_variance: float = setting(0.02, "Variance of the inputs along each weak direction.", greater_than=0)
-    noise: float = setting(0.25, "Variance of the label noise.", symbol="σ²", minimum=0)
+    noise: float = setting(0.25, "Variance of the noise that is added to the labels.", symbol="σ²", minimum=0)
 
     def check(self) -> None:
         if self.samples >= self.strong + self.weak:
@@ -53,12 +55,14 @@ class TwoLayerSettings(Settings):
 
 @settings_dataclass
 class TwoLayerSimulationSettings(TwoLayerSettings):
-    """Draw data and starts at random, and follow the gradient flow to its end."""
+    """Draw random data and starts, and train with infinitely small steps (gradient flow) to the end."""
 
     seeds: int = setting(
-        8, "Number of random draws; errors are standard errors of the mean over draws.", minimum=1
+        8, "Number of random data sets and starts. The standard error of their mean is shown.", minimum=1
     )
-    seed: int = setting(0, "Seed of the random draws.", minimum=0)
+    seed: int = setting(
+        0, "Seed of the random data sets and starts. Equal seeds give equal results.", minimum=0
+    )
 
 
 def solve(case: TwoLayerSettings, progress: Progress) -> Numbers:
@@ -86,17 +90,34 @@ MEASURED = (
 )
 QUANTITIES = (
     *MEASURED,
-    Quantity("bias", "bias part of the excess risk of the shortest weight vector that fits every label"),
     Quantity(
-        "variance", "variance part of the excess risk of the shortest weight vector that fits every label"
+        "bias",
+        "part of the excess risk that is due to the signal (bias), for the shortest weight vector "
+        "that fits every label",
     ),
-    Quantity("start", "part of the initial weights that training cannot change, in directions without data"),
     Quantity(
-        "k", "number of input directions that are not in the tail of small variances (k*)", "k*", kind="int"
+        "variance",
+        "part of the excess risk that is due to label noise (variance), for the shortest weight "
+        "vector that fits every label",
     ),
-    Quantity("r", "effective rank of the tail of small variances: sum / largest variance", "r_k*"),
     Quantity(
-        "R", "effective rank of the tail of small variances: squared sum / sum of squared variances", "R_k*"
+        "start",
+        "part of the excess risk that the initial weights cause, because training cannot change them "
+        "in directions without data",
+    ),
+    Quantity(
+        "k",
+        "number k* of strong input directions; the others form the tail of small variances",
+        "k*",
+        kind="int",
+    ),
+    Quantity(
+        "r", "effective rank r of the tail of small variances: their sum divided by the largest", "r_k*"
+    ),
+    Quantity(
+        "R",
+        "effective rank R of the tail of small variances: their squared sum divided by the sum of squares",
+        "R_k*",
     ),
     Quantity(
         "head_term", "first term (k*/n) of the risk bound in arXiv 1906.11300, without the constant factor"
@@ -104,11 +125,13 @@ QUANTITIES = (
     Quantity(
         "tail_term", "second term (n/R_k*) of the risk bound in arXiv 1906.11300, without the constant factor"
     ),
-    Quantity("residual", "relative residual of the equation that theory solves (for kappa)", hidden=True),
+    Quantity(
+        "residual", "relative error of the numerical solution of the theory's equation for κ", hidden=True
+    ),
 )
 SIMULATE = Verb(
     "two_layer.simulate",
-    "Drawn data",
+    "Simulation on random data",
     TwoLayerSimulationSettings,
     MEASURED,
     run_each_case(lambda case, progress: simulate_two_layer(case.problem, case.scale, case.seeds, case.seed)),
@@ -116,7 +139,7 @@ SIMULATE = Verb(
 )
 VERB = Verb(
     "two_layer",
-    "Two linear layers that interpolate",
+    "Train two linear layers that fit every label",
     TwoLayerSettings,
     QUANTITIES,
     run_each_case(solve),

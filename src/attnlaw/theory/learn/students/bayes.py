@@ -48,11 +48,7 @@ class BayesPoint:
 
 
 def denoising_error(target: Target, a: Reals) -> Reals:
-    """Return the error `E(a)` of the best denoiser for a batch of noise levels a.
-
-    >>> denoising_error(Target.marchenko_pastur(0.5), np.array([0.1, 1.0, 100.0])).round(4).tolist()
-    [0.0074, 0.3969, 0.9999]
-    """
+    """Return the error `E(a)` of the best denoiser for a batch of noise levels a."""
     squares = np.zeros(a.size)
     for rows, groups in Truncated(target.law, a).node_groups():
         for nodes in groups:
@@ -62,12 +58,7 @@ def denoising_error(target: Target, a: Reals) -> Reals:
 
 
 def solve(target: Target, information: Information, size: int) -> BayesPoint:
-    """Solve `qhat = information(E(a))`, `a^2 = 1/qhat`, for each problem, and return the root of largest E.
-
-    Args:
-        information: function that returns qhat, given the errors E and the indices of some problems. The
-            information must decrease with E.
-    """
+    """Solve `qhat = information(E(a))`, `a^2 = 1/qhat`, for each problem at the root of largest E."""
     Q = target.second_moment
     every = np.arange(size)
 
@@ -100,46 +91,11 @@ def round_off(terms: float, E: float) -> float:
     return float(np.finfo(float).eps) * terms / E if E > 0 else 0.0
 
 
-def channel_information(alpha: Reals, noise: Reals) -> Information:
-    """Return the information `qhat = sum_k 2 alpha_k / (E + D_k)` for groups of shape (batch, groups)."""
-
-    def information(E: Reals, which: Indices) -> Reals:
-        floor = np.maximum(E, 1e-300)[:, None]
-        return np.asarray((2 * alpha[which] / (floor + noise[which])).sum(axis=1))
-
-    return information
-
-
-def hardmax_information(alpha: Reals, noise: Reals, second_moment: float) -> Information:
-    """Return the information of hardmax labels of two tokens.
-
-    The information is `qhat = 2 alpha E sum_y Z g^T K g` with omega ~ N(0, q K), q = Q* - E, V = E + Delta/2.
-    Labels are `s_a = sign(h_aa - h_12)`, with `Z = Phi2(k_1, k_2; r)`, `k_a = s_a omega_a / sqrt(3 V)`, r =
-    s1 s2/3 and `dZ/dk_1 = phi(k_1) Phi((k_2 - r k_1)/sqrt(1 - r^2))`. The noisy case (Delta > 0) has not been
-    checked.
-    """
-
-    def information(E: Reals, which: Indices) -> Reals:
-        return np.array(
-            [
-                2 * a * label_information(second_moment - error, max(error, 1e-300) + spread / 2)
-                for a, error, spread in zip(alpha[which], E, noise[which], strict=True)
-            ]
-        )
-
-    return information
-
-
 def label_information(q: float, V: float) -> float:
     """Return the information `E sum_y Z g^T K g` of two hardmax labels.
 
-    V times the information depends on `t = q/V` alone, and is an average over k ~ N(0, t K/3). Away from the
-    corner k = 0 each label has the information `f(k_a)`, where `f = phi^2/(Phi(k) Phi(-k))`. The joint
-    information differs from `f(k_1) + f(k_2)` only near the corner, so the trapezoidal rule needs few points
-    there at any t. For V -> 0 the result approaches `2 int f dk / sqrt(2 pi q V)`.
-
-    >>> round(label_information(1.5, 1e-8) * 1e-4, 4)
-    1.1768
+    V times it depends on `t = q/V` alone, an average over k ~ N(0, t K/3). It differs from `f(k_1) + f(k_2)`,
+    `f = phi^2/(Phi(k) Phi(-k))`, only near the corner k = 0, so the trapezoidal rule needs few points.
     """
     t = max(q / V, 1e-12)
     spread = np.sqrt(t)
@@ -166,11 +122,7 @@ def label_information(q: float, V: float) -> float:
 
 
 def bivariate_normal_cdf(h: Reals, k: Reals, r: float) -> Reals:
-    """Return `P(X <= h, Y <= k)` of standard normals with correlation r, by Owen's T function (Owen 1956).
-
-    >>> bivariate_normal_cdf(np.array(0.0), np.array(0.0), 0.5).round(12) == round(1 / 3, 12)
-    np.True_
-    """
+    """Return `P(X <= h, Y <= k)` of standard normals with correlation r, by Owen's T function (Owen 1956)."""
     h, k = np.broadcast_arrays(np.asarray(h, dtype=float), np.asarray(k, dtype=float))
     # The formula divides by h and k: move exact zeros by less than rounding of the result.
     h, k = np.where(h == 0, 1e-150, h), np.where(k == 0, 1e-150, k)
@@ -188,14 +140,34 @@ def bivariate_normal_cdf(h: Reals, k: Reals, r: float) -> Reals:
 def scores(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
     """Predict from labels that determine scores or logits: linear output, and softmax of any temperature."""
     batch = ProblemBatch.of(problems)
-    return _predict(problems, channel_information(batch.alpha, batch.noise))
+
+    def information(E: Reals, which: Indices) -> Reals:
+        floor = np.maximum(E, 1e-300)[:, None]
+        return np.asarray((2 * batch.alpha[which] / (floor + batch.noise[which])).sum(axis=1))
+
+    return _predict(problems, information)
 
 
 def signs(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
-    """Predict from labels that name the larger entry of a row of two."""
+    """Predict from labels that name the larger entry of a row of two. Noise (Delta > 0) is not checked.
+
+    The information is `qhat = 2 alpha E sum_y Z g^T K g` with omega ~ N(0, q K), q = Q* - E, V = E + Delta/2.
+    Labels are `s_a = sign(h_aa - h_12)`, with `Z = Phi2(k_1, k_2; r)`, `k_a = s_a omega_a / sqrt(3 V)`, r =
+    s1 s2/3 and `dZ/dk_1 = phi(k_1) Phi((k_2 - r k_1)/sqrt(1 - r^2))`.
+    """
     alpha = np.array([problem.alpha for problem in problems])
     noise = np.array([problem.noise for problem in problems])
-    return _predict(problems, hardmax_information(alpha, noise, problems[0].target.second_moment))
+    Q = problems[0].target.second_moment
+
+    def information(E: Reals, which: Indices) -> Reals:
+        return np.array(
+            [
+                2 * a * label_information(Q - error, max(error, 1e-300) + spread / 2)
+                for a, error, spread in zip(alpha[which], E, noise[which], strict=True)
+            ]
+        )
+
+    return _predict(problems, information)
 
 
 def _predict(problems: list[Problem], information: Information) -> list[Prediction]:
@@ -235,7 +207,6 @@ def _predict(problems: list[Problem], information: Information) -> list[Predicti
 
 
 def leading(gamma: float) -> float:
-    """Return the constant I of the scaling law (`attnlaw.theory.learn.scaling`)."""
     return 1 / (2 * gamma - 1) + 2 - 1 / (1 + 2 * gamma)
 
 

@@ -26,7 +26,7 @@ s = m/Q*. Letters are explained in `attnlaw.theory.learn.problem`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -46,12 +46,11 @@ from attnlaw.theory.learn.prediction import (
     recovered_prediction,
     trace_or_nuclear_norm,
 )
-from attnlaw.theory.learn.problem import Channel, Problem, ProblemBatch
+from attnlaw.theory.learn.problem import Problem, ProblemBatch
 from attnlaw.theory.learn.risk import Risk
 from attnlaw.theory.learn.settings import LARGEST
 from attnlaw.theory.learn.softmax import ChannelAverages, StudentUpdate, angle, noise_level
 from attnlaw.theory.learn.student import Student
-from attnlaw.theory.learn.target import Target
 from attnlaw.theory.learn.training import Check, Trained
 
 
@@ -68,13 +67,7 @@ class RidgePoint:
 
 
 def solve(batch: ProblemBatch) -> RidgePoint:
-    """Solve for the fixed point of each problem, where `batch.lt` holds lambda.
-
-    >>> one = np.ones((1, 1))
-    >>> batch = ProblemBatch(Target.marchenko_pastur(0.5), 0.2 * one, 2 * one, 0.25 * one, np.array([0.1]))
-    >>> solve(batch).E.round(6).tolist()
-    [1.022695]
-    """
+    """Solve for the fixed point of each problem, where `batch.lt` holds lambda."""
     lam = batch.lt
 
     def c(V: Reals, which: Indices) -> Reals:
@@ -101,66 +94,8 @@ def solve(batch: ProblemBatch) -> RidgePoint:
     return RidgePoint(delta, s, V, E, np.abs(roots.residual), roots.steps)
 
 
-@dataclass(frozen=True)
-class PartsPoint:
-    """Errors of the symmetric and of the antisymmetric part of S, which sum to E, and the training loss."""
-
-    symmetric: float
-    antisymmetric: float
-    training_loss: float
-
-
-def all_pairs(
-    alpha: float, tokens: int, noise: float, weight_decay: float, target: Target, symmetric_share: float = 0.5
-) -> PartsPoint:
-    """Solve the untied direct student that sees all T^2 ordered pairs of a sequence, including self pairs.
-
-    Self pairs (noise Delta, centred by Tr S/sqrt(d)) show only the symmetric part. The sum and the difference
-    of a pair's two orders (noise Delta/2 each) show one part each. Therefore the parts are two ridge problems
-    on d^2/2 unknowns. The symmetric part has the channels (alpha T, 2, Delta/2) and (alpha T (T-1)/2, 2,
-    Delta/4), and the antisymmetric part has only the second. A factorized student has no such theory, because
-    its result is not a map of singular values.
-
-    Args:
-        symmetric_share: share of Q* in the symmetric part, which is 1/2 for a generic target.
-
-    >>> point = all_pairs(0.08, 4, 0.5, 0.1, Target.product(0.5))
-    >>> round(point.symmetric, 5), round(point.antisymmetric, 5), round(point.training_loss, 5)
-    (0.17722, 0.22792, 1.71508)
-    """
-    self_channel = Channel(alpha * tokens, 2.0, noise / 2)
-    mixed = Channel(alpha * tokens * (tokens - 1) / 2, 2.0, noise / 4)
-    errors, loss = [], 0.0
-    for channels, share in (((self_channel, mixed), symmetric_share), ((mixed,), 1 - symmetric_share)):
-        part = Target.discrete([float(np.sqrt(share * target.second_moment))])
-        alphas, weights, noises = np.array(
-            [[channel.alpha, channel.weight, channel.noise] for channel in channels]
-        ).T
-        batch = ProblemBatch(part, alphas[None], weights[None], noises[None], np.array([weight_decay]))
-        point = solve(batch)
-        errors.append(float(point.E[0]))
-        terms = batch.alpha * batch.weight * (point.E[:, None] + batch.noise)
-        loss += float((terms / (1 + 2 * batch.weight * point.V[:, None]) ** 2).sum() / alpha)
-    return PartsPoint(errors[0], errors[1], loss)
-
-
-@dataclass(frozen=True)
-class FlowPoint:
-    """The direct student at time t. Its matrix is `s (S* + c Z)`."""
-
-    E: float
-    s: float
-    c: float
-    training_loss: float
-
-
-def direct_flow(problem: Problem) -> FlowPoint:
-    """Return error, matrix and training loss of the direct student at the `flow_time` of a problem.
-
-    >>> shared = {"noise": 0.5, "weight_decay": 0.0, "student": "direct", "attention": "untied"}
-    >>> [round(direct_flow(Problem(1.5, flow_time=t, **shared)).E, 5) for t in (0.5, 2.0, 8.0)]
-    [0.4109, 0.26034, 0.33872]
-    """
+def direct_flow(problem: Problem) -> tuple[float, float, float, float]:
+    """Return E, s, c and the training loss at the `flow_time` of a problem. The matrix is `s (S* + c Z)`."""
     (channel,) = problem.channels
     A, w, D = channel.alpha, channel.weight, channel.noise
     u, Q, lam, t = (
@@ -184,14 +119,7 @@ def direct_flow(problem: Problem) -> FlowPoint:
     loss = Q * float(weights @ (x * k * k)) + D * (A - u * float(weights @ (1 - k * k)))
     s = m / Q
     train = problem.observations_per_sample * w / A * loss
-    return FlowPoint(E, s, float(np.sqrt(max(q - s * s * Q, 0.0)) / s), train)
-
-
-def flow_points(problems: Sequence[Problem]) -> tuple[RidgePoint, Reals]:
-    """Return the flow of many problems in the form of ridge points, and their training losses."""
-    points = [direct_flow(problem) for problem in problems]
-    E, s, c, train = np.array([(point.E, point.s, point.c, point.training_loss) for point in points]).T
-    return RidgePoint(c, s, np.full(len(points), np.nan), E, np.zeros(len(points)), 0), train
+    return E, s, float(np.sqrt(max(q - s * s * Q, 0.0)) / s), train
 
 
 def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
@@ -201,7 +129,8 @@ def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Pre
         point = solve(batch)
         train = batch.training_loss(problems, point.V, point.E)
     else:
-        point, train = flow_points(problems)
+        E, shares, noises, train = np.array([direct_flow(problem) for problem in problems]).T
+        point = RidgePoint(noises, shares, np.full(E.size, np.nan), E, np.zeros(E.size), 0)
     least = batch.target.least_noise_level
     sums = point.s * batch.target.mean
     if batch.sides == 2:
@@ -269,11 +198,7 @@ def through_softmax(problems: list[Problem], report: Callable[[int], object]) ->
 
 
 def train(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
-    """Train the direct student.
-
-    If the problem has a `flow_time`, the function follows its gradient flow exactly. Otherwise the function
-    uses conjugate gradients if the loss is quadratic, and L-BFGS if not.
-    """
+    """Train the direct student."""
     if problem.flow_time is not None:
         return solvers.train_flow(risk, problem.weight_decay, problem.flow_time, check)
     return solvers.train_direct(risk, problem.weight_decay, check)

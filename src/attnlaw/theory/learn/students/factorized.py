@@ -1,10 +1,8 @@
 """The factorized student: weights W with weight decay, `S = W W^T / sqrt(m d)` (arXiv 2509.24914).
 
 Training W with weight decay lt is the same as fitting a positive semidefinite S with a nuclear-norm penalty.
-This file has its theory for the linear output, solved for a batch of problems at once (`solve`), its part of
-the theories with softmax and cross-entropy, its training, and its thresholds. The records at the end,
-`FACTORIZED` and `UNTIED`, join them. An observation group k has `alpha_k d^2` observations of weight w_k and
-noise D_k. The letters lt, alpha_T, Delta, Q*, kappa and Z are explained in `attnlaw.theory.learn.problem`.
+Observation group k has `alpha_k d^2` observations of weight w_k and noise D_k. Other letters are explained in
+`attnlaw.theory.learn.problem`.
 
 | letter | meaning |
 |---|---|
@@ -66,12 +64,7 @@ SMALL_WEIGHT_DECAY = 0.02
 
 @dataclass(frozen=True, eq=False)
 class FixedPoint:
-    """The solution of a batch, with one value for each member, and one number `steps` for the whole batch.
-
-    Args:
-        resolved: whether the scan found a root. If false, delta and E are bounds. For clean labels without
-            a penalty they are only the start of the scan, because the target itself is the solution.
-    """
+    """The solution of a batch, with one value for each member, and one number `steps` for the whole batch."""
 
     delta: Reals
     eps: Reals
@@ -81,19 +74,12 @@ class FixedPoint:
     E: Reals
     integrals: Rectification
     residual: Reals  # what the equation for delta misses, relative to its left side
-    resolved: NDArray[np.bool_]
+    resolved: NDArray[np.bool_]  # whether the scan found a root; if not, delta and E are bounds
     steps: int
 
 
 def solve(batch: ProblemBatch) -> FixedPoint:
-    """Find the fixed point with the largest delta, by a downward scan and then bracketed roots in log delta.
-
-    >>> one = np.ones((1, 1))
-    >>> batch = ProblemBatch(Target.marchenko_pastur(0.5), 0.2 * one, 2 * one, 0.25 * one, np.array([0.1]))
-    >>> point = solve(batch)
-    >>> point.delta.round(5).tolist(), point.E.round(6).tolist()
-    ([1.62175], [0.802029])
-    """
+    """Find the fixed point with the largest delta: scan downwards, then bracket the root in log delta."""
     Q = batch.target.second_moment
     start = 3.0 * np.sqrt((Q + batch.noise.max(axis=1) + 1.0) / (2 * batch.alpha.sum(axis=1)))
 
@@ -149,13 +135,7 @@ def solve(batch: ProblemBatch) -> FixedPoint:
 def _outer(
     batch: ProblemBatch, delta: Reals, guess: Reals
 ) -> tuple[Reals, Reals, Reals, Rectification, Reals, Reals]:
-    """Return by how much the equation for delta is missed, and the quantities at this delta.
-
-    The equation is `delta^2 Vhat^2 = qhat`, with both sides divided by `sum 2 alpha_k c_k^2`.
-
-    Returns:
-        The right side minus the left side, eps, the cut, the integrals, V, and the left side.
-    """
+    """Return by how much the equation for delta is missed, and the quantities at this delta."""
     table = Truncated(batch.target.law, delta, batch.sides)
     cut = _cut(batch, table)
     eps = _threshold_scale(batch, table, cut, guess)
@@ -218,11 +198,7 @@ def _threshold_scale(batch: ProblemBatch, table: Truncated, cut: Reals, guess: R
 
 
 def instability(batch: ProblemBatch, point: FixedPoint, member: int, size: int = SIZE) -> float | None:
-    """Return the stability indicator of one member of a batch; it is unstable above 1.
-
-    The indicator is `K sum 2 alpha_k c_k^2 / Vhat^2` (`attnlaw.theory.learn.stability`), and None if the
-    width cuts no more than the threshold does.
-    """
+    """Return `K sum 2 alpha_k c_k^2 / Vhat^2` of a member, unstable above 1, or None without a cut."""
     b, cut = float(point.b[member]), float(point.cut[member])
     if not cut > b:
         return None
@@ -234,12 +210,7 @@ def instability(batch: ProblemBatch, point: FixedPoint, member: int, size: int =
 
 
 def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
-    """Predict a batch at once: the spectrum of the trained matrix is that of `S* + delta Z`, rectified.
-
-    A member without a resolved fixed point is predicted as the target itself, with E as a bound (exactly 0
-    for clean labels without a penalty). All members are solved at the same time, so the function does not
-    call `report`.
-    """
+    """Predict a batch at once: the spectrum of the trained matrix is that of `S* + delta Z`, rectified."""
     batch = ProblemBatch.of(problems)
     point = solve(batch)
     train = batch.training_loss(problems, point.V, point.E)
@@ -307,71 +278,31 @@ FACTORS = StudentUpdate(_factors_start, _factors_step, _factors_slope, cuts=True
 
 
 def through_softmax(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
-    """Predict the problems one after the other, each from the previous solution."""
     return softmax.predictions(problems, FACTORS, report)
 
 
 def through_attended_key(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
-    """Predict the problems one after the other.
-
-    The loss is convex, so the result does not depend on the start.
-    """
+    """Predict the problems one after the other."""
     return softmax.predictions(problems, FACTORS, report, attended_key.solve)
 
 
 def train(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
-    """Train W by L-BFGS, or solve the convex problem for S if the weight decay is small and data are few.
+    """Train by L-BFGS, or solve the convex problem for S if the weight decay is small and data are few.
 
-    Both problems have the same minimum. L-BFGS on W needs steps like 1/sqrt(lt). Therefore Douglas-Rachford
-    splitting (`solvers.train_splitting`) handles small weight decays, which approximate the limit lt -> 0.
-    Splitting does not converge if no S >= 0 fits the data (above the interpolation threshold). In that case
-    L-BFGS is fast again and takes over. Factors narrower than d have no convex form, so the function trains
-    them from several starts.
+    Both problems have the same minimum, but L-BFGS needs steps like 1/sqrt(lt). Splitting does not converge
+    above the interpolation threshold, where L-BFGS is fast again. Narrow factors have no convex form.
     """
+    form = solvers.TIED_FACTORS if problem.sides == 1 else solvers.PAIR_FACTORS
     size, decay = risk.sensing.shape[2], problem.weight_decay
-    m = _columns(problem, size)
+    m = size if problem.width is None else min(round(problem.width * size), size)
     if m < size:
-        return solvers.train_narrow(
-            lambda w: solvers.factors_objective(risk, decay, w.reshape(size, m)),
-            lambda w: w.reshape(size, m) @ w.reshape(size, m).T / (size * m) ** 0.5,
-            size * m,
-            decay,
-            size,
-            rng,
-            check,
-        )
-    split = _is_small(decay, risk, size * (size + 1) // 2) and solvers.train_splitting(risk, decay, check)
-    return split if split and split.converged else solvers.train_factors(risk, decay, rng, check)
-
-
-def train_untied(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
-    """Train W_Q and W_K by L-BFGS, or solve the convex problem for S, in the same cases as `train`."""
-    size, decay = risk.sensing.shape[2], problem.weight_decay
-    m = _columns(problem, size)
-    if m < size:
-        return solvers.train_narrow(
-            lambda w: solvers.pair_objective(risk, decay, w),
-            lambda w: solvers.pair_matrix(w, size),
-            2 * size * m,
-            decay,
-            size,
-            rng,
-            check,
-        )
-    split = _is_small(decay, risk, size * size) and solvers.train_splitting(
-        risk, decay, check, solvers.shrink_singular_values
-    )
-    return split if split and split.converged else solvers.train_pair_factors(risk, decay, rng, check)
-
-
-def _is_small(decay: float, risk: Risk, unknowns: int) -> bool:
-    """Whether to try splitting: the decay is small, the loss quadratic, and observations are few."""
-    return 0 < decay < SMALL_WEIGHT_DECAY and risk.output.quadratic and risk.labels.size < unknowns
-
-
-def _columns(problem: Problem, size: int) -> int:
-    """Return m, the number of columns of the factors; d if their width is not limited."""
-    return size if problem.width is None else min(round(problem.width * size), size)
+        return solvers.train_narrow(risk, decay, m, rng, check, form)
+    is_few = risk.output.quadratic and risk.labels.size < form.unknowns(size)
+    if 0 < decay < SMALL_WEIGHT_DECAY and is_few:
+        split = solvers.train_splitting(risk, decay, check, form.shrink)
+        if split.converged:
+            return split
+    return solvers.train_factors(risk, decay, rng, check, form)
 
 
 def interpolation(target: Target, noise: float) -> tuple[float, float | None]:
@@ -382,7 +313,6 @@ def interpolation(target: Target, noise: float) -> tuple[float, float | None]:
 
 
 def leading(gamma: float) -> float:
-    """Return the constant I of the scaling law (`attnlaw.theory.learn.scaling`)."""
     return 1 / (2 * gamma - 1) + 6 - 8 / (1 + gamma) + 3 / (1 + 2 * gamma)
 
 
@@ -393,17 +323,16 @@ UNTIED = Student(
     penalised=True,
     has_factors=True,
     theories={"linear": linear, "cross-entropy": through_attended_key},
-    trainer=train_untied,
+    trainer=train,
     # Any matrix fits all labels up to 1. The error there grows without bound as the decay vanishes.
     interpolation=lambda target, noise: (1.0, None),
-    recovery=lambda target: thresholds.untied_recovery(min(target.rank_fraction, 1.0)),
+    recovery=lambda target: thresholds.recovery(min(target.rank_fraction, 1.0), sides=2),
     leading={"linear": leading},
 )
 FACTORIZED = replace(
     UNTIED,
     theories={"linear": linear, "softmax": through_softmax},
     batched_outputs=frozenset({"linear"}),
-    trainer=train,
     interpolation=interpolation,
     recovery=lambda target: thresholds.recovery(min(target.rank_fraction, 1.0)),
     memory_checks={"softmax": softmax.check_size},
