@@ -99,11 +99,7 @@ def write_files(
 
 
 def _load_results(folder: Path) -> tuple[list[Result], list[InputError]]:
-    """Load all results in a directory. Return them, and the errors of those that cannot be read.
-
-    A study has the results of its further verbs in folders inside its directory. If a study audited models
-    and fitted laws to them, the laws are added to the tables of the audit.
-    """
+    """Load all results in a directory, with fitted laws among the tables of the audit, and their errors."""
     first = attempt(load, folder)
     if isinstance(first, InputError):
         return [], [first]
@@ -120,7 +116,6 @@ def _load_results(folder: Path) -> tuple[list[Result], list[InputError]]:
 def _page(
     loaded: Sequence[Sequence[Result]], names: Sequence[str], failures: Sequence[InputError]
 ) -> tuple[str, list[Figure]]:
-    """Return the page and its figures: those of all audits together, then those of each directory."""
     left_out = " ".join(f"Could not read: {error}." for error in failures)
     if len(loaded) == len(loaded[0]) == 1 and not failures:
         figures = figures_of(loaded[0][0])
@@ -154,7 +149,6 @@ def _page(
 
 
 def _joint_answer(loaded: Sequence[Sequence[Result]], names: Sequence[str]) -> Answer | None:
-    """Return the answers of all results in one. Each line begins with its directory, or with its verb."""
     lines = []
     for name, results in zip(names, loaded, strict=True):
         for result in results:

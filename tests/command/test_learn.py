@@ -333,3 +333,9 @@ def test_recovered_cases_are_one_sentence_and_bounds() -> None:
     ] * 3
     both = " ".join(learn("--student", "bayes,direct", "--alpha", "0.7,0.9").stdout.split())
     assert "Bayes-optimal recovers the target at 0.7 and 0.9 d² samples" in both
+
+
+def test_an_error_of_exactly_zero_is_shown_as_zero() -> None:
+    done = learn("--alpha", 0.6, "--weight-decay", 0)
+    assert done.status == 0
+    assert re.search(r"^E +0$", done.stdout, re.MULTILINE)

@@ -25,31 +25,31 @@ the true norm exceeds the value by more than the error in only 1 of 1000 cases.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from attnlaw.checkpoints.network import KINDS, MatrixLocation
 from attnlaw.core.quantity import Quantity
 from attnlaw.theory.bounds import BOUNDS
 
+Count, Text = partial(Quantity, kind="small"), partial(Quantity, kind="text")
 LEVELS = ("note", "warning", "error")  # levels of findings, the gravest last
 LOCATION = (
-    Quantity("model", "name of the model", kind="text"),
-    Quantity("layer", "index of the layer, counting from 0", kind="small"),
-    Quantity(
+    Text("model", "name of the model"),
+    Count("layer", "index of the layer, counting from 0"),
+    Text(
         "stack",
         "part of the model that the matrix belongs to, such as encoder or decoder, if there are several",
-        kind="text",
     ),
-    Quantity("head", "index of the attention head, counting from 0", kind="small"),
-    Quantity("expert", "index of the expert (in a mixture of experts), counting from 0", kind="small"),
-    Quantity(
+    Count("head", "index of the attention head, counting from 0"),
+    Count("expert", "index of the expert (in a mixture of experts), counting from 0"),
+    Text(
         "kind",
         "kind of weight matrix, such as qk (query-key), vo (value-output) or ffn_in (feed-forward)",
-        kind="text",
         choices=KINDS,
     ),
 )
-VERSION = Quantity("attnlaw_version", "version of attnlaw that computed the row", kind="text")
+VERSION = Text("attnlaw_version", "version of attnlaw that computed the row")
 IMBALANCE = Quantity(
     "factor_imbalance",
     "how unequal in size the two factors of an attention head are: 0 if balanced, up to 1",
@@ -62,16 +62,13 @@ P_VALUE = Quantity(
     display_name="p-value against random matrices",
     log=True,
 )
-OUTLIERS = Quantity(
+OUTLIERS = Count(
     "outliers",
     "number of singular values above the largest that a random matrix of this shape has",
-    kind="small",
     display_name="strong directions",
 )
-NULL_DRAWS = Quantity(
-    "null_draws",
-    "number of random matrices that this matrix was compared with, to compute the p-value",
-    kind="small",
+NULL_DRAWS = Count(
+    "null_draws", "number of random matrices that this matrix was compared with, to compute the p-value"
 )
 ALPHA = Quantity(
     "log10_alpha",
@@ -84,16 +81,11 @@ ALPHA = Quantity(
 
 MATRICES = (
     *LOCATION,
-    Quantity("family", "model family, such as gpt2", kind="text"),
+    Text("family", "model family, such as gpt2"),
     Quantity("tensors", "names of the tensors in the file that form the matrix", kind="texts"),
-    Quantity("rows", "number of rows of the matrix", kind="small"),
-    Quantity("cols", "number of columns of the matrix", kind="small"),
-    Quantity(
-        "inner",
-        "head size: number of entries of a head's queries and keys (for VO: of its values)",
-        "d",
-        kind="small",
-    ),
+    Count("rows", "number of rows of the matrix"),
+    Count("cols", "number of columns of the matrix"),
+    Count("inner", "head size: number of entries of a head's queries and keys (for VO: of its values)", "d"),
     Quantity(
         "latent",
         "whether the two factors of a head are themselves products of two tensors (latent attention)",
@@ -131,10 +123,9 @@ MATRICES = (
         error=True,
         log=True,
     ),
-    Quantity(
+    Count(
         "numerical_rank",
         "rank of the matrix: number of singular values that are larger than rounding errors",
-        kind="small",
         error=True,
     ),
     Quantity(
@@ -213,22 +204,18 @@ MATRICES = (
         display_name="excess size of random factors",
     ),
     IMBALANCE,
-    Quantity(
+    Text(
         "gauge",
         "freedom to change a head's two factors but not its output: any invertible change (full), "
         "rotations of rotary planes (rotary), or none",
-        kind="text",
     ),
-    Quantity(
+    Text(
         "route",
         "numerical method that computed the singular values: gram, svd, qr, cholesky, or lanczos "
         "(estimates only)",
-        kind="text",
     ),
-    Quantity(
-        "precision",
-        "floating-point precision in which the singular values were computed: float32 or float64",
-        kind="text",
+    Text(
+        "precision", "floating-point precision in which the singular values were computed: float32 or float64"
     ),
     P_VALUE,
     OUTLIERS,
@@ -304,32 +291,24 @@ ALPHA_APPLIED = Quantity(
 )
 LAYERS = (
     *LOCATION[:3],
-    Quantity(
+    Count(
         "applications",
         "number of times that the model applies the layer to an input (more than 1 if layers are shared)",
-        kind="small",
     ),
     ALPHA,
     ALPHA_APPLIED,
-    Quantity(
-        "share_qk",
-        "share of the layer's part of the generalization proxy that comes from QK matrices",
-        display_name="QK",
-    ),
-    Quantity(
-        "share_vo",
-        "share of the layer's part of the generalization proxy that comes from VO matrices",
-        display_name="VO",
-    ),
-    Quantity(
-        "share_cross",
-        "share of the layer's part of the generalization proxy that comes from cross-attention matrices",
-        display_name="cross attention",
-    ),
-    Quantity(
-        "share_ffn",
-        "share of the layer's part of the generalization proxy that comes from feed-forward matrices",
-        display_name="FFN",
+    *(
+        Quantity(
+            f"share_{group}",
+            f"share of the layer's part of the generalization proxy that comes from {of}",
+            display_name=label,
+        )
+        for group, label, of in (
+            ("qk", "QK", "QK matrices"),
+            ("vo", "VO", "VO matrices"),
+            ("cross", "cross attention", "cross attention"),
+            ("ffn", "FFN", "feed-forward matrices"),
+        )
     ),
     Quantity(
         "adaptivity",
@@ -342,11 +321,11 @@ LAYERS = (
 APPLICATIONS = (LOCATION[1], ALPHA, ALPHA_APPLIED)
 
 TOWERS = (
-    Quantity("tower", "name of the tower (separate stack of layers), such as text or vision", kind="text"),
+    Text("tower", "name of the tower (separate stack of layers), such as text or vision"),
     Quantity("layers", "number of layers in the tower (separate stack of layers)", kind="int"),
     Quantity("hidden_size", "width of the tower's layers", kind="int"),
     Quantity("heads", "number of attention heads in the tower's first layer", kind="int"),
-    Quantity("activation", "activation function of the tower's feed-forward blocks", kind="text"),
+    Text("activation", "activation function of the tower's feed-forward blocks"),
     *(
         Quantity(f"log10_{name}", f"log10 of the tower's generalization proxy: {bound.label}", error=True)
         for name, bound in BOUNDS.items()
@@ -354,11 +333,7 @@ TOWERS = (
 )
 
 ATLAS = (
-    Quantity(
-        "column",
-        "name of the number that is compared with other models, such as median_effective_rank_qk",
-        kind="text",
-    ),
+    Text("column", "name of the number that is compared with other models, such as median_effective_rank_qk"),
     Quantity("value", "value of this number in your model"),
     Quantity("trained_low", "smallest value of this number among the trained reference models"),
     Quantity("trained_high", "largest value of this number among the trained reference models"),
@@ -369,12 +344,8 @@ ATLAS = (
     Quantity("fresh_low", "smallest value of this number among the untrained reference models"),
     Quantity("fresh_high", "largest value of this number among the untrained reference models"),
     Quantity("fresh_models", "number of untrained reference models that have this number", kind="int"),
-    Quantity("kind", "architecture of your model: decoder, encoder or another", kind="text"),
-    Quantity(
-        "among",
-        "architecture that all reference models have; empty if their architectures differ",
-        kind="text",
-    ),
+    Text("kind", "architecture of your model: decoder, encoder or another"),
+    Text("among", "architecture that all reference models have; empty if their architectures differ"),
     Quantity("trained", "names of the trained models that your model is compared with", kind="texts"),
     Quantity("fresh", "names of the untrained models that your model is compared with", kind="texts"),
     Quantity(
@@ -386,28 +357,16 @@ ATLAS = (
 
 FINDINGS = (
     LOCATION[0],
-    Quantity("rule", "name of the check that found the problem, such as zero-tensor", kind="text"),
-    Quantity(
-        "level",
-        "how serious the finding is: note, warning or error",
-        kind="text",
-        choices=dict.fromkeys(LEVELS),
-    ),
+    Text("rule", "name of the check that found the problem, such as zero-tensor"),
+    Text("level", "how serious the finding is: note, warning or error", choices=dict.fromkeys(LEVELS)),
     *LOCATION[1:],
-    Quantity("tensor", "name of the stored tensor, if the problem is in a single tensor", kind="text"),
+    Text("tensor", "name of the stored tensor, if the problem is in a single tensor"),
     Quantity("value", "measured value, which is beyond the threshold of the check"),
     Quantity("threshold", "threshold beyond which the check reports a finding"),
-    Quantity("meaning", "what the finding means: its likely cause, and its effect on the model", kind="text"),
+    Text("meaning", "what the finding means: its likely cause, and its effect on the model"),
 )
 
 
 def location_row(model: str, location: MatrixLocation) -> dict[str, Any]:
     """Return the cells of the columns `LOCATION` for one matrix."""
-    return {
-        "model": model,
-        "layer": location.layer,
-        "stack": location.stack,
-        "head": location.head,
-        "expert": location.expert,
-        "kind": location.kind,
-    }
+    return {"model": model} | {column.name: getattr(location, column.name) for column in LOCATION[1:]}

@@ -1,16 +1,6 @@
-"""The command line: it turns words into settings, runs a verb, and shows a table, JSON or a page.
-
-| exit status | meaning |
-|---|---|
-| 0 | done |
-| 1 | a file could not be read, or a computation failed |
-| 2 | a bad option or a bad value |
-| 3 | a rule failed (`check` only) |
-| 130 | interrupted |
-
-Every error is one line on standard error. Only `app` imports the command-line library (cyclopts). This file
-imports modules that take time only inside `main`, which answers Ctrl-C.
-"""
+"""The command line: it turns words into settings, runs a verb, and shows a table, JSON or a page. The exit
+status is 0 (done), 1 (a file or a computation failed), 2 (a bad option), 3 (a rule failed) or 130
+(interrupted). Only `app` imports cyclopts, and only `main`, which answers Ctrl-C, imports what takes time."""
 
 from __future__ import annotations
 
@@ -29,10 +19,7 @@ if TYPE_CHECKING:
 
 
 class OutputClosed(Exception):
-    """An error in writing to standard output.
-
-    The error has no message if the reader, such as `head`, has ended.
-    """
+    """Standard output cannot be written. There is no message if the reader, such as `head`, has ended."""
 
 
 class UsageError(Exception):
@@ -114,11 +101,7 @@ def _run_command() -> int:
 
 
 def prepare_streams() -> None:
-    """Prepare standard output and standard error for printing.
-
-    If standard output is closed, exit with a message. A letter that a terminal cannot show is replaced by a
-    similar one.
-    """
+    """Replace letters that a terminal cannot show. Exit with a message if standard output is closed."""
     if sys.stderr is None:  # closed, so no message can be printed
         sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 (open until the end)
     if sys.stdout is None:

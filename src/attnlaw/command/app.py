@@ -1,8 +1,5 @@
-"""Run the command that the words of the command line name.
-
-cyclopts splits the words into options and values, and the declared settings parse the values. attnlaw prints
-the help itself.
-"""
+"""Run the command that the words of the command line name. cyclopts splits the words into options and values,
+the declared settings parse the values, and attnlaw prints the help itself."""
 
 from __future__ import annotations
 
@@ -77,7 +74,6 @@ def run(words: list[str]) -> int:
 
 
 def _error_message(error: CycloptsError, title: str, known_options: Sequence[str]) -> str:
-    """Return what is wrong with the words of the command `title`, and where to read about it."""
     options = " ".join(filter(None, ["attnlaw", title, "--help"]))
     option = re.search(r"--[\w-]+", str(error))
     name = option[0] if option else "an option"
@@ -104,7 +100,6 @@ def _error_message(error: CycloptsError, title: str, known_options: Sequence[str
 
 
 def _help(called: str | None, commands: dict[str, Command], words: list[str]) -> int:
-    """Print the help of a command, of a group of commands, or the list of all commands."""
     chosen = next((word for word in words if word in commands), None)
     if called is None:
         print_overview(output)
@@ -116,7 +111,6 @@ def _help(called: str | None, commands: dict[str, Command], words: list[str]) ->
 
 
 def _app(name: str, commands: dict[str, Command]) -> App:
-    """Return the cyclopts command of this name, or the group that has the commands."""
     if list(commands) == [name]:
         return _command_app(name, commands[name])
     group = App(name=name, help=command_lines()[name], help_flags=(), help_format=PLAIN)
@@ -152,7 +146,7 @@ def _command_app(name: str, command: Command) -> App:
 
 def _parameter(known: SettingField) -> inspect.Parameter:
     """Return the parameter of a setting. Its settings record finds out later whether a value is missing."""
-    rule, is_flag = known.rule, known.types == (bool,)
+    rule = known.rule
     shown = Parameter(
         name=None if rule.positional else as_option(known.name),
         help=rule.help,
@@ -160,19 +154,16 @@ def _parameter(known: SettingField) -> inspect.Parameter:
         negative=(),
         allow_leading_hyphen=known.is_number,
     )
-    if rule.positional:
-        kind = (
-            inspect.Parameter.VAR_POSITIONAL
-            if takes_several_words(known)
-            else inspect.Parameter.POSITIONAL_ONLY
-        )
-        name = (rule.metavar or known.name).lower()
-        if kind is inspect.Parameter.VAR_POSITIONAL:
-            return inspect.Parameter(name, kind, annotation=Annotated[str, shown])
-        return inspect.Parameter(name, kind, annotation=Annotated[str | None, shown], default=None)
-    if is_flag:
-        hint: Any = Annotated[bool, shown]
-        return inspect.Parameter(known.name, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=False)
-    words_type: Any = (list[str] if rule.repeatable else str) | None
-    hint = Annotated[words_type, shown]
-    return inspect.Parameter(known.name, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=None)
+    kind: Any = inspect.Parameter.KEYWORD_ONLY
+    default: Any = None
+    hint: Any = str | None
+    name = (rule.metavar or known.name).lower() if rule.positional else known.name
+    if rule.positional and takes_several_words(known):
+        kind, default, hint = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.empty, str
+    elif rule.positional:
+        kind = inspect.Parameter.POSITIONAL_ONLY
+    elif known.types == (bool,):
+        default, hint = False, bool
+    elif rule.repeatable:
+        hint = list[str] | None
+    return inspect.Parameter(name, kind, annotation=Annotated[hint, shown], default=default)

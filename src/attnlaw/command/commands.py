@@ -1,7 +1,5 @@
-"""The commands, by name: their settings, their help, and the function that runs them.
-
-Only the module of the command that the user calls is imported.
-"""
+"""The commands, by name: their settings, their help, and the function that runs them. Only the module of the
+command that the user calls is imported."""
 
 from __future__ import annotations
 
@@ -48,10 +46,7 @@ class Command:
 
     @property
     def paragraphs(self) -> list[str]:
-        """The paragraphs of the help text.
-
-        The text joins the lines of a paragraph, except lines such as `name: what it means`.
-        """
+        """The paragraphs of the help text, as one line each except lists such as `name: what it means`."""
         text = cleandoc(self.settings.__doc__ or "")
         return re.sub(r"(?<!\n)\n(?!\n|[a-z-]+( [a-z]+)?: )", " ", text).split("\n\n")
 

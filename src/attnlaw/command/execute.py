@@ -28,11 +28,7 @@ Fail = Callable[[Any, InputError], None]  # a function that is called with a cas
 
 
 def output_options(verb: Verb[Any, Any]) -> type[OutputOptions]:
-    """Return the class of a verb's output options.
-
-    The class is `WorkerOptions` for a verb that can be split. For other verbs it is `Options` in the verb's
-    folder, if declared.
-    """
+    """Return the class of a verb's output options: for workers, in its folder, or the common one."""
     if verb.split is not None:
         return WorkerOptions
     part = find_part(verb, "options")
@@ -87,7 +83,6 @@ def run_command(verb: Verb[Any, Any], typed_words: Mapping[str, Any]) -> int:
 
 
 def _unrecorded_options(requested: Sequence[tuple[Verb[Any, Any], Sequence[Any]]]) -> list[str]:
-    """Return the words of options that rows do not have, such as `--as-stored`."""
     ((verb, cases), *_) = requested
     known = setting_fields(verb.settings)
     hidden = {name: field for name, field in known.items() if name not in verb.setting_columns}
@@ -135,11 +130,9 @@ def _runnable_cases(verb: Verb[Any, Any], cases: list[Any], fail: Fail) -> list[
 
 
 def _run_cases(verb: Verb[Any, Any], cases: list[Any], options: OutputOptions, fail: Fail) -> Result:
-    """Compute the cases and return their result. After the error of a case, the others continue.
-
-    If the verb has a special terminal view, each case is shown as soon as it is computed.
-    """
+    """Compute the cases, and show each at once if the verb has a special terminal view."""
     terminal = None if options.json else find_part(verb, "terminal")
+    show_case = getattr(terminal, "show_case", lambda *_: None)
     pairs, shown = [], [Result.collect(verb, [])]
     with progress(verb.name) as report:
         for case, record in zip(cases, options.run_cases(verb, cases, report), strict=True):
@@ -151,7 +144,7 @@ def _run_cases(verb: Verb[Any, Any], cases: list[Any], options: OutputOptions, f
                 pairs.append((case, record))
             else:
                 shown.append(Result.collect(verb, [(case, record)]))
-                terminal.show_case(shown[-1], output, options.details)
+                show_case(shown[-1], output, options.details)
         return Result.collect(verb, pairs) if terminal is None else Result.concat(shown)
 
 

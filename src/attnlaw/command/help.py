@@ -1,8 +1,5 @@
-"""Print the help of the command line: the list of all commands, and the options of each.
-
-A command's help starts with its purpose in one sentence, its usage and examples. Then come the options in
-groups, what the purpose leaves out, and what several options have in common.
-"""
+"""Print the help of the command line: the list of all commands, and for each its purpose, usage, examples,
+the options in groups, the rest of its text, and what several options have in common."""
 
 from __future__ import annotations
 

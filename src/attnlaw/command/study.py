@@ -252,7 +252,6 @@ def _compute(
 
 
 def _print_status(standing: StudyStatus, place: StudyRunSettings | Status, drawn: bool = False) -> None:
-    """Print how many tasks are done, failed or missing, the errors, and the command to run next."""
     if place.json:
         print_json(standing.describe())
         return

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.progress import is_early
 from attnlaw.core.settings import OptionPanel, setting, setting_like, settings_dataclass
-from attnlaw.core.verb import CaseSplit, Verb, attempt
+from attnlaw.core.verb import Verb, attempt
 from attnlaw.render.output_options import OutputOptions, Records
 from attnlaw.render.terminal.console import format_duration, print_message
 from attnlaw.verbs.workers import Workers
@@ -55,11 +55,13 @@ class WorkerOptions(OutputOptions):
 
     def run_cases(self, verb: Verb[Any, Any], cases: Sequence[Any], progress: Callable[..., None]) -> Records:
         place = self.backend
-        if verb.split is None or self.out is None or (place is None and verb.split.keeper is None):
+        keeper = None if verb.split is None else verb.split.keeper
+        if verb.split is None or self.out is None or (place is None and keeper is None):
             yield from super().run_cases(verb, cases, progress)
             return
-        if place is None:
-            yield from self._keep_parts(verb.split, cases, progress)
+        if place is None and keeper is not None:
+            for case in cases:  # in this process, which keeps finished parts until the results are saved
+                yield attempt(keeper.run, case, Path(self.out), progress)
             return
         from attnlaw.study.split_case import SplitStopped, run_split
 
@@ -81,20 +83,9 @@ class WorkerOptions(OutputOptions):
             print_message(KEPT.format(verb.split.part_noun))
             raise KeyboardInterrupt from None
 
-    def _keep_parts(
-        self, split: CaseSplit[Any, Any], cases: Sequence[Any], progress: Callable[..., None]
-    ) -> Records:
-        """Compute the cases in this process, and keep their finished parts until the results are saved."""
-        if self.out is not None and split.keeper is not None:
-            for case in cases:
-                yield attempt(split.keeper.run, case, Path(self.out), progress)
-
     @contextmanager
     def interruptible(self, verb: Verb[Any, Any]) -> Iterator[None]:
-        """If the block is interrupted, print what is kept.
-
-        Remove the kept parts if the block ends with saved results.
-        """
+        """Print what is kept if the block is interrupted. Remove the kept parts when results are saved."""
         split = verb.split
         if self.out is None or split is None or split.keeper is None:
             yield

@@ -1,8 +1,5 @@
-"""The curve of a page: how one quantity depends on one slider, with its current value marked.
-
-A curve takes at most `BUDGET` seconds of each change. Its points are kept, so moving the slider of its x axis
-costs only the drawing. A slow theory gets few points at first and more with every change.
-"""
+"""The curve of a page: how one quantity depends on one slider, with its current value marked. Each change
+adds points for at most `BUDGET` seconds, and all points are kept."""
 
 from __future__ import annotations
 
@@ -26,10 +23,7 @@ MOST_CURVES = 64  # whose points are kept
 
 @dataclass(frozen=True)
 class CurveSpec:
-    """What a curve shows.
-
-    `irrelevant` names settings that add other results, but do not change the quantity.
-    """
+    """What a curve shows. `irrelevant` settings do not change its quantity."""
 
     setting: str
     quantity: str

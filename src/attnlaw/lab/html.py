@@ -43,10 +43,7 @@ def solve(state: State) -> Result:
 
 
 def charts_html(result: Result | InputError, state: State | None = None) -> str:
-    """Return the curve of the page's state, if its verb has one, and the charts that the verb declares.
-
-    If there is an error, return its message.
-    """
+    """Return the curve of the page's state, if any, and the charts of the verb; or the error."""
     if isinstance(result, InputError):
         return error_html(result)
     drawn, hidden = [], None
@@ -61,10 +58,7 @@ def charts_html(result: Result | InputError, state: State | None = None) -> str:
 
 
 def draw(title: str, chart: Any, caption: str, name: str) -> tuple[str, Markup, str, str | None]:
-    """Return the title, SVG, caption and width in pixels of a chart, for the template macro `figure`.
-
-    If the chart cannot be drawn, the function returns the reason in its place.
-    """
+    """Return title, SVG (or error), caption and width of a chart, for the template macro `figure`."""
     try:
         svg = inline_svg(chart, name)
     except InputError as error:
@@ -103,7 +97,6 @@ def quantity_table(result: Result, cases: Sequence[Result]) -> tuple[list[str], 
 
 
 def _remarks(cases: Iterable[Result]) -> list[str]:
-    """Return status and remark of each case that has a remark or is not done, without repetitions."""
     ends = [(case.rows["status"][0], case.rows["remark"][0]) for case in cases]
     worth = [end for end in ends if end[1] or end[0] != Outcome.DONE]
     return list(dict.fromkeys(": ".join(filter(None, end)) for end in worth))
@@ -122,10 +115,7 @@ def error_html(error: InputError) -> str:
 
 
 def idle_style(idle: Iterable[str], off: Iterable[str] = ()) -> str:
-    """Return a style sheet that hides controls without effect, and sliders whose switch is off.
-
-    The page does not draw the controls again, because that would interrupt a slider that the user is moving.
-    """
+    """Return a style that hides controls without effect. Drawing them again would interrupt the user."""
     sliders = [f".lab-{name} marimo-slider" for name in sorted(off)]
     return lab_html("idle", [*(f".lab-{name}" for name in sorted(idle)), *sliders])
 

@@ -55,20 +55,14 @@ class State:
 
 @dataclass(frozen=True)
 class PageModel:
-    """The page of a verb.
-
-    The settings `fixed`, which the page received when it was opened, have no control.
-    """
+    """The page of a verb. The settings `fixed` when it was opened have no control."""
 
     verb: Verb[Any, Any]
     fixed: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, name: str, path: str | None = None) -> PageModel:
-        """Return the page of the verb with this name.
-
-        `path` is the first word that the verb's command takes.
-        """
+        """Return the page of the verb with this name. `path` is the first word that its command takes."""
         verb = find_verb(name)
         return cls(verb, {} if path is None else {positional_settings(verb)[0]: path})
 
@@ -85,10 +79,7 @@ class PageModel:
         return build_controls(self.verb.simulation.settings, excluded=common)
 
     def state(self, values: Mapping[str, Any], beside: Mapping[str, Any] | None = None) -> State:
-        """Return the state for the values of the controls.
-
-        `beside` has the values of the simulation's controls, if a simulation runs.
-        """
+        """Return the state for the values of the controls, and of those `beside` if a simulation runs."""
         given = {**self.fixed, **settings_from_controls(self.verb.settings, values)}
         if beside is None or self.verb.simulation is None:
             return State(self.verb, given)
@@ -111,10 +102,7 @@ def positional_settings(verb: Verb[Any, Any]) -> list[str]:
 
 
 def settings_from_controls(settings: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that the controls choose. Settings at their default or without effect are left out.
-
-    A setting that is infinite by default gets two values: the chosen one, and infinity for comparison.
-    """
+    """Return the chosen settings that have an effect. One that is infinite by default also gets infinity."""
     known, unused = setting_fields(settings), idle_settings(settings, values)
     overrides = {}
     for name, value in values.items():

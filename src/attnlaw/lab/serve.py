@@ -1,8 +1,5 @@
-"""Serve the pages on this machine, only at 127.0.0.1. No page contacts another machine.
-
-Other pages in the same browser, and other users of the machine, can connect to that address, too. So each
-server has a random token. It is the first part of every path, and only who has the printed address knows it.
-"""
+"""Serve the pages on this machine, only at 127.0.0.1, without contact to other machines. As other pages and
+users can connect to that address too, every path starts with a random token that only attnlaw prints."""
 
 from __future__ import annotations
 
@@ -110,10 +107,7 @@ def page_address(place: socket.socket, token: str, name: str) -> str:
 
 
 def _cache_plugin_lookup() -> None:
-    """Make marimo read the metadata of installed packages only once, instead of each time that cells run.
-
-    This patches an internal function of marimo. If a version does not have it, nothing is changed.
-    """
+    """Make marimo read the metadata of packages only once, instead of each time that cells run."""
     with suppress(ImportError, AttributeError):
         from marimo._entrypoints import registry
 
@@ -159,10 +153,7 @@ def open_socket(port: int | None) -> socket.socket:
 
 
 def build_server(page: str, path: str | None, token: str, on_ready: Callable[[], None]) -> Any:
-    """Return a server that calls `on_ready` when its pages answer.
-
-    The server ends without waiting for open pages.
-    """
+    """Return a server that calls `on_ready` when its pages answer, and ends without waiting for them."""
     import uvicorn
 
     app = Application(page, path, token)

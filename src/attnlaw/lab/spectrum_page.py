@@ -124,18 +124,13 @@ class FittedSpectrum:
         saved = f"attnlaw.load({self.source!r})[{self.row['case']}]"
         source = saved if is_saved(self.source) else repr(self.source)
         return (
-            "import attnlaw\n"
-            "from attnlaw.analysis.audit.audit import spectrum_at\n"
-            "from attnlaw.analysis.fit.fit import fit_law\n\n"
-            f"spectrum = spectrum_at({source}, {location})\n"
-            f"fits = {{law: fit_law(spectrum, law) for law in {list(self.laws)!r}}}"
+            "import attnlaw\nfrom attnlaw.analysis.audit.audit import spectrum_at\nfrom "
+            f"attnlaw.analysis.fit.fit import fit_law\n\nspectrum = spectrum_at({source}, {location})\nfits "
+            f"= {{law: fit_law(spectrum, law) for law in {list(self.laws)!r}}}"
         )
 
     def as_command(self) -> str:
-        """Return a command that fits all matrices of this layer and kind.
-
-        The command has no option that selects one head.
-        """
+        """Return a command that fits all matrices of this layer and kind, as none selects one head."""
         model = self.row["model"] if is_saved(self.source) else self.source
         words = ["attnlaw", "fit", model, "--only", KINDS[self.row["kind"]].group or ""]
         words += [] if self.row["layer"] is None else ["--layers", str(self.row["layer"])]
@@ -143,7 +138,6 @@ class FittedSpectrum:
 
 
 def is_saved(source: str) -> bool:
-    """Return whether the source is a directory that attnlaw wrote."""
     return (Path(source) / MANIFEST).is_file()
 
 

@@ -15,14 +15,10 @@ OnChange = Callable[[dict[str, Any]], None]
 
 
 class Panel:
-    """The marimo elements of some controls.
+    """The marimo elements of some controls, each with its own handler.
 
-    Each element has its own handler. marimo's dictionary of elements would merge waiting changes of several
-    elements into the last of them.
-
-    Args:
-        changed: a function that receives all values whenever one changes.
-        slow: whether sliders report a value only on release.
+    marimo's dictionary of elements would merge waiting changes of several into the last. `changed` receives
+    all values whenever one changes, and sliders of a `slow` panel report a value only on release.
     """
 
     def __init__(self, controls: Sequence[Control], changed: OnChange, slow: bool = False) -> None:
@@ -60,10 +56,7 @@ class Panel:
         return tell
 
     def aside_html(self) -> str:
-        """Return the controls as a column.
-
-        marimo's sidebar is not used, because it would show a second copy of each control that lags behind.
-        """
+        """Return the controls as a column. marimo's sidebar would show a second copy that lags behind."""
         return lab_html("aside", self._groups())
 
     def simulation_html(self, title: str, *buttons: Any) -> str:

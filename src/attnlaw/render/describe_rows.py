@@ -37,6 +37,11 @@ def format_short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) and math.isfinite(value) else format_setting(value)
 
 
+def capital(text: str) -> str:
+    """Return a text that begins with a capital letter."""
+    return f"{text[:1].upper()}{text[1:]}"
+
+
 def varying_settings(rows: pl.DataFrame, names: Iterable[str]) -> list[str]:
     columns = set(rows.columns) if rows.height > 1 else set()
     return [name for name in names if name in columns and rows[name].n_unique() > 1]
@@ -63,10 +68,7 @@ RowsByCase = Iterator[tuple[dict[str, Any], pl.DataFrame]]
 
 
 def rows_by_case(rows: pl.DataFrame, names: Sequence[str]) -> RowsByCase:
-    """Yield combinations of these settings, each with its rows. The function yields at most six combinations.
-
-    If a setting has no effect in a row (null), the row belongs to all values of this setting.
-    """
+    """Yield at most six combinations of settings with their rows. A null belongs to every value."""
     if not rows.height:
         return
     if not names:
@@ -120,10 +122,7 @@ class ValueLabels:
         return self.variants.get(name, {}).get(value) if isinstance(value, str) else None
 
     def describe(self, values: Mapping[str, Any]) -> str:
-        """Return names with their values, such as "target rank 0.5, residual yes".
-
-        The text leaves out nulls.
-        """
+        """Return names with their values, such as "target rank 0.5, residual yes", without nulls."""
         return ", ".join(
             f"{name.replace('_', ' ')} {self.label_of(name, value)}"
             for name, value in values.items()
@@ -137,10 +136,7 @@ def showable_columns(rows: pl.DataFrame) -> list[str]:
 
 
 def constant_settings(rows: pl.DataFrame, result_columns: Iterable[str]) -> list[str]:
-    """Return the settings that have the same value in all rows.
-
-    If there is only one row, return no settings.
-    """
+    """Return the settings that have the same value in all of several rows."""
     results = set(result_columns)
     names = [name for name in showable_columns(rows) if name not in results and rows[name].n_unique() == 1]
     return names if rows.height > 1 else []

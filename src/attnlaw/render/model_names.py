@@ -23,10 +23,7 @@ def model_names(result: Result) -> list[str]:
 
 
 def lines_about_models(lines_by_model: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return every line once.
-
-    A line that does not hold for all models starts with the names of its models.
-    """
+    """Return every line once, after the names of its models if it does not hold for all."""
     models_by_line: dict[str, list[str]] = {}
     for model, lines in lines_by_model.items():
         for line in lines:

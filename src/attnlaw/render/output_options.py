@@ -71,15 +71,9 @@ class OutputOptions(Settings):
         return None
 
     def interruptible(self, verb: Verb[Any, Any]) -> AbstractContextManager[None]:
-        """Return a context for the whole work of the verb.
-
-        The context may keep finished parts for the next run.
-        """
+        """Return a context for the whole work of the verb, which may keep finished parts for the next run."""
         return nullcontext()
 
     def finish(self, result: Result, failures: Sequence[Failure] = ()) -> int:
-        """Do further work with the result of the cases that were computed. Return the exit status.
-
-        `failures` are the other cases, each with its error.
-        """
+        """Do further work with the result, and the failed cases. Return the exit status."""
         return 0

@@ -170,7 +170,6 @@ def _percent(difference: float | None) -> str:
 
 
 def _agreement(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Return a sentence that says how far our numbers are from those of others."""
     tested = [line for line in lines if line["kind"] not in UNTESTED]
     scores = [abs(line["z"]) for line in tested if line["z"] is not None]
     known = [line for line in tested if line["difference"] is not None]
@@ -188,7 +187,6 @@ def _agreement(lines: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _list(json: bool) -> int:
-    """Print all papers with their figures, and how many published numbers each figure has."""
     entries: list[dict[str, Any]] = []
     rows: list[tuple[str | Text, str | Text, str]] = []
     for paper in PAPERS:

@@ -1,9 +1,6 @@
-"""Compare published numbers with the rows of a study, as a table and as figures.
-
-A published number belongs to all rows that have its settings. If there are several, they count as
-repetitions, and their mean is compared. The standard error of the mean follows from the errors of the rows,
-or from their spread if the rows have no errors.
-"""
+"""Compare published numbers with the rows of a study, as a table and as figures. A number belongs to all rows
+that have its settings. If there are several, their mean is compared, with the error that follows from
+theirs."""
 
 from __future__ import annotations
 
@@ -121,10 +118,7 @@ def _our_estimate(
 
 
 def _crossing(rows: pl.DataFrame) -> float | None:
-    """Return the `beta` at which heads of size 64 and 128 have equal errors, or None if there is none.
-
-    It comes from cubic interpolation in the logarithm of their ratio, through four points.
-    """
+    """Return the `beta` at which heads of size 64 and 128 have equal errors, by cubic interpolation."""
     narrow, equal = (rows.filter(pl.col("head_size") == size).sort("beta") for size in (64, 128))
     beta = narrow["beta"].to_numpy()
     if narrow.height < 4 or beta.tolist() != equal["beta"].to_list():

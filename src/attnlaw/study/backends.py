@@ -1,8 +1,5 @@
-"""Choose where tasks are computed: in this process, on a local Dask cluster, on a running one, or on Slurm.
-
-On Slurm, dask-jobqueue submits jobs that start single-threaded Dask workers, `cores` in each job. The Dask
-scheduler runs in this process. The workers connect to its address, and they end when it is gone.
-"""
+"""Choose where tasks are computed: in this process, on a local Dask cluster, on a running one, or on Slurm,
+where dask-jobqueue submits jobs with `cores` workers each, which connect to the scheduler in this process."""
 
 from __future__ import annotations
 
@@ -110,11 +107,7 @@ def slurm_cluster(text: str, folder: Path) -> Any:
 
 @contextmanager
 def slurm_jobs(text: str, jobs: int, folder: Path, stop: Stop) -> Iterator[Any]:
-    """Yield a Dask client with `jobs` workers on Slurm.
-
-    When a Slurm job runs out of time, a new job replaces it. The logs of the jobs go to the folder slurm/
-    of the store.
-    """
+    """Yield a Dask client with `jobs` workers on Slurm. A job that runs out of time is replaced."""
     from distributed import Client
 
     if shutil.which("sbatch") is None:
@@ -252,10 +245,7 @@ def _silence_dask() -> Iterator[None]:
 
 @contextmanager
 def _block_interrupts() -> Iterator[None]:
-    """Keep Ctrl-C away from threads and processes that start in the block. Only the main process may stop.
-
-    They inherit the mask of blocked signals. This thread gets a blocked signal when the block ends.
-    """
+    """Keep Ctrl-C away from threads and processes that start in the block. They inherit the mask."""
     resource_tracker.ensure_running()  # before the mask is set: starting it unblocks the signal
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

@@ -1,13 +1,7 @@
-"""Compute tasks on a Dask cluster: a local one, one that is already running, or Slurm jobs.
-
-Tasks are sent to the workers in batches (see `engine`). Each worker has a few batches in advance, and returns
-short rows. Dask starts, watches and restarts the worker processes. If a worker dies, its batch returns as an
-error. The marker files of workers (see `task`) then show which task it was computing. Only this task counts
-as failed in this attempt. Tasks that are computed together do not write markers. If their worker dies, each
-is computed alone.
-
-This module needs Dask (the extra `cluster`). `backends.Backend` imports it only for a cluster.
-"""
+"""Compute tasks on a Dask cluster. Workers get batches of tasks in advance (see `engine`) and return short
+rows. If one dies, its batch returns as an error, and marker files (see `task`) show which task it was
+computing: only this one counts as failed. Tasks that were computed together have no markers, and are tried
+alone."""
 
 from __future__ import annotations
 
@@ -118,10 +112,7 @@ class DaskEngine(Engine):
             self.client.cluster.scale(self.planned)
 
     def _batch(self, waiting: deque[_Pending], workers: int) -> list[_Pending]:
-        """Take the next batch of tasks of the same kind.
-
-        Batches are smaller near the end. A task that has failed or lost its worker is a batch by itself.
-        """
+        """Take the next batch of tasks of the same kind. One that failed or lost its worker runs alone."""
         first = waiting[0]
         share = math.ceil(len(waiting) / (AHEAD * workers))
         if first.task.group is not None:  # in small batches, a task would cost as much as alone
@@ -136,7 +127,6 @@ class DaskEngine(Engine):
         return batch
 
     def _collect_batch(self, future: Any, batch: list[_Pending]) -> tuple[list[Ending], list[_Pending]]:
-        """Return the final endings of a batch, and the tasks to try again."""
         endings: Sequence[Ending | None]
         if future.status == "cancelled":
             raise CancelledError

@@ -1,12 +1,7 @@
-"""Compute tasks in this process, one by one or in groups. The module `cluster` does the same on Dask.
-
-An engine takes tasks and yields their endings in any order. It tries a failed task again, up to `retries`
-times, unless the error is permanent.
-
-Tasks of one group (`Verb.batch_key`) share most of their work. So their batches are larger, and grow as the
-time per task falls. A batch of a group has at least `LEAST` tasks if one task takes up to `LONG` seconds,
-even if the batch then takes longer than `CHUNK`. Smaller batches would not show how much the tasks share.
-"""
+"""Compute tasks in this process, one by one or in groups; the module `cluster` does the same on Dask. A
+failed task is tried again, unless its error is permanent. Tasks of one group (`Verb.batch_key`) share most of
+their work, so their batches grow as the time per task falls, from `LEAST` tasks if one takes up to `LONG`
+seconds."""
 
 from __future__ import annotations
 
@@ -61,10 +56,7 @@ class Stop:
 
 
 class TimeUp(BaseException):
-    """An error for an exceeded time limit.
-
-    This error is not an `Exception`, so that tasks do not catch it.
-    """
+    """An error for an exceeded time limit. It is not an `Exception`, so that tasks do not catch it."""
 
 
 @dataclass
@@ -120,10 +112,7 @@ class Engine:
             self.pace[pace_key(task)] = sum(known) / len(known)
 
     def batch_size(self, task: Task) -> int:
-        """Return how many tasks like this one make a batch. The number is 1 if no task was measured yet.
-
-        The time limit of one task applies to a whole group, so a group should need at most half of it.
-        """
+        """Return how many tasks like this one make a batch, which needs at most half of their time limit."""
         pace = self.pace.get(pace_key(task))
         if pace is None:
             return 1
@@ -165,10 +154,7 @@ class Engine:
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
-        """Raise `KeyboardInterrupt` in the block if a stop is requested, and `TimeUp` after the time limit.
-
-        The time limit works only in the main thread. Compiled code finishes before anything is raised.
-        """
+        """Raise `KeyboardInterrupt` if a stop is requested, and in the main thread `TimeUp` at the limit."""
 
         def ring(number: int, frame: FrameType | None) -> None:
             raise TimeUp

@@ -1,9 +1,6 @@
-"""Turn finished tasks into results, in the layout that `attnlaw.load` reads.
-
-The directory of the study has the result of its first verb. The rows of that verb's simulation are in
-simulation.parquet. The result of each further verb is in DIR/VERB. Rows are in the order of the study, and
-the column `task` has the key of the task. A failed task has the status "failed" and its error as remark.
-"""
+"""Turn finished tasks into results, in the layout that `attnlaw.load` reads: that of the first verb in DIR,
+with simulation.parquet, and of each further verb in DIR/VERB. Rows have the order of the study, the key of
+their task in the column `task`, and the status "failed" with the error as remark if the task failed."""
 
 from __future__ import annotations
 
@@ -72,10 +69,7 @@ def _collect(verb: Verb[Any, Any], finished: list[tuple[Task, Ending]], store: S
 
 
 def export(study: Study, store: Store) -> list[Path]:
-    """Write the results of all finished tasks, and return the directories of the results.
-
-    Raise an `InputError` if the store has only rows of another study, whose result would be deleted.
-    """
+    """Write the results of all finished tasks, and return their directories, unless no row belongs here."""
     require_same_study(study, store)
     results = collect_results(study, store)
     folders = [store.folder, *(store.folder / result.verb.name for result in results[1:])][: len(results)]

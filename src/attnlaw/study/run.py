@@ -1,8 +1,6 @@
-"""Run a study, resume it, and report its status. Only missing tasks are computed.
-
-A run holds the lock of its directory. It first computes one task of each verb to estimate the cost of the
-rest, stores every task as it finishes, and exports the rows at the end, also if it is stopped.
-"""
+"""Run a study, resume it, and report its status. A run holds the lock of its directory, computes one task of
+each verb to estimate the cost, stores every task as it finishes, and exports the rows even if it is
+stopped."""
 
 from __future__ import annotations
 
@@ -159,10 +157,7 @@ def resume(
 
 
 def status(study: Study, out: str | os.PathLike[str]) -> StudyStatus:
-    """Return the status of a study, which may be running.
-
-    Raise an `InputError` if `out` belongs to another study.
-    """
+    """Return the status of a study, which may be running. Another study in `out` is an error."""
     with open_store(out) as store:
         running = is_locked(out)
         if not running:

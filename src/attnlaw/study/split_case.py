@@ -1,10 +1,5 @@
-"""Compute one large case on many workers. Its parts are tasks, and their tables are joined to one result.
-
-    results = run_split(find_verb("audit"), cases, "DIR/store", Backend(jobs=8))
-
-The store works as in a study: finished parts are never computed again. If the process is killed, only the
-parts that were being computed are lost. If a part fails in all attempts, its case fails with the same error.
-"""
+"""Compute one large case on many workers. Its parts are tasks of a store, as in a study, so finished parts
+are never computed again. If a part fails in all attempts, its case fails with the same error."""
 
 from __future__ import annotations
 
@@ -114,7 +109,6 @@ def _compute(
 def _join_parts(
     split: CaseSplit[Any, Any], case: Any, tasks: list[Task], store: Store, endings: Mapping[str, Ending]
 ) -> Any:
-    """Return the record of a case, or the error of the first part that failed."""
     for number, task in enumerate(tasks, start=1):
         if task.key in endings and (error := endings[task.key].error) is not None:
             return InputError(

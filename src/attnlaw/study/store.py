@@ -1,14 +1,6 @@
-"""The store of a study: a SQLite file of finished rows, and a lock that lets only one run write at a time.
-
-| file | content |
-|---|---|
-| DIR/store.sqlite | rows by key, in WAL mode, so that readers and a killed writer do no harm |
-| DIR/lock | the lock of the running process; the system frees it when that process ends in any way |
-| DIR/parts/ | large tables, each named by the key of its task and a digest of its content |
-
-Code that adds to a store must hold the lock with `hold_lock`; the store does not check that. Workers write
-the tables (`attnlaw.study.task`), and a run removes tables that no row refers to (`attnlaw.study.run`).
-"""
+"""The store of a study: DIR/store.sqlite has the finished rows by key, in WAL mode, so that readers and a
+killed writer do no harm; DIR/parts/ has large tables, by key and digest; and DIR/lock, which the system frees
+with its process, lets one run write at a time. Code that adds to a store must hold it (`hold_lock`)."""
 
 from __future__ import annotations
 
@@ -79,10 +71,7 @@ class Store:
         }
 
     def finished(self) -> dict[str, Ending]:
-        """Return the endings that are valid, by key and without the texts of their rows.
-
-        An ending is valid if it is not stale and all its tables exist. Failed tasks are included.
-        """
+        """Return the endings, failed ones too, that are not stale and have all tables, without their rows."""
         stale = self.stale_keys()
         endings = self.endings(rows=False).items()
         return {key: ending for key, ending in endings if key not in stale and self.has_tables(ending)}
@@ -92,20 +81,14 @@ class Store:
         return all((self.folder / path).is_file() for _, path in ending.parts)
 
     def cells(self, ending: Ending) -> dict[str, Any]:
-        """Return the cells that a task adds to its row.
-
-        For a failed task, the cells are `status` and `remark`. The ending must come with its row.
-        """
+        """Return the cells that a task adds to its row: `status` and `remark` if it failed."""
         if ending.error is not None:
             return {"status": str(Outcome.FAILED), "remark": ending.error}
         with self._as_damage(ending.key):
             return {**json.loads(ending.row)}  # type: ignore[arg-type]  # NULL is damage, too
 
     def tables(self, ending: Ending, exclude: Container[str] = ()) -> dict[str, pl.DataFrame]:
-        """Read the tables of a finished task. Return the tables by name, without the names in `exclude`.
-
-        Raise an `InputError` if a file is missing or damaged.
-        """
+        """Read the tables of a finished task, by name. A missing or damaged file is an `InputError`."""
         import polars as pl
 
         damage = (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
@@ -160,10 +143,7 @@ def has_endings(directory: str | os.PathLike[str]) -> bool:
 
 @contextmanager
 def hold_lock(directory: str | os.PathLike[str]) -> Iterator[None]:
-    """Hold the lock of a directory.
-
-    If another run holds the lock, raise an `InputError` that names this run.
-    """
+    """Hold the lock of a directory. If another run has it, raise an `InputError` that names this run."""
     path = writable_directory(directory) / "lock"
     with ExitStack() as stack:
         with as_input_error(f"{path}: cannot be locked", "choose another directory"):
@@ -174,8 +154,7 @@ def hold_lock(directory: str | os.PathLike[str]) -> Iterator[None]:
                 file.seek(0)
                 raise InputError(
                     f"{path.parent}: another run is using this directory "
-                    f"({file.read().strip() or 'starting'}); wait until it ends, or choose another "
-                    "directory"
+                    f"({file.read().strip() or 'starting'}); wait until it ends, or choose another directory"
                 ) from error
         file.truncate(0)
         file.write(f"process {os.getpid()} on {os.uname().nodename}\n")
@@ -185,10 +164,7 @@ def hold_lock(directory: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _flock(file: IO[str]) -> None:
-    """Take the lock. Raise `BlockingIOError` if another process has it.
-
-    Wait a moment before that, because `is_locked` holds the lock briefly.
-    """
+    """Take the lock, or raise `BlockingIOError`. `is_locked` may hold it for a moment."""
     until = time.monotonic() + LOCK_WAIT
     while True:
         try:

@@ -1,24 +1,6 @@
-"""Read a study file (TOML): a verb, fixed settings, settings that vary, and how the study is run.
-
-    verb = "learn"                    # or several: ["audit", "fit"]
-    [fixed]                           # the same in every task
-    [grid]                            # the product of its lists; "0.05:1:40" is 40 points, both ends included
-    [[list]]                          # explicit cases, each crossed with the grid, if there is one
-    [run]
-    seed = 0                          # the seed of the study
-    seeds = 1                         # repetitions of every case of a verb that draws random numbers
-    time_limit = 600                  # seconds for each task; no limit unless given
-    retries = 2                       # further attempts at a task that failed
-    [quick]                           # values that replace those above in a quick run
-
-Keys are the settings of the verb. A case of [[list]] may override [fixed], name its own verb, and contain
-lists or ranges, which make it a small grid. Relative paths start at the study file.
-
-The seed of a task comes from the study's `SeedSequence` by position: child number `repetition` of child
-number `case`. So cases added at the end, and more repetitions, do not change earlier seeds.
-
-`template` writes a study file to fill in from a verb's declaration.
-"""
+"""Read a study file (TOML, see docs/commands/study.md), and write one to fill in. The seed of a task comes
+from the study's `SeedSequence` by position: child number `repetition` of child number `case`. So cases
+added at the end, and more repetitions, do not change earlier seeds."""
 
 from __future__ import annotations
 
@@ -196,10 +178,7 @@ def _table(content: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _apply_quick(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of a study file with the values of [quick].
-
-    A value replaces the one of the same key. A key that is not given elsewhere is added to [run] or [fixed].
-    """
+    """Replace values by those of [quick], whose new keys go to [run] or [fixed]."""
     tables = {name: _table(content, name) for name in ("fixed", "grid", "run")}
     explicit = [dict(case) for case in content.get("list", [])]
     for key, value in _table(content, "quick").items():
@@ -217,10 +196,7 @@ def study_keys(verb: Verb[Any, Any]) -> dict[str, SettingField]:
 
 
 class _Sweep:
-    """The cases of one verb, as grids of values.
-
-    A study file must not contain `reserved_names`. `labels` names the table that gave each key last.
-    """
+    """The cases of one verb, as grids of values. `labels` names the table that gave each key last."""
 
     def __init__(self, verb: Verb[Any, Any]) -> None:
         self.verb = verb
@@ -313,7 +289,6 @@ def _is_list(value: Any, kind: type) -> bool:
 
 
 def _points(field: SettingField, value: Any, label: str) -> list[Any]:
-    """Return the points of one axis: a list, a range, or a single value."""
     if label == "[fixed]":
         if isinstance(value, list) and not any(get_origin(kind) is tuple for kind in field.types):
             raise BadSetting(
@@ -336,11 +311,7 @@ def _expand_value(field: SettingField, value: Any) -> list[Any]:
 
 
 def _expand_paths(values: list[Any], key: str, folder: Path) -> list[str]:
-    """Make paths absolute, and replace patterns by the paths that they match. Other names (hub ids) stay.
-
-    A path that exists is not treated as a pattern, and neither is the directory of the study. `package:PATH`
-    is searched on `sys.path`, because some packages contain models.
-    """
+    """Make paths absolute, find `package:PATH` on `sys.path`, and expand patterns. Hub ids stay."""
     paths: list[str] = []
     for value in map(str, values):
         inside, packaged = value.removeprefix(PACKAGE), value.startswith(PACKAGE)
@@ -409,10 +380,7 @@ def template(verb: Verb[Any, Any]) -> str:
 
 
 def _key(field: SettingField, keys: Mapping[str, SettingField], example: str | None = None) -> str:
-    """Return the comment and the line of a key.
-
-    The line is commented out if the key has a default and there is no example.
-    """
+    """Return the comment and the line of a key, commented out if it has a default and no example."""
     rule = field.rule
     expected = field.expected
     sentences = [rule.help.rstrip("."), expected[0].upper() + expected[1:]]
@@ -436,7 +404,6 @@ def _key(field: SettingField, keys: Mapping[str, SettingField], example: str | N
 
 
 def _placeholder(field: SettingField) -> Any:
-    """Return a value for a key without a default: an example of a number, or else the word in the help."""
     if field.is_number:
         return _template_points(field)[-1] if field.rule.lab_default is None else field.rule.lab_default
     return field.rule.metavar or field.name.upper()

@@ -1,8 +1,6 @@
-"""A task of a study: a verb with one record of settings, including its seed. An `Ending` says how it ended.
-
-The key of a task is a hash of verb, settings and version, because its row depends on nothing else. Workers
-call `run_batch`. They write large tables themselves, and return rows as short JSON texts.
-"""
+"""A task of a study: a verb with one record of settings, including its seed. Its key is a hash of verb,
+settings and version, because its row depends on nothing else. Workers call `run_batch` and write large
+tables."""
 
 from __future__ import annotations
 
@@ -110,11 +108,7 @@ def run_tasks_together(tasks: Sequence[Task], folder: Path) -> list[Ending]:
 
 
 def _write_record(task: Task, record: Any, folder: Path) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Write the tables of a record. Return the cells of its row, and the names and paths of the tables.
-
-    The cells do not become a polars table here, because that takes a millisecond. `export` does it for all
-    tasks.
-    """
+    """Write the tables of a record. Return the cells of its row as JSON, which is faster than polars."""
     if isinstance(record, InputError):
         raise record
     cells = json.dumps(task.verb.cells(record), allow_nan=False, ensure_ascii=False)
@@ -125,12 +119,10 @@ def _write_record(task: Task, record: Any, folder: Path) -> tuple[str, tuple[tup
 def run_batch(
     tasks: Sequence[Task], folder: Path, time_limit: float | None, time_twice: bool = False
 ) -> list[Ending]:
-    """Compute tasks in a worker process, with one BLAS thread.
+    """Compute tasks in a worker process, with one BLAS thread: groups together, other tasks one by one.
 
-    Groups run together, and other tasks run one by one.
-
-    Other threads of the process wait. If `time_twice` is true, a quick task runs again to measure it after
-    its modules are loaded.
+    Other threads of the process wait. With `time_twice`, a quick task runs again to measure it after its
+    modules are loaded.
     """
     from threadpoolctl import threadpool_limits
 
@@ -193,10 +185,7 @@ def write_table(table: pl.DataFrame, name: str, key: str, folder: Path) -> str:
 
 
 def cause_of_death(key: str, folder: Path, time_limit: float | None) -> str | None:
-    """Return the reason why the worker of a task died, or None if the task had not begun.
-
-    Remove the marker file of the task.
-    """
+    """Return why the worker of a task died, or None if it had not begun. Remove its marker file."""
     path = folder / "running" / key
     try:
         lines = path.read_text(errors="replace").splitlines()
@@ -221,11 +210,7 @@ def _run_with_marker(task: Task, folder: Path, time_limit: float | None) -> Endi
 
 @contextmanager
 def _exit_after(time_limit: float | None, path: str | Path) -> Iterator[None]:
-    """Exit the process if the block exceeds the time limit, and write the traceback to a file.
-
-    The watchdog is a thread of the interpreter that does not need the interpreter's lock. So it also ends a
-    task that hangs in compiled code.
-    """
+    """Exit the process at the time limit, even in compiled code, and write the traceback to a file."""
     with Path(path).open("w") as file:
         if time_limit is not None:
             faulthandler.dump_traceback_later(time_limit, exit=True, file=file)

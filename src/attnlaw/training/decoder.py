@@ -1,18 +1,6 @@
-"""Train a small byte-level decoder, and compare its spectra with the theory of one head.
-
-The decoder is a GPT-2 of 4 layers that AdamW trains, with one token for each byte (vocabulary 256).
-`examples/train_tiny.py` trains the decoder that is shipped with it; the study `dynamics-training` makes a
-shorter run.
-
-The corpus is the source of Python's standard library. A hash of its name puts each file into the training or
-the held-out split, so the split is the same on every machine and for every Python version. The bytes
-themselves are those of the interpreter that runs.
-
-Singular values of a head are divided by the edge of the bulk that random weights would have. Eigenvalues of
-the theory's student are divided by the edge of the student's bulk. A direction with a value above 1
-is outside the bulk. This is an analogy, not a fit: the theory has one tied head, Gaussian tokens and a known
-target. The run has sixteen heads, Adam and text.
-"""
+"""Train a small byte-level decoder (a GPT-2 of 4 layers) on the source of Python's standard library, split by
+a hash of file names, and compare its spectra with the theory of one head: singular values over the edge of
+random weights, and eigenvalues over that of the student's bulk. This is an analogy, not a fit."""
 
 from __future__ import annotations
 
@@ -62,10 +50,7 @@ DESCRIPTION = (
 
 
 def is_held_out(name: str) -> bool:
-    """Return whether a file is left out of training.
-
-    `name` is the path of the file relative to the library.
-    """
+    """Return whether a file, named relative to the library, is left out of training."""
     return int(hashlib.sha256(name.encode()).hexdigest(), 16) % HELD_OUT_ONE_IN == 0
 
 
@@ -98,10 +83,7 @@ def random_windows(text: Bytes, count: int, length: int, rng: np.random.Generato
 
 
 def bigram_losses(train: Bytes, held_out_windows: Bytes) -> NDArray[np.float64]:
-    """Return the mean loss of a bigram model on each held-out window, in nats per byte.
-
-    The model predicts a byte from the previous byte, by the counts of pairs in `train` plus one.
-    """
+    """Return the mean loss in nats per byte of a bigram model (counts plus one) on each held-out window."""
     counts = np.ones((VOCABULARY, VOCABULARY))
     np.add.at(counts, (train[:-1], train[1:]), 1)
     log_p = np.log(counts) - np.log(counts.sum(axis=1, keepdims=True))
@@ -226,10 +208,7 @@ class DecoderRun:
 
 
 def run_decoder(steps: int, every: int, seed: int, progress: Progress) -> DecoderRun:
-    """Train the decoder.
-
-    Measure the decoder's heads before training, after each `every` steps and at the end.
-    """
+    """Train the decoder, and measure its heads before, after each `every` steps and at the end."""
     model = build_seeded_decoder(seed)
     text, held_out = (read_bytes(source_files(held_out=is_held_out)) for is_held_out in (False, True))
     held_out_windows = windows(held_out, CONTEXT)
@@ -277,7 +256,6 @@ def build_seeded_decoder(seed: int) -> Any:
 
 
 def _values(model: Any, step: int) -> Iterator[dict[str, Any]]:
-    """Yield a row for each singular value of every head, divided by the edge of the head's bulk."""
     settings = ModelSettings.parse({"model": model, "only": "qk,vo"}, "decoder")
     opened = settings.open()
     for location, spectrum in measure(opened, Selection.from_settings(settings, opened.network)).leaves():
@@ -292,7 +270,6 @@ def _values(model: Any, step: int) -> Iterator[dict[str, Any]]:
 
 
 def _bulk(model: Any) -> Rows:
-    """Return the density of a random head's singular values, in units of the edge of their bulk."""
     config = model.config
     null = null_of_shape(config.n_embd, config.n_embd, config.n_embd // config.n_head)
     x, density = null.curve

@@ -157,10 +157,7 @@ def _as_matrix(weight: Tensor) -> Tensor:
 
 
 def _squared_singular_values(weight: Tensor) -> Tensor:
-    """Return the squared singular values in descending order.
-
-    Raise an `InputError` if the weight is zero or not finite.
-    """
+    """Return the squared singular values in descending order. A zero weight is an error."""
     import torch
 
     matrix = _as_matrix(weight)

@@ -1,8 +1,5 @@
-"""The table of verbs. Each verb is a module or a folder in this package that declares it as `VERB`.
-
-A declaration imports polars, torch and other slow libraries only inside functions. So `attnlaw --help` and
-error messages appear at once.
-"""
+"""The table of verbs. Each verb is a module or a folder in this package that declares it as `VERB`. A
+declaration imports polars, torch and other slow libraries only inside functions, so help appears at once."""
 
 from __future__ import annotations
 
@@ -79,10 +76,7 @@ result.load_views = lambda: import_module("attnlaw.verbs.views")
 
 
 def verb_module(name: str) -> str:
-    """Return the name of the module that declares a verb.
-
-    `learn.simulate` is declared in the module of `learn`.
-    """
+    """Return the name of the module that declares a verb, or a verb and its simulation."""
     first = name.partition(".")[0]
     known = VERBS | STUDY_VERBS | RECORDED_VERBS
     if first not in known:

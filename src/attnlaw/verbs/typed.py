@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from attnlaw.core.errors import as_option
 from attnlaw.core.result import Result
-from attnlaw.core.settings import SettingField, setting_fields
+from attnlaw.core.settings import SettingField, Settings, setting_fields
 from attnlaw.verbs import find_verb
 
 
 def typed_command(result: Result, verb: str | None = None) -> str | None:
-    """Return the command that computes a result, with every setting that differs from its default.
+    """Return the command that computes a result, with the settings that all cases share.
 
-    If a model got another name, the rows do not have its path. In that case, the command has the placeholder
-    MODEL. The command leaves out settings that differ between cases, except the positional ones.
-
-    Args:
-        verb: the verb to call instead. The other verb gets only the settings that it has.
-
-    Returns:
-        The command. The command, or None if a model is a Python object, which no command can name.
+    MODEL stands for a model that got another name, as no row has its path. Return None if a model is a Python
+    object. `verb` is the verb to call instead, with the settings that it has.
     """
     known = setting_fields(result.verb.settings)
     wanted = known if verb is None else setting_fields(find_verb(verb).settings)
@@ -35,7 +30,7 @@ def typed_command(result: Result, verb: str | None = None) -> str | None:
         values = list(dict.fromkeys(str(case[name]) for case in cases if case[name] is not None))
         if known[name].rule.positional:
             if not any(case.get("name") for case in cases):
-                if any(map(_is_object, values)):
+                if any(value.isidentifier() and not Path(value).exists() for value in values):  # a type
                     return None
                 places += map(shlex.quote, values)
             else:
@@ -55,6 +50,7 @@ def option_words(field: SettingField, value: Any, quoted: bool = False) -> list[
     return [as_option(field.name), shlex.quote(text) if quoted else text]
 
 
-def _is_object(title: str) -> bool:
-    """Return whether a title is the name of a Python type instead of a path."""
-    return title.isidentifier() and not Path(title).exists()
+def words_of(settings: type[Settings], row: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+    """Return the words of some settings of a row."""
+    known = setting_fields(settings)
+    return [word for name in names for word in option_words(known[name], row[name])]

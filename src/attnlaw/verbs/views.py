@@ -1,21 +1,11 @@
-"""Show, draw, save and load results.
-
-The folder of a verb may have the files below. If a file is missing, the generic views of `render` are used.
-
-| file | content |
-|---|---|
-| `answer.py` | `answer(result) -> Answer`: the answer in words, for one case or several |
-| `terminal.py` | `show_case(result, console, details)` for each case; `show_summary(...)` after the last |
-| `page.py` | `page(result, figures) -> str`, the HTML of report.html; `notebook_html(result) -> str` |
-| `charts.py` | the functions that the verb's `charts=` names; each returns a `Figure`, several, or None |
-| `options.py` | `Options`, further options of the command |
-"""
+"""Show, draw, save and load results, with the parts of a verb's folder (see CONTRIBUTING.md) or generic
+views."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -48,14 +38,12 @@ if TYPE_CHECKING:
     from attnlaw.render.charts.figure import Figure
 
 PAGE = "report.html"
+progress = notebook_progress  # `core.verb`, which cannot import `render`, takes it from here
 STORE = "store.sqlite"  # the store of a study, in the directory of its rows
 
 
 def find_part(verb: Verb[Any, Any], name: str) -> ModuleType | None:
-    """Import a file of a verb's folder, such as `charts`.
-
-    Return None if the folder does not have the file.
-    """
+    """Import a file of a verb's folder, such as `charts`. Return None if the folder lacks the file."""
     module = verb_module(verb.name)
     package = import_module(module)
     if not hasattr(package, "__path__") or find_spec(f"{module}.{name}") is None:
@@ -64,10 +52,7 @@ def find_part(verb: Verb[Any, Any], name: str) -> ModuleType | None:
 
 
 def answer_of(result: Result) -> Answer | None:
-    """Return the answer of a verb in words.
-
-    Return None if the verb has no answer, or if no case was computed.
-    """
+    """Return the answer of a verb in words, or None if it has none or no case was computed."""
     part = find_part(result.verb, "answer")
     if part is None or not (result.rows["status"] != Outcome.FAILED).any():
         return None
@@ -76,31 +61,25 @@ def answer_of(result: Result) -> Answer | None:
 
 
 def show(result: Result, console: Console | None = None, details: bool = False) -> None:
-    """Print a result as its command does. For a case that failed, print its error in one line.
-
-    `details` shows every number, also those that the first screen leaves out.
-    """
+    """Print a result as its command does, and the error of each case that failed. `details` shows all."""
     terminal, console = find_part(result.verb, "terminal"), console or output
     if terminal is None:
         show_end(result, console, details)
         return
-    shown = []
+    shown, show_case = [], getattr(terminal, "show_case", lambda *_: None)
     for part in filter(None, (result, result.simulation)):
         for case in part:
             if case.row()["status"] == Outcome.FAILED:
                 print_message(f"attnlaw: {case.row()['remark']}")
             else:
-                terminal.show_case(case, console, details)
+                show_case(case, console, details)
                 shown += [case] if part is result else []
     if shown:
         show_end(replace(Result.concat(shown), simulation=result.simulation), console, details)
 
 
 def show_end(result: Result, console: Console, details: bool = False) -> None:
-    """Print the text after the last case.
-
-    For a verb without `terminal.py`, the function prints the whole result.
-    """
+    """Print the text after the last case, or the whole result of a verb without `terminal.py`."""
     terminal = find_part(result.verb, "terminal")
     with typed_options(["--details"] if details else []):
         if terminal is None:
@@ -111,16 +90,8 @@ def show_end(result: Result, console: Console, details: bool = False) -> None:
             terminal.show_summary(result, console, details)
 
 
-def progress(name: str) -> AbstractContextManager[Progress]:
-    """Return a context that shows progress in a notebook. Outside a notebook, the context shows nothing."""
-    return notebook_progress(name)
-
-
 def figures_of(result: Result) -> list[Figure]:
-    """Return the figures that the verb declares and the rows allow, or figures of the first quantity.
-
-    If the theory failed in every case, return the figures of the simulation.
-    """
+    """Return the declared figures, else those of the first quantity, or those of the simulation alone."""
     from attnlaw.render.charts.figure import Figure, number_duplicates
     from attnlaw.render.charts.lines import first_quantity
 

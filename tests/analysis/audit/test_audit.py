@@ -14,8 +14,8 @@ import torch
 from safetensors.numpy import load_file
 
 import attnlaw
-from attnlaw.analysis.audit.remarks import null_test_sentence
 from attnlaw.analysis.audit.rows import log10
+from attnlaw.analysis.fit.summary import null_test_sentence
 from attnlaw.core.tables import write_csv
 from attnlaw.render.model_names import model_names
 from attnlaw.theory.bounds import BOUNDS
@@ -328,7 +328,7 @@ def test_every_matrix_is_compared_with_noise(tiny):
     quantities = tiny.summary["quantities"]
     assert (quantities["not_random_rejected"], quantities["not_random_tested"]) == (40, 40)
     expected = "40 of 40 weight matrices differ from random ones (chance alone: about 0.4)."
-    assert null_test_sentence(tiny.summary) == expected
+    assert null_test_sentence(tiny.summary["not_random"]) == expected
 
 
 def test_what_cannot_be_compared_with_noise_is_null(monkeypatch):
@@ -342,7 +342,7 @@ def test_what_cannot_be_compared_with_noise_is_null(monkeypatch):
     nothing = {"in_proj_weight": np.zeros((12, 4)), "out_proj.weight": np.zeros((4, 4))}
     summary = attnlaw.audit(nothing, heads=2).summary
     assert summary["not_random"] == {"tested": 0, "rejected": 0, "expected": 0.0, "p_value": 1.0}
-    assert null_test_sentence(summary) is None
+    assert null_test_sentence(summary["not_random"]) is None
 
 
 @pytest.mark.slow

@@ -7,8 +7,9 @@ from scipy import stats
 
 from attnlaw.analysis.fit import FITS, LAWS
 from attnlaw.analysis.fit.describe import describe
-from attnlaw.analysis.fit.fit import FITTERS, fit_law, ks_distance
+from attnlaw.analysis.fit.fit import FITTERS, fit_law
 from attnlaw.analysis.fit.null import null_shape, shape_ratio
+from attnlaw.analysis.fit.tail import ks_distance
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.quantity import to_cells

@@ -20,8 +20,7 @@ from attnlaw.theory.laws.multi_head import MultiHeadLaw
 from attnlaw.theory.laws.multi_head_sample import draw_bytes, multi_head_sample
 from attnlaw.verbs import find_verb
 from attnlaw.verbs.attention import AttentionSettings
-from attnlaw.verbs.attention.answer import answer
-from attnlaw.verbs.attention.verdict import head_line, verdict_of
+from attnlaw.verbs.attention.answer import answer, head_line, verdict_of
 from attnlaw.verbs.views import figures_of
 
 VERB = find_verb("attention")

@@ -17,7 +17,7 @@ import polars as pl
 
 from attnlaw.analysis.atlas.columns import column_values, model_kinds
 from attnlaw.analysis.atlas.compare import atlas_entry, comparison_table
-from attnlaw.analysis.columns import LOCATION, VERSION
+from attnlaw.analysis.columns import LOCATION, VERSION, Text
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.files import to_parquet, write_all
@@ -42,31 +42,23 @@ MODELS = (
     Quantity(
         "trained", "whether the model was trained; false if it only has random initial weights", kind="bool"
     ),
-    Quantity("family", "model family, such as gpt2", kind="text"),
+    Text("family", "model family, such as gpt2"),
     Quantity("depth", "number of layers; a layer that is used several times counts each time", kind="int"),
     Quantity("hidden_size", "width of the layers (hidden size)", kind="int"),
     Quantity("head_count", "number of attention heads in the first layer", kind="int"),
     Quantity("matrix_count", "number of weight matrices that were measured", kind="int"),
-    Quantity(
-        "source",
-        "where the weights come from; for an untrained model, where its config comes from",
-        kind="text",
-    ),
-    Quantity("licence", "licence of the trained weights, as their package states it", kind="text"),
-    Quantity("sha256", "SHA-256 hash of the weight file", kind="text"),
+    Text("source", "where the weights come from; for an untrained model, where its config comes from"),
+    Text("licence", "licence of the trained weights, as their package states it"),
+    Text("sha256", "SHA-256 hash of the weight file"),
     Quantity("seed", "random seed with which an untrained model was initialised", kind="int"),
-    Quantity("made_with", "library that initialised an untrained model", kind="text"),
+    Text("made_with", "library that initialised an untrained model"),
     VERSION,
 )
 
 
 @dataclass(frozen=True, eq=False)
 class Atlas:
-    """The audits of several models.
-
-    The table `models` says where each model comes from. The tables `matrices` and `layers` have the rows of
-    the audits.
-    """
+    """The audits of several models: where each comes from (`models`), and the rows of the audits."""
 
     models: pl.DataFrame
     matrices: pl.DataFrame
@@ -81,11 +73,9 @@ class Atlas:
         return known.join(numbers, on="model", how="left", maintain_order="left")
 
     def compare(self, audit: Audit | Result) -> dict[str, Any] | None:
-        """Compare an audited model with the models of this atlas.
+        """Compare an audited model with the models of this atlas, as the entry `atlas` of `summary.json`.
 
-        Returns:
-            The entry `atlas` of `summary.json`. None if not every matrix of every layer was measured, or if
-            there is nothing to compare.
+        Returns None if not every matrix of every layer was measured, or if there is nothing to compare.
         """
         return atlas_entry(comparison_table(audit.record if isinstance(audit, Result) else audit, self))
 
@@ -102,9 +92,7 @@ class Atlas:
 def load_atlas(audits: Result | None = None) -> Atlas:
     """Return the atlas that ships with attnlaw, or an atlas of your own audits.
 
-    Args:
-        audits: the audits of a study, which `attnlaw.load(DIR)` opens. The models of these audits count as
-            trained. The default (None) is the atlas that ships with attnlaw.
+    `attnlaw.load(DIR)` opens the audits of a study. All their models count as trained.
 
     >>> load_atlas()
     <Atlas of 9 trained and 7 untrained models>
@@ -119,15 +107,7 @@ def _shipped_atlas() -> Atlas:
 
 
 def atlas_of_audits(audits: Result, provenance: Mapping[str, Mapping[str, Any]]) -> Atlas:
-    """Return an atlas of those audits that measured a whole model.
-
-    Args:
-        audits: the audits of several models.
-        provenance: more columns for the table `models`, by the name of the model.
-
-    Raises:
-        InputError: if these are not audits, or if none measured a whole model.
-    """
+    """Return an atlas of the audits that measured a whole model, with `provenance` by the model's name."""
     if not isinstance(audits, Result) or audits.verb.name != "audit":
         raise InputError(
             "found no audits of a study; pass attnlaw.load(DIR), where DIR is the directory of the study"

@@ -35,11 +35,6 @@ class AtlasColumn:
     table: str = "matrices"  # "matrices" or "layers"
 
     def number_text(self, value: float) -> str:
-        """Format a number for tables.
-
-        >>> COLUMNS["rejected_share"].number_text(0.5), COLUMNS["median_outliers"].number_text(18)
-        ('50.0%', '18')
-        """
         return format(float(value), self.form).removesuffix(".")
 
 
@@ -51,7 +46,6 @@ SIZES = {
 
 
 def _median(name: str, kind: str) -> pl.Expr:
-    """Return the median of a column over all matrices of one kind."""
     return pl.col(name).filter(pl.col("kind") == kind).median()
 
 
@@ -59,17 +53,12 @@ def _size_columns(size: str, kind: str, matrix_label: str) -> Iterable[AtlasColu
     """Yield two columns for a size: the size as stored and the size as applied."""
     term, meaning = SIZES[size]
     for norms, column in ((STORED, size), (APPLIED, f"{size}_applied")):
-        name = f"median_{size}_{kind}{column.removeprefix(size)}"
-        yield AtlasColumn(
-            name, f"{matrix_label} {term}", _median(column, kind), meaning, term=term, norms=norms
-        )
+        name, label = f"median_{size}_{kind}{column.removeprefix(size)}", f"{matrix_label} {term}"
+        yield AtlasColumn(name, label, _median(column, kind), meaning, term=term, norms=norms)
 
 
 def _per_layer(name: str) -> pl.Expr:
-    """Return the log10 amplification per layer; null for a model with a single layer.
-
-    It is the amplification by all layers above the first, divided by the number of those layers.
-    """
+    """Return log10 amplification by all layers above the first, over their number; null if there is none."""
     above = pl.col("applications").sum() - 1
     return pl.when(above > 0).then(pl.col(name).first() / above)
 
@@ -117,39 +106,18 @@ COLUMNS = by_name(
 
 
 def column_values(matrices: pl.DataFrame, layers: pl.DataFrame) -> pl.DataFrame:
-    """Compute every column of `COLUMNS` for each model.
-
-    A value is null if the rows do not have the numbers for it.
-
-    >>> matrices = pl.DataFrame(
-    ...     {"model": "m", "kind": ["qk", "qk", "vo"], "stable_rank": [1.0, 3.0, 9.0]}
-    ... ).with_columns(
-    ...     pl.lit(None, dtype=pl.Float64).alias(name)
-    ...     for name in (
-    ...         "random_p_value", "outliers", "effective_rank", "spectral_norm",
-    ...         "stable_rank_applied", "spectral_norm_applied",
-    ...     )
-    ... )
-    >>> layers = pl.DataFrame({"model": "m", "applications": [1, 1], "log10_alpha": [4.0, 0.0]})
-    >>> layers = layers.with_columns(log10_alpha_applied=None)
-    >>> column_values(matrices, layers).select(
-    ...     "model", "median_stable_rank_qk", "log10_alpha_per_layer", "rejected_share"
-    ... ).row(0)
-    ('m', 2.0, 4.0, None)
-    """
-    parts = [
+    """Compute every column of `COLUMNS` for each model, or null without the numbers for it."""
+    first, second = (
         rows.group_by("model", maintain_order=True).agg(
             column.value.cast(pl.Float64).alias(column.name)
             for column in COLUMNS.values()
             if column.table == name
         )
         for name, rows in (("matrices", matrices), ("layers", layers))
-    ]
-    table = parts[0].join(parts[1], on="model", how="left", maintain_order="left")
-    return table.select("model", *COLUMNS)
+    )
+    return first.join(second, on="model", how="left", maintain_order="left").select("model", *COLUMNS)
 
 
-ENCODER_DECODER = "encoder-decoder"
 # Families without cross attention, by kind. Other families have no kind here: if only a part of such a model
 # is stored, its kind is not known.
 FAMILIES = {
@@ -170,13 +138,8 @@ KIND_OF = {family: kind for kind, families in FAMILIES.items() for family in fam
 
 
 def model_kinds(matrices: pl.DataFrame) -> pl.DataFrame:
-    """Return a table with the columns `model` and `kind`, where a kind is "decoder", "encoder" and so on.
-
-    >>> table = pl.DataFrame({"model": ["a", "b", "b"], "family": ["gpt2", "t5", "t5"]})
-    >>> model_kinds(table.with_columns(kind=pl.Series(["qk", "qk", "cross_qk"]))).rows()
-    [('a', 'decoder'), ('b', 'encoder-decoder')]
-    """
+    """Return a table with the columns `model` and `kind`, such as "decoder"."""
     crossed = pl.col("kind").str.starts_with("cross_").any()
     by_family = pl.col("family").first().replace_strict(KIND_OF, default=None, return_dtype=pl.String)
-    kind = pl.when(crossed).then(pl.lit(ENCODER_DECODER)).otherwise(by_family)
+    kind = pl.when(crossed).then(pl.lit("encoder-decoder")).otherwise(by_family)
     return matrices.group_by("model", maintain_order=True).agg(kind=kind)

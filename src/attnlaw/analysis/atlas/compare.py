@@ -65,11 +65,7 @@ def comparison_table(audit: Audit, atlas: Atlas) -> pl.DataFrame | None:
 
 
 def atlas_entry(table: pl.DataFrame | None) -> dict[str, Any] | None:
-    """Convert the rows of `comparison_table` to the entry `atlas` of summary.json.
-
-    `left_out` names the models of the atlas that are the audited model itself. `below` counts the trained
-    models with a smaller value. Returns None if there are no rows.
-    """
+    """Convert the rows of `comparison_table` to the entry `atlas` of summary.json; None without rows."""
     if table is None or not table.height:
         return None
     rows = table.to_dicts()
@@ -87,58 +83,38 @@ def atlas_entry(table: pl.DataFrame | None) -> dict[str, Any] | None:
 
 
 def same_models(matrices: pl.DataFrame, atlas: Atlas) -> list[str]:
-    """Return the names of the models of the atlas that are the audited model itself.
-
-    A model of the atlas counts as the same if its matrices have the same kinds and nearly the same Frobenius
-    norms.
-    """
+    """Return the models of the atlas with the same kinds of matrices and nearly the same Frobenius norms."""
     kinds, norms = matrices["kind"].to_list(), matrices["frobenius_norm"].to_numpy()
     trained = dict(atlas.models.select("model", "trained").iter_rows())
     names = []
     for (model,), rows in atlas.matrices.group_by("model", maintain_order=True):
         near = SAME_TRAINED if trained[str(model)] else SAME_FRESH
-        if rows["kind"].to_list() == kinds and np.allclose(
-            norms, rows["frobenius_norm"].to_numpy(), rtol=near, atol=0
-        ):
+        others = rows["frobenius_norm"].to_numpy()
+        if rows["kind"].to_list() == kinds and np.allclose(norms, others, rtol=near, atol=0):
             names.append(str(model))
     return names
 
 
 def _is_whole(audit: Audit) -> bool:
-    """Return whether every matrix of every layer was measured, so that medians can be compared."""
-    return all(
-        spectrum is not None for location, spectrum in audit.tree.leaves() if location.layer is not None
-    )
+    layers = (spectrum for location, spectrum in audit.tree.leaves() if location.layer is not None)
+    return all(spectrum is not None for spectrum in layers)
 
 
 def _range(whose: str, values: pl.Series) -> dict[str, Any]:
-    return {
-        f"{whose}_low": values.min(),
-        f"{whose}_high": values.max(),
-        f"{whose}_models": values.count(),
-    }
+    numbers = {"low": values.min(), "high": values.max(), "models": values.count()}
+    return {f"{whose}_{name}": number for name, number in numbers.items()}
 
 
 @dataclass(frozen=True)
 class Unusual:
-    """The numbers of a model that are outside the range of the trained models in the comparison.
+    """The numbers of a model that are outside the range of the trained models in the comparison."""
 
-    Args:
-        compared: how many numbers are compared.
-        expected: the number of values that an ordinary model has outside the range. Any of n + 1 similar
-            models has the smallest or the largest value with probability 2 / (n + 1).
-        deviation: the standard deviation of `expected`, if the compared numbers were independent.
-        among: the models in the comparison, in words.
-        lines: a tuple (label, value, range) for each number outside the range, the farthest first.
-        names: the names of the numbers outside the range.
-    """
-
-    compared: int
-    expected: float
-    deviation: float
-    among: str
-    lines: list[tuple[str, str, str]]
-    names: list[str]
+    compared: int  # how many numbers are compared
+    expected: float  # how many an ordinary model has outside: one of n + 1 with probability 2 / (n + 1)
+    deviation: float  # of `expected`, if the compared numbers were independent
+    among: str  # the models in the comparison, in words
+    lines: list[tuple[str, str, str]]  # label, value and range of each number outside, the farthest first
+    names: list[str]  # of the numbers outside the range
 
     @property
     def has_ranks(self) -> bool:
@@ -216,11 +192,7 @@ def ranges_sentence(entry: dict[str, Any]) -> str:
 
 
 def range_lines(entry: dict[str, Any]) -> list[tuple[str, str, str, str, str]]:
-    """Return the lines of the table that compares a model with the atlas.
-
-    Each line has a label, the value of the model, the range over trained models, how many trained models are
-    below the value, and the range over untrained models.
-    """
+    """Return lines (label, value, range of trained models, how many are below, range of untrained models)."""
     lines = []
     for name, comparison in entry["columns"].items():
         if name in COLUMNS:  # another version may have had more columns

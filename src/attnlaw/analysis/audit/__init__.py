@@ -12,18 +12,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class AuditOptions:
-    """Options that set what an audit reports.
+    """Options that set what an audit reports."""
 
-    Args:
-        samples: number of training samples n. If given, the audit also reports proxy / sqrt(n).
-        tolerant: report NaN and infinity as findings and measure all other matrices, instead of raising an
-            error.
-        experts: measure only this many experts of each layer.
-    """
-
-    samples: int | None = None
+    samples: int | None = None  # number of training samples n, for proxy / sqrt(n)
     as_stored: bool = False  # whether to show norms as stored instead of norms as applied
-    tolerant: bool = False
+    tolerant: bool = False  # report NaN and infinity as findings, and measure all other matrices
     thresholds: Mapping[str, float] | None = None  # thresholds of the detectors, by name
     no_laws: bool = False  # whether to save the audit without fitted laws
-    experts: int | None = None
+    experts: int | None = None  # measure only this many experts of each layer

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -27,7 +27,7 @@ from attnlaw.analysis.columns import FINDINGS
 from attnlaw.analysis.findings.apply import run_detectors
 from attnlaw.analysis.findings.detectors import Finding
 from attnlaw.analysis.findings.evidence import EXPERTS, LAYERS, MATRICES, REST, Evidence, Subject
-from attnlaw.analysis.findings.observer import EvidenceCollector, Note
+from attnlaw.analysis.findings.observer import EvidenceCollector
 from attnlaw.analysis.findings.scan import damaged_locations
 from attnlaw.analysis.fit.null import NullPreparer, Rejections, null_test
 from attnlaw.analysis.fit.saved_spectra import LOCATIONS, spectrum_from_row
@@ -40,11 +40,12 @@ from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.result import Result
 from attnlaw.core.settings import require_known
 from attnlaw.core.tables import quantity_frame
-from attnlaw.spectra.measure import Selection, Unit, UnitMeasurer, log_expected_time, measure, units_of
+from attnlaw.spectra.measure import Selection, log_expected_time, measure, units_of
 from attnlaw.spectra.spectrum import Spectrum
-from attnlaw.theory.bounds.proxies import Proxies, proxies, why_no_proxies
+from attnlaw.theory.bounds.proxies import proxies, why_no_proxies
 
 if TYPE_CHECKING:
+    from attnlaw.analysis.audit.unfinished import UnfinishedAudit
     from attnlaw.analysis.fit.model_fits import Fits
 
 
@@ -53,7 +54,6 @@ class Audit:
     """The audit of one model.
 
     Args:
-        quantities: numbers of the whole model, by name.
         findings, matrices, spectra, layers: tables with the columns of `attnlaw.analysis.columns`.
         applications: the amplification after each application of a layer, or None if no layer is shared.
         towers: a table with the sizes and proxies of each tower, or None if the model has no towers.
@@ -94,14 +94,6 @@ class Audit:
         return f"<Audit {self.name}: {self.quantities['family']}, {self.matrices.height} matrices>"
 
 
-class Keeper(Protocol):
-    """Something that keeps an audit's finished units: `attnlaw.analysis.audit.unfinished.UnfinishedAudit`."""
-
-    def __contains__(self, unit: Unit) -> bool: ...
-
-    def measurer(self, model: Model, take: Callable[[Note], None]) -> UnitMeasurer: ...
-
-
 ALL_MATRICES, DEFAULT_OPTIONS = Selection(), AuditOptions()
 
 
@@ -110,22 +102,15 @@ def audit(
     options: AuditOptions = DEFAULT_OPTIONS,
     arithmetic: Arithmetic = DEFAULT_ARITHMETIC,
     progress: Progress = no_progress,
-    keeper: Keeper | None = None,
+    keeper: UnfinishedAudit | None = None,
 ) -> Audit:
     """Audit a checkpoint: measure every matrix, test it against noise, and compute the proxies.
 
     Args:
         settings: the checkpoint, and which of its matrices to measure. An audit that leaves out some matrices
             has no proxies.
-        options: what to report.
-        arithmetic: the precision of the computation. This setting also chooses whether very large matrices
-            are only estimated, with an error.
-        progress: a function that is called with the number of matrices done and the number of all matrices.
-        keeper: the object that keeps finished matrices for a later audit
-            (`attnlaw.analysis.audit.unfinished`).
-
-    Returns:
-        The audit, with one row for each matrix in `matrices`.
+        arithmetic: the precision, and whether very large matrices are only estimated, with an error.
+        keeper: the object that keeps finished matrices for a later audit.
 
     >>> import numpy as np
     >>> block = {"in_proj_weight": np.tile(np.eye(4), (3, 1)), "out_proj.weight": 2 * np.eye(4)}
@@ -136,27 +121,21 @@ def audit(
     model = settings.open()
     selection = select_matrices(settings, options, model.network, arithmetic)
     if keeper is not None:
-        _log_kept(units_of(model, selection), keeper)
+        units = units_of(model, selection)
+        kept, every = (
+            sum(unit.members for unit in some) for some in (filter(keeper.__contains__, units), units)
+        )
+        if kept:
+            logging.getLogger("attnlaw").info(
+                "%d of %d matrices are known from the last run and not measured again", kept, every
+            )
     log_expected_time(model, selection, settings.jobs, None if keeper is None else keeper.__contains__)
     return audit_model(model, selection, options, settings.jobs, progress, keeper)
-
-
-def _log_kept(units: Sequence[Unit], keeper: Keeper) -> None:
-    """Log how many matrices an earlier audit measured, if any."""
-    kept, every = (sum(unit.members for unit in some) for some in (filter(keeper.__contains__, units), units))
-    if kept:
-        logging.getLogger("attnlaw").info(
-            "%d of %d matrices are known from the last run and not measured again", kept, every
-        )
 
 
 def select_matrices(
     settings: ModelSettings, options: AuditOptions, network: Network[Product], arithmetic: Arithmetic
 ) -> Selection:
-    """Return the matrices that an audit measures.
-
-    Raise a `BadSetting` if `options.experts` is given and the model has no experts.
-    """
     selection = Selection.from_settings(settings, network, arithmetic)
     if options.experts is None:
         return selection
@@ -171,7 +150,7 @@ def audit_model(
     options: AuditOptions = DEFAULT_OPTIONS,
     jobs: int | None = None,
     progress: Progress = no_progress,
-    keeper: Keeper | None = None,
+    keeper: UnfinishedAudit | None = None,
 ) -> Audit:
     """Audit a model that is already open, with `jobs` threads (if None, one for each core)."""
     gathered = EvidenceCollector(model)
@@ -188,19 +167,18 @@ def build_audit(
     spectra: Network[Spectrum | None],
     evidence: Evidence,
 ) -> Audit:
-    """Compute everything that follows from the measured spectra: null tests, proxies, findings and tables.
-
-    `spectra` has None for each matrix that was not measured.
-    """
+    """Compute null tests, proxies, findings and tables from spectra (None for each that was not measured)."""
     samples = options.samples
     tests = [null_test(spectrum) for _, spectrum in spectra.leaves() if spectrum is not None]
-    bounds, per_application = _bounds(spectra)
+    reason, towers = why_no_proxies(spectra), tower_proxies(spectra)
+    bounds = proxies(spectra) if reason is None else None
+    shared = bounds is not None and spectra.depth > len(spectra.layers)
+    per_application = proxies(spectra.unroll()) if shared else None
     if samples is not None and bounds is None:
         logging.getLogger("attnlaw").info(
             "%s: --samples %d has no effect, because there are no proxies", model.name, samples
         )
     counted = Rejections.count((test.p_value, test.shape, test.draws) for test in tests if test is not None)
-    reason, towers = why_no_proxies(spectra), tower_proxies(spectra)
     if towers:
         reason = f"{reason}; each has its own (spectrum-adaptive: {format_tower_proxies(towers)})"
     values = case_values(model, len(tests), bounds, per_application, counted, samples, reason)
@@ -247,10 +225,7 @@ def _measure_undamaged(
     run: Callable[..., Network[Spectrum | None]],
     tolerant: bool,
 ) -> Network[Spectrum | None]:
-    """Measure the selected matrices of a model with `run`.
-
-    If a tensor holds NaN or infinity, raise an error. If `tolerant`, skip the matrices that need it instead.
-    """
+    """Measure matrices with `run`. If `tolerant`, skip those that need a tensor with NaN or infinity."""
     try:
         return run(selection, on_spectrum=NullPreparer())
     except InputError:
@@ -263,17 +238,6 @@ def _measure_undamaged(
     return run(undamaged, on_spectrum=NullPreparer())
 
 
-def _bounds(spectra: Network[Spectrum | None]) -> tuple[Proxies | None, Proxies | None]:
-    """Return the proxies that count each layer once, and those that count it at each application.
-
-    The second is None if no layer is shared. Both are None if the model has no proxies.
-    """
-    if why_no_proxies(spectra) is not None:
-        return None, None
-    shared = spectra.depth > len(spectra.layers)
-    return proxies(spectra), proxies(spectra.unroll()) if shared else None
-
-
 def model_findings(
     source: Any,
     ignore: Iterable[str] = (),
@@ -284,12 +248,10 @@ def model_findings(
     """Return the findings of a model.
 
     Args:
-        source: an audit, an open `Model`, or a checkpoint (a path, a state dict or a module). attnlaw audits
-            a model or checkpoint first. This audit reports NaN and infinity as findings, and measures all
-            other matrices.
+        source: an audit, an open `Model`, or a checkpoint (a path, a state dict or a module), which is
+            audited first. NaN and infinity are findings, and do not stop the audit.
         ignore: names of detectors to skip. All names are in `attnlaw.analysis.findings.detectors.DETECTORS`.
-        levels: the levels to use instead of the default, by the name of the detector.
-        thresholds: the thresholds to use instead of the default, by the name of the detector.
+        levels, thresholds: values to use instead of the default, by the name of the detector.
         options: how to open a checkpoint (`heads`, `map`, `adapter`, `layers`, `only`, `jobs`).
 
     >>> import numpy as np
@@ -319,11 +281,7 @@ def spectrum_at(source: Any, **location: Any) -> Spectrum:
 
     Args:
         source: an audit (`attnlaw.load(DIR)` opens a saved one), or a checkpoint, which attnlaw audits first.
-        location: the columns that identify the matrix: `layer`, `kind` and, if there are several, `head` or
-            `expert`.
-
-    Raises:
-        InputError: if no matrix or several match, or if the spectrum was approximated.
+        location: the columns that identify one matrix: `layer`, `kind`, and maybe `head` or `expert`.
 
     >>> import numpy as np
     >>> entries = np.random.default_rng(0).standard_normal((128, 32))

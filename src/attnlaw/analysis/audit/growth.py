@@ -60,13 +60,7 @@ def growth_reason(rows: pl.DataFrame) -> str | None:
 
 
 def growth_table(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the exponents of every proxy, with the columns of `EXPONENTS`.
-
-    Args:
-        rows: the rows of an audit of three models or more, with `depth`, `hidden_size` and `log10_PROXY`.
-
-    Raises:
-        InputError: the models do not determine the exponents.
+    """Return the exponents of every proxy over three models or more, with the columns of `EXPONENTS`.
 
     >>> rows = pl.DataFrame({"depth": [2, 4, 8], "hidden_size": [64] * 3, "log10_edelman": [3.0, 6.0, 12.0]})
     >>> growth_table(rows).select("proxy", "width", "exponential").rows()
@@ -122,10 +116,7 @@ def _warnings(rows: pl.DataFrame, table: pl.DataFrame) -> list[str]:
 
 
 def _is_degenerate(row: Mapping[str, Any]) -> bool:
-    """Return whether the amplification of a model or all its ranks are zero.
-
-    At p = 0, the proxy is a sum over matrices plus the root of the depth.
-    """
+    """Return whether the amplification of a model or all its ranks are zero."""
     ranks = row.get("log10_fixed_p_0")
     zero = ranks is not None and ranks <= 0.5 * math.log10(row["depth"]) + 1e-9
     return zero or row.get("log10_amplification", 0.0) is None

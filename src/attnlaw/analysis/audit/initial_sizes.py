@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 
-from attnlaw.checkpoints.blocks import Attention, Norm
+from attnlaw.checkpoints.blocks import Attention
 from attnlaw.checkpoints.model import Model
 from attnlaw.theory.init.architecture import Deviations
 from attnlaw.theory.init.configuration import deviations_of
@@ -36,24 +36,14 @@ FACTORS = {
 
 
 def initial_deviations(model: Model) -> Deviations | None:
-    """Return the standard deviations of the model's initial weights, as its library draws them.
-
-    Returns None if the config does not determine them. The function also returns None for a model with
-    several towers, because a config describes only one.
-    """
+    """Return the deviations of the initial weights; None if the config does not determine them."""
     if model.config is None or model.network.towers:
         return None
     return deviations_of(model.config, len(model.layers))
 
 
 def initial_size(std: Deviations, kind: str, shape: tuple[int, int], inner: int | None) -> float | None:
-    """Return the root mean square of a matrix's Frobenius norm over random initialisations.
-
-    Returns None if attnlaw does not know how this kind of matrix is initialised.
-
-    >>> initial_size(Deviations.all_equal(0.5), "qk", (64, 64), 16)
-    64.0
-    """
+    """Return the root mean square Frobenius norm over initialisations; None for an unknown kind of matrix."""
     if kind not in FACTORS:
         return None
     deviations: list[float] = [getattr(std, name) for name in FACTORS[kind]]
@@ -61,15 +51,12 @@ def initial_size(std: Deviations, kind: str, shape: tuple[int, int], inner: int 
 
 
 def initial_spread(std: Deviations, block: Attention) -> float:
-    """Return the root mean square score of isotropic tokens over random initialisations.
-
-    If the block caps its scores, the result is at most the cap.
-    """
+    """Return the root mean square score of isotropic tokens over initialisations, up to the cap of scores."""
     scores, d = block.scores, float(block.head_size)
     if scores.rotary is not None and scores.rotary.scale is not None:  # YaRN scales the rotated dimensions
         d += min(scores.rotary.size, d) * (scores.rotary.scale**4 - 1)
     gains = [
-        _gain(norm, deviation, view.shape[0])
+        1.0 if norm is not None else math.sqrt(view.shape[0]) * deviation
         for norm, deviation, view in (
             (scores.query_norm, std.query, block.query),
             (scores.key_norm, std.key, block.key),
@@ -77,7 +64,3 @@ def initial_spread(std: Deviations, block: Attention) -> float:
     ]
     spread = scores.scale * math.sqrt(d) * math.prod(gains)
     return spread if scores.cap is None else min(scores.cap, spread)
-
-
-def _gain(norm: Norm | None, deviation: float, fan_in: int) -> float:
-    return 1.0 if norm is not None else math.sqrt(fan_in) * deviation

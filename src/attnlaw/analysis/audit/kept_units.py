@@ -25,6 +25,5 @@ def has_kept_units(directory: str | Path) -> bool:
 
 
 def remove_if_empty(folder: Path) -> None:
-    """Remove a folder if it is empty."""
     with suppress(OSError):
         folder.rmdir()

@@ -33,18 +33,13 @@ def measured_proxy(
 
     The new columns describe single matrices. Do not add them up to rank models.
 
-    Args:
-        audit: an audit of the same model. The audit may cover only some of the matrices.
-        model: the classifier to run, or its path.
-        inputs: the inputs to run it on.
-        positions: the positions whose predictions count, as in `margins`.
-        seed: seed that chooses the positions, if they are drawn at random.
-        progress: a function that is called with the number of inputs done and the number of all inputs.
+    They are `log10_scale_measured`, `p_measured` and `effective_directions`, which
+    `attnlaw.analysis.forward.scales` defines, and null for matrices outside the layers.
 
-    Returns:
-        The table of matrices with the columns `log10_scale_measured`, `p_measured` and
-        `effective_directions`, which `attnlaw.analysis.forward.scales` defines. They are null for matrices
-        outside the layers.
+    Args:
+        audit: an audit of the same model, which may cover only some of the matrices.
+        model: the classifier to run, or its path.
+        positions: the positions whose predictions count, as in `measure_margins`.
     """
     audit = audit.record if isinstance(audit, Result) else audit
     given = as_inputs(inputs)

@@ -5,14 +5,14 @@ They are made from the summary of the model, which `attnlaw.analysis.audit.summa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from attnlaw import __version__
 from attnlaw.analysis.atlas.compare import unusual_numbers
 from attnlaw.analysis.findings.apply import checks_text, count_by_level
 from attnlaw.analysis.findings.detectors import DETECTORS
-from attnlaw.analysis.fit.null import LEVEL
+from attnlaw.analysis.fit.summary import null_test_line
 from attnlaw.checkpoints.network import KINDS
 from attnlaw.core.answer import AnswerStatus, Line
 from attnlaw.core.words import count_of
@@ -24,12 +24,7 @@ NO_PROXIES = "no proxies: "  # how the remark starts that says why there are no 
 
 
 def model_facts(summary: Mapping[str, Any], stacks: Mapping[str | None, int], experts: int = 0) -> str:
-    """Return a description of the model: its family, layers, heads, width and codes.
-
-    Args:
-        summary: the summary of the model.
-        stacks: the number of layers of each stack, such as the encoder and the decoder.
-        experts: how many experts of a layer were measured.
+    """Return a description of the model: family, layers by stack, heads, width, codes, measured experts.
 
     >>> summary = {"family": "gpt2", "layers": 4, "distinct_layers": 4, "heads": 4, "hidden_size": 128}
     >>> model_facts(summary | {"matrices": 40, "codes": None}, {None: 4})
@@ -44,8 +39,7 @@ def model_facts(summary: Mapping[str, Any], stacks: Mapping[str | None, int], ex
         facts.append(_size(summary, summary["layers"], stacks))
     if experts:
         facts.append(f"{count_of(experts, 'expert')} per layer")
-    matrices = summary["matrices"]
-    facts.append(count_of(matrices, "matrix", "matrices"))
+    facts.append(count_of(summary["matrices"], "matrix", "matrices"))
     return " · ".join([*facts, *filter(None, [summary.get("codes")])])
 
 
@@ -80,48 +74,14 @@ def findings_sentence(summary: Mapping[str, Any]) -> str | None:
 
 
 def skipped_checks(summary: Mapping[str, Any]) -> int:
-    """Return how many checks did not run because parts of the model were left out.
-
-    The number is 0 for the result of another version of attnlaw, which may have had other checks.
-    """
+    """Return how many checks did not run on parts of a model (0 for the result of another version)."""
     ours = summary.get("attnlaw_version") == __version__
     return len(DETECTORS) - summary["findings"]["rules"] if ours else 0
 
 
-def null_test_sentence(summary: Mapping[str, Any]) -> str | None:
-    """Return a sentence with the number of matrices that differ from random ones, or None if none was tested.
-
-    >>> null_test_sentence({"not_random": {"tested": 120, "rejected": 118, "expected": 1.19, "p_value": 0.0}})
-    '118 of 120 weight matrices differ from random ones (chance alone: about 1.2).'
-    """
-    counts = summary["not_random"]
-    if not counts["tested"]:
-        return None
-    matrices = "matrix" if counts["tested"] == 1 else "matrices"
-    return (
-        f"{counts['rejected']} of {counts['tested']} weight {matrices} "
-        f"{'differs' if counts['rejected'] == 1 else 'differ'} from random ones "
-        f"(chance alone: about {counts['expected']:.2g})."
-    )
-
-
 def training_line(summary: Mapping[str, Any]) -> Line | None:
-    """Return a line that says whether the weights look trained, or None if no matrix was tested.
-
-    >>> training_line({"not_random": {"tested": 40, "rejected": 0, "expected": 0.4, "p_value": 1.0}}).text
-    'Looks untrained: 0 of 40 weight matrices differ from random ones (chance alone: about 0.4).'
-    """
-    sentence = null_test_sentence(summary)
-    if sentence is None:
-        return None
-    counts = summary["not_random"]
-    is_significant = counts["p_value"] is not None and counts["p_value"] <= LEVEL
-    if 2 * counts["rejected"] >= counts["tested"]:
-        # A few matrices may differ by chance.
-        return Line(f"Trained: {sentence}", AnswerStatus.OK) if is_significant else Line(sentence)
-    if is_significant:
-        return Line(f"Trained only in part: {sentence}", AnswerStatus.UNUSUAL)
-    return Line(f"Looks untrained: {sentence}", AnswerStatus.WARNING)
+    """Return a line that says whether the weights look trained, or None if no matrix was tested."""
+    return null_test_line(summary["not_random"])
 
 
 def is_comparable(summary: Mapping[str, Any]) -> bool:
@@ -130,10 +90,7 @@ def is_comparable(summary: Mapping[str, Any]) -> bool:
 
 
 def comparison_line(summary: Mapping[str, Any], head_size: int | None = None) -> Line | None:
-    """Return a line that compares the model with the models of the atlas, or None without a comparison.
-
-    `head_size` is the number of dimensions of a head, on which ranks depend.
-    """
+    """Return a line that compares the model with the atlas, or None. Ranks depend on `head_size`."""
     if not is_comparable(summary):
         return None
     unusual = unusual_numbers(summary["atlas"])
@@ -147,6 +104,7 @@ def comparison_line(summary: Mapping[str, Any], head_size: int | None = None) ->
         f"{label:<{widths[0]}}  {value:<{widths[1]}}  (others: {others})" for label, value, others in shown
     ]
     more = len(unusual.lines) - len(shown)
+    details += [f"and {more} more (--details)"] if more else []
     return Line(
         unusual.sentence,
         AnswerStatus.UNUSUAL,
@@ -154,18 +112,12 @@ def comparison_line(summary: Mapping[str, Any], head_size: int | None = None) ->
             "Compared: median ranks, norms and numbers of strong directions (--details names the models).",
             f"Unusual does not mean wrong{ranks}. To explain a number, look at its layers (--out).",
             *details,
-            *([f"and {more} more (--details)"] if more else []),
         ),
     )
 
 
 def note_lines(summary: Mapping[str, Any]) -> list[Line]:
-    """Return the remarks that a reader of the numbers needs to know about this model.
-
-    The remarks do not include the one on proxies.
-    """
-    texts = [text for text in summary["warnings"] if not text.startswith(NO_PROXIES)]
-    return [Line(f"Note: {text}.") for text in texts]
+    return [Line(f"Note: {text}.") for text in summary["warnings"] if not text.startswith(NO_PROXIES)]
 
 
 def remarks(summary: Mapping[str, Any]) -> list[str]:
@@ -188,10 +140,7 @@ def missing_proxies(summary: Mapping[str, Any]) -> list[str]:
 
 
 def proxy_entries(proxies: Mapping[str, Any]) -> list[tuple[str, float, float | None]]:
-    """Return the proxies of the summary as tuples (label, log10, error), in the order of `BOUNDS`.
-
-    The error is None if it consists of round-off only.
-    """
+    """Return tuples (label, log10, error beyond round-off) of the proxies, in the order of `BOUNDS`."""
     fixed = {f"fixed_p_{p}": entry for p, entry in proxies["fixed_p"].items()}
     known = {**proxies, **fixed}
     return [
@@ -202,15 +151,12 @@ def proxy_entries(proxies: Mapping[str, Any]) -> list[tuple[str, float, float | 
 
 
 def proxy_remarks(summary: Mapping[str, Any]) -> list[str]:
-    """Return a sentence on the proxy at the given sample size, and a sentence on the gain from choosing p.
-
-    A sentence is left out if its number is not known.
-    """
+    """Return sentences on the proxy at the given sample size, and on the gain from choosing p, if known."""
     lines = []
     if summary["proxies"] and "samples" in summary:
         value, error = (summary["proxy_over_sqrt_samples"].get(key) for key in ("log10", "error"))
         verdict = (
-            "A bound above 1 would say nothing about test error" if value > 0 else ("The value is below 1")
+            "A bound above 1 would say nothing about test error" if value > 0 else "The value is below 1"
         )
         lines.append(
             f"Spectrum-adaptive proxy / sqrt(n) at n = {summary['samples']}: {_power(value, error)}. "
@@ -240,21 +186,15 @@ def extension_remarks(summary: Mapping[str, Any]) -> list[str]:
 
 def norm_basis_sentence(summary: Mapping[str, Any]) -> str:
     """Return a sentence that says whether norms include the gain of the norm layer before a matrix."""
-    unknown = ", ".join(_kind_labels(summary["norms_unknown"]))
+    unknown = ", ".join(KINDS[kind].label for kind in summary["norms_unknown"])
     if summary["norms"] == "stored":
         stored = (
-            "Norms and stable ranks come from the stored matrices, without the gain of the norm "
-            "layer before them"
+            "Norms and stable ranks come from the stored matrices, without the gain of the norm layer before"
         )
-        return f"{stored} (not known for {unknown})." if unknown else f"{stored}."
+        return f"{stored} them (not known for {unknown})." if unknown else f"{stored} them."
     applied = "Norms and stable ranks include the gain of the LayerNorm or RMSNorm before the matrix."
-    return (
-        f"{applied} attnlaw does not know this gain for {unknown} and leaves it out." if unknown else applied
-    )
-
-
-def _kind_labels(kinds: Iterable[str]) -> list[str]:
-    return [KINDS[kind].label for kind in kinds]
+    left_out = f" attnlaw does not know this gain for {unknown} and leaves it out." if unknown else ""
+    return f"{applied}{left_out}"
 
 
 def logit_sentence(summary: Mapping[str, Any]) -> str | None:
@@ -284,13 +224,7 @@ def logit_sentence(summary: Mapping[str, Any]) -> str | None:
 
 
 def _power(log10: float, error: float | None) -> str:
-    """Format a number, given its logarithm, as a power of 10.
-
-    A number without error that is neither very large nor very small is also written out.
-
-    >>> _power(0.5, None), _power(0.5, 0.01), _power(400.0, None)
-    ('10^0.5000 = 3.16', '10^(0.5000 ± 0.01)', '10^400.0000')
-    """
+    """Format a number, given its logarithm, as a power of 10, and written out if its size is ordinary."""
     if given := _format_error(error):
         return f"10^({log10:.4f}{given})"
     return f"10^{log10:.4f}" + (f" = {10**log10:.3g}" if -4 < log10 < 3 else "")

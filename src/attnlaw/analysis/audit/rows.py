@@ -21,7 +21,7 @@ from attnlaw.core.estimate import Estimate
 from attnlaw.core.tables import quantity_frame
 from attnlaw.numerics.logs import LN10, log_sum
 from attnlaw.spectra.head_sizes import gauge_of
-from attnlaw.spectra.spectrum import Applied, Spectrum
+from attnlaw.spectra.spectrum import Spectrum
 from attnlaw.theory.bounds.factors import layer_alphas
 from attnlaw.theory.bounds.logits import head_logits
 from attnlaw.theory.bounds.proxies import Proxies
@@ -47,11 +47,7 @@ def matrix_table(
     tests: Sequence[NullTest | None],
     bounds: Proxies | None,
 ) -> pl.DataFrame:
-    """Return a table with one row for each measured matrix.
-
-    A row has norms, ranks, the null test, and the contribution of the matrix to the proxy. `tests` has an
-    entry for each measured matrix, in the order of the rows.
-    """
+    """Return a table of norms, ranks, null tests and contributions to the proxy, one row for each matrix."""
     parts = [] if bounds is None else bounds.parts
     total = log_sum([part.log_value for part in parts]) if parts else -np.inf
     contributions = iter(parts)
@@ -78,7 +74,6 @@ def matrix_table(
 def measured_leaves(
     network: Network[Product], spectra: Network[Spectrum | None]
 ) -> Iterator[tuple[MatrixLocation, Product, Spectrum]]:
-    """Yield the location, the product and the spectrum of every measured matrix."""
     for (location, product), (_, spectrum) in zip(network.leaves(), spectra.leaves(), strict=True):
         if spectrum is not None:
             yield location, product, spectrum
@@ -112,19 +107,16 @@ def _spectrum_values(product: Product, spectrum: Spectrum) -> Row:
         "condition": _optional_estimate(
             spectrum.condition, spectrum.error(lambda variant: variant.condition)
         ),
-        **_applied_values(spectrum.applied),
+        **{
+            f"{name}_applied": getattr(spectrum.applied, field, None)
+            for name, field in (
+                ("spectral_norm", "spectral"),
+                ("frobenius_norm", "frobenius"),
+                ("stable_rank",) * 2,
+            )
+        },
         "route": spectrum.route,
         "precision": spectrum.precision,
-    }
-
-
-def _applied_values(applied: Applied | None) -> Row:
-    if applied is None:
-        return {}
-    return {
-        "spectral_norm_applied": applied.spectral,
-        "frobenius_norm_applied": applied.frobenius,
-        "stable_rank_applied": applied.stable_rank,
     }
 
 
@@ -167,11 +159,7 @@ def _optional_estimate(value: float | None, error: float | None) -> Estimate | N
 
 
 def _stable_rank(spectrum: Spectrum) -> Estimate | None:
-    """Return the stable rank |W|_F^2 / s_1^2 with its error; None if it is not defined.
-
-    The Frobenius norm |W|_F is exact even if the spectrum is approximate. So the relative error of the stable
-    rank is then twice that of the largest singular value s_1.
-    """
+    """Return |W|_F^2 / s_1^2. |W|_F is exact, so its relative error is twice that of an approximate s_1."""
     rank, multiplicities = spectrum.stable_rank, spectrum.multiplicities
     if rank is None or multiplicities is None:
         return _optional_estimate(rank, spectrum.error(lambda variant: variant.stable_rank))
@@ -204,14 +192,7 @@ def _contribution_values(part: Contribution, total: float) -> Row:
 
 
 def fill_applied_sizes(matrices: pl.DataFrame, applied: bool) -> pl.DataFrame:
-    """Fill in missing sizes as applied with the sizes as stored.
-
-    If `applied` is false, set all sizes as applied to null.
-
-    >>> table = quantity_frame(MATRICES, [{"spectral_norm": 2.0}])
-    >>> [fill_applied_sizes(table, applied)["spectral_norm_applied"][0] for applied in (True, False)]
-    [2.0, None]
-    """
+    """Fill missing sizes as applied with the sizes as stored, or set all of them to null."""
     columns = []
     for size in ("spectral_norm", "frobenius_norm", "stable_rank"):
         column, error = pl.col(f"{size}_applied"), f"{size}_applied_error"
@@ -225,31 +206,23 @@ def fill_applied_sizes(matrices: pl.DataFrame, applied: bool) -> pl.DataFrame:
 
 
 def spectrum_table(model: Model, spectra: Network[Spectrum | None]) -> pl.DataFrame:
-    """Return a table with all singular values of every measured matrix.
-
-    The values of an approximate spectrum are null.
-    """
+    """Return a table with all singular values of every matrix, or null for an approximate spectrum."""
     rows = []
     for location, spectrum in spectra.leaves():
         if spectrum is not None:
             exact, applied = spectrum.multiplicities is None, spectrum.applied
+            applied_values = None if applied is None else applied.values
             values = {
                 **location_row(model.name, location),
                 "singular_values": spectrum.values.tolist() if exact else None,
-                "singular_values_applied": None
-                if applied is None or applied.values is None
-                else applied.values.tolist(),
+                "singular_values_applied": None if applied_values is None else applied_values.tolist(),
             }
             rows.append(values)
     return quantity_frame(SPECTRA, rows)
 
 
 def layer_table(model: Model, spectra: Network[Spectrum | None], bounds: Proxies | None) -> pl.DataFrame:
-    """Return a table with one row for each measured layer.
-
-    A row has the amplification by later layers, and the shares of QK, VO, cross attention and MLP in the
-    layer's part of the proxy.
-    """
+    """Return a table of amplification and of shares in the proxy, with one row for each measured layer."""
     locations = [location for location, spectrum in spectra.leaves() if spectrum is not None]
     applied = None if bounds is None else bounds.log_alpha_applied
     alphas = None if applied is None else layer_alphas(spectra, applied)
@@ -274,8 +247,8 @@ def _layer_values(bounds: Proxies, layer: int) -> Row:
     values: Row = {}
     for group, kinds in LAYER_GROUPS.items():
         logs = [part.log_value for location, part in leaves if location.kind in kinds]
-        share = float(np.exp(log_sum(logs) - total)) if logs and np.isfinite(total) else None
-        values[f"share_{group}"] = share
+        known = logs and np.isfinite(total)
+        values[f"share_{group}"] = float(np.exp(log_sum(logs) - total)) if known else None
     alpha, adaptivity = leaves[0][1].factors.log_alpha, bounds.per_layer_adaptivity[layer]
     return values | {"log10_alpha": log10(alpha), "adaptivity": adaptivity}
 

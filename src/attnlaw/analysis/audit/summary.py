@@ -49,11 +49,7 @@ def case_values(
     samples: int | None,
     reason: str | None,
 ) -> dict[str, Any]:
-    """Return the quantities of one model by name: sizes, null test, proxies (as log10) and warnings.
-
-    `per_application` has the proxies that count a shared layer at each application. `reason` says why there
-    are no proxies.
-    """
+    """Return sizes, null test, proxies (also by application) and warnings of one model by name."""
     network = model.network
     layers = {location.layer for location, _ in network.leaves() if location.layer is not None}
     values: dict[str, Any] = {
@@ -130,10 +126,7 @@ def norm_values(model: Model, spectra: Network[Spectrum | None], as_stored: bool
 
 
 def logit_values(model: Model, spectra: Network[Spectrum | None], matrices: pl.DataFrame) -> dict[str, Any]:
-    """Count the heads whose logits may exceed the range of float8 or float16.
-
-    The text `logit_unbounded` names the blocks for which no bound is known, and the reasons.
-    """
+    """Count the heads whose logits may exceed float8 or float16, and name the blocks without a bound."""
     bounds = matrices.filter(pl.col("kind").is_in([kind.name for kind in KINDS.values() if kind.scores]))
     reasons: dict[str, dict[MatrixLocation, None]] = {}
     for location, product, _ in measured_leaves(model.network, spectra):
@@ -153,11 +146,7 @@ def logit_values(model: Model, spectra: Network[Spectrum | None], matrices: pl.D
 
 
 def _locations(locations: Iterable[MatrixLocation]) -> str:
-    """Name the first three blocks, and count the others.
-
-    >>> _locations([MatrixLocation(0, "qk"), MatrixLocation(3, "cross_qk", "decoder")])
-    'layer 0 qk, decoder layer 3 cross_qk'
-    """
+    """Name the first three blocks, and count the others."""
     named = [
         f"{location.stack or ''} layer {location.layer} {location.kind}".lstrip() for location in locations
     ]
@@ -199,9 +188,9 @@ def build_summary(result: Result) -> dict[str, Any]:
         },
         "logits": {
             "heads": values["logit_heads"],
-            "bounded": values["logit_heads_bounded"],
-            "beyond_float8": values["logit_heads_beyond_float8"],
-            "beyond_float16": values["logit_heads_beyond_float16"],
+            **{
+                name: values[f"logit_heads_{name}"] for name in ("bounded", "beyond_float8", "beyond_float16")
+            },
             "unbounded": values["logit_unbounded"],
         },
         "norms": values["norms"],
@@ -224,7 +213,6 @@ def build_summary(result: Result) -> dict[str, Any]:
 
 
 def tower_summaries(towers: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return the entry `towers` of summary.json: sizes and proxies of each tower."""
     return [
         {name: row[name] for name in ("tower", "layers", "hidden_size", "heads", "activation")}
         | {"proxies": proxy_summary(cells_to_values(TOWERS, row), "log10_")}
@@ -237,19 +225,15 @@ def proxy_summary(values: dict[str, Any], prefix: str) -> dict[str, Any] | None:
     if values[f"{prefix}spectrum_adaptive"] is None:
         return None
     entries = {name: _entry(values[f"{prefix}{name}"]) for name in BOUNDS}
-    fixed = {
-        str(bound.index): entries.pop(bound.name) for bound in BOUNDS.values() if bound.index is not None
-    }
+    indexed = [bound for bound in BOUNDS.values() if bound.index is not None]
+    fixed = {str(bound.index): entries.pop(bound.name) for bound in indexed}
     return entries | {"fixed_p": fixed}
 
 
 def _entry(log10: Estimate | None) -> dict[str, float | None]:
     """Return an entry of summary.json for a logarithm. It has the key "error" only if there is an error."""
-    if log10 is None:
-        return dict.fromkeys(["log10"])
-    if log10.error is None:
-        return {"log10": log10.value}
-    return {"log10": log10.value, "error": log10.error}
+    entry = {"log10": None if log10 is None else log10.value}
+    return entry if log10 is None or log10.error is None else entry | {"error": log10.error}
 
 
 def tower_proxies(spectra: Network[Spectrum | None]) -> dict[str, Proxies]:
@@ -278,6 +262,5 @@ def tower_table(model: Model, proxies_by_tower: dict[str, Proxies]) -> pl.DataFr
 
 
 def format_tower_proxies(proxies_by_tower: dict[str, Proxies]) -> str:
-    """Return a text that lists the spectrum-adaptive proxy of every tower."""
     shown = {name: log10(bounds.values["spectrum_adaptive"]) for name, bounds in proxies_by_tower.items()}
     return ", ".join(f"{name} 10^{value.value:.4g}" for name, value in shown.items() if value is not None)

@@ -59,10 +59,7 @@ class UnfinishedAudit:
         return hashlib.sha256(repr((__version__, self._state, place, how)).encode()).digest()
 
     def measurer(self, model: Model, take: Callable[[Note], None]) -> UnitMeasurer:
-        """Return a function that measures a unit and keeps it, or reads the unit if an earlier audit kept it.
-
-        The function can run in several threads. `take` receives the notes about the model.
-        """
+        """Return a function that measures and keeps a unit, or reads it back. `take` receives the notes."""
         index = TensorIndex.of(model)
 
         def measure_unit(_: Model, unit: Unit) -> list[Spectrum]:
@@ -121,11 +118,7 @@ class UnfinishedAudit:
 def keep_units(directory: str | os.PathLike[str], settings: ModelSettings) -> Iterator[UnfinishedAudit]:
     """Yield the finished units of an audit whose results go to `directory`.
 
-    If the block raises an `InputError`, the kept units are removed, because the same command would fail
-    again. The kept units stay if the system or the memory caused the error.
-
-    Raises:
-        InputError: if another audit of the same model uses the file.
+    An `InputError` removes them, because the same command would fail again, unless the system caused it.
     """
     names = (settings.model, settings.map, settings.adapter)
     paths = [None if name is None else local_path(name) for name in names]

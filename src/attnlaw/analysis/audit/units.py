@@ -20,6 +20,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +45,7 @@ from attnlaw.spectra.spectrum import Applied, Multiplicities, Spectrum
 
 
 def pack(record: Any) -> bytes:
-    """Convert a record to bytes that `unpack` reads back.
-
-    A record is a frozen dataclass. Its fields may be None, booleans, numbers, texts, bytes, arrays, records,
-    and tuples of these.
+    """Convert a frozen dataclass of plain values, arrays and records to bytes that `unpack` reads back.
 
     >>> from attnlaw.core.estimate import Estimate
     >>> unpack(pack(Estimate(0.1, float("inf"))), [Estimate])
@@ -65,20 +63,12 @@ def unpack(data: bytes, kinds: Iterable[type]) -> Any:
     """Return the record that `pack` converted to bytes. `kinds` are the classes that it may contain."""
     buffer = io.BytesIO(data)
     tree = json.loads(buffer.readline())
-    return _decode(tree, {kind.__name__: kind for kind in kinds}, _arrays(buffer))
-
-
-def _arrays(buffer: io.BytesIO) -> Iterator[NDArray[Any]]:
-    while True:
-        yield np.load(buffer, allow_pickle=False)
+    arrays = (np.load(buffer, allow_pickle=False) for _ in count())
+    return _decode(tree, {kind.__name__: kind for kind in kinds}, arrays)
 
 
 def _encode(value: Any, arrays: list[NDArray[Any]]) -> Any:
-    """Convert a value for JSON.
-
-    A value that JSON cannot express becomes a pair of its kind and its content. Arrays are appended to
-    `arrays`.
-    """
+    """Convert a value for JSON: a pair of kind and content if JSON has no such type. Collect `arrays`."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, np.ndarray):
@@ -123,13 +113,7 @@ def selected_units(settings: ModelSettings, options: AuditOptions, arithmetic: A
 
 
 def local_path(path: Any) -> str:
-    """Return an absolute path at which workers can open the checkpoint.
-
-    A checkpoint on a hub is downloaded first.
-
-    Raises:
-        InputError: if the argument is an object in memory instead of a path.
-    """
+    """Return an absolute path at which workers can open the checkpoint, and download it if it is on a hub."""
     if not isinstance(path, str | os.PathLike):
         raise InputError(
             f"attnlaw cannot send a {type(path).__name__} to workers; save it to a file that all workers "
@@ -139,10 +123,7 @@ def local_path(path: Any) -> str:
 
 
 def file_state(*paths: str | None) -> str:
-    """Return a hash of the names, sizes, times and inodes of the checkpoints' files.
-
-    A copy can keep the size and the modification time of the file that it replaces, but not the inode.
-    """
+    """Return a hash of the files' names, sizes, times and inodes, which no copy has in common."""
     endings = (*CONFIGS, ".index.json", *(ending for kind in FORMATS for ending in kind.endings))
     lines = []
     for path in (Path(path) for path in paths if path is not None):
@@ -168,10 +149,7 @@ def _open_units(
 def measure_unit(
     settings: ModelSettings, arithmetic: Arithmetic, first: int, state: str
 ) -> tuple[int, pl.DataFrame]:
-    """Measure one unit, and return the number of its matrices and a table of packed records.
-
-    `first` is the number of the unit's first matrix. `state` is the `file_state` of the checkpoint.
-    """
+    """Measure the unit of matrix number `first`. Return the number of its matrices, and packed records."""
     model, index, units = _open_units(settings, arithmetic, state)
     if first not in units:
         raise InputError(

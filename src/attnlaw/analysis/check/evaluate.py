@@ -18,22 +18,16 @@ COMPARED, HOLDS, OLD, NUMBER = "__compared", "__holds", "__old", "__number"
 
 
 def evaluate(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame | None = None) -> Verdict:
-    """Return the verdict of a rule on the rows of its table.
+    """Return the verdict of a rule on the rows of its table, and on `old` rows at the same locations.
 
     A rule fails if it selects no row, or if a row of `old` is missing from `rows`. A missing value fails the
     rule, unless the rule skips missing values. A relative change has no value if the old value is 0 or null.
-
-    Args:
-        old: earlier rows of the same table, if the rule compares with earlier values. Rows are matched by
-            their location.
     """
     if rule.level == OFF:
         return _verdict(rule, OFF)
     subset = select(rule, _add_compared(rule, rows, old))
-    gone = tuple(
-        FailedRow(location, why="this model does not have it")
-        for location in _lost_locations(rule, rows, old)
-    )
+    lost = _lost_locations(rule, rows, old)
+    gone = tuple(FailedRow(location, why="this model does not have it") for location in lost)
     known = subset.filter(pl.col(COMPARED).is_not_null())
     nulls = subset.filter(pl.col(COMPARED).is_null()) if rule.missing == "error" else subset.clear()
     if not known.height + nulls.height:
@@ -47,7 +41,7 @@ def evaluate(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame | None = None
 
 
 def _judge_aggregate(rule: GateRule, over: str, known: pl.DataFrame, lost: tuple[FailedRow, ...]) -> Verdict:
-    """Judge one number of all rows, such as the maximum. Rows in `lost` (gone, or no value) always fail."""
+    """Judge one number of all rows. Rows in `lost` (gone, or no value) always fail."""
     value = getattr(known[COMPARED], over)() if known.height else None
     held = value is not None and bool(pl.select(rule.condition.holds(pl.lit(float(value)))).item())
     outcome = PASSED if held and not lost else FAILED
@@ -59,10 +53,8 @@ def _judge_rows(
 ) -> Verdict:
     """Judge every row. If rows are gone, the rule fails even if enough of the other rows hold."""
     judged = known.with_columns(rule.condition.holds(pl.col(COMPARED)).alias(HOLDS))
-    bad = [
-        FailedRow(location_of(row), row[COMPARED])
-        for row in judged.filter(~pl.col(HOLDS)).iter_rows(named=True)
-    ]
+    failed = judged.filter(~pl.col(HOLDS)).iter_rows(named=True)
+    bad = [FailedRow(location_of(row), row[COMPARED]) for row in failed]
     bad.sort(key=lambda failure: -rule.condition.violation(failure.value))
     selected, held = known.height + len(missing), known.height - len(bad)
     enough = held == selected if rule.mostly is None else held / selected >= rule.mostly
@@ -154,13 +146,9 @@ def judge(
     """Return the verdicts of a rule file on one model.
 
     Args:
-        model: name of the model in reports.
         location: the file that reports point at.
         tables: declared columns by table.
-        rows: a function that returns a table by its name. The function is called only for tables that a rule
-            needs.
-        findings: a table with the columns of an audit's findings.
-        detectors: the detectors that looked for findings, by name.
+        rows: a function that returns a table by its name, called only for tables that a rule needs.
         baseline: earlier results, whose findings count as known.
         can_look: whether a detector could look at the parts of the model that were measured.
     """

@@ -35,23 +35,12 @@ def location_of(row: Mapping[str, Any]) -> Location:
 
 
 def row_location_text(location: Mapping[str, Any]) -> str:
-    """Return a location in words, or "the model" if it is empty.
-
-    Names of tensors are escaped, so the text is safe to print.
-
-    >>> row_location_text({"layer": 3, "stack": "decoder", "kind": "qk", "head": 0})
-    'decoder layer 3, QK, head 0'
-    >>> row_location_text({"step": 7})
-    'step 7'
-    """
+    """Return a location in words that are safe to print, or "the model" if it is empty."""
     return f"step {location['step']}" if "step" in location else location_text(location)
 
 
 def model_file(model: Any) -> str:
-    """Return the checkpoint file of a model.
-
-    If there is no local file, return the name that was given, or the type of an object in memory.
-    """
+    """Return the local file of a model, or else its name, or the type of an object in memory."""
     if not isinstance(model, str | os.PathLike):
         return type(model).__name__
     path = Path(model)

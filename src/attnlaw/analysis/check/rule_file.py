@@ -106,15 +106,11 @@ def example_names() -> list[str]:
 
 
 def read_rules(path: str | os.PathLike[str], tables: Tables, findings: Mapping[str, Any]) -> RuleFile:
-    """Read and check a rule file.
+    """Read and check a rule file, or an example that comes with attnlaw.
 
     Args:
-        path: a file, or the name of an example that comes with attnlaw.
         tables: the columns that rules may use, by table.
-        findings: the detectors of findings by name, such as `attnlaw.analysis.findings.detectors.DETECTORS`.
-
-    Raises:
-        BadUsage: if something in the file is wrong.
+        findings: the detectors by name, such as `attnlaw.analysis.findings.detectors.DETECTORS`.
     """
     shipped = EXAMPLES / f"{path}.toml"
     file = shipped if str(path) in example_names() and not os.path.lexists(path) else Path(path)
@@ -126,15 +122,11 @@ def read_rules(path: str | os.PathLike[str], tables: Tables, findings: Mapping[s
             _require_known(name, SECTIONS)
         version = content.get("version")
         if version is None:
-            raise BadSetting(
-                "version", f"is missing from the file; write version = {VERSION} in its first line"
-            )
+            remedy = f"write version = {VERSION} in its first line"
+            raise BadSetting("version", f"is missing from the file; {remedy}")
         if version != VERSION or isinstance(version, bool):
-            raise BadSetting(
-                "version",
-                f"which attnlaw does not read; write version = {VERSION} in the first line",
-                version,
-            )
+            remedy = f"write version = {VERSION} in the first line"
+            raise BadSetting("version", f"which attnlaw does not read; {remedy}", version)
         fail_on = _one_of("fail_on", content.get("fail_on", "error"), FAIL_ON)
         overrides = _findings(content.get("findings", {}), findings)
         written = content.get("rule", [])
@@ -313,19 +305,7 @@ def _base(value: Any, folder: Path) -> str | None:
 
 
 def read_condition(written: Any, column: Quantity, numeric: bool = False) -> RuleCondition:
-    """Return the condition on a column, such as `"< 0.25"`, `"== dense"` or a list of allowed values.
-
-    The condition `"!= dense"` also forbids the verdicts that version 0.2.0 called dense.
-
-    Args:
-        written: the condition as it is written in the file.
-        column: the column that the condition is about.
-        numeric: whether the condition compares numbers even if the column holds something else. Counts and
-            relative changes are numbers.
-
-    Raises:
-        BadSetting: if the condition cannot be read, or if the column cannot hold such a value.
-    """
+    """Return a condition such as `"< 0.25"` on a column. Counts and changes are `numeric`."""
     kind = "float" if numeric else column.kind
     if isinstance(written, list) and written:
         return RuleCondition("in", tuple(read_value("is", value, kind, column) for value in written))
@@ -340,22 +320,15 @@ def read_condition(written: Any, column: Quantity, numeric: bool = False) -> Rul
     value = {"true": True, "false": False}.get(text, text) if kind == "bool" else text.strip("\"'")
     value = read_value("is", value, kind, column)
     # A rule of an earlier version must go on to forbid what its word included then.
-    split = [name for name, choice in (column.choices or {}).items() if value in _former_names(choice)]
+    split = [
+        name for name, choice in (column.choices or {}).items() if value in getattr(choice, "formerly", ())
+    ]
     if operator == "!=" and split:
         return RuleCondition("not in", (value, *split))
     return RuleCondition(operator, (value,))
 
 
-def _former_names(choice: Any) -> tuple[str, ...]:
-    return getattr(choice, "formerly", ())
-
-
 def read_value(key: str, value: Any, kind: str, column: Quantity) -> Any:
-    """Convert a TOML value to the type that columns of this kind hold.
-
-    Raises:
-        BadSetting: if the column cannot hold the value.
-    """
     fits = {"text": isinstance(value, str), "bool": isinstance(value, bool)}
     number = isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
     if not fits.get(kind, number):
@@ -367,11 +340,7 @@ def read_value(key: str, value: Any, kind: str, column: Quantity) -> Any:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a suggestion: the known name that is most similar to a name, or a list of all known names.
-
-    >>> nearest("densse", ["dense", "noise"]), nearest("?", ["dense", "noise"])
-    ('did you mean dense?', 'expected one of dense, noise')
-    """
+    """Return a suggestion: the known name that is most similar to a name, or a list of all known names."""
     names = list(known)
     close = difflib.get_close_matches(name, names, n=1)
     return f"did you mean {close[0]}?" if close else f"expected one of {', '.join(names)}"

@@ -23,21 +23,12 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {"<": lt, "<=": le, ">": gt, "
 
 
 def is_at_least(level: str, least: str) -> bool:
-    """Return whether a level is at least as severe as another.
-
-    >>> is_at_least("warning", "error"), is_at_least("error", "warning")
-    (False, True)
-    """
     return LEVELS.index(level) >= LEVELS.index(least)
 
 
 @dataclass(frozen=True)
 class RuleCondition:
-    """A condition on a value.
-
-    The operator "in" has a list of allowed values, and "not in" a list of forbidden ones. The other operators
-    compare with one value.
-    """
+    """A condition on a value: a comparison, or "in" and "not in" with a list of values."""
 
     operator: str
     values: tuple[Any, ...]
@@ -61,10 +52,7 @@ class RuleCondition:
         return self.operator not in ("in", "not in", "!=") and isinstance(self.values[0], float)
 
     def violation(self, value: Any) -> float:
-        """Return the amount by which a value violates the condition.
-
-        Reports list the largest violation first.
-        """
+        """Return the amount by which a value violates the condition, by which reports order rows."""
         if not self.ordered:
             return 0.0
         apart = float(value) - float(self.values[0])
@@ -72,11 +60,6 @@ class RuleCondition:
 
 
 def value_text(value: Any) -> str:
-    """Return a value as reports print it.
-
-    >>> [value_text(value) for value in (0.25, 1e-7, 12345678.0, True, "dense", None)]
-    ['0.25', '1e-07', '1.23457e+07', 'true', 'dense', 'missing']
-    """
     if value is None:
         return "missing"
     if isinstance(value, bool):
@@ -116,10 +99,7 @@ class GateRule:
 
 @dataclass(frozen=True)
 class RuleFile:
-    """The content of a rule file.
-
-    Without a file, the only requirement is that no finding has the level "error".
-    """
+    """The content of a rule file. Without a file, no finding may have the level "error"."""
 
     path: Path | None = None
     fail_on: str = "error"

@@ -114,14 +114,10 @@ class Baseline:
             )
 
     def rows(self, rule: GateRule, quantities: Iterable[Quantity], now: pl.DataFrame) -> pl.DataFrame:
-        """Return the old rows of a rule's table.
-
-        Raises:
-            InputError: if a matrix has another shape than in `now`, because the models then have different
-                architectures.
-        """
+        """Return the old rows of a rule's table, whose matrices must have the same shapes `now`."""
         if rule.of == "summary":
-            needed = {name: kind for name, kind in column_kinds(quantities).items() if name in _used(rule)}
+            used = {rule.column.name, *rule.where, *KEYS[rule.of]}
+            needed = {name: kind for name, kind in column_kinds(quantities).items() if name in used}
             return to_frame([self.result.row()], to_schema(needed))
         old = nan_to_null(self._table(rule.of))
         _require_same_shapes(old, now, rule.of, self.folder)
@@ -139,12 +135,7 @@ class Baseline:
         return self.result.tables[name].drop("case")
 
 
-def _used(rule: GateRule) -> set[str]:
-    return {rule.column.name, *rule.where, *KEYS[rule.of]}
-
-
 def _require_same_shapes(old: pl.DataFrame, now: pl.DataFrame, table: str, folder: str) -> None:
-    """Raise an `InputError` if a matrix has another shape than before, so that numbers cannot be compared."""
     both = [name for name in SHAPE if name in old.columns and name in now.columns]
     keys = [name for name in KEYS[table] if name in old.columns and name in now.columns]
     if not both or not keys:

@@ -36,10 +36,7 @@ NOT_CHECKED_LEAD = "Not checked, because weights alone cannot show it:"
 
 @dataclass(frozen=True)
 class FailedRow:
-    """A row that fails a rule.
-
-    `why` is the reason for the failure if the value alone does not show the reason.
-    """
+    """A row that fails a rule, and why, if the value alone does not show it."""
 
     location: Location
     value: Any = None
@@ -197,7 +194,6 @@ class Verdicts:
 
     @property
     def checks(self) -> str:
-        """The number of checks that ran, and the number that could not."""
         return checks_text(len(self.detectors), self.skipped)
 
     @property
@@ -206,7 +202,6 @@ class Verdicts:
         return NOT_CHECKED if self.detectors else None
 
     def rule_table(self) -> pl.DataFrame:
-        """Return a table with a row for each rule."""
         rows = [
             {
                 **vars(rule),
@@ -228,7 +223,6 @@ class Verdicts:
         return to_frame(rows, to_schema(column_kinds(VERDICT_VALUES)))
 
     def finding_table(self) -> pl.DataFrame:
-        """Return a table with a row for each finding."""
         rows = [
             {**vars(finding), **finding.location, "model": self.model, "attnlaw_version": __version__}
             for finding in self.findings

@@ -72,10 +72,7 @@ def matrix_share(directions: Reals, update: Reals, values: Reals) -> Share:
 
 
 def half_share(directions: Reals, factor: Reals, other: Reals, n: int | None = None) -> Share | None:
-    """Return the share of one half (dA B) of a head's update in some directions; None if the half is zero.
-
-    `factor` is dA, and `other` is B. `n` is the dimension of the whole space, if rows are in a subspace.
-    """
+    """Return the share of one half, dA B, of a head's update in some directions; None if it is zero."""
     n, k = n or directions.shape[0], directions.shape[1]
     gram = other @ other.T
     whole, inside = factor.T @ factor, directions.T @ factor
@@ -101,10 +98,7 @@ def rounding_share_null(directions: Reals, steps: Reals) -> Estimate:
 
 
 def rounded_half_null(directions: Reals, steps: Reals, other: Reals, uniform: Estimate) -> Estimate:
-    """Return the share of one half of a head's update that is expected if its factor was only rounded.
-
-    The standard deviation is the one that `uniform` returns for random vectors.
-    """
+    """Return the share expected of one half of a head's update if its factor was only rounded."""
     weights = (steps**2 @ np.sum(other**2, axis=1)) / 12
     inside = np.sum(directions**2, axis=1)
     return Estimate(float(inside @ weights / weights.sum()), uniform.error)

@@ -44,11 +44,7 @@ def is_code(dtype: str) -> bool:
 
 
 def code_bits(label: str) -> int:
-    """Return the number of bits of a code, which is the first number in its label.
-
-    >>> code_bits("GPTQ 4-bit, groups of 128"), code_bits("NVFP4, groups of 16"), code_bits("TQ1_0")
-    (4, 4, 1)
-    """
+    """Return the number of bits of a code, which is the first number in its label."""
     number = re.search(r"\d+", label)
     return int(number[0]) if number else 8
 
@@ -56,16 +52,7 @@ def code_bits(label: str) -> int:
 def coded_change(
     base: NDArray[Any], model: NDArray[Any], label: str, base_label: str, columns: bool = True
 ) -> TensorChange | None:
-    """Return the change of a tensor that is a quantised copy of the base's tensor, or None for other tensors.
-
-    Args:
-        base: the tensor of the base.
-        model: the decoded tensor of the model.
-        label: the data type that the model's file names.
-        base_label: the data type that the base's file names. If both data types are the same code, the
-            decoded weights are compared directly.
-        columns: whether the columns of the tensor may have factors.
-    """
+    """Return the change of a tensor whose weights are those of the base in a quantised code, else None."""
     if not is_code(label) or label == base_label or base.shape != model.shape or base.ndim < 2:
         return None
     sums = _ColumnSums(base.reshape(-1, base.shape[-1]), model.reshape(-1, base.shape[-1]))

@@ -11,8 +11,10 @@ A map is a matrix that acts on tokens: QK or VO of a head, or a feed-forward mat
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from attnlaw.analysis.columns import Count, Text
 from attnlaw.checkpoints.network import KINDS
 from attnlaw.core.quantity import Quantity
 from attnlaw.core.variants import by_name
@@ -20,17 +22,12 @@ from attnlaw.core.variants import by_name
 
 @dataclass(frozen=True)
 class TensorVerdict:
-    """A verdict on a tensor or on a model: one word and its meaning.
-
-    Args:
-        formerly: verdicts that version 0.2.0 gave to such tensors. A rule that forbids one of the former
-            verdicts also forbids this verdict.
-    """
+    """A verdict on a tensor or on a model: one word and its meaning."""
 
     name: str
     says: str
     label: str = ""
-    formerly: tuple[str, ...] = ()
+    formerly: tuple[str, ...] = ()  # verdicts of version 0.2.0 on such tensors, which rules may forbid
 
     @property
     def column(self) -> str:
@@ -105,38 +102,41 @@ MODEL_VERDICTS = by_name(
 
 
 LOCATION = (
-    Quantity("model", "name of the model that is compared with the base", kind="text"),
-    Quantity("layer", "index of the layer, counting from 0", kind="small"),
-    Quantity(
+    Text("model", "name of the model that is compared with the base"),
+    Count("layer", "index of the layer, counting from 0"),
+    Text(
         "stack",
         "part of the model that the layer belongs to, such as encoder or decoder, if there are several",
-        kind="text",
     ),
-    Quantity(
+    Text(
         "kind",
         "kind of weight matrix, such as qk (query-key), vo (value-output) or ffn_in (feed-forward)",
-        kind="text",
         choices=KINDS,
     ),
-    Quantity("head", "index of the attention head in the base model", kind="small"),
-    Quantity("expert", "index of the expert in a mixture of experts", kind="small"),
+    Count("head", "index of the attention head in the base model"),
+    Count("expert", "index of the expert in a mixture of experts"),
 )
+
+
+def _by_side(kind: Callable[..., Quantity], name: str, description: str, display_name: str) -> list[Quantity]:
+    """Return the quantities of both sides of a matrix: left, which has its inputs, and right."""
+    sides = {"left": "input", "right": "output"}
+    return [
+        kind(f"{name}_{side}", description.format(noun), display_name=display_name.format(noun))
+        for side, noun in sides.items()
+    ]
+
+
 DIFF = (
     *LOCATION,
-    Quantity(
+    Count(
         "matched_head",
         "index of the matching attention head in the compared model",
-        kind="small",
-        display_name="matching head in the model",
+        display_name="head in the model",
     ),
-    Quantity("rows", "number of inputs of the matrix", kind="small"),
-    Quantity("cols", "number of outputs of the matrix", kind="small"),
-    Quantity(
-        "inner",
-        "head size: number of entries of a head's queries and keys (for VO: of its values)",
-        "d",
-        kind="small",
-    ),
+    Count("rows", "number of inputs of the matrix"),
+    Count("cols", "number of outputs of the matrix"),
+    Count("inner", "head size: number of entries of a head's queries and keys (for VO: of its values)", "d"),
     Quantity(
         "size",
         "size of the change relative to the base, |model − base| / |base|, in Frobenius norms",
@@ -165,11 +165,10 @@ DIFF = (
         "effective rank of the change: number of directions that it uses, including weak ones",
         log=True,
     ),
-    Quantity(
+    Count(
         "rank",
         "rank of the change: number of its singular values above rounding errors of the file",
-        kind="small",
-        axis="rank of the change",
+        axis="rank of the update",
     ),
     Quantity(
         "floor",
@@ -177,10 +176,9 @@ DIFF = (
         log=True,
         display_name="rounding floor",
     ),
-    Quantity(
+    Count(
         "k",
         "number of leading directions k: singular values of the base above those of a random matrix",
-        kind="small",
         display_name="leading directions (k)",
     ),
     Quantity(
@@ -206,17 +204,11 @@ DIFF = (
         "above that of random changes",
         display_name="alignment with leading outputs (z)",
     ),
-    Quantity(
-        "overlap_left",
-        "shared part of both models' k leading input directions: 1 if all are shared, k/n by chance "
-        "(n inputs)",
-        display_name="shared input directions",
-    ),
-    Quantity(
-        "overlap_right",
-        "shared part of both models' k leading output directions: 1 if all are shared, k/n by chance "
-        "(n outputs)",
-        display_name="shared output directions",
+    *_by_side(
+        Quantity,
+        "overlap",
+        "shared part of both models' k leading {0} directions: 1 if all are shared, k/n by chance (n {0}s)",
+        "shared {} directions",
     ),
     Quantity(
         "z_top",
@@ -224,84 +216,54 @@ DIFF = (
         "of this size causes",
         display_name="shift of the largest singular value",
     ),
-    Quantity(
+    Count(
         "moved",
         "number of leading singular values that shifted by more than random noise would cause (4 "
         "standard deviations)",
-        kind="small",
         display_name="singular values that shifted",
     ),
-    Quantity(
-        "intruders_left",
-        "number of the model's top 10 input directions that resemble no single direction of the base "
+    *_by_side(
+        Count,
+        "intruders",
+        "number of the model's top 10 {} directions that resemble no single direction of the base "
         "(cosine below 1/2)",
-        kind="small",
-        display_name="intruding input directions",
+        "intruding {} directions",
     ),
-    Quantity(
-        "intruders_right",
-        "number of the model's top 10 output directions that resemble no single direction of the "
-        "base (cosine below 1/2)",
-        kind="small",
-        display_name="intruding output directions",
-    ),
-    Quantity(
-        "new_left",
-        "number of the model's top 10 input directions that are not combinations of similarly strong "
+    *_by_side(
+        Count,
+        "new",
+        "number of the model's top 10 {} directions that are not combinations of similarly strong "
         "base directions",
-        kind="small",
-        display_name="new input directions",
-    ),
-    Quantity(
-        "new_right",
-        "number of the model's top 10 output directions that are not combinations of similarly "
-        "strong base directions",
-        kind="small",
-        display_name="new output directions",
+        "new {} directions",
     ),
 )
 DIFF_TENSORS = (
-    Quantity("model", "name of the model that is compared with the base", kind="text"),
-    Quantity(
-        "tensor", "name of the tensor in the base (in the model if the base has no such tensor)", kind="text"
-    ),
+    Text("model", "name of the model that is compared with the base"),
+    Text("tensor", "name of the tensor in the base (in the model if the base has no such tensor)"),
     Quantity(
         "shape", "shape of the tensor in the base (in the model if the base has no such tensor)", kind="ints"
     ),
-    Quantity(
-        "dtype_base",
-        "data type of the tensor in the file of the base",
-        kind="text",
-        display_name="data type in the base",
+    Text(
+        "dtype_base", "data type of the tensor in the file of the base", display_name="data type in the base"
     ),
-    Quantity(
-        "dtype_model",
-        "data type of the tensor in the file of the compared model",
-        kind="text",
-        display_name="data type",
+    Text(
+        "dtype_model", "data type of the tensor in the file of the compared model", display_name="data type"
     ),
-    Quantity(
+    Text(
         "verdict",
         "how the tensor changed, in one word, such as identical, rounded or low-rank",
-        kind="text",
         choices=TENSOR_VERDICTS,
     ),
-    Quantity("format", "number format to which the tensor was rounded, such as bfloat16", kind="text"),
-    Quantity(
-        "rank",
-        "estimated rank of the change: number of its directions above rounding noise",
-        kind="small",
-    ),
-    Quantity("rank_low", "smallest rank that the change can have, given the rounding noise", kind="small"),
-    Quantity(
+    Text("format", "number format to which the tensor was rounded, such as bfloat16"),
+    Count("rank", "estimated rank of the change: number of its directions above rounding noise"),
+    Count("rank_low", "smallest rank that the change can have, given the rounding noise"),
+    Count(
         "rank_high",
         "largest rank that the change can have; missing if rounding may hide more directions",
-        kind="small",
     ),
-    Quantity(
+    Count(
         "directions",
         "number of directions that hold 90% of the change (sum of squares), if it is not low-rank",
-        kind="small",
     ),
     Quantity(
         "size",
@@ -338,15 +300,9 @@ DIFF_TENSORS = (
     ),
     Quantity("factor_low", "smallest factor by which a row or column of the tensor was multiplied"),
     Quantity("factor_high", "largest factor by which a row or column of the tensor was multiplied"),
-    Quantity(
-        "along", "what was rescaled or reordered: the whole tensor, its rows or its columns", kind="text"
-    ),
-    Quantity("source", "name of the base tensor whose weights a moved tensor now has", kind="text"),
-    Quantity(
-        "then",
-        "what else changed in a moved or reordered tensor, after it is matched with the base",
-        kind="text",
-    ),
+    Text("along", "what was rescaled or reordered: the whole tensor, its rows or its columns"),
+    Text("source", "name of the base tensor whose weights a moved tensor now has"),
+    Text("then", "what else changed in a moved or reordered tensor, after it is matched with the base"),
     Quantity(
         "sqnr_db",
         "signal-to-noise ratio of the tensor in dB, if its change is noise: −20 log₁₀ (|model − "

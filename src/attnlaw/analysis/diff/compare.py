@@ -39,24 +39,15 @@ IN_FLIGHT = 45 * 10**7
 
 @dataclass(frozen=True, eq=False)
 class ModelComparison:
-    """The results of comparing two models.
-
-    Args:
-        tensors: the paired tensors with their changes. A fused tensor has several rows if a part of it moved.
-        pairs: the compared pairs of tensors, with fused tensors as a whole.
-        left_out: names of the tensors that were not selected.
-        not_weights: names of the tensors that hold indices, masks or counters.
-        layer_tensors: names of the tensors in the matrices of layers: the tensors of the base, and any that
-            only the model has.
-    """
+    """The results of comparing two models."""
 
     tensors: tuple[tuple[TensorPair, TensorChange], ...]
-    pairs: tuple[TensorPair, ...]
+    pairs: tuple[TensorPair, ...]  # fused tensors are a single pair here
     units: tuple[UnitChanges, ...]  # the compared blocks, in the order of the rows of `DIFF`
-    layer_tensors: frozenset[str]
+    layer_tensors: frozenset[str]  # names of the tensors in the matrices of layers
     rearrangement: Rearrangement
-    left_out: tuple[str, ...] = ()
-    not_weights: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()  # names of the tensors that were not selected
+    not_weights: tuple[str, ...] = ()  # names of indices, masks and counters
     # The shapes of each pair in the base (if it has the tensor) and in the model, by its name.
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     model_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -87,14 +78,7 @@ def compare(
 ) -> ModelComparison:
     """Compare every stored tensor and every selected map that both models have.
 
-    Args:
-        jobs: number of threads. If None, attnlaw uses one per core.
-        match: whether to look for heads and neurons that are in another order.
-        applied: whether to fold the norm before a map into the map. Folding includes the gain of the norm,
-            and the mean that a LayerNorm subtracts.
-
-    Raises:
-        InputError: if the models share no tensor and no map.
+    If `match`, look for heads and neurons in another order. If `applied`, fold the norm before a map into it.
     """
     every = pair_tensors(base, model)
     joined = _select_pairs(every, base, model, selection)
@@ -142,7 +126,6 @@ def compare(
 def _names(
     base: Model, model: Model, pairs: Sequence[TensorPair], views: Callable[[Model], Iterable[View | None]]
 ) -> frozenset[str]:
-    """Return the names of tensors in views of the base, and in views of the model if it alone has them."""
     in_base, in_model = (
         {name for view in views(of) if view is not None for name in view.tensors} for of in (base, model)
     )

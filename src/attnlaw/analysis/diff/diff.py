@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from attnlaw.analysis.columns import location_row
 from attnlaw.analysis.diff.columns import DIFF, DIFF_SPECTRA, DIFF_TENSORS
 from attnlaw.analysis.diff.compare import ModelComparison, compare
 from attnlaw.analysis.diff.matching import TensorPair
@@ -16,11 +17,11 @@ from attnlaw.analysis.diff.summary import summarize
 from attnlaw.analysis.diff.tensors import TensorChange
 from attnlaw.checkpoints.adapters import is_adapter
 from attnlaw.checkpoints.model import Model
-from attnlaw.checkpoints.network import MatrixLocation
 from attnlaw.checkpoints.open import ModelSource, open_model, single_model_path
 from attnlaw.checkpoints.settings import ModelSettings
 from attnlaw.core.errors import InputError, printable
 from attnlaw.core.progress import Progress, no_progress
+from attnlaw.core.quantity import column_kinds
 from attnlaw.core.tables import quantity_frame
 from attnlaw.spectra.measure import Selection
 
@@ -47,11 +48,8 @@ def diff(
 ) -> Diff:
     """Compare a checkpoint with its base: every stored tensor, every head and every feed-forward matrix.
 
-    Args:
-        base: the checkpoint to compare with.
-        settings: the settings that name the model. If the model is a LoRA adapter, it is added to the base.
-        match: whether to look for heads and neurons that are in another order.
-        applied: whether to fold the norms before the matrices into the matrices.
+    A model that is a LoRA adapter is added to the base. If `match`, heads and neurons in another order are
+    looked for. If `applied`, the norms before the matrices are folded into them.
 
     >>> import numpy as np
     >>> block = {"in_proj_weight": np.tile(np.eye(4), (3, 1)), "out_proj.weight": 2 * np.eye(4)}
@@ -68,7 +66,7 @@ def diff(
     selection = Selection.from_settings(settings, first.network)
     comparison = compare(first, second, selection, settings.jobs, match, applied, progress)
     name = printable(settings.title)
-    maps = [{**_map_row(name, location), **change.numbers} for location, change in comparison.maps]
+    maps = [{**location_row(name, location), **change.numbers} for location, change in comparison.maps]
     tensors = [_tensor_row(name, pair, first, second) for pair in comparison.tensors]
     return Diff(
         summarize(comparison),
@@ -79,11 +77,7 @@ def diff(
 
 
 def open_both(base: ModelSource, settings: ModelSettings) -> tuple[Model, Model]:
-    """Open the base and the model. A model without a config.json has the sizes of the base.
-
-    If the model is a LoRA adapter, it is added to the base. If the settings name an adapter, it is added to
-    the model.
-    """
+    """Open the base and the model, which has the sizes of the base if it has no config.json."""
     unscaled = settings.unscaled
     first = open_model(base, settings.heads, None, settings.map, unscaled=unscaled)
     path = Path(settings.model) if isinstance(settings.model, str | os.PathLike) else None
@@ -95,31 +89,22 @@ def open_both(base: ModelSource, settings: ModelSettings) -> tuple[Model, Model]
     return first, open_model(settings.model, *options, sizes_from=base, unscaled=unscaled)
 
 
-def _map_row(model: str, location: MatrixLocation) -> dict[str, Any]:
-    return {"model": model, **vars(location)}
-
-
 def _tensor_row(
     name: str, pair: tuple[TensorPair, TensorChange], base: Model, model: Model
 ) -> dict[str, Any]:
     tensor_pair, change = pair
     sides = list(zip((base.tensors, model.tensors), tensor_pair.tensors, strict=True))
     dtypes = [None if tensor is None else of.dtype(tensor) for of, tensor in sides]
-    columns = (
-        *("rank", "rank_low", "rank_high", "directions", "size", "update_size", "update_size_most"),
-        *("rounding_size", "hidden", "roundings", "factor", "factor_low", "factor_high", "along", "then"),
-        *("sqnr_db", "cosine", "unchanged", "max_change"),
-    )
+    numbers = {name: getattr(change, name) for name in column_kinds(DIFF_TENSORS) if hasattr(change, name)}
     return {
+        **numbers,
         "model": name,
         "tensor": printable(tensor_pair.name),
         "shape": next(list(of.shapes[tensor]) for of, tensor in sides if tensor is not None),
         "dtype_base": dtypes[0],
         "dtype_model": dtypes[1],
-        "verdict": change.verdict,
         "format": change.code if change.format is None else change.format.name,
         "source": None if change.source is None else printable(change.source),
-        **{column: getattr(change, column) for column in columns},
     }
 
 
@@ -127,5 +112,5 @@ def _spectra(name: str, comparison: ModelComparison) -> list[dict[str, Any]]:
     rows = []
     for location, map_change in comparison.maps:
         values = [None if part is None else part.tolist() for part in (map_change.values, map_change.null)]
-        rows.append({**_map_row(name, location), "update_values": values[0], "noise_values": values[1]})
+        rows.append({**location_row(name, location), "update_values": values[0], "noise_values": values[1]})
     return rows

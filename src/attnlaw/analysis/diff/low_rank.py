@@ -22,7 +22,7 @@ part of an update that has no direction above the noise.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -61,40 +61,43 @@ LITTLE = 0.01
 MOST_MERGES = 100
 
 
+@dataclass(frozen=True)
+class Moves:
+    """How the model differs from the base in the model's effective format."""
+
+    variance: float  # V
+    moved_variance: float  # the part of V of the entries in which L is not 0
+    moved: int  # their number
+    energy: float  # |L|^2
+    mean: float  # of |L|, without weights exactly between two steps
+    on_grid: bool  # the format of the model holds at least 90 percent of the base's entries, or recast
+    tiny: bool  # the update moves only a few entries, each by one step
+    recast: bool
+
+    @property
+    def relative(self) -> bool:
+        """Whether L replaces D."""
+        return self.tiny or self.recast
+
+
 @dataclass(frozen=True, eq=False)
 class MatrixUpdate:
-    """The data of a changed matrix that a verdict on its rank needs.
-
-    Args:
-        change: X, an n x m matrix.
-        variances: v, an n x m matrix.
-        base, model: W0 and W1.
-        moved: number of entries in which L is not 0.
-        moved_variance: sum of v over these entries.
-        mean_move: mean of |L|, without weights exactly between two steps.
-        on_grid: whether the format of the model holds at least 90 percent of the base's entries.
-        tiny: whether the update moves only a few entries, each by one step.
-    """
+    """The data of a changed matrix that a verdict on its rank needs: X, v, W0, W1 and the moves."""
 
     change: Reals
     variances: Reals
     base: NDArray[Any]
     model: NDArray[Any]
-    moved: int
-    moved_variance: float
-    mean_move: float
-    on_grid: bool
-    tiny: bool
+    moves: Moves
 
 
 @dataclass(frozen=True, eq=False)
 class RankVerdict:
-    """The estimated rank of an update, with its limits.
-
-    `verdict` is None if the update does not have a low rank.
+    """The estimated rank of an update, with its limits. `verdict` is None if the rank is not low.
 
     Args:
-        rank_high: upper end of the rank, or None if more directions may be hidden.
+        rank: number of directions above the noise, between `rank_low` and `rank_high`. A low-rank update
+            without `rank_high` may have more directions, which the file's rounding hides.
         update_size: size of the update without rounding errors, relative to the base. `update_size_most` is
             the upper limit of the size, if the update is below the floor.
         hidden: share of the update's energy without a direction above the noise.
@@ -114,10 +117,9 @@ class RankVerdict:
 
 
 class Terms:
-    """The singular values of a wide matrix in decreasing order, and its leading terms on request.
+    """The singular values of a wide matrix, from its Gram matrix, and its leading terms.
 
-    The values come from the Gram matrix. Values below 1e-4 of the largest would be inaccurate, so they are
-    computed again after the larger terms are subtracted.
+    Values below 1e-4 of the largest are computed again after the larger terms are subtracted.
     """
 
     def __init__(self, matrix: Reals) -> None:
@@ -158,40 +160,31 @@ def _leading_vectors(gram: Reals, count: int) -> Reals:
     return np.asarray(scipy.linalg.eigh(gram, subset_by_index=wanted, check_finite=False)[1][:, ::-1])
 
 
-def signed_norm(matrix: Reals, error: float = 1e-3) -> float:
+def signed_norm(matrix: Reals) -> float:
     """Return the largest singular value of a matrix with random signs on its entries."""
     rng = np.random.default_rng(0)
-    signed = np.where(rng.integers(0, 2, matrix.shape, dtype=bool), matrix, -matrix)
-    return largest_value(signed, error)
+    return largest_value(np.where(rng.integers(0, 2, matrix.shape, dtype=bool), matrix, -matrix))
 
 
-def largest_value(matrix: Reals, error: float = 1e-3) -> float:
-    """Return the largest singular value of a matrix with a relative error."""
+def largest_value(matrix: Reals) -> float:
+    """Return the largest singular value of a matrix with a relative error of 1e-3."""
     if min(matrix.shape) < LEAST_SIDE:  # too small for Lanczos
         return float(np.linalg.norm(matrix, 2))
     start = np.random.default_rng(0).standard_normal(min(matrix.shape))
-    top = scipy.sparse.linalg.svds(matrix, k=1, tol=error, v0=start, return_singular_vectors=False)
+    top = scipy.sparse.linalg.svds(matrix, k=1, tol=1e-3, v0=start, return_singular_vectors=False)
     return float(top[0])
 
 
 @dataclass(frozen=True, eq=False)
 class Directions:
-    """The directions of an update that rise above the noise.
+    """The directions of an update that rise above the noise."""
 
-    Args:
-        left, right: factors of `seen`, the part of the update in these directions.
-        high: number of singular values above the edge. `sure` is the number above 1.5 times the edge.
-        gap: smallest singular value among the directions, divided by the edge.
-        many: whether the number of directions exceeds a quarter of the shorter side. If so, ignore the other
-            fields.
-    """
-
-    left: Reals
+    left: Reals  # `left @ right` is the part of the update in these directions
     right: Reals
-    high: int
-    sure: int
-    gap: float
-    many: bool = False
+    high: int  # number of singular values above the edge
+    sure: int  # the number above 1.5 times the edge
+    gap: float  # smallest singular value among the directions, divided by the edge
+    many: bool = False  # more than a quarter of the shorter side: then the other fields mean nothing
 
     @property
     def rank(self) -> int:
@@ -214,13 +207,7 @@ MANY = Directions(np.zeros((0, 0)), np.zeros((0, 0)), 0, 0, 0.0, many=True)
 
 
 def balance(squares: Reals) -> tuple[Reals, Reals]:
-    """Return factors a, b of rows and columns so that squares/(a b) has mean 1 in every row and column.
-
-    >>> rows, columns = balance(np.outer([1.0, 4.0], [1.0, 9.0, 25.0]))
-    >>> np.outer(rows, columns).round(9)
-    array([[  1.,   9.,  25.],
-           [  4.,  36., 100.]])
-    """
+    """Return factors a, b of rows and columns so that squares/(a b) has mean 1 in every row and column."""
     # A row of zeros has steps near 0: dividing by them would leave nothing of the other rows.
     squares = np.maximum(squares, LEAST_SQUARE * squares.mean())
     rows, columns = np.ones(squares.shape[0]), np.ones(squares.shape[1])
@@ -231,11 +218,7 @@ def balance(squares: Reals) -> tuple[Reals, Reals]:
 
 
 def find_directions(change: Reals, variances: Reals, tiny: bool) -> Directions:
-    """Find the directions of a wide matrix that rise above its noise.
-
-    The first estimate of the noise is that of one rounding. If the directions are not clear, the noise is
-    estimated again from the remainder of the matrix.
-    """
+    """Find the directions of a wide matrix that are above its noise, which is first that of one rounding."""
     n, m = change.shape
     top = n // 4
     rows, columns = balance(variances)
@@ -296,13 +279,7 @@ def exact_directions(change: Reals, most: float) -> Directions:
 
 @dataclass(frozen=True)
 class RestFit:
-    """The remainder of an update without its directions, split into rounding and a hidden update.
-
-    Args:
-        kappa: energy of the rounding, in units of V, or None if there are too few exponents for a fit.
-        hidden: energy of the hidden update.
-        error: standard error of `hidden`.
-    """
+    """The rest of an update: kappa (in units of V, or None), energy of a hidden update, and its error."""
 
     kappa: float | None
     hidden: float = 0.0
@@ -314,16 +291,12 @@ class RestFit:
 
 
 def fit_rest(rest: Reals, update: MatrixUpdate, noise_share: float) -> RestFit:
-    """Fit `mean rest^2 = kappa v + tau^2` over the exponents of the model's weights.
-
-    Args:
-        noise_share: share g = r/n + r/m of the noise that is in the span of the r directions.
-    """
+    """Fit `mean rest^2 = kappa v + tau^2`. A share r/n + r/m of the noise is in the r directions."""
     weights = np.asarray(update.model, dtype=np.float64)
     exponents = np.where(weights == 0, -1100, np.frexp(weights)[1]).ravel() + 1100
     counts = np.bincount(exponents)
     used = counts >= 30
-    if update.on_grid:
+    if update.moves.on_grid:
         used &= np.bincount(exponents, (update.change != 0).ravel()) > 0.7 * counts
     if np.count_nonzero(used) < 2:
         return RestFit(None)
@@ -376,8 +349,8 @@ def judge_rank(update: MatrixUpdate) -> RankVerdict:
     """Return the verdict on a change: below-floor, low-rank, partly-hidden, or not low-rank (None)."""
     n, m = update.change.shape
     energy, few_entries = float(np.sum(update.change**2)), 2 * (n + m)
-    unmoved = energy <= VISIBLE_MOVES * update.moved_variance
-    if update.moved < few_entries and (update.tiny or (update.on_grid and unmoved)):
+    unmoved = energy <= VISIBLE_MOVES * update.moves.moved_variance
+    if update.moves.moved < few_entries and (update.moves.tiny or (update.moves.on_grid and unmoved)):
         return RankVerdict("below-floor", rank=0, **_tiny_size(update))
     block = _block(update)
     few = np.count_nonzero(block.change) < few_entries or min(block.change.shape) < LEAST_SIDE
@@ -394,11 +367,10 @@ def judge_rank(update: MatrixUpdate) -> RankVerdict:
         merged = roundings <= MOST_MERGES**2 and tail <= LITTLE * energy
         if roundings > 400 and tail > FAINT**2 * energy and not merged:
             return RankVerdict(values=values)
-        directions = find_directions(block.change, block.variances, update.tiny)
+        directions = find_directions(block.change, block.variances, update.moves.tiny)
     verdict = _judge_rest(block, directions, energy, float(np.sum(update.base.astype(np.float64) ** 2)), few)
-    if update.tiny and verdict.verdict is not None:
-        return RankVerdict(**{**vars(verdict), **_tiny_size(update), "values": values})
-    return RankVerdict(**{**vars(verdict), "values": values})
+    sizes = {} if verdict.verdict is None else _tiny_size(update)
+    return replace(verdict, values=values, **sizes)
 
 
 def change_values(change: Reals) -> Reals:
@@ -409,10 +381,10 @@ def change_values(change: Reals) -> Reals:
 
 def _tiny_size(update: MatrixUpdate) -> dict[str, Any]:
     """Estimate the size of a tiny update from the mean move. On a grid, the size cannot be known."""
-    if not update.tiny:
+    if not update.moves.tiny:
         return {}
     length = float(np.linalg.norm(update.base.astype(np.float64)))
-    size = float(np.sqrt(np.pi / 2)) * update.mean_move * np.sqrt(update.change.size)
+    size = float(np.sqrt(np.pi / 2)) * update.moves.mean * np.sqrt(update.change.size)
     return {"update_size": float(size / length)} if length else {}
 
 
@@ -427,8 +399,8 @@ def _block(update: MatrixUpdate) -> MatrixUpdate:
         wide = chosen if np.count_nonzero(rows) <= np.count_nonzero(columns) else chosen.T
         return wide.astype(np.float64, copy=False)
 
-    matrices = {name: part(getattr(update, name)) for name in ("change", "variances", "base", "model")}
-    return MatrixUpdate(**{**vars(update), **matrices})
+    change, variances, base, model = map(part, (update.change, update.variances, update.base, update.model))
+    return MatrixUpdate(change, variances, base, model, update.moves)
 
 
 def _judge_rest(
@@ -438,7 +410,7 @@ def _judge_rest(
     change, (n, m), total = block.change, block.change.shape, float(block.variances.sum())
     r, gap = directions.rank if not directions.many else 0, directions.gap
     unclear = directions.many or r == 0 or gap < CERTAIN
-    stuck = block.on_grid and np.count_nonzero(change) < change.size / 2
+    stuck = block.moves.on_grid and np.count_nonzero(change) < change.size / 2
     if stuck and energy <= 2 * total and unclear:
         return RankVerdict("below-floor", rank=0)
     if directions.many:
@@ -455,28 +427,26 @@ def _judge_rest(
         sizes: dict[str, Any] = {}
         if base_energy:
             # On a grid, moves below one step leave no trace: the size of a hidden update is not known.
-            if r or not block.on_grid:
+            if r or not block.moves.on_grid:
                 sizes["update_size"] = float(np.sqrt((seen + (hidden or 0.0)) / base_energy))
-            if most is not None and not block.on_grid:
+            if most is not None and not block.moves.on_grid:
                 sizes["update_size_most"] = float(np.sqrt(most / base_energy))
         if not r:
             return RankVerdict(verdict, 0, roundings=roundings, **sizes)
-        low, high = min(max(directions.sure, 1), r), directions.high
-        if gap >= JUMP:
-            # The next value is near the edge, where the largest value of noise is.
-            high = r
-        if block.on_grid and not few:
+        # After a jump, the next value is near the edge, where the largest value of noise is.
+        low, high = min(max(directions.sure, 1), r), r if gap >= JUMP else directions.high
+        if block.moves.on_grid and not few:
             visible = np.count_nonzero(directions.values**2 > 0.1 * max(total, left))
             low = max(min(low, int(visible)), 1)
         # Uncertain directions do not count if the update is the same without them.
         rank = low if left + float(np.sum(directions.values[low:] ** 2)) <= FAINT**2 * seen_energy else r
-        if verdict == "partly-hidden":
-            share = None if hidden is None or not seen + hidden else hidden / (seen + hidden)
-            return RankVerdict(verdict, rank, low, high, hidden=share, roundings=roundings, **sizes)
-        open_ended = fitted and gap < 3
-        return RankVerdict(verdict, rank, low, None if open_ended else high, roundings=roundings, **sizes)
+        if verdict == "partly-hidden" and hidden is not None and seen + hidden:
+            sizes["hidden"] = hidden / (seen + hidden)
+        return RankVerdict(
+            verdict, rank, low, None if fitted and gap < 3 else high, roundings=roundings, **sizes
+        )
 
-    if block.tiny:
+    if block.moves.tiny:
         return conclude("partly-hidden" if r else "below-floor")
     if r and left <= FAINT**2 * seen_energy:
         return conclude("low-rank")
@@ -492,7 +462,7 @@ def _judge_rest(
         return conclude("partly-hidden" if r else "below-floor")
     little = fit.hidden < LITTLE * (seen + fit.hidden)
     if fit.significant and fit.hidden > fit.kappa * total and fit.hidden > total / 2:
-        if block.on_grid and r and half_seen and left <= 100 * total:
+        if block.moves.on_grid and r and half_seen and left <= 100 * total:
             return conclude("partly-hidden", fit.hidden)
         return RankVerdict()
     if not r:

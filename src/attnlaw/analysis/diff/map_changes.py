@@ -35,7 +35,7 @@ of those base vectors whose singular value is at least half of theirs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -73,9 +73,7 @@ STRANGE, SHARED, COMPARABLE = 0.5, 0.25, 0.5
 
 
 def matrix_moves(before: Reals, after: Reals, shape: tuple[int, int], size: float, count: int) -> Reals:
-    """Return the changes of the first `count` singular values of a matrix, as z-scores under noise.
-
-    `size` is the Frobenius norm of the update.
+    """Return the changes of the first singular values of a matrix, as z-scores under noise of this size.
 
     >>> matrix_moves(np.array([4.0, 1.0]), np.array([4.5, 1.0]), (2, 2), size=0.2, count=1)
     array([4.97333333])
@@ -101,7 +99,6 @@ def head_moves(
     """Return the changes of the first `count` singular values of a head A B, as z-scores under noise.
 
     Args:
-        base: singular vectors of the head in the base.
         factors: A and B of the base, in the same coordinates as `base`.
         shape: numbers n of rows and m of columns of the whole head.
         sizes: Frobenius norms of the changes of A and of B.
@@ -148,16 +145,12 @@ NOTHING_NEW = dict.fromkeys(("intruders_left", "intruders_right", "new_left", "n
 
 @dataclass(frozen=True, eq=False)
 class MapChange:
-    """The change of one map.
-
-    Args:
-        max_gap: largest difference between the singular values of both maps, in units of the floor.
-    """
+    """The change of one map."""
 
     numbers: Mapping[str, Any]  # the numbers of the row, by column
     values: Reals | None = None  # singular values of the update, divided by s_1(M0)
     null: Reals | None = None  # singular values of noise of the same size, divided by s_1(M0)
-    max_gap: float | None = None
+    max_gap: float | None = None  # largest move of a singular value, in units of the floor
 
 
 def compare_heads(
@@ -166,15 +159,6 @@ def compare_heads(
     steps: HeadFactors | None,
     rounded: tuple[Reals | None, Reals | None] = (None, None),
 ) -> MapChange:
-    """Compare two heads by their thin factors, n x d and d x m.
-
-    Args:
-        base, model: the factors of the head in both models.
-        steps: rounding steps of the factors of the model. The value is None for latent attention, where a
-            factor is a product and has no steps.
-        rounded: for each factor of the base, the steps of the format to which it was rounded, or None without
-            rounding.
-    """
     lefts, rights, scales = _reduce_factors(base, model)
     (left0, left1), (right0, right1) = lefts, rights
     shape, d = (base[0].shape[0], base[1].shape[1]), base[0].shape[1]
@@ -184,7 +168,7 @@ def compare_heads(
         edges = [edge(part) / scale for part, scale in zip(steps, scales, strict=True)]
         floor = edges[0] * after.factor_norm("right") + before.factor_norm("left") * edges[1]
     changes = left1 - left0, right1 - right0
-    sizes = float(np.linalg.norm(changes[0])), float(np.linalg.norm(changes[1]))
+    sizes = _norm(changes[0]), _norm(changes[1])
     halves: dict[Side, tuple[Reals, Reals, int]] = {
         "left": (changes[0], right1, shape[0]),
         "right": (changes[1].T, left0.T, shape[1]),
@@ -208,19 +192,18 @@ def compare_heads(
         return head_moves(before, (left0, right0), shape, sizes, after.values, count)
 
     map_change = _build_change(
-        _MapComparison(
-            before,
-            after,
-            head_update_values(left0, right0, left1, right1),
-            norms=(_norm(before.values), _norm(after.values)),
-            inner_product=product_inner(left0, right0, left1, right1),
-            shape=shape,
-            d=d,
-            k=_outliers(before.values, shape, d) if steps is not None else None,
-            floor=floor,
-        ),
-        share,
-        moves,
+        before,
+        after,
+        head_update_values(left0, right0, left1, right1),
+        norms=(_norm(before.values), _norm(after.values)),
+        inner_product=product_inner(left0, right0, left1, right1),
+        shape=shape,
+        d=d,
+        k=_outliers(before.values, shape, d) if steps is not None else None,
+        floor=floor,
+        rank=None,
+        share=share,
+        moves=moves,
     )
     noise = noise_spectrum(before.roots, shape, sizes) if any(sizes) else None
     return replace(map_change, null=None if noise is None else _relative(noise, before))
@@ -234,13 +217,10 @@ def compare_matrices(
     values: Reals | None = None,
     rank: int | None = None,
 ) -> MapChange:
-    """Compare two matrices.
+    """Compare two matrices. Rounding leaves singular values up to `floor` in the difference.
 
-    Args:
-        floor: largest singular value that the rounding of the model's file leaves in the difference.
-        rounded: steps of the format to which the base was rounded, or None if the base was not rounded.
-        values: singular values of the difference, if they are already known.
-        rank: rank of the difference, if it is already known.
+    `rounded` has the steps of the format to which the base was rounded. `values` and `rank` are those of the
+    difference, if they are already known.
     """
     before_map, after_map, scale = _rescale(base, model)
     update = after_map - before_map
@@ -257,93 +237,80 @@ def compare_matrices(
         return Share(alignment.value, null)
 
     def moves(count: int) -> Reals:
-        return matrix_moves(before.values, after.values, shape, float(np.linalg.norm(update)), count)
+        return matrix_moves(before.values, after.values, shape, _norm(update), count)
 
     map_change = _build_change(
-        _MapComparison(
-            before,
-            after,
-            known,
-            norms=(_norm(before_map), _norm(after_map)),
-            inner_product=float(np.einsum("ij,ij->", before_map, after_map)),
-            shape=shape,
-            d=None,
-            k=k,
-            floor=floor / scale,
-            rank=rank,
-        ),
-        share,
-        moves,
+        before,
+        after,
+        known,
+        norms=(_norm(before_map), _norm(after_map)),
+        inner_product=float(np.einsum("ij,ij->", before_map, after_map)),
+        shape=shape,
+        d=None,
+        k=k,
+        floor=floor / scale,
+        rank=rank,
+        share=share,
+        moves=moves,
     )
-    noise = null_of_shape(*shape).mean * float(np.linalg.norm(known)) / np.sqrt(known.size)
+    noise = null_of_shape(*shape).mean * _norm(known) / np.sqrt(known.size)
     return replace(map_change, null=_relative(noise, before) if known[0] > 0 else None)
 
 
 def unchanged_map(shape: tuple[int, int], inner: int | None, matched: int | None = None) -> MapChange:
-    """Return the change of a map whose tensors are all identical."""
-    rows, cols = shape
     equal = dict.fromkeys(("cosine", "scale", "overlap_left", "overlap_right"), 1.0)
-    same = {"size": 0.0, "size_2": 0.0, **equal}
-    dimensions = {"rows": rows, "cols": cols, "inner": inner, "matched_head": matched}
-    return MapChange({**dimensions, **same, **NOTHING_NEW}, max_gap=0.0)
+    dimensions = {"rows": shape[0], "cols": shape[1], "inner": inner, "matched_head": matched}
+    return MapChange({**dimensions, "size": 0.0, "size_2": 0.0, **equal, **NOTHING_NEW}, max_gap=0.0)
 
 
-@dataclass(frozen=True, eq=False)
-class _MapComparison:
-    before: SingularVectors
-    after: SingularVectors
-    values: Reals
-    norms: tuple[float, float]
-    inner_product: float
-    shape: tuple[int, int]
-    d: int | None
-    k: int | None
-    floor: float | None
-    rank: int | None = None
-
-
-def _build_change(comparison: _MapComparison, share: Any, moves: Any) -> MapChange:
-    before, after, values, k = comparison.before, comparison.after, comparison.values, comparison.k
-    (norm0, norm1), size = comparison.norms, _norm(values)
-    (rows, cols), floor = comparison.shape, comparison.floor
-    numbers: dict[str, Any] = {"rows": rows, "cols": cols, "inner": comparison.d, "k": k}
+def _build_change(
+    before: SingularVectors,
+    after: SingularVectors,
+    values: Reals,
+    norms: tuple[float, float],
+    inner_product: float,
+    shape: tuple[int, int],
+    d: int | None,
+    k: int | None,
+    floor: float | None,
+    rank: int | None,
+    share: Callable[[Side, Reals], Share | None],
+    moves: Callable[[int], Reals],
+) -> MapChange:
+    """Return the change of a map. `share` and `moves` compute what differs for heads and matrices."""
+    (norm0, norm1), size, top = norms, _norm(values), float(before.values[0])
+    numbers: dict[str, Any] = {"rows": shape[0], "cols": shape[1], "inner": d, "k": k}
     if norm0 > 0:
         numbers |= {
             "size": size / norm0,
             "size_2": float(values[0] / before.values[0]),
-            "scale": comparison.inner_product / norm0**2,
-            "cosine": comparison.inner_product / (norm0 * norm1) if norm1 > 0 else None,
-            "floor": None if floor is None else floor / float(before.values[0]),
+            "scale": inner_product / norm0**2,
+            "cosine": inner_product / (norm0 * norm1) if norm1 > 0 else None,
+            "floor": None if floor is None else floor / top,
         }
         if k:
             numbers |= {f"overlap_{side}": overlap(before, after, side, k) for side in SIDES}
-    numbers |= _direction_numbers(comparison, share, moves) if size > 0 else NOTHING_NEW
-    gap = np.abs(before.values[: after.values.size] - after.values).max()
-    return MapChange(numbers, _relative(values, before), max_gap=float(gap) / floor if floor else None)
-
-
-def _direction_numbers(comparison: _MapComparison, share: Any, moves: Any) -> dict[str, Any]:
-    before, after, values, k = comparison.before, comparison.after, comparison.values, comparison.k
-    spectrum = Spectrum(values, comparison.shape, np.nan, np.nan, "split", inner=comparison.d)
-    rank = comparison.rank
-    if rank is None and comparison.floor is not None:
-        rank = rank_above(values, comparison.floor)
-    ranks = {"stable_rank": spectrum.stable_rank, "effective_rank": spectrum.effective_rank}
-    numbers: dict[str, Any] = {**ranks, "rank": rank}
-    living = before.values[0] > 0
-    if k and living:
-        shares = {side: share(side, before.leading(side, k)) for side in SIDES}
-        for side, alignment in shares.items():
+    gap = float(np.abs(before.values[: after.values.size] - after.values).max())
+    relative, max_gap = _relative(values, before), gap / floor if floor else None
+    if not size > 0:
+        return MapChange({**numbers, **NOTHING_NEW}, relative, max_gap=max_gap)
+    spectrum = Spectrum(values, shape, np.nan, np.nan, "split", inner=d)
+    if rank is None and floor is not None:
+        rank = rank_above(values, floor)
+    numbers |= {"stable_rank": spectrum.stable_rank, "effective_rank": spectrum.effective_rank, "rank": rank}
+    if k and top > 0:
+        for side in SIDES:
+            alignment = share(side, before.leading(side, k))
             if alignment is not None:
                 numbers |= {f"share_{side}": alignment.value, f"z_{side}": alignment.z if rank else None}
-    if rank and living:
+    if rank and top > 0:
         z = moves(max(k or 0, 1))
         moved = None if k is None else int(np.count_nonzero(np.abs(z[:k]) > MOVED_DEVIATIONS))
         numbers |= {"z_top": float(z[0]) if np.isfinite(z[0]) else None, "moved": moved}
-    if living and after.values[0] > 0:
+    if top > 0 and after.values[0] > 0:
         for side, (strange, new) in count_intruders(before, after).items():
             numbers |= {f"intruders_{side}": strange, f"new_{side}": new}
-    return numbers
+    return MapChange(numbers, relative, max_gap=max_gap)
 
 
 def _outliers(values: Reals, shape: tuple[int, int], inner: int | None) -> int | None:
@@ -357,11 +324,7 @@ def _outliers(values: Reals, shape: tuple[int, int], inner: int | None) -> int |
 def _reduce_factors(
     base: HeadFactors, model: HeadFactors
 ) -> tuple[HeadFactors, HeadFactors, tuple[float, float]]:
-    """Express both heads in orthonormal bases of what their factors span, so that all matrices are small.
-
-    A0 and dA are columns of one QR factorisation. Its error in a column is only the round-off of that column,
-    so a tiny dA stays accurate.
-    """
+    """Express heads in orthonormal bases of their factors. A0 and dA share a QR, so a tiny dA stays exact."""
     pairs: list[HeadFactors] = []
     scales = []
     for first, second in ((base[0], model[0]), (base[1].T, model[1].T)):
@@ -379,10 +342,7 @@ def _norm(array: Reals) -> float:
 
 
 def _rescale(first: Reals, second: Reals) -> tuple[Reals, Reals, float]:
-    """Divide two matrices by a power of two if fourth powers of their entries would overflow or underflow.
-
-    The third result is the divisor, which is 1 if nothing was divided.
-    """
+    """Divide two matrices by a power of two (else 1) if fourth powers of entries would leave float64."""
     peak = max(max(float(matrix.max()), -float(matrix.min())) for matrix in (first, second))
     if peak == 0 or 1e-30 < peak < 1e30:
         return first, second, 1.0

@@ -12,18 +12,19 @@ untrained weights would be reordered at cosines near 0.
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from attnlaw.analysis.diff.update import HeadFactors
+from attnlaw.analysis.diff.update import HeadFactors, product_inner
 from attnlaw.checkpoints.blocks import Norm, View
 from attnlaw.checkpoints.model import Model
-from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError
 
@@ -45,10 +46,7 @@ class TensorPair:
 
     @property
     def name(self) -> str:
-        """Name of the pair in reports: the name in the base, or in the model if the base has no such tensor.
-
-        If only one role is compared, the name is the name of the tensor that fills no other role.
-        """
+        """The name in reports: that of the only role in a tensor, or of the base, or of the model."""
         return self.finer or self.base or self.model or ""
 
     @property
@@ -82,9 +80,9 @@ def pair_tensors(base: Model, model: Model) -> list[TensorPair]:
     base_roles, model_roles = roles(base), roles(model)
     pairs = list(_pair_by_role(base_roles, model_roles))
     pairs += _vectors(base, model, base_roles, model_roles)
-    known = {name: {pair.tensors[place] for pair in pairs} for place, name in enumerate(("base", "model"))}
-    left0 = [name for name in _weights(base.tensors) if name not in known["base"]]
-    left1 = {name for name in _weights(model.tensors) if name not in known["model"]}
+    known = {pair.base for pair in pairs}, {pair.model for pair in pairs}
+    left0 = [name for name in base.tensors.shapes if _is_weight(base, name) and name not in known[0]]
+    left1 = {name for name in model.tensors.shapes if _is_weight(model, name) and name not in known[1]}
     prefixes = _prefixes(pairs)
     for name in left0:
         partner = next((other for other in _candidates(name, pairs, prefixes) if other in left1), None)
@@ -118,16 +116,12 @@ def _chained(role: Role, view: View) -> dict[Role, View]:
 
 
 def _pair_by_role(base_roles: Mapping[Role, View], model_roles: Mapping[Role, View]) -> Iterator[TensorPair]:
-    """Yield a pair for tensors that fill the same roles.
-
-    If only one model stores several roles in one tensor, yield a pair for each of these roles.
-    """
+    """Yield pairs of the same role: whole tensors, or each role if only one model stores them together."""
     shared = [role for role in base_roles if role in model_roles]
-    ahead: dict[str, set[str]] = {}
-    back: dict[str, set[str]] = {}
+    ahead, back = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
     for role in shared:
-        ahead.setdefault(base_roles[role].tensor, set()).add(model_roles[role].tensor)
-        back.setdefault(model_roles[role].tensor, set()).add(base_roles[role].tensor)
+        ahead[base_roles[role].tensor].add(model_roles[role].tensor)
+        back[model_roles[role].tensor].add(base_roles[role].tensor)
     paired_names = set()
     for role in shared:
         views = base_roles[role], model_roles[role]
@@ -164,23 +158,14 @@ def layer_tensors(model: Model, layers: Sequence[int]) -> set[str]:
 
 
 def _common_start(names: Iterable[str]) -> str:
-    """Return the longest common start of names that ends in a dot.
-
-    >>> _common_start(["h.0.attn.weight", "h.0.mlp.weight"])
-    'h.0.'
-    """
-    parts = [name.split(".") for name in names]
-    count = next(
-        (place for place, words in enumerate(zip(*parts, strict=False)) if len(set(words)) > 1),
-        min(map(len, parts)) - 1,
-    )
-    return "".join(f"{word}." for word in parts[0][:count])
+    """Return the longest common start of names that ends in a dot."""
+    columns = zip(*(name.split(".")[:-1] for name in names), strict=False)
+    return "".join(f"{words[0]}." for words in takewhile(lambda words: len(set(words)) == 1, columns))
 
 
 def _vectors(
     base: Model, model: Model, base_roles: Mapping[Role, View], model_roles: Mapping[Role, View]
 ) -> list[TensorPair]:
-    """Pair the vectors of both models: biases of the same role, and gains and shifts of norms."""
     named0, named1 = vector_roles(base, base_roles), vector_roles(model, model_roles)
     partners: dict[str, str] = {}
     for role, name in named0.items():
@@ -199,9 +184,9 @@ def _norms(model: Model) -> dict[Role, str | None]:
         norms: dict[str, Norm | None] = {}
         for block, attention in attentions.items():
             if attention is not None:
-                scores = attention.scores
                 norms |= {f"{block} norm": attention.norm, f"{block} memory": attention.memory_norm}
-                norms |= {f"{block} query": scores.query_norm, f"{block} key": scores.key_norm}
+                norms[f"{block} query"] = attention.scores.query_norm
+                norms[f"{block} key"] = attention.scores.key_norm
         if layer.feed_forwards:
             norms["feed_forward norm"] = layer.feed_forwards[0].norm
         for name, norm in norms.items():
@@ -213,27 +198,20 @@ def _norms(model: Model) -> dict[Role, str | None]:
 
 def _prefixes(pairs: list[TensorPair]) -> list[tuple[str, str]]:
     """Return the pairs of prefixes by which the names of paired tensors differ, the most frequent first."""
-    counts: dict[tuple[str, str], int] = {}
+    counts: Counter[tuple[str, str]] = Counter()
     for pair in pairs:
         if pair.base is not None and pair.model is not None:
             common = _common_end(pair.base, pair.model)
             if common:
-                key = pair.base.removesuffix(common), pair.model.removesuffix(common)
-                counts[key] = counts.get(key, 0) + 1
-    return sorted(counts, key=lambda key: -counts[key])
+                counts[pair.base.removesuffix(common), pair.model.removesuffix(common)] += 1
+    return [key for key, _ in counts.most_common()]
 
 
 def _common_end(first: str, second: str) -> str:
-    """Return the longest common end of two names that starts after a dot.
-
-    >>> _common_end("bert.layer.0.key.weight", "layer.0.key.weight")
-    'layer.0.key.weight'
-    """
-    parts, others = first.split("."), second.split(".")
-    count = 0
-    while count < min(len(parts), len(others)) and parts[-1 - count] == others[-1 - count]:
-        count += 1
-    return ".".join(parts[len(parts) - count :]) if count else ""
+    """Return the longest common end of two names that starts after a dot."""
+    pairs = zip(reversed(first.split(".")), reversed(second.split(".")), strict=False)
+    common = [part for part, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)]
+    return ".".join(reversed(common))
 
 
 def _candidates(name: str, pairs: list[TensorPair], prefixes: list[tuple[str, str]]) -> Iterator[str]:
@@ -248,17 +226,13 @@ def _candidates(name: str, pairs: list[TensorPair], prefixes: list[tuple[str, st
             yield other_prefix + name[len(prefix) :]
 
 
-def _weights(tensors: Tensors) -> list[str]:
-    return [name for name in tensors.shapes if _is_real(tensors, name)]
-
-
-def _is_real(tensors: Tensors, name: str) -> bool:
-    return not tensors.dtype(name).lower().startswith(NOT_REAL)
+def _is_weight(model: Model, name: str) -> bool:
+    return not model.tensors.dtype(name).lower().startswith(NOT_REAL)
 
 
 def not_weights(base: Model, model: Model) -> list[str]:
     """Return the names of tensors of either model that hold no weights: indices, masks, counters."""
-    names = [name for of in (base, model) for name in of.tensors.shapes if not _is_real(of.tensors, name)]
+    names = [name for of in (base, model) for name in of.tensors.shapes if not _is_weight(of, name)]
     return list(dict.fromkeys(names))
 
 
@@ -273,9 +247,8 @@ def match_heads(
 ) -> list[int] | None:
     """Return for each head of the base the number of its head in the model, or None if no head moved.
 
-    Args:
-        base, model: the factors of every head, for each kind of matrix (QK, VO).
-        key_value_heads: number of key/value heads if it differs from the number of heads, else 0.
+    `base` and `model` have the factors of every head, for each kind of matrix (QK, VO).
+    `key_value_heads` is 0 if it is the number of heads.
 
     >>> rng = np.random.default_rng(0)
     >>> heads = [(rng.standard_normal((16, 4)), rng.standard_normal((4, 16))) for _ in range(3)]
@@ -296,7 +269,7 @@ def match_heads(
 
 def head_cosines(base: FactorsByHead, model: FactorsByHead) -> Reals:
     """Return the cosine of every head of the base with every head of the model, for one kind of matrix."""
-    norms0, norms1 = (np.array([_norm(*head) for head in heads]) for heads in (base, model))
+    norms0, norms1 = (np.array([_norm(head) for head in heads]) for heads in (base, model))
     lefts0, rights0, lefts1, rights1 = (
         np.hstack([head[side] if side == 0 else head[side].T for head in heads])
         for heads in (base, model)
@@ -309,14 +282,10 @@ def head_cosines(base: FactorsByHead, model: FactorsByHead) -> Reals:
 
 
 def match_neurons(base: Reals, model: Reals) -> NDArray[np.intp] | None:
-    """Return for each column of the base the corresponding column of the model.
+    """Return for each column of the base that of the model, or None if none moves or an order is not clear.
 
     A column with a cosine below 0.8 at its old position goes to the position with the largest cosine. If more
     than half of the columns are below 0.8, all columns are assigned in this way.
-
-    Returns:
-        The numbers of the columns, or None if no column moves or the result is not a permutation. The
-        function also returns None if a moved column gains less cosine than a head must gain.
     """
     norms = [np.sqrt(np.maximum(np.einsum("ij,ij->j", part, part), 1e-300)) for part in (base, model)]
     diagonal = np.einsum("ij,ij->j", base, model) / norms[0] / norms[1]
@@ -337,10 +306,7 @@ def match_neurons(base: Reals, model: Reals) -> NDArray[np.intp] | None:
 
 
 def is_folded(base: Reals, model: Reals, rounding: float) -> bool:
-    """Return whether the model has the rows of the base, multiplied by different numbers (a folded gain).
-
-    `rounding` is the Frobenius norm of the model's rounding errors.
-    """
+    """Return whether rows are those of the base times different numbers, up to a `rounding` of this norm."""
     squares = np.sum(base**2, axis=1)
     ratios = np.sum(base * model, axis=1) / np.maximum(squares, 1e-300)
     left = float(np.linalg.norm(model - ratios[:, None] * base))
@@ -348,26 +314,20 @@ def is_folded(base: Reals, model: Reals, rounding: float) -> bool:
 
 
 def heads_in_place(cosines: Iterable[Reals]) -> bool:
-    """Return whether every head is so similar to the head with the same number that no head can have moved.
-
-    `cosines` has the similarities of heads with the same number, for each kind of matrix. The function judges
-    the mean of these cosines.
-    """
+    """Return whether the mean cosine of every head with itself is so large that no head can have moved."""
     return bool((np.mean(list(cosines), axis=0) > SETTLED).all())
 
 
 def same_head_cosines(base: FactorsByHead, model: FactorsByHead) -> Reals:
-    """Return for each head the cosine between base and model."""
     cosines = []
-    for (left0, right0), (left1, right1) in zip(base, model, strict=False):
-        inner = float(np.sum((left0.T @ left1) * (right0 @ right1.T)))
-        norms = _norm(left0, right0) * _norm(left1, right1)
-        cosines.append(inner / norms if norms else 1.0)
+    for head, other in zip(base, model, strict=False):
+        norms = _norm(head) * _norm(other)
+        cosines.append(product_inner(*head, *other) / norms if norms else 1.0)
     return np.array(cosines)
 
 
-def _norm(left: Reals, right: Reals) -> float:
-    return float(np.sqrt(max(np.sum((left.T @ left) * (right @ right.T)), 0.0)))
+def _norm(head: HeadFactors) -> float:
+    return float(np.sqrt(max(product_inner(*head, *head), 0.0)))
 
 
 def _assign_heads(cosines: Reals, groups: int) -> NDArray[np.intp]:
@@ -392,12 +352,9 @@ def _best_assignment(cosines: Reals) -> NDArray[np.intp]:
 
 def _accept_moves(cosines: Reals, chosen: NDArray[np.intp]) -> list[int] | None:
     """Return the assignment; None if no head moves, or if a head gains too little cosine by moving."""
-    moved = False
-    for head, there in enumerate(chosen):
-        if there == head or there < 0:
-            continue
+    moved = [(head, there) for head, there in enumerate(chosen) if there >= 0 and there != head]
+    for head, there in moved:
         here = cosines[head, head] if head < cosines.shape[1] else -1.0
         if cosines[head, there] <= LEAST or cosines[head, there] < here + GAIN:
             return None
-        moved = True
     return chosen.tolist() if moved else None

@@ -32,11 +32,7 @@ def name_in_layer(name: str) -> str:
 
 
 def numbers_text(numbers: Iterable[int]) -> str:
-    """Return numbers in increasing order. The text shortens runs of three or more numbers.
-
-    >>> numbers_text([5, 1, 3, 4]), numbers_text([0, 1])
-    ('1 and 3 to 5', '0 and 1')
-    """
+    """Return numbers in increasing order, with runs of three or more numbers shortened."""
     ordered = sorted(set(numbers))
     starts = [0, *(place + 1 for place, (low, high) in enumerate(pairwise(ordered)) if high > low + 1)]
     runs = [ordered[start:end] for start, end in zip(starts, [*starts[1:], len(ordered)], strict=True)]

@@ -15,7 +15,7 @@ Cosines with other tensors are computed on 4,096 fixed entries. Constant tensors
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -53,11 +53,7 @@ PART_LABELS = {"inner": "FFN-in", "outer": "FFN-out", "gate": "FFN-gate"}
 
 @dataclass(frozen=True, eq=False)
 class TensorSample:
-    """Entries of one role of a pair of tensors at fixed places.
-
-    Args:
-        flipped: the entries of the transposed base, if it is square.
-    """
+    """Entries of one role of a pair of tensors at fixed places."""
 
     pair: TensorPair
     role: Role | None
@@ -65,10 +61,11 @@ class TensorSample:
     model_shape: tuple[int, ...]
     base: Reals | None = None
     model: Reals | None = None
-    flipped: Reals | None = None
+    flipped: Reals | None = None  # the entries of the transposed base, if it is square
 
 
 Compared = tuple[TensorPair, TensorChange, list[TensorSample]]
+PairChange = tuple[TensorPair, TensorChange]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,10 +80,11 @@ class RoleIndex:
         return roles(self.base), roles(self.model)
 
     @cached_property
-    def _by_tensor(self) -> dict[str, list[Role]]:
-        by_tensor: dict[str, list[Role]] = {}
-        for role, view in self._views[0].items():
-            by_tensor.setdefault(view.tensor, []).append(role)
+    def _by_tensor(self) -> tuple[dict[str, list[Role]], ...]:
+        by_tensor: tuple[dict[str, list[Role]], ...] = defaultdict(list), defaultdict(list)
+        for views, roles_of in zip(self._views, by_tensor, strict=True):
+            for role, view in views.items():
+                roles_of[view.tensor].append(role)
         return by_tensor
 
     @cached_property
@@ -98,35 +96,21 @@ class RoleIndex:
         return first, second
 
     def parts(self, pair: TensorPair) -> list[tuple[TensorPair, Role | None]]:
-        """Return the roles of a pair. A pair has several if both models store them in one tensor."""
-        views, others = self._views
+        """Return the roles of a pair. A pair has several if every model that has it fuses them."""
         if pair.views is not None:
-            return [(pair, next((role for role, view in views.items() if view == pair.views[0]), None))]
-        if pair.base is None or pair.model is None:
-            return self._lone_parts(pair)
-        shared = [role for role in self._by_tensor.get(pair.base, []) if role in others]
-        if not shared:
-            return [(pair, self._vectors[0].get(pair.base))]
-        size = int(np.prod(self.base.tensors.shapes[pair.base]))
-        fused = [role for role in shared if views[role].shape[0] * views[role].shape[1] < size]
-        if len(fused) < 2 or len(fused) < len(shared):
-            return [(pair, shared[0])]
+            return [
+                (pair, next((role for role, view in self._views[0].items() if view == pair.views[0]), None))
+            ]
+        place = 1 if pair.base is None else 0
+        name, views = str(pair.tensors[place]), self._views[place]
+        others = views if pair.base is None or pair.model is None else self._views[1]
+        shared = [role for role in self._by_tensor[place].get(name, []) if role in others]
+        size = prod((self.base, self.model)[place].tensors.shapes[name])
+        if len(shared) < 2 or any(prod(views[role].shape) >= size for role in shared):
+            return [(pair, shared[0] if shared else self._vectors[place].get(name))]
         return [
             (replace(pair, views=(views[role], others[role]), finer=f"{pair.name} ({_label(role)})"), role)
-            for role in fused
-        ]
-
-    def _lone_parts(self, pair: TensorPair) -> list[tuple[TensorPair, Role | None]]:
-        """Return the roles of a tensor that one model alone has."""
-        place = 0 if pair.model is None else 1
-        name = str(pair.tensors[place])
-        views = {role: view for role, view in self._views[place].items() if view.tensor == name}
-        size = int(np.prod((self.base, self.model)[place].tensors.shapes[name]))
-        if len(views) < 2 or any(prod(view.shape) >= size for view in views.values()):
-            return [(pair, next(iter(views), None) or self._vectors[place].get(name))]
-        return [
-            (replace(pair, views=(view, view), finer=f"{pair.name} ({_label(role)})"), role)
-            for role, view in views.items()
+            for role in shared
         ]
 
 
@@ -163,25 +147,19 @@ def _cosine(first: Reals, second: Reals) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Rearrangement:
-    """The changes of two models, with verdicts for moved, transposed and permuted tensors.
+    """The changes of two models, with verdicts for moved, transposed and permuted tensors."""
 
-    Args:
-        sentences: descriptions of the changes of whole layers and blocks.
-        covered: names of the pairs that the sentences are about.
-        harmless: names of the covered pairs whose block computes the same as before.
-    """
-
-    changes: list[tuple[TensorPair, TensorChange]]
-    sentences: list[str] = field(default_factory=list)
-    covered: frozenset[str] = frozenset()
-    harmless: frozenset[str] = frozenset()
+    changes: list[PairChange]
+    sentences: list[str] = field(default_factory=list)  # on whole layers and blocks
+    covered: frozenset[str] = frozenset()  # names of the pairs that the sentences are about
+    harmless: frozenset[str] = frozenset()  # those whose block computes the same as before
 
 
 def find_rearranged(base: Model, model: Model, compared: Sequence[Compared]) -> Rearrangement:
     """Look in other places of the base for the weights of every tensor whose change has no explanation."""
     search = _Search(base, model, [sample for *_, samples in compared for sample in samples])
-    changes: list[tuple[TensorPair, TensorChange]] = []
-    by_role: dict[Role, tuple[TensorPair, TensorChange]] = {}
+    changes: list[PairChange] = []
+    by_role: dict[Role, PairChange] = {}
     sources: dict[str, Role | None] = {}
     for pair, change, samples in compared:
         judged = [(sample, change) for sample in samples]
@@ -216,22 +194,15 @@ class _Search:
 
     @cached_property
     def _stacks(self) -> dict[tuple[int, ...], Reals]:
-        return {
-            shape: np.array([sample.base for sample in samples]) for shape, samples in self._by_shape.items()
-        }
+        by_shape = self._by_shape.items()
+        return {shape: np.array([sample.base for sample in samples]) for shape, samples in by_shape}
 
-    def join_renamed(
-        self, changes: list[tuple[TensorPair, TensorChange]]
-    ) -> list[tuple[TensorPair, TensorChange]]:
-        """Join tensors that each model alone has, if the two are the same except for a cast.
-
-        Such tensors have no role by which they could be paired: the last norm of a GGUF file, or a table of
-        outputs that the other model ties to its embedding.
-        """
+    def join_renamed(self, changes: list[PairChange]) -> list[PairChange]:
+        """Join tensors without a common role that each model alone has, if they are equal up to a cast."""
         lone = {pair.name: pair for pair, change in changes if change.verdict == "removed"}
         tied = None if self.base.embedding_view is None else self.base.embedding_view.tensor
         outputs = None if self.model.unembedding_view is None else self.model.unembedding_view.tensor
-        joined: dict[str, tuple[TensorPair, TensorChange]] = {}
+        joined: dict[str, PairChange] = {}
         used: set[str] = set()
         for pair, change in changes:
             source = change.source or ""
@@ -254,7 +225,6 @@ class _Search:
     def judge(
         self, change: TensorChange, samples: list[TensorSample]
     ) -> list[tuple[TensorSample, TensorChange]]:
-        """Return the change of each role of a tensor."""
         if len(samples) == 1:
             return [(samples[0], self._judge(samples[0], change))]
         suspicious = any(
@@ -286,11 +256,9 @@ class _Search:
                 return replace(change, verdict="moved", source=name, then=describe(then), along=None)
         if sample.base is None or change.verdict in ("reshaped", "added"):
             return change
-        before, after = (
-            sample.pair.orient(sample.pair.read(self.base, self.model))
-            if self._may_move(sample, change, vector)
-            else (None, None)
-        )
+        if not (vector or self._may_move(sample, change)):
+            return change
+        before, after = sample.pair.orient(sample.pair.read(self.base, self.model))
         if before is None or after is None:
             return change
         if vector:
@@ -302,9 +270,9 @@ class _Search:
                 return replace(change, verdict="transposed", then=describe(turned))
         return _judge_order(before, after, dtype, change)
 
-    def _may_move(self, sample: TensorSample, change: TensorChange, vector: bool) -> bool:
-        """Return whether a tensor must be read again: it may be transposed or in another order."""
-        if vector or (change.least_cosine is not None and change.least_cosine < SETTLED):
+    def _may_move(self, sample: TensorSample, change: TensorChange) -> bool:
+        """Return whether a matrix must be read again: it may be transposed or in another order."""
+        if change.least_cosine is not None and change.least_cosine < SETTLED:
             return True
         return sample.flipped is not None and _cosine(sample.flipped, sample.model) > MOVED_COSINE  # type: ignore[arg-type]
 
@@ -315,15 +283,14 @@ class _Search:
         samples, entries = self._by_shape.get(sample.model_shape, []), sample.model
         if not samples or entries is None or not np.ptp(entries) > 0:
             return None
-        stack = self._stacks[sample.model_shape]
-        rounded = stack
+        stack = rounded = self._stacks[sample.model_shape]
         if vector:
-            grid = effective_format(entries[:, None].astype(_dtype(dtype)), dtype)
-            rounded = grid.round_weights(stack)
+            stored = FLOATS[dtype].dtype if dtype in FLOATS else np.float64
+            rounded = effective_format(entries[:, None].astype(stored), dtype).round_weights(stack)
         equal = np.flatnonzero((stack == entries).all(axis=1) | (rounded == entries).all(axis=1))
         others = [samples[place] for place in equal if samples[place].pair.name != sample.pair.name]
         if others:
-            same_part = [other for other in others if _part_key(other.role) == _part_key(sample.role)]
+            same_part = [other for other in others if _within(other.role) == _within(sample.role)]
             return (same_part or others)[0]
         cosine = change.cosine if change.cosine is not None else 0.0
         if vector or cosine >= MOVED_COSINE or change.verdict in ("low-rank", "rescaled"):
@@ -344,21 +311,12 @@ class _Search:
         return compare_tensors(before, after, dtype)
 
 
-def _dtype(name: str) -> Any:
-    return FLOATS[name].dtype if name in FLOATS else np.float64
-
-
-def _part_key(role: Role | None) -> Role | None:
+def _within(role: Role | None) -> Role | None:
     """Return what a role is within its layer, such as the query of the attention."""
     return None if role is None else role[2:]
 
 
 def describe(change: TensorChange) -> str:
-    """Return a verdict with its rank or format.
-
-    >>> describe(TensorChange("low-rank", rank=4)), describe(TensorChange("identical"))
-    ('low-rank 4', 'identical')
-    """
     if change.verdict == "low-rank":
         return f"low-rank {change.rank}"
     return f"rounded to {change.format.name}" if change.format is not None else change.verdict
@@ -393,12 +351,7 @@ def _judge_order(base: NDArray[Any], model: NDArray[Any], dtype: str, change: Te
 
 
 def match_rows(base: Reals, model: Reals) -> NDArray[np.intp] | None:
-    """Return for each row of the model the matching row of the base, or None if the order is the same.
-
-    >>> rows = np.eye(3)[:, :3] + 0.1
-    >>> match_rows(rows, rows[[1, 0, 2]])
-    array([1, 0, 2])
-    """
+    """Return for each row of the model the matching row of the base, or None if the order is the same."""
     with np.errstate(invalid="ignore", divide="ignore"):
         before, after = (
             np.nan_to_num(matrix / np.linalg.norm(matrix, axis=1, keepdims=True)) for matrix in (base, model)
@@ -463,7 +416,7 @@ class _Summary:
 
     base: Model
     model: Model
-    by_role: Mapping[Role, tuple[TensorPair, TensorChange]]
+    by_role: Mapping[Role, PairChange]
     sources: Mapping[str, Role | None]
     covered: set[str] = field(default_factory=set)
     harmless: set[str] = field(default_factory=set)
@@ -475,7 +428,10 @@ class _Summary:
     def sentences(self) -> list[str]:
         """The sentences. If several layers changed in the same way, one sentence describes them all."""
         inside = [
-            text.format(place=self._text_of([(stack, layer) for layer, _ in where]), count=_count_text(where))
+            text.format(
+                place=self._text_of([(stack, layer) for layer, _ in where]),
+                count=_tensors(sum(count for _, count in where)),
+            )
             for (stack, text), where in sorted(self._inside.items(), key=lambda item: HARMLESS in item[0][1])
         ]
         return [*self._whole_layers, *inside]
@@ -493,9 +449,8 @@ class _Summary:
         stack, number = layer
         self._inside.setdefault((stack, text), []).append((number, count))
 
-    def _layers(self) -> dict[Role, dict[Role, tuple[TensorPair, TensorChange]]]:
-        """The changes of each layer, by role within the layer."""
-        layers: dict[Role, dict[Role, tuple[TensorPair, TensorChange]]] = {}
+    def _layers(self) -> dict[Role, dict[Role, PairChange]]:
+        layers: dict[Role, dict[Role, PairChange]] = {}
         for role, pair in self.by_role.items():
             if len(role) > 3:
                 layers.setdefault(role[:2], {})[role[2:]] = pair
@@ -506,7 +461,7 @@ class _Summary:
         layers = self._layers()
         origin: dict[Role, Role] = {}
         for layer, parts in layers.items():
-            matrices = [change for role, (_, change) in parts.items() if _is_matrix(role)]
+            matrices = [change for role, (_, change) in parts.items() if not {"bias", "gain"} & {*role}]
             roots = Counter(self._root(change) for change in matrices)
             source, count = roots.most_common(1)[0] if roots else (None, 0)
             if source is not None and source != layer and count > len(matrices) / 2:
@@ -531,14 +486,22 @@ class _Summary:
                 for _, source in pairs
                 for _, change in layers.get(source, {}).values()
             )
-            is_text = "is a copy of" if copied and len(pairs) == 1 else "is"
-            is_text = is_text if len(pairs) == 1 else ("are copies of" if copied else "are")
+            verb = (
+                ("is a copy of" if copied else "is")
+                if len(pairs) == 1
+                else "are copies of"
+                if copied
+                else "are"
+            )
             first, second = (self._text_of(list(side)) for side in zip(*pairs, strict=True))
             second = second[0].lower() + second[1:]
-            self._whole_layers.append(f"{first} {is_text} the base's {second} ({_exact_text(names)}).")
+            self._whole_layers.append(f"{first} {verb} the base's {second} ({_exact_text(names)}).")
+
+    def _source(self, change: TensorChange) -> Role | None:
+        return self.sources.get(change.source or "") if change.verdict == "moved" else None
 
     def _root(self, change: TensorChange) -> Role | None:
-        role = self.sources.get(change.source or "") if change.verdict == "moved" else None
+        role = self._source(change)
         return None if role is None or len(role) < 4 else role[:2]
 
     def _cover(self, layers: Mapping[Role, Any], layer: Role, source: Role) -> list[TensorChange]:
@@ -555,11 +518,11 @@ class _Summary:
         for layer, parts in self._layers().items():
             exchanged: dict[Role, list[TensorPair]] = {}
             for role, (pair, change) in parts.items():
-                source = self.sources.get(change.source or "") if change.verdict == "moved" else None
+                source = self._source(change)
                 if pair.name in self.covered or source is None or source[:2] != layer:
                     continue
                 other = parts.get(source[2:])
-                if other is not None and self._comes_from(other[1], (*layer, *role)):
+                if other is not None and self._source(other[1]) == (*layer, *role):
                     roles_here = tuple(sorted((role, source[2:]), key=_part_order))
                     exchanged[roles_here] = [pair, other[0]]
             for (first, second), pairs in exchanged.items():
@@ -571,9 +534,6 @@ class _Summary:
                 text += ", with their biases ({count})." if biases else " ({count})."
                 self._add(layer, text, len(pairs) + len(biases))
 
-    def _comes_from(self, change: TensorChange, role: Role) -> bool:
-        return change.verdict == "moved" and self.sources.get(change.source or "") == role
-
     def describe_neurons(self) -> None:
         """Describe blocks with another order of neurons or heads, and whether they compute the same."""
         for layer, parts in self._layers().items():
@@ -582,27 +542,24 @@ class _Summary:
                 if not any(change.verdict == "permuted" for _, change in inside.values()):
                     continue
                 if (block == "feed_forward" or str(block).startswith("expert")) and ("inner",) in inside:
-                    self._describe_block(layer, str(block), inside, ("inner", "gate"), ("outer",), "neurons")
+                    self._describe_block(layer, str(block), inside, ("inner", "gate", "outer"), "neurons")
                 elif block in ("attention", "cross") and ("query",) in inside:
                     self._describe_block(
-                        layer, str(block), inside, ("query", "key", "value"), ("output",), "heads"
+                        layer, str(block), inside, ("query", "key", "value", "output"), "heads"
                     )
 
     def _describe_block(
         self,
         layer: Role,
         block: str,
-        inside: Mapping[Role, tuple[TensorPair, TensorChange]],
-        writers: Sequence[str],
-        readers: Sequence[str],
+        inside: Mapping[Role, PairChange],
+        parts: Sequence[str],
         noun: str,
     ) -> None:
-        """Compare the orders of the matrices of a block. `writers` have the neurons as outputs."""
-        orders = {}
-        for part in (*writers, *readers):
-            if (part,) in inside:
-                pair, change = inside[part,]
-                orders[part] = self._order(pair, change, part in writers)
+        """Compare the orders of the matrices of a block. All but the last have the neurons as outputs."""
+        *writers, reader = parts
+        present = [part for part in parts if (part,) in inside]
+        orders = {part: self._order(*inside[part,], part != reader) for part in present}
         known = [order for order in orders.values() if order is not None]
         if not known:
             return
@@ -611,11 +568,12 @@ class _Summary:
         bound = all(self._follows(pair, known[0]) for pair, _ in biases)
         same = same and bound and (noun == "neurons" or self._moves_heads(known[0], layer, block))
         place = "{place}" + ("" if block in ("feed_forward", "attention") else f", {block}")
-        names = [pair.name for pair, change in inside.values() if change.verdict == "permuted"]
+        permuted = {pair.name: change for pair, change in inside.values() if change.verdict == "permuted"}
+        names = list(permuted)
         updated = [
-            f"{printable(pair.name)} is {change.then}"
-            for pair, change in inside.values()
-            if change.verdict == "permuted" and not _leaves_weights(change.then)
+            f"{printable(name)} is {change.then}"
+            for name, change in permuted.items()
+            if not _leaves_weights(change.then)
         ]
         if same and not updated:
             self.covered |= set(names)
@@ -636,14 +594,11 @@ class _Summary:
         layer: Role,
         place: str,
         noun: str,
-        inside: Mapping[Role, tuple[TensorPair, TensorChange]],
+        inside: Mapping[Role, PairChange],
         orders: Mapping[str, NDArray[np.intp] | None],
         bound: bool,
     ) -> None:
-        """Say that only a part of a block was reordered, if the other parts are certainly in place.
-
-        The rows of queries and keys may change their order within a head, if both do. Values may not.
-        """
+        """Say that only a part of a block was reordered, if the other parts are certainly in place."""
         moved = [part for part, order in orders.items() if order is not None]
         rest = [part for part in orders if part not in moved]
         if any(inside[part,][1].verdict not in SAME for part in rest):
@@ -689,10 +644,6 @@ def _leaves_weights(then: str | None) -> bool:
     return then is None or then in SAME or then.startswith("rounded")
 
 
-def _is_matrix(role: Role) -> bool:
-    return "bias" not in role and "gain" not in role
-
-
 def _step(pair: tuple[Role, Role], place: int) -> tuple[Any, ...]:
     """Return what runs of layers have in common: their stacks, and constant differences of numbers."""
     (stack, layer), (source_stack, source) = pair
@@ -708,21 +659,11 @@ def first_layers(model: Model) -> dict[str | None, int]:
 
 
 def _layers_text(layers: Sequence[Role]) -> str:
-    """Return layers in words.
-
-    >>> _layers_text([(None, 2), (None, 3)]), _layers_text([("encoder", 0), ("decoder", 1)])
-    ('Layers 2 and 3', 'Encoder layer 0 and decoder layer 1')
-    """
     numbers: dict[str | None, list[int]] = {}
     for stack, number in layers:
         numbers.setdefault(stack, []).append(number)
     first, *others = (layers_text(stack, known) for stack, known in numbers.items())
     return join_words([first, *(other[0].lower() + other[1:] for other in others)])
-
-
-def _count_text(where: Sequence[tuple[int, int]]) -> str:
-    count = sum(number for _, number in where)
-    return f"{count} {'tensor' if count == 1 else 'tensors'}"
 
 
 def _part_order(role: Role) -> tuple[Any, ...]:
@@ -736,6 +677,10 @@ def _role_text(role: Role) -> str:
     return " ".join(["cross", *words] if role[0] == "cross" else words)
 
 
+def _tensors(count: int) -> str:
+    return f"{count} {'tensor' if count == 1 else 'tensors'}"
+
+
 def _exact_text(changes: Sequence[TensorChange]) -> str:
-    count = f"{len(changes)} {'tensor' if len(changes) == 1 else 'tensors'}"
+    count = _tensors(len(changes))
     return f"{count}, bit for bit" if all(change.then == "identical" for change in changes) else count

@@ -47,24 +47,15 @@ EXPONENT = np.uint64(0x7FF0000000000000)
 
 @dataclass(frozen=True)
 class FloatFormat:
-    """A floating-point format.
-
-    Args:
-        bits: number p of bits of the fraction. The number for float64 is 40 instead of 52, because
-            computations are in float64, too, and their errors need 12 bits.
-    """
+    """A floating-point format."""
 
     name: str
-    bits: int
+    bits: int  # of the fraction; 12 fewer for float64, because computations are in float64, too
     least: int  # smallest exponent of a normal number
     dtype: Any  # the NumPy type
 
     def steps(self, weights: Reals) -> Reals:
-        """Return the distance between neighbouring numbers of this format at each weight.
-
-        >>> FLOATS["bfloat16"].steps(np.array([1.0, 1.5, -4.0])) * 2**7
-        array([1., 1., 4.])
-        """
+        """Return the distance between neighbouring numbers of this format at each weight."""
         # The bits of the exponent alone are the power of two at or below a number.
         powers = (weights.astype(np.float64).view(np.uint64) & EXPONENT).view(np.float64)
         return np.asarray(np.maximum(powers, 2.0**self.least) * 2.0**-self.bits)
@@ -89,11 +80,7 @@ class FloatFormat:
         return all(np.array_equal(self.round_weights(block), block) for block in blocks)
 
     def contains(self, other: FloatFormat) -> bool:
-        """Return whether this format can represent every number of another format.
-
-        >>> FLOATS["float32"].contains(FLOATS["bfloat16"]), FLOATS["float16"].contains(FLOATS["bfloat16"])
-        (True, False)
-        """
+        """Return whether this format can represent every number of another format."""
         return bool(self.bits >= other.bits and self.least - self.bits <= other.least - other.bits)
 
 
@@ -109,19 +96,13 @@ FLOATS = by_name(
 
 @dataclass(frozen=True)
 class IntegerFormat:
-    """A format with b bits for each weight and one step for each block of weights.
-
-    Args:
-        min_max: whether the grid reaches from the smallest to the largest weight. If false, the grid is
-            symmetric.
-        half: whether the start and the step of a block are stored in float16, as GGUF stores them.
-    """
+    """A format with b bits for each weight and one step for each block of weights."""
 
     bits: int
     block: int | None  # number of weights in a block; None for a whole row or column
-    min_max: bool = False
+    min_max: bool = False  # whether the grid reaches from the smallest to the largest weight
     columns: bool = False  # whether blocks run along columns instead of rows
-    half: bool = False
+    half: bool = False  # whether start and step of a block are stored in float16, as in GGUF
 
     @property
     def name(self) -> str:
@@ -234,10 +215,8 @@ def detect_code(
 ) -> IntegerFormat | None:
     """Return the integer format that rounds the base to the model, or None if there is none.
 
-    Args:
-        grid: the numbers that the model's file can hold.
-        size: size of the change relative to the base, |model - base| / |base|, if it is known. If the size is
-            below 1e-3, the function tries no format, because integer formats cause larger changes.
+    `grid` has the numbers that the model's file can hold. `size` is the size of the change relative to the
+    base. Below 1e-3 no format is tried, because integer formats cause larger changes.
     """
     if min(base.shape) < 2 or (size is not None and size < LEAST_SIZE):
         return None
@@ -312,11 +291,7 @@ def effective_format(array: NDArray[Any], dtype: str) -> Grid:
 
 
 def _has_one_magnitude(array: NDArray[Any]) -> bool:
-    """Return whether all entries that are not 0 have the same magnitude.
-
-    >>> _has_one_magnitude(np.array([[2.0, 0.0, -2.0]])), _has_one_magnitude(np.array([[2.0, 1.0]]))
-    (True, False)
-    """
+    """Return whether all entries that are not 0 have the same magnitude."""
     if array.size < 2:
         return False
     for some in (array.reshape(-1)[:64], array):  # most tensors differ in their first entries
@@ -344,29 +319,17 @@ def edge(steps: Reals) -> float:
 
 
 def row_blocks(shape: tuple[int, ...]) -> Iterator[slice]:
-    """Yield slices of rows that fit into the cache of a core.
-
-    >>> list(row_blocks((3, 200_000)))
-    [slice(0, 1, None), slice(1, 2, None), slice(2, 3, None)]
-    """
+    """Yield slices of rows that fit into the cache of a core."""
     size = max(1, BLOCK // max(shape[1], 1))
     return (slice(start, start + size) for start in range(0, shape[0], size))
 
 
 def rank_above(values: Reals, floor: float) -> int:
-    """Return how many singular values are more than 1.1 times the floor.
-
-    >>> rank_above(np.array([3.0, 1.2, 1.0]), 1.0)
-    2
-    """
     return int(np.count_nonzero(values > FLOOR_MARGIN * floor))
 
 
 def stored_steps(array: NDArray[Any], dtype: str) -> Reals:
-    """Return the rounding step of each entry, given the data type in the file.
-
-    If the entries were decoded from a quantised format, all weights of a block have the same step.
-    """
+    """Return the rounding step of each entry. All weights of a block of a quantised code have one step."""
     weights = array.astype(np.float64)
     if dtype.endswith(SCALES_SUFFIX):
         # The scale need not be a power of two, so the step is right up to a factor of two.
@@ -390,12 +353,7 @@ def _coded_steps(weights: Reals) -> Reals:
 
 
 class Steps(Tensors):
-    """A set of tensors that returns the rounding step of each weight instead of the weight.
-
-    Args:
-        formats: the formats of tensors whose steps differ from the steps of their file's type.
-        factors: multipliers for the steps of a tensor, if its noise is larger than one rounding.
-    """
+    """Tensors that return rounding steps in place of weights: of a format or of the file, times a factor."""
 
     def __init__(
         self,

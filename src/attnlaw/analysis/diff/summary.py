@@ -49,19 +49,16 @@ DAMAGES = ("non-finite", "zeroed", "reinitialised", "unrelated", "transposed", "
 def model_verdicts(comparison: ModelComparison) -> list[str]:
     """Return the names of the verdicts on the model, followed by those on its tensors."""
     maps = [map_change for _, map_change in comparison.maps]
-    ranks = [map_change.numbers.get("rank") for map_change in maps]
-    cosines = [
-        map_change.numbers["cosine"] for map_change in maps if map_change.numbers.get("cosine") is not None
-    ]
-    apart = [map_change.max_gap for map_change in maps]
+    cosines = [cosine for change in maps if (cosine := change.numbers.get("cosine")) is not None]
+    has_rank = any(map_change.numbers.get("rank") for map_change in maps)
     folded = [unit.folded for unit in comparison.units if unit.folded is not None]
     holds = {
         "rearranged": bool(comparison.rearrangement.sentences),
         "reordered": any(unit.permuted for unit in comparison.units),
-        "regauged": any(unit.regauged for unit in comparison.units) and not any(ranks),
+        "regauged": any(unit.regauged for unit in comparison.units) and not has_rank,
         "rotated": bool(cosines)
         and float(np.median(cosines)) < TURNED
-        and all(gap is not None and gap <= MAX_ROTATED_GAP for gap in apart),
+        and all(change.max_gap is not None and change.max_gap <= MAX_ROTATED_GAP for change in maps),
         "folded": bool(folded) and all(folded),
     }
     tensor_verdicts = {change.verdict for _, change in comparison.tensors}
@@ -102,26 +99,17 @@ def summarize(comparison: ModelComparison) -> dict[str, Any]:
     for kind in KINDS.values():
         updates = [numbers for location, numbers in maps if location.kind == kind.name]
         if kind.group is not None and updates:
-            values |= {
-                f"size_{kind.name}": float(np.median([numbers["size"] for numbers in updates])),
-                f"scale_{kind.name}": float(np.median([update["scale"] for update in updates])),
-            }
+            for name in ("size", "scale"):
+                values[f"{name}_{kind.name}"] = float(np.median([numbers[name] for numbers in updates]))
     return values
 
 
 def location_name(location: MatrixLocation) -> str:
-    """Return the location of a map in words.
-
-    >>> location_name(MatrixLocation(11, "vo", head=0))
-    'layer 11 VO head 0'
-    """
-    words = [
-        location.stack,
-        None if location.layer is None else f"layer {location.layer}",
-        KINDS[location.kind].label,
-    ]
-    words += [None if location.head is None else f"head {location.head}"]
-    words += [None if location.expert is None else f"expert {location.expert}"]
+    layer, head, expert = (
+        "" if (number := getattr(location, name)) is None else f"{name} {number}"
+        for name in ("layer", "head", "expert")
+    )
+    words = (location.stack, layer, KINDS[location.kind].label, head, expert)
     return " ".join(word for word in words if word)
 
 
@@ -129,12 +117,12 @@ def sentence(comparison: ModelComparison, verdicts: Sequence[str]) -> str:
     """Summarise a comparison: whole blocks first, then the tensors of each verdict, then equal tensors."""
     changed = [pair for pair in comparison.tensors if pair[1].verdict != "identical"]
     if not changed:
-        return f"Identical: {_count_all(comparison)} {_plural('is', len(comparison.pairs))} equal."
+        count, which = len(comparison.pairs), "the" if comparison.left_out else "all"
+        return f"Identical: {which} {count} compared {_plural('tensor', count)} {_plural('is', count)} equal."
     described = ("rearranged", "reordered") if comparison.rearrangement.sentences else ()
-    general = [
-        MODEL_VERDICTS[name].says for name in verdicts if name in MODEL_VERDICTS and name not in described
-    ]
-    parts = [*comparison.rearrangement.sentences, *(f"{text[0].upper()}{text[1:]}." for text in general)]
+    general = [name for name in verdicts if name in MODEL_VERDICTS and name not in described]
+    texts = (MODEL_VERDICTS[name].says for name in general)
+    parts = [*comparison.rearrangement.sentences, *(f"{text[0].upper()}{text[1:]}." for text in texts)]
     left = [pair for pair in changed if pair[0].name not in comparison.rearrangement.covered]
     writers = dict.fromkeys(DAMAGES, _describe_damage) | {
         "rescaled": _describe_rescaled,
@@ -312,10 +300,7 @@ def _describe_adapter(changes: Sequence[TensorChange]) -> str | None:
 
 
 def status_of(row: Mapping[str, Any]) -> AnswerStatus | None:
-    """Return a rating of a comparison from its row: how good the news is.
-
-    The rating is None for a change that may be intended.
-    """
+    """Rate how good the news of a comparison's row is; None for a change that may be intended."""
     if row["tensors_non_finite"]:
         return AnswerStatus.ERROR
     if row["next_step"] in WARNINGS:
@@ -335,23 +320,23 @@ def verdict_text(row: Mapping[str, Any]) -> str:
     """
     verdict, low, high, then = row["verdict"], row.get("rank_low") or 1, row.get("rank_high"), row.get("then")
     after = f", then {then}" if then and then != "identical" else ""
-    if verdict == "low-rank":
-        rank = f"{low} or more" if high is None else _span([low, high], "d")
-        return f"low-rank, rank {rank}"
-    if verdict == "partly-hidden":
-        return f"partly-hidden, at least {low} {_plural('direction', low)}"
-    if verdict == "rounded":
-        return f"rounded to {row['format']}"
-    if verdict == "coded":
-        return f"coded: {row['format']}, {percent(row['size'])} from the base"
-    if verdict == "rescaled":
-        if row["along"] == "tensor":
+    match verdict:
+        case "low-rank":
+            return f"low-rank, rank {f'{low} or more' if high is None else _span([low, high], 'd')}"
+        case "partly-hidden":
+            return f"partly-hidden, at least {low} {_plural('direction', low)}"
+        case "rounded":
+            return f"rounded to {row['format']}"
+        case "coded":
+            return f"coded: {row['format']}, {percent(row['size'])} from the base"
+        case "rescaled" if row["along"] == "tensor":
             return f"rescaled: {row['factor']:.4g} times the base"
-        return f"rescaled: {row['along']} times {_span([row['factor_low'], row['factor_high']], '.3g')}"
-    if verdict == "moved":
-        return f"moved: it is the base's {row['source']}{after}"
-    if verdict == "permuted":
-        return f"permuted {row['along']}{after}"
+        case "rescaled":
+            return f"rescaled: {row['along']} times {_span([row['factor_low'], row['factor_high']], '.3g')}"
+        case "moved":
+            return f"moved: it is the base's {row['source']}{after}"
+        case "permuted":
+            return f"permuted {row['along']}{after}"
     return f"{verdict}{after}"
 
 
@@ -384,20 +369,10 @@ def verdict_detail(rows: Sequence[Mapping[str, Any]]) -> str:
     return ""
 
 
-def _count_all(comparison: ModelComparison) -> str:
-    count = len(comparison.pairs)
-    return f"{'all' if not comparison.left_out else 'the'} {count} compared {_plural('tensor', count)}"
-
-
 def _tensors_text(
     comparison: ModelComparison, those: Changed, of: bool = True, most_named: int = MOST_NAMED
 ) -> str:
-    """Return tensors in words: their names if they are few, otherwise how many of which kind in which layers.
-
-    Args:
-        of: whether to say how many there are of each kind.
-        most_named: the largest number of tensors that are named.
-    """
+    """Return the names of a few tensors, or else how many of which kind changed in which layers."""
     if len(those) <= most_named:
         return join_words(printable(pair.name) for pair, _ in those)
     counts = Counter(comparison.kind_of(pair) for pair, _ in those)
@@ -430,19 +405,19 @@ def _layers_of(comparison: ModelComparison, those: Changed) -> str:
 def _describe_damage(comparison: ModelComparison, those: Changed) -> list[str]:
     where, verdict = _tensors_text(comparison, those), those[0][1].verdict
     few = len(those) <= MOST_NAMED
-    if verdict == "moved" and few:
-        return [
-            f"{printable(pair.name)} has the weights of the base's "
-            f"{printable(change.source or '')}{_then(change)}."
-            for pair, change in those
-        ]
-    if verdict in ("permuted", "transposed") and few:
-        return [
-            f"{printable(pair.name)} has its {change.along or 'rows'} in another order{_then(change)}."
-            if verdict == "permuted"
-            else f"{printable(pair.name)} is transposed{_then(change)}."
-            for pair, change in those
-        ]
+    if few and verdict in ("moved", "permuted", "transposed"):
+        named = {
+            "moved": "has the weights of the base's {source}{then}.",
+            "permuted": "has its {along} in another order{then}.",
+            "transposed": "is transposed{then}.",
+        }
+        sentences = []
+        for pair, change in those:
+            then = "" if change.then in (None, "identical") else f", then {change.then}"
+            source, along = printable(change.source or ""), change.along or "rows"
+            text = named[verdict].format(source=source, along=along, then=then)
+            sentences.append(f"{printable(pair.name)} {text}")
+        return sentences
     texts = {
         "non-finite": f"The model or the base has NaN or infinite entries in {where}.",
         "zeroed": f"All entries are now zero in {where}.",
@@ -455,18 +430,9 @@ def _describe_damage(comparison: ModelComparison, those: Changed) -> list[str]:
     return [texts[verdict]]
 
 
-def _then(change: TensorChange) -> str:
-    return "" if change.then in (None, "identical") else f", then {change.then}"
-
-
 def _describe_rescaled(comparison: ModelComparison, those: Changed) -> list[str]:
     if len(those) > MOST_NAMED:
-        factors = [
-            factor
-            for _, change in those
-            for factor in (change.factor_low, change.factor_high)
-            if factor is not None
-        ]
+        factors = _known(those, "factor_low", "factor_high")
         return [f"Multiplied by {_factors_text(factors)}: {_tensors_text(comparison, those)}."]
     texts = []
     for pair, change in those:
@@ -481,18 +447,13 @@ def _describe_rescaled(comparison: ModelComparison, those: Changed) -> list[str]
 
 
 def _factors_text(factors: Sequence[float]) -> str:
-    """Return a factor, or the range of several.
-
-    >>> _factors_text([2.0, 2.0]), _factors_text([0.5, 2.0])
-    ('2', 'factors from 0.5 to 2')
-    """
     low, high = short_number(min(factors), 4), short_number(max(factors), 4)
     return low if low == high else f"factors from {low} to {high}"
 
 
 def _describe_low_rank(comparison: ModelComparison, those: Changed) -> list[str]:
     ranks = [
-        rank for _, change in those for rank in (change.rank_low, change.rank_high or change.rank) if rank
+        each for _, change in those for each in (change.rank_low, change.rank_high or change.rank) if each
     ]
     more = " or more" if any(change.rank_high is None for _, change in those) else ""
     sizes = _sizes([change.update_size or change.size for _, change in those])
@@ -500,8 +461,7 @@ def _describe_low_rank(comparison: ModelComparison, those: Changed) -> list[str]
 
 
 def _describe_dense(comparison: ModelComparison, those: Changed) -> list[str]:
-    counts = [change.directions for _, change in those if change.directions]
-    sizes = _sizes([change.size for _, change in those])
+    counts, sizes = _known(those, "directions"), _sizes(_known(those, "size"))
     text = f"Dense update in {_of_text(comparison, those)}{sizes}"
     each = "of it" if len(those) == 1 else "of each"
     text += f": 90% {each} is in {_span(counts, 'd')} {_plural('direction', max(counts))}." if counts else "."
@@ -516,7 +476,7 @@ def _describe_plain(noun: str) -> Describe:
         if len(those) <= MOST_NAMED:
             named = [f"{printable(pair.name)}{_sizes([change.size])}" for pair, change in those]
             return [f"{noun}: {join_words(named)}."]
-        return [f"{noun}: {_of_text(comparison, those)}{_sizes([change.size for _, change in those])}."]
+        return [f"{noun}: {_of_text(comparison, those)}{_sizes(_known(those, 'size'))}."]
 
     return describe
 
@@ -545,23 +505,23 @@ def _describe_hidden(comparison: ModelComparison, those: Changed) -> list[str]:
     grids = sorted({change.grid.name for _, change in those if change.grid is not None})
     rounding = f"{join_words(grids)} rounding" if grids else "the rounding of the file"
     seen = [change.rank_low or 1 for _, change in those if change.verdict == "partly-hidden"]
-    sizes = [change.update_size for _, change in those if change.update_size]
-    limits = [change.update_size_most for _, change in those if change.update_size_most]
-    floors = [change.rounding_size for _, change in those if change.rounding_size]
+    sizes, limits, floors = (
+        [value for value in _known(those, name) if value]
+        for name in ("update_size", "update_size_most", "rounding_size")
+    )
     where = _of_text(comparison, those)
     if not seen:
         texts = [f"Changes no larger than {rounding} in {where}: the rounding hides their directions."]
     else:
-        largest = max([change.update_size or 0.0 for _, change in those])
-        hides = "mostly hidden" if not floors or largest < 2 * max(floors) else "partly hidden"
-        texts = [f"An update that is {hides} by {rounding} in {where}."]
+        hides = "mostly" if not floors or max(sizes, default=0.0) < 2 * max(floors) else "partly"
         some = f"In {len(seen)} of them, at least" if len(seen) < len(those) else "At least"
         each = " of each" if len(those) > 1 and len(seen) == len(those) else ""
-        rise = "direction" if min(seen) == 1 else "directions"
-        verb = "is" if min(seen) == 1 else "are"
-        texts.append(
-            f"{some} {min(seen)} {rise}{each} {verb} larger than {rounding}; the rounding hides the rest."
-        )
+        count, verb = min(seen), _plural("is", min(seen))
+        texts = [
+            f"An update that is {hides} hidden by {rounding} in {where}.",
+            f"{some} {count} {_plural('direction', count)}{each} {verb} larger than {rounding}; the rounding "
+            "hides the rest.",
+        ]
     if sizes and floors:
         texts.append(
             f"The size of the update is about {_percents(sizes)}; rounding alone is {_percents(floors)}."
@@ -575,7 +535,7 @@ def _describe_rounded(comparison: ModelComparison, those: Changed) -> list[str]:
     texts = []
     for name in dict.fromkeys(change.format.name for _, change in those if change.format is not None):
         group = [pair for pair in those if pair[1].format is not None and pair[1].format.name == name]
-        decibels = [change.sqnr_db for _, change in group if change.sqnr_db is not None]
+        decibels = _known(group, "sqnr_db")
         ratio = f" (signal to noise {_span(decibels, '.1f')} dB)" if decibels else ""
         texts.append(f"Rounded to {name}: {_of_text(comparison, group)}{ratio}.")
     return texts
@@ -586,17 +546,20 @@ def _describe_coded(comparison: ModelComparison, those: Changed) -> list[str]:
     texts = []
     for code in dict.fromkeys(str(change.code) for _, change in those):
         group = [pair for pair in those if pair[1].code == code]
-        sizes = _percents([change.size for _, change in group if change.size is not None])
+        sizes = _percents(_known(group, "size"))
         texts.append(f"Stored as {code}: {_of_text(comparison, group)}, {sizes} from the base.")
-    if fitted := [change for _, change in those if change.along == "columns"]:
-        factors = [
-            factor for change in fitted for factor in (change.factor_low, change.factor_high) if factor
-        ]
+    if fitted := [pair for pair in those if pair[1].along == "columns"]:
+        factors = _known(fitted, "factor_low", "factor_high")
         texts.append(
             f"Each column of {len(fitted)} of them has its own factor ({_span(factors, '.3g')}), which "
             "AWQ takes from the norm before it; the distances here ignore these factors."
         )
     return [*texts, "This file cannot show changes that are smaller than its rounding error."]
+
+
+def _known(those: Changed, *names: str) -> list[Any]:
+    """Return the numbers of changes in some fields, without those that are None."""
+    return [value for _, change in those for name in names if (value := getattr(change, name)) is not None]
 
 
 def _of_text(comparison: ModelComparison, those: Changed) -> str:
@@ -616,12 +579,10 @@ def _describe_largest_head(comparison: ModelComparison) -> list[str]:
     size, location = max(sizes, key=lambda pair: pair[0], default=(0.0, None))
     if location is None or not size:
         return []
-    number = (
-        None if location.layer is None else location.layer - comparison.first_layers.get(location.stack, 0)
-    )
-    return [
-        f"The head that changed most is {location_name(replace(location, layer=number))} ({percent(size)})."
-    ]
+    if location.layer is not None:
+        first = comparison.first_layers.get(location.stack, 0)
+        location = replace(location, layer=location.layer - first)
+    return [f"The head that changed most is {location_name(location)} ({percent(size)})."]
 
 
 def _describe_scale_change(comparison: ModelComparison) -> list[str]:
@@ -632,10 +593,8 @@ def _describe_scale_change(comparison: ModelComparison) -> list[str]:
             scales.setdefault(location.kind, []).append(map_change.numbers["scale"])
     changes = [float(np.median(kind_scales)) - 1 for kind_scales in scales.values()]
     if changes and max(changes) < -SCALED:
-        return [
-            f"Every kind of matrix shrank by {_percents([-change for change in changes])}, "
-            "as weight decay or pruning does."
-        ]
+        shrunk = _percents([-change for change in changes])
+        return [f"Every kind of matrix shrank by {shrunk}, as weight decay or pruning does."]
     if changes and min(changes) > SCALED:
         return [f"Every kind of matrix grew by {_percents(changes)}."]
     return []
@@ -660,11 +619,6 @@ def percent(value: float) -> str:
 
 
 def _percents(values: Sequence[float]) -> str:
-    """Format a range of shares.
-
-    >>> _percents([0.118, 0.63]), _percents([0.0017])
-    ('11.8% to 63%', '0.17%')
-    """
     low, high = percent(min(values)), percent(max(values))
     return low if low == high else f"{low} to {high}"
 

@@ -35,6 +35,8 @@ from attnlaw.analysis.diff.low_rank import (
     ROUND_OFF,
     VISIBLE_MOVES,
     MatrixUpdate,
+    Moves,
+    RankVerdict,
     change_values,
     judge_rank,
     largest_value,
@@ -66,16 +68,11 @@ STACK_ORDER = (
 
 
 @dataclass(frozen=True, eq=False)
-class TensorChange:
+class TensorChange(RankVerdict):
     """The change of one tensor. A number is None if it has no meaning for this tensor.
 
     Args:
-        rank: number of directions above the noise, between `rank_low` and `rank_high`. A low-rank update
-            without `rank_high` may have more directions, which the file's rounding hides.
         directions: number of directions that carry 90 percent of the energy of a dense change.
-        update_size: size of the update without the rounding of the file, relative to the base.
-        hidden: share of the update's energy without a direction above the noise.
-        roundings: energy of the noise, in units of one rounding of the file.
         factor: factor of a rescaled tensor, or the median if rows or columns have their own factors.
         along: the parts that have their own factor or another order: tensor, rows or columns.
         source: tensor of the base whose weights this tensor has.
@@ -84,21 +81,13 @@ class TensorChange:
         least_cosine: smallest cosine of a row, or of a column, with the one in the same place in the base.
         rounding_size: size of one rounding of the file, relative to the base.
         grid: effective format of the model's tensor.
-        values: singular values of the difference, if they were computed.
     """
 
     verdict: str
     format: Format | None = None  # the format that the base was rounded to
     code: str | None = None  # the code in which the model stores the base, in words
-    rank: int | None = None
-    rank_low: int | None = None
-    rank_high: int | None = None
     directions: int | None = None
     size: float | None = None  # |W1 - W0| / |W0|
-    update_size: float | None = None
-    update_size_most: float | None = None
-    hidden: float | None = None
-    roundings: float | None = None
     factor: float | None = None
     factor_low: float | None = None
     factor_high: float | None = None
@@ -112,14 +101,10 @@ class TensorChange:
     order: NDArray[np.intp] | None = None
     least_cosine: float | None = None
     grid: Grid | None = None
-    values: Reals | None = None
 
     @property
     def sqnr_db(self) -> float | None:
-        """Ratio of the power of the base to the power of the change, in decibels.
-
-        The ratio is None if the tensor did not change, or if the size of the change is not known.
-        """
+        """Power of the base / power of the change, in decibels; None if nothing changed."""
         return -20 * float(np.log10(self.size)) if self.size else None
 
 
@@ -177,10 +162,10 @@ def _compare_matrices(base: NDArray[Any], model: NDArray[Any], dtype: str) -> Te
     if not sums.after:
         return TensorChange("zeroed", **sums.numbers)
     if (form := detect_cast(base, model)) is not None:
-        return TensorChange("rounded", form, **sums.numbers)
+        return TensorChange("rounded", format=form, **sums.numbers)
     grid = effective_format(model, dtype)
     if (code := detect_code(base, model, grid, sums.size)) is not None:
-        return TensorChange("rounded", code, **sums.numbers)
+        return TensorChange("rounded", format=code, **sums.numbers)
     scaled = _Scaled(base, model, grid, sums.scale)
     moves = scaled.measure_moves()
     rounding_size = float(np.sqrt(moves.variance / sums.before)) if sums.before else None
@@ -196,11 +181,10 @@ def _compare_matrices(base: NDArray[Any], model: NDArray[Any], dtype: str) -> Te
         return replace(plain, verdict="sparse")
     ranks = judge_rank(update)
     values = None if ranks.values is None else _pad(ranks.values, min(base.shape))
-    numbers = {name: value for name, value in vars(ranks).items() if name not in ("verdict", "values")}
     unscaled = values * sums.scale if values is not None and not moves.relative else None
-    plain = replace(plain, **numbers, values=unscaled)
+    plain = replace(plain, **{**vars(ranks), "verdict": ranks.verdict or "dense", "values": unscaled})
     if ranks.verdict is not None:
-        return replace(plain, verdict=ranks.verdict)
+        return plain
     values = _pad(change_values(update.change), min(base.shape)) if values is None else values
     return _describe_dense(plain, update, values, sums)
 
@@ -220,10 +204,8 @@ def _describe_dense(plain: TensorChange, update: MatrixUpdate, values: Reals, su
     block = update.change[np.ix_(rows, columns)]
     length = float(np.linalg.norm(inside) * np.linalg.norm(block))
     along = float(np.vdot(inside, block)) / length if length else 0.0
-    if abs(along) < NOISE_COSINE and values[0] < NOISE_EDGE * _random_sign_norm_bound(block):
-        noise = values[0] < NOISE_EDGE * signed_norm(block)
-        return replace(plain, verdict="noise" if noise else "dense")
-    return replace(plain, verdict="dense")
+    small = abs(along) < NOISE_COSINE and values[0] < NOISE_EDGE * _random_sign_norm_bound(block)
+    return replace(plain, verdict="noise") if small and values[0] < NOISE_EDGE * signed_norm(block) else plain
 
 
 def _is_sparse(update: MatrixUpdate) -> bool:
@@ -232,36 +214,11 @@ def _is_sparse(update: MatrixUpdate) -> bool:
     rows, columns = int(changed.any(axis=1).sum()), int(changed.any(axis=0).sum())
     if count >= min(SPARSE_SHARE * changed.size, 2 * (rows + columns)) or min(rows, columns) < LEAST_SIDE:
         return False
-    return float(np.sum(update.change**2)) > VISIBLE_MOVES * update.moved_variance
+    return float(np.sum(update.change**2)) > VISIBLE_MOVES * update.moves.moved_variance
 
 
 def _pad(values: Reals, size: int) -> Reals:
     return np.pad(values, (0, size - values.size))
-
-
-@dataclass(frozen=True)
-class _Moves:
-    """How the model differs from the base in the model's effective format.
-
-    Args:
-        variance: V. `moved_variance` is its part of the entries that moved.
-        energy: |L|^2.
-        mean: mean of |L|, without weights exactly between two steps.
-        relative: whether L replaces D: the update is tiny, or recast.
-    """
-
-    variance: float
-    moved_variance: float
-    moved: int
-    energy: float
-    mean: float
-    on_grid: bool
-    tiny: bool
-    recast: bool
-
-    @property
-    def relative(self) -> bool:
-        return self.tiny or self.recast
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,7 +238,7 @@ class _Scaled:
         steps = self.grid.steps(after) / self.scale
         return before / self.scale, after / self.scale, rounded / self.scale, steps**2 / 12
 
-    def measure_moves(self) -> _Moves:
+    def measure_moves(self) -> Moves:
         variance = moved_variance = energy = change = total_move = 0.0
         moved = kept = counted = 0
         for rows in row_blocks(self.base.shape):
@@ -304,9 +261,9 @@ class _Scaled:
         tiny = few and energy <= VISIBLE_MOVES * moved_variance
         recast = few and not tiny
         mean = total_move / counted if counted else 0.0
-        return _Moves(variance, moved_variance, moved, energy, mean, on_grid or recast, tiny, recast)
+        return Moves(variance, moved_variance, moved, energy, mean, on_grid or recast, tiny, recast)
 
-    def update(self, moves: _Moves, sums: _Sums) -> MatrixUpdate:
+    def update(self, moves: Moves, sums: _Sums) -> MatrixUpdate:
         """Return the change with the variance of its rounding, entry by entry."""
         change, variances = np.empty(self.base.shape), np.empty(self.base.shape)
         for rows in row_blocks(self.base.shape):
@@ -315,17 +272,12 @@ class _Scaled:
         base, model = self.base, self.model
         if self.scale != 1:
             base, model = base.astype(np.float64) / self.scale, model.astype(np.float64) / self.scale
-        counts = moves.moved, moves.moved_variance, moves.mean
-        return MatrixUpdate(change, variances, base, model, *counts, on_grid=moves.on_grid, tiny=moves.tiny)
+        return MatrixUpdate(change, variances, base, model, moves)
 
 
 @dataclass(frozen=True, eq=False)
 class _Sums:
-    """Sums over the entries of two tensors: |W0|^2, |W1|^2, |D|^2 and <W0, W1>.
-
-    Entries are divided by `scale` before they are multiplied. `rows` and `columns` have the sums W0^2, W0 D
-    and D^2 of each row and column.
-    """
+    """Sums over entries divided by `scale`. `rows` and `columns` have W0^2, W0 D and D^2."""
 
     before: float
     after: float

@@ -7,7 +7,8 @@ one of them is not finite, the map has no numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -60,58 +61,48 @@ class ModelPair:
     changes: tuple[tuple[TensorPair, TensorChange], ...] = ()
 
     @cached_property
-    def _by_name(self) -> dict[str, list[tuple[TensorPair, TensorChange]]]:
-        changes: dict[str, list[tuple[TensorPair, TensorChange]]] = {}
+    def _by_name(self) -> Mapping[str, list[tuple[TensorPair, TensorChange]]]:
+        changes = defaultdict[str, list[tuple[TensorPair, TensorChange]]](list)
         for tensor_pair, change in self.changes:
             if tensor_pair.base is not None and tensor_pair.model is not None:
-                changes.setdefault(tensor_pair.base, []).append((tensor_pair, change))
+                changes[tensor_pair.base].append((tensor_pair, change))
         return changes
 
-    def changes_of(self, view: View) -> list[tuple[TensorPair, TensorChange]]:
-        """Return the changes of the tensor that a view of the base reads.
-
-        If the parts of the tensor were compared separately, return only the change of the part in this view.
-        """
-        every = self._by_name.get(view.tensor, [])
-        return [pair for pair in every if pair[0].views is None or pair[0].views[0] == view]
+    def _changes(self, *views: View) -> list[list[TensorChange]]:
+        """Return for each view, and for those before it, the changes of what it reads of the base."""
+        return [
+            [
+                change
+                for pair, change in self._by_name.get(part.tensor, [])
+                if pair.views is None or pair.views[0] == part
+            ]
+            for view in views
+            for part in _chain(view)
+        ]
 
     def verdicts(self, *views: View) -> set[str]:
         """Return the verdicts on the tensors that some views of the base read."""
-        chained = (part for view in views for part in _chain(view))
-        changes = ({change.verdict for _, change in self.changes_of(part)} for part in chained)
-        return set().union(*(verdicts or {"removed"} for verdicts in changes))
+        return _verdicts(self._changes(*views))
 
     def has_large_changes(self, *views: View) -> bool:
-        """Return whether a tensor changed far above the rounding of its file, in many directions.
-
-        If a change is small, the products of factors can stay below their floor although the change is an
-        update.
-        """
-        changes = [
-            change
-            for view in views
-            for part in _chain(view)
-            for _, change in self.changes_of(part)
-            if change.verdict not in NO_UPDATE_VERDICTS
-        ]
-        if any(change.verdict in ("non-finite", "low-rank", "partly-hidden", "sparse") for change in changes):
+        """Return whether a tensor changed far above the rounding of its file, in many directions."""
+        changes = [change for changes in self._changes(*views) for change in changes]
+        if _verdicts([changes]) & {"non-finite", "low-rank", "partly-hidden", "sparse"}:
             return False
         return any(
-            (change.size or 0.0) > CLEARLY_LARGER * (change.rounding_size or 0.0) for change in changes
+            (change.size or 0.0) > CLEARLY_LARGER * (change.rounding_size or 0.0)
+            for change in changes
+            if change.verdict not in NO_UPDATE_VERDICTS
         )
 
     def norm_verdicts(self, *norms: Norm | None) -> set[str]:
         """Return the verdicts on the gains of the norms that are folded into maps."""
         gains = [norm.gain for norm in norms if self.applied and norm is not None and norm.gain is not None]
-        verdict_sets = [{change.verdict for _, change in self._by_name.get(name, [])} for name in gains]
-        return set().union(*(verdicts or {"removed"} for verdicts in verdict_sets))
+        return _verdicts([change for _, change in self._by_name.get(name, [])] for name in gains)
 
     @cached_property
     def file_steps(self) -> Model:
-        """The model, with the rounding steps of its tensors in place of the weights.
-
-        If an update was merged several times, the steps are as large as the noise of all merges.
-        """
+        """The model with rounding steps as weights, as large as the noise of all merges of an update."""
         changes = {pair.model: change for pair, change in self.changes if pair.model is not None}
         formats = {name: change.grid for name, change in changes.items() if change.grid is not None}
         noise = {name: max(1.0, change.roundings or 1.0) ** 0.5 for name, change in changes.items()}
@@ -120,23 +111,32 @@ class ModelPair:
     @cached_property
     def format_steps(self) -> Model:
         """The base with rounding steps: of the format that the model rounds to, or else of the file."""
-        formats = {
-            tensor_pair.base: change.format
-            for tensor_pair, change in self.changes
-            if tensor_pair.base is not None and tensor_pair.views is None and change.format is not None
-        }
+        whole = [(pair.base, change.format) for pair, change in self.changes if pair.views is None]
+        formats = {name: form for name, form in whole if name is not None and form is not None}
         return replace(self.base, tensors=Steps(self.base.tensors, formats))
 
     def was_rounded(self, view: View) -> bool:
         """Return whether the tensor that a view reads was rounded as a whole."""
-        return any(pair.views is None and change.format for pair, change in self.changes_of(view))
+        return any(change.format for change in self._whole_changes(view))
 
     def whole_tensor_change(self, base_view: View, model_view: View) -> TensorChange | None:
         """Return the change of the tensor that two views read, or None if a view is only part of it."""
         pairs = (self.base, base_view), (self.model, model_view)
         sizes = [prod(of.tensors.shapes[view.tensor]) for of, view in pairs]
-        changes = [change for tensor_pair, change in self.changes_of(base_view) if tensor_pair.views is None]
+        changes = self._whole_changes(base_view)
         return changes[0] if changes and sizes == [base_view.elements, model_view.elements] else None
+
+    def _whole_changes(self, view: View) -> list[TensorChange]:
+        return [change for pair, change in self._by_name.get(view.tensor, []) if pair.views is None]
+
+
+def _verdicts(changes_by_tensor: Iterable[list[TensorChange]]) -> set[str]:
+    """Return the verdicts on tensors. A tensor without a change was removed."""
+    return {
+        verdict
+        for changes in changes_by_tensor
+        for verdict in ([change.verdict for change in changes] or ["removed"])
+    }
 
 
 def _chain(view: View) -> list[View]:
@@ -186,15 +186,11 @@ class AttentionUnit:
 
     def _head_order(self, models: ModelPair) -> list[int] | None:
         """Return for each base head its head in the model; None if the order is the same."""
-
-        def read(kind: str) -> tuple[list[HeadFactors], list[HeadFactors]]:
-            base_factors = _read_factors(models, self.base, models.base, kind)
-            return base_factors, _read_factors(models, self.model, models.model, kind)
-
-        near = heads_in_place(same_head_cosines(*read(kind)) for kind in self.kinds)
+        near = heads_in_place(same_head_cosines(*self._read_factors(models, kind)) for kind in self.kinds)
         if self.base.heads == self.model.heads and near:
             return None
-        base_factors, model_factors = zip(*map(read, self.kinds), strict=True)
+        factors = (self._read_factors(models, kind) for kind in self.kinds)
+        base_factors, model_factors = zip(*factors, strict=True)
         groups = self.base.kv_heads if self.base.kv_heads < self.base.heads else 0
         return match_heads(base_factors, model_factors, groups)
 
@@ -212,14 +208,13 @@ class AttentionUnit:
                 if there >= 0:
                     yield location, empty if "non-finite" in verdicts else unchanged_map(shape, d, there)
             return
-        latent = self.base.latent or self.model.latent
-        before = _read_factors(models, self.base, models.base, kind)
-        after = _read_factors(models, self.model, models.model, kind)
+        before, after = self._read_factors(models, kind)
         steps: list[HeadFactors | None] = [None] * len(after)
-        if not latent:
+        rounds: list[tuple[Reals | None, Reals | None]] = [(None, None)] * len(before)
+        if not (self.base.latent or self.model.latent):
             stored = self.model.factors(models.file_steps, kind)
             steps = [*_scale_steps(models, self.model, models.model, kind, stored)]
-        rounds = self._rounding_steps(models, kind) if not latent else [(None, None)] * len(before)
+            rounds = self._rounding_steps(models, kind)
         for location, there, factors, grid in zip(locations, chosen, before, rounds, strict=True):
             if there >= 0:
                 map_change = compare_heads(factors, after[there], steps[there], grid)
@@ -235,15 +230,20 @@ class AttentionUnit:
         factors = _scale_steps(models, self.base, models.base, kind, steps)
         return [(left if first else None, other if second else None) for left, other in factors]
 
+    def _read_factors(self, models: ModelPair, kind: str) -> tuple[list[HeadFactors], list[HeadFactors]]:
+        base_factors = _read_factors(models, self.base, models.base, kind)
+        return base_factors, _read_factors(models, self.model, models.model, kind)
+
     def _norm_verdicts(self, models: ModelPair) -> set[str]:
         return models.norm_verdicts(*(norm for kind in self.kinds for norm in self.base.norms(kind)))
 
     def _is_gain_folded(self, models: ModelPair) -> bool | None:
         """Return whether a gain was folded into the query; None if that cannot be said."""
         query = self.base.query
-        if models.verdicts(query) & {*NO_UPDATE_VERDICTS, "non-finite", "removed"}:
+        verdicts = models.verdicts(query)
+        if verdicts & {*NO_UPDATE_VERDICTS, "non-finite", "removed"}:
             return None
-        if models.verdicts(query) != {"rescaled"}:
+        if verdicts != {"rescaled"}:
             return False
         other = self.model.query
         if query.shape != other.shape or other.after is not None:
@@ -302,12 +302,13 @@ class _FeedForwardUnit:
             order = match_neurons(models.base.read(self.base.inner), models.model.read(self.model.inner))
         maps = []
         for part, views in pairs.items():
-            kind, stack = FEED_FORWARD[part], self.layer.stack
             norms, along = (self.base.norm, self.model.norm), [slice(None), order]
             if part == "outer":
                 norms, along = (self.base.outer_norm, self.model.outer_norm), [order, slice(None)]
-            map_change = _matrix_change(models, *views, norms, None if order is None else tuple(along))
-            maps.append((MatrixLocation(self.layer.index, kind, stack, expert=self.expert), map_change))
+            place = MatrixLocation(self.layer.index, FEED_FORWARD[part], self.layer.stack, expert=self.expert)
+            maps.append(
+                (place, _matrix_change(models, *views, norms, None if order is None else tuple(along)))
+            )
         return UnitChanges(tuple(maps), order is not None)
 
 
@@ -336,9 +337,8 @@ def _matrix_change(
     if verdicts == {"identical"} and neuron_order is None:
         return unchanged_map(base_view.shape, None)
     before, after = models.base.read(base_view), models.model.read(model_view)
-    known = None
-    if neuron_order is None and not models.applied:
-        known = models.whole_tensor_change(base_view, model_view)
+    same_maps = neuron_order is None and not models.applied
+    known = models.whole_tensor_change(base_view, model_view) if same_maps else None
     rounded = models.format_steps.read(base_view) if models.was_rounded(base_view) else None
     if models.applied:
         if norms[0] is None or norms[1] is None:
@@ -392,14 +392,13 @@ def _layer_units(layer: StoredLayer, other: StoredLayer, selection: Selection, m
         (None, layer.feed_forward, other.feed_forward),
         *((number, *pair) for number, pair in experts),
     ]
-    for expert, base_block, model_block in blocks:
+    for expert, *pair in blocks:
+        base_block, model_block = pair
         if base_block is not None and model_block is not None:
             wanted = [part for part, kind in FEED_FORWARD.items() if taken(kind)]
-            parts = tuple(part for part in wanted if _same_part_shape(base_block, model_block, part))
+            views = {part: [getattr(block, part) for block in pair] for part in wanted}
+            parts = tuple(
+                part for part, both in views.items() if None not in both and both[0].shape == both[1].shape
+            )
             if parts:
                 yield _FeedForwardUnit(layer, expert, base_block, model_block, parts, match)
-
-
-def _same_part_shape(base: FeedForward, model: FeedForward, part: str) -> bool:
-    first, second = getattr(base, part), getattr(model, part)
-    return first is not None and second is not None and first.shape == second.shape

@@ -53,11 +53,7 @@ def head_update_values(left0: Reals, right0: Reals, left1: Reals, right1: Reals)
 
 
 def matrix_update_values(update: Reals, floor: float) -> Reals:
-    """Return the singular values of an update, accurate enough to count those above the floor.
-
-    The values come from the Gram matrix, which resolves values down to 1e-6 of the largest. If this
-    resolution is not enough, or if the update has a low rank, the values come from the SVD.
-    """
+    """Return the singular values of an update, accurate enough to count those above the floor."""
     short = update if update.shape[0] <= update.shape[1] else update.T
     squares = symmetric_eigenvalues(short @ short.T)[::-1]
     resolved = int(np.count_nonzero(squares > RESOLVED**2 * squares[0]))
@@ -99,15 +95,7 @@ def _unit_noise(n: int, d: int, seed: int) -> tuple[Reals, Reals]:
 
 
 def noise_spectrum(roots: tuple[Reals, Reals], shape: tuple[int, int], sizes: tuple[float, float]) -> Reals:
-    """Return the 2d singular values of the update that random noise in both factors makes.
-
-    One draw of the noise is enough, because the fluctuations of many singular values average out.
-
-    Args:
-        roots: triangular factors of A (n x d) and of B^T (m x d).
-        shape: (n, m).
-        sizes: Frobenius norms of the noise in A and in B.
-    """
+    """Return the 2d singular values of the update that noise of these sizes in both factors makes."""
     parts = []
     for seed, (root, n, size) in enumerate(zip(roots, shape, sizes, strict=True)):
         d = root.shape[1]
@@ -139,12 +127,7 @@ class ProductVectors:
 
     @classmethod
     def of(cls, left: Reals, right: Reals) -> ProductVectors:
-        """Compute the singular values and vectors of a product from its factors, n x d and d x m.
-
-        >>> found = ProductVectors.of(np.array([[3.0], [4.0]]), np.array([[0.0, 2.0]]))
-        >>> found.values, abs(found.leading("left", 1)).ravel()
-        (array([10.]), array([0.6, 0.8]))
-        """
+        """Compute the singular values and vectors of a product from its factors, n x d and d x m."""
         (q_left, r_left), (q_right, r_right) = np.linalg.qr(left), np.linalg.qr(right.T)
         u, values, vh = np.linalg.svd(r_left @ r_right.T)
         count = values.size
@@ -156,7 +139,6 @@ class ProductVectors:
         return float(np.sqrt(max(np.linalg.eigvalsh(root.T @ root)[-1], 0.0)))
 
     def leading(self, side: Side, count: int) -> Reals:
-        """Return the first `count` singular vectors of a side, as columns."""
         return (self.left if side == "left" else self.right)[:, :count]
 
     def coordinates(self, side: Side, vectors: Reals) -> Reals:
@@ -176,13 +158,11 @@ class MatrixVectors:
 
     @classmethod
     def of(cls, matrix: Reals) -> MatrixVectors:
-        """Compute all singular values and vectors of a matrix."""
         squares, vectors = np.linalg.eigh(_gram(matrix))
         return cls(matrix, np.sqrt(np.maximum(squares[::-1], 0.0)), vectors[:, ::-1])
 
     @classmethod
     def first(cls, matrix: Reals, count: int) -> MatrixVectors:
-        """Compute the first `count` singular values and vectors of a matrix."""
         size = min(matrix.shape)
         if count <= FEW * size:
             start = np.random.default_rng(0).standard_normal(size)

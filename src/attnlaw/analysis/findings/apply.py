@@ -27,19 +27,10 @@ def run_detectors(
     levels: Mapping[str, str] | None = None,
     thresholds: Mapping[str, float] | None = None,
 ) -> list[Finding]:
-    """Return the findings of all detectors on a model.
+    """Return the findings of all detectors on a model, errors first.
 
-    The list has errors first, then warnings, then notes. Findings of one level have the order of `DETECTORS`.
-
-    Args:
-        subject: the audited model.
-        ignore: names of detectors that are not run.
-        levels: the levels to use instead of the default, by the name of the detector. The level "off" skips
-            the detector.
-        thresholds: the thresholds to use instead of the default, by the name of the detector.
-
-    Raises:
-        InputError: if a name, a level or a threshold is not valid.
+    `ignore` names detectors that are not run. `levels` and `thresholds` replace those of some detectors, by
+    name. The level "off" skips a detector.
     """
     levels, thresholds = dict(levels or {}), dict(thresholds or {})
     left_out = {*ignore, *(name for name, level in levels.items() if level == OFF)}
@@ -92,22 +83,15 @@ STATUS_OF_LEVEL = {"error": AnswerStatus.ERROR, "warning": AnswerStatus.WARNING,
 
 @dataclass(frozen=True)
 class FindingGroup:
-    """The findings of one detector at one level.
-
-    Args:
-        locations: the places, with the most extreme values first.
-        values: the value at each place, in the order of `locations`.
-        details: special features of each place, in the order of `locations`, or empty if there are none.
-        cause: conclusion about the model from the findings of this detector.
-    """
+    """The findings of one detector at one level, with the most extreme values first."""
 
     rule: str
     level: str
     locations: list[str]
-    values: list[float | None]
+    values: list[float | None]  # at each place
     threshold: float | None
-    details: list[str]
-    cause: str
+    details: list[str]  # special features of each place, or empty
+    cause: str  # conclusion about the model from the findings of this detector
 
     @property
     def count(self) -> int:
@@ -115,11 +99,7 @@ class FindingGroup:
 
     @property
     def where(self) -> str:
-        """Return the four worst places in the order of their numbers, and the total count if there are more.
-
-        >>> FindingGroup("a", "error", ["layer 10", "layer 9"], [1.0, 0.8], 0.5, ["", ""], "").where
-        'layer 9; layer 10'
-        """
+        """The four worst places in the order of their numbers, and the total count if there are more."""
         worst = sorted(self.locations[:MOST_LOCATIONS], key=_natural_order)
         shown = "; ".join(map(shorten, worst))
         more = self.count - MOST_LOCATIONS
@@ -133,43 +113,28 @@ class FindingGroup:
 
     @property
     def places(self) -> list[str]:
-        """List every place where the finding occurs, with the measured value and the limit."""
         numbers = (number_text(self.rule, value, self.threshold) for value in self.values)
         pairs = zip(self.locations, numbers, strict=True)
         return [": ".join(filter(None, pair)) for pair in pairs]
 
     @property
     def title(self) -> str:
-        """The rule, the places and the value in one line.
-
-        >>> cause = "neither QK nor VO differs from random entries"
-        >>> FindingGroup("random-head", "note", ["layer 2, head 1"], [0.9], 0.01, [""], cause).title
-        'random-head: layer 2, head 1: p-value at least 0.9 (limit 0.01)'
-        """
+        """The rule, the places and the value in one line."""
         where = self.where if self.where != WHOLE else "" if self.number else f"in {WHOLE}"
         return ": ".join(filter(None, (self.rule, where, self.number)))
 
     @property
     def reason(self) -> str:
-        """The finding and its meaning, as sentences.
-
-        If there are several details, the text leaves them out.
-        """
+        """The finding and its meaning, as sentences. Several details are left out."""
         return sentences(self.details[0] if self.count == 1 else "", self.cause)
 
     @property
     def sentence(self) -> str:
-        """The number, if the finding has one, and the reason, as sentences.
-
-        >>> cause = "neither QK nor VO differs from random entries"
-        >>> FindingGroup("random-head", "note", ["layer 2"], [0.9], 0.01, [""], cause).sentence
-        'P-value at least 0.9 (limit 0.01). Neither QK nor VO differs from random entries.'
-        """
+        """The number, if the finding has one, and the reason, as sentences."""
         return " ".join(filter(None, (sentences(self.number), self.reason)))
 
     @property
     def fix(self) -> str:
-        """The remedy for the user, as `fix_text` words it."""
         return fix_text(self.rule)
 
     @property
@@ -181,28 +146,20 @@ class FindingGroup:
 
 
 def fix_text(rule: str) -> str:
-    """Return advice on how to fix a finding, as a sentence.
-
-    The text is empty if attnlaw does not know the rule.
-
-    >>> fix_text("beyond-float16")
-    'Fix: serve the model in bfloat16 or float32.'
-    """
+    """Return advice on how to fix a finding, as a sentence; empty if attnlaw does not know the rule."""
     return f"Fix: {DETECTORS[rule].remedy}." if rule in DETECTORS else ""
 
 
 def _natural_order(text: str) -> list[tuple[bool, int, str]]:
     """Return a key that sorts texts with numbers by the numbers: layer 9 is before layer 10."""
-    return [
-        (part.isdigit(), int(part) if part.isdigit() else 0, part) for part in re.split(r"([0-9]+)", text)
-    ]
+    parts = re.split(r"([0-9]+)", text)
+    return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]
 
 
 LONGEST = 120  # letters of a name that a sentence has; tables have all
 
 
 def shorten(text: str) -> str:
-    """Return a text, cut if it is longer than the name of any tensor should be."""
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnlaw.analysis.columns import LEVELS
-from attnlaw.analysis.findings import duplicates, embeddings, orientation, precision, scan, sizes, vectors
+from attnlaw.analysis.findings import duplicates, embeddings, orientation, precision, scan, sizes
 from attnlaw.analysis.findings.evidence import (
     EXPERTS,
     HEADS,
@@ -138,7 +138,7 @@ DETECTORS = by_name(
         needs=(REST,),
     ),
     Detector(
-        *("gains-one", WARNING, None, vectors.gains_one),
+        *("gains-one", WARNING, None, embeddings.gains_one),
         when="every gain of the layers' norms is exactly 1, although the layers are trained",
         meaning="the norms were reset, or their gains were folded into the matrices on purpose",
         remedy="nothing to do if the gains were folded; otherwise compare the names of the norms with "
@@ -147,7 +147,7 @@ DETECTORS = by_name(
         needs=(REST,),
     ),
     Detector(
-        *("biases-zero", WARNING, None, vectors.biases_zero),
+        *("biases-zero", WARNING, None, embeddings.biases_zero),
         when="all biases of the layers' matrices (4 or more) are exactly 0, although the layers are trained",
         meaning="the biases were reset, or the model has none and its file format stores zeros",
         remedy="nothing to do if the model has no biases; otherwise compare their names with those of your "

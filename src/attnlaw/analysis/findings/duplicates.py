@@ -46,10 +46,7 @@ def projection(width: int, side: int) -> Sketch:
 
 @dataclass(frozen=True)
 class ProjectedMaps:
-    """Projected weight matrices, which `Attention.factors` reads in place of a model's own.
-
-    The products of these projected factors are sketches.
-    """
+    """Projected weight matrices, which `Attention.factors` reads in place of a model's own."""
 
     maps: dict[View, Any]
 
@@ -58,11 +55,7 @@ class ProjectedMaps:
 
 
 def project_map(attention: Attention, view: View, matrix: Sketch) -> Sketch:
-    """Project the side of a weight matrix that faces the residual stream.
-
-    Queries and values are left factors A, and become S A. The output is a right factor B, and becomes B
-    T^T. Keys are stored as B^T and become T B^T.
-    """
+    """Project the side of a weight matrix that faces the stream: A to S A, B to B T^T, and B^T to T B^T."""
     if view == attention.output:
         return matrix @ projection(matrix.shape[1], 1).T
     left = view in (attention.query, attention.value)
@@ -70,10 +63,7 @@ def project_map(attention: Attention, view: View, matrix: Sketch) -> Sketch:
 
 
 def sketch_heads(attention: Attention, kind: str, maps: dict[View, Sketch]) -> Sketch:
-    """Return the normalised sketches of all heads of a block, of shape (heads, 4096).
-
-    The sketch of a zero matrix is zero. `maps` has the projected weight matrices of the block.
-    """
+    """Return the normalised sketches of all heads of a block (heads, 4096), from its projected matrices."""
     heads: Any = attention.factors(ProjectedMaps(maps), kind)  # type: ignore[arg-type]
     flat = np.stack([(left @ right).ravel() for left, right in heads])
     norms = np.linalg.norm(flat, axis=1, keepdims=True)
@@ -81,14 +71,7 @@ def sketch_heads(attention: Attention, kind: str, maps: dict[View, Sketch]) -> S
 
 
 def cosine(first: Factors, second: Factors) -> float | None:
-    """Return the cosine of two matrices that are given as pairs of thin factors.
-
-    Returns None if one of the matrices is zero, not finite or too large.
-
-    >>> left, right = np.array([[1.0], [1.0]]), np.array([[1.0, 0.0]])
-    >>> round(cosine((left, right), (2 * left, right + [[0.0, 1.0]])), 4)
-    0.7071
-    """
+    """Return the cosine of two matrices given as thin factors; None if one is zero or out of range."""
     norms = _inner(first, first) * _inner(second, second)
     return float(_inner(first, second) / np.sqrt(norms)) if 0 < norms < np.inf else None
 
@@ -98,17 +81,13 @@ def _inner(first: Factors, second: Factors) -> float:
 
 
 def find_similar_heads(model: Model, head_sketches: dict[tuple[int, str], Sketch]) -> Iterator[Similarity]:
-    """Yield the pairs of heads of one block with similar sketches of QK and VO, with their exact cosines.
-
-    `head_sketches` has results of `sketch_heads`, by the index of the layer and the kind.
-    """
+    """Yield the pairs of heads of one block with similar sketches of QK and VO, with their exact cosines."""
     for layer in model.layers:
         for attention, kinds in _attentions(layer):
             if not all((layer.index, kind) in head_sketches for kind in kinds):
                 continue
-            near = np.minimum(
-                *(sketch @ sketch.T for sketch in (head_sketches[layer.index, kind] for kind in kinds))
-            )
+            sketches = (head_sketches[layer.index, kind] for kind in kinds)
+            near = np.minimum(*(sketch @ sketch.T for sketch in sketches))
             pairs = [(int(i), int(j)) for i, j in np.argwhere(np.triu(near, 1) > NEAR)]
             if not pairs:
                 continue
@@ -118,27 +97,21 @@ def find_similar_heads(model: Model, head_sketches: dict[tuple[int, str], Sketch
                 exact.append([cosine(factors[i], factors[j]) for i, j in pairs])
             for (i, j), qk, vo in zip(pairs, *exact, strict=True):
                 if qk is not None and vo is not None:
-                    location = TensorLocation(
-                        layer.index, layer.stack, None if kinds == SELF else CROSS[0], j
-                    )
+                    of = None if kinds == SELF else CROSS[0]
+                    location = TensorLocation(layer.index, layer.stack, of, j)
                     yield Similarity(location, layer.index, layer.stack, i, qk, vo)
 
 
 def find_similar_layers(model: Model, head_sketches: dict[tuple[int, str], Sketch]) -> Iterator[Similarity]:
-    """Yield the pairs of layers whose self-attention heads are similar.
-
-    Head i of one layer is compared with head i of the other. The median over heads of their cosines must be
-    large for both QK and VO. Only layers with the same number of heads and the same shapes are compared.
-    """
+    """Yield the pairs of layers whose median cosine over heads, in their order, is large for QK and VO."""
     for group in _comparable(model, head_sketches):
         near = np.minimum(*(_medians([head_sketches[layer.index, kind] for layer in group]) for kind in SELF))
         for i, j in np.argwhere(np.triu(near, 1) > NEAR):
             first, second = group[int(i)], group[int(j)]
             qk, vo = (_median_cosine(model, first.attention, second.attention, kind) for kind in SELF)
             if qk is not None and vo is not None:
-                yield Similarity(
-                    TensorLocation(second.index, second.stack), first.index, first.stack, None, qk, vo
-                )
+                location = TensorLocation(second.index, second.stack)
+                yield Similarity(location, first.index, first.stack, None, qk, vo)
 
 
 def _comparable(model: Model, head_sketches: dict[tuple[int, str], Sketch]) -> list[list[StoredLayer]]:
@@ -173,16 +146,11 @@ def _attentions(layer: StoredLayer) -> Iterator[tuple[Attention, tuple[str, str]
 
 def duplicate_layers(subject: Subject, threshold: float) -> Iterator[Hit]:
     for pair in _nearest(subject.evidence.similar_layers, threshold):
-        of = f"{pair.stack or ''} layer {pair.layer}".strip()
-        detail = f"it is almost the same as {of}: the cosine is {pair.qk:.3f} for QK and {pair.vo:.3f} for VO"
-        yield Hit(pair.location, min(pair.qk, pair.vo), detail)
+        yield _almost_same(pair, f"{pair.stack or ''} layer {pair.layer}".strip())
 
 
 def copied_layer(subject: Subject, threshold: float) -> Iterator[Hit]:
-    """Yield the layers whose matrices are all bitwise identical to those of an earlier layer.
-
-    Layers that the config shares are stored once, so they are not reported.
-    """
+    """Yield the stored layers whose matrices are all bitwise identical to those of an earlier layer."""
     matrices: dict[tuple[str | None, int], list[StoredTensor]] = {}
     for tensor in subject.evidence.tensors:
         if tensor.is_layer_matrix and tensor.location.layer is not None:
@@ -200,11 +168,12 @@ def copied_layer(subject: Subject, threshold: float) -> Iterator[Hit]:
 
 def duplicate_heads(subject: Subject, threshold: float) -> Iterator[Hit]:
     for pair in _nearest(subject.evidence.similar_heads, threshold):
-        detail = (
-            f"it is almost the same as head {pair.head}: the cosine is {pair.qk:.3f} for QK and "
-            f"{pair.vo:.3f} for VO"
-        )
-        yield Hit(pair.location, min(pair.qk, pair.vo), detail)
+        yield _almost_same(pair, f"head {pair.head}")
+
+
+def _almost_same(pair: Similarity, other: str) -> Hit:
+    detail = f"it is almost the same as {other}: the cosine is {pair.qk:.3f} for QK and {pair.vo:.3f} for VO"
+    return Hit(pair.location, min(pair.qk, pair.vo), detail)
 
 
 def _nearest(pairs: Iterable[Similarity], threshold: float) -> Iterator[Similarity]:

@@ -1,4 +1,4 @@
-"""Detect tables of tokens that were never trained, or that lost rows.
+"""Detect tables of tokens that were never trained, or that lost rows, and norms and biases that were reset.
 
 The entries of an untrained table are noise. The largest singular value of n x m independent entries of
 variance v is close to sqrt(v) (sqrt(n) + sqrt(m)) (Bai and Yin 1993). Training moves it far above, because
@@ -8,7 +8,9 @@ sqrt((k - 1) / (4 m)), where the kurtosis k is the mean fourth power of the entr
 square. Rows of trained tables differ several times as much, and evenly spread ones less.
 
 A table that stays as it was drawn may belong to a model that works: 300 steps hardly move T5's table of 64
-tokens with entries of size 1. So small tables are left out.
+tokens with entries of size 1. So small tables are left out. Gains of 1 and biases of 0 are the values before
+training. But gains may be folded into the next matrix on purpose, and a format may store zeros for a model
+without biases.
 """
 
 from __future__ import annotations
@@ -20,7 +22,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.analysis.findings.evidence import TOKENS, Hit, Subject
+from attnlaw.analysis.findings.evidence import (
+    BIAS,
+    NORM_GAIN,
+    OFFSET_GAIN,
+    TOKENS,
+    Hit,
+    StoredTensor,
+    Subject,
+    TensorLocation,
+)
 from attnlaw.analysis.findings.sizes import is_trained
 from attnlaw.core.arrays import as_float, sample_indices
 from attnlaw.spectra.krylov import lanczos, tridiagonals
@@ -34,10 +45,7 @@ GRAVE = 0.1  # a table with more zero rows than this share is broken
 
 
 def noise_ratio(table: NDArray[Any]) -> float | None:
-    """Return the largest singular value of a table, divided by the value for noise of the same size.
-
-    The function represents a large table by 4096 of its rows and columns. The function leaves out rows that
-    are 0. Returns None if fewer than 256 rows are left, or if the lengths of the rows do not look like noise.
+    """Return the largest singular value of a table over that of noise; None if the lengths of rows differ.
 
     >>> noise = np.random.default_rng(0).standard_normal((500, 64))
     >>> round(noise_ratio(noise), 1), round(noise_ratio(noise + 1), 1)
@@ -69,13 +77,7 @@ def noise_ratio(table: NDArray[Any]) -> float | None:
 
 
 def rows_alike(table: NDArray[Any]) -> str | None:
-    """Return "equal" if all rows of a table are the same, "parallel" if they are multiples of one row.
-
-    Returns None for other tables, for tables with fewer than three rows or one column, and for zeros.
-
-    >>> rows_alike(np.ones((3, 2))), rows_alike(np.outer([1, 2, 3], [1, 2.0])), rows_alike(np.eye(3))
-    ('equal', 'parallel', None)
-    """
+    """Return "equal" or "parallel" if all rows of a table are one row or its multiples, otherwise None."""
     if table.ndim != 2 or len(table) < LEAST_ALIKE or table.shape[1] < 2:
         return None
     part = as_float(table[sample_indices(len(table), SAMPLED_ALIKE)])
@@ -114,10 +116,7 @@ def random_embedding(subject: Subject, threshold: float) -> Iterator[Hit]:
 
 
 def zero_embedding_rows(subject: Subject, threshold: float) -> Iterator[Hit]:
-    """Yield the tables with several zero rows. A single zero row may be the padding token.
-
-    Zero rows at the end do not count, because they pad the table.
-    """
+    """Yield the tables with several zero rows. One may be padding, and so are those at the end."""
     for tensor in subject.evidence.tensors:
         if tensor.part == TOKENS and tensor.inner_zero_rows > 1 and not tensor.not_finite:
             share = tensor.inner_zero_rows / tensor.shape[0]
@@ -125,3 +124,27 @@ def zero_embedding_rows(subject: Subject, threshold: float) -> Iterator[Hit]:
                 level = "error" if share > GRAVE else None
                 detail = f"{tensor.inner_zero_rows} of {tensor.shape[0]} rows are 0"
                 yield Hit(tensor.location, share, detail, level)
+
+
+LEAST_BIASES = 4
+
+
+def gains_one(subject: Subject, threshold: float) -> Iterator[Hit]:
+    gains = _of_parts(subject, NORM_GAIN, OFFSET_GAIN)
+    if gains and all(map(_is_neutral, gains)) and is_trained(subject):
+        yield Hit(TensorLocation(), None, f"all {len(gains)} gains of the norm layers are exactly 1")
+
+
+def _is_neutral(gain: StoredTensor) -> bool:
+    return gain.zero if gain.part == OFFSET_GAIN else gain.constant and gain.peak == 1
+
+
+def biases_zero(subject: Subject, threshold: float) -> Iterator[Hit]:
+    biases = _of_parts(subject, BIAS)
+    are_zero = len(biases) >= LEAST_BIASES and all(bias.zero for bias in biases)
+    if are_zero and is_trained(subject):
+        yield Hit(TensorLocation(), None, f"all {len(biases)} biases in the layers are exactly 0")
+
+
+def _of_parts(subject: Subject, *parts: str) -> list[StoredTensor]:
+    return [tensor for tensor in subject.evidence.tensors if tensor.part in parts]

@@ -11,7 +11,7 @@ from attnlaw.checkpoints.model import MissingTensor
 from attnlaw.checkpoints.network import LAYER_GROUPS
 
 # The roles of stored tensors, as `attnlaw.analysis.findings.scan` describes them.
-MAP, EMBEDDING, GAIN, VECTOR, OTHER = ROLES = ("map", "embedding", "gain", "vector", "other")
+MAP, EMBEDDING, GAIN, VECTOR, OTHER = ("map", "embedding", "gain", "vector", "other")
 # What some tensors are in particular: tables with one row for each token, and the vectors of a layer.
 TOKENS, TABLE, NORM_GAIN, OFFSET_GAIN, NORM_BIAS, BIAS = (
     "tokens",
@@ -44,23 +44,10 @@ class TensorLocation:
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """Facts about a stored tensor, or about one matrix of a stored stack of matrices.
-
-    Args:
-        part: the particular use of the tensor, such as `TOKENS` or `BIAS`, or empty for any other use.
-        inner_zero_rows: number of zero rows with a nonzero row somewhere below them.
-        distinct: median number of different values in blocks of 32 neighbours along a row, or None if rows
-            have no such blocks.
-        significands: median number of different significands among 128 neighbours along a row, or None if
-            rows are shorter or mostly 0.
-        noise_ratio: the spectral norm of a table of tokens, divided by that of noise of the same size. None
-            for other tensors, and for tables whose row lengths do not look like noise.
-        decibels: signal-to-noise ratio of the quantised values in dB. None if the file does not quantise the
-            tensor, or if attnlaw does not know the code.
-    """
+    """Facts about a stored tensor, or about one matrix of a stored stack of matrices."""
 
     location: TensorLocation  # layer and kind of the matrix that uses it, and its name
-    role: str  # one of `ROLES`
+    role: str  # `MAP`, `EMBEDDING`, `GAIN`, `VECTOR` or `OTHER`
     shape: tuple[int, ...]
     dtype: str
     quantised: bool  # whether the file stores a code instead of floating-point numbers
@@ -69,12 +56,12 @@ class StoredTensor:
     constant: bool  # whether all entries are equal
     zero_rows: int
     zero_columns: int
-    part: str = ""
-    inner_zero_rows: int = 0
-    distinct: float | None = None
-    significands: float | None = None
-    noise_ratio: float | None = None
-    decibels: float | None = None
+    part: str = ""  # the particular use of the tensor, such as `TOKENS` or `BIAS`
+    inner_zero_rows: int = 0  # with a nonzero row somewhere below them
+    distinct: float | None = None  # median number of values among 32 neighbours of a row, if rows are as long
+    significands: float | None = None  # the same of significands among 128 neighbours
+    noise_ratio: float | None = None  # spectral norm of a table of tokens over that of noise, if known
+    decibels: float | None = None  # signal-to-noise ratio of the values of a known code
     twin: str | None = None  # name of the first tensor with the same bits
     alike: str | None = None  # "equal" or "parallel" rows of a table; None if they differ, or are not a table
     mask: bool = False  # whether it has at most two different values, so that it is a buffer and not weights
@@ -91,11 +78,7 @@ class StoredTensor:
 
 @dataclass(frozen=True)
 class Similarity:
-    """Two similar layers, or two similar heads of one layer, with the exact cosines of their QK and VO.
-
-    `location` is the place of the later layer or head. `layer`, `stack` and `head` give the place of the
-    earlier one.
-    """
+    """Two similar layers or heads with the exact cosines of their QK and VO. `location` is the later one."""
 
     location: TensorLocation
     layer: int | None
@@ -116,10 +99,7 @@ class Orientation:
 
 @dataclass(frozen=True)
 class Balance:
-    """The ratio of the root mean squares of two matrices that are applied one after the other.
-
-    `pair` names them: "Q/K", "V/O" or "in/out".
-    """
+    """The ratio of the root mean squares of two matrices that follow each other: "Q/K", "V/O" or "in/out"."""
 
     location: TensorLocation
     pair: str
@@ -141,15 +121,11 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Subject:
-    """A model as the detectors see it.
-
-    `chance` is the probability that an untrained model has at least as many matrices that differ from noise.
-    `chance` is None if some matrix was not measured or none could be tested.
-    """
+    """A model as the detectors see it."""
 
     evidence: Evidence  # notes about the model from when it was read
     matrices: pl.DataFrame  # the audit's table of matrices
-    chance: float | None = None
+    chance: float | None = None  # probability that an untrained model differs from noise as much
     left_out: frozenset[str] = frozenset()  # parts that were not measured: LAYERS, EXPERTS, REST, `MATRICES`
 
     def allows(self, needs: Iterable[str]) -> bool:

@@ -66,8 +66,6 @@ from attnlaw.theory.bounds.logits import FLOAT16
 
 @dataclass(frozen=True)
 class TensorNote:
-    """A note about a stored tensor, or about one matrix of a stored stack."""
-
     name: str
     member: int | None
     shape: tuple[int, ...]
@@ -81,8 +79,6 @@ class TensorNote:
 
 @dataclass(frozen=True)
 class SizeNote:
-    """The root mean square of a weight matrix's entries, noted once for each place that uses the matrix."""
-
     location: TensorLocation
     field: str
     size: float
@@ -90,8 +86,6 @@ class SizeNote:
 
 @dataclass(frozen=True, eq=False)
 class SketchNote:
-    """The sketches of all heads of a block, for QK or for VO."""
-
     layer: int
     kind: str
     heads: Sketch
@@ -99,8 +93,6 @@ class SketchNote:
 
 @dataclass(frozen=True, eq=False)
 class SideNote:
-    """Gram matrices of the residual side and of the head side of a weight matrix (see `orientation`)."""
-
     layer: int
     field: str
     residual: Float32Array | None
@@ -116,11 +108,6 @@ TensorKey = tuple[str, int | None]
 
 
 class ObservedTensors(Tensors):
-    """Tensors that call `show` after each read, with the tensor's name, member of a stack and array.
-
-    If a tensor cannot be read because a tensor of an adapter is not finite, the tensors call `show_damage`.
-    """
-
     def __init__(
         self,
         tensors: Tensors,
@@ -150,7 +137,7 @@ class ObservedTensors(Tensors):
 class ObservedModel(Model):
     """A model that calls `show` with each weight matrix that it reads.
 
-    The model does not look for NaN and infinity in tensors for which `known_finite` returns True.
+    It does not look for NaN and infinity in tensors for which `known_finite` returns True.
     """
 
     show: Callable[[View, Reals], None] = lambda view, matrix: None
@@ -191,14 +178,7 @@ class TensorIndex:
 
 
 class Observer:
-    """An observer that takes notes while a model is read, each tensor once.
-
-    Read `observer.model` in place of the model. `seconds` is the CPU time spent on taking notes.
-
-    Args:
-        take: function that receives every note, possibly from several threads.
-        index: the index of the model's tensors, if it is already known.
-    """
+    """An observer whose `model` gives notes to `take` (in any thread) while it is read, each tensor once."""
 
     def __init__(self, model: Model, take: Callable[[Note], None], index: TensorIndex | None = None) -> None:
         self._plain, self._take, self._index = model, take, index or TensorIndex.of(model)
@@ -214,11 +194,10 @@ class Observer:
         self._seen: set[TensorKey] = set()
         self._finite: set[str] = set()  # tensors that were read whole and have only finite entries
         self._projected: dict[tuple[int, str], dict[View, Sketch]] = defaultdict(dict)
-        self.seconds = 0.0
+        self.seconds = 0.0  # CPU time spent on taking notes
 
     @contextmanager
     def timed(self) -> Iterator[None]:
-        """Add the CPU time that this thread spends in the `with` block to `seconds`."""
         began = time.thread_time()
         yield
         with self._lock:
@@ -287,27 +266,21 @@ class Observer:
 def uses_of(model: Model) -> Iterator[TensorUse]:
     """Yield every use of a weight matrix, block by block."""
     for layer in model.layers:
-        for attention, kind in ((layer.attention, None), (layer.cross, "cross")):
-            if attention is not None:
-                location = TensorLocation(layer.index, layer.stack, kind)
-                for field, view in vars(attention).items():
-                    if isinstance(view, View):
-                        yield TensorUse(layer.index, attention, field, location)
-        blocks = [(None, layer.feed_forward), *enumerate(layer.experts)]
-        for expert, block in blocks:
-            if block is not None:
-                location = TensorLocation(layer.index, layer.stack, "ffn", expert=expert)
-                for field, view in vars(block).items():
-                    if isinstance(view, View):
-                        yield TensorUse(layer.index, block, field, location)
+        blocks: list[tuple[Attention | FeedForward | None, str | None, int | None]] = [
+            (layer.attention, None, None),
+            (layer.cross, "cross", None),
+            (layer.feed_forward, "ffn", None),
+            *((block, "ffn", expert) for expert, block in enumerate(layer.experts)),
+        ]
+        for block, kind, expert in blocks:
+            location = TensorLocation(layer.index, layer.stack, kind, expert=expert)
+            for field, view in vars(block).items() if block is not None else ():
+                if block is not None and isinstance(view, View):
+                    yield TensorUse(layer.index, block, field, location)
 
 
 class EvidenceCollector:
-    """A collector of all notes about one model.
-
-    Measure `collector.model`, or pass the notes of workers to `take`. Then call `evidence`. Taking a note
-    twice changes nothing.
-    """
+    """A collector of all notes about one model: those of reading `collector.model`, or those of workers."""
 
     def __init__(self, model: Model) -> None:
         self._plain, self._index = model, TensorIndex.of(model)
@@ -346,20 +319,14 @@ class EvidenceCollector:
         noted = self._sides.pop(layer)
         # A fixed order makes the sums the same in whatever order the notes arrived.
         sides = {field: noted[field] for field in TOUCHING if field in noted}
-        locations = {
-            field: self._index.roles(views[field].tensor, views[field].member).location for field in sides
-        }
-        named = {
-            field: replace(location, tensor=printable(location.tensor or ""))
-            for field, location in locations.items()
-        }
+        named = {}
+        for field in sides:
+            location = self._index.roles(views[field].tensor, views[field].member).location
+            named[field] = replace(location, tensor=printable(location.tensor or ""))
         return worst_orientation(sides, named)
 
     def evidence(self, selection: Selection) -> Evidence:
-        """Return the evidence from all notes about the selected matrices.
-
-        If every kind of matrix was selected, first read and note the tensors that were not read yet.
-        """
+        """Return the evidence from all notes, after reading the other tensors if every kind was selected."""
         if selection.every_kind:
             self._read_remaining(selection.whole)
         with self._watch.timed():
@@ -402,10 +369,7 @@ class EvidenceCollector:
             dtype not in FLOATS,
             **{name: value for name, value in vars(note.seen).items() if name != "digest"},
             part=part,
-            decibels=note.decibels,
-            mask=note.mask,
-            noise_ratio=note.noise_ratio,
-            alike=note.alike,
+            **{name: getattr(note, name) for name in ("decibels", "mask", "noise_ratio", "alike")},
         )
 
     def _tensors_with_twins(self) -> dict[TensorKey, StoredTensor]:

@@ -37,10 +37,7 @@ Float32Array = NDArray[np.float32]
 
 
 def gram(rows: NDArray[Any]) -> Float32Array | None:
-    """Return the Gram matrix G of a matrix whose rows are coordinates of the stream.
-
-    Returns None if the matrix is zero or exceeds the range of float32.
-    """
+    """Return G of a matrix whose rows are coordinates of the stream; None if it is zero or beyond float32."""
     chosen = sample_indices(rows.shape[0], COORDINATES), sample_indices(rows.shape[1], COLUMNS)
     # First choose what is contiguous in memory: that copies in long pieces.
     if rows.flags.c_contiguous:
@@ -55,11 +52,7 @@ def gram(rows: NDArray[Any]) -> Float32Array | None:
 
 
 def side_grams(role: str, matrix: NDArray[Any]) -> tuple[Float32Array | None, Float32Array | None]:
-    """Return the Gram matrices G of the residual side and of the head side.
-
-    Only a square matrix Q, K, V or O can be transposed without an error. For other matrices the second Gram
-    matrix is None.
-    """
+    """Return G of the residual side and of the head side, which is None for a matrix that is not square."""
     residual = matrix.T if role == OUTPUT else matrix
     square = role in SQUARE and matrix.shape[0] == matrix.shape[1]
     return gram(residual), gram(residual.T) if square else None
@@ -84,10 +77,7 @@ def worst_orientation(
     grams: Mapping[str, tuple[Float32Array | None, Float32Array | None]],
     locations: Mapping[str, TensorLocation],
 ) -> list[Orientation]:
-    """Return a list with the matrix whose head side fits better than its residual side by the largest amount.
-
-    The list is empty if no matrix of the layer is square.
-    """
+    """Return a list of the square matrix whose head side fits best against its residual side, if any."""
     all_fits = [Orientation(locations[role], *pair) for role, *pair in side_fits(grams)]
     worst = max(all_fits, key=lambda fit: fit.head_side - fit.residual_side, default=None)
     return [] if worst is None else [worst]
@@ -97,8 +87,5 @@ def transposed(subject: Subject, threshold: float) -> Iterator[Hit]:
     for fit in subject.evidence.orientations:
         excess = fit.head_side - fit.residual_side
         if excess > threshold and fit.head_side > LEAST_FIT:
-            detail = (
-                f"the correlation with the layer's other matrices is {fit.residual_side:.2f} as stored, "
-                f"and {fit.head_side:.2f} transposed"
-            )
-            yield Hit(fit.location, excess, detail)
+            fits = f"{fit.residual_side:.2f} as stored, and {fit.head_side:.2f} transposed"
+            yield Hit(fit.location, excess, f"the correlation with the layer's other matrices is {fits}")

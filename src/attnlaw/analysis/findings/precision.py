@@ -7,7 +7,7 @@ a scale for each tensor, row or block of 128.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,25 +41,16 @@ def _blocks(rows: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(rows[(chosen // per_row)[:, None], columns])
 
 
-def _count_distinct(blocks: NDArray[Any]) -> NDArray[np.intp]:
-    ordered = np.sort(blocks, axis=1)
-    return np.asarray(1 + np.count_nonzero(np.diff(ordered, axis=1), axis=1))
-
-
 def median_values(bits: NDArray[Any]) -> float | None:
     """Return the median number of different values in blocks of 32, or None if rows are shorter."""
-    return None if bits.shape[1] < GRID else float(np.median(_count_distinct(_blocks(bits))))
+    if bits.shape[1] < GRID:
+        return None
+    ordered = np.sort(_blocks(bits), axis=1)
+    return float(np.median(1 + np.count_nonzero(np.diff(ordered, axis=1), axis=1)))
 
 
 def median_significands(rows: NDArray[Any]) -> float | None:
-    """Return the median number of different significands in runs of 128 along the rows.
-
-    Returns None if rows are shorter, if an entry that is looked at is not finite, or if most runs have fewer
-    than 64 entries that are not 0: a pruned matrix has few values in any format.
-
-    >>> median_significands(np.outer(np.ones(4), 2.0 ** np.arange(128) * np.tile([1.0, 1.5], 64)))
-    2.0
-    """
+    """Return the median number of different significands in runs of 128; None for short or pruned rows."""
     if rows.shape[1] < RUN:
         return None
     runs = np.abs(as_float(rows[sample_indices(rows.shape[0], RUNS), :RUN]))
@@ -73,11 +64,7 @@ def median_significands(rows: NDArray[Any]) -> float | None:
 
 
 def decibels(array: NDArray[Any], code: str) -> float | None:
-    """Return the signal-to-noise ratio in dB of an array that was decoded from quantised blocks of 32.
-
-    The ratio is 10 log10(12 mean square / mean squared step), where the code determines the step of each
-    block. Returns None if attnlaw does not know the code, or if rows do not consist of such blocks.
-    """
+    """Return 10 log10(12 mean square / mean squared step) of an array of quantised blocks of a known code."""
     if code not in CODES or array.shape[-1] % GRID:
         return None
     divided, steps = CODES[code]
@@ -90,49 +77,42 @@ def decibels(array: NDArray[Any], code: str) -> float | None:
 
 def coarse_grid(subject: Subject, threshold: float) -> Iterator[Hit]:
     """Yield one hit for all matrices on coarse grids, because one export rounds them together."""
-    matrices = [tensor for tensor in subject.evidence.tensors if _is_stored_as_floats(tensor)]
-    coarse = [tensor for tensor in matrices if tensor.distinct is not None and tensor.distinct <= threshold]
-    if coarse:
-        least = min(tensor.distinct or 0.0 for tensor in coarse)
-        detail = f"attnlaw found this in {_share(coarse, matrices)}, which are stored as {coarse[0].dtype}"
-        yield Hit(common_location(coarse), least, detail)
+    return _few_values(subject, "distinct", threshold, lambda tensor: True)
 
 
 def float8_trace(subject: Subject, threshold: float) -> Iterator[Hit]:
-    """Yield one hit for all matrices with the significands of a float8 code.
+    """Yield one hit for all matrices with the significands of float8 that no other detector reports."""
 
-    The function skips files that store float8, and matrices on coarser grids, because other detectors report
-    them.
-    """
-    matrices = [tensor for tensor in subject.evidence.tensors if _is_stored_as_floats(tensor)]
-    traces = [
+    def is_new(tensor: StoredTensor) -> bool:
+        coarse = tensor.distinct is not None and tensor.distinct <= COARSE
+        return not (coarse or tensor.dtype.startswith("float8"))
+
+    return _few_values(subject, "significands", threshold, is_new)
+
+
+def _few_values(
+    subject: Subject, field: str, threshold: float, counts: Callable[[StoredTensor], bool]
+) -> Iterator[Hit]:
+    """Yield one hit for all matrices of floats whose number of values in a field is at most the threshold."""
+    matrices = [
         tensor
-        for tensor in matrices
-        if tensor.significands is not None
-        and tensor.significands <= threshold
-        and not tensor.dtype.startswith("float8")
-        and not (tensor.distinct is not None and tensor.distinct <= COARSE)
+        for tensor in subject.evidence.tensors
+        if tensor.is_layer_matrix and not (tensor.quantised or tensor.constant)
     ]
-    if traces:
-        least = min(tensor.significands or 0.0 for tensor in traces)
-        detail = f"attnlaw found this in {_share(traces, matrices)}, which are stored as {traces[0].dtype}"
-        yield Hit(common_location(traces), least, detail)
-
-
-def _is_stored_as_floats(tensor: StoredTensor) -> bool:
-    return tensor.is_layer_matrix and not (tensor.quantised or tensor.constant)
-
-
-def _share(some: Sequence[StoredTensor], every: Sequence[StoredTensor]) -> str:
-    return f"{len(some)} of {len(every)} matrices"
+    values = [getattr(tensor, field) for tensor in matrices]
+    few = {
+        tensor: value
+        for tensor, value in zip(matrices, values, strict=True)
+        if value is not None and value <= threshold and counts(tensor)
+    }
+    if few:
+        share, dtype = f"{len(few)} of {len(matrices)} matrices", next(iter(few)).dtype
+        detail = f"attnlaw found this in {share}, which are stored as {dtype}"
+        yield Hit(common_location(list(few)), min(few.values()), detail)
 
 
 def common_location(tensors: Sequence[StoredTensor]) -> TensorLocation:
-    """Return the location that tensors share: a tensor, a layer, or the whole model.
-
-    >>> common_location([])
-    TensorLocation(layer=None, stack=None, kind=None, head=None, expert=None, tensor=None)
-    """
+    """Return the location that tensors share: a tensor, a layer, or the whole model."""
     if len(tensors) == 1:
         return tensors[0].location
     layers = {(tensor.location.layer, tensor.location.stack) for tensor in tensors}

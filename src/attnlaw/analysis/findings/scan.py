@@ -74,10 +74,7 @@ class TensorRole(NamedTuple):
 
 @dataclass(frozen=True)
 class TensorRoles:
-    """The use of each tensor, by its name and its member of a stack.
-
-    A tensor that is not in the table has the role "other".
-    """
+    """The use of each tensor, by its name and its member of a stack. Unknown ones have the role "other"."""
 
     by_tensor: dict[tuple[str, int | None], TensorRole]
 
@@ -88,10 +85,7 @@ class TensorRoles:
 
 
 def known_tensors(model: Model) -> TensorRoles:
-    """Return the role and the location of every tensor that the model's layers, embeddings and norms use.
-
-    If matrices of several kinds share a tensor (fused projections), its location has no kind.
-    """
+    """Return the role of every tensor of layers, embeddings and norms. Fused projections have no kind."""
     roles: dict[tuple[str, int | None], TensorRole] = {}
     for location, product in model.network.leaves():
         role = EMBEDDING if location.kind in EMBEDDING_KINDS else MAP
@@ -121,8 +115,8 @@ def known_tensors(model: Model) -> TensorRoles:
                 roles.setdefault((view.bias, None), TensorRole(VECTOR, tensor_location, BIAS))
         for norm in _norms(layer):
             if norm.gain is not None:
-                gain = (VECTOR, OFFSET_GAIN) if norm.offset else (GAIN, NORM_GAIN)
-                roles.setdefault((norm.gain, None), TensorRole(gain[0], tensor_location, gain[1]))
+                role, part = (VECTOR, OFFSET_GAIN) if norm.offset else (GAIN, NORM_GAIN)
+                roles.setdefault((norm.gain, None), TensorRole(role, tensor_location, part))
             if norm.bias is not None:
                 roles.setdefault((norm.bias, None), TensorRole(VECTOR, tensor_location, NORM_BIAS))
     for name, named in _named_roles(model, {use.part for use in roles.values()}):
@@ -131,11 +125,7 @@ def known_tensors(model: Model) -> TensorRoles:
 
 
 def _named_roles(model: Model, parts: set[str]) -> Iterator[tuple[str, TensorRole]]:
-    """Yield the tensors outside of the layers whose names say what they are.
-
-    These are tables of positions and types, and norms as wide as the layers. Whether gains are stored minus
-    one is known from the norms of the layers (`parts`).
-    """
+    """Yield tables of positions and types, and norms outside of the layers, known by their names."""
     gains_are_plain = NORM_GAIN in parts and OFFSET_GAIN not in parts
     for name, shape in model.tensors.shapes.items():
         if len(shape) == 2 and shape[0] > 1 and TABLES.search(name):
@@ -145,7 +135,6 @@ def _named_roles(model: Model, parts: set[str]) -> Iterator[tuple[str, TensorRol
 
 
 def _with_earlier(views: Iterable[View]) -> Iterator[View]:
-    """Yield each view, followed by the views that the model applies before it."""
     for view in views:
         current: View | None = view
         while current is not None:
@@ -154,7 +143,6 @@ def _with_earlier(views: Iterable[View]) -> Iterator[View]:
 
 
 def _norms(layer: object) -> Iterator[Norm]:
-    """Yield every norm that a layer's records contain."""
     if isinstance(layer, Norm):
         yield layer
     elif isinstance(layer, tuple):
@@ -235,13 +223,7 @@ def _digest(bits: NDArray[Any]) -> bytes:
 
 
 def is_mask(array: NDArray[Any]) -> bool:
-    """Return whether an array has at most two different values. Such an array is a buffer, not weights.
-
-    NaN and infinity do not count as values of a buffer, except in a mask: a matrix of 0 and minus infinity.
-
-    >>> is_mask(np.array([[0.0, -np.inf], [0.0, 0.0]])), is_mask(np.full(4, -np.inf)), is_mask(np.ones(4))
-    (True, False, True)
-    """
+    """Return whether an array has at most two values: a buffer. Infinity is only allowed in a mask with 0."""
     bits = np.ascontiguousarray(array).view(WORDS[array.itemsize]).ravel()
     other = bits != bits[0]
     pair = array.ravel()[[0, int(other.argmax())]]
@@ -285,9 +267,8 @@ def constant_tensor(subject: Subject, threshold: float) -> Iterator[Hit]:
     for tensor in subject.evidence.tensors:
         filled = tensor.constant and tensor.peak and tensor.role in (MAP, EMBEDDING)
         if filled and len(tensor.shape) > 1:
-            yield Hit(
-                tensor.location, tensor.peak, f"every entry has the same absolute value, {tensor.peak:.4g}"
-            )
+            detail = f"every entry has the same absolute value, {tensor.peak:.4g}"
+            yield Hit(tensor.location, tensor.peak, detail)
 
 
 def zero_rows(subject: Subject, threshold: float) -> Iterator[Hit]:
@@ -312,11 +293,7 @@ def identical(subject: Subject, threshold: float) -> Iterator[Hit]:
 
 
 def damaged_locations(model: Model) -> frozenset[MatrixLocation]:
-    """Return the locations of matrices that cannot be measured, because a tensor holds NaN or infinity.
-
-    The tensors of a matrix include the norms before it. For QK the tensors also include the biases and norms
-    that its logits depend on.
-    """
+    """Return the locations of matrices that read NaN or infinity, also in norms and biases of logits."""
     is_damaged = cache(partial(_is_damaged, model))
     return frozenset(
         location

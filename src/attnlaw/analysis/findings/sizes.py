@@ -43,7 +43,6 @@ def layer_matrices(subject: Subject) -> pl.DataFrame:
 
 
 def norms_as_applied(rows: pl.DataFrame, name: str) -> pl.Series:
-    """Return the column of a norm as applied, or as stored if a value as applied is missing."""
     applied = rows[f"{name}_applied"]
     return rows[name] if applied.null_count() else applied
 
@@ -57,27 +56,17 @@ def dead_map(subject: Subject, threshold: float) -> Iterator[Hit]:
             # If most heads are pruned, the median is 0.
             if size == 0 or size < threshold * usual:
                 median_of = f"median over all {KINDS[str(kind)].label} matrices is {short_number(usual)}"
-                detail = (
-                    f"its Frobenius norm is {short_number(size)}; the {median_of}"
-                    if size
-                    else "every entry is 0"
-                )
-                yield Hit(location_of(row), size / usual if size else 0.0, detail)
+                detail = f"its Frobenius norm is {short_number(size)}; the {median_of}"
+                share, detail = (size / usual, detail) if size else (0.0, "every entry is 0")
+                yield Hit(location_of(row), share, detail)
 
 
 def norm_outlier(subject: Subject, threshold: float) -> Iterator[Hit]:
-    """Yield the layers whose median norm over heads is far from the median norm of the other layers.
-
-    The function leaves out layers with norm zero.
-    """
+    """Yield the layers whose median norm over heads is far from that of the other layers with a norm."""
     for (kind,), rows in layer_matrices(subject).group_by("kind", maintain_order=True):
         of_kind = rows.with_columns(size=norms_as_applied(rows, "spectral_norm"))
         layers = of_kind.group_by("stack", "layer", maintain_order=True).agg(pl.col("size").median())
-        logs = {
-            (stack, layer): log(size)
-            for stack, layer, size in layers.iter_rows()
-            if size is not None and size > 0
-        }
+        logs = {(stack, layer): log(size) for stack, layer, size in layers.iter_rows() if (size or 0) > 0}
         if len(logs) < 2:
             continue
         middle = median(logs.values())
@@ -94,10 +83,7 @@ def norm_outlier(subject: Subject, threshold: float) -> Iterator[Hit]:
 
 
 def rank_deficient(subject: Subject, threshold: float) -> Iterator[Hit]:
-    """Yield the matrices whose numerical rank is below the full rank.
-
-    The function leaves out matrices with an approximate spectrum, because their ranks are estimates.
-    """
+    """Yield the matrices whose numerical rank is known and below the full rank."""
     exact = subject.matrices.filter(pl.col("numerical_rank_error").is_null())
     for row in exact.iter_rows(named=True):
         full = min(size for size in (row["rows"], row["cols"], row["inner"]) if size is not None)
@@ -147,12 +133,8 @@ def untrained_model(subject: Subject, threshold: float) -> Iterator[Hit]:
 
 
 def saturated_scores(subject: Subject, threshold: float) -> Iterator[Hit]:
-    return _above(
-        subject,
-        "logit_typical",
-        threshold,
-        "this number is how much the logits vary for tokens in random directions",
-    )
+    detail = "this number is how much the logits vary for tokens in random directions"
+    return _above(subject, "logit_typical", threshold, detail)
 
 
 def logit_overflow(subject: Subject, threshold: float) -> Iterator[Hit]:
@@ -175,10 +157,7 @@ PAIR_LABELS = {"in/out": "FFN in/FFN out"}
 
 
 def rms(matrix: Reals) -> float:
-    """Return the root mean square of the entries.
-
-    The result is infinite if squares exceed the range of float64.
-    """
+    """Return the root mean square of the entries, which may be infinite."""
     entries = matrix.ravel(order="K")
     with np.errstate(over="ignore"):
         return float(np.sqrt(np.dot(entries, entries) / entries.size))
@@ -196,9 +175,8 @@ def unbalanced(subject: Subject, threshold: float) -> Iterator[Hit]:
             factor = max(balance.ratio / usual, usual / balance.ratio)
             if factor > threshold:
                 first, second = PAIR_LABELS.get(pair, pair).split("/")
-                scale = (
-                    f"the entries of {first} are {short_number(balance.ratio)} times as large as those "
-                    f"of {second}"
+                detail = (
+                    f"the entries of {first} are {short_number(balance.ratio)} times as large as those of "
+                    f"{second}; the median layer has {short_number(usual)} times"
                 )
-                detail = f"{scale}; the median layer has {short_number(usual)} times"
                 yield Hit(balance.location, factor, detail)

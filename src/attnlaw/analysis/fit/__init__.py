@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from attnlaw.analysis.columns import LOCATION, NULL_DRAWS, OUTLIERS, P_VALUE, VERSION
+from attnlaw.analysis.columns import LOCATION, NULL_DRAWS, OUTLIERS, P_VALUE, VERSION, Count, Text
 from attnlaw.core.quantity import Quantity
 from attnlaw.core.variants import by_name
 
@@ -71,13 +71,12 @@ LAWS = by_name(
 
 FITS = (
     *LOCATION,
-    Quantity("rows", "number of rows of the matrix", kind="small"),
-    Quantity("cols", "number of columns of the matrix", kind="small"),
-    Quantity("values", "number of singular values that the distributions were fitted to", kind="small"),
-    Quantity(
+    Count("rows", "number of rows of the matrix"),
+    Count("cols", "number of columns of the matrix"),
+    Count("values", "number of singular values that the distributions were fitted to"),
+    Text(
         "law",
         "name of the distribution (law) that describes the singular values of the matrix",
-        kind="text",
         display_name="fitted distribution (law)",
         choices=LAWS,
     ),
@@ -90,10 +89,9 @@ FITS = (
         display_name="distance to random",
     ),
     OUTLIERS,
-    Quantity(
+    Text(
         "null_shape",
         "shape of the random matrices; rows of curves.parquet with this shape have their density",
-        kind="text",
     ),
     NULL_DRAWS,
     Quantity(
@@ -121,7 +119,7 @@ FITS = (
         display_name="p-value of the power law",
     ),
     Quantity("x_min", "smallest eigenvalue (squared singular value) that the power law covers"),
-    Quantity("tail_size", "number of eigenvalues that the power law covers", kind="small"),
+    Count("tail_size", "number of eigenvalues that the power law covers"),
     Quantity(
         "tail_share",
         "share of the eigenvalues that the power law covers; above 50%, attnlaw does not call it a tail",
@@ -236,20 +234,19 @@ FITS = (
         "mean log-likelihood of the eigenvalues under the law of trained heads; higher means a better fit",
     ),
     Quantity("seed", "seed of the random matrices and of the bootstrap test", kind="int"),
-    Quantity("status", "whether the laws were fitted: done, or not fitted", kind="text"),
-    Quantity("remark", "numbers that are missing, with the reason", kind="text"),
+    Text("status", "whether the laws were fitted: done, or not fitted"),
+    Text("remark", "numbers that are missing, with the reason"),
     VERSION,
 )
 
 CURVES = (
-    Quantity(
+    Text(
         "curve",
         'what the curve shows: "null" for random matrices, "law" for the law that was fitted to a matrix',
-        kind="text",
     ),
-    Quantity("null_shape", "shape of the random matrices", kind="text"),
+    Text("null_shape", "shape of the random matrices"),
     *LOCATION,
-    Quantity("law", "name of the fitted law whose density the curve shows", kind="text"),
+    Text("law", "name of the fitted law whose density the curve shows"),
     Quantity(
         "x",
         "singular values at which the density is given (for random matrices: divided by null_scale)",

@@ -36,29 +36,23 @@ MOST_OF_TAIL = 0.5  # a power law that covers a larger share of the values is no
 
 @dataclass(frozen=True, eq=False)
 class Description:
-    """The law of a matrix, and the numbers behind the decision.
-
-    Args:
-        curve_law: the law that is drawn. If the decision is "neither", `curve_law` is the law nearest to the
-            whole spectrum.
-        curve: the density of `curve_law`, or None if the decision is "random", because the chart then draws
-            the null.
-    """
+    """The law of a matrix, and the numbers behind the decision."""
 
     law: str | None  # the decision; None if the matrix cannot be tested
     numbers: dict[str, Any]  # all numbers, by column of `FITS`
     null_shape: str | None  # name of the null's row among the curves
-    curve_law: str | None
-    curve: Curve | None
+    curve_law: str | None  # the law that is drawn, for "neither" the nearest law of the whole spectrum
+    curve: Curve | None  # the density of `curve_law`; None for "random", where the null is drawn
 
 
 def describe(spectrum: Spectrum, seed: int = 0) -> Description:
     """Fit every law to one spectrum, and decide which law the spectrum follows."""
     fits = {law: fit_law(spectrum, law, seed) for law in FITTERS}
     law, drawn = _decide(fits)
+    status = Outcome.NOT_FITTED if law is None else Outcome.DONE
     return Description(
         law=law,
-        numbers=_numbers(fits) | {"law": law, "status": _status(law), "remark": _remark(fits)},
+        numbers=_numbers(fits) | {"law": law, "status": status, "remark": _remark(fits)},
         null_shape=None if spectrum.latent else null_shape(spectrum),
         curve_law=drawn,
         curve=None if drawn is None else fits[drawn].curve,
@@ -66,10 +60,7 @@ def describe(spectrum: Spectrum, seed: int = 0) -> Description:
 
 
 def _decide(fits: dict[str, Fit]) -> tuple[str | None, str | None]:
-    """Return the law that the matrix follows, and the law whose density is drawn.
-
-    The first is None if the null cannot be tested. The second is None if there is nothing to draw.
-    """
+    """Return the law that the matrix follows (None without a test), and the law that is drawn, if any."""
     random = fits["random"].p_value
     if random is None or random > LEVEL:
         return (None if random is None else "random"), None
@@ -101,7 +92,6 @@ def _has_tail(fits: dict[str, Fit]) -> bool:
 
 
 def _tail_share(fits: dict[str, Fit]) -> float:
-    """Return the share of the values that the power law covers."""
     return fits["power-law"].size / fits["random"].size
 
 
@@ -109,16 +99,13 @@ def _numbers(fits: dict[str, Fit]) -> dict[str, Any]:
     random, tail, heavy, learned, untied = (
         fits[law] for law in ("random", "power-law", "heavy-tailed", "learned", "learned-untied")
     )
-    alpha = tail.parameters.get("alpha")
+    alpha, whole = tail.parameters.get("alpha"), {"random": random, "heavy_tailed": heavy, "learned": learned}
     return {
         "values": random.size,
         "random_p_value": random.p_value,
-        "wasserstein": random.statistics.get("wasserstein"),
-        "outliers": random.statistics.get("outliers"),
-        "null_draws": random.statistics.get("draws"),
+        **{name: random.statistics.get(name) for name in ("wasserstein", "outliers", "edge_scale")},
+        **{f"null_{name}": random.statistics.get(name) for name in ("draws", "edge")},
         "null_scale": random.parameters.get("scale"),
-        "null_edge": random.statistics.get("edge"),
-        "edge_scale": random.statistics.get("edge_scale"),
         "alpha": None if alpha is None else Estimate(alpha, tail.errors["alpha"]),
         "alpha_p_value": tail.p_value,
         "x_min": tail.parameters.get("x_min"),
@@ -128,35 +115,22 @@ def _numbers(fits: dict[str, Fit]) -> dict[str, Any]:
         "hill": tail.statistics.get("hill"),
         "kappa": _range(heavy, "kappa"),
         "noise_level": learned.parameters.get("noise_level"),
-        "noise_low": learned.statistics.get("noise_low"),
-        "noise_high": learned.statistics.get("noise_high"),
-        "threshold": _range(learned, "threshold"),
-        "target_rank": _range(learned, "target_rank"),
-        "rank_fraction": learned.statistics.get("rank_fraction"),
-        "cut_ratio": _range(learned, "cut_ratio"),
+        **{name: learned.statistics.get(name) for name in ("noise_low", "noise_high", "rank_fraction")},
+        **{name: _range(learned, name) for name in ("threshold", "target_rank", "cut_ratio")},
         "learned_distance": learned.statistics.get("distance"),
         "untied_distance": untied.statistics.get("distance"),
         "untied_fits": untied.statistics.get("plausible"),
         "untied_cut_ratio": _range(untied, "cut_ratio"),
-        "ks_random": random.ks,
         "ks_tail": tail.ks,
-        "ks_heavy_tailed": heavy.ks,
-        "ks_learned": learned.ks,
         "ks_untied": untied.ks,
-        "log_likelihood_random": random.log_likelihood,
-        "log_likelihood_heavy_tailed": heavy.log_likelihood,
-        "log_likelihood_learned": learned.log_likelihood,
+        **{f"ks_{name}": fit.ks for name, fit in whole.items()},
+        **{f"log_likelihood_{name}": fit.log_likelihood for name, fit in whole.items()},
     }
 
 
 def _range(fit: Fit, name: str) -> Range:
-    """Return a fitted parameter with the interval of its plausible values."""
     low, high = (fit.statistics.get(f"{name}_{end}") for end in ("low", "high"))
     return Range(fit.parameters.get(name), low, high)
-
-
-def _status(law: str | None) -> Outcome:
-    return Outcome.NOT_FITTED if law is None else Outcome.DONE
 
 
 def _remark(fits: dict[str, Fit]) -> str | None:

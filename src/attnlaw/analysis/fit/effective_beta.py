@@ -80,10 +80,6 @@ def effective_betas(model: Model) -> tuple[EffectiveBeta, ...]:
 
 
 def _inputs(model: Model) -> Reals:
-    """Return the token embeddings X, with mean 0 and variance 1 in each row.
-
-    Constant rows, which belong to unused tokens, are left out.
-    """
     X = model.embedding()
     if X.shape[1] != model.hidden_size:
         widths = ", ".join(map(str, model.network.widths))

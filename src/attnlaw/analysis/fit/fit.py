@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 
 import numpy as np
@@ -21,7 +21,7 @@ from attnlaw.analysis.fit.null import (
     shape_ratio,
     without_round_off,
 )
-from attnlaw.analysis.fit.tail import goodness_of_fit, lognormal_tail
+from attnlaw.analysis.fit.tail import goodness_of_fit, ks_distance, lognormal_tail
 from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Outcome
@@ -71,10 +71,6 @@ def fit_law(spectrum: Spectrum, law: str, seed: int = 0) -> Fit:
         spectrum: all singular values of a matrix. If they were measured from thin factors (route "qr" or
             "cholesky"), the matrix belongs to a head, and the null is a product of two factors.
         law: a name in `FITTERS`.
-        seed: seed of the random draws in the law's tests.
-
-    Raises:
-        InputError: if the law is not known, or if the spectrum is approximate or out of range.
 
     >>> rng = np.random.default_rng(0)
     >>> values = np.linalg.svd(rng.standard_normal((40, 60)), compute_uv=False)
@@ -89,34 +85,20 @@ def fit_law(spectrum: Spectrum, law: str, seed: int = 0) -> Fit:
     return FITTERS[law](spectrum, seed)
 
 
-def ks_distance(cdf: Reals) -> float:
-    """Return the Kolmogorov-Smirnov distance, given the law's distribution function at ascending data."""
-    steps = np.arange(cdf.size + 1) / cdf.size
-    return float(max(np.abs(cdf - steps[:-1]).max(), np.abs(cdf - steps[1:]).max()))
-
-
-def finite_median(values: Reals) -> float | None:
-    """Return the median, or None if the median is infinite."""
-    middle = float(np.median(values))
-    return middle if np.isfinite(middle) else None
-
-
 def mean_log(log_density: Reals) -> float | None:
     """Return the mean of log-densities, or None if one of them is infinite."""
     return float(log_density.mean()) if np.isfinite(log_density).all() else None
 
 
 def _fit_random(spectrum: Spectrum, seed: int) -> Fit:
-    """Compare a matrix with independent Gaussian entries, and a head with a product of two such factors."""
     null = null_of_spectrum(spectrum, seed)
     values = without_round_off(spectrum)
     if null is None:
         return _unfitted("random", values.size, "attnlaw has no random reference for latent attention")
     comparison = null.compare(values)
     if comparison.p_value is None:
-        return _unfitted(
-            "random", values.size, "the matrix has only one singular value, or all of them are zero"
-        )
+        reason = "the matrix has only one singular value, or all of them are zero"
+        return _unfitted("random", values.size, reason)
     mean_square = float(np.mean(values**2))
     below = np.searchsorted(null.pooled, values[::-1] / np.sqrt(mean_square)) / null.pooled.size
     limit, scale = null.law, comparison.scale
@@ -168,7 +150,6 @@ def _tail(spectrum: Spectrum) -> tails.PowerLawTail | None:
 
 
 def _fit_lognormal(spectrum: Spectrum, seed: int) -> Fit:
-    """Fit a lognormal to the same tail as the power law, to compare the two."""
     x = eigenvalues(spectrum)
     tail = _tail(spectrum)
     if tail is None:
@@ -190,7 +171,6 @@ def _fit_lognormal(spectrum: Spectrum, seed: int) -> Fit:
 
 
 def _fit_learned(spectrum: Spectrum, seed: int, law: str = "learned", attention: str = "tied") -> Fit:
-    """Fit the learned-spectrum law to the singular values of a head. This is an extension of the theory."""
     values = positive_values(spectrum)
     size = min(spectrum.shape)
     fit = fit_learned(values, size, attention) if is_head(spectrum) else None
@@ -198,13 +178,8 @@ def _fit_learned(spectrum: Spectrum, seed: int, law: str = "learned", attention:
         reason = (
             "needs at least 8 singular values and some zeros" if is_head(spectrum) else "is for heads only"
         )
-        return Fit(
-            law,
-            values.size,
-            statistics={"rank_fraction": values.size / size},
-            outcome=Outcome.NOT_FITTED,
-            remark=f"the learned-spectrum law {reason}",
-        )
+        unfitted = _unfitted(law, values.size, f"the learned-spectrum law {reason}")
+        return replace(unfitted, statistics={"rank_fraction": values.size / size})
     with np.errstate(divide="ignore"):
         log_density = np.log(fit.density(values) / (2 * values))
     grid = np.linspace(0.0, fit.top, CURVE_POINTS)
@@ -232,23 +207,17 @@ def _fit_learned(spectrum: Spectrum, seed: int, law: str = "learned", attention:
 
 
 def _fit_heavy_tailed(spectrum: Spectrum, seed: int) -> Fit:
-    """Fit the high-temperature Marchenko-Pastur law.
-
-    For a head this is an extension of the theory, with gamma = d_head / N.
-    """
+    """Fit the high-temperature Marchenko-Pastur law: for a head an extension, with gamma = d_head / N."""
     x, gamma = eigenvalues(spectrum), shape_ratio(spectrum)
     if not gamma < 1 or x.size < 2:
-        reason = (
-            "fewer than 2 eigenvalues"
-            if x.size < 2
-            else "the law only describes matrices that are not square"
-        )
-        return _unfitted("heavy-tailed", x.size, reason)
+        square = "the law only describes matrices that are not square"
+        return _unfitted("heavy-tailed", x.size, "fewer than 2 eigenvalues" if x.size < 2 else square)
     mean = float(x.mean())
     fit = fit_kappa(x / mean, gamma)
     kappa = fit.kappa
     null = null_of_spectrum(spectrum, seed)
     null_kappas = None if null is None else kappas_of_null(null, gamma)
+    null_median = np.inf if null_kappas is None else float(np.median(null_kappas))
     grid = np.linspace(spectrum.values[-1], 1.05 * spectrum.spectral, CURVE_POINTS)
     return Fit(
         "heavy-tailed",
@@ -258,7 +227,7 @@ def _fit_heavy_tailed(spectrum: Spectrum, seed: int) -> Fit:
         statistics={
             "kappa_low": fit.low,
             "kappa_high": fit.high,
-            "kappa_null": None if null_kappas is None else finite_median(null_kappas),
+            "kappa_null": null_median if np.isfinite(null_median) else None,
             "heavier": None if null_kappas is None else fit.heavier(null_kappas),
         },
         ks=ks_distance(fit.cdf(x / mean)),

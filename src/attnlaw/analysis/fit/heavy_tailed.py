@@ -35,12 +35,7 @@ HEAVIER_LEVEL = 0.01
 
 @dataclass(frozen=True)
 class HeavyTail:
-    """The fitted kappa with its 95% likelihood interval from `low` to `high`.
-
-    If the best kappa is off the grid (below 1/128 or above 4096), `kappa`, `error` and one end of the
-    interval are None. Density and distribution function are interpolated between the two laws of the grid
-    around kappa.
-    """
+    """The fitted kappa with its 95% likelihood interval. Off the grid, kappa and one end are None."""
 
     gamma: float  # shorter side of the matrix divided by the longer
     place: float  # position on the grid, where kappa = 2^(place * STEP)
@@ -56,10 +51,7 @@ class HeavyTail:
         return float(_extended(np.array(self.place)))
 
     def heavier(self, null_kappas: Reals) -> bool:
-        """Return whether kappa is smaller than for almost all draws of the null.
-
-        The test is `(1 + count)/(1 + draws) <= 0.01`, where `count` draws have at most this kappa.
-        """
+        """Return whether kappa is smaller than for almost all draws of the null: at most 1 in 100."""
         lower = np.count_nonzero(null_kappas <= self.kappa_or_limit)
         return bool((1 + lower) / (1 + null_kappas.size) <= HEAVIER_LEVEL)
 
@@ -110,10 +102,7 @@ def fit_kappa(eigenvalues: Reals, gamma: float) -> HeavyTail:
 
 @lru_cache(maxsize=64)
 def kappas_of_null(null: Null, gamma: float) -> Reals:
-    """Return the kappa that `fit_kappa` would find for every draw: 0 below the grid, infinity above the grid.
-
-    The search runs for all draws at the same time, so that they share the evaluation of each law.
-    """
+    """Return the kappa of every draw, 0 below the grid and infinity above, found for all draws together."""
     eigenvalues = null.draws**2
     draws, size = eigenvalues.shape
     # A row for each place of the grid. The first and the last row are -inf, so that no draw leaves the grid.
@@ -155,10 +144,7 @@ def _match_second_moment(excess: float, gamma: float) -> int:
 
 
 def _crossing(at: Callable[[int], float], best: int, side: int, level: float) -> float | None:
-    """Return the kappa at which the log-likelihood has fallen to `level`; None if it does not on the grid.
-
-    The search goes from the place `best` on the grid in the direction `side`, 1 or -1.
-    """
+    """Return the kappa in the direction `side` where the log-likelihood falls to `level`, or None."""
     place = best
     while at(place) > level:
         place += side

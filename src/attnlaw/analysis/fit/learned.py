@@ -50,11 +50,7 @@ from attnlaw.theory.laws.transformed import Rectified
 
 @dataclass(frozen=True, eq=False)
 class AngleTable:
-    """A law on at most two intervals, tabulated over the angle theta (see the head of this module).
-
-    `middle` and `half` are the centre and half the length of each interval. If there is only one interval,
-    the second has `half = 0`, and the first has all the mass.
-    """
+    """A law on one or two intervals, tabulated over the angle theta. A missing interval has `half = 0`."""
 
     theta: Reals  # the angles
     mass: Reals  # mass up to each angle, of shape (intervals, angles)
@@ -96,15 +92,7 @@ class AngleTable:
 
 
 def angle_tables(base: MarchenkoPastur | SymmetricProduct, noises: Reals) -> list[AngleTable]:
-    """Return a table for each noise level: the base law blurred by a semicircle of that standard deviation.
-
-    The law of a product of two factors is symmetric about zero. For this product, the tables describe
-    absolute values.
-
-    >>> table = angle_tables(MarchenkoPastur(0.25), np.array([0.5]))[0]
-    >>> bool(abs(table.cdf(table.quantile(np.array([0.9])))[0] - 0.9) < 1e-12)
-    True
-    """
+    """Return a table for each noise level: the base law, or its absolute value, blurred by a semicircle."""
     tables: dict[int, AngleTable] = {}
     sides = 2 if isinstance(base, SymmetricProduct) else 1
     for rows, (nodes,) in Truncated(base, noises, sides).node_groups():
@@ -169,7 +157,6 @@ class LearnedFit:
 
     @cached_property
     def law(self) -> Rectified:
-        """The best law."""
         blurred = FreeConvolution(TARGETS[self.attention](self.best_rank), self.best_noise)
         sides = 2 if self.attention == "untied" else 1
         return Rectified(blurred, self.best_threshold, self.best_scale, sides, self.best_cut)
@@ -181,7 +168,6 @@ class LearnedFit:
 
     @property
     def top(self) -> float:
-        """The upper edge of the law."""
         return self.best_scale * (float((self.table.middle + self.table.half).max()) - self.best_threshold)
 
     def cdf(self, values: Reals) -> Reals:
@@ -200,11 +186,7 @@ class LearnedFit:
 
 @dataclass(frozen=True, eq=False)
 class _Family:
-    """The grid of laws for k of N values.
-
-    `quantiles` has the k upper quantiles of each law, of shape (laws, k). `lowest` and `highest` bound the
-    cut t; they differ only in a gap of the law.
-    """
+    """Laws for k of N values: the k upper quantiles of each, and bounds of the cut t, equal without a gap."""
 
     target_rank: Reals
     noise: Reals
@@ -219,8 +201,6 @@ def fit_learned(
     """Fit the learned-spectrum law to the positive singular values of a size x size matrix.
 
     Args:
-        singular_values: the values in any order. Zeros are ignored.
-        size: the size N of the matrix.
         attention: "tied" or "untied".
         limited: whether the width of the factors may have cut the rank. If false, only weight decay cut the
             rank, and b = t.
@@ -297,10 +277,7 @@ def resolution(values: Reals, limited: bool = True) -> float:
 
 
 def _fit_family(family: _Family, values: Reals, limited: bool) -> tuple[Reals, Reals, Reals]:
-    """Return the scale r, the threshold b and the relative squared distance of every law.
-
-    In each array, a column is a law. The first row has the best b, and the other rows try given values of b.
-    """
+    """Return scale r, threshold b and squared distance of each law (columns), with the best b in row 0."""
     X, k = family.quantiles, values.size
     first, second, product = X.sum(axis=1), (X**2).sum(axis=1), X @ values
     # Regress the values on r X - r b, then clip b to what the law allows.
@@ -317,11 +294,7 @@ def _fit_family(family: _Family, values: Reals, limited: bool) -> tuple[Reals, R
 
 
 def _parameter(best: float, alike: Reals, inside: bool) -> Range:
-    """Return a parameter with its range over the laws that fit about as well, widened by half a grid step.
-
-    The value is None if the ends of the range differ by more than a factor of three, or if one of the laws is
-    at an end of the grid (not `inside`).
-    """
+    """Return a parameter with its range, widened by half a grid step. It is None if not identified."""
     half_step = 2.0 ** (STEP / 2)
     low, high = float(alike.min() / half_step), float(alike.max() * half_step)
     return Range(float(best) if inside and high <= AGREEMENT * low else None, low, high)

@@ -67,10 +67,7 @@ class Fits:
 def fit(settings: ModelSettings, seed: int = 0, progress: Progress = no_progress) -> Fits:
     """Fit spectral laws to every head's QK and VO and every feed-forward matrix of a checkpoint.
 
-    Args:
-        settings: the checkpoint and which of its matrices to fit.
-        seed: seed of the nulls and of the bootstrap.
-        progress: a function that is called with the number of matrices done and the number of all matrices.
+    `seed` is that of the nulls and of the bootstrap.
 
     >>> import numpy as np
     >>> entries = np.random.default_rng(0).standard_normal((128, 32))
@@ -98,16 +95,9 @@ def fit_tree(
 def fit_spectra(
     spectra: pl.DataFrame, matrices: pl.DataFrame, seed: int = 0, progress: Progress = no_progress
 ) -> Fits:
-    """Fit laws to the spectra of a saved audit.
+    """Fit laws to the spectra of a saved audit: the tables of spectra.parquet and matrices.parquet.
 
-    Args:
-        spectra: the table of spectra.parquet.
-        matrices: the table of matrices.parquet, with the same matrices in the same order.
-        seed: seed of the nulls and of the bootstrap.
-        progress: a function that is called with the number of matrices done and the number of all matrices.
-
-    Raises:
-        InputError: if a column is missing, or if the tables list different matrices.
+    An `InputError` says that a column is missing, or that the tables list different matrices.
     """
     remedy = "take both tables from the same audit"
     spectra, matrices = (
@@ -132,16 +122,14 @@ def _fit_matrices(placed: Sequence[tuple[Row, Spectrum]], seed: int, progress: P
         row = location | common | {"attnlaw_version": __version__}
         if reason := obstacle(spectrum):
             rows.append(row | {"status": Outcome.NOT_FITTED, "remark": reason})
-            progress(done, len(placed))
-            continue
-        description = describe(spectrum, seed)
-        if (null := null_of_spectrum(spectrum, seed)) is not None:
-            nulls[description.null_shape] = null
-        rows.append(row | description.numbers | {"null_shape": description.null_shape})
-        if description.curve is not None:
-            laws.append(
-                location | {"curve": "law", "law": description.curve_law} | _curve(*description.curve)
-            )
+        else:
+            description = describe(spectrum, seed)
+            if (null := null_of_spectrum(spectrum, seed)) is not None:
+                nulls[description.null_shape] = null
+            rows.append(row | description.numbers | {"null_shape": description.null_shape})
+            if description.curve is not None:
+                drawn = {"curve": "law", "law": description.curve_law}
+                laws.append(location | drawn | _curve(*description.curve))
         progress(done, len(placed))
     shapes = [
         {"curve": "null", "null_shape": shape, "law": "random"} | _curve(*null.curve)

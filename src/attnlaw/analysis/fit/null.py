@@ -70,18 +70,12 @@ def is_head(spectrum: Spectrum) -> bool:
 
 
 def inner_size(spectrum: Spectrum) -> int | None:
-    """Return the inner dimension of a product of factors, or None for a single matrix.
-
-    If the spectrum does not record the inner dimension, the function uses the number of singular values.
-    """
+    """Return the inner dimension of a product of factors, or None for a single matrix."""
     return (spectrum.inner or spectrum.values.size) if is_head(spectrum) else None
 
 
 def shape_ratio(spectrum: Spectrum) -> float:
-    """Return the smallest dimension of a matrix divided by the largest.
-
-    For a head the dimensions include the inner dimension, so the ratio is d_head / N.
-    """
+    """Return the smallest dimension of a matrix divided by the largest: d_head / N for a head."""
     dimensions = (*spectrum.shape, inner_size(spectrum) or spectrum.shape[0])
     return min(dimensions) / max(dimensions)
 
@@ -114,12 +108,7 @@ CURVE_POINTS, CURVE_BINS = 64, 512
 
 @dataclass(frozen=True)
 class NullComparison:
-    """The result of comparing one spectrum with its null.
-
-    Args:
-        scale, edge: numbers in units of the spectrum's singular values, defined at the head of this module.
-        None if zeros reach into the middle half of the spectrum.
-    """
+    """A spectrum against its null. Scale and edge are None if zeros reach into the middle half."""
 
     p_value: float | None  # None if all values are zero, or if there is only one
     scale: float | None
@@ -176,7 +165,6 @@ class Null:
 
     @cached_property
     def pooled(self) -> Reals:
-        """The values of all draws in ascending order."""
         return np.sort(self.draws, axis=None)
 
     @cached_property
@@ -186,11 +174,7 @@ class Null:
 
     @cached_property
     def curve(self) -> tuple[Reals, Reals]:
-        """The density of the null at scale 1, as 64 ascending points x and the density there.
-
-        If there is a limit law, this is the density of the limit law. Otherwise the density is a smoothed
-        histogram of the draws.
-        """
+        """The density of the limit law, or a smoothed histogram of the draws, at 64 ascending points."""
         if self.law is not None:
             low, high = np.sqrt(self.law.intervals[0])
             x = 0.5 * (low + high) - 0.5 * (high - low) * np.cos(np.linspace(0.0, np.pi, CURVE_POINTS))
@@ -213,7 +197,6 @@ class Null:
 
     @property
     def _scales(self) -> Reals:
-        """The scale of each draw."""
         sums = self.draws[:, middle_half(self.size)].sum(axis=1)
         return np.asarray(sums / sums.mean())
 
@@ -225,12 +208,6 @@ class Null:
 
 @dataclass(frozen=True)
 class NullTest:
-    """The null test of one matrix.
-
-    `outliers` counts the singular values beyond the null's edge. `outliers` is None if zeros reach into the
-    middle half of the values.
-    """
-
     p_value: float
     outliers: int | None
     draws: int  # number of random matrices that it was compared with
@@ -238,10 +215,7 @@ class NullTest:
 
 
 def null_test(spectrum: Spectrum, seed: int = 0) -> NullTest | None:
-    """Compare a matrix with its null.
-
-    Returns None if the matrix has no null or an approximate spectrum, or if its values cannot be normalised.
-    """
+    """Compare a matrix with its null; None if it has no null, or an approximate or a constant spectrum."""
     null = None if obstacle(spectrum) else null_of_spectrum(spectrum, seed)
     if null is None:
         return None
@@ -252,10 +226,7 @@ def null_test(spectrum: Spectrum, seed: int = 0) -> NullTest | None:
 
 
 class NullPreparer:
-    """A callable that draws the null of each shape once and keeps it for `null_test`.
-
-    Several threads may call it. No thread waits for a null that another thread is drawing.
-    """
+    """Draws the null of each shape once for `null_test`, without waiting for other threads that draw."""
 
     def __init__(self) -> None:
         self._lock, self._shapes = Lock(), set[str]()
@@ -275,8 +246,7 @@ class NullPreparer:
 class Rejections:
     """The number of matrices that are not random at level 0.01, and the probability of that many by chance.
 
-    The probability treats the matrices as independent. If several query heads share keys and values, their
-    false alarms come together, and the probability is too small.
+    If query heads share keys and values, their false alarms come together: the probability is too small.
     """
 
     tested: int  # number of matrices with a p-value
@@ -286,11 +256,7 @@ class Rejections:
 
     @classmethod
     def count(cls, tests: Iterable[tuple[float | None, str | None, int | None]]) -> Rejections:
-        """Count the rejections among the null tests of a model's matrices.
-
-        Each test is a tuple (p-value, shape of the null, number of draws). Tests without a p-value are
-        ignored.
-        """
+        """Count rejections among tests, given as (p-value or None, shape of the null, number of draws)."""
         tested = [(p_value, (shape, draws or 0)) for p_value, shape, draws in tests if p_value is not None]
         rejected = sum(p_value <= LEVEL for p_value, _ in tested)
         groups = Counter(group for _, group in tested)
@@ -321,10 +287,7 @@ def false_alarms(groups: Iterable[tuple[int, int]], level: float = LEVEL) -> Rea
 
 
 def _beta_binomial(n: int, a: int, b: int) -> Reals:
-    """Return the probabilities of 0 to n successes if their common chance is a Beta(a, b) variable.
-
-    The probability of k is `binom(n, k) B(k + a, n - k + b) / B(a, b)`.
-    """
+    """Return `binom(n, k) B(k + a, n - k + b) / B(a, b)`, the chances of k = 0 to n successes."""
     k = np.arange(n + 1)
     # From k to k + 1 the probability changes by (n - k) (a + k) / ((k + 1) (b + n - k - 1)).
     steps = np.log((n - k[:-1]) * (a + k[:-1]) / ((k[:-1] + 1) * (b + n - k[:-1] - 1.0)))
@@ -334,10 +297,7 @@ def _beta_binomial(n: int, a: int, b: int) -> Reals:
 
 
 def null_of_spectrum(spectrum: Spectrum, seed: int = 0) -> Null | None:
-    """Return the null for the shape of a matrix, or None for latent attention.
-
-    The factors of latent attention have parts whose relative scales a spectrum does not determine.
-    """
+    """Return the null of a matrix; None for latent attention, whose factors have parts of unknown scale."""
     return None if spectrum.latent else null_of_shape(*spectrum.shape, inner_size(spectrum), seed=seed)
 
 
@@ -359,11 +319,7 @@ def null_of_shape(
 
     The null of each shape is drawn once and kept in memory.
 
-    Args:
-        inner: inner dimension of a product, or None for a single matrix.
-        draws: number of draws. The default is 200, or 100 for more than 512 values, because large spectra
-            fluctuate less.
-        seed: seed of the draws.
+    By default it has 200 draws, or 100 for more than 512 values, because large spectra fluctuate less.
 
     >>> null = null_of_shape(64, 64, inner=8, draws=50)
     >>> null.size, null.compare(np.ones(8)).p_value  # 8 equal values are farther than all 50 draws

@@ -35,21 +35,13 @@ MARGIN = 3.0
 
 
 def middle_half(size: int) -> slice:
-    """Return the middle half of the ranks of `size` values.
-
-    >>> middle_half(8), middle_half(1)
-    (slice(2, 6, None), slice(0, 1, None))
-    """
+    """Return the middle half of the ranks of `size` values."""
     low = size // 4
     return slice(low, max(size - low, low + 1))
 
 
 def upper_quantile(values: Reals, level: float) -> float:
-    """Return the value that one more draw exceeds with probability 1 - level.
-
-    >>> upper_quantile(np.arange(1.0, 100.0), 0.99), upper_quantile(np.arange(3.0), 0.99)
-    (99.0, 2.0)
-    """
+    """Return the value that one more draw exceeds with probability 1 - level."""
     place = min(int(np.ceil(level * (values.size + 1))), values.size)
     return float(np.sort(values)[place - 1])
 
@@ -77,26 +69,18 @@ class DrawnSpectra:
         return upper_quantile(self.values[:, 0] / self.middle_sums, level)
 
     def distances(self, normalised: Reals) -> tuple[Reals, float]:
-        """Return the distances of each draw, and of descending values, to the mean of all of them.
-
-        The distance is the mean of |s_(i) - m_(i)| over the ranks i, where m is the mean.
-        """
+        """Return the mean |s_(i) - m_(i)| of each draw, and of descending values; m is the mean of all."""
         mean = (self.values.sum(axis=0) + normalised) / (self.count + 1)
         return np.abs(self.values - mean).mean(axis=1), float(np.abs(normalised - mean).mean())
 
 
 @dataclass(frozen=True, eq=False)
 class CountedSpectra:
-    """Draws as tridiagonals, whose eigenvalues are the squared normalised singular values.
+    """Draws as tridiagonals, whose eigenvalues are the squared normalised singular values."""
 
-    Args:
-        diagonal, off_diagonal: the entries of each tridiagonal, of shape (draws, n) and (draws, n - 1).
-        grid: ascending points from 0 to the largest possible value.
-    """
-
-    diagonal: Reals
-    off_diagonal: Reals
-    grid: Reals
+    diagonal: Reals  # of shape (draws, n)
+    off_diagonal: Reals  # of shape (draws, n - 1)
+    grid: Reals  # ascending points from 0 to the largest possible value
 
     @property
     def count(self) -> int:
@@ -118,11 +102,7 @@ class CountedSpectra:
         return np.asarray(np.trapezoid(high - np.clip(self.counts, low, high), self.grid, axis=1))
 
     def relative_edge(self, level: float) -> float:
-        """Return the relative top that a draw exceeds with probability 1 - level.
-
-        The grid places each top between two points. The function computes exact tops for draws that may be
-        the edge. It also computes exact middle sums for draws within the error of those sums.
-        """
+        """Return the relative top that a draw exceeds with probability 1 - level; exact where it matters."""
         cells, sums = np.argmax(self.counts == self.size, axis=1), self.middle_sums
         low, tops = self.grid[cells - 1] / sums, self.grid[cells] / sums
         # A count is off by 12^(-1/2) on average in each cell of the even part of the grid.
@@ -167,10 +147,7 @@ class CountedSpectra:
 
 
 def draw_matrices(low: int, high: int, draws: int, rng: np.random.Generator) -> DrawnSpectra | CountedSpectra:
-    """Draw Gaussian low x high matrices with low <= high.
-
-    Their squared values are the eigenvalues of a tridiagonal: the Gram matrix of the bidiagonal form.
-    """
+    """Draw Gaussian low x high matrices by the tridiagonal Gram matrices of their bidiagonal forms."""
     steps = np.arange(low)
     diagonals, off_diagonals = np.empty((draws, low)), np.empty((draws, low - 1))
     for draw in range(draws):

@@ -27,7 +27,7 @@ SPECTRUM_FACTS = (
 
 
 def spectrum_from_row(row: dict[str, Any], values: pl.Series | None) -> Spectrum:
-    """Build a spectrum from a saved row and its singular values, or return None if it was approximated."""
+    """Build a spectrum from a saved row and its singular values, which are None if it was approximated."""
     return Spectrum(
         np.zeros(1) if values is None else values.to_numpy(),
         (row["rows"], row["cols"]),

@@ -35,39 +35,49 @@ MEANINGS = {
 }
 
 
-def training_line(quantities: Mapping[str, Any]) -> Line:
-    """Return a line that says whether the matrices look trained, and how many would by chance alone.
+def null_test_sentence(counts: Mapping[str, Any]) -> str | None:
+    """Return a sentence with the number of matrices that differ from random ones, or None if none was tested.
 
-    >>> counts = {"tested": 40, "rejected": 0, "expected": 0.4, "p_value": 1.0}
-    >>> training_line({f"not_random_{name}": count for name, count in counts.items()}).text
-    'Looks untrained: 0 of 40 weight matrices differ from random ones (chance alone: about 0.4).'
+    >>> null_test_sentence({"tested": 120, "rejected": 118, "expected": 1.19, "p_value": 0.0})
+    '118 of 120 weight matrices differ from random ones (chance alone: about 1.2).'
     """
-    tested, rejected, expected, p_value = (
-        quantities[f"not_random_{name}"] for name in ("tested", "rejected", "expected", "p_value")
-    )
+    tested, rejected = counts["tested"], counts["rejected"]
     if not tested:
-        return Line("No matrix could be compared with random ones.", AnswerStatus.WARNING)
+        return None
     matrices, differ = "matrix" if tested == 1 else "matrices", "differs" if rejected == 1 else "differ"
-    sentence = (
+    return (
         f"{rejected} of {tested} weight {matrices} {differ} from random ones "
-        f"(chance alone: about {expected:.2g})."
+        f"(chance alone: about {counts['expected']:.2g})."
     )
-    significant = p_value is not None and p_value <= LEVEL
-    if 2 * rejected >= tested:
+
+
+def null_test_line(counts: Mapping[str, Any]) -> Line | None:
+    """Return a line that says whether the weights look trained, or None if no matrix was tested."""
+    sentence = null_test_sentence(counts)
+    if sentence is None:
+        return None
+    significant = counts["p_value"] is not None and counts["p_value"] <= LEVEL
+    if 2 * counts["rejected"] >= counts["tested"]:
+        # A few matrices may differ by chance.
         return Line(f"Trained: {sentence}", AnswerStatus.OK) if significant else Line(sentence)
     if significant:
         return Line(f"Trained only in part: {sentence}", AnswerStatus.UNUSUAL)
     return Line(f"Looks untrained: {sentence}", AnswerStatus.WARNING)
 
 
-def law_line(rows: pl.DataFrame) -> Line:
-    """Return a line that names the law of most matrices, explains the law, and names the law of each kind.
+def training_line(quantities: Mapping[str, Any]) -> Line:
+    """Return `null_test_line` for the quantities of fits, or a line that says that nothing was tested."""
+    counts = {
+        name: quantities[f"not_random_{name}"] for name in ("tested", "rejected", "expected", "p_value")
+    }
+    nothing = Line("No matrix could be compared with random ones.", AnswerStatus.WARNING)
+    return null_test_line(counts) or nothing
 
-    Args:
-        rows: the table of fits of one model.
-    """
+
+def law_line(rows: pl.DataFrame) -> Line:
+    """Return a line that names and explains the law of most matrices, and names that of each kind."""
     counts = law_counts(rows)
-    most, count = _most_common(counts)
+    most, count = max(counts.items(), key=lambda pair: pair[1])
     several, single = MEANINGS[most]
     if list(counts) == [UNFITTED]:
         return Line("No law could be fitted.", is_main=True)
@@ -77,31 +87,20 @@ def law_line(rows: pl.DataFrame) -> Line:
     text = f"{whole} {several}." if count > 1 else "No two matrices follow the same law."
     if most == "heavy-tailed":
         text += f" {USUAL}"
-    kinds = []
-    for group in groups_by_kind(rows):
-        kinds.append(f"{kind_label(group['kind'][0])} {_laws_text(law_counts(group))}")
+    groups = groups_by_kind(rows)
+    kinds = [f"{kind_label(group['kind'][0])} {_laws_text(law_counts(group))}" for group in groups]
     if len(counts) > 1 and len(kinds) > 1:
         text += f" Most common by kind: {', '.join(kinds)}."
     return Line(text, is_main=True)
 
 
 def _laws_text(counts: Mapping[str, int]) -> str:
-    """Return the most common laws of a kind of matrix. All laws with the largest number are named.
-
-    >>> _laws_text({"learned": 1, "heavy-tailed": 3})
-    'heavy-tailed (3 of 4)'
-    >>> _laws_text({"heavy-tailed": 2, "power-law tail": 2}), _laws_text({"random": 1, "learned": 1})
-    ('heavy-tailed and power-law tail (2 each of 4)', 'random and learned (1 each of 2)')
-    """
+    """Return the most common laws of a kind of matrix. All laws with the largest number are named."""
     number, total = max(counts.values()), sum(counts.values())
     laws = [law for law, count in counts.items() if count == number]
     if len(laws) == 1:
         return f"{laws[0]} ({number} of {total})"
     return f"{', '.join(laws[:-1])} and {laws[-1]} ({number} each of {total})"
-
-
-def _most_common(counts: Mapping[str, int]) -> tuple[str, int]:
-    return max(counts.items(), key=lambda pair: pair[1])
 
 
 def certainty_line(rows: pl.DataFrame) -> Line | None:

@@ -50,8 +50,6 @@ MAX_GRADIENT_ENTRIES = 2**24  # numbers in the gradients that the exact method k
 
 @dataclass(frozen=True)
 class LayerAmplification:
-    """The amplification A of one layer over all inputs."""
-
     layer: int
     output: str
     median: float
@@ -92,17 +90,13 @@ def amplification(
     blocks: Sequence[Any] | None = None,
     progress: Progress = no_progress,
 ) -> Amplification:
-    """Measure A_l of every block l on every input.
+    """Measure A_l of every block l on every input. Other arguments are those of `measure_margins`.
 
     Args:
-        model: a directory, or a torch module.
-        inputs: lists of token ids, or a tensor; see `attnlaw.analysis.forward.classifier`.
         output: the output whose change is measured: "logits", or "tokens" of the last block.
         method: "exact", "power", or "auto", which uses the exact method whenever possible.
-        positions: the token to read from a causal model: "last", "sample", or one position for each input.
         seed: seed of the first vector of power iteration, and of sampled positions.
         tolerance: relative change of A at which power iteration stops.
-        blocks: the blocks of a torch module, first to last.
 
     >>> import torch
     >>> maps = [torch.nn.Linear(2, 2, bias=False) for _ in range(2)]
@@ -199,10 +193,7 @@ def _exact_norms(out: Any, states: Sequence[Any]) -> Reals:
 def _power_iteration(
     out: Any, states: Sequence[Any], batch: Batch, seed: int, tolerance: float
 ) -> tuple[Reals, list[int], list[float], bool]:
-    """Compute A (layers x inputs) by power iteration.
-
-    The other results are the rounds and the largest residual of each layer, and whether all converged.
-    """
+    """Return A (layers x inputs), rounds and largest residual of each layer, and whether all converged."""
     import torch
 
     norms, rounds, worst, enough = [], [], [], True

@@ -44,10 +44,7 @@ class FrozenBlock(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class FrozenAttention:
-    """An attention block with frozen probabilities: X -> sum_h A_h (X W_V + b_V)_h W_O,h + b_O.
-
-    So T = sum_h (W_V W_O)_h^T kron A_h.
-    """
+    """X -> sum_h A_h (X W_V + b_V)_h W_O,h + b_O, so T = sum_h (W_V W_O)_h^T kron A_h."""
 
     probabilities: Reals
     value: Reals
@@ -128,10 +125,7 @@ class FrozenFeedForward:
 
 @dataclass(frozen=True, eq=False)
 class BlockChain:
-    """Blocks that run one after another.
-
-    Two blocks in sequence have T = T_2 T_1 and the offset c = T_2 c_1 + c_2.
-    """
+    """Blocks that run one after another: two have T = T_2 T_1 and c = T_2 c_1 + c_2."""
 
     blocks: tuple[FrozenBlock, ...]
 

@@ -122,23 +122,15 @@ class ModelInputs:
 
     @property
     def duplicate_count(self) -> int:
-        """Number of inputs that equal an earlier input."""
         return len(self) - len({(tuple(tensor.shape), tensor.numpy().tobytes()) for tensor in self.sequences})
 
 
 def open_classifier(
     model: str | os.PathLike[str] | Any, inputs: ModelInputs, blocks: Sequence[Any] | None = None
 ) -> Classifier:
-    """Open a network and try it on the first input.
+    """Open a directory or a torch module, or take an open network, and try it on the first input.
 
-    Args:
-        model: a directory or a torch module. If the network is already open, the function returns it
-            unchanged.
-        blocks: the blocks of a torch module, first to last. attnlaw finds the blocks of `transformers`
-        models.
-
-    Raises:
-        InputError: if the network has no logits of at least two classes, or does not fit the inputs.
+    An `InputError` says that it has no logits of two classes or more, or does not fit the inputs.
     """
     import torch
 
@@ -174,10 +166,7 @@ def open_classifier(
 
 
 def as_inputs(inputs: Any) -> ModelInputs:
-    """Convert a tensor, lists of ids, or a dictionary with `input_ids` and `attention_mask` to inputs.
-
-    The mask removes padding, which may be on either side.
-    """
+    """Convert a tensor, lists of ids, or a dictionary with `input_ids` and `attention_mask` (no padding)."""
     with require_extra("a forward pass", "lens"):
         import torch
     if isinstance(inputs, ModelInputs):

@@ -66,7 +66,6 @@ class Condition:
 
     @property
     def worst_layer(self) -> int | None:
-        """The layer with the largest kappa, or None if no layers are known."""
         return int(np.argmax(self.by_layer)) if self.by_layer else None
 
     @property
@@ -104,13 +103,7 @@ def condition(
 ) -> Condition:
     """Measure kappa of every linear map (`nn.Linear`, `Conv1D`) by one backward pass for each batch.
 
-    Args:
-        model: a directory, or a torch module.
-        inputs: lists of token ids, or a tensor; see `attnlaw.analysis.forward.classifier`.
-        margin: "hard" or "smooth".
-        positions: the token to read from a causal model: "last", "sample", or one position for each input.
-        seed: seed of sampled positions.
-        blocks: the blocks of a torch module, first to last.
+    The arguments are those of `measure_margins`.
 
     >>> import torch
     >>> head = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(2, 2, bias=False))
@@ -188,10 +181,7 @@ def _find_linear_maps(network: Classifier, inputs: int) -> list[_LinearMap]:
 
 
 def _accumulate_norm_products(maps: Sequence[_LinearMap], batch: Batch) -> AbstractContextManager[None]:
-    """Return a context in which every application of a map adds |Z|_F |G|_F to its `norm_products`.
-
-    Parameters are frozen, so the hook makes the output of the first map require a gradient.
-    """
+    """Return a context in which every use of a map adds |Z|_F |G|_F to its `norm_products`."""
 
     def watch(linear_map: _LinearMap) -> Callable[[Any, Any, Any], Any]:
         def remember(module: Any, inputs: Any, output: Any) -> Any:

@@ -38,8 +38,6 @@ Affine = tuple[Reals, Reals]
 
 @dataclass(frozen=True, eq=False)
 class BlockModules:
-    """The modules of one block."""
-
     attention: Any  # the attention module, which returns its probabilities
     query_module: Any  # a module whose input is what queries are made of
     output: Any  # the output projection of attention
@@ -48,27 +46,17 @@ class BlockModules:
 
 @dataclass(frozen=True)
 class FamilyReader:
-    """Functions and classes that build and read models of one type with `transformers`.
+    """Functions and classes that build and read models of one type with `transformers`."""
 
-    Args:
-        config, model: names of classes in `transformers`.
-        read_blocks, read_scores: functions that read the blocks and the scores of a recorded pass.
-        find_modules: a function that returns the modules of a block.
-        positions_after_padding: whether position numbers start after the id of the padding token.
-        classifier, causal: names of the classes with a head that has logits, or None if there is no such
-            class.
-        labels: name of the last tensor of the classifier.
-    """
-
-    config: str
+    config: str  # this and `model`, `classifier` and `causal` are names of classes
     model: str
     read_blocks: Callable[[Any, ModuleTensors, Sequence[Reals]], Iterator[FrozenBlock]]
     read_scores: Callable[[Any, ModuleTensors], Iterator[FrozenScores]]
     find_modules: Callable[[Any], BlockModules]
     options: Mapping[str, Any] = field(default_factory=dict)
-    positions_after_padding: bool = False
+    positions_after_padding: bool = False  # whether positions start after the id of the padding token
     classifier: str | None = None
-    labels: str = "classifier.weight"
+    labels: str = "classifier.weight"  # name of the last tensor of the classifier
     causal: str | None = None
 
 
@@ -197,10 +185,7 @@ def _repeat_value_heads(value: Affine, output: Affine, heads: int) -> Affine:
 
 
 def _inputs_and_mask(reads: Any, attention: Any, seen: ModuleTensors) -> tuple[Reals, NDArray[np.bool_]]:
-    """Return the inputs of an attention module, and which pairs of tokens its mask allows.
-
-    The module `reads` has the same recorded input as the attention module.
-    """
+    """Return the inputs of an attention module (those of `reads`), and which pairs of tokens it allows."""
     inputs, mask = _first_in_batch(seen[reads][0]), seen[attention][0]
     shape = len(inputs), len(inputs)
     # The mask adds the smallest number of its type to masked scores, and 0 to the others.
@@ -224,11 +209,7 @@ def _feed_forward(inner: Any, activation: Any, outer: Any, seen: ModuleTensors) 
 
 
 def _slopes(activation: Any, z: Any) -> Any:
-    """Return the slopes phi(z)/z of an activation function phi, with phi'(0) at z = 0.
-
-    Raises:
-        InputError: if phi(0) is not 0, because no slope times 0 gives that value.
-    """
+    """Return the slopes phi(z)/z of an activation with phi(0) = 0, and phi'(0) at z = 0."""
     import torch
 
     zero = torch.zeros((), dtype=z.dtype, requires_grad=True)

@@ -39,11 +39,7 @@ DRAWS = 20
 def random_weights_participation(
     scores: FrozenScores, head: int, rng: np.random.Generator, draws: int = DRAWS
 ) -> Estimate:
-    """Return the mean participation number of a head with random weights on the same tokens.
-
-    W_Q and W_K are Gaussian, each with the Frobenius norm of the trained matrix. Biases are left out, because
-    they are learned. The temperature comes from the random weights, not from the head.
-    """
+    """Return the mean participation number of Gaussian weights of the same norms on the same tokens."""
     weights = scores.weights(head)
     samples = []
     for _ in range(draws):
@@ -54,12 +50,7 @@ def random_weights_participation(
 
 
 def random_like(weight: Reals, rng: np.random.Generator) -> Reals:
-    """Return a Gaussian matrix with the shape and the Frobenius norm of a weight matrix.
-
-    >>> drawn = random_like(np.array([[3.0, 0.0], [0.0, 4.0]]), np.random.default_rng(0))
-    >>> round(float(np.linalg.norm(drawn)), 12)
-    5.0
-    """
+    """Return a Gaussian matrix with the shape and the Frobenius norm of a weight matrix."""
     drawn = rng.standard_normal(weight.shape)
     return np.asarray(drawn * (np.linalg.norm(weight) / np.linalg.norm(drawn)))
 
@@ -75,8 +66,6 @@ class Participation:
 
 @dataclass(frozen=True)
 class Head:
-    """The measurements of one head on one input."""
-
     layer: int
     head: int
     beta: float
@@ -99,10 +88,7 @@ class Head:
 
     @property
     def spread_over_typical(self) -> float | None:
-        """The ratio of beta to its value for isotropic tokens, or None if that value is not known.
-
-        A large ratio means that tokens line up with directions that the head amplifies.
-        """
+        """Ratio of beta to that of isotropic tokens; large if tokens line up with what the head amplifies."""
         return self.beta / self.logit_typical if self.logit_typical else None
 
 
@@ -112,15 +98,7 @@ def measure_heads(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> tuple[Head, ...]:
-    """Measure every head of every attention block of a pass, layer by layer.
-
-    The result is empty if the input has only one token, because then every head attends to that token.
-
-    Args:
-        blocks: the scores of each attention block.
-        bounds_by_head: how large the logits of a head can get according to its weights, by (layer, head).
-        seed: seed of the random references.
-    """
+    """Measure every head of every attention block of a pass, layer by layer; none for a single token."""
     places = [(layer, head) for layer, scores in enumerate(blocks) for head in range(scores.heads)]
     head_records = []
     for done, (layer, head) in enumerate(places if blocks[0].tokens > 1 else (), start=1):
@@ -180,13 +158,7 @@ def _participation(
 
 
 def row_spread(logits: Reals, allowed: NDArray[np.bool_]) -> float:
-    """Return beta: the root mean square over rows of the standard deviation of the allowed logits.
-
-    Rows with only one allowed token (such as the first under a causal mask) have no spread and are left out.
-
-    >>> row_spread(np.array([[0.0, 2.0], [1.0, 1.0]]), np.ones((2, 2), dtype=bool))
-    0.7071067811865476
-    """
+    """Return beta. Rows with only one allowed token have no spread and are left out."""
     counts = allowed.sum(axis=1, keepdims=True)
     means = np.where(allowed, logits, 0.0).sum(axis=1, keepdims=True) / counts
     variances = np.where(allowed, (logits - means) ** 2, 0.0).sum(axis=1, keepdims=True) / counts
@@ -199,6 +171,5 @@ def _mean_at(attention: Reals, offset: int) -> float:
 
 
 def _most_frequent(values: NDArray[np.int64]) -> tuple[int, float]:
-    """Return the most frequent value and its share."""
     unique_values, counts = np.unique(values, return_counts=True)
     return int(unique_values[counts.argmax()]), float(counts.max() / counts.sum())

@@ -138,11 +138,7 @@ IDS_FORMAT = "whole numbers from 0 on, separated by commas, such as 1,2,3"
 
 @settings_dataclass
 class InputSettings(Settings):
-    """One or several inputs of a model. Exactly one of the three settings must be given.
-
-    Attributes:
-        example_input: a setting and a value that the error about a missing input shows.
-    """
+    """One or several inputs of a model. The error about a missing input shows `example_input`."""
 
     example_input: ClassVar[tuple[str, str]] = ("text", "The cat sat on the mat")
 
@@ -186,7 +182,6 @@ class InputSettings(Settings):
 
     @property
     def source(self) -> str:
-        """Name of the file with the inputs, or an empty text without a file."""
         return self.file or (self.ids[1:] if isinstance(self.ids, str) else "")
 
     def to_row(self) -> dict[str, Any]:
@@ -197,11 +192,7 @@ class InputSettings(Settings):
 
 @dataclass(frozen=True)
 class RawInput:
-    """An input as the user gave it: a text or token ids.
-
-    `setting` is the name of its setting. `place` is the line or number of the input, if there are several
-    inputs.
-    """
+    """An input as the user gave it, with its setting, and its line or number if there are several."""
 
     setting: str
     text: str | None = None
@@ -230,8 +221,6 @@ class RawInput:
 
 @dataclass(frozen=True)
 class Input:
-    """Token ids that a model can read, and a label for each."""
-
     ids: tuple[int, ...]
     labels: tuple[str, ...]
 
@@ -253,16 +242,12 @@ def input_words(row: Mapping[str, Any]) -> list[str]:
 
 
 def check_ids(ids: Sequence[int]) -> tuple[int, ...]:
-    """Return token ids as a tuple, or raise an `InputError` if they are not valid."""
     checked: tuple[int, ...] = check_value("ids", list(ids), tuple[int, ...], minimum=0)
     return checked
 
 
 def raw_inputs(case: InputSettings) -> list[RawInput]:
-    """Return the inputs that the settings give.
-
-    The inputs are not tokenised yet, so the function needs no model.
-    """
+    """Return the inputs that the settings give, which are not tokenised yet."""
     if case.text is not None:
         several = len(case.text) > 1
         return [

@@ -45,7 +45,6 @@ class HeadErrors:
 def measure_head_errors(
     blocks: Sequence[FrozenAttention], ranks: Iterable[int], progress: Progress = no_progress
 ) -> tuple[HeadErrors, ...]:
-    """Measure the errors of every head at some ranks, layer by layer."""
     tokens = int(blocks[0].probabilities.shape[-1])
     wanted = list(ranks)
     for rank in wanted:
@@ -151,11 +150,7 @@ class Lens(BriefRepr):
 
     @property
     def notable_attention(self) -> dict[tuple[int, int], Reals]:
-        """The attention weights (s x s) of the heads that stand out, by layer and head.
-
-        The clearest head of each kind of remark comes first. If there is no remark, the result has only the
-        sharpest head. The result is empty if heads were not measured.
-        """
+        """The attention of at most 4 heads that stand out, or else of the sharpest, by layer and head."""
         by_rule: dict[str, list[tuple[int, int]]] = {}
         for remark in self.head_remarks:
             by_rule.setdefault(remark.rule, []).append((remark.layer, remark.head))
@@ -232,7 +227,6 @@ def linearise(
 
     Args:
         source: local directory of a Hugging Face model.
-        given: the input, or its token ids.
         top: number of singular values of T.
         seed: seed of the random references of heads, and of the probes if the token map is estimated.
         only: the only part to compute: "heads", "operator" (singular values and token map) or "entrywise".

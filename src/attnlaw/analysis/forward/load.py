@@ -133,11 +133,7 @@ def _builder(
 
 
 def _config_keys(transformers: Any, make_config: Any) -> set[str]:
-    """Return the keys of config.json that describe the network of this family, including alternative names.
-
-    Other keys are not passed on, because they could choose code, rename attributes or create tables of names.
-    Keys that every class has (dtype, labels, ...) do not describe the network.
-    """
+    """Return the keys of config.json that describe the network. Others could choose code."""
     parameters = set(signature(make_config.__init__).parameters)
     common = set(signature(transformers.PreTrainedConfig.__init__).parameters)
     return (
@@ -160,11 +156,7 @@ def normalise_in_float64(model: Any) -> None:
 def _choose_head(
     reader: FamilyReader, named: list[str], checkpoint: Model
 ) -> tuple[FamilyReader, dict[str, Any]]:
-    """Choose the class of the model with its head, and return the config values that it needs.
-
-    If config.json does not name the class, the stored tensors decide. The rows of the classifier give the
-    number of labels. A language model without a stored head uses its embedding.
-    """
+    """Return the reader and config values of the model whose head config.json or its tensors name."""
     shapes, source = checkpoint.tensors.shapes, checkpoint.tensors.source
     if reader.classifier in named or (not named and reader.classifier and reader.labels in shapes):
         _require_tensor(reader.labels, shapes, source)

@@ -25,8 +25,6 @@ from attnlaw.spectra.measure import Selection, measure
 
 @dataclass(frozen=True, repr=False)
 class MarginMeasurement(BriefRepr):
-    """The measurements of one model: its margins and, on request, condition, amplification and scales."""
-
     margins: Margins
     condition: Condition | None = None
     amplification: Amplification | None = None

@@ -48,18 +48,7 @@ MIN_RELATIVE_SPREAD = 1e-12  # relative to the size of tokens; a smaller spread 
 
 @dataclass
 class HiddenSpread:
-    """The spread of hidden states: s^2 = sum_t sum_{i: T_i > t} |h_it - mu_t|^2 / sum_t (c_t - 1)_+.
-
-    Here c_t inputs reach position t, and mu_t is their mean. Counts, means and sums of squares of two sets
-    can be merged exactly, so no batch is kept. Memory grows with the longest input and not with the number of
-    inputs.
-
-    >>> spread = HiddenSpread()
-    >>> for one in ([[3.0, 1.0]], [[1.0, -1.0]], [[-1.0, 1.0]], [[-3.0, -1.0]]):
-    ...     spread.add(np.array([one]), np.array([[True]]))
-    >>> round(spread.value() ** 2, 12)
-    8.0
-    """
+    """The spread s^2 = sum_t sum_{i: T_i > t} |h_it - mu_t|^2 / sum_t (c_t - 1)_+, added batch by batch."""
 
     counts: Reals | None = None
     means: Reals | None = None
@@ -110,8 +99,6 @@ SAME = 1e-3  # relative difference below which two models have the same D
 
 @dataclass(frozen=True)
 class Margin:
-    """The margin of one input."""
-
     input: int
     tokens: int
     position: int | None  # the token that is read; None for a classifier
@@ -249,7 +236,6 @@ def measure_margins(
         margin: "hard" or "smooth".
         at: number of the block whose input is h0.
         positions: the token to read from a causal model: "last", "sample", or one position for each input.
-        seed: seed of sampled positions.
         blocks: the blocks of a torch module, first to last.
 
     >>> import torch
@@ -311,9 +297,6 @@ def compare_margins(a: Margins, b: Margins) -> Difference:
     """Return the mean over inputs of the difference log D(a) - log D(b), with its standard error.
 
     Each model has its own spread s. The error of s is not included.
-
-    Raises:
-        InputError: if the models were measured on different inputs, or have different classes.
     """
     if a.inputs_sha256 != b.inputs_sha256 or [r.position for r in a.rows] != [r.position for r in b.rows]:
         raise InputError(
@@ -334,10 +317,7 @@ def compare_margins(a: Margins, b: Margins) -> Difference:
 
 
 def hard_margin(logits: Any) -> Any:
-    """Return the predicted logit minus the largest other logit.
-
-    If several logits are equal, the first is the predicted one.
-    """
+    """Return the predicted logit minus the largest other logit."""
     top, predicted = logits.max(dim=1)
     return top - _without_predicted(logits, predicted).max(dim=1).values
 
@@ -352,14 +332,7 @@ MARGINS = {"hard": hard_margin, "smooth": smooth_margin}
 
 
 def median_with_interval(values: Sequence[float]) -> Range:
-    """Return the median of n values with an interval around it.
-
-    The ends are the values at rank floor(n/2 - sqrt n) from below and from above. The ends may be infinite,
-    and are None for fewer than 8 values.
-
-    >>> median_with_interval([5.0, 1.0, 2.0, 4.0, 3.0, 6.0, 8.0, 7.0])
-    Range(value=4.5, low=1.0, high=8.0)
-    """
+    """Return the median of n values, and those at rank floor(n/2 - sqrt n) from both ends (None if n < 8)."""
     ranked, n = sorted(values), len(values)
     if n == 0:
         return Range(None, None, None)

@@ -48,7 +48,6 @@ class Operator:
         return self.block.offset.ravel(order="F")
 
     def as_linear_operator(self) -> scipy.sparse.linalg.LinearOperator:
-        """Return T as a `LinearOperator`, for the iterative solvers of SciPy."""
         return scipy.sparse.linalg.LinearOperator(
             (self.size, self.size),
             matvec=self.matvec,
@@ -85,8 +84,6 @@ class Operator:
 
 @dataclass(frozen=True)
 class TopSingularValues:
-    """The largest singular values in decreasing order."""
-
     values: tuple[float, ...] | None  # None if Lanczos did not converge
     residual: float | None  # max |T^T u - sigma v| / sigma_1; None if Lanczos did not converge
     remark: str | None = None  # what to do if it did not converge

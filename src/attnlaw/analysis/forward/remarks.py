@@ -22,8 +22,6 @@ MIN_ALIGNMENT = 5.0  # times the spread of logits that isotropic tokens would ha
 
 @dataclass(frozen=True)
 class RemarkKind:
-    """One kind of remark about a head."""
-
     name: str
     meaning: str  # when it applies, in words
     label: str  # in one to three words, for the title of a chart
@@ -36,8 +34,6 @@ class RemarkKind:
 
 @dataclass(frozen=True)
 class HeadRemark:
-    """A remark about one head."""
-
     rule: str  # name of the kind of remark
     layer: int
     head: int
@@ -47,14 +43,7 @@ class HeadRemark:
 
 
 def _is_above_uniform(share: float, uniform: float) -> bool:
-    """Return whether a share of attention is clearly above what uniform attention on these positions gives.
-
-    It must be twice as large. If that is too much to ask for, because uniform attention already gives a large
-    share (on a short text), half of the rest is enough.
-
-    >>> _is_above_uniform(0.2, 0.05), _is_above_uniform(0.52, 0.52), _is_above_uniform(0.8, 0.52)
-    (True, False, True)
-    """
+    """Return whether a share is twice that of uniform attention, or half of the rest if that is too much."""
     return share >= min(TIMES_UNIFORM * uniform, (1 + uniform) / 2)
 
 

@@ -46,11 +46,9 @@ from attnlaw.theory.bounds.spectrum_adaptive import best_index, effective_direct
 
 
 def log10_worst_case(spectra: Network[Any]) -> list[float] | None:
-    """Return for each layer l log10 of the worst-case amplification from l to the output.
+    """Return log10 of the worst-case amplification alpha_{l-1} from each layer l on; None without proxies.
 
-    The amplification is the product of the factors of the layers k >= l, which is alpha_{l-1} of arXiv
-    2605.07297. Measured amplification uses another norm, which differs by at most a factor sqrt(T) for T
-    tokens. The result is None if the network has no proxies (see `theory.bounds.proxies`).
+    Measured amplification uses another norm, which differs by at most a factor sqrt(T) for T tokens.
     """
     if why_no_proxies(spectra) is not None or spectra.activation is None:
         return None
@@ -74,15 +72,7 @@ Key = tuple[int | None, str, int | None]  # layer, kind, head
 
 @dataclass(frozen=True)
 class MeasuredScale:
-    """The measured scale of a matrix, and the numbers that follow from it.
-
-    All fields are None if at least half of the margins are 0.
-
-    Args:
-        p_measured: the best Schatten index at this scale.
-        effective_directions: number of singular values that count at this scale, or None if the spectrum is
-            approximate.
-    """
+    """The measured scale of a matrix, its best Schatten index and the directions that count, if known."""
 
     log10_scale_measured: float | None = None
     p_measured: float | None = None
@@ -91,12 +81,7 @@ class MeasuredScale:
 
 @dataclass(frozen=True)
 class MatrixScale(MeasuredScale):
-    """The measured and the worst-case scale of a matrix, with its location and rank.
-
-    Args:
-        log10_scale: log10 of the worst-case scale, or None if the network has none.
-        p: the best Schatten index at the worst-case scale, or None if the network has none.
-    """
+    """The measured and the worst-case scale of a matrix, with its location and rank."""
 
     layer: int | None = field(kw_only=True)
     head: int | None = field(kw_only=True)
@@ -109,10 +94,7 @@ class MatrixScale(MeasuredScale):
 def matrix_scales(
     network: Classifier, spectra: Network[Any], inputs: ModelInputs, **options: Any
 ) -> tuple[MatrixScale, ...]:
-    """Return the measured and the worst-case scale of every matrix, in the order of the rows of an audit.
-
-    `log_scales` receives the `options`.
-    """
+    """Return the measured and the worst-case scale of every matrix, in the order of the rows of an audit."""
     measured = log_scales(network, inputs, **options)
     leaves = [leaf for layer in spectra.layers for leaf in layer.leaves()]
     worst: Sequence[float | None] = log_worst_scales(spectra) or [None] * len(leaves)

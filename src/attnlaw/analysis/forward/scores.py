@@ -47,7 +47,6 @@ class FrozenScores:
 
     @property
     def unmasked(self) -> bool:
-        """Whether the mask allows every pair of tokens."""
         return bool(self.allowed.all())
 
     @property
@@ -68,13 +67,12 @@ class FrozenScores:
     def scores_with(
         self, W_Q: Reals, W_K: Reals, b_Q: Reals | float = 0.0, b_K: Reals | float = 0.0
     ) -> Reals:
-        """Return the scores that other weights would give on the same inputs and positions."""
         queries, keys = self._rotate(self.inputs @ W_Q + b_Q), self._rotate(self.inputs @ W_K + b_K)
         return np.asarray(self.scale * (queries @ keys.T))
 
     def attention(self, logits: Reals) -> Reals:
-        """Return attention probabilities: the softmax of each row of scores over the allowed pairs."""
-        return masked_softmax(logits, self.allowed)
+        """Return the softmax of each row of logits over the allowed pairs."""
+        return np.asarray(scipy.special.softmax(np.where(self.allowed, logits, -np.inf), axis=1))
 
     def _columns(self, head: int) -> slice:
         return slice(head * self.head_size, (head + 1) * self.head_size)
@@ -89,13 +87,3 @@ class FrozenScores:
         cos, sin = self.rotary
         half = x.shape[1] // 2
         return np.asarray(x * cos + np.concatenate([-x[:, half:], x[:, :half]], axis=1) * sin)
-
-
-def masked_softmax(logits: Reals, allowed: NDArray[np.bool_]) -> Reals:
-    """Return the softmax of each row over the allowed pairs, and zero elsewhere.
-
-    >>> masked_softmax(np.zeros((2, 2)), np.tri(2, dtype=bool))
-    array([[1. , 0. ],
-           [0.5, 0.5]])
-    """
-    return np.asarray(scipy.special.softmax(np.where(allowed, logits, -np.inf), axis=1))

@@ -29,7 +29,6 @@ class TokenMap:
 
     @property
     def shares(self) -> Reals:
-        """The norms, with each row divided by its sum as in a rollout. A row of zeros stays zero."""
         totals = self.norms.sum(axis=1, keepdims=True)
         shares: Reals = np.divide(self.norms, totals, out=np.zeros_like(self.norms), where=totals > 0)
         return shares
@@ -40,10 +39,8 @@ def token_map(
 ) -> TokenMap:
     """Return the Frobenius norms of the token-to-token blocks of T.
 
-    If s D is at most 4096 and `probes` is not given, the norms are computed exactly from the columns of T.
-    Otherwise 64 random probes (or `probes`) estimate the norms: for random signs z at token j, the mean of |T
-    (z at j)|_i^2 is |T_ij|_F^2. The standard error of this mean, divided by twice the norm, is the standard
-    error of the norm.
+    They are exact if s D is at most 4096 and `probes` is not given. Otherwise random probes estimate them:
+    for random signs z at token j, the mean of |T (z at j)|_i^2 is |T_ij|_F^2.
     """
     if probes is not None:
         check_value("probes", probes, int, minimum=2)  # their spread gives the standard error

@@ -17,7 +17,6 @@ def check(path: str) -> None:
 
 
 def encode(path: str, text: str) -> list[int]:
-    """Return the ids of a text."""
     ids: list[int] = _open(path).encode(text).ids
     return ids
 

@@ -40,8 +40,6 @@ def record_calls(modules: Iterable[Any], seen: dict[Any, tuple[Any, Any]]) -> li
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """The record of one forward pass."""
-
     states: Reals  # the hidden states X that enter the first layer
     output: Reals  # the output F(X) of the network
     chain: BlockChain  # the blocks, first to last
@@ -61,11 +59,7 @@ class Trace:
 
 
 def trace_forward(kind: str, model: Any, ids: Sequence[int]) -> Trace:
-    """Run a model without a head on token ids, and freeze everything that depends on the input.
-
-    X is `hidden_states[0]` of transformers, and F(X) is its `last_hidden_state`. `kind` is a key of
-    `FAMILIES`.
-    """
+    """Run a model without a head on token ids, and freeze everything that depends on the input."""
     import torch
 
     checked = check_ids(ids)

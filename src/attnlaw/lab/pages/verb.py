@@ -94,10 +94,7 @@ def _(desk, mo, widgets):
 @app.cell
 def _(InputError, BackgroundSimulation, beside, desk, mo, panel, runs, shown, start, stop):
     def _pressed():
-        """Start or stop the simulation.
-
-        Return a clock if it was started (otherwise None), and an error message.
-        """
+        """Start or stop the simulation. Return a clock if it started, and an error message."""
         if stop.value or start.value:
             for run in runs:
                 run.stop()

@@ -54,13 +54,9 @@ def cell_maps(
 ) -> Drawings:
     """Yield a heat map of `colour` over `x` and `y` for each combination of the other settings.
 
-    Args:
-        x: columns such as `head` and `expert`. Columns that have values are joined into one axis.
-        colour: a column of numbers or of names of variants.
-        panel: a column. Each of these columns gets a panel with a separate colour scale.
-        scale: the kind of colour scale: "linear", "sqrt" or "log".
-        domain: the values at the two ends of the colour scale. The value None takes them from the rows.
-        tooltip: the columns that a cell shows under the pointer.
+    Columns of `x` that have values, such as `head` and `expert`, are joined into one axis. Each value of the
+    column `panel` has a panel with its own colour scale, from `domain` or the rows. A cell shows the columns
+    `tooltip` under the pointer.
     """
     axis, variants = view.verb.axis, view.value_labels.variants.get(colour)
     shades = Shades(scale, domain, None if variants is None else _variant_colours(variants))
@@ -131,11 +127,8 @@ def draw_cells(
 ) -> alt.Chart:
     """Draw cells of two categories. `x` and `y` are the titles of the axes.
 
-    Args:
-        rows: the columns x, y, colour and text. The text appears under the pointer. If x is null in all
-            rows, there is one column of cells.
-        upright_labels: whether to turn the labels of the x axis by 90 degrees.
-        hide_labels: whether to leave out the labels of the y axis.
+    The rows have the columns x (null for a single column of cells), y, colour and text, which appears under
+    the pointer.
     """
     plain = {"ticks": False, "domain": False, "grid": False, "labelOverlap": True}
     down = alt.Axis(**plain, **({"labelOpacity": 0} if hide_labels else {}))

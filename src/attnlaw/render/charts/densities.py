@@ -38,11 +38,9 @@ def draw_spectrum(
 
     Args:
         density: a table with the columns x, density and detail (a number for each piece of the line).
-        x: the title of the x axis.
         values: the measured values. The chart leaves out zeros if there is an atom or no density.
         atom: the predicted weight at zero, which the title states.
         outliers: the predicted outliers, drawn as triangles.
-        name: the name of the measured values in the legend.
     """
     weights = [f"predicted {atom:.3f}"] if atom > 0 else []
     layers = []
@@ -101,10 +99,7 @@ def draw_histogram(bars: Rows, most: float, **x: Any) -> alt.Chart:
 def laws_over_histogram(
     values: NDArray[np.float64], curves: Mapping[str, Curve], colours: Mapping[str, int], x: str
 ) -> alt.LayerChart:
-    """Draw a line for each law over a histogram of positive values.
-
-    `curves` has the points and densities of each law, and `colours` has the index of its palette colour.
-    """
+    """Draw a line for each law (points, densities) over a histogram. `colours` index the palette."""
     bars = histogram(values, np.zeros(0), values.size, "measured")
     layers = [draw_histogram(bars, ROOM * max(bar["height"] for bar in bars), title=x)]
     rows = [
@@ -131,10 +126,7 @@ def ridge_panel(
     hue: str = PALETTE[0],
     clip: bool = False,
 ) -> alt.LayerChart:
-    """Draw one spectrum of a ridge: a line over bars, with triangles at `marks`, and the layers `more`.
-
-    A bar reaches from `x` to `x2` and from `y` down to `low`.
-    """
+    """Draw one spectrum of a ridge: a line over bars (x to x2, low to y), with triangles at `marks`."""
     layers = []
     if len(bars):
         drawn = alt.Chart(inline_data(bars)).mark_rect(color=BARS, clip=clip)

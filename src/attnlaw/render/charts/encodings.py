@@ -21,10 +21,7 @@ Rows = pl.DataFrame | Sequence[Mapping[str, Any]]
 
 
 def inline_data(rows: Rows) -> alt.Data:
-    """Return rows as the data of a chart, in one JSON string. Infinities and NaN become null.
-
-    Altair would copy and check a list of rows many times, but does not do so with a string.
-    """
+    """Return rows as JSON text, which Altair does not copy and check. Infinities and NaN become null."""
     if isinstance(rows, pl.DataFrame):
         values = rows.write_json()
     else:

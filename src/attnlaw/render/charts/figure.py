@@ -20,13 +20,9 @@ LONGEST_SUFFIX = 80  # letters of a model's name in a file name
 
 @dataclass(frozen=True, eq=False)
 class Figure:
-    """A chart with its name, title and caption, for a page and for a paper.
+    """A chart with its name (of a file, without ending), title and caption, for a page and for a paper.
 
     Args:
-        name: the name of the file, without ending.
-        title: a text that says what the chart shows.
-        caption: a text that says how to read the chart.
-        make_chart: a function that returns the Altair chart.
         on_page: False if the page has an interactive version. Such a figure is only for papers.
         model: the model in the figure, if the result has several models, otherwise None.
         settings_text: a function that returns the settings of the result in words.
@@ -67,11 +63,7 @@ class Figure:
 def draw_each(
     figures: Iterable[Figure], draw: Callable[[Figure], Drawing]
 ) -> list[tuple[Figure, Drawing | InputError]]:
-    """Return every figure together with its drawing.
-
-    A figure that cannot be drawn has the error in place of the drawing. A warning names all figures with the
-    same error.
-    """
+    """Return figures with their drawings or errors. A warning names all figures with the same error."""
     drawings: list[tuple[Figure, Drawing | InputError]] = []
     missing: dict[str, list[str]] = {}
     for figure in figures:

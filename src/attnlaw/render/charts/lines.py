@@ -63,16 +63,14 @@ def line_charts(
 ) -> Drawings:
     """Yield charts of `y` over `x`, with a line for each value of the columns `by`.
 
-    Each combination of the other settings has its own chart. Rows with equal settings are averaged, and
-    bars show one standard error. If no column of `by` varies, each combination of the other settings is a
-    line, as long as there are few. A chart with a single value of `x` is left out.
+    Each combination of the other settings has its own chart, or a line if nothing else varies and they are
+    few. Rows with equal settings are averaged. A chart with a single value of `x` is left out.
 
     Args:
         sizes: the simulation's setting for its size. The chart draws the rows of the simulation as points.
         thresholds: a function of a chart's rows that returns thresholds, with the columns x and name.
         smooth: a function of a chart's rows that returns rows at more values of x, or the same rows.
-        log: whether both axes are logarithmic.
-        log_x: whether the x axis is logarithmic.
+        log: whether both axes are logarithmic; `log_x`: only the x axis.
         slope: the slope of dashed guides through the last point of each series, as in `draw_lines`.
     """
     rows = rows.drop_nulls([x, y])
@@ -125,7 +123,6 @@ def line_charts(
 def _average_by_size(
     view: ChartView, rows: pl.DataFrame, x: str, y: str, by: Sequence[str], sizes: str
 ) -> pl.DataFrame:
-    """Return the means of a simulation at each size, with their errors and the name of the size."""
     assert view.simulation is not None
     means = view.mean_lines(rows, x, y, by, sizes)[0].sort(sizes, maintain_order=True)
     ending = " (± s.e.)" if means["error"].count() else ""
@@ -155,17 +152,12 @@ def draw_lines(
     """Draw lines with bars of one standard error. If the column x has texts, only points are drawn.
 
     Args:
-        rows: a table with the columns x, y, error (may be null) and series.
-        x: the title of the x axis.
-        y: the title of the y axis.
+        rows: a table with the columns x, y, error (may be null) and series. `x` and `y` are titles.
         points: measured values, with the same columns and a column `size` for the legend.
         thresholds: a table with the columns x and name, drawn as dotted vertical lines.
         log: whether both axes are logarithmic. Bars that reach zero are cut on logarithmic axes.
-        slope: the slope that theory predicts. If given, a dashed guide of this slope through the last point
-            of each series replaces the lines, because only points are known. It needs `log`.
-        guided: the series that have a guide. By default, all series have one. The points of other series stay
-            joined.
-        from_zero: whether the y axis starts at zero.
+        slope: the slope of a dashed guide through the last point of each series in `guided` (all by default).
+            It replaces their lines, because only points are known, and needs `log`.
         line_name: the name of the lines in the legend, if there are `points`.
     """
     numeric = rows["x"].dtype.is_numeric()
@@ -236,7 +228,6 @@ def _threshold_lines(places: pl.DataFrame) -> list[Any]:
 
 
 def _guides(rows: pl.DataFrame, across: Any, up: Any, hue: Any, slope: int) -> Any:
-    """Return a dashed line of this slope through the last point of each series, with a legend."""
     first, lines = rows["x"].min(), []
     name = f"slope {slope}".replace("-", "−")
     for (series,), points in rows.group_by("series", maintain_order=True):
@@ -258,10 +249,7 @@ def _decades(rows: pl.DataFrame) -> alt.Axis:
 
 
 def _measured_axis(x: pl.Series) -> alt.Axis:
-    """Return an axis with ticks at the points.
-
-    If the points are not whole numbers, the ticks are at 1 and 3 times each power of ten.
-    """
+    """Return an axis with ticks at whole points, or else at 1 and 3 times each power of ten."""
     points = sorted(set(x.filter(x > 0).to_list()))
     if not points or all(point == round(point) for point in points):
         return alt.Axis(values=points, format="~d", grid=False, labelOverlap=True)
@@ -280,13 +268,9 @@ def draw_marked_curve(
     ends: tuple[float, float],
     title: str,
 ) -> alt.LayerChart:
-    """Draw a curve over a logarithmic axis, with a line and a dot at the current value, if known.
+    """Draw a curve with a line and a dot at the current place and height, if known.
 
-    Args:
-        points: the heights of the curve by place.
-        here: the current place and its height.
-        ends: the ends of the x axis.
-        title: a title with a field for the current height.
+    The title has a field for the current height, and `ends` are those of the logarithmic x axis.
     """
     rows = [{"x": place, "y": height} for place, height in sorted(points.items())]
     # Between few points of a slow theory, a monotone line shows the trend without corners.

@@ -1,8 +1,5 @@
-"""Figures for a two-column paper: 3.3 or 6.9 inches wide, text of 7 and 8 points, thin lines.
-
-One point of the paper is one pixel of the chart. Text keeps its size, and the panels are scaled until the
-whole figure, with axes and legends, is as wide as the column.
-"""
+"""Figures for a two-column paper: 3.3 or 6.9 inches wide, text of 7 and 8 points, thin lines. A point is one
+pixel of the chart. Panels are scaled until the figure, with axes and legends, is as wide as the column."""
 
 from __future__ import annotations
 
@@ -60,10 +57,7 @@ NESTED = ("hconcat", "vconcat", "concat", "layer")
 
 
 def figure_files(figures: Iterable[Figure], folder: Path, ending: str) -> dict[Path, bytes]:
-    """Return the contents of two files for every figure, by path: NAME.ending and the caption.
-
-    A figure that cannot be drawn has no files.
-    """
+    """Return the contents of a file and a caption for every figure that can be drawn, by path."""
 
     def path_of(figure: Figure) -> Path:
         return folder / f"{figure.name}.{ending}"
@@ -137,10 +131,7 @@ def _chart_with_model(figure: Figure) -> Any:
 
 
 def paper_spec(chart: Any) -> dict[str, Any]:
-    """Return the Vega-Lite specification of a chart in the style of a paper, one or two columns wide.
-
-    Raise an `InputError` if the text of the chart leaves no room for its panels on a page.
-    """
+    """Return the specification of a chart for a paper. Text that leaves panels no room is an error."""
     spec = chart.to_dict(validate=False)
     beside = spec | {"config": CONFIG}
     tries = [(beside, PAGE, ROOMY_PANEL), (_with_legend_below(spec, PAGE), PAGE, NARROWEST_PANEL)]
@@ -162,11 +153,7 @@ def _with_legend_below(spec: dict[str, Any], width: float) -> dict[str, Any]:
 
 
 def _fit_width(spec: dict[str, Any], target: float, least: float) -> dict[str, Any] | None:
-    """Scale the panels until the drawing is `target` wide.
-
-    Return None if that would make the widest panel narrower than `least`. The total width is linear in the
-    scaling factor, except for rounded ticks. So secant steps that start at factor 1 find the right factor.
-    """
+    """Scale the panels until the drawing is `target` wide, or return None if they are below `least`."""
     smallest = min(1.0, least / max(_panel_widths(spec), default=PANEL))
     last, at_last = 1.0, _drawing_width(spec)
     factor = target / at_last

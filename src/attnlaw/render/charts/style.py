@@ -1,8 +1,5 @@
-"""The style of all charts: a palette that colour-blind readers can distinguish, and drawing as SVG.
-
-Inside a page, colours follow its light or dark theme, ids are unique to the chart, and a mark with a
-description shows it under the pointer.
-"""
+"""The style of all charts: a palette for colour-blind readers, and drawing as SVG. Inside a page, colours
+follow its theme, ids are unique to the chart, and a mark with a description shows it under the pointer."""
 
 from __future__ import annotations
 
@@ -190,10 +187,7 @@ def house_spec(chart: Any) -> dict[str, Any]:
 
 
 def offline_chart(chart: Any) -> Any:
-    """Return a chart that a notebook shows as SVG.
-
-    Altair's original renderer would load a script from the network.
-    """
+    """Return a chart that a notebook shows as SVG. Altair's own way loads a script from the network."""
     # Setting an attribute of an altair chart would change its specification.
     object.__setattr__(chart, "__class__", _offline_class(chart.__class__))
     return chart
@@ -208,10 +202,7 @@ def _offline_class(kind: type) -> type:
 
 
 def inline_svg(chart: Any, name: str) -> str:
-    """Return the chart as an SVG element for a page.
-
-    The ids in the SVG start with `name`, so that they are unique.
-    """
+    """Return the chart as an SVG element whose ids start with `name`, so that a page can have several."""
     spec = chart.to_dict(validate=False)
     spec = _apply_theme(spec | {"config": _merge_configs(spec["config"], BASE_CONFIG)})
     spec["config"] = _merge_configs(spec["config"], ON_PAGE)
@@ -232,10 +223,7 @@ SYMBOL = 3.5  # width of a symbol with the space around it, in letters
 
 
 def legend_below(spec: Mapping[str, Any], width: float, letter: float) -> dict[str, Any]:
-    """Return the configuration for legends below the panels, in as many columns as fit.
-
-    `width` is the width of the legend, and `letter` the mean width of a letter, both in pixels.
-    """
+    """Return a legend below the panels, in as many columns as fit. `width` and `letter` are in pixels."""
     longest = max((len(name) for name in _legend_labels(spec)), default=1)
     columns = max(1, int(width / (letter * (longest + SYMBOL))))
     layout = {"bottom": {"direction": "vertical", "anchor": "start"}}
@@ -264,7 +252,6 @@ def _rewrite_tag(tag: str, ids: dict[str, str]) -> str:
 
 
 def _apply_theme(spec: Any, key: str = "") -> Any:
-    """Replace fixed colours by CSS variables, except inside data."""
     if key in ("data", "datasets"):
         return spec
     if isinstance(spec, dict):

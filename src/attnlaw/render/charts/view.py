@@ -47,11 +47,8 @@ Drawings = Iterator[Drawing]
 class ChartView:
     """The part of a result that charts read: its tables, and the rows that did not fail. NaN is null.
 
-    Attributes:
-        rows: the rows of the result that charts draw, one for each case that did not fail. Tables refer to
-            the rows by the column `case`.
-        simulation: the view of the simulation's result, or None.
-        settings: the names of the settings in the rows, without the seed.
+    Tables refer to `rows` by the column `case`. `settings` are the names of those in the rows, without the
+    seed, and `simulation` is the view of the simulation's result, or None.
     """
 
     def __init__(self, result: Result) -> None:
@@ -112,17 +109,10 @@ class ChartView:
     def mean_lines(
         self, rows: pl.DataFrame, x: str, y: str, by: Sequence[str], *more: str
     ) -> tuple[pl.DataFrame, dict[str, str]]:
-        """Average the rows that have the same settings.
+        """Average the rows with equal settings. Return x, y, error and series, and the colour of each series.
 
-        If the rows have errors, the error of a mean is the root of the sum of their squares, divided by the
-        number of rows. If the rows have no errors, the error of a mean follows from the spread of the rows.
-
-        Args:
-            by: columns whose values distinguish the series.
-            more: additional columns that distinguish points.
-
-        Returns:
-            A table with the columns x, y, error, series, `by` and `more`, and the colour of each series.
+        The error of a mean follows from the errors of its rows, or from their spread if they have none. The
+        columns `by` distinguish the series, and the columns `more` further points.
         """
         stated, combined_error = f"{y}_error", pl.lit(None, dtype=pl.Float64)
         if stated in rows.columns:
@@ -207,10 +197,7 @@ class ChartView:
         ]
 
     def _describe_values(self, values: pl.Series) -> str:
-        """Return the values of a setting as text. If they are many, only the first and the last are named.
-
-        A value that is a list is in parentheses, because commas also separate settings.
-        """
+        """Return the values of a setting as text: all of a few, or the first and the last of many."""
         distinct = values.drop_nulls().unique(maintain_order=True)
         if distinct.len() > MOST_VALUES and distinct.dtype.is_numeric():
             ends = f"{format_setting(distinct.min())} to {format_setting(distinct.max())}"
@@ -228,14 +215,11 @@ class ChartView:
 def chart(
     title: str, caption: str = "", *, name: str | None = None, on_page: bool = True, prepare: Prepare = None
 ) -> Callable[[Callable[[ChartView], Drawings]], Callable[[Result], list[Figure]]]:
-    """Decorate a function that yields drawings for a view.
-
-    The decorated function takes a result and returns figures.
+    """Decorate a function that yields drawings for a view. The result takes a result and returns figures.
 
     Args:
-        title: the title of the figures. attnlaw adds the settings of a drawing to the title.
-        caption: a text that says what the chart shows and how to read it. attnlaw adds the note of a drawing
-            to the caption.
+        title: the title of the figures, to which attnlaw adds the settings of a drawing.
+        caption: what the chart shows and how to read it, to which attnlaw adds the note of a drawing.
         name: the name of the figures, by default the name of the function.
         on_page: False if the page has an interactive version. Such a figure is only for papers.
         prepare: a function that changes the result before charts read it.

@@ -1,7 +1,5 @@
-"""One self-contained page: templates with every text escaped, the data as JSON, and one script.
-
-The page's Content-Security-Policy forbids all requests. It allows only the script whose hash it names.
-"""
+"""One self-contained page: templates with every text escaped, the data as JSON, and one script. The page's
+Content-Security-Policy forbids all requests, and allows only the script whose hash it names."""
 
 from __future__ import annotations
 
@@ -34,6 +32,7 @@ from attnlaw.render.charts.figure import Figure, draw_each
 from attnlaw.render.charts.packages import INSTALL, has_packages
 from attnlaw.render.charts.style import finite_or_none, inline_svg
 from attnlaw.render.describe_rows import (
+    capital,
     constant_settings,
     failed_rows,
     failure_sentence,
@@ -95,20 +94,14 @@ class Part:
 
     @property
     def listed_rows(self) -> pl.DataFrame:
-        """The rows that the page lists.
-
-        If there is only one case, the page lists the lines of its first table.
-        """
+        """The rows that the page lists: those of all cases, or of the first table of a single case."""
         rows, result = self.rows, self.results[0]
         names = [spec.name for spec in result.verb.tables[:1]]
         table = next((result.tables[name] for name in names if name in result.tables), rows.clear())
         return rows if rows.height > 1 or not table.height else nan_to_null(table).drop("case")
 
     def figure_section(self, number: int, several: bool) -> Section | None:
-        """Return the section of the figures.
-
-        If the page has several parts, the section names the directory.
-        """
+        """Return the section of the figures, which names the directory if there are `several`."""
         rows, drawn = self.listed_rows, "Drawn from" if self.figures else "attnlaw cannot draw a figure from"
         shared = shared_settings(rows, result_columns(result.verb for result in self.every))
         if not several:
@@ -119,10 +112,7 @@ class Part:
 
 
 def results_page(parts: Sequence[Part], note: str = "", answer: Answer | None = None) -> str:
-    """Return the page for verbs without a special page. The page shows figures, quantities and all rows.
-
-    The answer and `note` appear below the title.
-    """
+    """Return the page for verbs without a special page: answer, note, figures, quantities and all rows."""
     several = len(parts) > 1
     finished = [result for part in parts for result in part.every if result.finished_rows.height]
     verbs = list({result.verb.name: result.verb for result in finished}.values())
@@ -178,10 +168,13 @@ def rows_page(
     hidden = {*constant_settings(rows, result_names), *outcome, *beside}
     plain = [name for name in showable_columns(rows) if name not in hidden and rows[name].count()]
     shown = plain[: MOST_SHOWN - len(outcome)] + outcome
+    labels = {
+        name: verb.label(name) for verb in reversed(verbs) for name in (*verb.schema, *result_columns([verb]))
+    }
     data = {
         "columns": plain_columns(rows),
         "infinite": infinite_places(rows),
-        "shown": [(name, _column_label(verbs, name)) for name in shown],
+        "shown": [(name, labels.get(name) or name.replace("_", " ")) for name in shown],
         "meanings": _column_meanings(verbs, shown),
         "names": _variant_labels(verbs, shown),
         "errors": {quantity.name: f"{quantity.name}_error" for quantity in quantities if quantity.error},
@@ -190,28 +183,7 @@ def rows_page(
     return page_html(title, lead, [*sections, table], data, answer)
 
 
-def verb_page(
-    result: Result,
-    figures: Iterable[Figure],
-    sentences: list[str],
-    sections: Iterable[Section | None],
-    rows: pl.DataFrame,
-    answer: Answer | None = None,
-) -> str:
-    """Return the page of a verb: the answer and these sections, then its figures, quantities and rows."""
-    verb = result.verb
-    more = [figure_section("part-1", "Figures", figures), quantity_section(verb, result.finished_rows)]
-    lead = [*sentences, failure_sentence(result.rows)]
-    return rows_page(verb.title, lead, [*sections, *more], rows, [verb], answer)
-
-
-def _column_label(verbs: Sequence[Verb[Any, Any]], name: str) -> str:
-    knowing = (verb for verb in verbs if name in verb.schema or name in result_columns([verb]))
-    return next((verb.label(name) for verb in knowing), name.replace("_", " "))
-
-
 def _column_meanings(verbs: Sequence[Verb[Any, Any]], shown: Sequence[str]) -> dict[str, str]:
-    """Return the descriptions of the shown settings and quantities, by column."""
     meanings: dict[str, str] = {}
     for verb in verbs:
         fields = setting_fields(verb.settings)
@@ -280,10 +252,7 @@ def page_html(
     data: Mapping[str, Any],
     answer: Answer | None = None,
 ) -> str:
-    """Return the whole HTML document: the lead, the answer, and the sections.
-
-    The script of the document reads `data`.
-    """
+    """Return the whole HTML document: the lead, the answer, the sections, and `data` for its script."""
     script = "\n".join(["'use strict';", *(read_asset(f"{name}.js") for name in SCRIPTS)])
     template = environment().get_template("page.html")
     # A path in a command may contain control characters.
@@ -324,13 +293,8 @@ def explorer_data(
 ) -> dict[str, Any]:
     """Return the data of matrices for the explorer's script, as values for JSON.
 
-    Args:
-        verb: the verb that declares the columns, the kinds of matrices and the laws.
-        models: the name of each case's model, by the number of the case.
-        rows: the matrices, with the columns that the page shows.
-        mapped: the columns that a heat map can show. Each column has a text that says how to read the map,
-            and options for its colours.
-        facts: the columns that the page shows for a chosen matrix.
+    `models` has the name of each case's model. `mapped` has the columns that a heat map can show, each with
+    how to read it and options for its colours, and `facts` those that the page shows for a chosen matrix.
     """
     known = {column.name: column for table in reversed(verb.tables) for column in table.columns}
     kinds, laws = (known[name].choices or {} if name in known else {} for name in ("kind", "law"))
@@ -339,7 +303,7 @@ def explorer_data(
     return {
         "quantities": [
             {"key": name, "name": known[name].label, "log": known[name].log}
-            | {"says": f"{meanings[name][:1].upper()}{meanings[name][1:]}. {how['read']}", **how}
+            | {"says": f"{capital(meanings[name])}. {how['read']}", **how}
             for name, how in mapped.items()
         ],
         "meanings": meanings,
@@ -359,23 +323,18 @@ def rows_section(link: str, example: str) -> Section:
 
 
 def headline_numbers(
-    verb: Verb[Any, Any], row: Mapping[str, Any], names: Iterable[str], errors: bool = False
+    verb: Verb[Any, Any], row: Mapping[str, Any], names: Iterable[str]
 ) -> list[tuple[str, str, str]]:
-    """Return (label, text, meaning) of the named numbers that a row has, with errors if `errors` is true."""
+    """Return (label, text, meaning) of the named numbers that a row has."""
     meanings = {quantity.name: quantity.description for quantity in verb.quantities}
-
-    def text(name: str) -> str:
-        return format_with_error(row[name], row.get(f"{name}_error")) if errors else format_short(row[name])
-
     shown = [name for name in names if row[name] is not None]
-    return [(verb.label(name), text(name), meanings.get(name, "")) for name in shown]
+    return [(verb.label(name), format_short(row[name]), meanings.get(name, "")) for name in shown]
 
 
 def draw_on_page(figures: Iterable[Figure], prefix: str = "") -> list[dict[str, Any]]:
-    """Draw figures for the template macro `drawing`. `prefix` makes the ids of their SVG unique on the page.
+    """Draw figures, or say why not, for the macro `drawing`. `prefix` makes the ids of their SVG unique.
 
-    A figure that cannot be drawn has the reason in its place. There are no drawings if the packages that draw
-    are not installed.
+    There are no drawings if the packages that draw are not installed.
     """
     if not has_packages():
         return []
@@ -385,13 +344,10 @@ def draw_on_page(figures: Iterable[Figure], prefix: str = "") -> list[dict[str, 
         if isinstance(svg, InputError):
             drawings.append(drawing | {"missing": str(svg)})
         else:
-            drawings.append(drawing | {"svg": Markup(svg), "is_broad": _is_broad(svg)})
+            width = re.search(r'width="([\d.]+)"', svg)
+            is_broad = width is not None and float(width[1]) > WIDEST_HALF
+            drawings.append(drawing | {"svg": Markup(svg), "is_broad": is_broad})
     return drawings
-
-
-def _is_broad(svg: str) -> bool:
-    width = re.search(r'width="([\d.]+)"', svg)
-    return width is not None and float(width[1]) > WIDEST_HALF
 
 
 def figure_section(
@@ -419,7 +375,6 @@ def inert_json(value: Any) -> str:
 
 
 def plain_columns(table: pl.DataFrame) -> dict[str, list[Any]]:
-    """Return the columns of a table as values that JSON can hold."""
     return {name: [finite_or_none(value) for value in table[name].to_list()] for name in table.columns}
 
 

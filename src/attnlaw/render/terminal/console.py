@@ -1,8 +1,5 @@
-"""Print to the terminal: results on standard output, progress and warnings on standard error.
-
-In a Jupyter notebook, rich shows the progress bar. In a marimo notebook, marimo does. This module imports
-neither library, because a running notebook has already imported it.
-"""
+"""Print to the terminal: results on standard output, progress and warnings on standard error. In a notebook,
+rich (Jupyter) or marimo shows the progress; they are not imported here, as the notebook has done so."""
 
 from __future__ import annotations
 
@@ -64,18 +61,11 @@ class Column(NamedTuple):
 def print_table(
     console: Console, columns: Sequence[Column], droppable: Sequence[str] = (), tight: bool = False
 ) -> list[str]:
-    """Print columns without cutting a cell.
+    """Print columns without cutting a cell. Return the titles of the columns that were left out.
 
-    If the screen is too narrow, the function leaves out some columns and prints a line that says so. A table
-    that is still too wide runs past the edge of the screen. A file or a log has no edge, so it always gets
-    all columns.
-
-    Args:
-        droppable: the titles of columns that may be left out, in the order of leaving out.
-        tight: whether to put one space between columns instead of two.
-
-    Returns:
-        The titles of the columns that were left out. Their meanings need not be printed.
+    If the screen is too narrow, the function leaves out `droppable` columns in their order and says so. What
+    is still too wide runs past the edge. A file or a log has no edge, so it gets all columns. A `tight` table
+    has one space between columns instead of two.
     """
     table, hidden = _fit_columns(console, columns, droppable, tight)
     size = Measurement.get(console, console.options.update(width=1000), table)
@@ -97,7 +87,6 @@ def left_out(console: Console, columns: Sequence[Column], droppable: Sequence[st
 def _fit_columns(
     console: Console, columns: Sequence[Column], droppable: Sequence[str], tight: bool = False
 ) -> tuple[Table, list[str]]:
-    """Return the table that fits into the screen, and the titles of the columns that it leaves out."""
     names = [column.name or " ".join(column.title.split()) for column in columns]
     droppable = [name for name in droppable if name in names and console.is_terminal]
     for count in range(len(droppable) + 1):
@@ -198,11 +187,10 @@ def progress_bar(description: str) -> tuple[RichProgress, Callable[..., float | 
 
 @contextmanager
 def progress(description: str) -> Iterator[Callable[..., Any]]:
-    """Yield a function `report(done, total, left=None)` that shows progress.
+    """Yield a function `report(done, total, left=None)` that shows progress: a bar, or lines in a log.
 
-    A terminal shows a bar. If there is no terminal, the function prints a line now and then. `left` is the
-    number of seconds left, if the caller knows it better than the pace so far. The bar shows no time before
-    5% of the work is done.
+    `left` is the number of seconds left, if the caller knows it better than the pace so far. The bar shows no
+    time before 5% of the work is done.
     """
     bar, update = progress_bar(description)
     if messages.is_terminal:

@@ -1,8 +1,5 @@
-"""The parts of a screen: the answer, the meanings of columns, and the commands to try next.
-
-A screen starts with the answer, has one table of what matters most with a line for each of its columns, and
-ends with the next commands. Everything else waits for `--details`.
-"""
+"""The parts of a screen: it starts with the answer, has one table of what matters most with the meanings of
+its columns, and ends with the commands to try next. Everything else waits for `--details`."""
 
 from __future__ import annotations
 
@@ -38,12 +35,8 @@ _kept_options: ContextVar[tuple[str, tuple[str, ...]]] = ContextVar("kept_option
 def typed_options(shown: Iterable[str] = (), verb: str = "", kept: Iterable[str] = ()) -> Iterator[None]:
     """Adapt the next commands printed in the block to the command that the user typed.
 
-    Args:
-        shown: options such as `--details` that the user typed. Printed commands that include these options
-            are left out.
-        verb: the command to which the options `kept` belong.
-        kept: options that no row has, such as `--as-stored`. Printed commands of the same verb get these
-            options too.
+    Commands with an option in `shown`, which the user typed, are left out. Other commands of the `verb` get
+    the options `kept`, which no row has, such as `--as-stored`.
     """
     before = _already_typed.set(_already_typed.get() | frozenset(shown))
     kept_before = _kept_options.set((verb, tuple(kept)) if verb else _kept_options.get())
@@ -67,10 +60,7 @@ def print_title(console: Console, name: str, facts: str = "") -> None:
 
 
 def print_lines(console: Console, lines: tuple[Line, ...]) -> None:
-    """Print the lines of an answer.
-
-    If one of the lines has a status, all lines are indented to the same place.
-    """
+    """Print the lines of an answer. If one of them has a status, all are indented."""
     indent = STATUS_WIDTH if any(line.status for line in lines) else 0
     for line in lines:
         style = STYLES[line.status] if line.status else ""
@@ -86,10 +76,7 @@ def without(meanings: Mapping[str, str], left_out: Iterable[str]) -> dict[str, s
 
 
 def print_definitions(console: Console, meanings: Mapping[str, str]) -> None:
-    """Print a line with the meaning of each term.
-
-    A meaning that is too long continues on the next line below itself.
-    """
+    """Print a line with the meaning of each term, which continues below itself if it is long."""
     if not meanings:
         return
     width = max(Text(to_screen(console, term)).cell_len for term in meanings) + 2

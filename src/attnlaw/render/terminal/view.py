@@ -19,10 +19,7 @@ from attnlaw.render.terminal.screen import print_answer, print_definitions, prin
 
 
 def show(result: Result, console: Console, answer: Answer | None = None, details: bool = False) -> None:
-    """Print the answer, the cases of a verb and of its simulation, their remarks, and the next commands.
-
-    If there is an answer, quantities that are not `in_summary` appear only with `details`.
-    """
+    """Print a result with its simulation. With an answer, only `details` shows every quantity."""
     parts = [result, *([] if result.simulation is None else [result.simulation])]
     console.print(Text(result.verb.title, style="bold"))
     console.print(Text(", ".join(_describe_shared(result)), style="dim"))
@@ -78,7 +75,6 @@ def _show_rows(parts: Sequence[Result], console: Console) -> None:
 
 
 def _show_lists(quantity: Quantity, lists: Mapping[str, Sequence[Any]], console: Console) -> None:
-    """Print a quantity whose values are lists. Each case that has a list gets a column."""
     length = max(map(len, lists.values()))
     columns = [
         Column(name, [*map(format_value, values), *[""] * (length - len(values))])
@@ -91,11 +87,7 @@ def _show_lists(quantity: Quantity, lists: Mapping[str, Sequence[Any]], console:
 
 
 def _quantity_columns(parts: Sequence[Result], every: bool) -> list[Column]:
-    """Return the columns of a table that has a line for each quantity of the only case.
-
-    Quantities that are not `in_summary` are left out unless `every` is true. If there is a simulation, its
-    values are in another column.
-    """
+    """Return the columns of a table of quantities of the only case, with those of its simulation."""
     titles = ["theory", *map(_heading, parts[1:])] if len(parts) > 1 else [""]
     known, lines = [part.values() for part in parts], []
     for quantity in parts[0].verb.quantities:
@@ -128,7 +120,6 @@ def _varying_names(result: Result) -> list[str]:
 
 
 def _describe_shared(result: Result) -> list[str]:
-    """Describe the settings that are the same in all cases and have an effect."""
     varied, words = _varying_names(result), []
     for name, value in result.settings().items():
         if name not in varied and value is not None and value is not False:

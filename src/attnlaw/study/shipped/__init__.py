@@ -1,7 +1,4 @@
-"""The studies that come with attnlaw. Each TOML file in this folder is a study with the name of the file.
-
-`attnlaw study list` shows the comment at the head of each file.
-"""
+"""The studies that come with attnlaw: the TOML files in this folder, by the names of the files."""
 
 from __future__ import annotations
 

@@ -1,14 +1,4 @@
-"""The settings of a monitored training run, and the verb under which its rows are saved.
-
-| file | content |
-|---|---|
-| `spectral_monitor` | `SpectralMonitor`, which measures a module and writes rows |
-| `snapshot` | the numbers of one step |
-| `history` | quantities that compare a step with earlier ones |
-| `watchdog` | rules about steps |
-| `columns` | the columns of the tables |
-| `charts` | charts of the steps |
-"""
+"""The settings of a monitored training run, and the verb under which its rows are saved."""
 
 from __future__ import annotations
 

@@ -67,7 +67,6 @@ def panel_order(rows: pl.DataFrame) -> tuple[dict[str, dict[str, str]], list[str
 
 
 def _largest_change(rows: pl.DataFrame, name: str) -> ColumnChange:
-    """Return the largest change of a column among the models of a run."""
     changes = [ColumnChange(0.0, 0.0)]
     for _, model_rows in rows.sort("step").group_by("model", maintain_order=True):
         values = model_rows[name].drop_nulls()
@@ -77,7 +76,6 @@ def _largest_change(rows: pl.DataFrame, name: str) -> ColumnChange:
 
 
 def _is_still(rows: pl.DataFrame, name: str) -> bool:
-    """Return whether a column stays the same in every model, over several steps."""
     column = pl.col(name)
     spreads = rows.group_by("model").agg(low=column.min(), high=column.max(), steps=column.count())
     return all(
@@ -96,7 +94,6 @@ def largest_change_sentence(rows: pl.DataFrame, lines: dict[str, str], title: st
 
 
 def step_charts(rows: pl.DataFrame, panels: dict[str, dict[str, str]]) -> Any:
-    """Draw a panel per quantity, with a line per group of matrices and a pattern of dashes per model."""
     models = list(dict.fromkeys(rows["model"]))
     legend = alt.Legend(title=None, symbolStrokeColor="#888888")
     dash = alt.StrokeDash("model:N", scale=alt.Scale(domain=models), legend=legend)

@@ -1,9 +1,5 @@
-"""The columns of a monitored run's tables, in order. Missing values are null.
-
-`STEPS` (steps.parquet) has one row per measured step. `STEP_MATRICES` (step_matrices.parquet) has one row per
-measured step and matrix. `STEP_MODES` (step_modes.parquet) has one row per measured step and mode: a singular
-value of a head beyond the edge of its random null.
-"""
+"""The columns of a monitored run's tables, in order: of each measured step (`STEPS`), of each matrix in it
+(`STEP_MATRICES`), and of each mode, a singular value of a head beyond its random null (`STEP_MODES`)."""
 
 from __future__ import annotations
 

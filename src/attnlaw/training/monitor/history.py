@@ -1,11 +1,5 @@
 """Quantities that compare a step of a training run with earlier ones: factor sizes and modes of heads.
 
-| quantity | in the row of a matrix | in the row of the step |
-|---|---|---|
-| `factor_imbalance` | imbalance of a head's factors, `factor_difference`; `_kept`: over the start | medians |
-| `means` | `mean` = Tr M/sqrt(N) and `frobenius` = |M|_F/sqrt(N) of a head's M | medians of their sizes |
-| `modes` | separate rows: values beyond the bulk, and when each left it | the test `stronger_first` |
-
 **Factors.** Gradient flow of any loss of a product A B^T conserves D = A^T A - B^T B; with weight decay gamma
 it decays as e^(-2 gamma tau). This holds without biases and rotary positions. Other changes of
 `factor_difference_kept` come from Adam and from noise. `factor_imbalance` is D over the sizes of the factors,
@@ -90,9 +84,7 @@ class ModeTracker:
     ) -> dict[HeadKey, list[Mode]]:
         """Return the modes of all heads at this step, numbered as at the earlier steps.
 
-        Args:
-            seen: for each head, its k values beyond the bulk in descending order, of shape (k,), and their
-                singular vectors u (rows, k) and v (cols, k).
+        `seen` has the k values beyond the bulk of each head, descending, with u (rows, k) and v (cols, k).
         """
         modes = {}
         for location, (values, u, v) in seen.items():
@@ -112,7 +104,6 @@ class ModeTracker:
 
 
 def _match_modes(earlier: list[Mode], values: Reals, u: Reals, v: Reals) -> dict[int, Mode]:
-    """Return the earlier mode of each value that continues one, by the value's position."""
     if not earlier or not values.size:
         return {}
     lefts = [mode.u for mode in earlier if mode.u is not None]
@@ -127,11 +118,7 @@ def _match_modes(earlier: list[Mode], values: Reals, u: Reals, v: Reals) -> dict
 
 
 def top_singular_vectors(left: Reals, right: Reals, count: int) -> tuple[Reals, Reals, Reals]:
-    """Return the `count` largest singular values of `left @ right` with their vectors.
-
-    Returns:
-        The values, of shape (count,), the left vectors (rows, count) and the right vectors (cols, count).
-    """
+    """Return the top values of `left @ right` (count,) with vectors (rows, count) and (cols, count)."""
     q_left, r_left = np.linalg.qr(left)
     q_right, r_right = np.linalg.qr(right.T)
     u, values, v = np.linalg.svd(r_left @ r_right.T)
@@ -208,10 +195,7 @@ class History:
     def relative_sizes(
         self, locations: Sequence[HeadKey], sizes: dict[str, Sequence[float | None]]
     ) -> dict[str, list[Any]]:
-        """Return the sizes divided by their values at the start, as columns named `..._kept`.
-
-        For a head that is measured for the first time, the sizes become the values at the start.
-        """
+        """Return the sizes over those at a head's first measurement, as columns named `..._kept`."""
         for number, location in enumerate(locations):
             self.starts.setdefault(location, {name: column[number] for name, column in sizes.items()})
         return {
@@ -258,7 +242,6 @@ def _rows_before(rows: pl.DataFrame | None, model: str, step: int) -> pl.DataFra
 def measured_heads(
     model: Model, tree: Network[Spectrum | None]
 ) -> Iterator[tuple[MatrixLocation, tuple[Reals, Reals], Spectrum]]:
-    """Yield each measured head with its factors (N x d and d x N) and its spectrum."""
     cache: tuple[Any, list[tuple[Reals, Reals]]] = (None, [])
     for (location, product), (_, spectrum) in zip(model.network.leaves(), tree.leaves(), strict=True):
         if spectrum is None or location.head is None or not isinstance(product.block, Attention):
@@ -271,10 +254,7 @@ def measured_heads(
 
 
 def stronger_first_columns(modes: pl.DataFrame) -> dict[str, float | None]:
-    """Return the results of the test "stronger first" for QK and VO at one step.
-
-    A result is None if there are no two modes to compare.
-    """
+    """Return the results of the test "stronger first" for QK and VO, or None without two modes."""
     row: dict[str, float | None] = {}
     known = modes.drop_nulls("left_step")
     for group in HEAD_KINDS:

@@ -1,17 +1,6 @@
-"""Measure the spectra of a model at one step of its training.
-
-| quantity | in the row of a matrix | in the row of the step |
-|---|---|---|
-| `proxies` | `log10_contribution` | log10 of each proxy |
-| `stable_rank` | sum s_i^2 / s_1^2 | median over the matrices of a group |
-| `outliers` | singular values beyond the edge of the finite-size null | sum over a group |
-| `alpha` | exponent of a power law of the upper eigenvalues | median over a group |
-| `factor_excess` | excess of a head's factors (`theory.implicit_bias.balance`) | medians of QK and VO |
-| `scores` | | median `typical` and largest `bound` over heads (`theory.bounds.logits`) |
-| `factor_imbalance`, `means`, `modes` | see `history` | |
-
-The numbers equal those of `attnlaw.audit` and its fits. The tests of the fits (bootstraps) are left out.
-"""
+"""Measure the spectra of a model at one step of its training. The rows of matrices have the numbers of
+`attnlaw.audit` and its fits, without the tests of the fits (bootstraps). The row of the step has the medians
+or sums of groups of matrices, each proxy, and of the logits the median spread and the largest bound."""
 
 from __future__ import annotations
 
@@ -75,10 +64,7 @@ def step_frame(snapshots: Iterable[Snapshot]) -> pl.DataFrame:
 def take_snapshot(
     settings: ModelSettings, step: int, quantities: Sequence[str], history: History, approximate: bool = False
 ) -> Snapshot:
-    """Measure the current state of the settings' module, and update the `history` of its run.
-
-    The function reads one matrix at a time, without gradients and without random numbers of torch or numpy.
-    """
+    """Measure the module and update the `history`, a matrix at a time, without gradients or randomness."""
     require_unsharded(settings.model)
     model = settings.open()
     selection = Selection.from_settings(settings, model.network, Arithmetic(approximate))
@@ -133,10 +119,7 @@ def take_snapshot(
 
 
 def failed_snapshot(name: str, step: int, reason: str) -> Snapshot:
-    """Return the snapshot of a step whose weights could not be measured.
-
-    The snapshot has the reason and no numbers.
-    """
+    """Return the snapshot of a step whose weights could not be measured, with the reason."""
     failure = {"status": Outcome.FAILED, "remark": reason}
     row = {"step": step, "model": name, **failure, "attnlaw_version": __version__}
     return Snapshot(step, row, quantity_frame(STEP_MATRICES, []), quantity_frame(STEP_MODES, []))
@@ -152,11 +135,9 @@ if whole: attnlaw.audit(whole, heads=HEADS).save(f"step-{step}")
 
 
 def require_unsharded(model: Any) -> None:
-    """Raise an `InputError` if the weights are split over processes.
+    """Raise an `InputError` if the weights are split over processes, so that none has a whole matrix.
 
-    In that case, no process has a whole matrix.
-
-    If the weights are distributed tensors (FSDP2), a note of the error has the code that gathers them.
+    For distributed tensors (FSDP2), a note of the error has the code that gathers them.
     """
     what = f"{type(model).__name__}: the weights of this model are split over several processes"
     if any(hasattr(weight, "device_mesh") for weight in model.parameters()):
@@ -172,7 +153,6 @@ def require_unsharded(model: Any) -> None:
 
 
 def _contributions(bounds: Proxies | None, count: int) -> list[float | None]:
-    """Return log10 of each matrix's contribution to the proxy, or None for matrices outside the layers."""
     parts = [] if bounds is None else bounds.parts
     return [_value(log10(Estimate(part.log_value))) for part in parts] + [None] * (count - len(parts))
 
@@ -182,7 +162,6 @@ def _value(estimate: Estimate | None) -> float | None:
 
 
 def _outliers(spectra: Sequence[Spectrum]) -> list[int | None]:
-    """Return how many values of each spectrum are beyond the edge of its null, or None without an edge."""
     nulls = [null_of_spectrum(spectrum) if spectrum.multiplicities is None else None for spectrum in spectra]
     return [
         None if null is None else null.compare(without_round_off(spectrum)).outliers
@@ -213,7 +192,6 @@ def _proxy_columns(bounds: Proxies | None) -> dict[str, float | None]:
 
 
 def _logits_by_head(model: Model, tree: Network[Spectrum | None]) -> dict[MatrixLocation, Logits]:
-    """Return the spread and the bound of the logits of each measured head of self-attention."""
     logits = {}
     for (location, product), (_, spectrum) in zip(model.network.leaves(), tree.leaves(), strict=True):
         if spectrum is not None and location.kind == "qk" and isinstance(product.block, Attention):
@@ -222,7 +200,6 @@ def _logits_by_head(model: Model, tree: Network[Spectrum | None]) -> dict[Matrix
 
 
 def _score_columns(logits: Sequence[Logits]) -> dict[str, float | None]:
-    """Return the median spread and the largest bound of the logits over all heads that have them."""
     spreads = [head.typical for head in logits if head.typical is not None]
     bounds = [head.bound for head in logits if head.bound is not None]
     return {"score_spread_qk": median(spreads) if spreads else None, "logit_bound": max(bounds, default=None)}

@@ -187,7 +187,6 @@ class SpectralMonitor:
             self._spent += spent
 
     def _judge(self, snapshot: Snapshot, watchdog: Watchdog) -> Snapshot:
-        """Return the snapshot with its verdicts. If rules do not hold, warn or raise `GateFailed`."""
         verdicts = watchdog.judge(step_frame([snapshot]))
         snapshot = replace(snapshot, verdicts=verdicts)
         if not verdicts.passed and self.settings.on_fail == STOP:
@@ -232,11 +231,7 @@ class SpectralMonitor:
             self._unwritten, self._resumed = [], True
 
     def _append(self) -> None:
-        """Add the unwritten rows to the files. They replace earlier rows of the same step.
-
-        A run that resumes has abandoned the weights of later steps. So the first call also drops all stored
-        rows from the first measured step on.
-        """
+        """Add the unwritten rows. A run that resumes first drops rows from its first measured step on."""
         replaced = pl.col("step").is_in([snapshot.step for snapshot in self._unwritten])
         if not self._resumed:
             replaced |= pl.col("step") >= self._first
@@ -278,7 +273,6 @@ class SpectralMonitor:
 
 
 def _as_whole_number(name: str, number: Any) -> int:
-    """Return an integer of Python, numpy or torch as an int. Raise an `InputError` for other values."""
     try:
         return operator.index(number)
     except TypeError as error:
@@ -286,7 +280,6 @@ def _as_whole_number(name: str, number: Any) -> int:
 
 
 def is_first_process() -> bool:
-    """Return whether this is rank 0 of a distributed run, or the only process."""
     import torch.distributed as dist
 
     if dist.is_available() and dist.is_initialized():
@@ -295,7 +288,6 @@ def is_first_process() -> bool:
 
 
 def unwrap_module(model: Any) -> Any:
-    """Return the module without the wrappers of `torch.compile` and of data parallelism."""
     nn = import_torch("monitoring").nn
     if not isinstance(model, nn.Module):
         raise InputError(
@@ -309,7 +301,6 @@ def unwrap_module(model: Any) -> Any:
 
 @contextmanager
 def _directory_lock(directory: Path) -> Iterator[None]:
-    """Hold the lock of the directory, after waiting until no other monitor has it."""
     path = directory / "steps.lock"
     with as_input_error(f"{path}: cannot be locked", "give the monitor another directory"):
         file = path.open("a")

@@ -68,11 +68,7 @@ def _error_lines(view: ChartView) -> Drawings:
 def _panel_data(
     view: ChartView, row: dict[str, Any], laws: pl.DataFrame, values: pl.DataFrame, settings: list[str]
 ) -> dict[str, Any]:
-    """Return the title, bars, line and spike of one panel.
-
-    They are in singular values s with `s^2 = x/mean`, because the density of s is less steep at a hard edge
-    than the density of x.
-    """
+    """Return the parts of one panel over s with `s^2 = x/mean`, where a hard edge is less steep."""
     key, mean, atom = row["case"], row["mean"], row["atom_at_zero"]
     every = (values.filter(pl.col("case") == key)["value"] / mean).sqrt().to_numpy()
     kept = every[every > 0] if atom > 0 else every

@@ -12,7 +12,8 @@ from rich.text import Text
 from attnlaw.core.estimate import format_value, format_with_error
 from attnlaw.core.settings import setting_fields
 from attnlaw.core.words import short_number
-from attnlaw.render.describe_rows import ValueLabels, varying_settings
+from attnlaw.render.describe_rows import varying_settings
+from attnlaw.render.terminal.cases import known_quantities, print_measures, setting_columns
 from attnlaw.render.terminal.console import Column, print_table, sparkline
 from attnlaw.render.terminal.screen import (
     print_definitions,
@@ -20,11 +21,9 @@ from attnlaw.render.terminal.screen import (
     print_lines,
     print_next,
     print_title,
-    without,
 )
 from attnlaw.theory.laws.attention_shape import CENTRINGS, MATRICES
-from attnlaw.verbs.attention.answer import answer, layer_line, limits
-from attnlaw.verbs.attention.verdict import head_line, verdict_of
+from attnlaw.verbs.attention.answer import LIMITS, answer, head_line, layer_line, verdict_of
 
 if TYPE_CHECKING:
     from attnlaw import AttentionResult
@@ -62,10 +61,7 @@ def show_case(result: AttentionResult, console: Console, details: bool = False) 
 
 
 def show_summary(result: AttentionResult, console: Console, details: bool = False) -> None:
-    """Print the spectrum of one layer, or a row for each of several layers.
-
-    Limits and the next commands follow this output.
-    """
+    """Print the spectrum of one layer, or a row for each of several layers, then limits and next commands."""
     console.print()
     if len(result) == 1:
         _show_spectrum(result, console)
@@ -73,42 +69,28 @@ def show_summary(result: AttentionResult, console: Console, details: bool = Fals
         _show_rows(result, console)
     if details:
         _show_quantities(result, console)
-    print_hanging(console, Text(""), limits(), style="dim")
+    print_hanging(console, Text(""), LIMITS, style="dim")
     console.print()
     print_next(console, answer(result).next_commands)
 
 
 def _show_rows(result: AttentionResult, console: Console) -> None:
-    """Print a line for each of several layers."""
-    rows, labels = result.rows, ValueLabels(result.verb, result.rows)
-    columns = [
-        Column(
-            name.replace("_", " "),
-            ["" if value is None else labels.label_of(name, value) for value in rows[name]],
-            is_text=rows[name].dtype == pl.String,
-        )
-        for name in varying_settings(rows, setting_fields(result.verb.settings))
+    varied = varying_settings(result.rows, setting_fields(result.verb.settings))
+    columns = setting_columns(result, result.rows, varied)
+    values = [result.values(case) for case in range(len(result))]
+    measures = [
+        (title, meaning, [format_value(known[name]) for known in values])
+        for name, (title, meaning) in ROW_COLUMNS.items()
     ]
-    values, meanings = [result.values(case) for case in range(len(result))], {}
-    for name, (title, meaning) in ROW_COLUMNS.items():
-        cells = [format_value(known[name]) for known in values]
-        if any(cells):
-            columns.append(Column(title, cells))
-            meanings[title] = meaning
-    left_out = print_table(console, columns, [column.title for column in columns[:0:-1]])
+    titles = [*(column.title for column in columns), *(title for title, _, _ in measures)]
+    meanings = print_measures(console, columns, measures, titles[:0:-1])
     console.print()
-    print_definitions(console, without(meanings, left_out))
+    print_definitions(console, meanings)
     console.print()
 
 
 def _show_quantities(result: AttentionResult, console: Console) -> None:
-    """Print every number of every layer, with its meaning."""
-    values = [result.values(case) for case in range(len(result))]
-    known = [
-        quantity
-        for quantity in result.verb.quantities
-        if any(numbers[quantity.name] is not None for numbers in values)
-    ]
+    known, values = known_quantities(result)
     columns = [Column("quantity", [quantity.label for quantity in known], is_text=True)]
     columns += [
         Column(f"case {case}" if len(values) > 1 else "", [format_value(numbers[q.name]) for q in known])
@@ -120,7 +102,6 @@ def _show_quantities(result: AttentionResult, console: Console) -> None:
 
 
 def _show_spectrum(result: AttentionResult, console: Console) -> None:
-    """Print quantiles of the singular values, and the densities as lines of blocks."""
     row = result.row()
     matrix = MATRICES[row["matrix"]]
     taken = CENTRINGS[row["centring"]].label

@@ -28,7 +28,8 @@ from attnlaw.verbs.audit.split import UNIT, join_units, split_into_units
 if TYPE_CHECKING:
     import polars as pl
 
-    from attnlaw.analysis.audit.audit import Audit, Keeper
+    from attnlaw.analysis.audit.audit import Audit
+    from attnlaw.analysis.audit.unfinished import UnfinishedAudit
     from attnlaw.core.result import Result
 
 
@@ -264,7 +265,7 @@ QUANTITIES = (
 )
 
 
-def run(case: AuditSettings, progress: Progress, keeper: Keeper | None = None) -> Audit:
+def run(case: AuditSettings, progress: Progress, keeper: UnfinishedAudit | None = None) -> Audit:
     from attnlaw.analysis.audit.audit import audit
 
     return audit(case, case.options, case.arithmetic, progress, keeper)

@@ -101,7 +101,6 @@ def model_lines(cases: dict[str, AuditResult], summaries: Summaries) -> list[Lin
 
 
 def _training_lines(summaries: Summaries) -> list[Line]:
-    """Return one line for all trained models, and a line for each of the others."""
     known = {name: line for name, summary in summaries.items() if (line := training_line(summary))}
     trained = [name for name, line in known.items() if line.status == AnswerStatus.OK]
     others = [
@@ -157,10 +156,7 @@ def head_size(case: AuditResult) -> int | None:
 
 
 def next_commands(result: AuditResult) -> dict[str, str]:
-    """Return the commands that show more about the same models.
-
-    For Python objects, the commands are calls.
-    """
+    """Return the commands, or calls for Python objects, that show more about the same models."""
     command = typed_command(result)
     if command is None:
         return {'result.save("results")': REPORT, f"result.show({DETAILS}=True)": ALL_NUMBERS}

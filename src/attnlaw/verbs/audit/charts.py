@@ -88,7 +88,6 @@ def proxies(view: ChartView) -> Drawings:
 
 
 def _draw_dots(rows: pl.DataFrame, colours: Mapping[str, str]) -> alt.Chart:
-    """Draw every `value` of the rows as a dot in the colour of its `series`, on the line `line`."""
     order = list(dict.fromkeys(rows["line"]))
     dots = alt.Chart(inline_data(rows)).mark_point(filled=True, size=50, opacity=0.9)
     return dots.encode(
@@ -120,10 +119,7 @@ def amplification(view: ChartView) -> Drawings:
     "contributes most.",
 )
 def shares(view: ChartView) -> Drawings:
-    """Draw the parts of each layer's share of the proxy.
-
-    If all layers are alike, the function draws nothing.
-    """
+    """Draw the parts of each layer's share of the proxy, unless all layers are alike."""
     layers = view.frame("layers")
     parts = [name for name in SHARES if has_values(layers, name)]
     spread = layers.select(pl.col(parts).max() - pl.col(parts).min()).row(0) if parts else ()
@@ -142,7 +138,6 @@ def shares(view: ChartView) -> Drawings:
 
 
 def _draw_shares(view: ChartView, rows: pl.DataFrame, colours: Mapping[str, str]) -> Any:
-    """Draw a panel of stacked bars for each model, from the columns model, x, part, place and value."""
     several = rows["model"].n_unique() > 1
     panels = []
     for (model,), group in rows.group_by("model", maintain_order=True):
@@ -172,14 +167,9 @@ def decay(view: ChartView) -> Drawings:
 
 
 def spectrum_decay(spectra: pl.DataFrame, labels: Mapping[str, str] | None = None) -> alt.ConcatChart:
-    """Draw how singular values decay, with a panel for each kind of matrix.
+    """Draw how singular values decay: the median over a model's matrices of a kind, relative to the largest.
 
-    A line shows the median over a model's matrices of the singular value divided by the largest, at each
-    rank.
-
-    Args:
-        spectra: the table of spectra of one or several audits.
-        labels: the names to show, by model. By default, the chart draws all models under their own names.
+    `labels` are the names to show by model. By default, the chart draws all models under their own names.
     """
     names = _labels(spectra, labels)
     hue = colour_encoding(palette(names.values()))
@@ -254,10 +244,7 @@ def contribution_curves(matrices: pl.DataFrame) -> alt.ConcatChart:
 
 
 def _median_curves(matrices: pl.DataFrame, count: int) -> pl.DataFrame:
-    """Return a table of median curves, with the columns kind, layer, p and log10_C.
-
-    The median is over the matrices of a layer whose curves have `count` points.
-    """
+    """Return median curves (kind, layer, p, log10_C) over the matrices whose curves have `count` points."""
     places = _even_indices(count, MOST_POINTS)
     same_length = matrices.filter(pl.col("log10_curve").list.len() == count)
     curves = same_length.select("kind", "layer", log10_C=pl.col("log10_curve").list.gather(places))
@@ -285,10 +272,8 @@ def compare(
 ) -> alt.VConcatChart:
     """Draw medians over heads by layer: a row of panels for each kind of matrix, a column for each quantity.
 
-    Args:
-        labels: the names to show, by model. By default, the chart draws all models under their own names.
-        titles: the titles to show, by quantity. By default, the chart draws the quantities of
-            `_compared_quantities` under their own names.
+    `labels` and `titles` are the names to show, by model and by quantity. By default, the chart draws all
+    models, and the quantities of `_compared_quantities`, under their own names.
     """
     quantities = titles or {name: name for name in _compared_quantities(matrices)}
     names = _labels(matrices, labels)
@@ -324,21 +309,18 @@ def _compared_quantities(matrices: pl.DataFrame) -> tuple[str, ...]:
 
 
 def _padded_range(values: pl.Series) -> list[float]:
-    """Return a range somewhat larger than that of the values. Around a constant it has length 1."""
     low, high = min(values, default=0.0), max(values, default=0.0)
     room = 0.06 * (high - low) if high - low > 1e-9 * abs(high) else 0.5
     return [low - room, high + room]
 
 
 def _labels(table: pl.DataFrame, labels: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the names to show for the models of a table, by model."""
     present = dict.fromkeys(table["model"])
     known = {model: model for model in present} if labels is None else labels
     return {model: label for model, label in known.items() if model in present}
 
 
 def _kinds(table: pl.DataFrame) -> list[str]:
-    """Return the kinds of the matrices in layers, in the order of `KINDS`."""
     present = set(table.drop_nulls("layer")["kind"])
     return [kind for kind in KINDS if kind in present]
 
@@ -385,10 +367,7 @@ def balance(view: ChartView) -> Drawings:
 
 
 def draw_excesses(matrices: pl.DataFrame, labels: Mapping[str, str]) -> alt.ConcatChart:
-    """Draw the excess of each head's factors as a dot, on a logarithmic axis.
-
-    A ring shows the excess without the bias of queries, if it differs.
-    """
+    """Draw the excess of each head's factors as a dot, and as a ring without the bias of queries."""
     known = matrices.filter(pl.col("factor_excess") > 0).rename({"factor_excess": "excess"})
     known = known.with_columns(series=pl.col("model").replace_strict(labels))
     shade = colour_encoding(palette(known["series"]))

@@ -19,7 +19,7 @@ from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart
 from attnlaw.render.pages.notebook import frame_html
 from attnlaw.render.pages.page import Section, figure_section
 from attnlaw.theory.bounds import BOUNDS
-from attnlaw.verbs.audit.growth import growth_columns
+from attnlaw.verbs.audit.terminal import growth_columns
 
 DRAWN = ("spectrum_adaptive", "edelman", "trauger_tewari")
 AXES = {"depth": "layers (L)", "hidden_size": "width (N)"}
@@ -27,11 +27,10 @@ OTHER_AXIS = {"depth": "hidden_size", "hidden_size": "depth"}
 EXPONENT = {"depth": "depth", "hidden_size": "width"}
 TITLE = "Growth with depth and width"
 CAPTION = (
-    "Each dot is a model, and lines connect the means of models of equal size. Left: proxy at each "
-    "depth, for a fixed width. Right: proxy at each width, for a fixed depth. Titles show the "
-    "least-squares exponents. A small exponent is good: arXiv 2605.07297 finds that the "
-    "spectrum-adaptive proxy has the smallest. A line that bends upwards grows exponentially, so its "
-    "exponent is only an average."
+    "Each dot is a model, and lines connect the means of models of equal size. Left: proxy at each depth, "
+    "for a fixed width. Right: proxy at each width, for a fixed depth. Titles show the least-squares "
+    "exponents. A small exponent is good: arXiv 2605.07297 finds that the spectrum-adaptive proxy has the "
+    "smallest. A line that bends upwards grows exponentially, so its exponent is only an average."
 )
 
 
@@ -50,12 +49,7 @@ def growth(view: ChartView) -> Drawings:
 
 
 def draw_growth(rows: pl.DataFrame, exponents: pl.DataFrame) -> alt.VConcatChart:
-    """Draw proxies over depth and over hidden size, with a row of panels for each proxy.
-
-    Args:
-        rows: a row for each model, with `depth`, `hidden_size` and `log10_PROXY`.
-        exponents: the table of `growth_table`.
-    """
+    """Draw proxies of the models in `rows` over depth and hidden size, with the `growth_table`."""
     fits = {row["proxy"]: row for row in exponents.iter_rows(named=True)}
     varied = [axis for axis in AXES if rows[axis].n_unique() > 1]
     lines = []
@@ -74,7 +68,6 @@ def draw_growth(rows: pl.DataFrame, exponents: pl.DataFrame) -> alt.VConcatChart
 
 
 def _panel(table: pl.DataFrame, axis: str, title: str) -> alt.LayerChart:
-    """Draw one proxy against one size, with a colour for each value of the other size."""
     other = OTHER_AXIS[axis]
     sizes, levels = (sorted(table[name].unique().to_list()) for name in (axis, other))
     x = alt.X(

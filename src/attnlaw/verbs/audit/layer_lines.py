@@ -21,12 +21,9 @@ OTHERS = ("ffn_in", "ffn_gate", "ffn_out", "lora")
 
 @dataclass(frozen=True, eq=False)
 class LayerLine:
-    """One layer, several neighbouring layers, or the cross attention of a layer.
+    """One layer, several neighbours ("0-3"), or the cross attention of a layer, which has no `layers`.
 
-    Args:
-        name: the name of the line in a table, such as "encoder 0" or "0-3".
-        layers: the rows of the table of layers, or no rows for cross attention.
-        matrices: the rows of the line's matrices. Matrices of cross attention have the kinds "qk" and "vo".
+    Matrices of cross attention have the kinds "qk" and "vo".
     """
 
     name: str
@@ -44,18 +41,12 @@ def sizes(result: AuditResult) -> tuple[str, str]:
 
 
 def shown_matrices(result: AuditResult) -> pl.DataFrame:
-    """Return the matrices of a model.
-
-    If a size as applied is not known, the row has the size of the stored matrix.
-    """
+    """Return the matrices of a model, with their stored sizes if sizes as applied are not known."""
     return fill_applied_sizes(result.matrices, result.rows["norms"][0] == "applied")
 
 
 def layer_lines(result: AuditResult, most: int | None = None) -> list[LayerLine]:
-    """Return a line for each layer of a model, followed by one for its cross attention.
-
-    If there are more than `most` layers, neighbouring layers of a stack share a line.
-    """
+    """Return a line for each layer of a model and its cross attention, or for neighbours to get `most`."""
     matrices, layers = shown_matrices(result), result.layers.rows(named=True)
     step = 1 if most is None else -(-len(layers) // most)
     lines = []

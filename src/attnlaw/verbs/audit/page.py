@@ -67,11 +67,7 @@ BELOW = {"below": "how many of the trained models have a smaller number"}
 
 
 def has_page(result: Result) -> TypeGuard[AuditResult]:
-    """Return whether the page of audits can show a result.
-
-    The page needs finished audits with their tables. If the audits come from a study, there must be at most
-    12.
-    """
+    """Return whether the page can show a result: finished audits with tables, and few if from a study."""
     known = {"matrices", "spectra", "layers"} <= result.tables.keys()
     finished = int((result.rows["status"] != "failed").sum())
     is_shown = finished > 0 and (finished <= MOST_MODELS or "task" not in result.rows.columns)
@@ -133,7 +129,6 @@ def _shares_sentence(layers: pl.DataFrame, figures: Sequence[Figure]) -> str:
 
 
 def _summary_section(result: AuditResult, summaries: dict[int, dict[str, Any]], applied: bool) -> Section:
-    """Return the section with a card for each model: key numbers, other models, and remarks."""
     short = short_names(str(summary["model"]) for summary in summaries.values())
     meanings = {quantity.name: quantity.description for quantity in VERB.quantities}
     cards = []
@@ -165,10 +160,6 @@ def _summary_section(result: AuditResult, summaries: dict[int, dict[str, Any]], 
 
 
 def _proxies_section(summaries: dict[int, dict[str, Any]], figures: Sequence[Figure]) -> Section | None:
-    """Return the section with the table of all proxies; None if no model has proxies.
-
-    A model that shares layers has one column more, whose proxies count a layer each time it is applied.
-    """
     colours = {str(summary["model"]): number for number, summary in enumerate(summaries.values())}
     short = short_names(colours)
     models = [summary for summary in summaries.values() if summary["proxies"]]

@@ -1,9 +1,6 @@
-"""The data of an audit's page: plain values for JSON, and long arrays as packed 32-bit floats.
-
-Spectra and curves are little-endian float32 in base64. The page unpacks one matrix at a time, so the page of
-a large model stays small. The data also hold the labels of quantities, kinds of matrix and laws, from the
-declaration of the verb.
-"""
+"""The data of an audit's page: plain values for JSON, labels of the declaration, and long arrays as packed
+little-endian 32-bit floats in base64. The page unpacks one matrix at a time, so that of a large model is
+small."""
 
 from __future__ import annotations
 
@@ -73,10 +70,7 @@ FACTS = (
 
 
 def audit_payload(result: Result, names: dict[int, str], applied: bool) -> dict[str, Any]:
-    """Return all data that the page's script draws, as values for JSON.
-
-    `names` has the names of the models by the number of the case.
-    """
+    """Return all data that the page's script draws, as values for JSON. `names` are models by case."""
     matrices = result.finished_table("matrices")
     rows = _join_by_location(matrices, result.finished_table("spectra"))
     if "fits" in result.tables:
@@ -115,10 +109,7 @@ def constant_quantities(matrices: pl.DataFrame) -> list[str]:
 
 
 def _join_by_location(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
-    """Add the columns of another table about the same matrices.
-
-    If a location has several matrices, they are matched in their order.
-    """
+    """Add the columns of another table about the same matrices, which may share a location in this order."""
     new = [name for name in others.columns if name not in rows.columns]
     turn = pl.int_range(pl.len()).over(LOCATION).alias("turn")
     joined = rows.with_columns(turn).join(
@@ -132,10 +123,7 @@ def _join_by_location(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
 
 
 def _fits_payload(rows: pl.DataFrame, curves: pl.DataFrame) -> dict[str, Any]:
-    """Return the densities that the page draws over spectra, packed.
-
-    There is one null for each shape and one law for each matrix. Each array holds first x, then the density.
-    """
+    """Return packed curves (first x, then densities): a null for each shape, and a law for each matrix."""
     flat = curves.with_columns(points=pl.concat_list("x", "density"))
     nulls = flat.filter(pl.col("curve") == "null").unique("null_shape", keep="first", maintain_order=True)
     number = {shape: i for i, shape in enumerate(nulls["null_shape"])}

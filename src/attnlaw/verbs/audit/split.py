@@ -1,7 +1,5 @@
-"""Split an audit into units that workers measure, and join their results.
-
-A unit is one matrix, or QK or VO of all heads of a block. It is a case of the verb `audit.unit`.
-"""
+"""Split an audit into units that workers measure, and join their results. A unit is one matrix, or QK or VO
+of all heads of a block: a case of the verb `audit.unit`."""
 
 from __future__ import annotations
 

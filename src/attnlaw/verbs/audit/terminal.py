@@ -1,7 +1,4 @@
-"""Print an audit in the terminal: problems, what is unusual, and a line for each layer.
-
-`--details` adds the amplification of each layer, the ranges of other models, bounds of logits, and proxies.
-"""
+"""Print an audit in the terminal: problems, what is unusual, and a line for each layer."""
 
 from __future__ import annotations
 
@@ -13,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from attnlaw.analysis.atlas.compare import range_lines, range_meanings, ranges_sentence, unusual_numbers
+from attnlaw.analysis.audit.growth import exponent_text, growth_reason, growth_sentence, growth_table
 from attnlaw.analysis.audit.remarks import MOST_UNUSUAL, is_comparable, proxy_entries, remarks
 from attnlaw.analysis.columns import LEVELS
 from attnlaw.checkpoints.network import KINDS
@@ -26,6 +24,8 @@ from attnlaw.render.terminal.screen import (
     print_title,
     without,
 )
+from attnlaw.theory.bounds import BOUNDS
+from attnlaw.theory.bounds.proxy_growth import LEAST_MODELS
 from attnlaw.verbs.audit.answer import (
     DETAILS,
     Summaries,
@@ -37,7 +37,6 @@ from attnlaw.verbs.audit.answer import (
     next_commands,
     outside_range,
 )
-from attnlaw.verbs.audit.growth import show_growth
 from attnlaw.verbs.audit.layer_lines import (
     HEADS,
     OTHERS,
@@ -58,6 +57,11 @@ PROXY_MEANINGS = {
     "p": "exponent of the norm that measures a matrix by its singular values; p = 0 counts them (the rank)",
     "spectrum-adaptive": "each matrix is measured with the p that gives the smallest proxy",
     "logits": "scores of a head before the softmax",
+}
+MODEL_COLUMNS = {
+    "unlike\nrandom": ("rejected_share", ".1%"),
+    "strong\ndirections": ("median_outliers", ".3g"),
+    "effective\nrank QK": ("median_effective_rank_qk", ".1f"),
 }
 PURPOSES = {"qk": "QK: where it looks", "vo": "VO: what it passes on"}
 
@@ -101,9 +105,8 @@ def show_summary(result: AuditResult, console: Console, details: bool = False) -
 
 
 def _show_proxies(result: AuditResult, summaries: Summaries, console: Console) -> None:
-    """Print the proxies of one model, or their growth over several. Remarks on the numbers follow."""
     if len(summaries) > 1:
-        show_growth(result.rows, console)
+        _show_growth(result.rows, console)
     for summary in summaries.values():
         if len(summaries) == 1 and summary["proxies"]:
             print_table(console, _proxy_columns(summary))
@@ -116,7 +119,6 @@ def _show_proxies(result: AuditResult, summaries: Summaries, console: Console) -
 
 
 def _show_atlas(entry: dict[str, Any], console: Console) -> None:
-    """Print how the model compares with the models of the atlas."""
     titles, cells = ("", "here", "trained", "below", "untrained"), zip(*range_lines(entry), strict=True)
     columns = [Column(title, column, is_text=not title) for title, column in zip(titles, cells, strict=True)]
     left_out = print_table(console, columns, ["below"])
@@ -128,7 +130,6 @@ def _show_atlas(entry: dict[str, Any], console: Console) -> None:
 
 
 def _show_sizes(result: AuditResult, summary: dict[str, Any], console: Console, details: bool) -> None:
-    """Print the table of layers, a table of the other matrices, and the meanings of their columns."""
     lines = layer_lines(result, None if details else MOST_LINES)
     meanings: dict[str, str] = {}
     if lines:
@@ -212,10 +213,7 @@ def _layer_columns(
 def _head_columns(
     title: str, layers: Sequence[pl.DataFrame], norm: str, rank: str, blocks: int
 ) -> list[Column]:
-    """Return a column of norms by head, and a column of median stable ranks.
-
-    The norms of a layer are a sparkline of at most `blocks` characters, followed by the largest norm.
-    """
+    """Return a column of norms (a sparkline of at most `blocks` characters), and one of median ranks."""
     heads = max(rows["head"].n_unique() for rows in layers)
     pooled = -(-heads // blocks)
     by_head = [
@@ -233,7 +231,6 @@ def _head_columns(
 
 
 def _proxy_columns_by_layer(layers: Sequence[dict[str, Any]], shares: Sequence[Any]) -> list[Column]:
-    """Return the columns with the amplification and the share of the proxy of each layer."""
     stored, applied = (
         [format_number(layer.get(name), ".2f", layer.get(f"{name}_error")) for layer in layers]
         for name in ("log10_alpha", "log10_alpha_applied")
@@ -255,7 +252,6 @@ def _largest_norm(rows: pl.DataFrame, norm: str) -> str:
 
 
 def _other_columns(others: pl.DataFrame, result: AuditResult) -> list[Column]:
-    """Return the columns of the table of matrices outside of layers."""
     norm, rows = sizes(result)[0], others.rows(named=True)
     return [
         Column("matrix", [KINDS[row["kind"]].label for row in rows], is_text=True),
@@ -272,23 +268,14 @@ def _format_cell(row: dict[str, Any], name: str, form: str) -> str:
 
 
 def _model_columns(summaries: Summaries, details: bool) -> tuple[list[Column], dict[str, str]]:
-    """Return the columns of the table of several models, and the meanings of their titles."""
     models = list(summaries.values())
     counts = {level: [str(model["findings"][level] or 0) for model in models] for level in reversed(LEVELS)}
     columns = [
         Column("\nmodel", list(summaries), is_text=True, wraps=True),
         *(Column(f"\n{level}s", cells) for level, cells in counts.items()),
-        Column(
-            "unlike\nrandom", [format_number(model["rejected_share"], ".1%", missing="–") for model in models]
-        ),
-        Column(
-            "strong\ndirections",
-            [format_number(model["median_outliers"], ".3g", missing="–") for model in models],
-            name="strong directions",
-        ),
-        Column(
-            "effective\nrank QK",
-            [format_number(model["median_effective_rank_qk"], ".1f", missing="–") for model in models],
+        *(
+            Column(title, [format_number(model[name], form, missing="–") for model in models])
+            for title, (name, form) in MODEL_COLUMNS.items()
         ),
         Column("outside\nrange", [outside_range(model) or "–" for model in models]),
     ]
@@ -308,14 +295,35 @@ def _model_columns(summaries: Summaries, details: bool) -> tuple[list[Column], d
 
 
 def _proxy_columns(summary: dict[str, Any]) -> list[Column]:
-    """Return the columns of the table of a model's proxies.
-
-    A model that shares layers has one column more, whose proxies count a layer each time it is applied.
-    """
+    """Return the columns of a model's proxies, with one more for shared layers that count repeatedly."""
     labels = [label for label, *_ in proxy_entries(summary["proxies"])]
     columns = [Column("proxy", labels, is_text=True, wraps=True)]
     for key, more in (("proxies", ""), ("per_application", ", per application")):
         if summary[key]:
             numbers = [format_number(value, ".4f", error) for _, value, error in proxy_entries(summary[key])]
             columns.append(Column(f"log10{more}", numbers))
+    return columns
+
+
+def _show_growth(rows: pl.DataFrame, console: Console) -> None:
+    """Print the exponents of every proxy, or why there are none if there are three models or more."""
+    reason = growth_reason(rows)
+    if reason is not None:
+        if rows.height >= LEAST_MODELS:
+            console.print(Text(f"{reason[0].upper()}{reason[1:]}.", style="dim"))
+        return
+    table = growth_table(rows)
+    console.print()
+    console.print(Text(growth_sentence(rows, table)))
+    print_table(console, growth_columns(table))
+    console.print()
+
+
+def growth_columns(table: pl.DataFrame) -> list[Column]:
+    """Return the columns of the table of exponents."""
+    lines = table.rows(named=True)
+    columns = [Column("proxy", [BOUNDS[line["proxy"]].label for line in lines], is_text=True, wraps=True)]
+    for name in ("depth", "width"):
+        cells = [exponent_text(line, name) for line in lines]
+        columns += [Column(f"exponent\nof {name}", cells)] if any(cells) else []
     return columns

@@ -51,32 +51,33 @@ def failed_rules(case: Result) -> list[dict[str, Any]]:
 
 
 def rule_text(rule: Mapping[str, Any]) -> str:
-    """Return the result of a failed rule in words, without its places."""
     if rule["failures"] and rule["selected"] > 1:
         return f"{rule['held']} of {rule['selected']} rows hold, expected {rule['asked']}"
     return str(rule["remark"])
 
 
 def case_lines(case: Result, details: bool = False) -> Iterator[Line]:
-    """Yield the headline of one model, its failed rules and its findings.
-
-    If there are many findings, only those that fail the gate have a remedy, unless `details` is true.
-    """
+    """Yield the headline, the failed rules and the findings of a model. `details` adds every remedy."""
     row, groups = case.row(), finding_groups(case)
     yield _headline(case)
     for rule in failed_rules(case):
         status = STATUS_OF_LEVEL[rule["level"]]
         level = "" if status else f"{rule['level'].capitalize()}: "
         places = rule["failures"] if rule["selected"] > 1 or not rule["selected"] else []
-        more = len(places) - MOST_LOCATIONS
-        worst = "; ".join(map(shorten, places[:MOST_LOCATIONS]))
-        shown = (f"Worst: {worst}{f'; and {more} more' if more > 0 else ''}.",) if places else ()
+        worst = "; ".join(first_few([*map(shorten, places)], MOST_LOCATIONS))
+        shown = (f"Worst: {worst}.",) if places else ()
         yield Line(f"{level}{rule['rule']}: {rule_text(rule)}", status, shown)
     for group in groups:
         brief = len(groups) > MOST_EXPLAINED and not is_at_least(group.level, row["fail_on"])
         yield replace(group.line, details=(group.reason,)) if brief and not details else group.line
     for group in finding_groups(case, known=True):
         yield Line(f"Known from the baseline and not counted: {group.title}")
+
+
+def first_few(texts: Sequence[str], most: int) -> list[str]:
+    """Return the first texts, and how many more there are."""
+    more = len(texts) - most
+    return [*texts[:most], *([f"and {more} more"] if more > 0 else [])]
 
 
 def general_lines(cases: Sequence[Result]) -> Iterator[Line]:
@@ -97,13 +98,8 @@ def _short_line(case: Result) -> Line:
     headline = _headline(case)
     problems = [f"{rule['rule']}: {rule_text(rule)}" for rule in failed_rules(case)]
     problems += [group.title for group in finding_groups(case)]
-    more = len(problems) - MOST_PROBLEMS
-    details = [*problems[:MOST_PROBLEMS], *([f"and {more} more"] if more > 0 else [])]
-    return Line(f"{case.row()['model']}: {headline.text}", headline.status, tuple(details))
-
-
-def _has_nan(case: Result) -> bool:
-    return any(group.rule == "non-finite" for group in finding_groups(case))
+    details = tuple(first_few(problems, MOST_PROBLEMS))
+    return Line(f"{case.row()['model']}: {headline.text}", headline.status, details)
 
 
 def next_commands(result: Result, cases: Sequence[Result]) -> dict[str, str]:
@@ -113,6 +109,7 @@ def next_commands(result: Result, cases: Sequence[Result]) -> dict[str, str]:
     row, rules, groups = case.row(), failed_rules(case), finding_groups(case)
     named = [group.rule for group in groups if group.rule in DETECTORS]
     command, audit = typed_command(result), typed_command(result, "audit")
+    found_rules = {group.rule for each in cases for group in finding_groups(each)}
     commands: dict[str, str] = {}
     if named:
         commands[f"attnlaw check --explain {named[0]}"] = f"when {named[0]} is reported, and what to do"
@@ -121,7 +118,7 @@ def next_commands(result: Result, cases: Sequence[Result]) -> dict[str, str]:
         diff = (typed_command(result, "diff") or "").replace(f" --base {base}", "")
         if diff:
             commands[diff.replace("diff", f"diff {base}", 1)] = "what changed, tensor by tensor"
-    elif (rules or named) and audit and not any(map(_has_nan, cases)):  # an audit does not accept NaN
+    elif (rules or named) and audit and "non-finite" not in found_rules:  # an audit does not accept NaN
         commands[f"{audit} --out results"] = "interactive report of all matrices"
     hidden = len(groups) > MOST_EXPLAINED or any(group.count > 1 for group in groups)
     hidden = hidden or any(len(rule["failures"]) > MOST_LOCATIONS for rule in rules)

@@ -43,11 +43,7 @@ def check_model(case: CheckSettings, progress: Progress) -> CheckVerdicts:
 
 
 def effective_rules(case: CheckSettings) -> RuleFile:
-    """Return the rules for a case. The settings of the case override the settings of the rule file.
-
-    Raises:
-        BadUsage: if the model, or a base or baseline that a rule needs, is missing.
-    """
+    """Return the rules for a case, whose settings override those of the rule file."""
     if case.model is None:
         raise BadSetting("model", IS_MISSING)
     rule_file = RuleFile() if case.rules is None else read_rules(case.rules, TABLES, DETECTORS)

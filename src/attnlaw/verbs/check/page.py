@@ -13,12 +13,12 @@ from attnlaw.analysis.check.verdicts import FAILED
 from attnlaw.core.result import Result
 from attnlaw.core.tables import short_names
 from attnlaw.render.charts.figure import Figure
-from attnlaw.render.describe_rows import failure_sentence
+from attnlaw.render.describe_rows import capital, failure_sentence
 from attnlaw.render.model_names import model_names
 from attnlaw.render.pages.html import macros
 from attnlaw.render.pages.notebook import frame_html
 from attnlaw.render.pages.page import Part, Section, results_page, rows_page
-from attnlaw.verbs.check.answer import answer, finding_groups
+from attnlaw.verbs.check.answer import answer, finding_groups, first_few
 
 MOST_LINES, MOST_LOCATIONS = 50, 8  # lines of a table, and places of a rule, that the page lists
 MODEL_HEAD = ("model", "Model that was checked")
@@ -65,15 +65,13 @@ def page(result: Result, figures: Sequence[Figure]) -> str:
 
 
 def _problems(result: Result, names: dict[int, str]) -> Section | None:
-    """Return the section with a line for each kind of finding in a model; None without findings."""
     lines = []
     for number, case in enumerate(result):
         for known in (False, True):
             for group in finding_groups(case, known):
-                more = group.count - MOST_LOCATIONS
-                places = [*group.places[:MOST_LOCATIONS], *([f"and {more} more"] if more > 0 else [])]
+                places = first_few(group.places, MOST_LOCATIONS)
                 remedy = group.fix.removeprefix("Fix: ")
-                cells = [group.rule, places, group.reason, f"{remedy[:1].upper()}{remedy[1:]}"]
+                cells = [group.rule, places, group.reason, capital(remedy)]
                 model = [names[number]] if names else []
                 lines.append((f"{group.level.upper()}{', known' if known else ''}", [*model, *cells]))
     if not lines:
@@ -85,7 +83,6 @@ def _problems(result: Result, names: dict[int, str]) -> Section | None:
 
 
 def _rules(result: Result, verdicts: pl.DataFrame, names: dict[int, str]) -> Section | None:
-    """Return the section with a line for each rule; None without rules."""
     if not verdicts.height:
         return None
     fail_on = dict(enumerate(result.rows["fail_on"]))
@@ -95,8 +92,7 @@ def _rules(result: Result, verdicts: pl.DataFrame, names: dict[int, str]) -> Sec
         failed = row["outcome"] == FAILED
         counts = failed and is_at_least(row["level"], fail_on[row["case"]])
         mark = row["outcome"].upper() if counts or not failed else f"{FAILED.upper()} ({row['level']})"
-        more = len(row["failures"]) - MOST_LOCATIONS
-        places = [*row["failures"][:MOST_LOCATIONS], *([f"and {more} more"] if more > 0 else [])]
+        places = first_few(row["failures"], MOST_LOCATIONS)
         cells: list[Any] = [
             *([names[row["case"]]] if names else []),
             row["rule"],

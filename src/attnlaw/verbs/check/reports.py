@@ -1,17 +1,7 @@
-"""Write verdicts as reports for other tools: SARIF, JUnit XML, Markdown and annotations on GitHub.
-
-SARIF 2.1.0 (OASIS) has one result for each row that fails and for each finding. The rule and the location
-identify a result from run to run (`partialFingerprints`). Its value may change. The physical location is line
-1 of the model's file, relative to the working directory. The location inside the model is a logical location.
-
-JUnit XML has a suite for each model, with a case for each rule and for each kind of finding.
-
-A model that could not be read has an entry in each of them: an error in JUnit, a notification and a result in
-SARIF, so that no earlier report passes for the one of this run.
-
-Names in a checkpoint are hostile input. In Markdown they are in code spans, so they cannot become markup,
-HTML or links. In annotations they are escaped, so they cannot end a line and start a workflow command.
-"""
+"""Write verdicts as reports for other tools: SARIF 2.1.0 (OASIS), JUnit XML, Markdown and annotations on
+GitHub. Each has an entry for a model that could not be read, so that no earlier report passes for the one of
+this run. Names in a checkpoint are hostile input: they are code spans in Markdown, and escaped in
+annotations."""
 
 from __future__ import annotations
 
@@ -50,12 +40,7 @@ FINGERPRINT = "attnlawRuleAndPlace/v1"
 
 @dataclass(frozen=True)
 class UnreadModel:
-    """A model that could not be read.
-
-    Args:
-        location: the file that reports point at.
-        message: the error, in one line.
-    """
+    """A model that could not be read, with the file that reports point at, and the error in one line."""
 
     model: str
     location: str
@@ -66,12 +51,7 @@ UNREADABLE = "unreadable-model"  # the name under which reports list such a mode
 
 
 def sarif(models: Sequence[Verdicts], unread: Sequence[UnreadModel] = ()) -> str:
-    """Return a SARIF document with one run, which has the rules and the results of all models.
-
-    Args:
-        unread: the models that could not be read. If there are unread models, the run is marked as not
-            successful.
-    """
+    """Return a SARIF document with one run, which did not succeed if there are unread models."""
     rules: dict[str, tuple[str, str, dict[str, str]]] = {}  # level, text and further texts by name
     for model in models:
         rules |= _rules(model)
@@ -211,38 +191,31 @@ def _relative(path: str) -> str:
 
 
 def junit(models: Sequence[Verdicts], unread: Sequence[UnreadModel] = ()) -> str:
-    """Return a JUnit XML document. Lower levels and known findings are printed text, not failures.
-
-    Args:
-        unread: the models that could not be read. Each unread model has a suite with an error.
-    """
+    """Return a JUnit XML document. Lower levels and known findings are text; unread models are errors."""
     root = ElementTree.Element("testsuites", name="attnlaw check")
-    root.extend(map(_suite, models))
-    root.extend(map(_unread_suite, unread))
+    for model in models:
+        rules = [_junit_rule(rule, model) for rule in model.rules]
+        root.append(_suite(model.model, [*rules, *(_finding(name, model) for name in model.detectors)]))
+    root.extend(_suite(model.model, [_unread_case(model)]) for model in unread)
     for count in ("tests", "failures", "skipped", "errors"):
         root.set(count, str(sum(int(suite.get(count, 0)) for suite in root)))
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _suite(verdicts: Verdicts) -> ElementTree.Element:
-    suite = ElementTree.Element("testsuite", name=printable(verdicts.model))
-    suite.extend(_junit_rule(rule, verdicts) for rule in verdicts.rules)
-    suite.extend(_finding(name, verdicts) for name in verdicts.detectors)
+def _suite(model: str, cases: Iterable[ElementTree.Element]) -> ElementTree.Element:
+    suite = ElementTree.Element("testsuite", name=printable(model))
+    suite.extend(cases)
     suite.set("tests", str(len(suite)))
-    for count, tag in (("failures", "failure"), ("skipped", "skipped")):
+    for count, tag in (("failures", "failure"), ("skipped", "skipped"), ("errors", "error")):
         suite.set(count, str(sum(case.find(tag) is not None for case in suite)))
-    suite.set("errors", "0")
     return suite
 
 
-def _unread_suite(unread: UnreadModel) -> ElementTree.Element:
-    suite = ElementTree.Element("testsuite", name=printable(unread.model))
-    suite.append(case := _case(UNREADABLE, "check"))
+def _unread_case(unread: UnreadModel) -> ElementTree.Element:
+    case = _case(UNREADABLE, "check")
     ElementTree.SubElement(case, "error", message=printable(unread.message), type="error")
-    for count, number in (("tests", 1), ("failures", 0), ("skipped", 0), ("errors", 1)):
-        suite.set(count, str(number))
-    return suite
+    return case
 
 
 def _junit_rule(rule: Verdict, verdicts: Verdicts) -> ElementTree.Element:

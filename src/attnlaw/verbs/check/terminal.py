@@ -14,7 +14,6 @@ from attnlaw.analysis.check.rules import is_at_least, value_text
 from attnlaw.analysis.check.verdicts import FAILED
 from attnlaw.analysis.findings.apply import sentences
 from attnlaw.analysis.findings.detectors import DETECTORS
-from attnlaw.core.answer import Line
 from attnlaw.core.errors import BadSetting, printable
 from attnlaw.core.tables import short_names
 from attnlaw.render.model_names import model_names
@@ -43,13 +42,14 @@ COUNT_MEANINGS = {
 
 
 def show_case(result: CheckResult, console: Console, details: bool = False) -> None:
-    """Print the verdicts on one model: the answer, and a table of its rules. `details` adds every place.
-
-    Text from the model's files cannot start a command of a CI runner.
-    """
+    """Print the answer for one model and its rules. No text from its files can command a CI runner."""
     console.print()
     print_title(console, _harmless(result.row()["model"]))
-    print_lines(console, tuple(map(_harmless_line, case_lines(result, details))))
+    lines = [
+        replace(line, text=_harmless(line.text), details=tuple(map(_harmless, line.details)))
+        for line in case_lines(result, details)
+    ]
+    print_lines(console, tuple(lines))
     if result.verdicts.height:
         console.print()
         _show_rules(result, console, details)
@@ -125,7 +125,6 @@ def column_meanings(rules: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _show_places(result: CheckResult, console: Console) -> None:
-    """Print every place of failed rules and of findings that have several."""
     for rule in failed_rules(result):
         _print_places(console, rule["rule"], rule["failures"])
     for known in (False, True):
@@ -148,10 +147,6 @@ def _format_outcome(rule: Mapping[str, Any], fail_on: str) -> str:
     if rule["outcome"] != FAILED or is_at_least(rule["level"], fail_on):
         return str(rule["outcome"])
     return f"{FAILED} ({rule['level']})"
-
-
-def _harmless_line(line: Line) -> Line:
-    return replace(line, text=_harmless(line.text), details=tuple(map(_harmless, line.details)))
 
 
 def _harmless(text: str) -> str:

@@ -21,10 +21,7 @@ from attnlaw.theory.implicit_bias.completion import (
 
 @dataclass(frozen=True)
 class Graph:
-    """A choice of observed entries in a 2 x 2 matrix.
-
-    With the last entry, the observed entries connect all rows and columns.
-    """
+    """A choice of observed entries in a 2 x 2 matrix. With the last one, they connect rows and columns."""
 
     name: str
     label: str

@@ -52,7 +52,6 @@ def order(view: ChartView) -> Drawings:
 def draw_ridges(
     values: pl.DataFrame, bulk: pl.DataFrame, theory: pl.DataFrame, modes: pl.DataFrame
 ) -> alt.HConcatChart:
-    """Draw the run's singular values (bars) and random reference (line) next to the theory's spectra."""
     domain = (LEAST, 1.2 * max(*values["strength"].to_list(), *modes["strength"].to_list()))
     steps, times = sorted(values["step"].unique()), sorted(theory["time"].unique())
     run = [
@@ -107,7 +106,6 @@ def _panel(
 
 
 def draw_clouds(modes: pl.DataFrame, theory: pl.DataFrame) -> alt.HConcatChart:
-    """Draw the strength of each mode over the step, or the time, at which the mode left the bulk."""
     last = theory.filter(pl.col("time") == theory["time"].max())
 
     def axis(kind: Any, column: str, title: str) -> Any:

@@ -14,6 +14,8 @@ from attnlaw.core.answer import Answer, Line
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.tables import short_names
 from attnlaw.render.model_names import model_names
+from attnlaw.verbs.diff import DiffSettings
+from attnlaw.verbs.typed import words_of
 
 if TYPE_CHECKING:
     from attnlaw.core.result import Result
@@ -26,11 +28,7 @@ CHOSEN = ("layers", "only", "applied", "no_match")
 
 
 def answer(result: Result, details: bool = False) -> Answer:
-    """Return the findings of a comparison, with one line for each model if there are several.
-
-    Args:
-        details: whether the answer may be long, as on a page, which has the details.
-    """
+    """Return the findings of a comparison, or a line for each model. With `details` they may be long."""
     rows = [row for row in result.rows.iter_rows(named=True) if row["status"] != Outcome.FAILED]
     if len(rows) == 1:
         return Answer(_lines(rows[0], details), _next_commands(rows, not details))
@@ -59,20 +57,16 @@ def _sentences(row: Mapping[str, Any]) -> list[str]:
 
 
 def _next_commands(rows: Sequence[Mapping[str, Any]], again: bool) -> dict[str, str]:
-    """Return further commands. There are none for models in memory.
-
-    Args:
-        again: whether to name commands that show more of this comparison.
-    """
+    """Return further commands, and `again` those that show more. There are none for models in memory."""
     base, models = str(rows[0]["base"]), list(dict.fromkeys(str(row["model"]) for row in rows))
-    if any(row["name"] is not None for row in rows) or not all(map(_can_be_opened, (base, *models))):
+    known = all(is_hub_id(model) or Path(model).exists() for model in (base, *models))
+    if any(row["name"] is not None for row in rows) or not known:
         return {}
-    opening, chosen = _options(rows[0], OPENING), _options(rows[0], CHOSEN)
+    opening, chosen = (words_of(DiffSettings, rows[0], names) for names in (OPENING, CHOSEN))
     # An audit does not accept NaN.
     sound = list(dict.fromkeys(str(row["model"]) for row in rows if "non-finite" not in row["verdicts"]))
-    audit = {
-        shlex.join(["attnlaw", "audit", *sound, *opening]): f"norms, ranks and problems of {_whose(sound)}"
-    }
+    whose = "the model itself" if len(sound) == 1 else "the models themselves"
+    audit = {shlex.join(["attnlaw", "audit", *sound, *opening]): f"norms, ranks and problems of {whose}"}
     audit = audit if sound else {}
     if all(set(row["verdicts"]) <= {"identical"} for row in rows):
         return audit
@@ -83,23 +77,3 @@ def _next_commands(rows: Sequence[Mapping[str, Any]], again: bool) -> dict[str, 
     }
     gate = ["attnlaw", "check", *models, *opening, "--rules", "fine-tune", "--base", base]
     return (more if again else {}) | audit | {shlex.join(gate): "pass or fail"}
-
-
-def _whose(models: Sequence[str]) -> str:
-    return "the model itself" if len(models) == 1 else "the models themselves"
-
-
-def _can_be_opened(model: str) -> bool:
-    return is_hub_id(model) or Path(model).exists()
-
-
-def _options(row: Mapping[str, Any], names: tuple[str, ...]) -> list[str]:
-    words: list[str] = []
-    for name in names:
-        value = row[name]
-        if value is None or value is False:
-            continue
-        words.append(f"--{name.replace('_', '-')}")
-        if value is not True:
-            words.append(",".join(map(str, value)) if isinstance(value, list | tuple) else str(value))
-    return words

@@ -84,7 +84,6 @@ def _head_maps(view: ChartView, colour: str) -> Drawings:
 
 
 def by_rank(row: dict[str, Any]) -> alt.Chart:
-    """Draw the singular values of an update by rank, with the values of noise as a dashed line."""
     names = {"change": "update_values", "noise of the same size": "noise_values"}
     points = [
         {"series": name, "rank": rank, "value": value}

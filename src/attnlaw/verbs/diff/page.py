@@ -87,7 +87,6 @@ def page(result: Result, figures: Sequence[Figure]) -> str:
 
 
 def _tensors(result: Result, rows: pl.DataFrame, tensors: pl.DataFrame) -> Section:
-    """Return the section with the number of tensors of each verdict, and the tensors that changed most."""
     short = short_names(rows["model"])
     counted = [quantity for quantity in result.verb.quantities if quantity.name.startswith("tensors_")]
     models = []

@@ -1,7 +1,5 @@
-"""Print a comparison in the terminal: the answer, a line for each layer that changed, and what to try next.
-
-`--details` adds the tensors that changed most, and a table of heads and feed-forward matrices.
-"""
+"""Print a comparison in the terminal: the answer, a line for each layer that changed, and what to try
+next."""
 
 from __future__ import annotations
 
@@ -148,7 +146,6 @@ def _show_layers(result: DiffResult, console: Console, details: bool) -> None:
 
 
 def _size_columns(layers: Sequence[Sequence[dict[str, Any]]]) -> list[Column]:
-    """Return the largest size in each layer, of matrices and of vectors. A column needs one size or more."""
     columns = []
     for title, is_vector in SIZE_COLUMNS.items():
         sizes = [
@@ -178,7 +175,6 @@ def _weight(row: dict[str, Any]) -> tuple[bool, float]:
 
 
 def _verdicts(rows: Sequence[dict[str, Any]]) -> str:
-    """Return how many tensors of a layer have which verdict, with its numbers."""
     counts = Counter(row["verdict"] for row in rows)
     texts = []
     for verdict in sorted(TENSOR_VERDICTS, key="identical".__eq__):  # identical comes last
@@ -235,7 +231,6 @@ def _range(values: Sequence[int]) -> str:
 
 
 def _furthest(values: pl.Series, centre: float) -> float | None:
-    """Return the value that is furthest from a number; None if there is no value."""
     return max(values.drop_nulls().to_list(), key=lambda value: abs(value - centre), default=None)
 
 

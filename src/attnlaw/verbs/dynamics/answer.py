@@ -15,8 +15,10 @@ from attnlaw.core.command_line import command
 from attnlaw.core.estimate import Estimate, Outcome
 from attnlaw.core.result import Result
 from attnlaw.core.words import short_number
-from attnlaw.render.describe_rows import ValueLabels, independent_settings, varying_settings
+from attnlaw.render.describe_rows import ValueLabels, capital, independent_settings, varying_settings
 from attnlaw.theory.learn.agreement import DISAGREE, largest_chance_difference
+from attnlaw.verbs.learn.answer import failure_lines
+from attnlaw.verbs.learn.comparison import has_settings_of
 
 MOST_LINES = 4  # trajectories that get a sentence each
 LEVELS = {0.5: "recovery_time", 0.9: "recovery_time_90"}
@@ -49,7 +51,7 @@ def answer(result: Result) -> Answer:
     rows = result.finished_rows
     several = rows.height > 1
     lines = list(_several(result, rows)) if several else list(_single(result, rows.row(0, named=True)))
-    lines += [*_agreement(result), *_endings(result), *_failures(result)]
+    lines += [*_agreement(result), *_endings(result), *failure_lines(result)]
     return Answer(tuple(lines), _next_commands(result, rows))
 
 
@@ -60,17 +62,12 @@ def trajectory_of(result: Result, case: int) -> pl.DataFrame:
 
 
 def runs_of(result: Result, row: Mapping[str, Any]) -> dict[int, pl.DataFrame]:
-    """Return the times of the students trained with the settings of a row, by dimension.
-
-    If a study has repetitions, only the first repetition is used.
-    """
+    """Return the times of students trained with the settings of a row (first repetition), by dimension."""
     simulation = result.simulation
     if simulation is None:
         return {}
-    columns, others = result.verb.setting_columns, simulation.verb.setting_columns
-    shared = {columns[name]: others[name] for name in columns if name not in ("spectrum", "statics")}
-    fits = [pl.col(other).eq_missing(pl.lit(row[name])) for name, other in shared.items()]
-    same = simulation.finished_rows.filter(pl.all_horizontal(fits)).unique("simulate", keep="first")
+    fits = has_settings_of(result, simulation, row, left_out=("spectrum", "statics"))
+    same = simulation.finished_rows.filter(fits).unique("simulate", keep="first")
     table = simulation.finished_table("runs")
     return {
         int(size): table.filter(pl.col("case") == case).sort("time")
@@ -79,10 +76,7 @@ def runs_of(result: Result, row: Mapping[str, Any]) -> dict[int, pl.DataFrame]:
 
 
 def reached(times: pl.DataFrame, level: float) -> Estimate | None:
-    """Return the time at which the alignment first reaches a level, interpolated between the given times.
-
-    The error follows from the error of the alignment and its slope.
-    """
+    """Return when the alignment first reaches a level, by interpolation, with the error from the slope."""
     known = times.drop_nulls("alignment")
     time, value = known["time"].to_numpy(), known["alignment"].to_numpy()
     above = np.flatnonzero(value >= level)
@@ -104,16 +98,12 @@ def crossings(result: Result, row: Mapping[str, Any], students: pl.DataFrame) ->
 
 
 def samples_at(row: Mapping[str, Any], time: float) -> str:
-    """Return the number of samples seen until a time, in brackets.
-
-    The text is empty for a gradient flow, because it sees no samples.
-    """
+    """Return the number of samples until a time, in brackets. A gradient flow sees none."""
     rate = row["learning_rate"]
     return f" ({short_number(time / rate)} d² samples)" if rate else ""
 
 
 def _single(result: Result, row: Mapping[str, Any]) -> Iterator[Line]:
-    """Yield sentences about one trajectory."""
     times = trajectory_of(result, row["case"])
     yield _arrival(row, times)
     yield from _end(row, times)
@@ -126,7 +116,6 @@ def _single(result: Result, row: Mapping[str, Any]) -> Iterator[Line]:
 
 
 def _arrival(row: Mapping[str, Any], times: pl.DataFrame) -> Line:
-    """Return when the alignment reaches 0.5 and 0.9, or why it does not."""
     places = {level: row[name] for level, name in LEVELS.items() if row[name] is not None}
     end = times["time"].to_list()[-1]
     if places:
@@ -151,10 +140,7 @@ def _arrival(row: Mapping[str, Any], times: pl.DataFrame) -> Line:
 
 
 def _when(row: Mapping[str, Any], times: pl.DataFrame, time: float) -> str:
-    """Return when a level is reached: a time, or the two times around it if draws are far apart in time.
-
-    Without draws, a recovery time does not depend on the times that are shown (`Trajectory.recovery_time`).
-    """
+    """Return when a level is reached: a time, or the two times around it if draws are far apart in time."""
     places: list[float] = times.filter(pl.col("time") > 0)["time"].to_list()
     below = max((place for place in places if place <= time), default=0.0)
     above = min((place for place in places if place >= time), default=time)
@@ -166,7 +152,6 @@ def _when(row: Mapping[str, Any], times: pl.DataFrame, time: float) -> str:
 
 
 def _end(row: Mapping[str, Any], times: pl.DataFrame) -> Iterator[Line]:
-    """Yield how much of the loss is left at the last time."""
     start, last = times["prediction_error"][0], row["prediction_error"]
     if start is None or last is None or not start:
         return
@@ -174,8 +159,7 @@ def _end(row: Mapping[str, Any], times: pl.DataFrame) -> Iterator[Line]:
     end = times["time"].to_list()[-1]
     yield Line(
         f"At the end, time {short_number(end)}{samples_at(row, end)}, the loss is "
-        f"{short_number(100 * share)}% of that at the "
-        "start.",
+        f"{short_number(100 * share)}% of that at the start.",
         AnswerStatus.UNUSUAL if share > 1 else None,
     )
 
@@ -190,7 +174,6 @@ def _plateaus(row: Mapping[str, Any]) -> Iterator[Line]:
 
 
 def _spikes(result: Result, row: Mapping[str, Any]) -> Iterator[Line]:
-    """Yield when the spike of the target becomes visible, compared with all other directions."""
     tracks = result.finished_table("tracks").filter(pl.col("case") == row["case"]).sort("time")
     for target in tracks["target"].unique(maintain_order=True):
         track = tracks.filter(pl.col("target") == target)
@@ -206,15 +189,12 @@ def _spikes(result: Result, row: Mapping[str, Any]) -> Iterator[Line]:
         order = "" if half is None else ", before the rest" if first["time"] < half else ", after the rest"
         yield Line(
             f"The target's spike ({target:g}) is visible in the spectrum from time "
-            f"{short_number(first['time'])} "
-            f"on{order}. At the last time it is at {short_number(last['location'])} and the other "
-            "eigenvalues end at "
-            f"{short_number(last['edge'])}."
+            f"{short_number(first['time'])} on{order}. At the last time it is at "
+            f"{short_number(last['location'])} and the other eigenvalues end at {short_number(last['edge'])}."
         )
 
 
 def _several(result: Result, rows: pl.DataFrame) -> Iterator[Line]:
-    """Yield which trajectory arrives first and last, or a sentence for each of a few."""
     labels = ValueLabels(result.verb, result.rows)
     varied = varying_cases(result, rows)
     count = rows.height
@@ -223,9 +203,7 @@ def _several(result: Result, rows: pl.DataFrame) -> Iterator[Line]:
         for row in rows.iter_rows(named=True):
             line = _arrival(row, trajectory_of(result, row["case"]))
             lead = labels.describe({name: row[name] for name in varied})
-            text = (
-                f"{lead[:1].upper()}{lead[1:]}: {line.text[:1].lower()}{line.text[1:]}" if lead else line.text
-            )
+            text = f"{capital(lead)}: {line.text[:1].lower()}{line.text[1:]}" if lead else line.text
             yield Line(text, line.status)
     elif known.height:
         first, last = (known.row(place, named=True) for place in (0, -1))
@@ -248,10 +226,6 @@ def _several(result: Result, rows: pl.DataFrame) -> Iterator[Line]:
         )
 
 
-def _capital(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}"
-
-
 def varying_cases(result: Result, rows: pl.DataFrame) -> list[str]:
     """Return the settings that distinguish the cases, without settings that follow from others."""
     names = [name for name in result.verb.setting_columns.values() if name not in NOT_THE_CASE]
@@ -259,7 +233,6 @@ def varying_cases(result: Result, rows: pl.DataFrame) -> list[str]:
 
 
 def _agreement(result: Result) -> Iterator[Line]:
-    """Yield whether students that SGD trained align as fast as theory says."""
     if result.simulation is None or not result.simulation.finished_rows.height:
         return
     compared, seeds = [], min(result.simulation.finished_rows["seeds"].to_list())
@@ -286,14 +259,12 @@ def _agreement(result: Result) -> Iterator[Line]:
     elif apart <= limit:
         yield Line(
             f"{who} are {short_number(apart, 2)} standard errors from theory ({times}). More students "
-            "(--seeds) would "
-            "show whether that is chance."
+            "(--seeds) would show whether that is chance."
         )
     else:
         yield Line(
-            f"{who} differ from theory by {short_number(apart, 2)} standard errors ({times}). Theory "
-            "is for infinite d; "
-            "differences of order 1/d are expected.",
+            f"{who} differ from theory by {short_number(apart, 2)} standard errors ({times}). Theory is for "
+            "infinite d; differences of order 1/d are expected.",
             AnswerStatus.UNUSUAL,
         )
 
@@ -310,7 +281,6 @@ def _not_compared(compared: Sequence[tuple[int, Crossing]], who: str) -> Line:
 
 
 def _endings(result: Result) -> Iterator[Line]:
-    """Yield a warning for each reason why numbers are missing or not exact."""
     for part in filter(None, (result, result.simulation)):
         rows, labels = part.finished_rows, ValueLabels(part.verb, part.rows)
         varied = varying_cases(part, rows) if rows.height else []
@@ -322,19 +292,10 @@ def _endings(result: Result) -> Iterator[Line]:
             lead = f"{first}{more}: " if first else ""
             ending = "" if status in (Outcome.DONE, Outcome.UNSTABLE) else f"{status}: "
             text = f"{lead}{ending}{remark}."
-            yield Line(_capital(text), AnswerStatus.WARNING)
-
-
-def _failures(result: Result) -> Iterator[Line]:
-    for part in filter(None, (result, result.simulation)):
-        lost = len(part) - part.finished_rows.height
-        if lost:
-            what = "cases" if part is result else "cases with trained students"
-            yield Line(f"{lost} of {len(part)} {what} failed and are left out.", AnswerStatus.ERROR)
+            yield Line(capital(text), AnswerStatus.WARNING)
 
 
 def _only_trained(result: Result) -> Iterator[Line]:
-    """Yield sentences about trained students for which there is no theory here."""
     table = result.finished_table("runs")
     for row in result.finished_rows.head(MOST_LINES).iter_rows(named=True):
         times = table.filter(pl.col("case") == row["case"]).sort("time")
@@ -346,7 +307,7 @@ def _only_trained(result: Result) -> Iterator[Line]:
             yield Line(f"The alignment of {who} reaches {' and '.join(parts)}.")
         else:
             yield Line(f"The alignment of {who} does not reach 0.5.", AnswerStatus.UNUSUAL)
-    yield from _failures(result)
+    yield from failure_lines(result)
 
 
 def _next_commands(result: Result, rows: pl.DataFrame) -> dict[str, str]:

@@ -105,10 +105,7 @@ def _trajectories(view: ChartView, x: str, panels: dict[str, bool]) -> Drawings:
 
 
 def _more_times(view: ChartView, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the trajectories at more times, if they have few.
-
-    The rows themselves are returned for a case that attnlaw now computes otherwise.
-    """
+    """Return the trajectories at more times, if they have few and attnlaw still computes the same."""
     parts = []
     for case in rows.partition_by("case", maintain_order=True):
         row = view.rows.filter(pl.col("case") == case["case"][0]).row(0, named=True)
@@ -139,10 +136,7 @@ def _dense(view: ChartView, row: dict[str, Any], rows: pl.DataFrame) -> pl.DataF
 
 
 def _split_rows(view: ChartView, rows: pl.DataFrame) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
-    """Yield all rows if one figure can show their lines; otherwise divide the rows by one setting.
-
-    Nothing is yielded if no setting leaves few lines in each part.
-    """
+    """Yield all rows, or their parts by one setting, so that each figure has few lines; or nothing."""
     if _has_few_lines(view, rows):
         yield {}, rows
         return
@@ -165,7 +159,6 @@ def _varied_settings(view: ChartView, rows: pl.DataFrame) -> list[str]:
 
 
 def _line_settings(view: ChartView, rows: pl.DataFrame) -> list[str]:
-    """Return the varied settings that are needed to distinguish the lines."""
     return independent_settings(rows, _varied_settings(view, rows), [])
 
 
@@ -180,10 +173,7 @@ def _hide_defaults(view: ChartView, rows: pl.DataFrame, names: list[str]) -> pl.
 def _lines(
     view: ChartView, rows: pl.DataFrame, x: str, y: str, by: list[str]
 ) -> tuple[pl.DataFrame, dict[str, str]]:
-    """Return the lines of the theory, and their colours by name.
-
-    If the axis is the number of samples, students that keep all their samples are added.
-    """
+    """Return the lines of the theory, and their colours by name; over samples, with static students."""
     means, colours = view.mean_lines(rows.drop_nulls([x, y]), x, y, by)
     no_error = pl.lit(None, dtype=pl.Float64)
     lines = _shorten_series(means.with_columns(error=no_error)).sort("x", maintain_order=True)
@@ -200,7 +190,6 @@ def _lines(
 
 
 def _shorten_series(rows: pl.DataFrame) -> pl.DataFrame:
-    """Shorten the names of series so that they fit into a legend."""
     return rows.with_columns(pl.col("series").map_elements(_shorten_label, return_dtype=pl.String))
 
 
@@ -218,7 +207,6 @@ def _points(
     by: list[str],
     hide_defaults: Callable[[pl.DataFrame], pl.DataFrame],
 ) -> pl.DataFrame | None:
-    """Return the means of the students that SGD trained with the same settings; None if there are none."""
     if view.simulation is None:
         return None
     measured = view.simulation.frame("runs", y, "simulate").filter(pl.col(x) > 0)
@@ -235,10 +223,7 @@ def _points(
     "spike once it is visible. Eigenvalues that reach their final place first are learned first.",
 )
 def spectra(view: ChartView) -> Drawings:
-    """Draw the density of the spectrum at several times, one panel above the other.
-
-    Bars behind a density show the eigenvalues of students that SGD trained. A triangle marks a spike.
-    """
+    """Draw the spectrum at several times, with bars for trained students and triangles for spikes."""
     rows = view.frame("spectra", "x", "density")
     names = [name for name in view.other_settings(rows, ["time"]) if name not in IGNORED_SETTINGS]
     for case, case_rows in rows_by_case(rows, names):
@@ -252,14 +237,8 @@ def spectra(view: ChartView) -> Drawings:
 
 
 def ridge(rows: pl.DataFrame, tracks: pl.DataFrame, values: pl.DataFrame, x: str) -> alt.VConcatChart:
-    """Draw one panel for each time, the earliest at the bottom.
-
-    Args:
-        rows: densities, with the columns time, x and density.
-        tracks: visible spikes, with the columns time and location.
-        values: eigenvalues of trained students, with the columns time and eigenvalue. The table may be empty.
-        x: the title of the horizontal axis.
-    """
+    """Draw one panel for each time, the earliest at the bottom: densities (time, x, density), visible spikes
+    (time, location), and, if not empty, eigenvalues of trained students (time, eigenvalue)."""
     times = sorted(rows["time"].unique())
     right = max([*rows["x"], *tracks["location"]])
     scale = alt.Scale(domain=[min([*rows["x"], 0.0]), 1.05 * right], nice=False)

@@ -36,7 +36,6 @@ class EarlyStoppingSimulationSettings(SingleIndex):
 
 
 def _map(prediction: IndexPrediction) -> Any:
-    """Return a table of true and learned coefficients, in the units of `threshold`."""
     import polars as pl
 
     x = np.linspace(0.0, LARGEST, POINTS)

@@ -65,13 +65,11 @@ def draw_stopping_map(rows: pl.DataFrame, label: Callable[[str], str]) -> alt.La
 
 
 def _nearest(values: pl.Series, wanted: tuple[float, ...]) -> list[float]:
-    """Return for each wanted number the nearest of the values, without duplicates."""
     known = values.unique().to_list()
     return list(dict.fromkeys(min(known, key=lambda value: abs(value - place)) for place in wanted))
 
 
 def _line_name(view: ChartView, rule: str, threshold: float) -> str:
-    """Return the name of a line, with its threshold and, if the flow was stopped, the time."""
     row = view.rows.filter((pl.col("rule") == rule) & (pl.col("threshold") == threshold)).row(0, named=True)
     if row["time"] is None:
         return f"{view.value_labels.label_of('rule', rule)}, c = {threshold:g}"

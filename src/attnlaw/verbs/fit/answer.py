@@ -14,10 +14,7 @@ from attnlaw.verbs.typed import typed_command
 
 
 def answer(result: Result) -> Answer:
-    """Return whether the matrices look trained and which laws they follow.
-
-    Several models have separate lines.
-    """
+    """Return whether the matrices look trained and which laws they follow, for each model."""
     pairs = zip(short_names(model_names(result)).values(), result, strict=True)
     cases = {name: case for name, case in pairs if case.row()["status"] != Outcome.FAILED}
     lines: list[Line] = []

@@ -7,11 +7,9 @@ from attnlaw.render.model_names import name_models
 from attnlaw.verbs.audit.charts import law_maps
 
 CAPTION = (
-    "Each cell is a matrix, with a line for each layer and a column for each head. Its colour "
-    "shows the law that its "
-    "singular values follow. Grey cells look like random numbers, so training hardly changed "
-    "them. No other colour is "
-    "better than another."
+    "Each cell is a matrix, with a line for each layer and a column for each head. Its colour shows the law "
+    "that its singular values follow. Grey cells look like random numbers, so training hardly changed them. "
+    "No other colour is better than another."
 )
 
 

@@ -53,7 +53,6 @@ def page(result: Result, figures: Sequence[Figure]) -> str:
 
 
 def _counts(result: Result, fits: pl.DataFrame) -> Section:
-    """Return the section with the number of matrices of each law by kind, and the meanings of the laws."""
     names = list(short_names(model_names(result)).values())
     laws = list(law_counts(fits))
     lines = []

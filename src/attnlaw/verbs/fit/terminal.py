@@ -88,10 +88,7 @@ def show_case(result: FitResult, console: Console, details: bool = False) -> Non
 
 
 def show_summary(result: FitResult, console: Console, details: bool = False) -> None:
-    """Print the number of matrices of each law by kind, the meanings of the laws, and the next commands.
-
-    `details` adds medians of the fitted numbers.
-    """
+    """Print the number of matrices of each law by kind, the meanings of the laws, and the next commands."""
     rows, names = result.tables["fits"], list(short_names(model_names(result)).values())
     laws = [law for law in (*LAWS, UNFITTED) if law in law_counts(rows) or law == "random"]
     console.print()

@@ -1,7 +1,5 @@
-"""The study verb `growth`: how proxies grow with depth and width over models that were audited before.
-
-The rows of 18 trained encoders ship in `family.parquet`. `docs/experiments/family` trained and audited them.
-"""
+"""The study verb `growth`: how proxies grow with depth and width over models that were audited before, such
+as the 18 encoders of `family.parquet` that `docs/experiments/family` trained."""
 
 from __future__ import annotations
 

@@ -220,7 +220,6 @@ QUANTITIES = (
 
 
 def _measure_quantities(name: str, meaning: str, title: str, **more: Any) -> tuple[Quantity, ...]:
-    """Return the columns for one measure of a layer: mean, deviation and quantiles over initialisations."""
     return (
         Quantity(name, meaning, error=True, axis=title, **more),
         Quantity(f"{name}_spread", f"{title}: standard deviation over initialisations"),

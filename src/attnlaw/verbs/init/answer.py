@@ -19,14 +19,15 @@ from attnlaw.verbs.init import LIMIT_WIDTH, OWN_WIDTH
 
 MOST_LINES = 8  # sentences about several models
 SUBJECT = "These are random initial weights as the config describes them, not the weights of a checkpoint."
+STATUSES = {True: AnswerStatus.UNUSUAL, False: AnswerStatus.OK, None: None}  # of a start that is unusual
 
 
 def answer(result: Result) -> Answer:
     """Return the answer for one untrained model, or for several."""
     rows = result.finished_rows
     remarks = [_remarks(row, result.tables["layers"]) for row in rows.iter_rows(named=True)]
-    lines = [_line(remark) for remark in remarks[0]] if rows.height == 1 else _several(result, remarks)
-    lines.insert(0, Line(SUBJECT))
+    lines = [Line(f"{remark.text}.", STATUSES[remark.unusual]) for remark in remarks[0]]
+    lines = [Line(SUBJECT), *(lines if rows.height == 1 else _several(result, remarks))]
     if (rows["status"] == Outcome.INEXACT).any():
         lines.append(Line("With --units, only means and covariances of hidden units are exact."))
     return Answer(tuple(lines), _next_commands(result, remarks))
@@ -56,13 +57,7 @@ def _remarks(row: dict[str, Any], layers: pl.DataFrame) -> list[StartRemark]:
     return start_remarks(start)
 
 
-def _line(remark: StartRemark) -> Line:
-    status = {True: AnswerStatus.UNUSUAL, False: AnswerStatus.OK, None: None}[remark.unusual]
-    return Line(f"{remark.text}.", status)
-
-
 def _several(result: Result, remarks: Sequence[Sequence[StartRemark]]) -> list[Line]:
-    """Return how many models start without anything unusual, and what is unusual about the others."""
     rows, labels = result.finished_rows, ValueLabels(result.verb, result.rows)
     settings = varying_settings(rows, setting_fields(result.verb.settings)) or ["model"]
     names = [labels.describe({name: row[name] for name in settings}) for row in rows.to_dicts()]

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import polars as pl
 from rich.console import Console
 from rich.text import Text
 
-from attnlaw.core.estimate import format_column, format_value
 from attnlaw.core.settings import setting_fields
 from attnlaw.core.words import count_of
-from attnlaw.render.describe_rows import ValueLabels, varying_settings
-from attnlaw.render.terminal.console import Column, print_table
-from attnlaw.render.terminal.screen import print_answer, print_definitions, print_next, print_title, without
+from attnlaw.render.describe_rows import varying_settings
+from attnlaw.render.terminal.cases import (
+    known_quantities,
+    number_cells,
+    print_measures,
+    print_quantities,
+    setting_columns,
+)
+from attnlaw.render.terminal.console import Column
+from attnlaw.render.terminal.screen import print_answer, print_definitions, print_next, print_title
 from attnlaw.verbs.init.answer import answer
 
 if TYPE_CHECKING:
@@ -64,15 +70,10 @@ def show_case(result: InitResult, console: Console, details: bool = False) -> No
         console.print()
         print_definitions(console, meanings)
         console.print()
-        values = result.values()
-        quantities = [quantity for quantity in result.verb.quantities if quantity.name in OUTPUT_QUANTITIES]
-        known = [quantity for quantity in quantities if values[quantity.name] is not None]
-        columns = [
-            Column("quantity", [quantity.label for quantity in known], is_text=True),
-            Column("", [format_value(values[quantity.name]) for quantity in known]),
-            Column("", [quantity.description for quantity in known], is_text=True, wraps=True),
-        ]
-        print_table(console, columns)
+        known, values = known_quantities(result)
+        print_quantities(
+            console, [quantity for quantity in known if quantity.name in OUTPUT_QUANTITIES], values
+        )
         console.print()
 
 
@@ -96,7 +97,6 @@ def show_summary(result: InitResult, console: Console, details: bool = False) ->
 
 
 def _title(result: InitResult) -> tuple[str, str]:
-    """Return the name of the model, and its sizes."""
     row, (kind, random) = result.row(), result.architecture.row(0)
     layers = result.layers.height - 1
     tokens = row["tokens"] if row["ids"] is None else len(row["ids"])
@@ -112,46 +112,29 @@ def _title(result: InitResult) -> tuple[str, str]:
 
 
 def _print_layers(result: InitResult, console: Console, details: bool) -> dict[str, str]:
-    """Print a line for each layer. Return the meanings of the columns."""
-    layers = result.layers.rows(named=True)
-    last = len(layers) - 1
-    step = 1 if details else -(-len(layers) // MOST_LAYERS)
-    shown = [layer for layer in layers if layer["layer"] in (0, 1, last) or layer["layer"] % step == 0]
-    columns, meanings = [Column("layer", [str(layer["layer"]) for layer in shown])], {}
-    for name, (title, meaning, hidden) in COLUMNS.items():
-        cells = _cells(shown, name)
-        if any(cells) and (details or not hidden):
-            columns.append(Column(title, cells))
-            meanings[title] = meaning
-    return without(meanings, print_table(console, columns, ("scores", "rank", "entropy")))
-
-
-def _cells(rows: Sequence[dict[str, Any]], name: str) -> list[str]:
-    values, errors = [row[name] for row in rows], [row.get(f"{name}_error") for row in rows]
-    if any(errors):
-        return format_column(values, errors)
-    return ["" if value is None else f"{value:.4g}" for value in values]
+    layers = result.layers
+    step = 1 if details else -(-layers.height // MOST_LAYERS)
+    number = pl.col("layer")
+    shown = layers.filter(number.is_in([0, 1, layers.height - 1]) | (number % step == 0))
+    measures = [
+        (title, meaning, number_cells(shown, name))
+        for name, (title, meaning, hidden) in COLUMNS.items()
+        if details or not hidden
+    ]
+    first = Column("layer", [str(layer) for layer in shown["layer"]])
+    return print_measures(console, [first], measures, ("scores", "rank", "entropy"))
 
 
 def _print_cases(result: InitResult, console: Console) -> dict[str, str]:
-    """Print a line for each model. Return the meanings of the columns."""
-    labels, rows = ValueLabels(result.verb, result.rows), result.rows.rows(named=True)
-    names = varying_settings(result.rows, setting_fields(result.verb.settings)) or ["model"]
-    columns = [
-        Column(
-            name.replace("_", " "),
-            ["" if row[name] is None else labels.label_of(name, row[name]) for row in rows],
-            is_text=name == "model",
-        )
-        for name in names
-        if name != "seed"
-    ]
     known = setting_fields(result.verb.settings)
-    texts = {name: known[name].rule.help.split(". ")[0].rstrip(".") for name in names if name != "seed"}
+    names = [name for name in varying_settings(result.rows, known) or ["model"] if name != "seed"]
+    columns = [
+        column._replace(is_text=name == "model")
+        for name, column in zip(names, setting_columns(result, result.rows, names), strict=True)
+    ]
+    texts = {name: known[name].rule.help.split(". ")[0].rstrip(".") for name in names}
     meanings = {name.replace("_", " "): f"{text[:1].lower()}{text[1:]}" for name, text in texts.items()}
-    for name, (title, meaning) in CASE_COLUMNS.items():
-        cells = _cells(rows, name)
-        if any(cells):
-            columns.append(Column(title, cells))
-            meanings[title] = meaning
-    return without(meanings, print_table(console, columns, ("gradient", "ln V", "entropy", "size")))
+    measures = [
+        (title, meaning, number_cells(result.rows, name)) for name, (title, meaning) in CASE_COLUMNS.items()
+    ]
+    return meanings | print_measures(console, columns, measures, ("gradient", "ln V", "entropy", "size"))

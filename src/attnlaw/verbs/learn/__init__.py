@@ -57,10 +57,7 @@ class LearnSettings(ProblemSettings):
 
     @cached_property
     def problem(self) -> Problem:
-        """The problem that these settings describe.
-
-        Raises an `InputError` if the target cannot be read, or if no theory is known for the combination.
-        """
+        """The problem that these settings describe. An unreadable target or missing theory is an error."""
         shared = {field.name for field in fields(Problem)} & setting_fields(ProblemSettings).keys()
         stated = {name: getattr(self, name) for name in shared}
         if not ATTENTIONS[self.attention].paired:
@@ -309,10 +306,7 @@ QUANTITIES = (
 
 @dataclass(frozen=True, repr=False)
 class DetailedPrediction(Prediction):
-    """A prediction with thresholds, the scaling law and the density of its spectrum.
-
-    The thresholds, in samples per d^2, and the density are None unless the settings ask for them.
-    """
+    """A prediction with thresholds (in samples / d²), the scaling law, and the density of its spectrum."""
 
     outlier: float | None = None  # where the trained matrix shows the spike of the target
     observations: float | None = None  # N/d of a power-law target

@@ -15,7 +15,7 @@ from attnlaw.core.estimate import Estimate, Outcome, format_percent
 from attnlaw.core.result import Result
 from attnlaw.core.settings import parse_range
 from attnlaw.core.words import short_number
-from attnlaw.render.describe_rows import ValueLabels, independent_settings, varying_settings
+from attnlaw.render.describe_rows import ValueLabels, capital, independent_settings, varying_settings
 from attnlaw.theory.learn.agreement import DISAGREE, largest_chance_difference
 from attnlaw.verbs.learn.comparison import TrainedStudents, relative_error, trained_students
 
@@ -55,7 +55,7 @@ def answer(result: Result) -> Answer:
         *_agreement(result, students, measure),
         *_thresholds(rows),
         *_endings(result, rows),
-        *_failures(result),
+        *failure_lines(result),
     ]
     return Answer(tuple(lines), _next_commands(result, rows, students))
 
@@ -90,7 +90,6 @@ def percent(value: Estimate) -> str:
 
 
 def _single(row: Mapping[str, Any], measure: Measure) -> Iterator[Line]:
-    """Yield sentences about one problem."""
     value = share(row, measure.column)
     samples = f"With {row['alpha']:g} d² samples (α = {row['alpha']:g})"
     if measure is WRONG_KEYS:
@@ -131,7 +130,6 @@ def _zero_error(row: Mapping[str, Any]) -> str:
 
 
 def _directions(row: Mapping[str, Any]) -> Iterator[Line]:
-    """Yield how many directions the learned matrix uses, and how many the target has."""
     rank = row["rank_fraction"]
     if rank is None:
         return
@@ -149,7 +147,6 @@ def _directions(row: Mapping[str, Any]) -> Iterator[Line]:
 
 
 def _causes(row: Mapping[str, Any]) -> Iterator[Line]:
-    """Yield what the error is made of, unless the student found the target."""
     error, missing, wrong = (
         row[name] for name in ("estimation_error", "underfitting_error", "overfitting_error")
     )
@@ -181,7 +178,6 @@ def _spike(row: Mapping[str, Any]) -> Iterator[Line]:
 
 
 def _several(result: Result, rows: pl.DataFrame, measure: Measure) -> Iterator[Line]:
-    """Yield a sentence for each curve, or the best and the worst case."""
     names = [name for name in result.verb.setting_columns.values() if name not in NOT_THE_CASE]
     # Other settings may follow from these: a Bayes-optimal student has no weight decay.
     varied, labels = varying_cases(rows, names), ValueLabels(result.verb, result.rows)
@@ -204,20 +200,16 @@ def _several(result: Result, rows: pl.DataFrame, measure: Measure) -> Iterator[L
         f"{percent(Estimate(row[measure.column]))} ({in_words({name: row[name] for name in varied}, labels)})"
         for row in ends
     )
-    yield Line(f"The {measure.noun} is between {best} and {worst}{_unit(measure)}.")
-
-
-def _unit(measure: Measure) -> str:
-    return f". 100% is the error{measure.unit}" if measure is ERROR else ""
+    unit = f". 100% is the error{measure.unit}" if measure is ERROR else ""
+    yield Line(f"The {measure.noun} is between {best} and {worst}{unit}.")
 
 
 def _curve(rows: pl.DataFrame, axis: str, measure: Measure, labels: ValueLabels, lead: str) -> Line:
-    """Return a sentence about how the error changes along a numeric setting."""
     values = rows[measure.column].to_list()
     places = [in_words({axis: value}, labels) for value in rows[axis]]
     shown = [percent(Estimate(value)) for value in values]
     steps = [later - earlier for earlier, later in pairwise(values)]
-    subject = f"{lead[:1].upper()}{lead[1:]}: the {measure.noun}" if lead else f"The {measure.noun}"
+    subject = f"{capital(lead)}: the {measure.noun}" if lead else f"The {measure.noun}"
     if shown[0] == shown[-1] == max(shown) == min(shown):
         return Line(f"{subject} is {shown[0]}{measure.unit} in all {len(values)} cases.")
     if all(step <= 0 for step in steps) or all(step >= 0 for step in steps):
@@ -238,7 +230,6 @@ def _curve(rows: pl.DataFrame, axis: str, measure: Measure, labels: ValueLabels,
 def _agreement(
     result: Result, students: Sequence[TrainedStudents | None], measure: Measure
 ) -> Iterator[Line]:
-    """Yield whether the error of trained students agrees with theory."""
     rows = result.finished_rows.to_dicts()
     known = [(row, trained) for row, trained in zip(rows, students, strict=True) if trained is not None]
     if not known:
@@ -275,9 +266,8 @@ def _agreement(
         far = sum(each[0] > limit for each in compared)
         where = f" in {far} of {count} cases, by up to" if count > 1 else ":"
         yield Line(
-            f"{who} differs from theory{where} {short_number(size, 2)} standard errors "
-            f"({worst.trained}, theory "
-            f"{short_number(worst.theory.value)}). Theory is for infinite d; differences of order 1/d "
+            f"{who} differs from theory{where} {short_number(size, 2)} standard errors ({worst.trained}, "
+            f"theory {short_number(worst.theory.value)}). Theory is for infinite d; differences of order 1/d "
             "are expected.",
             AnswerStatus.UNUSUAL,
         )
@@ -301,7 +291,6 @@ def _no_errors(trained: TrainedStudents, cases: int) -> Line:
 
 
 def _thresholds(rows: pl.DataFrame) -> Iterator[Line]:
-    """Yield whether the numbers of samples are above the thresholds of this student."""
     needed = rows["threshold_own_recovery"].drop_nulls().unique()
     if needed.len() == 1 and not rows["noise"].max():
         least, most = rows["alpha"].min(), rows["alpha"].max()
@@ -319,13 +308,11 @@ def _thresholds(rows: pl.DataFrame) -> Iterator[Line]:
     if fitted.len() == 1:
         yield Line(
             f"Up to {short_number(fitted[0])} d² samples this student can fit the noise of all labels. "
-            "Around there it "
-            "needs weight decay most."
+            "Around there it needs weight decay most."
         )
 
 
 def _endings(result: Result, rows: pl.DataFrame) -> Iterator[Line]:
-    """Yield a warning for each reason why numbers are not exact."""
     labels = ValueLabels(result.verb, result.rows)
     names = [name for name in result.verb.setting_columns.values() if name not in NOT_THE_CASE]
     parts = [(rows, varying_settings(rows, names))]
@@ -344,7 +331,7 @@ def _endings(result: Result, rows: pl.DataFrame) -> Iterator[Line]:
             exact = status == Outcome.RECOVERED
             said = status == Outcome.DONE or remark.startswith(status)
             text = f"{lead}{remark}." if said else f"{lead}{status}: {remark}."
-            yield Line(f"{text[:1].upper()}{text[1:]}", None if exact else AnswerStatus.WARNING)
+            yield Line(capital(text), None if exact else AnswerStatus.WARNING)
 
 
 def _recovered(rows: pl.DataFrame, varied: Sequence[str], labels: ValueLabels) -> Iterator[Line]:
@@ -366,12 +353,12 @@ def _recovered(rows: pl.DataFrame, varied: Sequence[str], labels: ValueLabels) -
         places = " and ".join([", ".join(alphas[:-1]), alphas[-1]] if len(alphas) > 1 else alphas)
         text = f"{who} recovers the target at {places} d² samples"
         yield Line(
-            f"{text[:1].upper()}{text[1:]}: the error is below what can be computed (rounding).",
+            f"{capital(text)}: the error is below what can be computed (rounding).",
             AnswerStatus.OK,
         )
 
 
-def _failures(result: Result) -> Iterator[Line]:
+def failure_lines(result: Result) -> Iterator[Line]:
     for part in filter(None, (result, result.simulation)):
         lost = len(part) - part.finished_rows.height
         if lost:
@@ -380,7 +367,6 @@ def _failures(result: Result) -> Iterator[Line]:
 
 
 def _only_trained(result: Result) -> Iterator[Line]:
-    """Yield sentences about trained students for which there is no theory here."""
     names = [quantity.name for quantity in result.verb.quantities if quantity.error]
     for row in result.finished_rows.head(MOST_LINES).to_dicts():
         values = {name: value for name in names if (value := share(row, name)) is not None}
@@ -391,7 +377,7 @@ def _only_trained(result: Result) -> Iterator[Line]:
                 f"With {row['alpha']:g} d² samples, {count} trained at d = {row['simulate']} have an error "
                 f"of {percent(error)} of learning nothing."
             )
-    yield from _failures(result)
+    yield from failure_lines(result)
 
 
 def _next_commands(

@@ -75,11 +75,7 @@ def _draw_phases(view: ChartView, rows: pl.DataFrame) -> alt.LayerChart:
     "dimension. Lower is better: 0 is the target itself.",
 )
 def learning(view: ChartView) -> Drawings:
-    """Draw learning curves.
-
-    If a phase diagram shows the same values, nothing is drawn. Power-law targets are left out, because
-    `scaling` draws them.
-    """
+    """Draw learning curves, unless a phase diagram shows the same. `scaling` draws power-law targets."""
     if any(_phase_diagrams(view)):
         return
     yield from line_charts(
@@ -96,10 +92,7 @@ def learning(view: ChartView) -> Drawings:
 
 
 def _more_samples(view: ChartView, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the predictions for the problems of these rows at many numbers of samples.
-
-    The rows themselves are returned if that takes long, or if attnlaw now predicts something else.
-    """
+    """Return predictions at many numbers of samples, or the rows if that is slow or differs from them."""
     names = [name for name in view.settings if name != "alpha"]
     parts = []
     for _, curve in rows.group_by(names, maintain_order=True):
@@ -123,10 +116,7 @@ def _differs(rows: pl.DataFrame, dense: pl.DataFrame) -> bool:
 
 
 def _predicted(view: ChartView, row: Mapping[str, Any], alphas: list[float]) -> pl.DataFrame | None:
-    """Return the error for the problem of a row at other numbers of samples, by alpha.
-
-    Return None if each of them takes long, as with a softmax. A number without a theory is left out.
-    """
+    """Return the error of a row's problem at other numbers of samples, or None if each takes long."""
     known = {name: row.get(column) for name, column in view.verb.setting_columns.items()}
     given = {name: value for name, value in known.items() if value is not None} | dict.fromkeys(FLAGS, False)
     try:
@@ -189,11 +179,7 @@ def curve(view: ChartView) -> Drawings:
 
 
 def _thresholds(view: ChartView, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the thresholds for the rows of a chart, with the columns x and name.
-
-    If a threshold depends on the student, its name includes the student. Thresholds of recovery are left out
-    if labels are noisy, because they hold for clean labels.
-    """
+    """Return thresholds with the columns x and name. Those of recovery hold only for clean labels."""
     thresholds: dict[tuple[float, str], None] = {}
     for column in (INTERPOLATION,) if rows["noise"].max() else (*RECOVERIES, INTERPOLATION):
         places = rows.select(column, "student").unique(maintain_order=True)
@@ -260,7 +246,6 @@ def scaling_law(rows: pl.DataFrame, y: str) -> alt.LayerChart:
 
 
 def _exponents(view: ChartView, rows: pl.DataFrame, names: list[str]) -> str:
-    """Return the label of a line: its settings, the fitted exponent and the predicted exponent."""
     slope, error = _slope(rows["observations"], rows["estimation_error"])
     fitted = f"{slope:.2f} ± {error:.2f}" if error is not None and error >= 0.005 else f"{slope:.2f}"
     predicted = rows["predicted_exponent"][0]
@@ -285,10 +270,7 @@ def _slope(x: pl.Series, y: pl.Series) -> tuple[float, float | None]:
     on_page=False,
 )
 def split(view: ChartView) -> Drawings:
-    """Draw the parts of the error as stacked areas over the samples.
-
-    If there is a phase diagram, nothing is drawn. The chart leaves out power-law targets.
-    """
+    """Draw the parts of the error as stacked areas over the samples, unless there is a phase diagram."""
     if any(_phase_diagrams(view)):
         return
     labels = {name: view.verb.axis(name) for name in (*PARTS, "alpha", "estimation_error")}
@@ -302,7 +284,6 @@ def split(view: ChartView) -> Drawings:
 
 
 def draw_parts(rows: pl.DataFrame, x: str, y: str) -> alt.Chart:
-    """Draw stacked areas of `value` over `alpha`, with a colour for each `part` of the error."""
     base = alt.Chart(inline_data(rows)).mark_area()
     return base.encode(
         x=alt.X("alpha:Q", title=x, scale=alt.Scale(nice=False)),
@@ -317,9 +298,7 @@ def draw_parts(rows: pl.DataFrame, x: str, y: str) -> alt.Chart:
     "theory. The weight at zero is the share of directions that are not in use.",
 )
 def spectrum(view: ChartView) -> Drawings:
-    """Draw the predicted density of the learned spectrum, with bars for trained students of the same
-    settings.
-    """
+    """Draw the predicted density of the learned spectrum, with bars for students of the same settings."""
     lines = view.frame("predicted_spectra", "x", "density")
     for case, case_lines in rows_by_case(lines, varying_settings(lines, view.settings)):
         first = pl.col("case") == case_lines["case"][0]
@@ -331,7 +310,6 @@ def spectrum(view: ChartView) -> Drawings:
 
 
 def _spectrum(view: ChartView, case: dict[str, Any], rows: pl.DataFrame, density: pl.DataFrame) -> Drawing:
-    """Draw the spectrum of the case that the settings `case` distinguish from the others."""
     notes, name, values = [], "", None
     if view.simulation is not None:
         students = view.same_settings(view.simulation.rows, rows)

@@ -28,12 +28,7 @@ class TheoryGap:
 
 @dataclass(frozen=True)
 class TrainedStudents:
-    """The trained students of one case, as means over all students of the same size.
-
-    Args:
-        sizes: dimensions in increasing order, each with the mean of every quantity by name.
-        students: the number of students at the largest dimension.
-    """
+    """The students of one case: means of every quantity by dimension, and their number at the largest one."""
 
     sizes: Mapping[int, Mapping[str, Estimate]]
     students: int
@@ -53,10 +48,7 @@ class TrainedStudents:
         return relative_error(self.values)
 
     def difference(self, name: str, theory: Estimate) -> TheoryGap | None:
-        """Return the difference in one quantity, or None if the students have no standard error.
-
-        The function extrapolates several dimensions to infinite dimension, where theory holds.
-        """
+        """Return the difference to infinite dimension, or None if the students have no standard error."""
         measured = [known[name] for known in self.sizes.values() if name in known]
         errors = [value.error for value in measured if value.error and math.isfinite(value.error)]
         if not errors or len(errors) < len(self.sizes):
@@ -82,13 +74,10 @@ def trained_students(result: Result) -> list[TrainedStudents | None]:
     if result.simulation is None:
         return [None] * result.finished_rows.height
     rows = result.simulation.finished_rows
-    columns, others = result.verb.setting_columns, result.simulation.verb.setting_columns
-    shared = {columns[name]: others[name] for name in columns if name not in NOT_THE_PROBLEM}
     names = [quantity.name for quantity in result.simulation.verb.quantities if quantity.error]
     students = []
     for case in result.finished_rows.iter_rows(named=True):
-        fits = [pl.col(other).eq_missing(pl.lit(case[name])) for name, other in shared.items()]
-        same = rows.filter(pl.all_horizontal(fits))
+        same = rows.filter(has_settings_of(result, result.simulation, case, NOT_THE_PROBLEM))
         sizes = {
             int(size): _means(same.filter(pl.col("simulate") == size).to_dicts(), names)
             for size in same["simulate"].unique().sort()
@@ -96,6 +85,16 @@ def trained_students(result: Result) -> list[TrainedStudents | None]:
         last = same.filter(pl.col("simulate") == max(sizes)) if sizes else same
         students.append(TrainedStudents(sizes, int(last["seeds"].sum())) if sizes else None)
     return students
+
+
+def has_settings_of(
+    result: Result, simulation: Result, row: Mapping[str, Any], left_out: Sequence[str]
+) -> pl.Expr:
+    """Return whether a row of a simulation has the settings of a row of theory, except those left out."""
+    columns, others = result.verb.setting_columns, simulation.verb.setting_columns
+    shared = {columns[name]: others[name] for name in columns if name not in left_out}
+    fits = (pl.col(other).eq_missing(pl.lit(row[name])) for name, other in shared.items())
+    return pl.all_horizontal(fits)
 
 
 def _means(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, Estimate]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
 from rich.console import Console
-from rich.text import Text
 
-from attnlaw.core.estimate import Estimate, Outcome, format_value
-from attnlaw.core.settings import setting_fields
-from attnlaw.render.describe_rows import ValueLabels
+from attnlaw.core.estimate import Estimate, Outcome
+from attnlaw.render.terminal.cases import (
+    error_meaning,
+    print_details,
+    print_settings,
+    setting_columns,
+    unusual_settings,
+)
 from attnlaw.render.terminal.console import Column, print_table
 from attnlaw.render.terminal.screen import print_answer, print_definitions, print_next, print_title
 from attnlaw.verbs.learn.answer import answer, percent, varying_cases
@@ -39,12 +40,7 @@ MEANINGS = {
 }
 DIMENSION = {"d": "dimension of a token; the learned matrix has d² entries"}
 THRESHOLD = "threshold_"
-CASES_BESIDE = 3  # columns of a table of details, so that it fits the screen
 FLAGS = ("thresholds", "spectrum")
-
-
-def show_case(result: LearnResult, console: Console, details: bool = False) -> None:
-    """Print nothing, because theory and trained students are compared at the end."""
 
 
 def show_summary(result: LearnResult, console: Console, details: bool = False) -> None:
@@ -57,19 +53,18 @@ def show_summary(result: LearnResult, console: Console, details: bool = False) -
     meanings = _print_case(result, console, students[0]) if single else _print_rows(result, console, students)
     if details:
         console.print()
-        _print_details(result, console)
+        print_details(console, result, apart="floats")
     console.print()
     more = {"theory": "values that theory predicts for infinite d"} if single else {}
     print_definitions(console, {**more, **meanings, **DIMENSION})
     if details:
-        print_definitions(console, {"settings": _all_settings(result)})
+        print_settings(console, result, _varied(result))
     if shown.next_commands:
         console.print()
         print_next(console, shown.next_commands)
 
 
 def _facts(result: LearnResult) -> str:
-    """Describe what all cases share: the student, the tokens, the target, and other settings in use."""
     varied, row = _varied(result), result.row()
     facts = []
     if "student" not in varied:
@@ -78,14 +73,8 @@ def _facts(result: LearnResult) -> str:
         facts.append(f"{row['attention']} attention")
     if "tokens" not in varied:
         facts.append("1 token per sample" if row["tokens"] == 1 else f"{row['tokens']} tokens per sample")
-    said = ("alpha", "student", "attention", "tokens", "simulate", "seeds", "seed", *FLAGS)
-    always = ("noise", "weight_decay", "target_rank")
-    for name, field in setting_fields(result.verb.settings).items():
-        value = row[result.verb.setting_columns[name]]
-        if name in said or name in varied or value in (None, False):
-            continue
-        if name in always or value != field.default:
-            facts.append(f"{name.replace('_', ' ')} {format_value(value)}" if value else "no noise")
+    left_out = ("alpha", "student", "attention", "tokens", "simulate", "seeds", "seed", *FLAGS, *varied)
+    facts += unusual_settings(result, row, left_out, always=("noise", "weight_decay", "target_rank"))
     return " · ".join(facts)
 
 
@@ -95,7 +84,6 @@ def _varied(result: LearnResult) -> list[str]:
 
 
 def _cell(value: Any, as_percent: bool) -> str:
-    """Return a number with four digits, or with its error."""
     if value is None:
         return ""
     estimate = value if isinstance(value, Estimate) else Estimate(value)
@@ -106,9 +94,9 @@ def _cell(value: Any, as_percent: bool) -> str:
 
 def _bounded(cell: str, name: str, value: Any, recovered: bool) -> str:
     """Return a cell, or an upper bound with one digit if the target is recovered and rounding hides E."""
-    if name != "estimation_error" or not recovered or not value:
+    number = float(value.value if isinstance(value, Estimate) else value or 0.0)
+    if name != "estimation_error" or not recovered or number <= 0:
         return cell
-    number = float(value.value if isinstance(value, Estimate) else value)
     exponent = math.floor(math.log10(number))
     return f"< {math.ceil(number / 10.0**exponent):d}e{exponent:+03d}"
 
@@ -134,7 +122,6 @@ def _meaning(result: LearnResult, name: str) -> str:
 
 
 def _print_case(result: LearnResult, console: Console, students: TrainedStudents | None) -> dict[str, str]:
-    """Print a line for each number of the only case. Return their meanings."""
     case = int(result.finished_rows["case"][0])
     values, meanings, lines = _values(result, case), {}, []
     thresholds = {
@@ -157,19 +144,15 @@ def _print_case(result: LearnResult, console: Console, students: TrainedStudents
     if students is not None:
         columns.append(Column(f"trained, d = {students.largest}", [line[2] for line in lines]))
     print_table(console, columns)
-    return meanings | _error_meaning([*(line[1] for line in lines), *(line[2] for line in lines)])
+    return meanings | error_meaning(cell for line in lines for cell in line)
 
 
 def _print_rows(
     result: LearnResult, console: Console, students: list[TrainedStudents | None]
 ) -> dict[str, str]:
-    """Print a line for each case. Return the meanings of the columns."""
-    rows, labels = result.finished_rows, ValueLabels(result.verb, result.rows)
-    columns = []
-    for name in _varied(result):
-        title = "samples / d²" if name == "alpha" else name.replace("_", " ")
-        cells = ["" if value is None else labels.label_of(name, value) for value in rows[name]]
-        columns.append(Column(title, cells, is_text=rows[name].dtype == pl.String))
+    rows = result.finished_rows
+    columns = setting_columns(result, rows, _varied(result))
+    columns = [c._replace(title="samples / d²") if c.title == "alpha" else c for c in columns]
     values = [_values(result, case) for case in rows["case"]]
     meanings, droppable = {}, []
     for name in IN_ROWS:
@@ -192,47 +175,4 @@ def _print_rows(
         sizes = sorted({each.largest for each in students if each is not None})
         meanings["trained"] = f"students of dimension d = {', '.join(map(str, sizes))}"
     print_table(console, columns, droppable[:0:-1])
-    return meanings | _error_meaning([str(cell) for column in columns for cell in column.cells])
-
-
-def _error_meaning(cells: list[str]) -> dict[str, str]:
-    has_error = any(re.search(r"\d\(", cell) for cell in cells)
-    return {"0.25(1)": "0.25 with a standard error of 0.01"} if has_error else {}
-
-
-def _print_details(result: LearnResult, console: Console) -> None:
-    """Print every number of every case with its meaning."""
-    parts = [result, *([] if result.simulation is None else [result.simulation])]
-    for part in parts:
-        cases = part.finished_rows["case"].to_list()
-        values = [part.values(case) for case in cases]
-        known = [q for q in part.verb.quantities if any(numbers[q.name] is not None for numbers in values)]
-        lists = [q for q in known if q.kind == "floats" and any(numbers[q.name] for numbers in values)]
-        plain = [q for q in known if q.kind != "floats"]
-        several = len(cases) > 1
-        console.print(Text(part.verb.title, style="bold"))
-        labels = Column("quantity", [q.label for q in plain], is_text=True)
-        columns = [
-            Column(f"case {i}" if several else "", [format_value(numbers[q.name]) for q in plain])
-            for i, numbers in enumerate(values, start=1)
-        ]
-        meanings = Column("", [q.description for q in plain], is_text=True, wraps=True)
-        for start in range(0, len(columns), CASES_BESIDE):
-            beside = columns[start : start + CASES_BESIDE]
-            print_table(console, [labels, *beside] if several else [labels, *beside, meanings])
-        for i, numbers in enumerate(values, start=1):
-            lead = f"case {i}, " if several else ""
-            print_definitions(
-                console, {f"{lead}{q.label}": format_value(numbers[q.name]) for q in lists if numbers[q.name]}
-            )
-        if several:
-            print_definitions(console, {q.label: q.description for q in plain})
-
-
-def _all_settings(result: LearnResult) -> str:
-    known: Mapping[str, Any] = result.settings()
-    return ", ".join(
-        f"{name.replace('_', ' ')} {format_value(value)}"
-        for name, value in known.items()
-        if value is not None and name not in _varied(result)
-    )
+    return meanings | error_meaning(cell for column in columns for cell in column.cells)

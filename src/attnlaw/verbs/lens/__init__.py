@@ -388,7 +388,6 @@ def _entrywise_rows(lens: Lens) -> list[dict[str, Any]] | None:
 
 
 def _head_attention_rows(lens: Lens, progress: Progress = no_progress) -> list[dict[str, Any]] | None:
-    """Return the attention weights of the heads that stand out."""
     labels = lens.labels
     return [
         {"layer": layer, "head": head, "output": i, "input": j, "weight": float(weights[i, j])}

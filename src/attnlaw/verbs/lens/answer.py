@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -14,6 +13,8 @@ from attnlaw.core.answer import Answer, AnswerStatus, Line
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.tables import unique_short_names
 from attnlaw.core.words import count_of
+from attnlaw.render.describe_rows import capital
+from attnlaw.verbs.typed import words_of
 
 if TYPE_CHECKING:
     from attnlaw import LensResult
@@ -43,7 +44,7 @@ def answer(result: LensResult) -> Answer:
 def case_lines(result: LensResult) -> list[Line]:
     """Return the lines about one case: whether the numbers hold, heads, tokens, and ranks."""
     row = result.row()
-    lines = [] if row["remark"] is None else [Line(f"{_capital(row['remark'])}.", AnswerStatus.WARNING)]
+    lines = [] if row["remark"] is None else [Line(f"{capital(row['remark'])}.", AnswerStatus.WARNING)]
     if row["text"]:
         lines.append(Line(_splitting_sentence(result)))
     if row["head_count"] == 0:
@@ -60,9 +61,8 @@ def case_lines(result: LensResult) -> list[Line]:
 def next_commands(result: LensResult) -> dict[str, str]:
     """Return the same command with more options. If a text is too long, the command does not repeat it."""
     row, models = result.row(0), list(dict.fromkeys(result.rows["model"]))
-    part = [] if row["only"] is None else ["--only", row["only"]]
-    ranks = [] if row["entrywise"] is None else ["--entrywise", ",".join(map(str, row["entrywise"]))]
-    command = shlex.join(["attnlaw", "lens", *models, *input_words(row), *part, *ranks])
+    options = words_of(result.verb.settings, row, ("only", "entrywise"))
+    command = shlex.join(["attnlaw", "lens", *models, *input_words(row), *options])
     if len(command) > LONGEST_COMMAND:
         return {shlex.join(["attnlaw", "audit", *models]): "check the weights themselves, without an input"}
     by_token = "" if row["only"] in ("heads", "entrywise") else ", and a line for each token"
@@ -86,26 +86,24 @@ def _head_lines(remarks: pl.DataFrame, head_count: int) -> list[Line]:
     for kind in REMARK_KINDS:
         sentences = remarks.filter(pl.col("rule") == kind.name)["sentence"].to_list()
         if len(sentences) == 1:
-            lines.append(Line(f"{_capital(sentences[0])}."))
+            lines.append(Line(f"{capital(sentences[0])}."))
         elif sentences:
             clearest, _, evidence = sentences[0].partition(": ")
             head = " ".join(clearest.split()[:2])
-            more = f" {_capital(head)} is the clearest: {evidence}." if evidence else ""
+            more = f" {capital(head)} is the clearest: {evidence}." if evidence else ""
             lines.append(Line(f"{len(sentences)} of {head_count} heads {kind.several}.{more}"))
     known = set(remarks["rule"])
     absent = [
         kind.singular for kind in REMARK_KINDS if kind.name in NOTABLE_IF_ABSENT and kind.name not in known
     ]
     if absent:
-        lines.append(Line(f"No head {_enumerate(absent, 'or')}."))
+        words = " or ".join(filter(None, [", ".join(absent[:-1]), absent[-1]]))  # a, b or c
+        lines.append(Line(f"No head {words}."))
     return lines
 
 
 def _token_sentence(tokens: pl.DataFrame) -> str:
-    """Return which input token shaped the output most, by the exact operator and by attention rollout.
-
-    Under a causal mask, this is about the last token. Otherwise it is the mean over all output tokens.
-    """
+    """Return which token shaped the last output most, or all of them if the model is not causal."""
     last = tokens["output"].max()
     labels = dict(tokens.select("input", "input_token").iter_rows())
     causal = is_causal(tokens)
@@ -139,7 +137,6 @@ def is_causal(tokens: pl.DataFrame) -> bool:
 
 
 def rank_sentence(result: LensResult) -> str:
-    """Return the rank that keeps every attention weight within 0.01."""
     row, ranks = result.row(), result.entrywise
     worst = ranks.sort("rank_within", descending=True, maintain_order=True).row(0, named=True)
     return (
@@ -151,12 +148,3 @@ def rank_sentence(result: LensResult) -> str:
 
 def _place(position: int, labels: dict[int, str | None]) -> str:
     return f'token {position}, "{labels[position]}"'
-
-
-def _capital(sentence: str) -> str:
-    return sentence[:1].upper() + sentence[1:]
-
-
-def _enumerate(words: Sequence[str], last: str) -> str:
-    """Join words: `a`, `a or b`, `a, b or c`."""
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"

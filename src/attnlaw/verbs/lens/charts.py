@@ -48,9 +48,8 @@ MAPS_IN_A_ROW = 2
 @chart(
     "Which tokens shape each output token",
     "Each row is an output token and sums to 1; each column is an input token (position · token). Left: the "
-    "whole network, by its exact affine map. Right: attention weights alone (rollout). Brighter cells "
-    "have larger shares; colours follow the square root of the share. If the two differ, trust the left "
-    "one.",
+    "whole network, by its exact affine map. Right: attention weights alone (rollout). Brighter cells have "
+    "larger shares; colours follow the square root of the share. If the two differ, trust the left one.",
 )
 def lens_map(view: ChartView) -> Drawings:
     """Draw how much each input token contributes to each output token, by the operator and by rollout."""

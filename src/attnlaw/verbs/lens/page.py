@@ -58,10 +58,7 @@ def page(result: LensResult, figures: Sequence[Figure]) -> str:
 
 
 def _listed_rows(result: LensResult, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the table to list: heads, token pairs or ranks, the first of them that was measured.
-
-    If there are several models, the table has a column for the model.
-    """
+    """Return the first of heads, token pairs and ranks that was measured, with names of several models."""
     tables = [result.finished_table(name) for name in ("heads", "token_map", "entrywise")]
     table = next((table for table in tables if table.height), tables[0])
     if rows.height > 1:

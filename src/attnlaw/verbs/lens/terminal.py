@@ -159,7 +159,6 @@ def _head_meanings(result: LensResult, details: bool) -> dict[str, str]:
 
 
 def _threshold(result: LensResult, name: str) -> str:
-    """Return a threshold of sharpness as text. It depends on the number of tokens."""
     return " or ".join(dict.fromkeys(f"{value:.2f}" for value in result.heads[name].sort().unique()))
 
 

@@ -283,10 +283,7 @@ QUANTITIES = (
 
 
 def run(cases: Sequence[LimitSettings], progress: Progress) -> Iterator[WidthRow | InputError]:
-    """Yield the result of each case.
-
-    Cases that differ only in their width share the limit, the draws and the points of the densities.
-    """
+    """Yield the result of each case. Those that differ only in width share limit, draws and points."""
     tables: dict[tuple[Any, ...], list[LimitSettings]] = {}
     for case in cases:
         tables.setdefault(_key_without_width(case), []).append(case)
@@ -328,7 +325,6 @@ def _solve_widths(
 
 
 def _stack(case: LimitSettings) -> Depth:
-    """Build the layers of a case at infinite width."""
     scores = ScoreSettings(case.score, case.scaling, case.mask)
     layer = AttentionLayer(_inputs(case), case.heads, math.inf, case.head_width, scores)
     return Depth(layer, case.depth, case.residual, None, case.normalise)
@@ -351,10 +347,7 @@ def _inputs(case: LimitSettings) -> Inputs:
 
 
 def precheck(case: LimitSettings) -> None:
-    """Raise an `InputError` for a layer that cannot exist or needs too much memory.
-
-    The function does not open checkpoints, so it does not check tokens from an embedding.
-    """
+    """Raise an `InputError` for a layer that cannot exist or needs too much memory."""
     if case.embeddings is None:
         stack = _stack(case)
         for width in (math.inf, case.width):

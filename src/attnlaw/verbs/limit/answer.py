@@ -1,7 +1,5 @@
-"""The answer of `limit`: whether a layer is like its infinite-width limit, and what that limit is like.
-
-Distribution functions are compared, so the numbers hold for every probability P(y <= t) of the output.
-"""
+"""The answer of `limit`: whether a layer is like its infinite-width limit, and what that limit is like. Its
+numbers compare distribution functions, so they hold for every probability P(y <= t) of the output."""
 
 from __future__ import annotations
 
@@ -80,7 +78,6 @@ def _mean(rows: pl.DataFrame, name: str) -> Estimate | None:
 
 
 def _closeness(layers: list[LayerNumbers]) -> Iterator[Line]:
-    """Yield sentences that say from which width on a layer is like its limit."""
     compared = [layer for layer in layers if any(known["ks_to_limit"] for known in layer.finite.values())]
     if len(compared) <= MOST_LINES:
         for layer in compared:
@@ -129,7 +126,6 @@ def _closeness_line(layer: LayerNumbers) -> Line:
 
 
 def _is_noise(difference: Estimate) -> bool:
-    """Return whether the draws do not show a difference."""
     return bool(difference.error) and difference.value <= SEEN * (difference.error or 0.0)
 
 
@@ -166,7 +162,6 @@ def _is_same_kurtosis(kurtosis: Estimate, limit: Estimate) -> bool:
 
 
 def _limit_lines(layers: list[LayerNumbers]) -> Iterator[Line]:
-    """Yield sentences that say what the limit is like."""
     limits = [(layer, layer.limit["kurtosis"]) for layer in layers if layer.limit is not None]
     known = [(layer, kurtosis) for layer, kurtosis in limits if kurtosis is not None]
     # A saved result may lack a setting, or have a value that this version does not know.
@@ -186,10 +181,7 @@ def _limit_lines(layers: list[LayerNumbers]) -> Iterator[Line]:
 
 
 def is_gaussian(kurtosis: Estimate) -> bool:
-    """Return whether a law is Gaussian.
-
-    An average of normals is Gaussian if its kurtosis is 3 without any error.
-    """
+    """Return whether a law is Gaussian: an average of normals is, if its kurtosis is exactly 3."""
     return not kurtosis.error and looks_gaussian(kurtosis)
 
 
@@ -206,7 +198,6 @@ def _kurtosis_sentence(kurtosis: Estimate) -> str:
 
 
 def _other_limit(layers: list[LayerNumbers]) -> Iterator[Line]:
-    """Yield sentences about the distance to the limit of the other scaling."""
     for layer in layers[:MOST_LINES]:
         others = {width: row["kl_to_other_limit"] for width, row in layer.finite.items()}
         known = {width: kl for width, kl in others.items() if kl is not None}
@@ -221,7 +212,6 @@ def _other_limit(layers: list[LayerNumbers]) -> Iterator[Line]:
 
 
 def _depth(layers: list[LayerNumbers]) -> Iterator[Line]:
-    """Yield sentences about how alike tokens become along the depth."""
     for layer in layers[:MOST_LINES]:
         cosines, errors = layer.row["path_cosine"], layer.row["path_cosine_error"]
         if not cosines or cosines[-1] is None:
@@ -239,7 +229,6 @@ def _depth(layers: list[LayerNumbers]) -> Iterator[Line]:
 
 
 def _missing(result: Result) -> Iterator[Line]:
-    """Yield a warning for each reason why numbers are missing."""
     rows = result.finished_rows.drop_nulls("remark")
     for (remark,), same in rows.group_by("remark", maintain_order=True):
         widths = ", ".join(format_setting(width) for width in same["width"].unique(maintain_order=True))

@@ -64,7 +64,6 @@ def densities(view: ChartView) -> Drawings:
 def _draw_densities(
     view: ChartView, rows: pl.DataFrame, names: Mapping[float, str], with_ratio: bool
 ) -> alt.ConcatChart:
-    """Draw a panel of densities (and of ratios to the limit, if asked) for each number of heads."""
     axis, with_gaussian = view.verb.axis, has_values(rows, "gaussian_density")
     colours = {
         name: "#000000" if name == INFINITE else PALETTE[i % (len(PALETTE) - 1)]
@@ -105,15 +104,7 @@ def _fill_ratios(rows: pl.DataFrame) -> pl.DataFrame:
 def draw_densities(
     rows: pl.DataFrame, x: str, colours: Mapping[str, str], legend: str, ratio: str | None, title: str
 ) -> alt.HConcatChart:
-    """Draw the densities of several laws.
-
-    Args:
-        rows: a table with the columns x, density, ratio and series.
-        x: the title of the horizontal axis.
-        colours: the colour of each series.
-        ratio: the title of the axis of a second panel, which shows the column `ratio`. The value None means
-            no second panel.
-    """
+    """Draw the densities of several laws (x, density, ratio, series), and their ratios if it has a title."""
     hues = alt.Scale(domain=list(colours), range=list(colours.values()))
     dashes = alt.Scale(domain=list(colours), range=[DASHES.get(name, [1, 0]) for name in colours])
     base = (
@@ -137,10 +128,7 @@ def draw_densities(
 
 
 def distances(result: Result) -> list[Figure]:
-    """Draw the distances to the limit over the width.
-
-    If each number of heads has only one width, draw the distances over the number of heads instead.
-    """
+    """Draw the distances to the limit over the width, or over the heads if these have one width each."""
     view = ChartView.of(result)
     finite = view.rows.filter(pl.col("width").is_finite())
     widths = finite.group_by("heads").agg(pl.col("width").n_unique())["width"].to_list()
@@ -171,10 +159,6 @@ def distances(result: Result) -> list[Figure]:
 
 
 def _lines(view: ChartView, rows: pl.DataFrame, x: str, column: str, by: list[str]) -> pl.DataFrame:
-    """Return the points of every line of a chart of distances.
-
-    A chart of the KL divergence also has lines for the limit of another scaling, or for the kernel estimate.
-    """
     means = _means(view, rows, x, column, by)
     if column != "kl_to_limit":
         return means
@@ -242,10 +226,7 @@ def gaussian(view: ChartView) -> Drawings:
     "how alike tokens are; at 1 all are parallel (rank collapse). Bars are one standard error.",
 )
 def path(view: ChartView) -> Drawings:
-    """Draw the squared length of a token and the mean cosine between tokens over depth.
-
-    If the seeds differ, the chart shows only the first repetition.
-    """
+    """Draw the squared length of a token and the mean cosine over depth, of the first repetition."""
     names = [f"path_{name}{end}" for name in PATHS for end in ("", "_error")]
     rows = view.rows.drop_nulls(names)
     by = varying_settings(rows, view.settings)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +9,11 @@ from rich.console import Console
 from rich.text import Text
 
 from attnlaw.core.estimate import Estimate, format_column, format_percent, format_value
-from attnlaw.core.settings import setting_fields
 from attnlaw.core.words import count_of, short_number
-from attnlaw.render.describe_rows import varying_settings
+from attnlaw.render.describe_rows import capital, varying_settings
+from attnlaw.render.terminal.cases import print_measures, print_settings, unusual_settings
 from attnlaw.render.terminal.console import Column, print_table
-from attnlaw.render.terminal.screen import print_answer, print_definitions, print_next, print_title, without
+from attnlaw.render.terminal.screen import print_answer, print_definitions, print_next, print_title
 from attnlaw.verbs.limit.answer import answer
 
 if TYPE_CHECKING:
@@ -61,10 +60,6 @@ MOST_DEPTHS = 8  # depths that the first screen shows
 MOST_PATHS = 6  # columns of a table by depth
 
 
-def show_case(result: LimitResult, console: Console, details: bool = False) -> None:
-    """Print nothing, because one table at the end compares all widths."""
-
-
 def show_summary(result: LimitResult, console: Console, details: bool = False) -> None:
     """Print the answer, a table with a line for each width, and the next commands."""
     shown = answer(result)
@@ -79,13 +74,12 @@ def show_summary(result: LimitResult, console: Console, details: bool = False) -
     console.print()
     print_definitions(console, meanings)
     if details:
-        print_definitions(console, {"settings": _all_settings(result)})
+        print_settings(console, result, _varied(result))
     console.print()
     print_next(console, shown.next_commands)
 
 
 def _facts(result: LimitResult) -> str:
-    """Describe what all cases share: the tokens, the sizes, and settings that are not the default."""
     row, varied = result.row(), _varied(result)
     if row["gram"] is not None:
         facts = [f"tokens of {row['gram']}"]
@@ -99,11 +93,8 @@ def _facts(result: LimitResult) -> str:
         facts.append(
             heads if narrow else f"{heads}, {'each ' if row['heads'] > 1 else ''}as wide as the layer"
         )
-    for name, field in setting_fields(result.verb.settings).items():
-        is_told = name in ("tokens", "embeddings", "ids", "gram", "heads", "width", "draws", "seed", *FLAGS)
-        if not is_told and name not in varied and row[name] not in (None, False, field.default):
-            value = "" if row[name] is True else f" {format_value(row[name])}"
-            facts.append(f"{name.replace('_', ' ')}{value}")
+    said = ("tokens", "embeddings", "ids", "gram", "heads", "width", "draws", "seed", *FLAGS)
+    facts += unusual_settings(result, row, (*said, *varied))
     return " · ".join(facts)
 
 
@@ -115,20 +106,18 @@ def _varied(result: LimitResult) -> list[str]:
 
 
 def _print_rows(result: LimitResult, console: Console, details: bool) -> dict[str, str]:
-    """Print a line for each case. Return the meanings of the columns."""
     names = [name for name in _varied(result) if name != "seed" or details]
     names = [*(["width"] if "width" not in names else []), *names]
     columns = [
         Column(name.replace("_", " "), [format_value(value) for value in result.rows[name]]) for name in names
     ]
-    values, meanings, droppable = [result.values(case) for case in range(len(result))], {}, []
-    for name, (title, meaning, hidden) in COLUMNS.items():
-        cells = _cells(name, [known[name] for known in values])
-        if any(cells) and (details or not hidden):
-            columns.append(Column(title, cells))
-            meanings[title] = meaning
-            droppable.append(title)
-    return without(meanings, print_table(console, columns, droppable[:0:-1]))
+    values = [result.values(case) for case in range(len(result))]
+    measures = [
+        (title, meaning, _cells(name, [known[name] for known in values]))
+        for name, (title, meaning, hidden) in COLUMNS.items()
+        if details or not hidden
+    ]
+    return print_measures(console, columns, measures)
 
 
 def _cells(name: str, values: Sequence[Any]) -> list[str]:
@@ -144,7 +133,6 @@ def _cells(name: str, values: Sequence[Any]) -> list[str]:
 
 
 def _print_paths(result: LimitResult, console: Console, details: bool) -> None:
-    """Print how alike tokens are after each layer, in a column for each case."""
     varied = [name for name in _varied(result) if name != "seed"]
     cases = [case for case in range(len(result)) if result.rows["path_cosine"][case] is not None]
     cases = cases if details else cases[:MOST_PATHS]
@@ -161,15 +149,5 @@ def _print_paths(result: LimitResult, console: Console, details: bool) -> None:
             cells = [format_value(path[depth]) if depth < len(path) else "" for depth in depths]
             columns.append(Column(", ".join(words) or "value", cells))
         console.print()
-        console.print(Text(f"{title[:1].upper()}{title[1:]}, by layer", style="bold"))
+        console.print(Text(f"{capital(title)}, by layer", style="bold"))
         print_table(console, columns, [column.title for column in columns[2:]])
-
-
-def _all_settings(result: LimitResult) -> str:
-    varied = _varied(result)
-    known = {name: value for name, value in result.settings().items() if name not in varied}
-    return ", ".join(
-        f"{name.replace('_', ' ')} {'∞' if value == math.inf else format_value(value)}"
-        for name, value in known.items()
-        if value is not None
-    )

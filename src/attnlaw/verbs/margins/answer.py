@@ -10,11 +10,10 @@ from attnlaw.analysis.forward.inputs import input_words
 from attnlaw.analysis.forward.margins import CLEAR, SAME
 from attnlaw.core.answer import Answer, AnswerStatus, Line
 from attnlaw.core.result import Result
-from attnlaw.core.settings import setting_fields
 from attnlaw.core.tables import unique_short_names
 from attnlaw.core.words import short_number
 from attnlaw.render.model_names import lines_about_models
-from attnlaw.verbs.typed import option_words
+from attnlaw.verbs.typed import words_of
 
 LONGEST_COMMAND = 400  # letters; a longer command is not repeated
 
@@ -35,8 +34,7 @@ def next_commands(result: Result) -> dict[str, str]:
     """Return the command with more options. If an input is too long, the command does not repeat it."""
     row, models = result.finished_rows.row(0, named=True), list(dict.fromkeys(result.rows["model"]))
     words = ["attnlaw", "margins", *models, *input_words(row)]
-    words += option_words(setting_fields(result.verb.settings)["limit"], row["limit"])
-    words += [f"--{name}" for name in ("kappa", "amplification") if row[name]]
+    words += words_of(result.verb.settings, row, ("limit", "kappa", "amplification"))
     command = shlex.join(words)
     # D may not choose between causal language models, so another comparison comes next.
     if len(command) > LONGEST_COMMAND or (len(models) > 1 and row["extension"]):
@@ -113,7 +111,6 @@ def _amplification_line(result: Result, row: dict[str, Any]) -> list[Line]:
 
 
 def _warnings(measured: list[tuple[str, dict[str, Any]]]) -> list[Line]:
-    """Return each remark once, with the models that it is about."""
     remarks = {name: filter(None, (row["remark"] or "").split("; ")) for name, row in measured}
     lines = lines_about_models(remarks)
     return [Line(f"{line[0].upper()}{line[1:]}.", AnswerStatus.WARNING) for line in lines]

@@ -81,10 +81,7 @@ def margins_kappa(view: ChartView) -> Drawings:
 
 
 def bars_by_place(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) -> alt.Chart:
-    """Draw bars of `kappa` for each `place`. Bars of several `series` are side by side.
-
-    The axis is logarithmic if the values span a decade or more.
-    """
+    """Draw bars of `kappa` for each `place` and `series`, on a logarithmic axis if they span a decade."""
     places = list(dict.fromkeys(rows["place"]))
     known = rows.filter(pl.col("kappa").is_finite() & (pl.col("kappa") > 0))
     known = known.select("series", "place", "kappa")
@@ -121,10 +118,7 @@ def margins_amplification(view: ChartView) -> Drawings:
 
 
 def two_lines(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) -> alt.LayerChart:
-    """Draw both columns of `LINES` over the layer.
-
-    Dashes distinguish the columns, and colours distinguish the `series`.
-    """
+    """Draw both columns of `LINES` over the layer, with dashes by column and colours by `series`."""
     labels = {name: label(name) for name in LINES}
     long = rows.unpivot([*LINES], index=["series", "layer"], variable_name="line").drop_nulls("value")
     points = long.with_columns(pl.col("line").replace_strict(labels))

@@ -10,8 +10,9 @@ import polars as pl
 from attnlaw.core.result import Result
 from attnlaw.core.tables import short_names, unique_short_names
 from attnlaw.render.charts.figure import Figure
+from attnlaw.render.describe_rows import failure_sentence
 from attnlaw.render.pages.html import macros
-from attnlaw.render.pages.page import Section, headline_numbers, verb_page
+from attnlaw.render.pages.page import Section, figure_section, headline_numbers, quantity_section, rows_page
 from attnlaw.verbs.margins import D_MEANING
 from attnlaw.verbs.margins.answer import answer, distance_text, page_commands
 
@@ -28,10 +29,15 @@ def page(result: Result, figures: Sequence[Figure]) -> str:
     inputs = result.finished_table("margins").with_columns(pl.col("model").replace(short))
     listed = inputs.sort("distance", nulls_last=True).drop("case")
     counts = " or ".join(str(count) for count in rows["inputs"].unique(maintain_order=True))
-    lead = [f"{', '.join(short.values())} on {counts} inputs without labels.", D_MEANING]
-    sections = [_cards_section(result, rows)]
+    names = f"{', '.join(short.values())} on {counts} inputs without labels."
+    sections = [
+        _cards_section(result, rows),
+        figure_section("part-1", "Figures", figures),
+        quantity_section(result.verb, rows),
+    ]
+    lead = [names, D_MEANING, failure_sentence(result.rows)]
     said = replace(answer(result), next_commands=page_commands([*short]))
-    return verb_page(result, figures, lead, sections, listed, said)
+    return rows_page(result.verb.title, lead, sections, listed, [result.verb], said)
 
 
 def _cards_section(result: Result, rows: pl.DataFrame) -> Section:

@@ -47,10 +47,6 @@ AMPLIFICATION_MEANINGS = {
 }
 
 
-def show_case(result: MarginsResult, console: Console, details: bool = False) -> None:
-    """Print nothing, because one table after the last model compares the models."""
-
-
 def show_summary(result: MarginsResult, console: Console, details: bool = False) -> None:
     """Print a comparison of the models, a table of them, and tables of their layers."""
     names = unique_short_names(result.rows["model"])
@@ -96,31 +92,25 @@ def _model_columns(result: MarginsResult, names: list[str], details: bool) -> li
         )
         columns.append(Column("most in", places, is_text=True))
     if details:
-        middle = rows.select("median", "median_low", "median_high").iter_rows()
-        columns.append(Column("median", [_interval(*values) for values in middle]))
+        middle = number_columns(
+            rows, {name: (name, ".3g") for name in ("median", "median_low", "median_high")}
+        )
+        cells = zip(*(column.cells for column in middle), strict=True)
+        columns.append(Column("median", [f"{value} [{low}, {high}]" for value, low, high in cells]))
         columns += [Column(name, [str(count) for count in rows[name]]) for name in ("ties", "flat")]
         columns.append(Column("confidence", [f"{value:.2f}" for value in rows["confidence"]]))
     return columns
 
 
 def _change(row: dict[str, Any]) -> str:
-    """Return the relative difference of D from the first model, and its range for one standard error.
-
-    The standard error is that of log D, so the range is not symmetric.
-    """
+    """Return the relative difference of D from the first model, with the range of one error of log D."""
     if row["log_ratio"] is None:
         return "–"
     middle, error = row["log_ratio"], row["log_ratio_error"] or 0.0
     return f"{expm1(middle):+.1%} [{expm1(middle - error):+.1%}, {expm1(middle + error):+.1%}]"
 
 
-def _interval(middle: float | None, low: float | None, high: float | None) -> str:
-    shown, *ends = (format_number(value, ".3g", missing="–") for value in (middle, low, high))
-    return f"{shown} [{ends[0]}, {ends[1]}]"
-
-
 def _print_places(result: MarginsResult, name: str, console: Console, details: bool) -> None:
-    """Print the condition and the amplification of each layer of one model, if they were measured."""
     if not {"kappa_layers", "amplification"} & set(result.tables):
         return
     if name:

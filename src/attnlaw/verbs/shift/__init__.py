@@ -1,7 +1,5 @@
-"""The study verb `shift`: weighted kernel ridge regression on two groups of samples.
-
-The shares of the groups differ between the samples and the target.
-"""
+"""The study verb `shift`: weighted kernel ridge regression on two groups, whose shares differ in the
+target."""
 
 from __future__ import annotations
 
