@@ -136,7 +136,9 @@ def pages() -> Iterator[Sentence]:
         line = 1
         for paragraph in re.split(r"(\n\s*\n)", text):
             first = paragraph.strip()[:4]
-            if first and not first.startswith(("#", "|", "<", "$$", "===", "---", "???", "!!!", "    ")):
+            if first and not first.startswith(
+                ("#", "|", "<", "$$", "===", "---", "???", "!!!", ":::", "    ")
+            ):
                 for entry in re.split(r"\n\s*(?:[-*]|\d+\.) ", f"\n{paragraph}"):
                     yield from _sentences(entry, path, line)
             line += paragraph.count("\n")
