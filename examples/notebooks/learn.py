@@ -28,7 +28,7 @@ law = prediction.spectrum
 print("support", [f"{end:.3f}" for end in law.support], " mean", f"{law.mean:.4f}")
 
 # %% [markdown]
-# Real students beside the theory, with Gaussian sensing at d = 20 and 40, extrapolated in 1/d.
+# Real students next to the theory, with Gaussian sensing at d = 20 and 40, extrapolated in 1/d.
 
 # %%
 measured = [simulate(problem, size=d, seeds=8, seed=0, sensing="goe") for d in (20, 40)]
@@ -51,5 +51,5 @@ for student in ("factorized", "direct", "bayes"):
 # Clean labels: how many samples until the target can be found at all?
 
 # %%
-for name, value in thresholds(Target.marchenko_pastur(0.5)).describe().items():
+for name, value in vars(thresholds(Target.marchenko_pastur(0.5))).items():
     print(f"{name:14} {'-' if value is None else f'{value:.4f}'}")

@@ -111,4 +111,4 @@ def test_results_are_tables_and_charts(address, tmp_path):
         spike = {"target_spike": 6} if alpha == 0.3 else {}
         error = attnlaw.learn(alpha=alpha, noise=noise, **spike).estimation_error
         assert f"{error.value:.3g}" in words  # three digits on a screen
-    assert "|Ŝ − S*|²/d" in words
+    assert "squared Frobenius distance between the learned and the target matrix" in words
