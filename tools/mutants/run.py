@@ -31,6 +31,10 @@ PACKAGES = {
     "spectra": "trained_model",
     "theory/limit": "inverse_square or kl_to_the_limit or spread_of_repeated",
     "theory/learn": "agrees_with_theory or bins_do_not_matter or two_starts or small_beta",
+    "checkpoints/quantization": "test_libraries or all_damages",
+    "analysis/diff": "test_confusion or published or test_command or test_families",
+    "analysis/findings": "smollm2 or mpnet",
+    "core": "loaded_result",
 }
 CONFIG = """[cosmic-ray]
 module-path = "src/attnlaw/{package}"
