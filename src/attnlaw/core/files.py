@@ -162,7 +162,7 @@ def read_json(path: Path, remedy: str) -> Any:
     def reject(text: str) -> float:
         raise ValueError(f"found {text}, which JSON does not allow")
 
-    with as_input_error(f"{path}: attnlaw did not write this file", remedy, ValueError, RecursionError):
+    with as_input_error(f"{path}: this file was not written by attnlaw", remedy, ValueError, RecursionError):
         content = json.loads(data, parse_constant=reject)
         json.dumps(content, ensure_ascii=False).encode()
     return content

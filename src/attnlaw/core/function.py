@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 WIDTH = 100
 SEVERAL = """
 
-An argument with "or several" takes a list, a range or an array, and each value is a case of the result."""
+An argument with "or several" takes a list, a range or an array. Each value becomes one case of the result."""
 RANGES = """
-For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works, too."""
+For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" also works."""
 PROGRESS = (
     "progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of "
     "finished parts and the total number of parts."
@@ -213,7 +213,7 @@ def _returns(verb: Verb[Any, Any]) -> str:
             _wrap(f"{'Further quantities' if described else 'Quantities'}: {', '.join(others)}.", 4),
         ]
     if verb.tables:
-        lines += ["", _wrap("Its tables are attributes, too:", 4), ""]
+        lines += ["", _wrap("Its tables are also attributes:", 4), ""]
         lines += [_item(table.name, table_text(table, MOST_COLUMNS)) for table in verb.tables]
     lines += ["", _wrap(METHODS, 4)]
     return "\n".join(["Returns:", *lines])

@@ -148,7 +148,7 @@ class Result:
 
     def _unavailable(self, name: str) -> UnavailableError:
         message = (
-            "this result was loaded from files, which do not keep this object; compute it again "
+            "this object is not stored in files; to get it, compute the result again "
             f"with attnlaw.{self.verb.name}"
         )
         if len(self) != 1:
@@ -397,7 +397,7 @@ def collect_tables(
             if lines is not None:
                 table = lines if isinstance(lines, pl.DataFrame) else quantity_frame(spec.columns, lines)
                 table = require_columns(
-                    table, schema, spec.name, "declare the tables and columns that it has"
+                    table, schema, spec.name, "list these columns in the declaration of the verb"
                 )
                 frames.append(table.select(*schema).with_columns(case=pl.lit(case, pl.Int64)))
         if frames:

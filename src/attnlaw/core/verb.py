@@ -36,7 +36,7 @@ from attnlaw.core.settings import SettingField, Settings, require_known, setting
 from attnlaw.core.version import version
 
 # Said on pages and screens of a verb whose paper was known by its abstract only.
-DERIVED = "attnlaw derives these equations itself, because only the abstract of arXiv {paper} was available."
+DERIVED = "attnlaw's authors derived these equations: only the abstract of arXiv {paper} was available."
 S = TypeVar("S", bound=Settings)
 R = TypeVar("R")
 V = TypeVar("V")

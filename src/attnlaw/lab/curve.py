@@ -41,8 +41,8 @@ CURVES = {
         "Error for each number of samples",
         "samples / d² (α)",
         "estimation error (E)",
-        "Error of the learned matrix in theory, if only the number of samples changes. The dot is the "
-        "current setting. Lower is better: 0 means that the student has learned the target exactly.",
+        "Error of the learned matrix that theory predicts, if only the number of samples changes. The dot "
+        "is the current setting. Lower is better: 0 means that the student has learned the target exactly.",
         ("thresholds", "spectrum"),
     )
 }

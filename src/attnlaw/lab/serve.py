@@ -67,7 +67,7 @@ class Application:
         """Return why a request must not be answered, or None if it has the token and comes from the lab."""
         token = scope["path"].strip("/").partition("/")[0].encode(errors="replace")
         if not secrets.compare_digest(token, self.token.encode()):
-            return "this address has no valid token; open the whole address that attnlaw printed"
+            return "this address has no valid token; open the complete address that attnlaw printed"
         return refuse_headers(scope)
 
     async def close(self) -> None:
@@ -97,7 +97,7 @@ def refuse_headers(scope: Any) -> str | None:
         return None
     origins = [value for name, value in scope["headers"] if name == b"origin"]
     if origins != [f"http://{host}".encode("latin-1")]:
-        return "only the pages of the lab may open a WebSocket here or send a POST request"
+        return "only the lab's pages may open a WebSocket or send a POST request here"
     return None
 
 
@@ -127,7 +127,7 @@ def require_path(page: str, path: str | None) -> None:
     needs = page not in page_names()
     if needs and path is None:
         remedy = f"attnlaw lab {page} {{path}}"
-        raise BadSetting("path", f"is missing: the page of {page} needs a file; type: {remedy}")
+        raise BadSetting("path", f"is missing: the page of {page} needs a file. Type: {remedy}")
     if path is None:
         return
     if not needs:

@@ -33,7 +33,7 @@ MATRIX, LAWS_PANEL = "Matrix", "Laws to fit"
 LOCATION_PARTS = ("model", "stack", "kind", "layer", "head", "expert")
 DEFAULT_LAWS = ("random", "heavy-tailed", "learned")
 CAPTION = (
-    "Bars show how the singular values above zero are distributed. Lines are laws fitted to them; the "
+    "Bars: histogram of the singular values that are not zero. Lines: laws fitted to these values; the "
     "closer a line is to the bars, the better its law fits. A law that only describes the tail begins "
     "where the tail begins."
 )
@@ -97,7 +97,7 @@ class AuditedModel:
         row = rows.row(0, named=True)
         kept = self.spectra["singular_values"][row["_row"]]
         if kept is None:
-            raise InputError("its spectrum was approximated and has no values; audit it exactly")
+            raise InputError("this spectrum was approximated; audit the model without --approximate")
         laws = [law for law in FITTERS if values.get(law)]
         return FittedSpectrum(self.source, row, spectrum_from_row(row, kept), laws)
 

@@ -223,7 +223,7 @@ def _connect(address: str) -> Iterator[Any]:
     ):
         client = Client(address, set_as_default=False, timeout=PATIENCE)
     with client:
-        remedy = f"start some with: dask worker {address}"
+        remedy = f"start a worker with: dask worker {address}"
         with as_input_error(f"--dask {address}: no workers", remedy, TimeoutError, with_reason=False):
             client.wait_for_workers(1, timeout=PATIENCE)
         yield client
@@ -270,7 +270,7 @@ def _check_workers(client: Any, folder: Path) -> None:
     finally:
         token.unlink()
     for worker, (version, sees) in answers.items():
-        problem = "" if sees else f"does not see {folder}; choose --out on a file system shared with it"
+        problem = "" if sees else f"cannot see {folder}; choose --out on a file system shared with it"
         if version != __version__:
             problem = f"has attnlaw {version}, but this machine has {__version__}; install the same version"
         if problem:

@@ -92,7 +92,7 @@ class Store:
         import polars as pl
 
         damage = (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
-        remedy = "without this file, the next run computes it again"
+        remedy = "delete the file if it exists, and the next run computes it again"
         tables = {}
         for name, path in ((name, self.folder / part) for name, part in ending.parts if name not in exclude):
             with as_input_error(f"{path}: cannot be read", remedy, *damage):
@@ -122,7 +122,7 @@ def open_store(directory: str | os.PathLike[str], create: bool = False) -> Itera
     path = folder / STORE
     if not create and not os.path.isfile(path):  # noqa: PTH113 (this never raises)
         raise InputError(
-            f"{folder}: this directory holds no study; start one with: attnlaw study run FILE --out {folder}"
+            f"{folder}: this directory has no study; start one with: attnlaw study run FILE --out {folder}"
         )
     damage = (sqlite3.DatabaseError, UnicodeDecodeError)
     with (

@@ -373,7 +373,7 @@ def template(verb: Verb[Any, Any]) -> str:
         f"[fixed]  # keys that have one value\n{fixed}",
         '[grid]  # keys that vary, as lists or ranges "FROM:TO:COUNT"; attnlaw runs all '
         f"combinations\n{grid}".rstrip(),
-        "#[[list]]  # an extra case with any keys; attnlaw combines it with every combination of the grid",
+        "#[[list]]  # an extra case with any keys; attnlaw runs it with every combination of the grid",
         f"[run]  # how the study runs\n{run}",
     ]
     return "\n\n".join(parts) + "\n"

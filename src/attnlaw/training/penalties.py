@@ -42,11 +42,11 @@ def tail_exponent(weight: Tensor) -> Tensor:
     smallest = values[0].item() * (max(_as_matrix(weight).shape) * epsilon) ** 2
     k = int((values > smallest).sum()) // 2
     if k < 1:
-        why = "has a rank below 2, but a tail needs two singular values; leave it out of the penalty"
+        why = "has rank 0 or 1, too few singular values to measure a tail; leave it out of the penalty"
         raise _weight_error(weight, why)
     spread = (values[:k] / values[k]).log().sum()
     if spread.item() <= 0:
-        why = "has no tail, because its largest singular values are all equal; start from random weights"
+        why = "has no tail: its largest singular values are all equal; start from random weights"
         raise _weight_error(weight, why)
     return 1 + k / spread
 
@@ -132,7 +132,7 @@ class Penalty:
 
         measured = [self.measure(_weight_of(module)) for module in modules]
         if not measured:
-            raise InputError("the penalty got no modules; pass the modules whose weights it should shape")
+            raise InputError("the penalty got no modules; pass the modules whose weights to penalise")
         active = [value for value in measured if value.item() >= self.floor]
         total = torch.stack(active).sum() if active else torch.zeros_like(measured[0])
         return self.strength_at(epoch) * total
@@ -144,7 +144,7 @@ def _weight_of(module: Any) -> Tensor:
     weight = module if isinstance(module, torch.Tensor) else getattr(module, "weight", None)
     if weight is None:
         raise InputError(
-            f"found a {type(module).__name__}, which has no weight; pass modules that have one (Linear, "
+            f"found a {type(module).__name__}, which has no weight; pass modules with a weight (Linear, "
             "Conv, ...) or tensors, such as the in_proj_weight of a MultiheadAttention"
         )
     return weight
@@ -162,7 +162,7 @@ def _squared_singular_values(weight: Tensor) -> Tensor:
 
     matrix = _as_matrix(weight)
     if not torch.isfinite(matrix).all():
-        raise _weight_error(weight, "has NaN or infinite entries; training has diverged")
+        raise _weight_error(weight, "has NaN or infinite entries: training has diverged")
     values = torch.linalg.svdvals(matrix.to(torch.promote_types(matrix.dtype, torch.float32))) ** 2
     if values[0].item() == 0:
         raise _weight_error(weight, "is zero; start from other weights, or leave it out of the penalty")

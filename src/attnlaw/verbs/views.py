@@ -136,7 +136,8 @@ def figure_to_plot(result: Result, name: str | None = None) -> Figure:
     drawn = {figure.name: figure for figure in figures_of(result.for_plotting())}
     if not drawn:
         raise InputError(
-            f"{result.verb.name}: there is nothing to draw; compute several cases, such as a range of values"
+            f"{result.verb.name}: there is nothing to draw; compute several cases, for example a range of "
+            "values"
         )
     if name is not None and name not in drawn:
         raise InputError(f"{result.verb.name}: found no chart {name!r}; expected one of {', '.join(drawn)}")
@@ -176,7 +177,9 @@ def result_directory(path: str | os.PathLike[str], verb: Verb[Any, Any]) -> Path
     """
     folder = writable_directory(path)
     if (folder / STORE).exists():
-        raise InputError(f"{folder}: has a study, which results would overwrite; choose another directory")
+        raise InputError(
+            f"{folder}: this directory has a study, which results would overwrite; choose another directory"
+        )
     require_replaceable(folder / MANIFEST)
     if verb.summary is not None:
         _require_own_summary(folder, written_files(folder))
@@ -234,11 +237,15 @@ def load(directory: str | os.PathLike[str]) -> Result:
         known, running = (folder / MANIFEST).exists(), (folder / STORE).exists()
     if not known and running and not (folder / "rows").exists():  # where 0.2.0 had the rows of a study
         raise InputError(
-            f"{folder}: has a study without exported rows; once a task is finished, run: "
+            f"{folder}: this directory has a study without exported rows; once a task is finished, run: "
             f"attnlaw study export FILE --out {folder}"
         )
     if not known:
-        problem = f"has no results of attnlaw 0.3 ({MANIFEST} is missing)" if folder.is_dir() else "is a file"
+        problem = (
+            f"this directory has no results of attnlaw 0.3 ({MANIFEST} is missing)"
+            if folder.is_dir()
+            else "is a file"
+        )
         problem = problem if folder.exists() else "no such directory"
         raise InputError(
             f"{folder}: {problem}; expected a directory that a command with --out, a study or a training run "

@@ -27,8 +27,8 @@ from attnlaw.render.charts.style import PALETTE
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, has_values
 from attnlaw.render.describe_rows import MOST_CASES, rows_by_case, varying_settings
 
-MEASURED = "Points are measured values, with one standard error"
-POINTS = f"{MEASURED}. Good agreement: they are on the lines, or come closer to them at larger sizes."
+MEASURED = "Points are measured values; bars are one standard error"
+POINTS = f"{MEASURED}. Good agreement: the points are on the lines, or come closer to them as sizes grow."
 MOST_DOTS = 40  # a line with more points has no dots
 
 

@@ -100,7 +100,8 @@ def chart_bytes(chart: Any, target: Path) -> bytes:
     """Return the content of the file that `save_chart` writes."""
     if target.suffix[1:] not in ENDINGS:
         raise InputError(
-            f"{target}: the name of a figure must end in one of .{', .'.join(ENDINGS)}; choose such a name"
+            f"{target}: the file name of a figure must end in one of .{', .'.join(ENDINGS)}; choose another "
+            "name"
         )
     spec = without_controls(paper_spec(chart))
     if target.suffix == ".pdf":

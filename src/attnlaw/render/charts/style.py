@@ -87,13 +87,10 @@ def call_engine(function: str, *arguments: Any) -> Any:
         lines = [line for line in str(error).splitlines() if line.startswith("Error: ")]
         raise _undrawable(lines[0] if lines else "no reason given", "give the models other names") from error
     except ChildEnded as error:
-        remedy = "to draw it later from the saved rows, type attnlaw report DIR"
+        remedy = "to draw it later from saved results, type attnlaw report DIR"
         if has_address_limit():
-            remedy = (
-                "the drawing engine needs more address space than `ulimit -v` allows; raise this "
-                f"limit, or {remedy}"
-            )
-        raise _undrawable(f"the drawing engine {error}", remedy) from error
+            remedy = f"drawing needs more memory than `ulimit -v` allows; raise this limit, or {remedy}"
+        raise _undrawable(f"the process that draws {error}", remedy) from error
 
 
 # Characters that XML, and so SVG, cannot hold, and the visible signs that replace them. A backslash would not

@@ -17,9 +17,9 @@ from attnlaw.render.charts.style import palette
 from attnlaw.training.monitor.columns import PANELS
 
 CAPTION = (
-    "Each panel shows a quantity at each training step. If the stable rank falls and directions beyond "
-    "random weights appear, a few directions take over. If the proxies keep growing, so do the norms of the "
-    "weights."
+    "Each panel shows a quantity at each training step. If the stable rank falls and more directions become "
+    "larger than random weights make them, a few directions take over. If the proxies keep growing, the "
+    "norms of the weights keep growing too."
 )
 STILL_TOLERANCE = 1e-3  # smaller relative changes count as constant
 

@@ -139,7 +139,7 @@ def require_unsharded(model: Any) -> None:
 
     For distributed tensors (FSDP2), a note of the error has the code that gathers them.
     """
-    what = f"{type(model).__name__}: the weights of this model are split over several processes"
+    what = f"{type(model).__name__}: the weights of this model are split among several processes"
     if any(hasattr(weight, "device_mesh") for weight in model.parameters()):
         error = InputError(
             f"{what} (FSDP2), expected whole matrices; in every process, gather one matrix at a time with "

@@ -263,7 +263,9 @@ class SpectralMonitor:
             return [], None, []
         written = read_json(manifest, remedy)
         if not isinstance(written, dict) or written.get("verb") != VERB.name:
-            raise InputError(f"{self.directory}: this directory has files that no monitor wrote; {remedy}")
+            raise InputError(
+                f"{self.directory}: this directory has files that were not written by a monitor; {remedy}"
+            )
         cases = list(Result.open(self.directory, VERB, remedy))
         names = [case.row()["model"] for case in cases]
         if self.name not in names:

@@ -49,7 +49,7 @@ HEAD_NORMS = {
 }
 LAWS = ("Fitted laws", "Each cell is a matrix. Its colour shows the law that describes its spectrum.")
 STORED_ALPHA = (
-    "Norms include gains of norm layers. The proxies use the stored matrices, so their scale α differs."
+    "Norms include gains of norm layers. The proxies use the stored matrices, so their factor α differs."
 )
 # Both ends of viridis are hard to see, on a dark page or on a light one.
 SHADES = {"name": "viridis", "extent": [0.3, 0.88]}
@@ -73,9 +73,9 @@ audit_chart = partial(chart, prepare=_prepare)
 
 @audit_chart(
     "Proxies",
-    "Generalization proxies, a dot for each model. Smaller is further left, and each unit is a factor of "
-    "ten. Compare the first line, which adapts to each spectrum, with the norm-based ones at the bottom. "
-    "Proxies are not guarantees, and they do not rank models.",
+    "Generalization proxies, with a dot for each model. Smaller values are further left; each unit of the "
+    "axis is a factor of ten. Compare the spectrum-adaptive proxy at the top with the norm-based ones at "
+    "the bottom. Proxies are not guarantees, and they do not rank models.",
 )
 def proxies(view: ChartView) -> Drawings:
     """Draw all proxies, with a line for each proxy and a dot on it for each model."""
@@ -100,8 +100,8 @@ def _draw_dots(rows: pl.DataFrame, colours: Mapping[str, str]) -> alt.Chart:
 @audit_chart(
     "Amplification by layer",
     "Largest factor by which later layers can enlarge an error made in a layer, as a power of ten. The "
-    "line ends at 0 in the last layer. A steep step down marks a layer with large norms; a step up marks "
-    "a layer that contracts.",
+    "line ends at 0 in the last layer. A steep fall marks a layer with large norms; a rise marks a layer "
+    "that shrinks errors.",
 )
 def amplification(view: ChartView) -> Drawings:
     """Draw the amplification with the gains of norm layers, if all models have it, else by stored weights."""
@@ -155,8 +155,8 @@ def _draw_shares(view: ChartView, rows: pl.DataFrame, colours: Mapping[str, str]
 
 @audit_chart(
     "Decay of singular values",
-    "Singular values divided by the largest, in descending order (median over a model's matrices). After a "
-    "steep fall at the left, a few directions carry the matrix. A flat line means that it uses all "
+    "Singular values divided by the largest, in descending order (median over a model's matrices). If the "
+    "line falls steeply at the left, a few directions carry the matrix. A flat line means that it uses all "
     "directions equally, as random matrices nearly do.",
 )
 def decay(view: ChartView) -> Drawings:
@@ -255,9 +255,9 @@ def _median_curves(matrices: pl.DataFrame, count: int) -> pl.DataFrame:
 
 @audit_chart(
     "Models layer by layer",
-    "Medians over the heads of each layer, with a row of charts for each kind of matrix. Applied norms "
-    "include the gain of the norm layer; γαL is the scale of the contribution C(p*). Models differ in a "
-    "kind of matrix at the layers where their lines separate.",
+    "Medians over the heads of each layer; each kind of matrix has a row of charts. Applied norms "
+    "include the gain of the norm layer; γαL is the factor in front of the contribution C(p*). Models differ "
+    "in the layers in which their lines separate.",
 )
 def comparison(view: ChartView) -> Drawings:
     """Draw models layer by layer if there are several."""
@@ -354,10 +354,10 @@ def _thinned_ranks(count: int, most: int = 120) -> list[int]:
 
 @audit_chart(
     "Balance of factors",
-    "How much larger the two stored factors of a head are than the smallest factors with the same product. "
-    "Each dot is a head, or a group of queries; short lines are random factors. Weight decay drives the "
-    "excess to zero. Rings leave out the bias of queries: a dot far above its ring has a bias that did not "
-    "decay.",
+    "How much larger the two stored factors of a head are than they need to be for the same product. Each "
+    "dot is a head, or a group of queries; short lines show the value for random factors. Weight decay "
+    "drives the excess to zero. Rings leave out the bias of queries: if a dot is far above its ring, the "
+    "bias did not decay.",
 )
 def balance(view: ChartView) -> Drawings:
     """Draw the balance of the factors of every head, if some head has a positive excess."""

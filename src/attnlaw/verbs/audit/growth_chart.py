@@ -30,7 +30,7 @@ CAPTION = (
     "Each dot is a model, and lines connect the means of models of equal size. Left: proxy at each depth, "
     "for a fixed width. Right: proxy at each width, for a fixed depth. Titles show the least-squares "
     "exponents. A small exponent is good: arXiv 2605.07297 finds that the spectrum-adaptive proxy has the "
-    "smallest. A line that bends upwards grows exponentially, so its exponent is only an average."
+    "smallest. If a line bends upwards, the growth is exponential, and its exponent is only an average."
 )
 
 

@@ -112,7 +112,7 @@ def next_commands(result: Result, cases: Sequence[Result]) -> dict[str, str]:
     found_rules = {group.rule for each in cases for group in finding_groups(each)}
     commands: dict[str, str] = {}
     if named:
-        commands[f"attnlaw check --explain {named[0]}"] = f"when {named[0]} is reported, and what to do"
+        commands[f"attnlaw check --explain {named[0]}"] = f"when attnlaw reports {named[0]}, and what to do"
     if row["base"] is not None and any(rule["of"] in DIFF_TABLES for rule in rules):
         base = shlex.quote(row["base"])
         diff = (typed_command(result, "diff") or "").replace(f" --base {base}", "")
@@ -123,9 +123,9 @@ def next_commands(result: Result, cases: Sequence[Result]) -> dict[str, str]:
     hidden = len(groups) > MOST_EXPLAINED or any(group.count > 1 for group in groups)
     hidden = hidden or any(len(rule["failures"]) > MOST_LOCATIONS for rule in rules)
     if (hidden or len(cases) > 1) and command:
-        commands[f"{command} --details"] = "every place and remedy"
+        commands[f"{command} --details"] = "every place, and what to do about it"
     if row["passed"] and command:
         if row["rules"] is None:
-            commands[f"{command} --rules release"] = "let warnings fail the gate, too"
+            commands[f"{command} --rules release"] = "let warnings fail the gate as well"
         commands[f"{command} --junit gate.xml"] = "a report that CI systems show"
     return commands

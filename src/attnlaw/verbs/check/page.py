@@ -103,7 +103,9 @@ def _rules(result: Result, verdicts: pl.DataFrame, names: dict[int, str]) -> Sec
             places or ([row["remark"]] if failed else ""),
         ]
         lines.append((mark, cells))
-    lead = "Results of the rule file. The gate fails if a rule of its level, or above, fails."
+    lead = (
+        "Results of the rule file. The gate fails if a rule of the chosen level, or of a higher one, fails."
+    )
     return _listing("rules", "Rules", lead, _heads(RULE_HEADS, names), lines, "verdicts.parquet")
 
 

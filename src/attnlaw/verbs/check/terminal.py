@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from attnlaw import CheckResult
 
 EXPLAINED = ("name", "level", "threshold", "when", "meaning", "remedy")
-GATE = {"gate": "checks and rules that must hold; the exit status is 3 if one fails"}
+GATE = {"gate": "all checks and rules together; the exit status is 3 if one fails"}
 FOUND = {"found": "value of the worst row, or the one number of all rows"}
 COUNTS = {"errors": "errors", "warnings": "warnings", "notes": "notes", "failed_rules": "failed rules"}
 COUNT_MEANINGS = {
-    "errors": "number of findings of this level; warnings and notes in the same way",
-    "failed rules": "number of rules that do not hold, in the file that --rules names",
+    "errors": "number of findings with the level error; the columns of warnings and notes count likewise",
+    "failed rules": "number of rules in the rule file that do not hold",
 }
 
 

@@ -127,7 +127,7 @@ def _arrival(row: Mapping[str, Any], times: pl.DataFrame) -> Line:
     lost = times.filter(pl.col("norm").is_null())
     if lost.height:
         return Line(
-            f"The student runs away from the target before time {short_number(lost['time'][0])}.",
+            f"Training diverges before time {short_number(lost['time'][0])}.",
             AnswerStatus.ERROR,
         )
     if row["alignment"] is None:
@@ -189,7 +189,7 @@ def _spikes(result: Result, row: Mapping[str, Any]) -> Iterator[Line]:
         order = "" if half is None else ", before the rest" if first["time"] < half else ", after the rest"
         yield Line(
             f"The target's spike ({target:g}) is visible in the spectrum from time "
-            f"{short_number(first['time'])} on{order}. At the last time it is at "
+            f"{short_number(first['time'])} on{order}. At time {short_number(last['time'])} it is at "
             f"{short_number(last['location'])} and the other eigenvalues end at {short_number(last['edge'])}."
         )
 
@@ -221,7 +221,7 @@ def _several(result: Result, rows: pl.DataFrame) -> Iterator[Line]:
     if costs.height > 1 and costs["learning_rate"].n_unique() > 1:
         best = costs.row(0, named=True)
         yield Line(
-            f"It costs the fewest samples with learning rate {best['learning_rate']:g}: "
+            f"Learning rate {best['learning_rate']:g} needs the fewest samples: "
             f"{short_number(best['recovery_samples'])} d² until the alignment is 0.5."
         )
 
@@ -275,7 +275,7 @@ def _not_compared(compared: Sequence[tuple[int, Crossing]], who: str) -> Line:
     crossing = compared[0][1]
     return Line(
         f"{who} reaches alignment {crossing.level} at time {short_number(crossing.trained.value)} (theory "
-        f"{short_number(crossing.theory)}). There is no standard error: use --seeds 2 or more.",
+        f"{short_number(crossing.theory)}). There is no standard error. Use --seeds 2 or more.",
         AnswerStatus.WARNING,
     )
 

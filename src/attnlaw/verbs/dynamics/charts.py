@@ -24,7 +24,7 @@ from attnlaw.verbs.dynamics import TIMES, DynamicsSettings, solve
 
 LABELS = {quantity.name: quantity.axis or quantity.label for quantity in TIMES}
 POINTS_NOTE = (
-    "Points: students trained by SGD, with one standard error; theory holds if they are on the line."
+    "Points: students trained by SGD, with one standard error. If the theory holds, they are on the line."
 )
 CURVE_POINTS = 60  # times at which a line of theory is computed, at least
 IGNORED_SETTINGS = ("times", "simulate", "seeds", "sensing", "batch", "spectrum", "statics")
@@ -55,9 +55,9 @@ def learning(view: ChartView) -> Drawings:
 
 
 @chart(
-    "What one pass costs",
+    "Error after one pass of SGD",
     "Error after each number of samples, each seen once, for several learning rates. Lower is better: 0 is "
-    "the target itself. A large rate needs fewer samples, as long as the error keeps falling.",
+    "the target itself. A larger learning rate needs fewer samples, as long as the error keeps falling.",
 )
 def cost(view: ChartView) -> Drawings:
     """Draw the error over samples, if the cases have several learning rates."""
@@ -220,7 +220,8 @@ def _points(
 @chart(
     "The spectrum over time",
     "Densities of the student's eigenvalues at five times, the latest on top. A triangle shows the target's "
-    "spike once it is visible. Eigenvalues that reach their final place first are learned first.",
+    "large eigenvalue (spike) once it is visible. The eigenvalues that reach their final place first were "
+    "learned first.",
 )
 def spectra(view: ChartView) -> Drawings:
     """Draw the spectrum at several times, with bars for trained students and triangles for spikes."""

@@ -38,6 +38,6 @@ def next_commands(result: Result) -> dict[str, str]:
         return {}
     return {
         f"{command} --out results": "map of all heads in results/report.html",
-        f"{command} --details": "map of heads, and fitted numbers by kind",
-        audit: "norms and ranks, and a search for problems",
+        f"{command} --details": "a map of heads, and the fitted numbers for each kind of matrix",
+        audit: "norms, ranks, and a search for problems",
     }

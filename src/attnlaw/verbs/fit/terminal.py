@@ -52,9 +52,9 @@ MEDIAN_MEANINGS = {
     "W1": "distance between the spectrum and the spectrum of random matrices; 0 means equal",
     "beyond": "singular values above the largest one of a random matrix",
     "alpha": "exponent of the power law of the largest eigenvalues; smaller means heavier tails",
-    "covers": "share of the values that the power law covers (above 50% it is not a tail)",
-    "kappa": "small means heavy tails; about 3 for a product of two random matrices (less if "
-    "their sides differ), hundreds or infinite for one random matrix",
+    "covers": "share of the values that the power law covers (above 50% it describes more than a tail)",
+    "kappa": "shape parameter: small means heavy tails; about 3 for a product of two random matrices (less "
+    "if their sides differ), hundreds or infinite for one random matrix",
 }
 FORMS = {"outliers": "g", "tail_share": ".0%"}
 

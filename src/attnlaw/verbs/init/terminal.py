@@ -36,7 +36,7 @@ COLUMNS = {
     ),
     "entropy": ("entropy", "mean entropy of attention, divided by that of uniform attention", False),
     "score_sd": ("scores", "standard deviation of the attention scores", True),
-    "gradient": ("gradient", "norm of the gradient of the weights of the layer", False),
+    "gradient": ("gradient", "norm of the loss gradient with respect to the weights of the layer", False),
 }
 CASE_COLUMNS = {
     "rms": ("size", "root mean square of the entries of the residual stream after the last layer"),
@@ -44,7 +44,7 @@ CASE_COLUMNS = {
     "entropy": ("entropy", "mean entropy of attention in layer 1, divided by that of uniform attention"),
     "loss": ("loss", "initial loss in nats"),
     "uniform_loss": ("ln V", "loss of a uniform guess over a vocabulary of V ids, in nats"),
-    "gradient_norm": ("gradient", "norm of the gradient of all weights"),
+    "gradient_norm": ("gradient", "norm of the loss gradient with respect to all weights"),
 }
 OUTPUT_QUANTITIES = (
     "logit_sd",

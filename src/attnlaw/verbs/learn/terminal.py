@@ -36,7 +36,7 @@ TITLES = {
 }
 IN_ROWS = (RELATIVE, "estimation_error", "wrong_keys", "rank_fraction", "training_loss")
 MEANINGS = {
-    RELATIVE: "E, relative to the E of a zero matrix, which has learned nothing (100%)",
+    RELATIVE: "error E relative to that of a zero matrix, which has learned nothing (100%)",
 }
 DIMENSION = {"d": "dimension of a token; the learned matrix has d² entries"}
 THRESHOLD = "threshold_"

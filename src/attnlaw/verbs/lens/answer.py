@@ -120,8 +120,8 @@ def _token_sentence(tokens: pl.DataFrame) -> str:
     other = "the same token" if exact["input"] == rollout["input"] else _place(rollout["input"], labels)
     return (
         f"{subject} {place} ({exact['share']:.0%}, through the whole network). Attention weights alone "
-        f"(rollout) point to {other} ({rollout['rollout']:.0%}). Trust the first: rollout leaves out values "
-        "and feed-forward blocks."
+        f"(rollout) point to {other} ({rollout['rollout']:.0%}). Trust the result for the whole network: "
+        "rollout leaves out values and feed-forward blocks."
     )
 
 
@@ -141,8 +141,8 @@ def rank_sentence(result: LensResult) -> str:
     worst = ranks.sort("rank_within", descending=True, maintain_order=True).row(0, named=True)
     return (
         f"Rank {row['median_rank_within']} of {row['tokens']} keeps every attention weight within 0.01 in "
-        f"half of the heads; all heads need rank {worst['rank_within']} "
-        f"(head {worst['layer']}.{worst['head']} the most)."
+        f"half of the heads; all heads need rank {worst['rank_within']} (head "
+        f"{worst['layer']}.{worst['head']} the most)."
     )
 
 

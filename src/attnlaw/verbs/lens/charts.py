@@ -47,9 +47,10 @@ MAPS_IN_A_ROW = 2
 
 @chart(
     "Which tokens shape each output token",
-    "Each row is an output token and sums to 1; each column is an input token (position · token). Left: the "
-    "whole network, by its exact affine map. Right: attention weights alone (rollout). Brighter cells have "
-    "larger shares; colours follow the square root of the share. If the two differ, trust the left one.",
+    "Each row is an output token and sums to 1; each column is an input token (position · token). Left: "
+    "the whole network, computed from its exact affine map on this input. Right: attention weights alone "
+    "(rollout). Brighter cells have larger shares; colours follow the square root of the share. If the two "
+    "differ, trust the left one.",
 )
 def lens_map(view: ChartView) -> Drawings:
     """Draw how much each input token contributes to each output token, by the operator and by rollout."""
@@ -121,7 +122,7 @@ def _draw_attention(view: ChartView, rows: pl.DataFrame) -> alt.VConcatChart:
 
 @chart(
     "Sharpness of each head",
-    "Sharpness β divided by its threshold β_c. Above 1, a position looks at only a few tokens however long "
+    "Sharpness β divided by the threshold β_c. Above 1, a position looks at only a few tokens however long "
     "the text is. Hover over a cell for all numbers of its head.",
 )
 def head_sharpness(view: ChartView) -> Drawings:
@@ -132,8 +133,8 @@ def head_sharpness(view: ChartView) -> Drawings:
     "Directions of attention, relative to random heads",
     "A value of 1 means that a head uses as many directions as an equally sharp random head. Far below "
     "1, all positions attend to the same few tokens. Above 1, positions attend to different tokens, as "
-    "in a previous-token head. Similar tokens lower the number too; a cell also shows the ratio to "
-    "random weights on the same tokens.",
+    "in a previous-token head. Similar tokens also lower the number, so each cell shows the ratio to random "
+    "weights on the same tokens too.",
 )
 def head_participation(view: ChartView) -> Drawings:
     return _head_maps(view, "participation_over_null", scale="log")
@@ -183,9 +184,9 @@ def beta_dots(rows: pl.DataFrame, label: Callable[[str], str]) -> alt.LayerChart
 
 @chart(
     "Error of attention at low rank",
-    "Errors if only the largest singular values of a head's attention are kept, for each number that is "
-    "kept. Lines are medians over heads, bands are quartiles, dashed lines are the smallest and largest "
-    "head. The mean square error (rms) hides the worst weight; tail / n predicts it from the singular "
+    "Errors if only the k largest singular values of a head's attention matrix are kept, for each k. Lines "
+    "are medians over heads, bands are quartiles, dashed lines are the smallest and largest "
+    "head. The root mean square (rms) error hides the worst weight; tail / n predicts it from the singular "
     "values alone. A worst weight below the grey line (0.01) is good.",
 )
 def entrywise(view: ChartView) -> Drawings:

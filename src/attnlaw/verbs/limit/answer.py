@@ -218,7 +218,7 @@ def _depth(layers: list[LayerNumbers]) -> Iterator[Line]:
             continue
         depth, first, last = len(cosines) - 1, cosines[0], cosines[-1]
         if last > COLLAPSED:
-            words = "Tokens become one (rank collapse)"
+            words = "Tokens become identical (rank collapse)"
         else:
             words = "Tokens become alike with depth" if last > first + LEAST_RISE else "Tokens stay apart"
         yield Line(
@@ -242,7 +242,7 @@ def _next_commands(result: Result, layers: list[LayerNumbers]) -> dict[str, str]
     narrow = result.rows["head_width"].count() > 0
     far = [layer for layer in finite if _first_close(layer) is None]
     if not finite:
-        commands[command(result, width=None)] = "how wide a layer must be to be like this limit"
+        commands[command(result, width=None)] = "how wide a layer must be to be close to this limit"
     elif far and (draws := _more_draws(result, far[0])):
         commands[command(result, draws=draws)] = "with less noise"
     elif far and not narrow and (wider := _enough(far[0])):

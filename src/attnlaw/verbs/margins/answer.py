@@ -63,7 +63,7 @@ def distance_text(row: dict[str, Any]) -> str:
 def _single_line(row: dict[str, Any]) -> Line:
     inputs = f"{row['inputs']} inputs without labels"
     return Line(
-        f"{distance_text(row)} on {inputs}. One number says little: compare it with D of other models.",
+        f"{distance_text(row)} on {inputs}. One D alone says little: compare it with the D of other models.",
         is_main=True,
     )
 

@@ -33,7 +33,7 @@ Label = Callable[[str], str]
 
 @chart(
     "D of every input",
-    "Inputs sorted by relative margin (D). Those at the left are closest to flipping. Dashed: the "
+    "Inputs sorted by relative margin (D). The predictions on the left are closest to flipping. Dashed: the "
     "geometric mean of a model, which compares models of one task, trained to a similar loss, on the same "
     "inputs. Higher is better.",
 )
@@ -69,9 +69,9 @@ def sorted_dots(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) ->
 
 @chart(
     "Where the margin depends on the weights",
-    "Condition (κ) of each layer and of each map outside of layers, median over inputs. A relative change "
-    "of the weights by 1/κ could flip an input, to first order. High bars are sensitive places; use D, "
-    "not κ, to compare models.",
+    "Condition number (κ) of each layer and of each linear map outside the layers, median over inputs. To "
+    "first order, a relative change of the weights by 1/κ could flip a prediction. High bars are sensitive "
+    "places; use D, not κ, to compare models.",
 )
 def margins_kappa(view: ChartView) -> Drawings:
     """Draw bars of kappa for each layer and each linear map outside of layers."""
@@ -106,8 +106,8 @@ def bars_by_place(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) 
 @chart(
     "Amplification, measured and worst case",
     "How much a small change of a layer's input moves the logits, as log10. Solid: median over these "
-    "inputs. Dashed: what the weights alone would allow, in another norm. A large gap means that the "
-    "worst case says little here.",
+    "inputs. Dashed: upper bound from the weights alone, in another norm. A large gap means that the upper "
+    "bound says little here.",
 )
 def margins_amplification(view: ChartView) -> Drawings:
     """Draw log10 of the measured and the worst-case amplification over the layer."""
@@ -136,8 +136,8 @@ def two_lines(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) -> a
 
 @chart(
     "Effective directions of heads",
-    "Share of a head's singular values that matter on these inputs; the others hardly move the margins. "
-    "It describes a model and does not rank models.",
+    "Share of a head's singular values that matter on these inputs; the others hardly change the margins. "
+    "This share describes a model and does not rank models.",
 )
 def margins_directions(view: ChartView) -> Drawings:
     rows, share = view.frame("directions"), "directions_share"
