@@ -55,7 +55,7 @@ class _Annotation(str):
 
 
 def python_function(verb: Verb[Any, Any]) -> Callable[..., Any]:
-    """Return a documented function that runs the verb. Its attribute `verb` is the verb."""
+    """Return a documented Python function that runs the verb. It has the verb as its attribute `verb`."""
 
     def function(*words: Any, **given: Any) -> Any:
         return verb(*words, **given)
@@ -75,7 +75,7 @@ ONLY_COMMAND = re.compile(
 
 
 def signature(verb: Verb[Any, Any]) -> Signature:
-    """Return the signature of a verb's function: each setting is a parameter with its type."""
+    """Return the signature of a verb's function, in which each setting is a parameter with its type."""
     parameters = [
         Parameter(
             setting.name,
@@ -135,7 +135,7 @@ def result_name(verb: Verb[Any, Any]) -> str:
 
 
 def describe(verb: Verb[Any, Any]) -> str:
-    """Return the documentation of a verb's function: summary, Args, Returns and an example."""
+    """Return the docstring of a verb's function: summary, Args, Returns and an example."""
     text = ONLY_COMMAND.sub("", _in_python(verb, cleandoc(verb.settings.__doc__ or verb.title)))
     summary, _, more = text.partition("\n\n")
     known = _ordered(verb)
@@ -227,7 +227,7 @@ def _item(name: str, meaning: str, kind: str = "") -> str:
 
 
 def table_text(table: TableSpec[Any], most: int | None = None) -> str:
-    """Return a description of a table: the meaning of a line, and the names of at most `most` columns."""
+    """Return a description of a table: what each line is, and the names of at most `most` columns."""
     names = [column.name for column in table.columns]
     more = len(names) - len(names[:most])
     columns = f"the columns {', '.join(names[:most])}{f' and {more} more' if more else ''}."

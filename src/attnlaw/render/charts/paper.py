@@ -57,7 +57,7 @@ NESTED = ("hconcat", "vconcat", "concat", "layer")
 
 
 def figure_files(figures: Iterable[Figure], folder: Path, ending: str) -> dict[Path, bytes]:
-    """Return the contents of a file and a caption for every figure that can be drawn, by path."""
+    """Return the contents of all figure and caption files, by path, for figures that can be drawn."""
 
     def path_of(figure: Figure) -> Path:
         return folder / f"{figure.name}.{ending}"
@@ -132,7 +132,7 @@ def _chart_with_model(figure: Figure) -> Any:
 
 
 def paper_spec(chart: Any) -> dict[str, Any]:
-    """Return the specification of a chart for a paper. Text that leaves panels no room is an error."""
+    """Return the Vega-Lite specification of a chart for a paper. Text must leave room for panels."""
     spec = chart.to_dict(validate=False)
     beside = spec | {"config": CONFIG}
     tries = [(beside, PAGE, ROOMY_PANEL), (_with_legend_below(spec, PAGE), PAGE, NARROWEST_PANEL)]
