@@ -74,7 +74,7 @@ class Result:
     def collect(
         cls, verb: Verb[Any, Any], pairs: Iterable[tuple[Any, Any]], simulation: Result | None = None
     ) -> Self:
-        """Return the result of these pairs (case, record). The record of a failed case is its `InputError`."""
+        """Return the result of pairs (case, record). The record of a failed case is its `InputError`."""
         from attnlaw.core.tables import to_frame, to_schema
 
         pairs = list(pairs)
@@ -197,7 +197,7 @@ class Result:
 
     @cached_property
     def plain_rows(self) -> pl.DataFrame:
-        """All rows with the column `case`. NaN becomes null, and so does infinity unless a setting allows it."""
+        """All rows with the column `case`. NaN is null, and so is infinity unless a setting allows it."""
         import polars as pl
 
         from attnlaw.core.tables import nan_to_null

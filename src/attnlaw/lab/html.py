@@ -121,7 +121,7 @@ def idle_style(idle: Iterable[str], off: Iterable[str] = ()) -> str:
 
 
 def progress_html(run: BackgroundSimulation, clock: Any = None) -> str:
-    """Return the HTML that shows the progress of a simulation. `clock` is a marimo element that refreshes it."""
+    """Return the HTML that shows the progress of a simulation. The marimo element `clock` updates it."""
     end = run.error or ("done" if run.is_over else "")
     if run.is_stopped and run.error is None:
         end = f"stopped after {run.done} of {run.total}"

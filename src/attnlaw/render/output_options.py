@@ -67,7 +67,7 @@ class OutputOptions(Settings):
         return verb.run(cases, progress)
 
     def short_circuit(self) -> int | None:
-        """Run an option that replaces the verb, if given. Return its exit status, or None if there is none."""
+        """Run an option that replaces the verb, if given. Return its exit status, or None."""
         return None
 
     def interruptible(self, verb: Verb[Any, Any]) -> AbstractContextManager[None]:

@@ -45,7 +45,7 @@ HARDMAX = (
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """A figure or table of a paper, with the name of the study that reproduces it."""
+    """A figure or table of a paper, and the name of the study that reproduces it."""
 
     study: str
     about: str
@@ -222,7 +222,7 @@ PAPERS = (
 
 
 def find_figures(name: str) -> list[tuple[Paper, PaperFigure]]:
-    """Return all figures of the paper with this arXiv number, or the one figure with this name.
+    """Return all figures of the paper with this arXiv number, or only the figure with this name.
 
     Raise an `InputError` if the paper or the figure does not exist.
 
@@ -246,7 +246,7 @@ def find_figures(name: str) -> list[tuple[Paper, PaperFigure]]:
 
 
 def published_lines(study: str) -> list[dict[str, str]]:
-    """Return the lines of published/STUDY.csv. The list is empty if there is no such file."""
+    """Return the lines of the file published/STUDY.csv. They are empty if there is no such file."""
     file = FOLDER / f"{study}.csv"
     if not file.exists():
         return []

@@ -29,7 +29,7 @@ MOST_GIGABYTES = 4.0  # the largest table that is joined in memory
 
 
 def collect_results(study: Study, store: Store) -> list[Result]:
-    """Return the results of all verbs that have finished tasks, each with its simulation."""
+    """Return a result for each verb with finished tasks, each with its simulation."""
     endings = store.endings()
     results: dict[str, Result] = {}
     for name, verb in study.verbs.items():
@@ -69,7 +69,7 @@ def _collect(verb: Verb[Any, Any], finished: list[tuple[Task, Ending]], store: S
 
 
 def export(study: Study, store: Store) -> list[Path]:
-    """Write the results of all finished tasks, and return their directories, unless no row belongs here."""
+    """Write the results of all finished tasks, and return their directories."""
     require_same_study(study, store)
     results = collect_results(study, store)
     folders = [store.folder, *(store.folder / result.verb.name for result in results[1:])][: len(results)]

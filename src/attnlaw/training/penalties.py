@@ -30,7 +30,7 @@ Tensor = Any  # torch.Tensor; torch is imported only inside functions
 
 
 def tail_exponent(weight: Tensor) -> Tensor:
-    """Return Hill's alpha over the upper half of the spectrum. Small values mean a heavy tail.
+    """Return Hill's estimate of the tail exponent (alpha). A heavy tail has a small alpha.
 
     Raise an `InputError` if the rank is below 2 or if the upper singular values are all equal, as in an
     orthogonal weight.
@@ -52,7 +52,7 @@ def tail_exponent(weight: Tensor) -> Tensor:
 
 
 def weighted_alpha(weight: Tensor) -> Tensor:
-    """Return alpha ln lambda_1.
+    """Return alpha ln lambda_1, the tail exponent times the logarithm of the largest squared singular value.
 
     This penalty reduces the tail exponent and the largest singular value together. If lambda_1 < 1, the
     logarithm is negative and the penalty increases alpha.
@@ -61,7 +61,7 @@ def weighted_alpha(weight: Tensor) -> Tensor:
 
 
 def stable_rank(weight: Tensor) -> Tensor:
-    """Return the stable rank |W|_F^2 / |W|_2^2.
+    """Return the stable rank |W|_F^2 / |W|_2^2 of a weight.
 
     The stable rank is at least 1 and does not depend on the scale of W.
     """
@@ -72,8 +72,8 @@ def stable_rank(weight: Tensor) -> Tensor:
 def frechet_prior(weight: Tensor, shape: float = 1.0) -> Tensor:
     """Return the negative log density of a Frechet law at lambda_1, up to a constant.
 
-    With the law's `shape` a, the penalty is (1 + a) ln lambda_1 + lambda_1^(-a). The penalty is smallest at
-    the mode, lambda_1 = (a / (1 + a))^(1/a), so it sets a scale.
+    If a is the `shape` of the law, the penalty is (1 + a) ln lambda_1 + lambda_1^(-a). It is smallest at the
+    mode, lambda_1 = (a / (1 + a))^(1/a), so it sets a scale.
 
     >>> import torch
     >>> weight = torch.diag(torch.tensor([0.5, 0.2], dtype=torch.float64)).sqrt()
@@ -87,12 +87,12 @@ def frechet_prior(weight: Tensor, shape: float = 1.0) -> Tensor:
 
 @dataclass(frozen=True)
 class Penalty:
-    """A penalty on the spectra of weights, with a strength that may decay over the epochs.
+    """A penalty on the spectra of weights, whose strength may decay over the epochs.
 
     The penalty is `measure` summed over the weights of the modules, times the strength.
 
     Args:
-        floor: the smallest measure that counts. A module whose measure is below the floor adds nothing.
+        floor: the smallest value of `measure` that counts. A module with a smaller value adds nothing.
 
     >>> import torch
     >>> penalty = Penalty(stable_rank, strength=0.1, decay=0.5, every=2, floor=2.0)
@@ -116,7 +116,7 @@ class Penalty:
         check_value("every", self.every, int, minimum=1)
 
     def strength_at(self, epoch: int) -> float:
-        """Return the strength in an epoch. Epochs are counted from 0."""
+        """Return the strength of the penalty in an epoch. Epochs count from 0."""
         return float(self.strength * self.decay ** (epoch // self.every))
 
     def __call__(self, modules: Iterable[Any], epoch: int = 0) -> Tensor:

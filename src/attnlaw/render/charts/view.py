@@ -62,7 +62,7 @@ class ChartView:
 
     @classmethod
     def of(cls, result: Result, prepare: Prepare = None) -> ChartView:
-        """Return the view of a result. All its charts share one view. `prepare` may change the result first."""
+        """Return the view of a result. Its charts share it. `prepare` may change the result first."""
         views = VIEWS.setdefault(result, {})
         if prepare not in views:
             views[prepare] = cls(result if prepare is None else prepare(result))
