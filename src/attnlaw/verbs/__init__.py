@@ -97,5 +97,5 @@ def find_verb(name: str) -> Verb[Any, Any]:
 
 @cache
 def verb_function(name: str) -> Callable[..., Any]:
-    """Return the Python function of a verb, which users call as `attnlaw.NAME`."""
+    """Return the Python function of a verb, `attnlaw.NAME`."""
     return python_function(find_verb(name))

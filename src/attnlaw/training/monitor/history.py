@@ -128,8 +128,7 @@ def top_singular_vectors(left: Reals, right: Reals, count: int) -> tuple[Reals, 
 
 @dataclass(frozen=True)
 class OrderAgreement:
-    """The result of the test "stronger modes first": `tau` from -1 (last) to 1, and its p-value.
-    """
+    """The result of the test "stronger modes first": `tau` from -1 (last) to 1, and its p-value."""
 
     tau: float
     p_value: float

@@ -41,7 +41,7 @@ FAR = 1.36
 
 
 def answer(result: Result) -> Answer:
-    """Return the answer for one layer, or for several."""
+    """Return the answer for one layer, or for several layers."""
     rows = result.finished_rows.to_dicts()
     verdicts = [verdict_of(row) for row in rows]
     if len(rows) == 1:
@@ -57,7 +57,7 @@ def answer(result: Result) -> Answer:
 
 
 def layer_line(row: Mapping[str, Any]) -> Line:
-    """Return whether the draws of a layer follow the law, with a warning if there is one."""
+    """Return a line that says whether the draws of a layer follow the law, and a warning if needed."""
     verdict = verdict_of(row)
     return Line(verdict.sentence, verdict.status, (verdict.warning,) if verdict.warning else ())
 
@@ -85,7 +85,7 @@ def _has_second_order(row: Mapping[str, Any]) -> bool:
 
 
 def head_line(row: Mapping[str, Any]) -> str:
-    """Return the sizes of one layer, with the layer's name if it has one."""
+    """Return the sizes of one layer in words, after the layer's name if it has one."""
     heads = "1 head" if row["heads"] == 1 else f"{row['heads']} heads"
     sizes = f"{row['tokens']} tokens, {heads} of size {row['head_size']}, sharpness β = {row['beta']:g}"
     return sizes if row["name"] is None else f"{row['name']}: {sizes}"

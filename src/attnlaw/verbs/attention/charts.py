@@ -26,7 +26,7 @@ ATOM_NOTE = "Zeros are not drawn; the title states their share."
     "bars.",
 )
 def spectra(view: ChartView) -> Drawings:
-    """Draw one figure, with a panel for each layer that has a draw."""
+    """Draw one figure, with a panel for each layer that was drawn at random."""
     laws, values = view.frame("law_densities"), view.frame("drawn_values")
     if not (has_values(laws, "x", "density") and has_values(values, "value")):
         return
@@ -57,7 +57,7 @@ def readout(view: ChartView) -> Drawings:
     "the theory predicts it. Lower is better.",
 )
 def arrival(view: ChartView) -> Drawings:
-    """Draw the time that a readout needs to learn, unless another chart shows the error of the readout."""
+    """Draw the time that a readout needs to learn, unless its error is drawn in another chart."""
     if not any(_error_lines(view)):
         yield from line_charts(view, view.rows, "head_size", "arrival_time")
 

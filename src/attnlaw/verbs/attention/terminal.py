@@ -61,7 +61,7 @@ def show_case(result: AttentionResult, console: Console, details: bool = False) 
 
 
 def show_summary(result: AttentionResult, console: Console, details: bool = False) -> None:
-    """Print the spectrum of one layer, or a row for each of several layers, then limits and next commands."""
+    """Print the spectrum of one layer (or a row for each of several), then limits and next commands."""
     console.print()
     if len(result) == 1:
         _show_spectrum(result, console)

@@ -78,7 +78,7 @@ audit_chart = partial(chart, prepare=_prepare)
     "the bottom. Proxies are not guarantees, and they do not rank models.",
 )
 def proxies(view: ChartView) -> Drawings:
-    """Draw all proxies, with a line for each proxy and a dot on it for each model."""
+    """Draw all proxies: a line for each proxy, and a dot on it for each model."""
     labels = {name: view.verb.axis(name) for name in PROXIES if has_values(view.rows, name)}
     if labels:
         long = view.rows.unpivot([*labels], index="model", variable_name="line").drop_nulls("value")
@@ -104,7 +104,7 @@ def _draw_dots(rows: pl.DataFrame, colours: Mapping[str, str]) -> alt.Chart:
     "that shrinks errors.",
 )
 def amplification(view: ChartView) -> Drawings:
-    """Draw the amplification with the gains of norm layers, if all models have it, else by stored weights."""
+    """Draw the amplification, with the gains of norm layers if all models have them."""
     layers = view.frame("layers")
     with_gains = bool(layers.height) and not layers["log10_alpha_applied"].null_count()
     note = STORED_ALPHA if with_gains else "Norms are computed from the stored matrices."
@@ -119,7 +119,7 @@ def amplification(view: ChartView) -> Drawings:
     "contributes most.",
 )
 def shares(view: ChartView) -> Drawings:
-    """Draw the parts of each layer's share of the proxy, unless all layers are alike."""
+    """Draw the parts of each layer's share of the proxy, unless all layers have equal parts."""
     layers = view.frame("layers")
     parts = [name for name in SHARES if has_values(layers, name)]
     spread = layers.select(pl.col(parts).max() - pl.col(parts).min()).row(0) if parts else ()
@@ -167,9 +167,9 @@ def decay(view: ChartView) -> Drawings:
 
 
 def spectrum_decay(spectra: pl.DataFrame, labels: Mapping[str, str] | None = None) -> alt.ConcatChart:
-    """Draw how singular values decay: the median over a model's matrices of a kind, relative to the largest.
+    """Draw how singular values decay: medians over the matrices of a kind, relative to the largest.
 
-    `labels` are the names to show by model. By default, the chart draws all models under their own names.
+    `labels` maps models to the names to show. By default, all models are drawn under their own names.
     """
     names = _labels(spectra, labels)
     hue = colour_encoding(palette(names.values()))
@@ -214,7 +214,7 @@ def contributions(view: ChartView) -> Drawings:
 def contribution_curves(matrices: pl.DataFrame) -> alt.ConcatChart:
     """Draw the contributions log10 C(p) to the proxy of one model, with a panel for each kind of matrix.
 
-    A line is the median over the heads of a layer. A dot shows the best p of one matrix, and the contribution
+    A line is the median over the heads of a layer. A dot shows the best p of one matrix, and its contribution
     at this p. At most `MOST_LINES` layers, evenly spaced, have a line.
     """
     has_curve = pl.col("log10_curve").is_not_null() & pl.col("log10_contribution").is_not_null()
@@ -260,7 +260,7 @@ def _median_curves(matrices: pl.DataFrame, count: int) -> pl.DataFrame:
     "in the layers in which their lines separate.",
 )
 def comparison(view: ChartView) -> Drawings:
-    """Draw models layer by layer if there are several."""
+    """Draw several models layer by layer."""
     if view.rows.height > 1 and view.frame("matrices").height:
         matrices = _matrices(view)
         titles = {name: view.verb.label(name) for name in _compared_quantities(matrices)}
@@ -270,10 +270,10 @@ def comparison(view: ChartView) -> Drawings:
 def compare(
     matrices: pl.DataFrame, labels: Mapping[str, str] | None = None, titles: Mapping[str, str] | None = None
 ) -> alt.VConcatChart:
-    """Draw medians over heads by layer: a row of panels for each kind of matrix, a column for each quantity.
+    """Draw medians over heads for each layer: a row of panels for each kind, a column for each quantity.
 
-    `labels` and `titles` are the names to show, by model and by quantity. By default, the chart draws all
-    models, and the quantities of `_compared_quantities`, under their own names.
+    `labels` and `titles` map models and quantities to the names to show. By default, all models, and the
+    quantities of `_compared_quantities`, are drawn under their own names.
     """
     quantities = titles or {name: name for name in _compared_quantities(matrices)}
     names = _labels(matrices, labels)
@@ -360,7 +360,7 @@ def _thinned_ranks(count: int, most: int = 120) -> list[int]:
     "bias did not decay.",
 )
 def balance(view: ChartView) -> Drawings:
-    """Draw the balance of the factors of every head, if some head has a positive excess."""
+    """Draw how balanced the factors of every head are, if some head has a positive excess."""
     matrices = view.frame("matrices").filter(pl.col("factor_excess") > 0)
     if matrices.height:
         yield Drawing(partial(draw_excesses, matrices, view.value_labels.short["model"]))
@@ -406,7 +406,7 @@ def draw_excesses(matrices: pl.DataFrame, labels: Mapping[str, str]) -> alt.Conc
     on_page=False,
 )
 def heads(view: ChartView) -> Drawings:
-    """Draw maps of the heads' spectral norms, as applied if all models have them, else as stored."""
+    """Draw maps of the heads' spectral norms, with gains of norm layers if all models have them."""
     rows = _matrices(view)
     for name, note in HEAD_NORMS.items():
         if has_values(rows, name):

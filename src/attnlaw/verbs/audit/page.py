@@ -67,7 +67,7 @@ BELOW = {"below": "how many of the trained reference models have a smaller numbe
 
 
 def has_page(result: Result) -> TypeGuard[AuditResult]:
-    """Return whether the page can show a result: finished audits with tables, and few if from a study."""
+    """Return whether the audit page can show a result: finished audits with tables, and not too many."""
     known = {"matrices", "spectra", "layers"} <= result.tables.keys()
     finished = int((result.rows["status"] != "failed").sum())
     is_shown = finished > 0 and (finished <= MOST_MODELS or "task" not in result.rows.columns)

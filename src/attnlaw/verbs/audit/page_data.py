@@ -71,7 +71,7 @@ FACTS = (
 
 
 def audit_payload(result: Result, names: dict[int, str], applied: bool) -> dict[str, Any]:
-    """Return all data that the page's script draws, as values for JSON. `names` are models by case."""
+    """Return the data that the page's script draws, as values for JSON. `names` maps cases to models."""
     matrices = result.finished_table("matrices")
     rows = _join_by_location(matrices, result.finished_table("spectra"))
     if "fits" in result.tables:
@@ -99,7 +99,7 @@ def audit_payload(result: Result, names: dict[int, str], applied: bool) -> dict[
 
 
 def constant_quantities(matrices: pl.DataFrame) -> list[str]:
-    """Return the quantities of `LEFT_OUT_IF_CONSTANT` that are equal for all matrices of each kind."""
+    """Return those quantities of `LEFT_OUT_IF_CONSTANT` that are equal for all matrices of each kind."""
     constant = []
     for name in LEFT_OUT_IF_CONSTANT:
         known = matrices.drop_nulls(name)

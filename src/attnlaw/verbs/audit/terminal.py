@@ -81,7 +81,7 @@ def show_case(result: AuditResult, console: Console, details: bool = False) -> N
 
 
 def show_summary(result: AuditResult, console: Console, details: bool = False) -> None:
-    """Print the remaining lines about one model or several, their table, and the next commands."""
+    """Print the other lines about the models, their table, and the next commands."""
     cases, summaries = finished_cases(result)
     if len(cases) == 1 and not details:
         ((name, case),) = cases.items()
@@ -321,7 +321,7 @@ def _show_growth(rows: pl.DataFrame, console: Console) -> None:
 
 
 def growth_columns(table: pl.DataFrame) -> list[Column]:
-    """Return the columns of the table of exponents."""
+    """Return the columns of the table of growth exponents."""
     lines = table.rows(named=True)
     columns = [Column("proxy", [BOUNDS[line["proxy"]].label for line in lines], is_text=True, wraps=True)]
     for name in ("depth", "width"):

@@ -48,7 +48,7 @@ RULE_COLUMNS = ("model", "outcome", "rule", "asked", "selected", "held", "value"
 
 
 def page(result: Result, figures: Sequence[Figure]) -> str:
-    """Return the HTML page of the gate for one or several models."""
+    """Return the HTML page about one or several checked models."""
     if not {"verdicts", "findings"} <= result.tables.keys():  # a study without its tables
         return results_page([Part([result], figures)], answer=answer(result))
     rows = result.finished_rows

@@ -27,7 +27,7 @@ LEAST, BINS = 0.1, 48  # the smallest strength drawn, and the number of bars
     "its target. This is an analogy, not a fit.",
 )
 def run(view: ChartView) -> Drawings:
-    """Draw the spectra of the run at several steps, and those of the theory at several times."""
+    """Draw the spectra of a training run at several steps, and those of the theory at several times."""
     for case, values in view.cases(view.frame("singular_values", "strength"), ["step"]):
         tables = [view.same_settings(view.frame(name), values) for name in ("bulk", "theory", "theory_modes")]
         yield Drawing(partial(draw_ridges, values.filter(pl.col("kind") == KIND), *tables), case)
@@ -41,7 +41,7 @@ def run(view: ChartView) -> Drawings:
     "that left early also had more time to grow.",
 )
 def order(view: ChartView) -> Drawings:
-    """Draw the step at which each mode left the bulk over the mode's strength, for run and theory."""
+    """Draw when each mode left the bulk over its strength, for the training run and for the theory."""
     for case, modes in view.cases(view.frame("modes", "strength"), ["step"]):
         dated_modes = modes.drop_nulls("left_step")
         if dated_modes.height:

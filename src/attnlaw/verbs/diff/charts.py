@@ -28,7 +28,7 @@ LOCATION = ("model", "layer", "stack", "kind", "head", "expert")
     prepare=name_models,
 )
 def worst_update(view: ChartView) -> Drawings:
-    """Draw the singular values of the largest update of each model."""
+    """Draw the singular values of the largest change in each model."""
     maps, spectra = view.frame("diff", "size"), view.frame("diff_spectra")
     for (model,), model_maps in maps.group_by("model", maintain_order=True):
         worst = model_maps.filter(pl.col("size") > 0).sort("size", descending=True).head(1)

@@ -138,7 +138,7 @@ def _payload(result: Result, rows: pl.DataFrame, maps: pl.DataFrame) -> dict[str
 
 
 def notebook_html(result: Result) -> Markup:
-    """Return HTML that shows the answer, and the heads and matrices that changed most."""
+    """Return HTML with the answer, and with the heads and matrices that changed most."""
     rows = result.rows["status"] != Outcome.FAILED
     lines: Markup = macros("notebook.html").answer(answer(result).lines if rows.any() else ())
     maps = result.finished_table("diff").sort("size", descending=True, nulls_last=True)

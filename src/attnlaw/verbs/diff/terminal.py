@@ -61,7 +61,7 @@ def show_case(result: DiffResult, console: Console, details: bool = False) -> No
 
 
 def show_summary(result: DiffResult, console: Console, details: bool = False) -> None:
-    """Print a row for each of several models, the meanings of columns, and the next commands."""
+    """Print a row for each of several models, what its columns mean, and the next commands."""
     if len(result) > 1:
         _show_models(result, console, details)
     changed = result.diff_tensors.filter(pl.col("verdict") != "identical")

@@ -50,7 +50,7 @@ STATIC_STUDENTS = {
     "best) over time. Lines: theory in the limit of large dimension.",
 )
 def learning(view: ChartView) -> Drawings:
-    """Draw alignment and loss over time, with one line for each combination of settings."""
+    """Draw alignment and loss over time, with a line for each combination of settings."""
     return _trajectories(view, "time", {"alignment": False, "prediction_error": True})
 
 
@@ -60,7 +60,7 @@ def learning(view: ChartView) -> Drawings:
     "the target itself. A larger learning rate needs fewer samples, as long as the error keeps falling.",
 )
 def cost(view: ChartView) -> Drawings:
-    """Draw the error over samples, if the cases have several learning rates."""
+    """Draw the error over the number of samples, if the cases have several learning rates."""
     if view.frame("trajectory")["learning_rate"].n_unique() > 1:
         yield from _trajectories(view, "samples", {"estimation_error": True})
 
@@ -70,7 +70,7 @@ def cost(view: ChartView) -> Drawings:
     "Alignment of trained students with the target over time: 1 is best, equal except for the scale.",
 )
 def runs(view: ChartView) -> Drawings:
-    """Draw the alignment of trained students, if there is no theory to compare them with."""
+    """Draw the alignment of trained students, if there is no theory to compare with."""
     return line_charts(view, view.frame("runs"), "time", "alignment")
 
 
@@ -238,8 +238,7 @@ def spectra(view: ChartView) -> Drawings:
 
 
 def ridge(rows: pl.DataFrame, tracks: pl.DataFrame, values: pl.DataFrame, x: str) -> alt.VConcatChart:
-    """Draw one panel for each time, the earliest at the bottom: densities (time, x, density), visible spikes
-    (time, location), and, if not empty, eigenvalues of trained students (time, eigenvalue)."""
+    """Draw a panel for each time: densities, visible spikes, and eigenvalues of trained students."""
     times = sorted(rows["time"].unique())
     right = max([*rows["x"], *tracks["location"]])
     scale = alt.Scale(domain=[min([*rows["x"], 0.0]), 1.05 * right], nice=False)

@@ -54,7 +54,7 @@ TRAINED = ("alignment", "estimation_error")  # shown for trained students too
 
 
 def show_summary(result: DynamicsResult, console: Console, details: bool = False) -> None:
-    """Print the answer, a table of times or of cases, its meanings, and the next commands."""
+    """Print the answer, a table of times or of cases, what its columns mean, and the next commands."""
     shown = answer(result)
     print_title(console, result.verb.title, _facts(result))
     print_answer(console, shown)

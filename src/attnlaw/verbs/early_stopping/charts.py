@@ -25,7 +25,7 @@ DRAWN_THRESHOLDS = {"flow": (0.5, 1.0, 2.0), "soft": (1.0,)}
     name="map",
 )
 def stopping_map(view: ChartView) -> Drawings:
-    """Draw learned over true coefficients, if only threshold and rule differ in the rows."""
+    """Draw learned over true coefficients, if the rows differ only in threshold and rule."""
     rows = view.frame("map")
     if view.other_settings(rows, ["rule", "threshold", "coefficient"]):
         return

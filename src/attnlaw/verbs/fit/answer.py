@@ -14,7 +14,7 @@ from attnlaw.verbs.typed import typed_command
 
 
 def answer(result: Result) -> Answer:
-    """Return whether the matrices look trained and which laws they follow, for each model."""
+    """Return whether the matrices of each model look trained, and which laws they follow."""
     pairs = zip(short_names(model_names(result)).values(), result, strict=True)
     cases = {name: case for name, case in pairs if case.row()["status"] != Outcome.FAILED}
     lines: list[Line] = []

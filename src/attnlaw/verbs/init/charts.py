@@ -36,7 +36,7 @@ PANELS = {"rms": True, "cosine": False, "entropy": False}
     "mean cosine stays well below 1. At 1 all tokens are alike (rank collapse).",
 )
 def init_layers(view: ChartView) -> Drawings:
-    """Draw two panels for each model, with bands at finite widths and dashed lines in the limit."""
+    """Draw two panels for each model, with bands for finite widths and dashed lines for the limit."""
     rows = view.frame("layers", "rms")
     if rows["layer"].n_unique() < 2:
         return

@@ -62,7 +62,7 @@ MOST_LAYERS = 9  # a deeper model shows only some layers on the first screen
 
 
 def show_case(result: InitResult, console: Console, details: bool = False) -> None:
-    """Print one model at one width: the meaning of the numbers, and with `details` all layers."""
+    """Print one model at one width: what the numbers mean, and with `details` all layers."""
     print_title(console, *_title(result))
     print_answer(console, answer(result))
     if details:
@@ -78,7 +78,7 @@ def show_case(result: InitResult, console: Console, details: bool = False) -> No
 
 
 def show_summary(result: InitResult, console: Console, details: bool = False) -> None:
-    """Print the layers of one model or a line for each of several, the meanings, and the next commands."""
+    """Print the layers of one model (or a line for each of several), meanings, and next commands."""
     meanings: dict[str, str] = {}
     if len(result) > 1:
         meanings = _print_cases(result, console)

@@ -29,7 +29,7 @@ NOT_THE_CASE = ("thresholds", "spectrum", "simulate", "seeds", "seed", "sensing"
 
 @dataclass(frozen=True)
 class Measure:
-    """The number that shows how good a student is, with a text."""
+    """The quantity that shows how good a student is, with its description."""
 
     column: str
     noun: str
@@ -42,7 +42,7 @@ WRONG_KEYS = Measure("wrong_keys", "share of new queries that attend to the wron
 
 
 def answer(result: Result) -> Answer:
-    """Return the answer for one problem or for several, with trained students if there are any."""
+    """Return the answer for one or several problems, with trained students if there are any."""
     if result.verb.simulation is None:
         return Answer(tuple(_only_trained(result)), {})
     rows, students = result.finished_rows, trained_students(result)
@@ -85,7 +85,7 @@ def share(row: Mapping[str, Any], name: str) -> Estimate | None:
 
 
 def percent(value: Estimate) -> str:
-    """Return a share in percent. For a share below `LEAST`, the text has only the bound."""
+    """Return a share in percent. If the share is below `LEAST`, the text says only that."""
     return f"less than {LEAST:.4%}" if 0 < value.value < LEAST else format_percent(value)
 
 

@@ -140,7 +140,7 @@ def _predicted(view: ChartView, row: Mapping[str, Any], alphas: list[float]) -> 
     "The point on the line is this case. Lower is better: 0 is the target itself.",
 )
 def curve(view: ChartView) -> Drawings:
-    """Draw the learning curve around the only case. The chart shows trained students as points."""
+    """Draw the learning curve around the case, if there is only one. Trained students are points."""
     rows = view.rows.drop_nulls(["alpha", "estimation_error"])
     if view.rows.height != 1 or not rows.height:
         return
@@ -215,7 +215,7 @@ def smallest(view: ChartView) -> Drawings:
     "with the predicted one in brackets: if both agree, the law holds.",
 )
 def scaling(view: ChartView) -> Drawings:
-    """Draw the error over N/d, with the fitted and the predicted exponent of every line."""
+    """Draw the error over N/d, and show the fitted and the predicted exponent of every line."""
     # Logarithmic axes can only show values above zero.
     rows = view.rows.filter(pl.all_horizontal(pl.col(SCALING_COLUMNS) > 0))
     names = view.other_settings(rows, ["alpha"])
@@ -270,7 +270,7 @@ def _slope(x: pl.Series, y: pl.Series) -> tuple[float, float | None]:
     on_page=False,
 )
 def split(view: ChartView) -> Drawings:
-    """Draw the parts of the error as stacked areas over the samples, unless there is a phase diagram."""
+    """Draw the parts of the error as stacked areas over the samples, unless a phase diagram is drawn."""
     if any(_phase_diagrams(view)):
         return
     labels = {name: view.verb.axis(name) for name in (*PARTS, "alpha", "estimation_error")}
@@ -298,7 +298,7 @@ def draw_parts(rows: pl.DataFrame, x: str, y: str) -> alt.Chart:
     "theory. The weight at zero is the share of directions that the matrix does not use.",
 )
 def spectrum(view: ChartView) -> Drawings:
-    """Draw the predicted density of the learned spectrum, with bars for students of the same settings."""
+    """Draw the predicted density of the learned spectrum, with bars for students with the same settings."""
     lines = view.frame("predicted_spectra", "x", "density")
     for case, case_lines in rows_by_case(lines, varying_settings(lines, view.settings)):
         first = pl.col("case") == case_lines["case"][0]

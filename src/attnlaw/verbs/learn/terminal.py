@@ -44,7 +44,7 @@ FLAGS = ("thresholds", "spectrum")
 
 
 def show_summary(result: LearnResult, console: Console, details: bool = False) -> None:
-    """Print the answer, a table of the most important numbers, its meanings, and the next commands."""
+    """Print the answer, a table of the main numbers, what they mean, and the next commands."""
     shown = answer(result)
     print_title(console, result.verb.title, _facts(result))
     print_answer(console, shown)

@@ -42,7 +42,7 @@ def answer(result: LensResult) -> Answer:
 
 
 def case_lines(result: LensResult) -> list[Line]:
-    """Return the lines about one case: whether the numbers hold, heads, tokens, and ranks."""
+    """Return the lines about one case: whether its numbers are reliable, its heads, tokens and ranks."""
     row = result.row()
     lines = [] if row["remark"] is None else [Line(f"{capital(row['remark'])}.", AnswerStatus.WARNING)]
     if row["text"]:
@@ -59,7 +59,7 @@ def case_lines(result: LensResult) -> list[Line]:
 
 
 def next_commands(result: LensResult) -> dict[str, str]:
-    """Return the same command with more options. If a text is too long, the command does not repeat it."""
+    """Return the same command with more options. The command does not repeat a text that is too long."""
     row, models = result.row(0), list(dict.fromkeys(result.rows["model"]))
     options = words_of(result.verb.settings, row, ("only", "entrywise"))
     command = shlex.join(["attnlaw", "lens", *models, *input_words(row), *options])
@@ -73,7 +73,7 @@ def next_commands(result: LensResult) -> dict[str, str]:
 
 
 def page_commands(row: dict[str, Any]) -> dict[str, str]:
-    """Return the steps to take after reading the page."""
+    """Return commands to try after the page was read."""
     model = shlex.quote(row["model"])
     return {
         f"attnlaw audit {model}": "check the weights themselves, without an input",
@@ -132,7 +132,7 @@ def _splitting_sentence(result: LensResult) -> str:
 
 
 def is_causal(tokens: pl.DataFrame) -> bool:
-    """Return whether no token of a token map is shaped by a later one."""
+    """Return whether, in a token map, no token depends on a later one."""
     return not tokens.filter(pl.col("input") > pl.col("output"), pl.col("norm") > 0).height
 
 

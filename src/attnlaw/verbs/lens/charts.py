@@ -53,7 +53,7 @@ MAPS_IN_A_ROW = 2
     "differ, trust the left one.",
 )
 def lens_map(view: ChartView) -> Drawings:
-    """Draw how much each input token contributes to each output token, by the operator and by rollout."""
+    """Draw how much each input token adds to each output token, by the exact map and by rollout."""
     rows = view.frame("token_map", "share", "rollout", "output")
     for case, case_rows in view.cases(rows, [*INPUT, *OUTPUT]):
         yield Drawing(partial(_draw_token_maps, view, case_rows), case)
@@ -86,7 +86,7 @@ def _draw_token_maps(view: ChartView, rows: pl.DataFrame) -> alt.HConcatChart:
     "follow the square root.",
 )
 def head_attention(view: ChartView) -> Drawings:
-    """Draw the attention weights of the heads that stand out, in panels with one scale of colours."""
+    """Draw the attention weights of the most notable heads, in panels with the same colours."""
     for case, case_rows in view.cases(view.frame("head_attention"), ["layer", "head", *INPUT, *OUTPUT]):
         shown = case_rows.filter(pl.max_horizontal("input", "output") < MOST_TOKENS)
         tokens = case_rows["input"].n_unique()
@@ -159,13 +159,13 @@ def _head_maps(view: ChartView, colour: str, **shades: Any) -> Drawings:
     "attention can hold.",
 )
 def head_betas(view: ChartView) -> Drawings:
-    """Draw the sharpness (beta) of every head over its layer."""
+    """Draw the sharpness (beta) of every head for each layer."""
     for case, case_rows in view.cases(view.frame("heads", "beta"), ["layer", "head"]):
         yield Drawing(partial(beta_dots, case_rows, view.verb.axis), case)
 
 
 def beta_dots(rows: pl.DataFrame, label: Callable[[str], str]) -> alt.LayerChart:
-    """Draw a dot for each head at its `layer` and `beta`, and a line at the largest of each threshold."""
+    """Draw a dot for each head at `layer` and `beta`, and a line at the largest value of each threshold."""
     points = rows.select("layer", "head", pl.col("beta").clip(lower_bound=MIN_BETA))
     marks = [{"beta": rows[name].max(), "mark": label(name)} for name in MARKS]
     shown = [*points["beta"], *(mark["beta"] for mark in marks)]
@@ -190,7 +190,7 @@ def beta_dots(rows: pl.DataFrame, label: Callable[[str], str]) -> alt.LayerChart
     "values alone. A worst weight below the grey line (0.01) is good.",
 )
 def entrywise(view: ChartView) -> Drawings:
-    """Draw the errors of low ranks over the heads, if there is more than one rank."""
+    """Draw the errors of low-rank attention for all heads, if there are several ranks."""
     rows = view.frame("entrywise", *ERRORS)
     if rows["rank"].n_unique() > 1:
         for case, case_rows in view.cases(rows, ["layer", "head", "rank"]):
@@ -198,7 +198,7 @@ def entrywise(view: ChartView) -> Drawings:
 
 
 def error_bands(rows: pl.DataFrame, label: Callable[[str], str]) -> alt.LayerChart:
-    """Draw each error over the rank: median over heads, quartiles as a band, and both extremes."""
+    """Draw each error over the rank: median over heads, quartiles as a band, smallest and largest head."""
     value, labels = pl.col("value"), {name: label(name) for name in ERRORS}
     summary = (
         rows.unpivot(ERRORS, index="rank", variable_name="error")

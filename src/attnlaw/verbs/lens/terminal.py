@@ -56,7 +56,7 @@ OPERATOR_MEANINGS = {
 
 
 def show_case(result: LensResult, console: Console, details: bool = False) -> None:
-    """Print the notable results for one model, and tables of its layers, of ranks, and of tokens."""
+    """Print the main results for one model, and tables of its layers, of ranks, and of tokens."""
     row = result.row()
     heads = f" × {count_of(result.heads['head'].n_unique(), 'head')}" if row["head_count"] else ""
     facts = (
@@ -76,7 +76,7 @@ def show_case(result: LensResult, console: Console, details: bool = False) -> No
 
 
 def show_summary(result: LensResult, console: Console, details: bool = False) -> None:
-    """Print the meanings of the columns, and the commands to try next."""
+    """Print what the columns mean, and the commands to try next."""
     meanings = _head_meanings(result, details)
     if meanings:
         cases = [case for case in result if case.row()["head_count"]]

@@ -46,7 +46,7 @@ DASHES = {INFINITE: [5, 3], GAUSSIAN: [1.5, 2]}
 def densities(view: ChartView) -> Drawings:
     """Draw the densities, with a line for each width and a panel for each number of heads.
 
-    If the seeds differ, the chart shows only the first repetition.
+    If there are several seeds, the chart shows only the first repetition.
     """
     for case, case_rows in view.cases(view.frame("densities", "y", "density"), ["width", "heads"]):
         if case_rows["width"].is_finite().any():
@@ -105,7 +105,7 @@ def _fill_ratios(rows: pl.DataFrame) -> pl.DataFrame:
 def draw_densities(
     rows: pl.DataFrame, x: str, colours: Mapping[str, str], legend: str, ratio: str | None, title: str
 ) -> alt.HConcatChart:
-    """Draw the densities of several laws (x, density, ratio, series), and their ratios if it has a title."""
+    """Draw several densities (x, density, ratio, series), and their ratios if `ratio` is a title."""
     hues = alt.Scale(domain=list(colours), range=list(colours.values()))
     dashes = alt.Scale(domain=list(colours), range=[DASHES.get(name, [1, 0]) for name in colours])
     base = (
@@ -129,7 +129,7 @@ def draw_densities(
 
 
 def distances(result: Result) -> list[Figure]:
-    """Draw the distances to the limit over the width, or over the heads if these have one width each."""
+    """Draw distances to the limit over the width, or over the heads if each number has one width."""
     view = ChartView.of(result)
     finite = view.rows.filter(pl.col("width").is_finite())
     widths = finite.group_by("heads").agg(pl.col("width").n_unique())["width"].to_list()
@@ -228,7 +228,7 @@ def gaussian(view: ChartView) -> Drawings:
     "similar tokens are; at 1 all are parallel (rank collapse). Bars are one standard error.",
 )
 def path(view: ChartView) -> Drawings:
-    """Draw the squared length of a token and the mean cosine over depth, of the first repetition."""
+    """Draw the squared length of a token and the mean cosine over depth, for the first repetition."""
     names = [f"path_{name}{end}" for name in PATHS for end in ("", "_error")]
     rows = view.rows.drop_nulls(names)
     by = varying_settings(rows, view.settings)

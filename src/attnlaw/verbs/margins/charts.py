@@ -38,7 +38,7 @@ Label = Callable[[str], str]
     "inputs. Higher is better.",
 )
 def margins_distances(view: ChartView) -> Drawings:
-    """Draw D of every input in increasing order, and the geometric mean of D, for each model."""
+    """Draw D of all inputs in increasing order, and its geometric mean, for each model."""
     for case, case_rows in view.cases(view.frame("margins"), ["model", "input"]):
         positive_rows = case_rows.filter(pl.col("distance").is_finite() & (pl.col("distance") > 0))
         lost = case_rows.height - positive_rows.height
@@ -49,7 +49,7 @@ def margins_distances(view: ChartView) -> Drawings:
 
 
 def sorted_dots(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) -> alt.LayerChart:
-    """Draw each `distance` over the share of inputs below it, with a line at each geometric mean."""
+    """Draw each `distance` over the share of inputs below it, and a line at each geometric mean."""
     place = (pl.col("distance").rank("ordinal") - 0.5) / pl.len()
     points = rows.select("series", "distance", share=place.over("series"))
     means = rows.group_by("series", maintain_order=True).agg(mean=pl.col("distance").log().mean().exp())
@@ -110,7 +110,7 @@ def bars_by_place(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) 
     "bound says little here.",
 )
 def margins_amplification(view: ChartView) -> Drawings:
-    """Draw log10 of the measured and the worst-case amplification over the layer."""
+    """Draw log10 of the measured and the worst-case amplification for each layer."""
     rows = view.frame("amplification", "log10_measured")
     for case, case_rows in view.cases(rows, ["model", "layer"]):
         placed, colours = view.with_series(case_rows.select("model", "layer", *LINES), ["model"])
@@ -118,7 +118,7 @@ def margins_amplification(view: ChartView) -> Drawings:
 
 
 def two_lines(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) -> alt.LayerChart:
-    """Draw both columns of `LINES` over the layer, with dashes by column and colours by `series`."""
+    """Draw both columns of `LINES` for each layer. Dashes distinguish the columns, colours the `series`."""
     labels = {name: label(name) for name in LINES}
     long = rows.unpivot([*LINES], index=["series", "layer"], variable_name="line").drop_nulls("value")
     points = long.with_columns(pl.col("line").replace_strict(labels))

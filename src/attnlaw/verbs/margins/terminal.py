@@ -48,7 +48,7 @@ AMPLIFICATION_MEANINGS = {
 
 
 def show_summary(result: MarginsResult, console: Console, details: bool = False) -> None:
-    """Print a comparison of the models, a table of them, and tables of their layers."""
+    """Print how the models compare, a table of them, and tables of their layers."""
     names = unique_short_names(result.rows["model"])
     inputs = " or ".join(str(count) for count in result.rows["inputs"].unique(maintain_order=True))
     print_title(console, "Relative margin D", f"{inputs} inputs without labels")
