@@ -934,7 +934,8 @@ def load(directory: str | os.PathLike[str]) -> LoadedResult:
         directory: A directory with the file attnlaw.json.
 
     Returns:
-        The same result, but without its records. Tables and quantities are attributes as before.
+        The same result, but without the records (Python objects). Its tables and quantities are attributes as
+        before.
 
     >>> import attnlaw
     >>> from tempfile import TemporaryDirectory
@@ -971,7 +972,7 @@ def audit(
     models. A LoRA adapter is audited alone, or added to its base model with `adapter`. Generalization proxies
     (leading factors of bounds) need every matrix, so there are none with `layers`, `only` or `experts`.
 
-    An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
+    An argument with "or several" takes a list, a range or an array. Each value becomes one case of the result.
 
     Args:
         model (path or object, or several): Checkpoint: a file, a directory, a shard index, or an id on
@@ -1035,7 +1036,7 @@ def audit(
         per_application_log10_trauger_tewari, proxy_over_sqrt_samples_log10, value_of_adaptivity,
         rank_count, norms, norms_unknown, extensions, warnings, meaning.
 
-        Its tables are attributes, too:
+        Its tables are also attributes:
 
         - `findings`: the columns model, rule, level, layer, stack, head and 6 more.
         - `matrices`: the columns model, layer, stack, head, expert, kind and 43 more.
@@ -1085,7 +1086,7 @@ def fit(
     power-law spectrum: no law fits the whole spectrum, but a power law fits more than half of the values
     neither: the matrix differs from random numbers, and none of the laws fits it (which is not a problem)
 
-    An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
+    An argument with "or several" takes a list, a range or an array. Each value becomes one case of the result.
 
     Args:
         model (path or object, or several): Checkpoint: a file, a directory, a shard index, or an id on
@@ -1133,7 +1134,7 @@ def fit(
         - `not_random_p_value` (float): p-value: probability that at least as many matrices of an untrained
           model do not look random.
 
-        Its tables are attributes, too:
+        Its tables are also attributes:
 
         - `fits`: the columns model, layer, stack, head, expert, kind and 43 more.
         - `curves`: the columns curve, null_shape, model, layer, stack, head and 5 more.
@@ -1171,7 +1172,7 @@ def diff(
     the rank of its change, and the number of its new directions. If you give a LoRA adapter in place of a
     model, attnlaw adds it to the base.
 
-    An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
+    An argument with "or several" takes a list, a range or an array. Each value becomes one case of the result.
 
     Args:
         base (path or object): Checkpoint to compare with: the model before training, quantising or
@@ -1219,7 +1220,7 @@ def diff(
         scale_cross_vo, scale_ffn_in, scale_ffn_gate, scale_ffn_out, worst_tensor, worst_tensor_size,
         least_sqnr_db, intruders.
 
-        Its tables are attributes, too:
+        Its tables are also attributes:
 
         - `diff`: the columns model, layer, stack, kind, head, expert and 25 more.
         - `diff_tensors`: the columns model, tensor, shape, dtype_base, dtype_model, verdict and 21 more.
@@ -1258,7 +1259,7 @@ def check(
     Without rules, the check fails if attnlaw finds a problem of severity error. Rules compare numbers of an
     audit, a fit or a diff with limits.
 
-    An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
+    An argument with "or several" takes a list, a range or an array. Each value becomes one case of the result.
 
     Args:
         model (path or object, or several; optional): Checkpoint: a file, a directory, a shard index, or
@@ -1308,7 +1309,7 @@ def check(
         - `known_findings` (int): number of findings that do not count, because the baseline already had
           them.
 
-        Its tables are attributes, too:
+        Its tables are also attributes:
 
         - `verdicts`: the columns model, rule, of, asked, level, outcome and 6 more.
         - `findings`: the columns model, rule, level, layer, stack, head and 8 more.
@@ -1344,7 +1345,7 @@ def lens(
     head can be reduced, and the error at lower ranks. This command needs the optional packages of
     attnlaw[lens].
 
-    An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
+    An argument with "or several" takes a list, a range or an array. Each value becomes one case of the result.
 
     Args:
         model (str or path, or several): Directory of a Hugging Face model, with config.json and
@@ -1400,7 +1401,7 @@ def lens(
         - `probes` (int): number of random probes per token that estimate how tokens move each other; empty
           if exact.
 
-        Its tables are attributes, too:
+        Its tables are also attributes:
 
         - `entrywise`: the columns layer, head, rank, largest, tail, rms and 2 more.
         - `heads`: the columns layer, head, beta, beta_2, beta_c, sharpness and 17 more.
@@ -1442,7 +1443,7 @@ def margins(
     inputs that training did not see: at least 12, better 32, ideally 200. Each further model is compared with
     the first. This command needs the optional packages of attnlaw[lens].
 
-    An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
+    An argument with "or several" takes a list, a range or an array. Each value becomes one case of the result.
 
     Args:
         model (str or path, or several): Directory of a Hugging Face model, with config.json and
@@ -1500,7 +1501,7 @@ def margins(
         - `inputs_sha256` (str): SHA-256 hash of the token ids of all inputs: equal if two runs used the
           same inputs.
 
-        Its tables are attributes, too:
+        Its tables are also attributes:
 
         - `margins`: the columns model, input, tokens, position, predicted, margin and 4 more.
         - `condition`: the columns model, layer, kind, name, norm, kappa and 1 more.
@@ -1552,8 +1553,8 @@ def limit(
     two. As the width grows with the number of heads fixed, the output does not become Gaussian. Numbers in
     parentheses are standard errors.
 
-    An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
-    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works, too.
+    An argument with "or several" takes a list, a range or an array. Each value becomes one case of the result.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" also works.
 
     Args:
         tokens (int, or several; default 4): Number of random tokens.
@@ -1618,7 +1619,7 @@ def limit(
         - `path_cosine` (list[Estimate | None]): mean cosine between different tokens, before the first and
           after each layer; 1 means that all are parallel.
 
-        Its tables are attributes, too:
+        Its tables are also attributes:
 
         - `densities`: the columns y, density, gaussian_density, ratio.
 
@@ -1659,8 +1660,8 @@ def attention(
     which assumes orthogonal tokens and random Gaussian weights. First the mean of attention is subtracted.
     Then there is one singular value for each token, including zeros.
 
-    An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
-    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works, too.
+    An argument with "or several" takes a list, a range or an array. Each value becomes one case of the result.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" also works.
 
     Args:
         name (str; optional): Name of the layer in tables and charts.
@@ -1720,7 +1721,7 @@ def attention(
         - `arrival_time` (float): training time until a linear regression on the output reaches the target
           loss, times the mean squared singular value.
 
-        Its tables are attributes, too:
+        Its tables are also attributes:
 
         - `law_densities`: the columns x, density, interval.
         - `drawn_values`: the columns value.
@@ -1760,8 +1761,8 @@ def init(
     are distributed as the transformers library draws them; the authors of the model may have used other
     values. The limits of infinite width extend arXiv 2506.00846, which covers the attention of one layer.
 
-    An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
-    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works, too.
+    An argument with "or several" takes a list, a range or an array. Each value becomes one case of the result.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" also works.
 
     Args:
         model (str or path, or several): Model: a config.json, its folder, a hub id, or one of gpt2,
@@ -1822,7 +1823,7 @@ def init(
           logarithm.
         - `initialiser` (str): library and version whose rule for random initial weights is used.
 
-        Its tables are attributes, too:
+        Its tables are also attributes:
 
         - `layers`: the columns layer, rms, rms_spread, rms_low, rms_high, cosine and 19 more.
         - `gradients`: the columns layer, matrix, gradient, gradient_spread, gradient_low, gradient_high.
@@ -1873,8 +1874,8 @@ def learn(
     matrix Ŝ. By default the target is S* = W₀W₀ᵀ/√(m₀d), where W₀ is a Gaussian d × m₀ matrix. Predictions
     are for large d (arXiv 2509.24914, 2506.01582).
 
-    An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
-    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works, too.
+    An argument with "or several" takes a list, a range or an array. Each value becomes one case of the result.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" also works.
 
     Args:
         alpha (float, or several; default 0.2): Number of training samples, divided by d² for tokens of
@@ -1941,7 +1942,7 @@ def learn(
         threshold_recovery, threshold_feasibility, threshold_bayes, threshold_direct,
         threshold_own_recovery, threshold_interpolation, threshold_peak_error.
 
-        Its tables are attributes, too:
+        Its tables are also attributes:
 
         - `predicted_spectra`: the columns x, density, interval.
 
@@ -1987,8 +1988,8 @@ def dynamics(
     two factors). The trained matrix S (the student) starts at random and lowers the loss of new samples, Σ_ab
     (y_ab − ŷ_ab)². The time of training is the learning rate times the number of steps, divided by d.
 
-    An argument with "or several" takes a list, a range or an array, and each value is a case of the result.
-    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works, too.
+    An argument with "or several" takes a list, a range or an array. Each value becomes one case of the result.
+    For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" also works.
 
     Args:
         times (str; default "0.001:1:61"): Training times to report (time = learning rate × steps / d),
@@ -2056,7 +2057,7 @@ def dynamics(
         - `largest_rate` (float): largest learning rate at which training stays at the target matrix.
         - `plateau_error` (float): error E that SGD with this learning rate cannot get below.
 
-        Its tables are attributes, too:
+        Its tables are also attributes:
 
         - `trajectory`: the columns time, samples, alignment, estimation_error, prediction_error, overlap
           and 2 more.

@@ -40,13 +40,13 @@ def write_report(
     """Write report.html from directories that attnlaw wrote. Return the path of the page.
 
     Args:
-        directories: directories that a verb, a study or a monitor wrote. The page compares these directories
-            if there are several.
-        out: the directory of the page. None writes the page into the only directory.
+        directories: directories that a verb, a study or a monitor wrote. If there are several, the page
+            compares them.
+        out: the directory of the page. None writes the page into the directory, which must be the only one.
         figures: "pdf", "svg" or "png" also writes every chart, in the style of a paper, to figures/ next to
             the page. None writes only the page.
-        on_error: a function that receives the error of each result that cannot be read. If given, the
-            page shows the other results. If None, the error is raised.
+        on_error: a function that receives the error of each result that cannot be read. With it, the page
+            shows the other results. Without it, the error is raised.
 
     Raises:
         InputError: if no directory has a readable result, or if several directories are given without `out`.
@@ -57,7 +57,7 @@ def write_report(
 def write_files(
     directories: Sequence[Place], out: Place | None, figures: str | None, on_error: OnError | None = None
 ) -> list[Path]:
-    """Write the page, and the figures if requested, as `write_report` does.
+    """Write the page, and the figures if requested, like `write_report`.
 
     Return the paths of the page and of all figures.
     """

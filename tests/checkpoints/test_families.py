@@ -218,7 +218,7 @@ def test_softcapped_scores_are_announced() -> None:
 def test_clipped_queries_are_announced() -> None:
     model = open_model(make("OlmoForCausalLM", **GROUPED, clip_qkv=8.0))
     assert model.warnings == (
-        "the model clips queries, keys and values at 8 (clip_qkv); QK and VO ignore this",
+        "the model clips queries, keys and values at 8 (clip_qkv); QK and VO ignore it",
     )
 
 

@@ -64,7 +64,7 @@ def test_the_limit_alone_is_described_and_compared_next() -> None:
     assert text_of(result_answer).startswith("The limit itself is not Gaussian")
     assert (
         result_answer.next_commands["attnlaw limit --draws 2000"]
-        == "how wide a layer must be to be like this limit"
+        == "how wide a layer must be to be close to this limit"
     )
 
 
@@ -90,7 +90,7 @@ def test_several_layers_get_a_sentence_each_and_many_a_summary() -> None:
 def test_depth_answers_whether_tokens_become_alike() -> None:
     result_answer = answered(depth=6, residual=True, width=math.inf, draws=400)
     assert "Tokens become alike with depth: their mean cosine goes from 0 to 0.89" in text_of(result_answer)
-    assert "Tokens become one (rank collapse)" in text_of(answered(depth=12, width=math.inf, draws=400))
+    assert "Tokens become identical (rank collapse)" in text_of(answered(depth=12, width=math.inf, draws=400))
 
 
 def test_a_missing_divergence_is_a_warning_with_a_remedy() -> None:

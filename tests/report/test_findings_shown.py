@@ -101,4 +101,4 @@ def test_what_moves_heads_a_training_run() -> None:
     assert figure.caption.startswith("Largest change: median stable rank (qk), from 12 to 3.")
     assert "Not drawn, because they stay the same: proxy (log₁₀)." in figure.caption
     titles = [panel["title"] for panel in figure.draw().to_dict()["concat"]]
-    assert titles == ["median stable rank", "directions beyond random weights, total"]
+    assert titles == ["median stable rank", "total number of directions beyond random weights"]

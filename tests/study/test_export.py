@@ -200,7 +200,7 @@ def test_a_lost_table_is_missing_and_computed_alone(tmp_path: Path, monkeypatch:
     with (
         open_store(out) as store,
         pytest.raises(
-            InputError, match=r"cannot be read .*without this file, the next run computes it again"
+            InputError, match=r"cannot be read .*delete the file if it exists, and the next run"
         ),
     ):
         export(sample_study, store)

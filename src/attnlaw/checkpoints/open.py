@@ -291,8 +291,8 @@ def find_checkpoint(folder: Path) -> Path:
         )
     if any(folder.glob("adapter_*")):
         raise InputError(
-            f"{folder}: this is a LoRA adapter and not a whole model; give the adapter alone, or its base "
-            "model with --adapter DIR"
+            f"{folder}: this directory has a LoRA adapter but no whole model; give the adapter file alone, "
+            "or its base model with --adapter DIR"
         )
     raise InputError(
         f"{folder}: this directory holds no checkpoint (attnlaw looked for {', '.join(_patterns())}); "

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 
 class OutputClosed(Exception):
-    """Standard output cannot be written. There is no message if the reader, such as `head`, has ended."""
+    """An error for output that cannot be written. `head` may end early, which needs no message."""
 
 
 class UsageError(Exception):
-    """An error for a bad setting, in one line with the option names of the command. The exit status is 2."""
+    """An error about a bad option, as one line with option names. The exit status is 2."""
 
 
 class GuardedOutput:
-    """Standard output whose errors become `OutputClosed`, to distinguish them from errors of files."""
+    """Standard output that raises `OutputClosed`, to distinguish its errors from those of files."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -101,7 +101,7 @@ def _run_command() -> int:
 
 
 def prepare_streams() -> None:
-    """Replace letters that a terminal cannot show. Exit with a message if standard output is closed."""
+    """Make standard output replace letters that a terminal cannot show. Exit if it is closed."""
     if sys.stderr is None:  # closed, so no message can be printed
         sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 (open until the end)
     if sys.stdout is None:

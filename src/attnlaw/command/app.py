@@ -33,7 +33,7 @@ NEAR = 0.75  # how alike the spelling of two options must be to suggest one for 
 
 
 def run(words: list[str]) -> int:
-    """Run the command that the words name. Return the exit status."""
+    """Run the command that these command-line arguments call. Return the exit status."""
     called = next((word for word in words if not word.startswith("-")), None)
     lines = command_lines()
     commands = find_commands(called) if called in lines else {}

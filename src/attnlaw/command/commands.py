@@ -26,14 +26,14 @@ OTHER_COMMANDS = {
 
 @dataclass(frozen=True)
 class Command:
-    """A command-line command: its name, its settings, its options and its help.
+    """A command of attnlaw:
 
     Args:
         title: the words that call the command, such as "study run".
-        settings: the record of its settings. The docstring of this record is the help text.
-        known: all options and positional words of the command.
-        run: a function that gets the typed words by setting, and returns the exit status.
-        examples: a description of each example, by its command.
+        settings: the class of its settings. The docstring of this class is the help text.
+        known: all options and positional arguments of the command.
+        run: a function that receives the typed values by setting name and returns the exit status.
+        examples: a mapping from each example command to its description.
         python: code that does the same in Python.
     """
 
@@ -46,7 +46,7 @@ class Command:
 
     @property
     def paragraphs(self) -> list[str]:
-        """The paragraphs of the help text, as one line each except lists such as `name: what it means`."""
+        """The paragraphs of the help text. Each is one line, except lists such as `name: what it means`."""
         text = cleandoc(self.settings.__doc__ or "")
         return re.sub(r"(?<!\n)\n(?!\n|[a-z-]+( [a-z]+)?: )", " ", text).split("\n\n")
 
@@ -57,17 +57,17 @@ class Command:
 
     @property
     def places(self) -> list[SettingField]:
-        """The words of the command that have no option name, in order. Only the last word may be a list."""
+        """The positional arguments of the command, in order. Only the last one may take several values."""
         return [known for known in self.known.values() if known.rule.positional]
 
 
 def command_lines() -> dict[str, str]:
-    """Return a description of each command, by its name, in the order of the list of commands."""
+    """Return a mapping from command names to descriptions, in the order in which help lists them."""
     return {name: line for name, (_, line) in (VERBS | OTHER_COMMANDS).items()}
 
 
 def find_commands(name: str) -> dict[str, Command]:
-    """Return the command of this name, or the commands of a group such as `study`, by their last word."""
+    """Return the command with this name, or a mapping of the commands in a group such as `study`."""
     if name in VERBS:
         return {name: _verb_command(find_verb(name))}
     commands = import_module(f"attnlaw.{OTHER_COMMANDS[name][0]}").COMMANDS

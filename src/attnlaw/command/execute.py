@@ -28,7 +28,7 @@ Fail = Callable[[Any, InputError], None]  # a function that is called with a cas
 
 
 def output_options(verb: Verb[Any, Any]) -> type[OutputOptions]:
-    """Return the class of a verb's output options: for workers, in its folder, or the common one."""
+    """Return the class of a verb's output options: for workers, special to the verb, or common."""
     if verb.split is not None:
         return WorkerOptions
     part = find_part(verb, "options")
@@ -36,7 +36,7 @@ def output_options(verb: Verb[Any, Any]) -> type[OutputOptions]:
 
 
 def parse_words(known: Mapping[str, SettingField], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Parse words of the command line into values. A setting that may have several values gets a list."""
+    """Parse command-line arguments into values of settings. Settings with several values get lists."""
     values = {}
     for name, words in given.items():
         several = known[name].parse_words(words)
@@ -45,7 +45,7 @@ def parse_words(known: Mapping[str, SettingField], given: Mapping[str, Any]) -> 
 
 
 def run_command(verb: Verb[Any, Any], typed_words: Mapping[str, Any]) -> int:
-    """Run a verb on words of the command line, show the result, and write it. Return the exit status."""
+    """Run a verb with command-line arguments, show the result and save it. Return the exit status."""
     options_class = output_options(verb)
     known = setting_fields(options_class)
     option_words = {name: words for name, words in typed_words.items() if name in known}

@@ -36,7 +36,7 @@ START = "attnlaw audit examples/tiny-decoder"
 
 
 def print_overview(console: Console) -> None:
-    """Print the list of all commands, grouped by the kind of question that they answer."""
+    """Print the list of all commands, grouped by the questions that they answer."""
     _print_paragraph(console, PURPOSE)
     _print_next_paragraph(console, "Usage: attnlaw COMMAND [OPTIONS] ...")
     lines = command_lines()
@@ -49,7 +49,7 @@ def print_overview(console: Console) -> None:
 
 
 def print_group(console: Console, name: str, commands: Mapping[str, Command]) -> None:
-    """Print the list of the commands of a group, such as `study`."""
+    """Print a list of the commands in a group, such as `study`."""
     _print_paragraph(console, command_lines()[name])
     _print_next_paragraph(console, f"Usage: attnlaw {name} COMMAND [OPTIONS] ...")
     purposes = {word: command.purpose for word, command in commands.items()}
@@ -92,7 +92,7 @@ def usage(command: Command) -> str:
 
 
 def label(known: SettingField) -> str:
-    """Return the spelling of an option or a positional word, such as `--alpha NUMBER,...`."""
+    """Return how help spells an option or a positional argument, such as `--alpha NUMBER,...`."""
     rule = known.rule
     if rule.positional:
         return f"{rule.metavar or known.name.upper()}{'...' if takes_several_words(known) else ''}"
@@ -109,12 +109,12 @@ def label(known: SettingField) -> str:
 
 
 def takes_several_words(known: SettingField) -> bool:
-    """Return whether several words of the command line give one positional setting."""
+    """Return whether this setting takes several positional arguments."""
     return known.rule.sweepable or tuple[str, ...] in known.types
 
 
 def meaning(known: SettingField) -> str:
-    """Return the meaning of an option, with its choices if `label` does not show them, and its default."""
+    """Return the help text of an option, with its choices if `label` does not show them, and its default."""
     rule = known.rule
     default = ",".join(map(str, rule.default_sweep)) if rule.default_sweep else known.default
     words = [rule.help]

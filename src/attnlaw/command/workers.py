@@ -46,7 +46,7 @@ class WorkerOptions(OutputOptions):
 
     @property
     def backend(self) -> Backend | None:
-        """The workers that the user chose, or None. The study package is imported only if it is needed."""
+        """The workers that the user chose, or None. Imports the study package only if needed."""
         if self.workers is None and self.dask is None and self.slurm is None:
             return None
         from attnlaw.study.backends import Backend
@@ -85,7 +85,7 @@ class WorkerOptions(OutputOptions):
 
     @contextmanager
     def interruptible(self, verb: Verb[Any, Any]) -> Iterator[None]:
-        """Print what is kept if the block is interrupted. Remove the kept parts when results are saved."""
+        """If the block is interrupted, print what is kept. Remove these parts once results are saved."""
         split = verb.split
         if self.out is None or split is None or split.keeper is None:
             yield

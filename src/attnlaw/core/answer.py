@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class AnswerStatus(StrEnum):
-    """A word that rates the news of a line. A line that only reports a number has none."""
+    """A word that rates the news of a line. Lines that only report a number have no such word."""
 
     OK = "OK"
     UNUSUAL = "UNUSUAL"
@@ -20,8 +20,8 @@ class AnswerStatus(StrEnum):
 class Line:
     """One or two sentences that a person can act on.
 
-    `status` is how good the news is, or None if no rating applies. A short text of the answer includes the
-    line if it has a status or `is_main`. Each of the `details` is shown on a separate line.
+    `status` rates the news, or is None if no rating applies. A short version of the answer includes the line
+    if it has a status or `is_main`. Each of the `details` is shown on a separate line.
     """
 
     text: str
@@ -34,7 +34,7 @@ class Line:
 class Answer:
     """The lines that answer the question, most important first, and the commands to try next.
 
-    `next_commands` has a description of the result of each command, by command.
+    `next_commands` maps each command to a description of its result.
     """
 
     lines: tuple[Line, ...]
@@ -42,6 +42,6 @@ class Answer:
 
     @property
     def status(self) -> AnswerStatus | None:
-        """The worst status of the lines, or None."""
+        """The worst status of all lines, or None if no line has one."""
         known = [line.status for line in self.lines if line.status is not None]
         return max(known, key=list(AnswerStatus).index, default=None)

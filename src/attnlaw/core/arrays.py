@@ -20,21 +20,21 @@ SMALLEST = 2.0**-1074 / 1e-12
 def as_float(
     array: NDArray[Any], dtype: type[np.floating[Any]] = np.float64, copy: bool = True
 ) -> NDArray[Any]:
-    """Return the array in `dtype`, without warnings about NaN and infinity, which callers look for."""
+    """Return the array in `dtype`, without warnings about NaN and infinity: callers check for these."""
     with np.errstate(invalid="ignore", over="ignore"):
         return array.astype(dtype, copy=copy)
 
 
 @lru_cache(maxsize=32)
 def sample_indices(width: int, most: int) -> Indices:
-    """Return at most `most` numbers below `width`, ascending, which are the same in every run."""
+    """Return at most `most` whole numbers below `width` in ascending order, the same in every run."""
     if width <= most:
         return np.arange(width)
     return np.sort(np.random.default_rng([width, most]).choice(width, most, replace=False))
 
 
 def require_shapes(fits: bool, what: str, expected: str, **arrays: NDArray[Any]) -> None:
-    """Raise an `InputError` that lists the shapes of the named arrays, unless `fits` is true."""
+    """Raise an `InputError` that lists the shapes of the arrays, unless `fits` is true."""
     if not fits:
         shapes = " and ".join(f"{name} of shape {array.shape}" for name, array in arrays.items())
         raise InputError(f"{what}: found {shapes}; expected {expected}")
@@ -45,8 +45,8 @@ def require_spectral_values(
 ) -> Reals:
     """Return eigenvalues or singular values as a flat array.
 
-    Raise an `InputError` if a value is negative or not finite, or if there are none and `empty` is false. If
-    `positive` is true, at least one value must be above 0.
+    Raise an `InputError` if a value is negative or not finite, or if there are no values and `empty` is
+    false. If `positive` is true, at least one value must be above 0.
     """
     flat_values = np.asarray(values, dtype=float).ravel()
     bad = not np.isfinite(flat_values).all() or (flat_values < 0).any()

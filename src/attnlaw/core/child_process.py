@@ -21,19 +21,19 @@ OUT_OF_MEMORY = (b"memory allocation of", b"out of memory", b"MemoryError")
 
 
 class CallFailed(Exception):
-    """An error that a function in a child process raised, with the text of the original error."""
+    """An error that is raised if a function fails in a child process, with the text of the original error."""
 
 
 class ChildEnded(Exception):
-    """The end of a child process during a call. The message says why: "took more than 60 s"."""
+    """An error for a child process that ends during a call. The message has the reason."""
 
 
 class ChildProcess:
-    """The functions of one Python file, in a process that is started at the first call.
+    """A child process that runs the functions of one Python file and starts at the first call.
 
-    The file should import nothing of attnlaw. After a fork, a call starts another process. Threads may share
-    this object, but their calls wait for each other. A call may take `seconds`, and the process may use
-    `megabytes` of addresses, or any number if that is None.
+    The file should import nothing of attnlaw. After a fork, the next call starts a new process. Threads may
+    share this object, but only one call runs at a time. A call may take `seconds`, and the process may use
+    `megabytes` of address space (None: no limit).
     """
 
     def __init__(self, file: Path, seconds: float, megabytes: int | None = None) -> None:
@@ -117,5 +117,5 @@ class ChildProcess:
 
 
 def has_address_limit() -> bool:
-    """Return whether the system limits the addresses of this process and its children (`ulimit -v`)."""
+    """Return whether `ulimit -v` limits the address space of this process and its children."""
     return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY

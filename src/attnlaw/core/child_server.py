@@ -21,7 +21,7 @@ MOST_REPLY = 64 * MEGABYTE
 
 
 def serve(file: str, seconds: float, megabytes: int | None) -> None:
-    """Answer requests. The system ends the process if a call, or loading the file, takes too long."""
+    """Answer requests. The process ends if a call, or loading the file, takes too long."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends its children
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     limit_resource(resource.RLIMIT_CORE, 0)
@@ -43,7 +43,7 @@ def serve(file: str, seconds: float, megabytes: int | None) -> None:
 
 
 def answer(function: Callable[..., Any], arguments: list[Any]) -> dict[str, Any]:
-    """Return the result of a function, or the text of the error that the function raises."""
+    """Return the result of a function, or the text of the error that it raised."""
     try:
         value = function(*arguments)
     except MemoryError:

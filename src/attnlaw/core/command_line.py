@@ -17,12 +17,12 @@ LEAST_RANGE = 4  # evenly spaced values that are written as FROM:TO:COUNT
 
 
 def command(result: Result, *flags: str, **changes: Any) -> str:
-    """Return a complete command for the settings of a result, and for those of its simulation.
+    """Return the command that computes a result and its simulation.
 
-    Several cases become one command if they are all combinations of the values of their settings; otherwise
-    the command computes the first case. Settings with their default value are left out. Evenly spaced numbers
-    become FROM:TO:COUNT. `flags` are added at the end. `changes` are settings with another value, or with a
-    list of values. The value None leaves a setting out.
+    Several cases become one command if they are all combinations of values of their settings. Otherwise the
+    command computes only the first case. The command leaves out settings that have their default value.
+    Evenly spaced numbers become FROM:TO:COUNT. `flags` are added at the end. `changes` gives some settings
+    another value, or a list of values. The value None leaves a setting out of the command.
 
     >>> import attnlaw
     >>> result = attnlaw.limit(width=[8, 64], heads=1, draws=100)

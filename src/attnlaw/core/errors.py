@@ -34,7 +34,7 @@ def printable(text: str) -> str:
 
 
 class InputError(ValueError):
-    """An error in the input. The message says in one line what happened, what was expected, and what to do.
+    """An error in the input. One line says what happened, what was expected, and what to do.
 
     The command line prints the message to standard error and exits with status 1.
     """
@@ -47,14 +47,14 @@ class InputError(ValueError):
 
 
 class UnavailableError(InputError, AttributeError):
-    """An error for an attribute that a result does not have. It is an AttributeError for `hasattr`."""
+    """An error about an attribute that a result lacks. It is an AttributeError so that `hasattr` works."""
 
 
 class BadSetting(InputError):
     """An error in the value of a setting. The command line exits with status 2.
 
-    In `rule`, `{other}` is replaced by the name of the setting `other`, spelled as the user knows it: as an
-    option, a key of a file or an argument.
+    In `rule`, `{other}` stands for the setting `other` and is replaced by the name that the user knows: an
+    option, a key of a file, or an argument.
 
     >>> mistake = BadSetting("beta", "needs {output} softmax")
     >>> print(mistake, "|", mistake.message(as_option))
@@ -71,11 +71,11 @@ class BadSetting(InputError):
     def message(
         self, spell: Callable[[str], str] = str, place: str = "", words: Mapping[str, str] = NO_WORDS
     ) -> str:
-        """Return the error message for the place where the user made the mistake.
+        """Return the error message in the words of the place where the user made the mistake.
 
-        `spell` returns the name of a setting as this place spells it, and `place` is the text before the
-        name. `words` has the positional settings of a command, with their names in its help. The message does
-        not name such a setting but repeats the word that the user typed.
+        `spell` returns the name of a setting in that place, and `place` is a text to put before the name.
+        `words` maps the positional settings of a command to their names in its help. Instead of the name of
+        such a setting, the message repeats what the user typed.
 
         >>> BadSetting("page", "expected learn or limit", "lern").message(as_option, words={"page": "PAGE"})
         'lern: expected learn or limit'
@@ -111,7 +111,7 @@ class BadUsage(BadSetting):
 
 
 class MissingSetting(BadSetting):
-    """An error about a setting that must be given. The message shows what to type: an `example` of its value.
+    """An error about a missing setting. The message shows what to type, with an `example` value.
 
     >>> missing = MissingSetting("text", "lens needs an input", "the cat", "attnlaw lens M")
     >>> print(missing.message(as_option), "|", missing)
@@ -134,7 +134,7 @@ class MissingSetting(BadSetting):
 
 @contextmanager
 def rename_settings(**names: str) -> Iterator[None]:
-    """Rename the settings in a `BadSetting`, because the user knows the option and not the argument.
+    """Change the names of settings in a `BadSetting` to those that the user typed.
 
     >>> with rename_settings(size="simulate"):
     ...     raise BadSetting("size", "is too large; choose a smaller {size}", 10**6)
@@ -163,10 +163,9 @@ def require_extra(what: str, extra: str) -> Iterator[None]:
 def as_input_error(
     what: str, remedy: str, *errors: type[BaseException], with_reason: bool = True, last_line: bool = False
 ) -> Iterator[None]:
-    """Turn errors of these classes (OSError by default) into an `InputError` of one line: what, reason;
-    remedy.
+    """Turn these errors (OSError by default) into a one-line `InputError` with reason and remedy.
 
-    The reason is the first (or last) line of the original text. An `InputError` passes unchanged.
+    The reason is the first (or last) line of the original message. An `InputError` passes unchanged.
 
     >>> with as_input_error("w.json: not valid JSON", "restore it", ValueError):
     ...     int("x")
@@ -193,7 +192,7 @@ def require_some(content: object, where: object, what: str, remedy: str) -> None
 
 
 def as_option(name: str) -> str:
-    """Return a setting in the spelling of the command line, such as `--target-rank`."""
+    """Return the option of a setting, such as `--target-rank`."""
     return f"--{name.replace('_', '-')}"
 
 

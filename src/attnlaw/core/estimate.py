@@ -22,7 +22,7 @@ MOST_DIGITS = 6  # digits after the point of a number with an exponent
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value with its error, which is None if the value is exact.
+    """A value with its error, or with None if the value is exact.
 
     The error is a standard error, or a bound if the description of the quantity says so.
 
@@ -41,7 +41,7 @@ class Estimate:
 
 
 class Range(NamedTuple):
-    """A value with the interval that the data allow. None stands for a value or an end that is not known."""
+    """A value with the interval of values that fit the data. A value or an end that is not known is None."""
 
     value: float | None
     low: float | None
@@ -49,7 +49,7 @@ class Range(NamedTuple):
 
 
 class Outcome(StrEnum):
-    """The values of the column `status`: the ways in which a computation can end."""
+    """The possible values of the column `status`: how a computation ended."""
 
     DONE = "done"
     RECOVERED = "recovered"
@@ -63,7 +63,7 @@ class Outcome(StrEnum):
 
 
 def format_with_error(value: float, error: float | None, exponent: bool | None = None) -> str:
-    """Return a value with its error in units of the last digit: `0.25(1)`.
+    """Return a value with its error in brackets, in units of the last digit: `0.25(1)`.
 
     By default, the size of the number decides whether it has an exponent.
 
@@ -92,7 +92,7 @@ def format_with_error(value: float, error: float | None, exponent: bool | None =
 
 
 def format_column(values: Iterable[float | None], errors: Iterable[float | None]) -> list[str]:
-    """Return the cells of a column of values with errors, in one notation. A missing value gives "".
+    """Return the cells of a column of values with errors, all in the same notation. A missing value gives "".
 
     >>> format_column([0.046, 0.0508, None], [1e-4, 1e-4, None])
     ['0.0460(1)', '0.0508(1)', '']
@@ -111,7 +111,7 @@ def format_column(values: Iterable[float | None], errors: Iterable[float | None]
 
 
 def format_percent(share: Estimate) -> str:
-    """Return a share in percent, with its error in units of the last digit.
+    """Return a share in percent with its error in brackets, in units of the last digit.
 
     >>> format_percent(Estimate(0.0204, 0.0003)), format_percent(Estimate(0.188023))
     ('2.04(3)%', '18.8%')
@@ -139,7 +139,7 @@ def format_value(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Numbers:
-    """A plain record of quantities and outcome, for verbs that do not need a special class."""
+    """A simple record of quantities and outcome, for verbs that need no class of their own."""
 
     quantities: Mapping[str, Any]
     outcome: Outcome = Outcome.DONE

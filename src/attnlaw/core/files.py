@@ -50,12 +50,12 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def as_write_error(target: Path) -> AbstractContextManager[None]:
-    """Turn an OSError that the block raises into an `InputError`: the target cannot be written."""
+    """Turn an OSError in the block into an `InputError` that says that the target cannot be written."""
     return as_input_error(f"{target}: cannot be written", "choose another directory")
 
 
 def require_replaceable(path: str | os.PathLike[str]) -> Path:
-    """Return the path, which must not be a directory, because a file cannot replace a directory."""
+    """Return the path, or raise an `InputError` if it is a directory."""
     target = Path(path)
     with as_write_error(target):
         if os.path.isdir(target) and not os.path.islink(target):  # noqa: PTH112, PTH114 (these never raise)
@@ -64,7 +64,7 @@ def require_replaceable(path: str | os.PathLike[str]) -> Path:
 
 
 def write_all(contents: Mapping[Path, bytes]) -> None:
-    """Write several files to disk, and only then replace older files."""
+    """Write several files completely before any of them replaces an older file."""
     with ExitStack() as drafts:
         for path, data in contents.items():
             drafts.enter_context(write_atomically(path)).write_bytes(data)
@@ -86,9 +86,10 @@ def writable_directory(path: str | os.PathLike[str]) -> Path:
 
 @contextmanager
 def remove_if_refused(path: str | os.PathLike[str], is_needed: Callable[[], bool]) -> Iterator[None]:
-    """Remove a directory that the block created, with all that is in it, if the block raises an `InputError`.
+    """If the block raises an `InputError`, remove a directory that the block created, with everything in it.
 
-    It stays if `is_needed` then returns true. Parents that the block created are removed if they are empty.
+    The directory stays if `is_needed` then returns true. Parent directories that the block created are
+    removed if they are empty.
     """
     folder = Path(path)
     created = [place for place in (folder, *folder.parents) if not os.path.lexists(place)]
@@ -104,7 +105,7 @@ def remove_if_refused(path: str | os.PathLike[str], is_needed: Callable[[], bool
 
 
 def to_parquet(table: pl.DataFrame) -> bytes:
-    """Return a table as the bytes of a parquet file, which Python writes, with clear errors."""
+    """Return a table as the bytes of a parquet file. Writing them from Python gives clear errors."""
     buffer = io.BytesIO()
     table.write_parquet(buffer)
     return buffer.getvalue()
@@ -129,7 +130,7 @@ def require_exists(path: Path, remedy: str) -> Path:
 
 
 def require_regular_file(path: Path) -> Path:
-    """Return the path of a regular file. Reading a pipe might never end."""
+    """Return the path, or raise an `InputError` if it is not a regular file. A pipe might never end."""
     if not path.is_file():
         raise InputError(
             f"{path}: this is not a regular file but, for example, a pipe or a directory; give a file on disk"
@@ -155,14 +156,14 @@ def read_bounded(path: Path, megabytes: int, remedy: str | None = None) -> bytes
 def read_json(path: Path, remedy: str) -> Any:
     """Return the content of a JSON file that attnlaw wrote.
 
-    Raise an `InputError` for NaN and for half of a surrogate pair, because an HTML page cannot hold them.
+    Raise an `InputError` for NaN and for lone surrogates, which an HTML page cannot hold.
     """
     data = read_bounded(path, LARGEST_JSON, remedy)
 
     def reject(text: str) -> float:
         raise ValueError(f"found {text}, which JSON does not allow")
 
-    with as_input_error(f"{path}: attnlaw did not write this file", remedy, ValueError, RecursionError):
+    with as_input_error(f"{path}: this file was not written by attnlaw", remedy, ValueError, RecursionError):
         content = json.loads(data, parse_constant=reject)
         json.dumps(content, ensure_ascii=False).encode()
     return content
@@ -175,9 +176,7 @@ def parse_json(data: bytes, path: Path, remedy: str) -> Any:
 
 
 def distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object as a dict, for `json.loads`. Readers would choose different values of a repeated
-    key.
-    """
+    """Return a JSON object as a dict, for `json.loads`. Raise a ValueError for a repeated key."""
     entries: dict[str, Any] = {}
     for key, value in pairs:
         if key in entries:
@@ -189,7 +188,7 @@ def distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def parse_toml(
     data: bytes, where: str, remedy: str = "correct the file", max_bytes: int = LARGEST_TOML
 ) -> dict[str, Any]:
-    """Return the tables of a TOML file, which must not be too large or nested too deeply.
+    """Return the tables of a TOML file, or raise an `InputError` if it is too large or nested too deeply.
 
     >>> parse_toml(b"seeds = 0x" + b"f" * 5000, "study.toml")
     Traceback (most recent call last):
@@ -219,7 +218,7 @@ def _require_small(value: Any, place: str, remedy: str, nested: int = 1) -> None
 def figures_directory(folder: Path) -> Path:
     """Return the directory for the figures of a result.
 
-    It must not be a link, because figures would replace files elsewhere.
+    The directory must not be a link, because figures would then replace files elsewhere.
     """
     path = folder / "figures"
     if path.is_symlink():
@@ -231,10 +230,10 @@ def figures_directory(folder: Path) -> Path:
 
 
 def links_outside(path: Path, directory: Path) -> bool:
-    """Return whether the path leads out of a directory, by a link or through a linked directory.
+    """Return whether the path leads out of a directory through a link.
 
-    A model hub's cache stores `models--NAME/snapshots/REVISION/FILE` as links to `models--NAME/blobs/`, also
-    from folders inside the revision. These links are allowed.
+    A cache of a model hub stores `models--NAME/snapshots/REVISION/FILE` as links to `models--NAME/blobs/`.
+    Such links are allowed.
     """
     folder, target = (Path(os.path.realpath(each)) for each in (directory, path))  # no error for a loop
     stores = [parent / "blobs" for parent in folder.parents[:3]]

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 WIDTH = 100
 SEVERAL = """
 
-An argument with "or several" takes a list, a range or an array, and each value is a case of the result."""
+An argument with "or several" takes a list, a range or an array. Each value becomes one case of the result."""
 RANGES = """
-For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" works, too."""
+For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" also works."""
 PROGRESS = (
     "progress (Callable[[int, int], None]; optional): Function that attnlaw calls with the number of "
     "finished parts and the total number of parts."
@@ -55,7 +55,7 @@ class _Annotation(str):
 
 
 def python_function(verb: Verb[Any, Any]) -> Callable[..., Any]:
-    """Return a documented function that runs the verb. Its attribute `verb` is the verb."""
+    """Return a documented Python function that runs the verb. It has the verb as its attribute `verb`."""
 
     def function(*words: Any, **given: Any) -> Any:
         return verb(*words, **given)
@@ -75,7 +75,7 @@ ONLY_COMMAND = re.compile(
 
 
 def signature(verb: Verb[Any, Any]) -> Signature:
-    """Return the signature of a verb's function: each setting is a parameter with its type."""
+    """Return the signature of a verb's function, in which each setting is a parameter with its type."""
     parameters = [
         Parameter(
             setting.name,
@@ -135,7 +135,7 @@ def result_name(verb: Verb[Any, Any]) -> str:
 
 
 def describe(verb: Verb[Any, Any]) -> str:
-    """Return the documentation of a verb's function: summary, Args, Returns and an example."""
+    """Return the docstring of a verb's function: summary, Args, Returns and an example."""
     text = ONLY_COMMAND.sub("", _in_python(verb, cleandoc(verb.settings.__doc__ or verb.title)))
     summary, _, more = text.partition("\n\n")
     known = _ordered(verb)
@@ -213,7 +213,7 @@ def _returns(verb: Verb[Any, Any]) -> str:
             _wrap(f"{'Further quantities' if described else 'Quantities'}: {', '.join(others)}.", 4),
         ]
     if verb.tables:
-        lines += ["", _wrap("Its tables are attributes, too:", 4), ""]
+        lines += ["", _wrap("Its tables are also attributes:", 4), ""]
         lines += [_item(table.name, table_text(table, MOST_COLUMNS)) for table in verb.tables]
     lines += ["", _wrap(METHODS, 4)]
     return "\n".join(["Returns:", *lines])
@@ -227,7 +227,7 @@ def _item(name: str, meaning: str, kind: str = "") -> str:
 
 
 def table_text(table: TableSpec[Any], most: int | None = None) -> str:
-    """Return a description of a table: the meaning of a line, and the names of at most `most` columns."""
+    """Return a description of a table: what each line is, and the names of at most `most` columns."""
     names = [column.name for column in table.columns]
     more = len(names) - len(names[:most])
     columns = f"the columns {', '.join(names[:most])}{f' and {more} more' if more else ''}."

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def quiet_import() -> Iterator[None]:
-    """Drop warnings, and log records below the level of an error, while the block imports a library."""
+    """Hide warnings, and log records below the level of an error, while the block imports a library."""
     level = logging.root.manager.disable
     logging.disable(max(level, logging.WARNING))
     try:
@@ -26,12 +26,11 @@ def quiet_import() -> Iterator[None]:
 
 @contextmanager
 def relayed_warnings(library: str, subject: str) -> Iterator[None]:
-    """Relay messages that a library logs in the block to attnlaw's log: one line for each warning.
+    """Pass on the warnings that a library logs in the block to attnlaw's log, as one line each.
 
-    Python warnings inside the block are relayed too if they are meant for users; deprecations are dropped. If
-    the block raises an error, its warnings are dropped, because the error is the message. `library` is the
-    name of the package and of its logger, and `subject` that of the warnings, such as the path of a
-    config.json.
+    Python warnings in the block are also passed on if they are meant for users, but deprecations are not. If
+    the block raises an error, its warnings are dropped, because the error says enough. `library` is the name
+    of the package and its logger; `subject` is what the warnings are about, such as a path.
     """
     log, collector = logging.getLogger(library), _Collector()
     handlers, propagates = log.handlers, log.propagate

@@ -48,7 +48,7 @@ HANDLER = "attnlaw"  # name of the error handler for streams
 
 
 def to_plain(text: str, encoding: str) -> str:
-    """Return the text with replacements for every letter that the encoding does not have.
+    """Return the text with a replacement for every letter that the encoding does not have.
 
     >>> to_plain("β₂ ≤ 0.5 × 10⁴", "ascii"), to_plain("β ▁█", "utf-8")
     ('beta_2 <= 0.5 x 10^4', 'β ▁█')

@@ -15,15 +15,14 @@ def no_progress(done: int, total: int) -> None: ...
 
 
 def is_early(done: int, total: int) -> bool:
-    """Return whether too little of the work is done to estimate the time left."""
+    """Return whether it is too early to estimate the remaining time."""
     return done <= 0 or done < LEAST_SHARE * total
 
 
 class TimeLeft:
-    """An estimate of the seconds that are left, from the pace so far; None before 5% of the work is done.
+    """An estimate of the remaining seconds from the pace so far, or None before 5% of the work is done.
 
-    It leaves out the slowest step, because the first step often loads libraries or reads the files of a
-    model.
+    The estimate ignores the slowest step, because the first step often loads libraries or reads model files.
 
     >>> times = iter([0.0, 20.0, *range(22, 32, 2)])  # the first step takes 20 seconds, the others take 2
     >>> left = TimeLeft(lambda: next(times))
@@ -43,7 +42,7 @@ class TimeLeft:
         self._slowest = (0.0, 0)  # seconds and parts of the step with the slowest pace
 
     def update(self, done: int, total: int) -> float | None:
-        """Record the number of parts that are done now, and return the seconds left."""
+        """Record the number of finished parts, and return the remaining seconds."""
         if self._total == 0:
             self._total = total
         elif total != self._total or done < self._done:  # the next stage of the work

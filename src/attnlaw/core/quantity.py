@@ -17,18 +17,18 @@ class Quantity:
     """The declaration of a number, text or list that a verb computes.
 
     Args:
-        name: The name of the column, and of the attribute of a result.
+        name: The name of the column, and of the attribute that a result has for it.
         description: The meaning, in words that make sense without the name.
-        symbol: The letter that the theory uses.
+        symbol: The letter that the theory uses for it.
         kind: One of `attnlaw.core.tables.KINDS`.
-        error: Whether the quantity has an error, in the column `NAME_error`.
-        range: Whether the quantity has an interval, in the columns `NAME_low` and `NAME_high`.
-        in_summary: Whether the terminal shows the quantity in a table of several cases.
+        error: Whether there is an error of the quantity, in the column `NAME_error`.
+        range: Whether there is an interval of the quantity, in the columns `NAME_low` and `NAME_high`.
+        in_summary: Whether the terminal shows the quantity if there are several cases.
         hidden: Whether the terminal never shows the quantity.
         log: Whether a chart's axis for the quantity is logarithmic.
         display_name: The name in tables and on axes, if `name` is not suitable.
-        axis: The title of axes and legends with symbol and unit, if it is longer than the title in tables.
-        choices: The table of variants, if the values are names of variants.
+        axis: The title on axes and in legends, with symbol and unit, if it differs from the title in tables.
+        choices: The table of variants, if the values are names of variants such as activations.
     """
 
     name: str
@@ -60,14 +60,14 @@ class Quantity:
 
 
 def column_kinds(quantities: Iterable[Quantity]) -> dict[str, str]:
-    """Return the kinds of all columns of these quantities, by column name and in order."""
+    """Return the kind of each column of these quantities, by column name and in order."""
     return {name: kind for quantity in quantities for name, kind in quantity.columns.items()}
 
 
 def to_cells(quantities: Iterable[Quantity], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values as the cells of a row. A missing value becomes None.
+    """Return the cells of a row for a mapping of values. A missing value becomes None.
 
-    `values` may also hold errors and ends of intervals under their column names.
+    `values` may also have errors and ends of intervals, under their column names.
 
     >>> to_cells([Quantity("x", error=True), Quantity("y")], {"x": Estimate(2.0, 0.5)})
     {'x': 2.0, 'x_error': 0.5, 'y': None}
@@ -91,7 +91,7 @@ def to_cells(quantities: Iterable[Quantity], values: Mapping[str, Any]) -> dict[
 
 
 def cells_to_json(quantities: Iterable[Quantity], row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the cells of a row in the form that JSON uses: `x` and `x_error` become one object.
+    """Return the cells of a row in the form for JSON, where `x` and `x_error` become one object.
 
     >>> cells_to_json([Quantity("x", error=True), Quantity("y")], {"x": 2.0, "x_error": None, "y": None})
     {'x': {'value': 2.0, 'error': None}, 'y': None}
@@ -128,21 +128,20 @@ def cells_to_values(quantities: Iterable[Quantity], row: Mapping[str, Any]) -> d
 
 @dataclass(frozen=True, eq=False)
 class TableSpec(Generic[R]):
-    """The declaration of a table that is too large for a row.
+    """The declaration of a table of a result, which is too large for a row.
 
     Args:
         name: The name of the table and of its file.
         columns: The columns.
-        rows: A function that makes the table from a record. The function returns a polars table, rows by
-            column name, or None if the record has no such table. By default, the function returns the
-            record's attribute of the same name, unless `on_save` makes the table.
+        rows: A function that makes the table from the record of a case. The function returns a polars table,
+            rows by column name, or None if the record has no such table. The default is the record's
+            attribute of this name, unless `on_save` makes the table.
         json: Whether `--json` prints the rows of the table.
-        optional: Whether a case may lack the table. If so, JSON has null instead of an empty list.
-        on_save: A function of the record and `progress=` that makes a table too expensive for the screen.
-            attnlaw calls this function when it saves a result.
-        on_plot: A function of the record that makes a table nobody requested. attnlaw calls this function
-            when it draws a single case.
-        description: The meaning of a line of the table, such as "one line for each matrix".
+        optional: Whether a case may lack the table. Then JSON has null instead of an empty list.
+        on_save: A function of the record and `progress=` that makes a table only when attnlaw saves a result,
+            because the table takes too long for the screen.
+        on_plot: A function of the record that makes a table only when attnlaw draws a single case.
+        description: What each line of the table is, such as "one line for each matrix".
     """
 
     name: str

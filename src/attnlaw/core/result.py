@@ -48,19 +48,19 @@ load_views: Callable[[], ModuleType] = _no_views
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Result:
-    """The result of a verb: one row for each case, and tables.
+    """The result of a verb, with one row for each case and with tables.
 
-    Every table is an attribute (`result.matrices`). If there is one case, every quantity is an attribute too
-    (`result.estimation_error`), as are `status` and `remark`. `result[0]` is the result of the first case,
-    and `a + b` has the cases of both.
+    Every table is an attribute (`result.matrices`). If there is only one case, every quantity is also an
+    attribute (`result.estimation_error`), as are `status` and `remark`. `result[0]` is the result of the
+    first case, and `a + b` has the cases of both.
 
     Args:
         verb: The declaration of settings, quantities, tables and charts.
-        rows: One row for each case, with the columns of `verb.schema` and additional columns of a study. A
-            case that failed has the status "failed" and its error as remark.
-        tables: The tables by name, with the declared columns and `case`.
-        records: The objects that the verb computed, such as a `Prediction`, with one record for each case.
-            attnlaw keeps the records in memory and never writes them to disk.
+        rows: One row for each case, with the columns of `verb.schema`, and in a study also others. A failed
+            case has the status "failed", and its error as the remark.
+        tables: The tables, keyed by name. Each has its declared columns and a column `case`.
+        records: The Python objects that the verb computed, such as a `Prediction`, one for each case. They
+            are never saved to disk.
         simulation: The result of the simulation verb, or None.
     """
 
@@ -74,7 +74,7 @@ class Result:
     def collect(
         cls, verb: Verb[Any, Any], pairs: Iterable[tuple[Any, Any]], simulation: Result | None = None
     ) -> Self:
-        """Return the result of pairs (case, record). A failed case has its `InputError` as record."""
+        """Return the result of pairs (case, record). The record of a failed case is its `InputError`."""
         from attnlaw.core.tables import to_frame, to_schema
 
         pairs = list(pairs)
@@ -114,7 +114,7 @@ class Result:
 
     @classmethod
     def concat(cls, results: Sequence[Result]) -> Self:
-        """Return one result that has the cases of several results of the same verb."""
+        """Return one result with the cases of several results of the same verb."""
         import polars as pl
 
         verb = results[0].verb
@@ -148,7 +148,7 @@ class Result:
 
     def _unavailable(self, name: str) -> UnavailableError:
         message = (
-            "this result was loaded from files, which do not keep this object; compute it again "
+            "this object is not stored in files; to get it, compute the result again "
             f"with attnlaw.{self.verb.name}"
         )
         if len(self) != 1:
@@ -197,9 +197,7 @@ class Result:
 
     @cached_property
     def plain_rows(self) -> pl.DataFrame:
-        """All rows with the column `case`, and null for NaN, and for infinity where a setting does not allow
-        it.
-        """
+        """All rows with the column `case`. NaN is null, and so is infinity unless a setting allows it."""
         import polars as pl
 
         from attnlaw.core.tables import nan_to_null
@@ -210,7 +208,7 @@ class Result:
 
     @cached_property
     def finished_rows(self) -> pl.DataFrame:
-        """The plain rows of the cases that did not fail."""
+        """The rows of the cases that did not fail, as in `plain_rows`."""
         return self.plain_rows.filter(self.plain_rows["status"] != str(Outcome.FAILED))
 
     def finished_table(self, name: str) -> pl.DataFrame:
@@ -225,7 +223,7 @@ class Result:
         return nan_to_null(table.filter(table["case"].is_in(self.finished_rows["case"].implode())))
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return an object of plain values for each case, followed by the objects of the simulation."""
+        """Return a dict of plain values for each case, followed by those of the simulation."""
         objects = [case.summary for case in self]
         if self.verb.joint_summary is not None and len(self) > 1:
             joint = self.verb.joint_summary(self)
@@ -234,7 +232,7 @@ class Result:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The JSON object of the only case."""
+        """The dict of plain values for the only case."""
         if len(self) != 1:
             raise self._unavailable("summary")
         row = self.row()
@@ -256,7 +254,7 @@ class Result:
         }
 
     def for_saving(self, progress: Progress = no_progress) -> Result:
-        """Return the result with the tables that are made only for saving.
+        """Return the result with the tables that are only made when it is saved.
 
         A single case also gets the tables for its charts, so that a loaded result can be drawn too.
         """
@@ -265,7 +263,7 @@ class Result:
         return self.for_plotting()._with_tables(makers)
 
     def for_plotting(self) -> Result:
-        """Return the result with the tables for charts, if it has exactly one case."""
+        """Return the result with the tables that only charts need, if there is exactly one case."""
         makers = {spec.name: spec.on_plot for spec in self.verb.tables}
         return self._with_tables(makers) if len(self) == 1 else self
 
@@ -288,13 +286,13 @@ class Result:
 
     @property
     def frames(self) -> dict[str, pl.DataFrame]:
-        """Rows and tables by file name, including the rows and tables of the simulation."""
+        """The rows and tables, keyed by file name, including those of the simulation."""
         frames = {ROWS: self.rows} | {f"{name}.parquet": table for name, table in self.tables.items()}
         more = {} if self.simulation is None else self.simulation.frames
         return frames | {SIMULATION if name == ROWS else name: frame for name, frame in more.items()}
 
     def files(self) -> dict[str, bytes]:
-        """Return the contents of the files that `attnlaw.load` reads, by file name."""
+        """Return the contents of the files that `attnlaw.load` reads, keyed by file name."""
         lines = {name: frame.height for name, frame in self.frames.items()}
         manifest = {"verb": self.verb.name, "version": version(), "lines": lines}
         contents = {MANIFEST: f"{to_json(manifest)}\n".encode()}
@@ -306,7 +304,7 @@ class Result:
 
     @classmethod
     def open(cls, folder: Path, verb: Verb[Any, Any], remedy: str) -> Result:
-        """Read the result of a verb from a directory, and check every column against the declaration."""
+        """Read the result of a verb from a directory, and check that every column has its declared type."""
         result = _open_rows(folder, ROWS, verb, remedy)
         if verb.simulation is not None and (folder / SIMULATION).exists():
             return replace(result, simulation=_open_rows(folder, SIMULATION, verb.simulation, remedy))
@@ -315,13 +313,13 @@ class Result:
     def save(
         self, directory: str | os.PathLike[str], figures: str | None = None, progress: Progress = no_progress
     ) -> Path:
-        """Write the files of the result, and report.html, to a directory, as the option `--out` does.
+        """Save the result and report.html to a directory, as the option `--out` does.
 
         Args:
             directory: The directory to write, which is created if needed.
             figures: "pdf", "svg" or "png" also writes every chart into `figures/`. None writes no charts.
-                Charts need the optional packages of attnlaw[charts], also those of report.html.
-            progress: A function that is called while tables are made.
+                All charts, including those in report.html, need the optional packages of attnlaw[charts].
+            progress: A function that receives the progress while tables are made.
 
         Returns:
             The directory.
@@ -366,7 +364,7 @@ class Result:
         return f"<{self.verb.name}: {', '.join([*parts, *self.status_texts()])}>"
 
     def status_texts(self, case: int = 0) -> list[str]:
-        """Return the status of a case unless it is "done", and the remark if there is one."""
+        """Return the status of a case if it is not "done", and the remark if there is one."""
         row = self.row(case)
         return [text for text in (row["status"], row["remark"]) if text and text != Outcome.DONE]
 
@@ -374,10 +372,10 @@ class Result:
 def collect_tables(
     verb: Verb[Any, Any], records: Sequence[Any], makers: Mapping[str, Callable[[Any], Any]] | None = None
 ) -> dict[str, pl.DataFrame]:
-    """Return the tables made from records, by name and in the form of `Result.tables`.
+    """Return the tables that are made from records, keyed by name as in `Result.tables`.
 
-    `makers` has functions from a record to a table, `TableSpec.rows` by default. A case without a record
-    (None, or an `InputError`) has no lines.
+    `makers` maps tables to functions of a record, by default `TableSpec.rows`. A case without a record (None,
+    or an `InputError`) adds no lines.
     """
     if not verb.tables:  # polars is not needed
         return {}
@@ -397,7 +395,7 @@ def collect_tables(
             if lines is not None:
                 table = lines if isinstance(lines, pl.DataFrame) else quantity_frame(spec.columns, lines)
                 table = require_columns(
-                    table, schema, spec.name, "declare the tables and columns that it has"
+                    table, schema, spec.name, "list these columns in the declaration of the verb"
                 )
                 frames.append(table.select(*schema).with_columns(case=pl.lit(case, pl.Int64)))
         if frames:

@@ -53,7 +53,7 @@ IS_MISSING = "is missing"  # the rule that a `BadSetting` quotes if a setting is
 
 
 def coerce(kind: Any, value: Any) -> Any:
-    """Return the value as the type `kind`, or None if it does not fit. For example, 2.0 can become an int."""
+    """Return the value as the type `kind`, or None if it does not fit. An int may be given as 2.0."""
     if kind is Any:
         return value
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):  # a scalar of NumPy
@@ -95,9 +95,9 @@ def _coerce_tuple(kind: type, value: Any) -> tuple[Any, ...] | None:
 
 
 def as_list(value: Any) -> list[Any] | None:
-    """Return at most `MOST_POINTS` + 1 entries of a list, a range or an array, or None for a single value.
+    """Return up to `MOST_POINTS` + 1 entries of a list, a range or an array, or None for a single value.
 
-    Texts, paths and mappings are single values.
+    Texts, paths and mappings count as single values.
     """
     is_single = isinstance(value, str | bytes | os.PathLike | Mapping) or getattr(value, "ndim", None) == 0
     if is_single or not isinstance(value, Iterable):
@@ -136,7 +136,7 @@ def parse_range(name: str, text: str) -> list[float]:
 
 
 def infinity_as_text(value: Any) -> Any:
-    """Return infinity as a text, because JSON has no infinity. Return other values unchanged."""
+    """Return infinity as a text, because JSON does not have it. Return other values unchanged."""
     return "inf" if value == math.inf else value
 
 
@@ -144,7 +144,7 @@ C = TypeVar("C")
 
 
 class OptionPanel(StrEnum):
-    """The groups of options on a help screen, in order. Those of a single verb come after `INPUT`."""
+    """The groups of options on a help screen, in order. The groups of a single verb come after `INPUT`."""
 
     INPUT = "Input"
     COMPUTE = "What to compute"
@@ -156,7 +156,7 @@ class OptionPanel(StrEnum):
 
 @dataclass(frozen=True)
 class SettingRule:
-    """The rules of one setting: its meaning, its allowed values, and when it has an effect."""
+    """The rules for one setting: its meaning, its allowed values, and when it has an effect."""
 
     help: str
     symbol: str = ""
@@ -187,12 +187,12 @@ class SettingRule:
 
     @property
     def exclusions(self) -> tuple[str, ...]:
-        """The other settings that replace this one."""
+        """The other settings that make this setting unnecessary."""
         return (self.excluded_by,) if isinstance(self.excluded_by, str) else self.excluded_by
 
     @property
     def conditions(self) -> tuple[tuple[str, str], ...]:
-        """The pairs (other setting, attribute) whose chosen variant must have a true attribute."""
+        """The pairs (other setting, attribute): the other setting's variant must have this attribute."""
         match self.active_if:
             case (str() as owner, str() as attribute):
                 return ((owner, attribute),)
@@ -264,13 +264,13 @@ class SettingField:
         return low <= value <= high and (rule.greater_than is None or value > rule.greater_than)
 
     def parse_word(self, word: Any) -> Any:
-        """Return the number that a word of the command line spells, or the word itself."""
+        """Return the number that a command-line argument spells, or the argument itself."""
         return parse_number(word) if {int, float} & set(self.types) else word
 
     def sweep_values(self, value: Any) -> list[Any]:
-        """Return the values that a Python value stands for: several for a sweep, otherwise the value itself.
+        """Return a list of several values if a Python value is a sweep, otherwise the value itself.
 
-        A model may be any object, so only lists and tuples of models are sweeps.
+        A model may be any object, so only lists and tuples of models count as sweeps.
         """
         if not self.rule.sweepable:
             return [value]
@@ -286,7 +286,7 @@ class SettingField:
         return entries
 
     def parse_words(self, word: Any) -> list[Any]:
-        """Return the values, several if the setting is sweepable, that a word of the command line spells."""
+        """Return the value or values that a command-line argument spells."""
         if isinstance(word, list | tuple):
             return [value for entry in word for value in self.parse_words(entry)]
         if not self.rule.sweepable or self.rule.is_path or not isinstance(word, str):
@@ -300,29 +300,29 @@ class SettingField:
 
 
 def setting(default: Any = MISSING, help: str = "", **rules: Any) -> Any:
-    """Declare a field of a settings record. `rules` sets the fields of its `SettingRule`."""
+    """Declare a setting, a field of a settings class. `rules` sets fields of its `SettingRule`."""
     if rules.get("positional"):
         rules = {"panel": OptionPanel.INPUT} | rules
     return field(default=default, metadata={"setting": SettingRule(help, **rules)})
 
 
 def setting_like(record: type, name: str, **changes: Any) -> Any:
-    """Declare a field like the field `name` of another record, with some rules changed."""
+    """Declare a setting like the field `name` of another settings class, with some rules changed."""
     setting_field = setting_fields(record)[name]
     return field(default=setting_field.default, metadata={"setting": replace(setting_field.rule, **changes)})
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(setting, setting_like))
 def settings_dataclass(cls: type[C]) -> type[C]:
-    """Turn a class into a frozen, keyword-only dataclass. `Settings.__post_init__` checks its fields."""
+    """Turn a class into a frozen, keyword-only dataclass. `Settings.__post_init__` checks the values."""
     return dataclass(frozen=True, kw_only=True)(cls)
 
 
 class Settings:
-    """The base class of settings records.
+    """The base class of all settings classes.
 
-    A command that is not a verb declares here a description of each of its examples, by command, and how to
-    do the same in Python.
+    A command that is not a verb also declares its examples (command: description) and the same call in Python
+    here.
     """
 
     examples: ClassVar[Mapping[str, str]] = MappingProxyType({})
@@ -334,13 +334,13 @@ class Settings:
         self.check()
 
     def check(self) -> None:
-        """Raise a `BadSetting` if settings contradict each other. Subclasses override this method."""
+        """Raise a `BadSetting` if values contradict each other. Subclasses override this method."""
 
     @classmethod
     def parse(cls, given: Mapping[str, Any], verb: str) -> Self:
-        """Return the record that has the given values.
+        """Return the settings with the given values.
 
-        Raise an `InputError` with a suggestion for an unknown name.
+        Raise an `InputError` that suggests a similar name for an unknown one.
         """
         known = setting_fields(cls)
         for name in given:
@@ -358,7 +358,7 @@ class Settings:
         return cls(**given)
 
     def inactive(self) -> set[str]:
-        """Return the settings without an effect in this case, which are null in rows and not in labels."""
+        """Return the settings without effect in this case, which are null in rows and not in labels."""
         known = setting_fields(type(self))
         idle = set()
         for name, setting_field in known.items():
@@ -384,7 +384,7 @@ class Settings:
 
 
 def setting_fields(cls: type) -> dict[str, SettingField]:
-    """Return the settings of a record class by name, in the order of their declaration."""
+    """Return the settings of a settings class by name, in the order of their declaration."""
     if cls in _FIELDS_BY_CLASS:
         return _FIELDS_BY_CLASS[cls]
     hints, settings = get_type_hints(cls), {}
@@ -402,12 +402,12 @@ _FIELDS_BY_CLASS: dict[type, dict[str, SettingField]] = {}
 
 
 def check_value(name: str, value: Any, kind: Any, **rules: Any) -> Any:
-    """Check an argument of a function as a setting with these rules, and return it as `kind`."""
+    """Check an argument of a function like a setting with these rules, and return it as type `kind`."""
     return SettingField(name, SettingRule("", **rules), (kind,), MISSING).validate(value)
 
 
 def require_known(name: str, known: Mapping[str, Any], verb: str) -> str:
-    """Return the name. Raise an `InputError` with a suggestion if the verb has no setting of this name."""
+    """Return the name. Raise an `InputError` with a suggestion if there is no such setting."""
     if name in known:
         return name
     close = difflib.get_close_matches(name, known, n=1)

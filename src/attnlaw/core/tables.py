@@ -27,12 +27,12 @@ KINDS |= {"small": pl.Int32(), "bool": pl.Boolean(), "bytes": pl.Binary()}
 
 
 def to_schema(columns: Mapping[str, str]) -> Schema:
-    """Return the polars types of columns whose kinds are given."""
+    """Return the polars types of columns, given the kind of each column."""
     return {name: KINDS[kind] for name, kind in columns.items()}
 
 
 def to_frame(rows: Iterable[Mapping[str, Any]], schema: Schema) -> pl.DataFrame:
-    """Return a table with exactly the columns of the schema. A column that a row lacks is null."""
+    """Return a table with exactly the columns of the schema. Cells that a row does not have become null."""
     rows = list(rows)
     columns = {name: [row.get(name) for row in rows] for name in schema}
     try:
@@ -57,11 +57,11 @@ def quantity_frame(quantities: Iterable[Quantity], rows: Iterable[Mapping[str, A
 
 
 def read_table(path: Path, remedy: str, needed: Schema | None = None) -> pl.DataFrame:
-    """Read a table from a parquet file, which must have the `needed` columns.
+    """Read a table with at least the `needed` columns from a parquet file.
 
-    Python reads the bytes, and polars then parses them. Polars itself would read `run[1]/rows.parquet` as a
-    pattern, cannot open a name that is not valid Unicode, and mixes two files if one replaces the other
-    meanwhile.
+    Python reads the bytes, and then polars parses them. Polars itself would read `run[1]/rows.parquet` as a
+    pattern, could not open names that are not valid Unicode, and could mix two files if one replaces the
+    other meanwhile.
     """
     damage = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
     with as_input_error(f"{path}: cannot be read", remedy, *damage):
@@ -90,7 +90,7 @@ def require_columns(table: pl.DataFrame, needed: Schema, where: str, remedy: str
 
 
 def conform(table: pl.DataFrame, schema: Schema, where: str, remedy: str) -> pl.DataFrame:
-    """Return the table with the columns of the schema first, which are null if they are missing."""
+    """Return the table with the columns of the schema first. Missing columns become null."""
     present = {name: schema[name] for name in table.columns if name in schema and table[name].count()}
     missing = {name: pl.lit(None, dtype=dtype) for name, dtype in schema.items() if name not in present}
     checked = require_columns(table, present, where, remedy).with_columns(**missing)
@@ -103,7 +103,7 @@ def _is_plain(dtype: pl.DataType) -> bool:
 
 
 def nan_to_null(table: pl.DataFrame, *keep_infinite: str) -> pl.DataFrame:
-    """Return the table with null for NaN and infinity. The columns `keep_infinite` keep infinity."""
+    """Return the table with null for NaN and infinity. Infinity stays in the columns `keep_infinite`."""
     types = table.schema.items()
     floats = [name for name, dtype in types if dtype.is_float()]
     finite = pl.col(name for name in floats if name not in keep_infinite)
@@ -117,7 +117,7 @@ def nan_to_null(table: pl.DataFrame, *keep_infinite: str) -> pl.DataFrame:
 
 
 def unique_names(names: Iterable[str]) -> list[str]:
-    """Return the names. A name that already occurred gets a number at its end.
+    """Return the names. A number is added to a name that occurs again.
 
     >>> unique_names(["a", "b", "b"])
     ['a', 'b', 'b (2)']

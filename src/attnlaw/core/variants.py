@@ -14,11 +14,11 @@ class HasName(Protocol):
 
 
 class Variant(HasName, Protocol):
-    """An entry of a table of variants, such as `relu`, or `clip:C` with a parameter that `at` sets."""
+    """One entry in a table of variants: `relu`, or `clip:C` with a parameter that `at` sets."""
 
     @property
     def example(self) -> str | None:
-        """A name with an example of the parameter, such as `clip:2`, or None without a parameter."""
+        """The name with an example value, such as `clip:2`, or None if there is no parameter."""
 
     def at(self, parameter: str) -> Self:
         """Return the variant with this parameter. Raise a ValueError if the text is not a valid parameter."""
@@ -45,7 +45,8 @@ def parse_positive(parameter: str) -> float:
 class Variants(Mapping[str, V], Generic[V]):
     """A table of variants by name, for the `choices` of a setting.
 
-    Iteration yields the placeholder `clip:C`, but `in` accepts only names with a value, such as `clip:2`.
+    Iteration yields the name with a placeholder, `clip:C`, but `in` accepts only names with a value, such as
+    `clip:2`.
     """
 
     def __init__(self, *variants: V) -> None:

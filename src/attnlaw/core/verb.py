@@ -36,7 +36,7 @@ from attnlaw.core.settings import SettingField, Settings, require_known, setting
 from attnlaw.core.version import version
 
 # Said on pages and screens of a verb whose paper was known by its abstract only.
-DERIVED = "attnlaw derives these equations itself, because only the abstract of arXiv {paper} was available."
+DERIVED = "attnlaw's authors derived these equations: only the abstract of arXiv {paper} was available."
 S = TypeVar("S", bound=Settings)
 R = TypeVar("R")
 V = TypeVar("V")
@@ -45,7 +45,7 @@ Run = Callable[[Sequence[S], Progress], Iterator[R | InputError]]
 
 @dataclass(frozen=True)
 class CasePart:
-    """A part of a large case."""
+    """One part of a large case, which a worker can compute alone."""
 
     case: Settings  # the settings of the task that computes it
     count: int = 1  # how many things (such as matrices) it measures
@@ -54,9 +54,9 @@ class CasePart:
 
 @dataclass(frozen=True)
 class PartKeeper(Generic[S, R]):
-    """The way in which one process keeps finished parts of a case, so that it can continue later.
+    """How a single process keeps the finished parts of a case, so that it can continue later.
 
-    `run` computes a case, keeps finished parts in a directory, and reads those that an earlier run kept
+    `run` computes a case, stores each finished part in a directory, and reuses the parts that are already
     there.
     """
 
@@ -67,10 +67,10 @@ class PartKeeper(Generic[S, R]):
 
 @dataclass(frozen=True)
 class CaseSplit(Generic[S, R]):
-    """The way in which workers compute a large case in parts. The result is the same as for a single process.
+    """How several workers compute a large case in parts. The result is the same as with a single process.
 
-    `join` makes the record of the case from the tables of its parts, in order. `keeper` is the way in which a
-    single process keeps finished parts in the directory of the results.
+    `join` builds the record of the case from the tables of its parts, in order. `keeper` lets a single
+    process keep finished parts in the directory of the results.
     """
 
     verb: Verb[Any, Any]  # computes one part. Only its tables are kept.
@@ -82,37 +82,37 @@ class CaseSplit(Generic[S, R]):
 
 @dataclass(frozen=True, repr=False)
 class Verb(Generic[S, R]):
-    """A verb of the command line, of studies and of Python.
+    """A verb: a computation that the command line, studies and Python share.
 
     Args:
         name: The word that users type.
         title: The title of the verb's page.
-        settings: The record class of the verb's settings. The docstring of this class is the help text of the
+        settings: The class of the verb's settings. The docstring of this class is the help text of the
             command.
-        quantities: The columns that the verb's rows have in addition to the settings. A record has the
+        quantities: The columns that the verb's rows have in addition to the settings. A record has these
             quantities as attributes, or all of them in a mapping `quantities`. A record may also have
             `outcome` and `remark`, which say how the computation ended.
-        run: A function that computes several cases together, for example all points of a curve. For each
-            case, in order, the function yields a record or the `InputError` of this case.
+        run: A function that computes several cases together, such as all points of a curve. The function
+            yields, for each case in order, a record or the `InputError` of this case.
         tables: The tables that are too large for a row.
-        charts: Names of functions in the file `charts.py` of the verb's folder.
-        simulation: The verb that simulates the theory. A command also runs the simulation if the user sets
-            any of its settings.
+        charts: Names of functions in the file charts.py of the verb's folder.
+        simulation: The verb that simulates what this verb predicts. A command also runs the simulation if the
+            user gives any of its settings.
         is_random: Whether the verb draws random numbers. If so, a study repeats the verb with different
             values of `seed`.
-        precheck: A function that raises an `InputError` for a case that cannot work. attnlaw calls this
-            function before anything expensive runs.
-        split: The way in which many workers compute one case in parts.
-        batch_key: A function of a case. A study passes cases with equal keys to `run` together, so each
-            result must be the same as if the case ran alone. A case with the key None runs alone.
-        summary: A function that returns further keys for the JSON of one case and for summary.json.
-        after_abstract: The arXiv number of a paper, if only its abstract was available and the verb's
+        precheck: A function that raises an `InputError` for a case that cannot work, before anything
+            expensive runs.
+        split: How several workers compute one case in parts.
+        batch_key: A function that returns the key of a case. A study may give cases with equal keys to `run`
+            together, so this must not change their results. A case with the key None is computed alone.
+        summary: A function that returns more keys for the JSON of one case and for summary.json.
+        after_abstract: The arXiv number of a paper of which only the abstract was available, so that its
             equations were derived here.
-        joint_summary: A function of a result of several cases. The function returns additional keys, about
-            all cases together, for the JSON of each case.
-        example: A doctest for the documentation of the Python function.
-        examples: A description of each example of the command line, by its command. The first example is the
-            simplest, and error messages show it.
+        joint_summary: A function of a result with several cases. The function returns more keys, about all
+            cases together, for the JSON of each case.
+        example: A doctest that the documentation of the Python function shows.
+        examples: A mapping from example commands to their descriptions. The first example is the simplest,
+            and error messages show it.
     """
 
     name: str
@@ -135,7 +135,7 @@ class Verb(Generic[S, R]):
 
     @property
     def provenance(self) -> str:
-        """A sentence that names the source of the verb's equations, or "" if a paper states them."""
+        """A sentence about the source of the verb's equations, or "" if a paper gives them."""
         return DERIVED.format(paper=self.after_abstract) if self.after_abstract else ""
 
     def __repr__(self) -> str:
@@ -145,7 +145,7 @@ class Verb(Generic[S, R]):
         return declared_verb, (self.settings.__module__, self.name)
 
     def cases(self, given: Mapping[str, Any]) -> list[S]:
-        """Return a record for each combination of the given values. The last setting varies fastest."""
+        """Return a case for each combination of the given values. The last setting varies fastest."""
         known = setting_fields(self.settings)
         for name in given:
             require_known(name, known, self.name)
@@ -158,7 +158,7 @@ class Verb(Generic[S, R]):
         return self.require_used([self.settings.parse(case, self.name) for case in grid(axes)], given)
 
     def require_used(self, cases: list[S], given: Iterable[str]) -> list[S]:
-        """Return the cases. Raise a `BadSetting` if a given setting has no effect in any of them."""
+        """Return the cases. Raise a `BadSetting` if a given setting has no effect in any case."""
         known = setting_fields(self.settings)
         for name in given:
             conditions = known[name].rule.conditions
@@ -203,7 +203,7 @@ class Verb(Generic[S, R]):
         return {quantity.name: get(quantity.name, None) for quantity in self.quantities}
 
     def cells(self, record: R | InputError) -> dict[str, Any]:
-        """Return the cells that a record adds to a row: quantities with their errors, status and remark."""
+        """Return the cells that a record adds to a row: quantities with errors, status and remark."""
         if isinstance(record, InputError):
             return {"status": str(Outcome.FAILED), "remark": str(record)}
         return {
@@ -222,7 +222,7 @@ class Verb(Generic[S, R]):
 
     @cached_property
     def setting_columns(self) -> dict[str, str]:
-        """The column of each setting, `x_setting` for a setting `x` if there is also a quantity `x`."""
+        """The column of each setting: `x`, or `x_setting` if there is also a quantity `x`."""
         taken = column_kinds(self.quantities)
         known = setting_fields(self.settings).items()
         stated = [name for name, field in known if not field.rule.machine_only]
@@ -243,7 +243,7 @@ class Verb(Generic[S, R]):
         return chain(self.quantities, *(table.columns for table in self.tables))
 
     def label(self, name: str) -> str:
-        """Return the name of a column in tables, on axes and on pages."""
+        """Return the display name of a column, for tables, axes and pages."""
         for quantity in self.every_quantity:
             if quantity.name == name:
                 return quantity.label
@@ -268,7 +268,7 @@ def grid(axes: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
 
 
 def run_each_case(work: Callable[[S, Progress], R]) -> Run[S, R]:
-    """Return a `run` function that computes each case alone. An error does not stop the others."""
+    """Return a function for `Verb.run` that computes each case alone. Errors do not stop other cases."""
 
     @wraps(work)
     def run(cases: Sequence[S], progress: Progress) -> Iterator[R | InputError]:
@@ -294,6 +294,6 @@ def expand_values(field: SettingField, values: list[Any]) -> list[Any]:
 
 
 def declared_verb(module: str, name: str) -> Verb[Any, Any]:
-    """Return the verb of this name from its module. Pickle calls this function in a worker process."""
+    """Load the verb with this name from its module. Pickle calls this function in worker processes."""
     members = vars(import_module(module)).values()
     return next(member for member in members if isinstance(member, Verb) and member.name == name)

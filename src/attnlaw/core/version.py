@@ -18,7 +18,7 @@ def version() -> str:
 
 
 def require_readable_version(written: Any, where: str, remedy: str) -> None:
-    """Raise an `InputError` if the file was written by a version before 0.3, which had another layout.
+    """Raise an `InputError` if a version before 0.3 wrote the file, because the layout was different then.
 
     >>> require_readable_version("0.3.0", "rows.parquet", "run again")
     >>> require_readable_version("0.2.0", "rows.parquet", "run again")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def count_of(number: int, noun: str, plural: str | None = None) -> str:
-    """Return a number with its noun. The plural ends in s unless a plural is given.
+    """Return a number with its noun, such as "2 heads". The plural ends in s unless `plural` is given.
 
     >>> count_of(1, "layer"), count_of(12000, "row"), count_of(2, "matrix", "matrices")
     ('1 layer', '12,000 rows', '2 matrices')

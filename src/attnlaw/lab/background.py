@@ -10,14 +10,14 @@ from attnlaw.lab.page_model import State
 
 
 class SimulationStopped(Exception):
-    """An error that stops a simulation. The error is raised when the simulation reports its progress."""
+    """An error that ends a simulation. The simulation raises it when it next reports its progress."""
 
 
 class BackgroundSimulation:
-    """A simulation of a page's state that runs in a separate thread.
+    """A simulation with the settings of a page, which runs in a separate thread.
 
-    At the end, `result` is the result of the simulation, or None if it was stopped or failed. `error` is the
-    reason why the simulation failed.
+    At the end, `result` is its result, or None if it was stopped or failed. If it failed, `error` is the
+    reason.
     """
 
     def __init__(self, state: State) -> None:

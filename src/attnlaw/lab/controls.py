@@ -17,7 +17,7 @@ DIGITS = 3
 
 @dataclass(frozen=True)
 class Control:
-    """The control of one setting on a page."""
+    """A control for one setting on a page, such as a slider."""
 
     name: str
     label: str
@@ -48,7 +48,7 @@ def build_control(field: SettingField) -> Control:
 
 
 def label_with_symbol(name: str, symbol: str) -> str:
-    """Return the words of a name, and the symbol in brackets if the name has one.
+    """Return the label of a name in words, with its symbol in brackets if it has one.
 
     >>> label_with_symbol("weight_decay", "λ"), label_with_symbol("seed", "")
     ('weight decay (λ)', 'seed')
@@ -68,7 +68,7 @@ CONTROL_KINDS: dict[str, Callable[[SettingField], bool]] = {
 def slider_steps(field: SettingField) -> list[float]:
     """Return the values of a slider, including its initial value.
 
-    The steps are equal. If the ends are far apart, the steps are equal on a logarithmic scale.
+    The values are equally spaced. If the ends are far apart, they are equally spaced on a logarithmic scale.
 
     >>> from attnlaw.core.settings import SettingRule
     >>> share = SettingField("p", SettingRule("", greater_than=0, maximum=1), (float,), 0.5)

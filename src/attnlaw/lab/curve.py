@@ -23,7 +23,7 @@ MOST_CURVES = 64  # whose points are kept
 
 @dataclass(frozen=True)
 class CurveSpec:
-    """What a curve shows. `irrelevant` settings do not change its quantity."""
+    """What a curve shows. Its quantity does not depend on the `irrelevant` settings."""
 
     setting: str
     quantity: str
@@ -41,8 +41,8 @@ CURVES = {
         "Error for each number of samples",
         "samples / d² (α)",
         "estimation error (E)",
-        "Error of the learned matrix in theory, if only the number of samples changes. The dot is the "
-        "current setting. Lower is better: 0 means that the student has learned the target exactly.",
+        "Error of the learned matrix that theory predicts, if only the number of samples changes. The dot "
+        "is the current setting. Lower is better: 0 means that the student has learned the target exactly.",
         ("thresholds", "spectrum"),
     )
 }
@@ -50,14 +50,14 @@ _points: dict[str, dict[float, float]] = {}
 
 
 def curve_chart(spec: CurveSpec, state: State, value: float | None) -> Any:
-    """Return the chart of a curve. `value` is the quantity at the current setting, or None."""
+    """Return the chart of a curve. `value` is the quantity at the current setting, if known."""
     points, here = curve_points(spec, state), _current(spec, state)
     ends = slider_ends(spec, state)
     return draw_marked_curve(points, (here, value), spec.x, spec.y, ends, f"now: α = {here:g}, E = {{:.3g}}")
 
 
 def curve_points(spec: CurveSpec, state: State) -> dict[float, float]:
-    """Return the known points of a curve, and compute more points for at most `BUDGET` seconds."""
+    """Return the points of a curve. Compute missing points for at most `BUDGET` seconds."""
     dropped = (spec.setting, *spec.irrelevant)
     others = {name: value for name, value in state.arguments.items() if name not in dropped}
     while len(_points) >= MOST_CURVES:
@@ -95,7 +95,7 @@ def _axis_values(ends: tuple[float, float]) -> Iterator[float]:
 
 
 def slider_ends(spec: CurveSpec, state: State) -> tuple[float, float]:
-    """Return the ends of the slider that the curve follows, which are also the ends of its x axis."""
+    """Return the ends of the curve's slider, which are also the ends of its x axis."""
     steps = slider_steps(setting_fields(state.verb.settings)[spec.setting])
     return steps[0], steps[-1]
 

@@ -26,7 +26,7 @@ Row = Sequence[tuple[str, str]]
 
 
 def lab_html(macro: str, *values: Any) -> str:
-    """Return the HTML that a macro of page.html makes from these values."""
+    """Return the HTML that a macro of page.html makes with these values."""
     return str(getattr(macros("lab/page.html"), macro)(*values))
 
 
@@ -38,12 +38,12 @@ def head_html(model: PageModel) -> str:
 
 
 def solve(state: State) -> Result:
-    """Compute the result of a page's state. If a case fails, raise its `InputError`."""
+    """Compute the result for the settings of a page. If a case fails, raise its `InputError`."""
     return state.verb(**state.arguments, progress=no_progress)
 
 
 def charts_html(result: Result | InputError, state: State | None = None) -> str:
-    """Return the curve of the page's state, if any, and the charts of the verb; or the error."""
+    """Return the curve for the page's settings, if there is one, and the charts of the verb; or an error."""
     if isinstance(result, InputError):
         return error_html(result)
     drawn, hidden = [], None
@@ -58,7 +58,7 @@ def charts_html(result: Result | InputError, state: State | None = None) -> str:
 
 
 def draw(title: str, chart: Any, caption: str, name: str) -> tuple[str, Markup, str, str | None]:
-    """Return title, SVG (or error), caption and width of a chart, for the template macro `figure`."""
+    """Return title, SVG (or error), caption and width of a chart for the macro `figure` of the template."""
     try:
         svg = inline_svg(chart, name)
     except InputError as error:
@@ -68,7 +68,7 @@ def draw(title: str, chart: Any, caption: str, name: str) -> tuple[str, Markup, 
 
 
 def numbers_html(state: State, result: Result | InputError) -> str:
-    """Return the quantities, the remarks of the results, and the code that reproduces them."""
+    """Return the HTML of the quantities, the remarks, and the code that reproduces them."""
     if isinstance(result, InputError):
         return ""
     cases = [*result, *(result.simulation or ())]
@@ -77,7 +77,7 @@ def numbers_html(state: State, result: Result | InputError) -> str:
 
 
 def quantity_table(result: Result, cases: Sequence[Result]) -> tuple[list[str], list[Row]]:
-    """Return titles and rows of a table with a row for each quantity and a column for each case."""
+    """Return titles and rows of a table: one row for each quantity, one column for each case."""
     values = [case.values() for case in cases]
     settings = [result.settings(case) for case in range(len(result))]
     varied = [name for name in settings[0] if len({str(row[name]) for row in settings}) > 1]
@@ -103,25 +103,25 @@ def _remarks(cases: Iterable[Result]) -> list[str]:
 
 
 def repeat_words(state: Any) -> list[tuple[str, str, str]]:
-    """Return (id, label, text) for the Python code and for the command that reproduce a state."""
+    """Return (id, label, text) of the Python code and of the command that reproduce the page's result."""
     return [("python", "Python", state.as_python()), ("command", "command", state.as_command())]
 
 
 def error_html(error: InputError) -> str:
-    """Return an error as one line of HTML. The line spells the names of settings as the page does."""
+    """Return an error as one line of HTML. The names of settings in the line are those of the page."""
     if isinstance(error, BadSetting):
         return lab_html("error", error.message(lambda name: name.replace("_", " ")))
     return lab_html("error", str(error))
 
 
 def idle_style(idle: Iterable[str], off: Iterable[str] = ()) -> str:
-    """Return a style that hides controls without effect. Drawing them again would interrupt the user."""
+    """Return a CSS style that hides controls without effect. Drawing them again would interrupt the user."""
     sliders = [f".lab-{name} marimo-slider" for name in sorted(off)]
     return lab_html("idle", [*(f".lab-{name}" for name in sorted(idle)), *sliders])
 
 
 def progress_html(run: BackgroundSimulation, clock: Any = None) -> str:
-    """Return the progress of a simulation. `clock` is a marimo element that refreshes the progress."""
+    """Return the HTML that shows the progress of a simulation. The marimo element `clock` updates it."""
     end = run.error or ("done" if run.is_over else "")
     if run.is_stopped and run.error is None:
         end = f"stopped after {run.done} of {run.total}"

@@ -18,10 +18,9 @@ from attnlaw.verbs import VERBS, find_verb
 
 @dataclass(frozen=True)
 class State:
-    """The computation that a page shows: a verb, and the settings that differ from their defaults.
+    """What a page computes: a verb, and the settings that differ from their defaults.
 
-    `simulation_arguments` are the additional settings of the simulation. They are None if the simulation does
-    not run.
+    `simulation_arguments` are the additional settings of the simulation. None means that no simulation runs.
     """
 
     verb: Verb[Any, Any]
@@ -55,14 +54,14 @@ class State:
 
 @dataclass(frozen=True)
 class PageModel:
-    """The page of a verb. The settings `fixed` when it was opened have no control."""
+    """The page of a verb in the lab. The settings `fixed` when the page was opened have no control."""
 
     verb: Verb[Any, Any]
     fixed: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, name: str, path: str | None = None) -> PageModel:
-        """Return the page of the verb with this name. `path` is the first word that its command takes."""
+        """Return the page of the verb with this name. `path` is the first argument of the verb's command."""
         verb = find_verb(name)
         return cls(verb, {} if path is None else {positional_settings(verb)[0]: path})
 
@@ -72,14 +71,14 @@ class PageModel:
 
     @cached_property
     def simulation_controls(self) -> list[Control]:
-        """The controls of the simulation's settings, without those that the verb also has."""
+        """The controls of those settings of the simulation that the verb does not have."""
         if self.verb.simulation is None:
             return []
         common = tuple(setting_fields(self.verb.settings))
         return build_controls(self.verb.simulation.settings, excluded=common)
 
     def state(self, values: Mapping[str, Any], beside: Mapping[str, Any] | None = None) -> State:
-        """Return the state for the values of the controls, and of those `beside` if a simulation runs."""
+        """Return the state for these values of the controls, and of those `beside` if a simulation runs."""
         given = {**self.fixed, **settings_from_controls(self.verb.settings, values)}
         if beside is None or self.verb.simulation is None:
             return State(self.verb, given)
@@ -92,17 +91,17 @@ class PageModel:
 
 
 def page_names() -> list[str]:
-    """Return the verbs whose pages need no path."""
+    """Return the verbs whose pages do not need a path."""
     return [name for name in VERBS if not positional_settings(find_verb(name))]
 
 
 def positional_settings(verb: Verb[Any, Any]) -> list[str]:
-    """Return the settings of a verb that its command takes without an option name."""
+    """Return the settings that the command of a verb takes without an option name."""
     return [name for name, known in setting_fields(verb.settings).items() if known.rule.positional]
 
 
 def settings_from_controls(settings: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the chosen settings that have an effect. One that is infinite by default also gets infinity."""
+    """Return the chosen settings that have an effect. Settings with infinity as default keep it."""
     known, unused = setting_fields(settings), idle_settings(settings, values)
     overrides = {}
     for name, value in values.items():
@@ -117,7 +116,7 @@ def settings_from_controls(settings: type[Settings], values: Mapping[str, Any]) 
 
 
 def idle_settings(settings: type[Settings], values: Mapping[str, Any]) -> set[str]:
-    """Return the settings that have no effect at these values of the controls."""
+    """Return the settings that have no effect for these values of the controls."""
     known = setting_fields(settings)
     given = {name for name, value in values.items() if value not in (None, "")}
     idle_names = set()

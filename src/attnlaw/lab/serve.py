@@ -30,10 +30,10 @@ SCRIPT, STYLE = (Path(__file__).parent / "static" / name for name in ("lab.js", 
 
 
 class Application:
-    """All pages as one ASGI application.
+    """All pages of the lab as one ASGI application.
 
-    `page` is the page that opens first, and `path` is the model or file on this page, or None. Every
-    address begins with `token`.
+    `page` opens first, and `path` is the model or file on this page, or None. Every address begins with
+    `token`.
     """
 
     def __init__(self, page: str, path: str | None, token: str) -> None:
@@ -67,11 +67,11 @@ class Application:
         """Return why a request must not be answered, or None if it has the token and comes from the lab."""
         token = scope["path"].strip("/").partition("/")[0].encode(errors="replace")
         if not secrets.compare_digest(token, self.token.encode()):
-            return "this address has no valid token; open the whole address that attnlaw printed"
+            return "this address has no valid token; open the complete address that attnlaw printed"
         return refuse_headers(scope)
 
     async def close(self) -> None:
-        """End the kernels of pages that are still open. Otherwise Python would wait for their threads."""
+        """Stop the kernels of pages that are still open. Python would wait for their threads."""
         for app in self.apps.values():
             for route in app.routes:
                 state: Any = getattr(getattr(route, "app", None), "state", None)
@@ -80,12 +80,11 @@ class Application:
 
 
 def refuse_headers(scope: Any) -> str | None:
-    """Return the reason why a request does not come from a page of the lab, or None if it does.
+    """Return why a request does not come from a page of the lab, or None if it does.
 
-    When a page opens a WebSocket or sends a POST request, the browser names the page's site in the header
-    Origin. The site must be the address of the request, including the port. The lab refuses names of the host
-    other than those of this machine, because a foreign site may have its name resolve to this machine (DNS
-    rebinding).
+    For a WebSocket or a POST request, the browser names the page's site in the header Origin. This site must
+    be the address of the request, including the port. The lab accepts only this machine's host names, because
+    a foreign site may have its name resolve to this machine (DNS rebinding).
     """
     headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
     host = headers.get(b"host", "")
@@ -97,12 +96,12 @@ def refuse_headers(scope: Any) -> str | None:
         return None
     origins = [value for name, value in scope["headers"] if name == b"origin"]
     if origins != [f"http://{host}".encode("latin-1")]:
-        return "only the pages of the lab may open a WebSocket here or send a POST request"
+        return "only the lab's pages may open a WebSocket or send a POST request here"
     return None
 
 
 def page_address(place: socket.socket, token: str, name: str) -> str:
-    """Return the address of a page. `place` is the socket of the server."""
+    """Return the address of a page. `place` is the server's socket."""
     return f"http://{HOST}:{place.getsockname()[1]}/{token}/{name}/"
 
 
@@ -123,11 +122,11 @@ def _html_head() -> str:
 
 
 def require_path(page: str, path: str | None) -> None:
-    """Raise a `BadSetting` if a page lacks the path that it needs, or gets one that it does not take."""
+    """Raise a `BadSetting` if a page needs a path and has none, or has a path that it does not need."""
     needs = page not in page_names()
     if needs and path is None:
         remedy = f"attnlaw lab {page} {{path}}"
-        raise BadSetting("path", f"is missing: the page of {page} needs a file; type: {remedy}")
+        raise BadSetting("path", f"is missing: the page of {page} needs a file. Type: {remedy}")
     if path is None:
         return
     if not needs:
@@ -139,7 +138,7 @@ def require_path(page: str, path: str | None) -> None:
 
 
 def open_socket(port: int | None) -> socket.socket:
-    """Return a socket at the port. The value None chooses any free port."""
+    """Return a socket that listens on the port. None means any free port."""
     server_socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     server_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -153,7 +152,7 @@ def open_socket(port: int | None) -> socket.socket:
 
 
 def build_server(page: str, path: str | None, token: str, on_ready: Callable[[], None]) -> Any:
-    """Return a server that calls `on_ready` when its pages answer, and ends without waiting for them."""
+    """Return a server that calls `on_ready` when its pages answer, and stops without waiting for them."""
     import uvicorn
 
     app = Application(page, path, token)
@@ -173,7 +172,7 @@ def build_server(page: str, path: str | None, token: str, on_ready: Callable[[],
 
 
 def serve(page: str, path: str | None, port: int | None, on_ready: Callable[[str], None]) -> None:
-    """Serve the pages until Ctrl-C. When the pages answer, call `on_ready` with the address."""
+    """Serve the pages until Ctrl-C. Once the pages answer, call `on_ready` with the address."""
     place, token = open_socket(port), secrets.token_urlsafe(TOKEN_BYTES)
     address = page_address(place, token, page)
     with short_switch_interval():

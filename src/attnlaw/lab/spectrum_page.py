@@ -33,7 +33,7 @@ MATRIX, LAWS_PANEL = "Matrix", "Laws to fit"
 LOCATION_PARTS = ("model", "stack", "kind", "layer", "head", "expert")
 DEFAULT_LAWS = ("random", "heavy-tailed", "learned")
 CAPTION = (
-    "Bars show how the singular values above zero are distributed. Lines are laws fitted to them; the "
+    "Bars: histogram of the singular values that are not zero. Lines: laws fitted to these values; the "
     "closer a line is to the bars, the better its law fits. A law that only describes the tail begins "
     "where the tail begins."
 )
@@ -54,7 +54,7 @@ COLOURS = {name: _LAW_COLOURS.get(name) or next(_SPARE_COLOURS) for name in FITT
 
 @dataclass(frozen=True, eq=False)
 class AuditedModel:
-    """The matrices of one or several models, and their spectra. Line i of both tables is the same matrix.
+    """The matrices of one or several models, and their spectra. Row i of both tables is one matrix.
 
     `source` is a checkpoint, or a directory that an audit wrote.
     """
@@ -77,7 +77,7 @@ class AuditedModel:
 
     @property
     def controls(self) -> list[Control]:
-        """Controls that choose the matrix (layer, head and so on), and a switch for each law."""
+        """The controls that choose the matrix (layer, head and so on), and a switch for each law."""
         place_controls = []
         for name in LOCATION_PARTS:
             values = self.matrices[name].drop_nulls().unique(maintain_order=True).to_list()
@@ -87,7 +87,7 @@ class AuditedModel:
         return place_controls + laws
 
     def state(self, values: Mapping[str, Any]) -> FittedSpectrum:
-        """Return the matrix and the laws that the controls choose."""
+        """Return the matrix and the laws that the user chose with the controls."""
         chosen = {name: values[name] for name in LOCATION_PARTS if name in values}
         rows = self.matrices.with_row_index("_row")
         for name, value in chosen.items():
@@ -97,14 +97,14 @@ class AuditedModel:
         row = rows.row(0, named=True)
         kept = self.spectra["singular_values"][row["_row"]]
         if kept is None:
-            raise InputError("its spectrum was approximated and has no values; audit it exactly")
+            raise InputError("this spectrum was approximated; audit the model without --approximate")
         laws = [law for law in FITTERS if values.get(law)]
         return FittedSpectrum(self.source, row, spectrum_from_row(row, kept), laws)
 
 
 @dataclass(frozen=True, eq=False)
 class FittedSpectrum:
-    """One matrix with its row of the audit, its spectrum, and the laws to fit to it."""
+    """One matrix: its row of the audit, its spectrum, and the laws to fit to it."""
 
     source: str
     row: Mapping[str, Any]
@@ -130,7 +130,7 @@ class FittedSpectrum:
         )
 
     def as_command(self) -> str:
-        """Return a command that fits all matrices of this layer and kind, as none selects one head."""
+        """Return a command that fits all matrices of this layer and kind: no option selects a head."""
         model = self.row["model"] if is_saved(self.source) else self.source
         words = ["attnlaw", "fit", model, "--only", KINDS[self.row["kind"]].group or ""]
         words += [] if self.row["layer"] is None else ["--layers", str(self.row["layer"])]
@@ -148,7 +148,7 @@ def _place_control(name: str, values: list[Any]) -> Control:
 
 
 def fitted_spectrum_html(fitted: FittedSpectrum) -> str:
-    """Return the HTML of the page: the spectrum with its laws, the tables, and the code."""
+    """Return the HTML of the page: the spectrum with its laws, the tables, and code that repeats the fit."""
     fits = fitted.fits()
     curves = {law: fit.curve for law, fit in fits.items() if fit.curve is not None}
     chart = laws_over_histogram(positive_values(fitted.spectrum), curves, COLOURS, "singular value")

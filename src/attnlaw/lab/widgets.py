@@ -15,10 +15,10 @@ OnChange = Callable[[dict[str, Any]], None]
 
 
 class Panel:
-    """The marimo elements of some controls, each with its own handler.
+    """The marimo elements of some controls. Each has its own handler.
 
-    marimo's dictionary of elements would merge waiting changes of several into the last. `changed` receives
-    all values whenever one changes, and sliders of a `slow` panel report a value only on release.
+    In marimo's dictionary of elements, the last of several waiting changes would replace the others.
+    `changed` receives all values whenever one changes. Sliders of a `slow` panel report only on release.
     """
 
     def __init__(self, controls: Sequence[Control], changed: OnChange, slow: bool = False) -> None:
@@ -45,7 +45,7 @@ class Panel:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The values by setting, with None for a setting without a value."""
+        """The value of each setting, or None if it has no value."""
         return {name: value if self.enabled[name] else None for name, value in self.positions.items()}
 
     def _change_handler(self, kept: dict[str, Any], name: str) -> Callable[[Any], None]:
@@ -56,11 +56,11 @@ class Panel:
         return tell
 
     def aside_html(self) -> str:
-        """Return the controls as a column. marimo's sidebar would show a second copy that lags behind."""
+        """Return the controls in a column: marimo's sidebar would show a second copy that lags."""
         return lab_html("aside", self._groups())
 
     def simulation_html(self, title: str, *buttons: Any) -> str:
-        """Return the controls of a simulation, with the buttons that start and stop it."""
+        """Return the controls of a simulation, and the buttons that start and stop it."""
         panels = Markup(lab_html("panels", self._groups()))
         return lab_html("simulation", title, panels, [Markup(f"{button}") for button in buttons])
 

@@ -29,7 +29,7 @@ def format_setting(value: Any) -> str:
 
 
 def format_short(value: Any) -> str:
-    """Return a number with four significant digits, and other values in words.
+    """Return a number with four significant digits, and any other value in words.
 
     >>> format_short(0.123456), format_short(7), format_short("relu")
     ('0.1235', '7', 'relu')
@@ -38,7 +38,7 @@ def format_short(value: Any) -> str:
 
 
 def capital(text: str) -> str:
-    """Return a text that begins with a capital letter."""
+    """Return the text with a capital letter at the start."""
     return f"{text[:1].upper()}{text[1:]}"
 
 
@@ -48,7 +48,7 @@ def varying_settings(rows: pl.DataFrame, names: Iterable[str]) -> list[str]:
 
 
 def independent_settings(rows: pl.DataFrame, names: Sequence[str], fixed: Sequence[str]) -> list[str]:
-    """Return the settings that vary among rows that agree in all other settings and in `fixed`.
+    """Return the settings that vary between rows that agree in `fixed` and in all other settings.
 
     If two settings determine each other, the function returns only the first.
 
@@ -68,7 +68,7 @@ RowsByCase = Iterator[tuple[dict[str, Any], pl.DataFrame]]
 
 
 def rows_by_case(rows: pl.DataFrame, names: Sequence[str]) -> RowsByCase:
-    """Yield at most six combinations of settings with their rows. A null belongs to every value."""
+    """Yield at most six combinations of settings, each with its rows. A null matches every value."""
     if not rows.height:
         return
     if not names:
@@ -81,7 +81,7 @@ def rows_by_case(rows: pl.DataFrame, names: Sequence[str]) -> RowsByCase:
 
 
 def rows_like(rows: pl.DataFrame, case: Mapping[str, Any]) -> pl.DataFrame:
-    """Return the rows that have these settings. A null, for a setting without effect, matches every value."""
+    """Return the rows that have these settings. A null (a setting without effect) matches every value."""
     fits = [pl.col(name).eq_missing(pl.lit(value)) | pl.col(name).is_null() for name, value in case.items()]
     return rows.filter(pl.all_horizontal(fits))
 
@@ -93,14 +93,14 @@ def _covers(other: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
 
 
 def variant_tables(verb: Verb[Any, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the variants (records with labels and colours) of each column that has variants."""
+    """Return the variants, which have labels and colours, of each column that has variants."""
     choices = {name: known.rule.choices for name, known in setting_fields(verb.settings).items()}
     tables = {name: variants for name, variants in choices.items() if isinstance(variants, Mapping)}
     return tables | {quantity.name: quantity.choices for quantity in verb.every_quantity if quantity.choices}
 
 
 class ValueLabels:
-    """Labels for values of columns: the declared label of a variant, and the end of a model's path."""
+    """The labels of values: the declared label of a variant, or the last part of a model's path."""
 
     def __init__(self, verb: Verb[Any, Any], rows: pl.DataFrame) -> None:
         known = setting_fields(verb.settings)
@@ -115,14 +115,14 @@ class ValueLabels:
         return str(getattr(self._variant(name, value), "label", None) or format_setting(value))
 
     def palette_index(self, name: str, value: Any) -> int | None:
-        """Return the palette index of a variant's colour, or None if the variant has no fixed colour."""
+        """Return the index of a variant's fixed colour in the palette, or None."""
         return getattr(self._variant(name, value), "colour", None)
 
     def _variant(self, name: str, value: Any) -> Any:
         return self.variants.get(name, {}).get(value) if isinstance(value, str) else None
 
     def describe(self, values: Mapping[str, Any]) -> str:
-        """Return names with their values, such as "target rank 0.5, residual yes", without nulls."""
+        """Return names and values as text, such as "target rank 0.5, residual yes", leaving out nulls."""
         return ", ".join(
             f"{name.replace('_', ' ')} {self.label_of(name, value)}"
             for name, value in values.items()
@@ -136,7 +136,7 @@ def showable_columns(rows: pl.DataFrame) -> list[str]:
 
 
 def constant_settings(rows: pl.DataFrame, result_columns: Iterable[str]) -> list[str]:
-    """Return the settings that have the same value in all of several rows."""
+    """Return the settings that have the same value in all rows, if there are several rows."""
     results = set(result_columns)
     names = [name for name in showable_columns(rows) if name not in results and rows[name].n_unique() == 1]
     return names if rows.height > 1 else []
@@ -154,7 +154,7 @@ def shared_settings(rows: pl.DataFrame, result_columns: Iterable[str]) -> str:
 
 
 def failed_rows(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of failed cases. The result is empty if the rows have no column `status`."""
+    """Return the rows of failed cases. There are none if the rows have no column `status`."""
     has_status = rows.schema.get("status") == pl.String
     return rows.filter(pl.col("status") == "failed") if has_status else rows.clear()
 

@@ -14,8 +14,8 @@ from attnlaw.core.tables import unique_names
 def model_names(result: Result) -> list[str]:
     """Return a unique name for the model of each case.
 
-    The name is the model's name in the table of matrices, with a number if that name is not unique. If a case
-    has no matrices, the name is the path that the user gave.
+    The name is the one in the table of matrices, with a number if it is not unique. For a case without
+    matrices, it is the path that the user gave.
     """
     table = result.tables.get("matrices")
     known = {} if table is None else dict(table.select("case", "model").unique("case").iter_rows())
@@ -23,7 +23,7 @@ def model_names(result: Result) -> list[str]:
 
 
 def lines_about_models(lines_by_model: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return every line once, after the names of its models if it does not hold for all."""
+    """Return each line once. If it does not hold for all models, it starts with the names of its models."""
     models_by_line: dict[str, list[str]] = {}
     for model, lines in lines_by_model.items():
         for line in lines:
@@ -35,7 +35,7 @@ def lines_about_models(lines_by_model: Mapping[str, Iterable[str]]) -> list[str]
 
 
 def name_models(result: Result) -> Result:
-    """Return the result with the names of `model_names` in its rows and tables."""
+    """Return the result with models named as by `model_names`, in rows and tables."""
     models = pl.Series("model", model_names(result), dtype=pl.String)
     tables = {
         name: table.with_columns(models.gather(table["case"])) if "model" in table.columns else table

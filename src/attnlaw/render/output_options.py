@@ -22,13 +22,13 @@ Failure = tuple[Any, InputError]  # a case and its error
 
 
 def require_directory_name(*directories: str | None) -> None:
-    """Raise a `BadSetting` for an empty directory name. An unset shell variable gives an empty name."""
+    """Raise a `BadSetting` for an empty directory name. An empty shell variable causes one."""
     if "" in directories:
         raise BadSetting("out", "found an empty name; give a directory (a dot means the current directory)")
 
 
 def require_packages_of(**options: str | None) -> None:
-    """Raise an `InputError` if an option that asks for figures is given, but nothing can draw them."""
+    """Raise an `InputError` if the user requests figures but the packages that draw are missing."""
     for name, value in options.items():
         if value is not None:
             require_packages(as_option(name))
@@ -63,17 +63,17 @@ class OutputOptions(Settings):
         require_packages_of(figure=self.figure, figures=self.figures)
 
     def run_cases(self, verb: Verb[Any, Any], cases: Sequence[Any], progress: Callable[..., None]) -> Records:
-        """Yield the record or the `InputError` of each case, as soon as it is computed."""
+        """Yield the record (or the `InputError`) of each case as soon as it is computed."""
         return verb.run(cases, progress)
 
     def short_circuit(self) -> int | None:
-        """Serve an option that replaces the verb. Return the exit status, or None if the verb must run."""
+        """Run an option that replaces the verb, if given. Return its exit status, or None."""
         return None
 
     def interruptible(self, verb: Verb[Any, Any]) -> AbstractContextManager[None]:
-        """Return a context for the whole work of the verb, which may keep finished parts for the next run."""
+        """Return a context manager for the whole run, which may keep finished parts for the next run."""
         return nullcontext()
 
     def finish(self, result: Result, failures: Sequence[Failure] = ()) -> int:
-        """Do further work with the result, and the failed cases. Return the exit status."""
+        """Do more with the result and the failed cases, such as writing reports. Return the exit status."""
         return 0

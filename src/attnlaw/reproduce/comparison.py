@@ -40,10 +40,10 @@ Lines = Sequence[Mapping[str, Any]]
 
 
 def compare(paper: str, study: str, rows: pl.DataFrame, random_verbs: Iterable[str]) -> list[dict[str, Any]]:
-    """Compare the published numbers of a study with its rows, which have a column `verb`.
+    """Compare the rows of a study, which have a column `verb`, with published numbers.
 
-    Return one line for each published number that the rows contain, with the columns of `COMPARISON` and
-    `settings`. `paper` is the arXiv number, and `random_verbs` names the verbs that draw random numbers.
+    Return one line for each published number for which there is a row, with the columns of `COMPARISON` and
+    `settings`. `paper` is an arXiv number, and `random_verbs` names the verbs that draw random numbers.
     """
     comparisons = []
     for line in published_lines(study):
@@ -139,9 +139,8 @@ DERIVED: dict[str, Callable[[pl.DataFrame], float | None]] = {"crossing_beta": _
 def published_figures(lines: Lines, label: Callable[[str], str]) -> list[Figure]:
     """Return a figure for each quantity that has at least three published numbers.
 
-    The x axis is the setting that varies the most. Lines show attnlaw's values, and points with errors show
-    the published values. `lines` come from `compare`, and `label` returns the words for a quantity or a
-    setting.
+    The x axis is the setting that varies most. Lines show attnlaw's values, and points with errors show the
+    published values. `lines` come from `compare`, and `label` returns the words for a quantity or a setting.
     """
     figures = []
     for quantity in dict.fromkeys(line["quantity"] for line in lines):

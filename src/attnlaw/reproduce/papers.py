@@ -32,20 +32,20 @@ OTHER_SETUP_MEANS = (
     "does not test it."
 )
 # Follows "compared with" on screens.
-ABSTRACT = "nothing: only the abstract was available. attnlaw derives the equations itself"
+ABSTRACT = "nothing: only the abstract was available, so attnlaw's authors derived the equations"
 
 
 HARDMAX = (
-    "The state evolution that its authors saved (SE_hardmax_rho=0.5.csv) has E 0.617 at alpha 0.3122. "
-    "attnlaw has 0.360, and an independent message passing at d = 80 has 0.367(6). Their code uses a "
-    "bivariate density where the derivative of the distribution function belongs. With that density the "
-    "equations give 0.617."
+    "The state evolution that its authors saved (SE_hardmax_rho=0.5.csv) has an error E of 0.617 at alpha "
+    "0.3122. attnlaw has 0.360, and an independent message-passing program at d = 80 has 0.367(6). Their "
+    "code uses a bivariate density instead of the derivative of the distribution function. With that "
+    "density the equations give 0.617."
 )
 
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """A figure or table of a paper, with the name of the study that reproduces it."""
+    """A figure or table of a paper, and the name of the study that reproduces it."""
 
     study: str
     about: str
@@ -79,7 +79,7 @@ PAPERS = (
             PaperFigure(
                 "bounds-miniatures",
                 "proxies of the 24 BERT miniatures by depth and width",
-                needs="the extras hub and torch, and a network connection",
+                needs="the extras hub and torch, and an internet connection",
                 large=True,
             ),
         ),
@@ -91,12 +91,12 @@ PAPERS = (
         "Infinite-width limit of an attention layer",
         (
             PaperFigure("limit-width", "distance to the infinite-width limit at each width"),
-            PaperFigure("limit-heads", "from one head to many, where the output becomes Gaussian"),
+            PaperFigure("limit-heads", "from one head to many: the output becomes Gaussian"),
             PaperFigure("limit-scaling", "scalings 1/sqrt(n) and 1/n"),
             PaperFigure("limit-low-rank", "low-rank heads"),
             PaperFigure("limit-relu", "ReLU tokens"),
         ),
-        "reference: an independent program's values, also of its kernel estimate. The paper only shows "
+        "reference: values from an independent program, including its kernel estimate. The paper only shows "
         "curves",
     ),
     Paper(
@@ -108,7 +108,7 @@ PAPERS = (
             PaperFigure("limit-readout", "error of linear readouts with narrow and wide keys (D.1)"),
             PaperFigure("limit-arrival", "times at which gradient flow reaches a given loss"),
         ),
-        "published: table D.2, the crossing of (D.1) and arrival times",
+        "published: table D.2, the crossing point of (D.1), and arrival times",
     ),
     Paper(
         "2509.24914",
@@ -141,14 +141,14 @@ PAPERS = (
         "2609.03858",
         "Learning dynamics of attention",
         (
-            PaperFigure("dynamics-flow", "gradient flow with four kinds of outputs"),
+            PaperFigure("dynamics-flow", "gradient flow with four kinds of output"),
             PaperFigure("dynamics-students", "alignment and loss over time, three students"),
             PaperFigure("dynamics-spectra", "the spectrum during training"),
             PaperFigure("dynamics-cost", "error after one pass of SGD, and the best possible error"),
             PaperFigure("dynamics-modes", "the order in which directions are learned"),
             PaperFigure(
                 "dynamics-training",
-                "heads of a real model next to the theory",
+                "heads of a real model compared with the theory",
                 needs="the extra torch",
                 large=True,
             ),
@@ -170,7 +170,7 @@ PAPERS = (
     ),
     Paper(
         "2007.08322",
-        "Early stopping of factors",
+        "Early stopping of small factors",
         (PaperFigure("early-stopping", "risk at each stopping threshold"),),
         ABSTRACT,
     ),
@@ -195,7 +195,7 @@ PAPERS = (
         "2510.06685",
         "Spectrum of one attention matrix",
         (),
-        "reference: random matrices. The law is the one of arXiv 2610.10033 for one head",
+        "reference: random matrices. The law comes from arXiv 2610.10033, for one head",
         command="attnlaw attention --heads 1",
     ),
     Paper(
@@ -209,7 +209,7 @@ PAPERS = (
         "2601.17958",
         "TensorLens",
         (),
-        "reference: the output of the model's own code, which the map must repeat",
+        "reference: the output of the model itself, which the map must reproduce",
         command="attnlaw lens",
     ),
     Paper("2306.13239", "Flatness and the nuclear norm", (), ABSTRACT, command="attnlaw audit"),
@@ -222,7 +222,7 @@ PAPERS = (
 
 
 def find_figures(name: str) -> list[tuple[Paper, PaperFigure]]:
-    """Return all figures of the paper with this arXiv number, or the one figure with this name.
+    """Return all figures of the paper with this arXiv number, or only the figure with this name.
 
     Raise an `InputError` if the paper or the figure does not exist.
 
@@ -246,7 +246,7 @@ def find_figures(name: str) -> list[tuple[Paper, PaperFigure]]:
 
 
 def published_lines(study: str) -> list[dict[str, str]]:
-    """Return the lines of published/STUDY.csv. The list is empty if there is no such file."""
+    """Return the lines of the file published/STUDY.csv. They are empty if there is no such file."""
     file = FOLDER / f"{study}.csv"
     if not file.exists():
         return []

@@ -32,8 +32,8 @@ STOPPED = "stopped"
 class FigureRun:
     """The outcome of reproducing one figure.
 
-    The status is "done", "failed" or "stopped". `remark` says what failed and what to do. `seconds` is
-    the time of all tasks together. `lines` are the comparisons that `compare` returns.
+    The status is "done", "failed" or "stopped". `remark` says what failed, and what to do about it. `seconds`
+    is the time of all tasks together. `lines` are the comparisons from `compare`.
     """
 
     paper: Paper
@@ -45,7 +45,7 @@ class FigureRun:
     seconds: float = 0.0
 
     def describe(self, quick: bool) -> dict[str, Any]:
-        """Return the outcome as a JSON object. The object has the same keys as the JSON of a verb."""
+        """Return the outcome as a JSON object. The keys are those of a verb's JSON."""
         scores = [line["z"] for line in self.lines if line["z"] is not None]
         lines = [
             {name: asdict(value) if isinstance(value, Estimate) else value for name, value in line.items()}
@@ -78,15 +78,16 @@ def run_figure(
     ending: str = "pdf",
     jobs: int | None = None,
 ) -> FigureRun:
-    """Run the study of a figure in a folder, write its page and figures there, and compare its rows.
+    """Run the study of a figure in a folder, write its page, and compare with published numbers.
 
-    The run does not repeat finished tasks. An `InputError` becomes the remark of a failed run.
+    Finished tasks are not computed again. If there is an `InputError`, its message is the remark of a failed
+    run.
 
     Args:
         quick: whether to use the values of the study's table [quick].
-        ending: the file format of the figures: "pdf", "svg" or "png". There are no figures if the packages
-            that draw them are not installed.
-        jobs: the number of workers of a local Dask cluster. None computes in this process.
+        ending: the file format of the figures: "pdf", "svg" or "png". No figures are written if a package
+            that draws is missing.
+        jobs: the number of workers of a local Dask cluster. None computes everything in this process.
     """
     needs = f"; it needs {figure.needs}" if figure.needs else ""
     try:

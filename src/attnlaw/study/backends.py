@@ -69,7 +69,7 @@ def parse_options(text: str) -> SlurmOptions:
 
 
 def slurm_cluster(text: str, folder: Path) -> Any:
-    """Return the dask-jobqueue cluster for a text of options such as `partition=cpu,cores=8`."""
+    """Return the Slurm cluster (dask-jobqueue) for options such as `partition=cpu,cores=8`."""
     with require_extra("--slurm", "cluster"):
         from dask_jobqueue import SLURMCluster
         from dask_jobqueue.slurm import SLURMJob
@@ -107,7 +107,7 @@ def slurm_cluster(text: str, folder: Path) -> Any:
 
 @contextmanager
 def slurm_jobs(text: str, jobs: int, folder: Path, stop: Stop) -> Iterator[Any]:
-    """Yield a Dask client with `jobs` workers on Slurm. A job that runs out of time is replaced."""
+    """Yield a Dask client with `jobs` workers on Slurm. A Slurm job that runs out of time is replaced."""
     from distributed import Client
 
     if shutil.which("sbatch") is None:
@@ -170,10 +170,10 @@ class Backend(Workers):
     def open(
         self, out: str | os.PathLike[str], stop: Stop, time_limit: float | None = None, retries: int = 2
     ) -> Iterator[Engine]:
-        """Yield the engine for a store in `out`. When the block ends, end the workers.
+        """Yield the engine that computes tasks for a store in `out`. When the block ends, the workers stop.
 
-        The other arguments are passed to `Engine`. Raise an `InputError` if a cluster does not start, or if
-        its workers have another version of attnlaw or cannot see `out`.
+        Other arguments are those of `Engine`. Raise an `InputError` if a cluster does not start, or if its
+        workers have another version of attnlaw or cannot see `out`.
         """
         if (self.jobs, self.dask, self.slurm) == (None, None, None):
             yield Engine(Path(out).absolute(), stop, time_limit, retries)
@@ -223,7 +223,7 @@ def _connect(address: str) -> Iterator[Any]:
     ):
         client = Client(address, set_as_default=False, timeout=PATIENCE)
     with client:
-        remedy = f"start some with: dask worker {address}"
+        remedy = f"start a worker with: dask worker {address}"
         with as_input_error(f"--dask {address}: no workers", remedy, TimeoutError, with_reason=False):
             client.wait_for_workers(1, timeout=PATIENCE)
         yield client
@@ -255,7 +255,7 @@ def _block_interrupts() -> Iterator[None]:
 
 
 def probe_worker(token: str) -> tuple[str, bool]:
-    """On a worker, return its version of attnlaw and whether it sees a file that the main process wrote."""
+    """Called on a worker: return its version of attnlaw, and whether it sees a file of the main process."""
     return __version__, Path(token).exists()
 
 
@@ -270,7 +270,7 @@ def _check_workers(client: Any, folder: Path) -> None:
     finally:
         token.unlink()
     for worker, (version, sees) in answers.items():
-        problem = "" if sees else f"does not see {folder}; choose --out on a file system shared with it"
+        problem = "" if sees else f"cannot see {folder}; choose --out on a file system shared with it"
         if version != __version__:
             problem = f"has attnlaw {version}, but this machine has {__version__}; install the same version"
         if problem:

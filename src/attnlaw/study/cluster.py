@@ -43,11 +43,10 @@ class _Pending:
 
 @dataclass(kw_only=True)
 class DaskEngine(Engine):
-    """An engine that computes tasks through a Dask client.
+    """An engine that computes tasks with the workers of a Dask client.
 
-    If this process started the cluster, `planned` is the number of workers. Dask restarts a worker that dies,
-    but after some failures it may give up. In that case, the engine requests the planned number of workers
-    again.
+    `planned` is the number of workers, if this process started the cluster. Dask restarts a worker that dies,
+    but gives up after some failures. Then the engine requests the planned number of workers again.
     """
 
     client: Client
@@ -60,7 +59,7 @@ class DaskEngine(Engine):
         return self.planned or max(1, len(self.client.nthreads()))
 
     def run(self, tasks: Sequence[Task], first: bool = False) -> Iterator[list[Ending]]:
-        """Yield the endings of tasks. Raise an `InputError` if the connection to the scheduler is lost."""
+        """Yield how each task ended. Raise an `InputError` if the connection to the scheduler is lost."""
         try:
             yield from self._run(tasks, first)
         except Exception as error:

@@ -22,9 +22,9 @@ MOST_IN_BATCH = 500
 
 @dataclass
 class Stop:
-    """A request to stop. The error comes from the user, or from the failure of one part of a case.
+    """A request to stop, from the user or because a part of a case failed.
 
-    The user's request interrupts a task that is being computed in this process.
+    A user's request interrupts a task that this process is computing.
     """
 
     by_user: bool = False
@@ -56,14 +56,14 @@ class Stop:
 
 
 class TimeUp(BaseException):
-    """An error for an exceeded time limit. It is not an `Exception`, so that tasks do not catch it."""
+    """An error for a task that exceeded its time limit. No `Exception`, so that tasks do not catch it."""
 
 
 @dataclass
 class Engine:
     """An engine that computes tasks in this process. If a task exits the process, the whole run ends.
 
-    `pace` is the mean number of seconds that a task takes, for each kind of task (see `pace_key`).
+    `pace` is the mean time of a task in seconds, for each kind of task (see `pace_key`).
     """
 
     folder: Path  # directory of the store, to which tasks write their tables
@@ -77,9 +77,9 @@ class Engine:
         return 1
 
     def run(self, tasks: Sequence[Task], first: bool = False) -> Iterator[list[Ending]]:
-        """Yield the endings of tasks.
+        """Yield how each task ended.
 
-        If `first` is true, quick tasks run twice, because imports slow down the first run.
+        If `first` is true, quick tasks run twice, because imports make the first run slow.
         """
         from threadpoolctl import threadpool_limits
 
@@ -112,7 +112,7 @@ class Engine:
             self.pace[pace_key(task)] = sum(known) / len(known)
 
     def batch_size(self, task: Task) -> int:
-        """Return how many tasks like this one make a batch, which needs at most half of their time limit."""
+        """Return how many tasks like this one fill a batch: half of their time limit at most."""
         pace = self.pace.get(pace_key(task))
         if pace is None:
             return 1

@@ -29,7 +29,7 @@ MOST_GIGABYTES = 4.0  # the largest table that is joined in memory
 
 
 def collect_results(study: Study, store: Store) -> list[Result]:
-    """Return the results of all verbs that have finished tasks, each with its simulation."""
+    """Return a result for each verb with finished tasks, each with its simulation."""
     endings = store.endings()
     results: dict[str, Result] = {}
     for name, verb in study.verbs.items():
@@ -58,7 +58,7 @@ def _collect(verb: Verb[Any, Any], finished: list[tuple[Task, Ending]], store: S
             sizes[name] += (store.folder / part).stat().st_size
     too_large = {name: size / GIGABYTE for name, size in sizes.items() if size > MOST_GIGABYTES * GIGABYTE}
     for name, size in too_large.items():
-        message = "%s: the rows are too large for one table (%.0f GB); read the files in this directory"
+        message = "%s: the rows are too large for a single table (%.0f GB); read the files in this directory"
         logging.getLogger("attnlaw").info(message, store.folder / "parts" / name, size)
     frames: dict[str, list[pl.DataFrame]] = {}
     for case, (_, ending) in enumerate(finished):
@@ -69,7 +69,7 @@ def _collect(verb: Verb[Any, Any], finished: list[tuple[Task, Ending]], store: S
 
 
 def export(study: Study, store: Store) -> list[Path]:
-    """Write the results of all finished tasks, and return their directories, unless no row belongs here."""
+    """Write the results of all finished tasks, and return their directories."""
     require_same_study(study, store)
     results = collect_results(study, store)
     folders = [store.folder, *(store.folder / result.verb.name for result in results[1:])][: len(results)]
@@ -90,7 +90,7 @@ def require_same_study(study: Study, store: Store) -> None:
     keys = store.endings(rows=False).keys()
     if keys and keys.isdisjoint(task.key for task in study.tasks):
         raise InputError(
-            f"{store.folder}: none of its rows belongs to this study. They belong to another study file, "
-            "to another version of attnlaw, or to models that have moved. Give the file of that study, "
-            "or another directory: attnlaw study run FILE --out DIR"
+            f"{store.folder}: no row in this directory belongs to this study. The rows come from another "
+            "study file, from another version of attnlaw, or from models that have moved. Give the file of "
+            "that study, or another directory: attnlaw study run FILE --out DIR"
         )

@@ -37,9 +37,9 @@ DRAFT = r"\.\w+\.(parquet|json)\.\w{8}\.draft"  # the name of a temporary file o
 
 @dataclass(frozen=True)
 class Cost:
-    """The expected cost of a run. `first` and `seconds` are None if the first task failed.
+    """The expected time of a run. `first` and `seconds` are None if the first task failed.
 
-    The cost is estimated from the first task of each verb, or from a few tasks if they run in groups.
+    It is estimated from the first task of each verb, or from a few tasks if they run in groups.
     """
 
     tasks: int
@@ -112,10 +112,10 @@ def run(
         study: the study.
         out: the directory of the store and of the results.
         backend: the place where tasks are computed, by default this process.
-        force: whether to compute all tasks again. An old row stays until its task is finished again. After a
-            stop, the tasks that were not reached count as missing.
+        force: whether to compute all tasks again. A task's old row stays until the task is finished again.
+            If the run is stopped, the tasks that it did not reach count as missing.
         retry_failed: whether to compute tasks that failed before.
-        announce: a function that receives the expected cost after the first tasks.
+        announce: a function that receives the expected time after the first tasks.
         progress: a function that receives the numbers of finished tasks and of all tasks.
 
     Raises:
@@ -157,7 +157,7 @@ def resume(
 
 
 def status(study: Study, out: str | os.PathLike[str]) -> StudyStatus:
-    """Return the status of a study, which may be running. Another study in `out` is an error."""
+    """Return the status of a study, which may be running. `out` must not have another study."""
     with open_store(out) as store:
         running = is_locked(out)
         if not running:
@@ -217,7 +217,7 @@ def _cost(todo: list[Task], firsts: Mapping[str, Ending], shares: Mapping[str, f
 
 
 def pending_tasks(tasks: Iterable[Task], store: Store, retry_failed: bool) -> list[Task]:
-    """Return the tasks that have not ended, are marked as stale, or have lost a table."""
+    """Return the tasks to compute: those that have not ended, are marked as stale, or have lost a table."""
     finished = store.finished()
     if retry_failed:
         finished = {key: ending for key, ending in finished.items() if ending.error is None}
@@ -238,7 +238,7 @@ def _require_store_of_rows(study: Study, folder: Path) -> None:
 
 
 def clean_up(store: Store, *verbs: str) -> None:
-    """Remove drafts, markers, and tables that no row refers to. The caller must hold the lock."""
+    """Remove drafts, marker files, and tables to which no row refers. The caller must hold the lock."""
     kept = {store.folder / path for ending in store.endings(rows=False).values() for _, path in ending.parts}
     drafts = dict.fromkeys((".*", *(f"{verb}/.*" for verb in verbs)), DRAFT)
     for place, pattern in (LEFTOVERS | drafts).items():

@@ -21,7 +21,7 @@ TimedProgress = Callable[[int, int, float | None], None]  # units done, all unit
 
 
 class SplitStopped(Exception):
-    """An error that is raised when the user stops the run. attnlaw keeps the finished parts."""
+    """An error for a run that the user stops."""
 
 
 Plan = tuple[Any, list[Task], InputError | None]  # a case, its tasks in order, or the error if it has none
@@ -45,8 +45,8 @@ def run_split(
         store: the directory of the store. Parts that an earlier run stored there are not computed again.
         backend: the place where parts are computed, by default this process.
         force: whether to compute all parts again.
-        progress: a function that receives the units of work done, all units, and the seconds left.
-        announce: a function that receives a line on how much will be computed.
+        progress: a function that receives the finished work, all work, and the remaining seconds.
+        announce: a function that receives a sentence about how much will be computed.
     """
     split = verb.split
     if split is None:

@@ -37,20 +37,20 @@ LOCK_WAIT = 1.0  # seconds, far longer than `is_locked` holds the lock
 
 @dataclass(frozen=True)
 class Store:
-    """The stored endings of tasks, by key. Each `add` is one transaction, so its rows survive a kill."""
+    """A store of how tasks ended, by key. Each `add` is one transaction, which survives a kill."""
 
     folder: Path
     connection: sqlite3.Connection
 
     def add(self, endings: Iterable[Ending]) -> None:
-        """Store the endings of tasks. These endings replace earlier endings with the same keys."""
+        """Store how tasks ended. They replace earlier endings with the same keys."""
         values = [(e.key, e.row, json.dumps(e.parts), e.error, e.seconds, e.attempts) for e in endings]
         with self.connection:
             self.connection.executemany("INSERT OR REPLACE INTO outcomes VALUES (?, ?, ?, ?, ?, ?)", values)
             self.connection.executemany("DELETE FROM anew WHERE key = ?", [(key,) for key, *_ in values])
 
     def mark_stale(self, keys: Iterable[str]) -> None:
-        """Mark tasks that must be computed again. The old endings of these tasks stay until then."""
+        """Mark tasks that must be computed again. Their old endings stay until then."""
         with self.connection:
             self.connection.executemany("INSERT OR IGNORE INTO anew VALUES (?)", [(key,) for key in keys])
 
@@ -61,7 +61,8 @@ class Store:
     def endings(self, rows: bool = True) -> dict[str, Ending]:
         """Return all stored endings by key, including stale ones.
 
-        If `rows` is false, the endings lack the texts of the rows, to save memory. `cells` needs these texts.
+        If `rows` is false, the texts of the rows are left out to save memory. The method `cells` needs these
+        texts.
         """
         row = "row" if rows else "NULL"
         query = f"SELECT key, seconds, {row}, parts, error, attempts FROM outcomes"
@@ -71,28 +72,28 @@ class Store:
         }
 
     def finished(self) -> dict[str, Ending]:
-        """Return the endings, failed ones too, that are not stale and have all tables, without their rows."""
+        """Return the endings, also failures, that are not stale and have all tables, without rows."""
         stale = self.stale_keys()
         endings = self.endings(rows=False).items()
         return {key: ending for key, ending in endings if key not in stale and self.has_tables(ending)}
 
     def has_tables(self, ending: Ending) -> bool:
-        """Return whether the files of all tables of an ending exist."""
+        """Return whether all tables of an ending still exist as files."""
         return all((self.folder / path).is_file() for _, path in ending.parts)
 
     def cells(self, ending: Ending) -> dict[str, Any]:
-        """Return the cells that a task adds to its row: `status` and `remark` if it failed."""
+        """Return the cells that a task adds to its row, or only `status` and `remark` if it failed."""
         if ending.error is not None:
             return {"status": str(Outcome.FAILED), "remark": ending.error}
         with self._as_damage(ending.key):
             return {**json.loads(ending.row)}  # type: ignore[arg-type]  # NULL is damage, too
 
     def tables(self, ending: Ending, exclude: Container[str] = ()) -> dict[str, pl.DataFrame]:
-        """Read the tables of a finished task, by name. A missing or damaged file is an `InputError`."""
+        """Read the tables of a finished task, keyed by name. A missing or damaged file is an error."""
         import polars as pl
 
         damage = (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
-        remedy = "without this file, the next run computes it again"
+        remedy = "delete the file if it exists, and the next run computes it again"
         tables = {}
         for name, path in ((name, self.folder / part) for name, part in ending.parts if name not in exclude):
             with as_input_error(f"{path}: cannot be read", remedy, *damage):
@@ -113,16 +114,16 @@ class Store:
 
 @contextmanager
 def open_store(directory: str | os.PathLike[str], create: bool = False) -> Iterator[Store]:
-    """Yield the store of a directory. A missing store is created if `create` is true.
+    """Yield the store of a directory. If `create` is true, a missing store is created.
 
-    Raise an `InputError` if there is no store and `create` is False, or if the store is damaged. Errors of
-    SQLite inside the `with` block become an `InputError`, too.
+    Raise an `InputError` if there is no store and `create` is False, or if the store is damaged. SQLite
+    errors inside the `with` block also become an `InputError`.
     """
     folder = writable_directory(directory) if create else Path(directory)
     path = folder / STORE
     if not create and not os.path.isfile(path):  # noqa: PTH113 (this never raises)
         raise InputError(
-            f"{folder}: this directory holds no study; start one with: attnlaw study run FILE --out {folder}"
+            f"{folder}: this directory has no study; start one with: attnlaw study run FILE --out {folder}"
         )
     damage = (sqlite3.DatabaseError, UnicodeDecodeError)
     with (
@@ -136,14 +137,14 @@ def open_store(directory: str | os.PathLike[str], create: bool = False) -> Itera
 
 
 def has_endings(directory: str | os.PathLike[str]) -> bool:
-    """Return whether the store of a directory has the ending of any task."""
+    """Return whether the store of a directory contains the ending of any task."""
     with open_store(directory) as store:
         return store.connection.execute("SELECT 1 FROM outcomes").fetchone() is not None
 
 
 @contextmanager
 def hold_lock(directory: str | os.PathLike[str]) -> Iterator[None]:
-    """Hold the lock of a directory. If another run has it, raise an `InputError` that names this run."""
+    """Lock a directory during the block. If another run has the lock, raise an error."""
     path = writable_directory(directory) / "lock"
     with ExitStack() as stack:
         with as_input_error(f"{path}: cannot be locked", "choose another directory"):
@@ -178,7 +179,7 @@ def _flock(file: IO[str]) -> None:
 
 
 def is_locked(directory: str | os.PathLike[str]) -> bool:
-    """Return whether a run is using the directory. To find out, take a shared lock for a moment."""
+    """Return whether a run is using the directory. To find out, the function briefly takes a shared lock."""
     path = Path(directory) / "lock"
     if not path.is_file():
         return False

@@ -61,7 +61,7 @@ class RunSettings(Settings):
 
 @dataclass(frozen=True)
 class Study:
-    """A study: its tasks in order, and how to run them."""
+    """A study: its tasks in order, and the way to run them."""
 
     path: Path
     tasks: tuple[Task, ...]
@@ -70,14 +70,14 @@ class Study:
 
     @property
     def verbs(self) -> dict[str, Verb[Any, Any]]:
-        """The verbs that the tasks of this study use, by name, in the order of their first task."""
+        """The verbs of this study's tasks, by name, in the order of their first task."""
         return {task.verb.name: task.verb for task in self.tasks}
 
     def check(self, tasks: Sequence[Task]) -> dict[str, InputError]:
-        """Check the cases of tasks before the first one runs. Return the errors of tasks that cannot work.
+        """Check all tasks before the first one runs. Return errors, keyed by task.
 
-        Such an error occurs, for example, if a model does not exist. The keys are the keys of the tasks.
-        Raise a `BadUsage` if a setting is wrong, and an `InputError` if no task of the study can work.
+        An example is a model that does not exist. The keys are those of the tasks. Raise a `BadUsage` if a
+        setting is wrong, and an `InputError` if no task of the study can work.
         """
         errors = {}
         for task in tasks:
@@ -99,7 +99,7 @@ def read_study(
 
     Args:
         path: the path of the file, or the name of a study that comes with attnlaw (see `attnlaw study list`).
-        find: a function that returns the verb of a name, by default one that knows attnlaw's verbs.
+        find: a function that returns the verb with a given name, by default one of attnlaw's.
         quick: whether to use the values of the table [quick].
 
     Raises:
@@ -142,9 +142,10 @@ def _read_study(path: str | os.PathLike[str], find: Callable[[str], Verb[Any, An
 
 
 def task_seed(seed: int, position: int, repetition: int) -> int:
-    """Return the seed of a task: 53 bits from its child of the study's `SeedSequence`.
+    """Return the seed of a task, a number of 53 bits that any JSON reader can read exactly.
 
-    The child is number `repetition` of child number `position`. A JSON reader can read 53 bits exactly.
+    The seed comes from spawn `repetition` of spawn `position` of the study's `SeedSequence`. The same study
+    file always gives the same seeds.
 
     >>> import numpy as np
     >>> child = np.random.SeedSequence(7).spawn(4)[3].spawn(2)[1]
@@ -189,7 +190,7 @@ def _apply_quick(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def study_keys(verb: Verb[Any, Any]) -> dict[str, SettingField]:
-    """Return the settings of a verb that a study file may name."""
+    """Return the settings of a verb that a study file can set."""
     drawn = SEED_SETTINGS if verb.is_random else ()
     known = setting_fields(verb.settings).items()
     return {name: field for name, field in known if not field.rule.machine_only and name not in drawn}
@@ -210,7 +211,7 @@ class _Sweep:
         return sum(math.prod(map(len, axes.values())) for axes in self.grids)
 
     def add(self, tables: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
-        """Add a grid with the values of each key in these tables."""
+        """Add a grid of all combinations of the values in these tables."""
         axes: dict[str, list[Any]] = {}
         for label, table in tables.items():
             for key, value in table.items():
@@ -229,7 +230,7 @@ class _Sweep:
         self.grids.append(axes)
 
     def tasks(self, run: RunSettings) -> Iterator[Task]:
-        """Return a task for each case, or for each of its repetitions if the verb draws random numbers."""
+        """Return a task for each case, or one for each repetition if the verb draws random numbers."""
         cases = [case for axes in self.grids for case in grid(axes)]
         # A key with an effect in some cases is left out of the others. Without any effect, it is an error.
         useful = {key for key in self.labels if not all(self._is_idle(key, case) for case in cases)}
@@ -343,9 +344,9 @@ WIDTH = 110
 
 
 def template(verb: Verb[Any, Any]) -> str:
-    """Return the text of a study file that the user can fill in.
+    """Return a study file for the user to complete.
 
-    The file has one case with all defaults. The user must fill in settings without a default.
+    It has one case, in which every setting has its default. The user must fill in settings without a default.
 
     >>> from attnlaw.verbs import find_verb
     >>> print(template(find_verb("two_layer"))[:37])
@@ -373,7 +374,7 @@ def template(verb: Verb[Any, Any]) -> str:
         f"[fixed]  # keys that have one value\n{fixed}",
         '[grid]  # keys that vary, as lists or ranges "FROM:TO:COUNT"; attnlaw runs all '
         f"combinations\n{grid}".rstrip(),
-        "#[[list]]  # an extra case with any keys; attnlaw combines it with every combination of the grid",
+        "#[[list]]  # an extra case with any keys; attnlaw runs it with every combination of the grid",
         f"[run]  # how the study runs\n{run}",
     ]
     return "\n\n".join(parts) + "\n"

@@ -35,7 +35,7 @@ TASK_LOCK = threading.Lock()
 
 @dataclass(frozen=True)
 class Task:
-    """One row to compute: a verb, and the case that it computes."""
+    """A task of a study: one row to compute, given by a verb and a case."""
 
     verb: Verb[Any, Any]
     case: Settings
@@ -44,13 +44,13 @@ class Task:
 
     @cached_property
     def key(self) -> str:
-        """128 bits of a SHA-256 hash of the verb, the settings that have an effect, and the version."""
+        """128 bits of a SHA-256 hash of the verb, the settings with an effect, and the version."""
         identity = [self.verb.name, self.case.to_row(), __version__]
         return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:32]
 
     @cached_property
     def group(self) -> Hashable | None:
-        """The group of tasks that are computed together, or None if this task is computed alone."""
+        """The key of the group with which this task is computed, or None if it is computed alone."""
         value = None if self.verb.batch_key is None else self.verb.batch_key(self.case)
         return None if value is None else (self.verb.name, value)
 
@@ -61,9 +61,9 @@ class Task:
 
 @dataclass(frozen=True)
 class Ending:
-    """The ending of a task: an error, or a row (JSON text of its cells) and tables (names and paths).
+    """How a task ended: an error, or a row (its cells as JSON text) and tables (names and paths).
 
-    `permanent` marks an error that would occur again in another attempt.
+    `permanent` says that the error would occur again in another attempt.
     """
 
     key: str
@@ -76,7 +76,7 @@ class Ending:
 
 
 def run_task(task: Task, folder: Path) -> Ending:
-    """Compute one task and write its tables. Any exception becomes the error of the ending."""
+    """Compute one task and write its tables. If there is an exception, the ending has it as its error."""
     start = time.perf_counter()
     try:
         (record,) = task.verb.run([task.case], no_progress)
@@ -91,10 +91,10 @@ def failed_ending(key: str, error: BaseException, seconds: float = 0.0) -> Endin
 
 
 def run_tasks_together(tasks: Sequence[Task], folder: Path) -> list[Ending]:
-    """Compute the tasks of one group together. Return the endings of the tasks that succeeded.
+    """Compute the tasks of one group together. Return how each task ended, for those that succeeded.
 
-    Each task gets an equal share of the time. The list lacks tasks with an error, and all tasks after an
-    error of `run`. The caller must compute the missing tasks alone.
+    The time is divided equally among the tasks. Tasks with an error, and all tasks after an error of `run`,
+    are missing in the list. The caller must compute missing tasks alone.
     """
     start = time.perf_counter()
     written = []
@@ -119,10 +119,10 @@ def _write_record(task: Task, record: Any, folder: Path) -> tuple[str, tuple[tup
 def run_batch(
     tasks: Sequence[Task], folder: Path, time_limit: float | None, time_twice: bool = False
 ) -> list[Ending]:
-    """Compute tasks in a worker process, with one BLAS thread: groups together, other tasks one by one.
+    """Compute tasks in a worker process with one BLAS thread: groups together, other tasks one by one.
 
-    Other threads of the process wait. With `time_twice`, a quick task runs again to measure it after its
-    modules are loaded.
+    Calls from other threads of the process wait. With `time_twice`, a quick task runs twice, so that the time
+    of imports is not measured.
     """
     from threadpoolctl import threadpool_limits
 
@@ -143,7 +143,7 @@ def run_batch(
 
 
 def group_tasks(tasks: Iterable[Task]) -> list[list[Task]]:
-    """Split tasks into lists, in order: one list for each group, and one for each task without a group."""
+    """Split tasks into lists, in order: one for each group, and one for each task without a group."""
     tasks_by_group: dict[Hashable, list[Task]] = {}
     for task in tasks:
         tasks_by_group.setdefault(task.key if task.group is None else task.group, []).append(task)
@@ -153,8 +153,8 @@ def group_tasks(tasks: Iterable[Task]) -> list[list[Task]]:
 def time_again(ending: Ending, run_again: Callable[[], Ending | None]) -> Ending:
     """Run a quick task again, and return its ending with the time of the second run.
 
-    Imports may take most of the time of the first run. If the first run was not quick, or if either run
-    fails, the ending keeps the time of the first run.
+    Imports may take most of the time of the first run. The ending keeps the first time if that run was not
+    quick, or if either run failed.
 
     >>> time_again(Ending("k", 2.0, "{}"), lambda: Ending("k", 0.5, "{}")).seconds
     0.5
@@ -170,9 +170,9 @@ def time_again(ending: Ending, run_again: Callable[[], Ending | None]) -> Ending
 def write_table(table: pl.DataFrame, name: str, key: str, folder: Path) -> str:
     """Write a table as `parts/NAME/KEY-DIGEST.parquet`, and return this path.
 
-    The name includes a digest of the content. Therefore a changed table does not replace the old one, which a
-    row may still refer to. The table is first written to another folder, so that `parts` contains only
-    complete files.
+    The name contains a digest (hash) of the content. Therefore a changed table does not replace the old one,
+    to which a row may still refer. The table is first written to another folder, so that `parts` contains
+    only complete files.
     """
     data = to_parquet(table)
     place = Path("parts", name, f"{key}-{hashlib.sha256(data).hexdigest()[:16]}.parquet")
@@ -185,7 +185,7 @@ def write_table(table: pl.DataFrame, name: str, key: str, folder: Path) -> str:
 
 
 def cause_of_death(key: str, folder: Path, time_limit: float | None) -> str | None:
-    """Return why the worker of a task died, or None if it had not begun. Remove its marker file."""
+    """Return why the worker of a task died, or None if the task had not begun. Remove its marker file."""
     path = folder / "running" / key
     try:
         lines = path.read_text(errors="replace").splitlines()

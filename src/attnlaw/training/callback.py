@@ -12,12 +12,12 @@ from attnlaw.training.monitor.watchdog import GateFailed
 
 
 def monitor_trainer(trainer: Any, directory: str | os.PathLike[str], **options: Any) -> Any:
-    """Add a callback to a Trainer that monitors its model, and return the callback.
+    """Add a callback that monitors the model to a Hugging Face Trainer, and return the callback.
 
-    The callback measures before the first step, and then at the steps of a `SpectralMonitor`. The callback
-    passes the numbers to `trainer.log` as `spectra/...`, so that they reach TensorBoard or the loggers in
-    `report_to`. If the Trainer resumes from a checkpoint, the callback continues the rows in the directory.
-    With `on_fail="stop"`, a failed rule ends the training, and `trainer.train()` returns as usual.
+    The callback measures before the first step, and then like a `SpectralMonitor`. It passes the numbers to
+    `trainer.log` as `spectra/...`, so that TensorBoard and the loggers in `report_to` get them. If the
+    Trainer resumes from a checkpoint, the rows in the directory are continued. With `on_fail="stop"`, a
+    failed rule ends the training, and `trainer.train()` returns as usual.
 
     Args:
         trainer: a `transformers.Trainer`.
@@ -61,7 +61,7 @@ def monitor_trainer(trainer: Any, directory: str | os.PathLike[str], **options: 
 
 
 def stop_everywhere(stop: bool, device: Any) -> bool:
-    """Return the first process's decision in every process, so that all stop at the same step."""
+    """Return the decision of the first process in every process, so that all stop at the same step."""
     import torch
     import torch.distributed as dist
 

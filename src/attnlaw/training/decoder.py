@@ -50,19 +50,19 @@ DESCRIPTION = (
 
 
 def is_held_out(name: str) -> bool:
-    """Return whether a file, named relative to the library, is left out of training."""
+    """Return whether a file, given relative to the library, is held out from training."""
     return int(hashlib.sha256(name.encode()).hexdigest(), 16) % HELD_OUT_ONE_IN == 0
 
 
 def source_files(*, held_out: bool) -> list[Path]:
-    """Return the files of the held-out or of the training split, sorted by name."""
+    """Return the files that are held out, or those for training, sorted by name."""
     library = Path(sysconfig.get_path("stdlib"))
     names = sorted(path.relative_to(library).as_posix() for path in _python_files(library))
     return [library / name for name in names if is_held_out(name) == held_out]
 
 
 def read_bytes(files: list[Path]) -> Bytes:
-    """Return the bytes of all files in one array (uint8), with a zero byte after each file."""
+    """Return the bytes of all files as one array (uint8), with a zero byte after each file."""
     text = b"".join(path.read_bytes() + FILE_SEPARATOR for path in files)
     return np.frombuffer(text, dtype=np.uint8)
 
@@ -70,14 +70,14 @@ def read_bytes(files: list[Path]) -> Bytes:
 def windows(text: Bytes, length: int) -> Bytes:
     """Return consecutive windows of the text, of shape (count, length + 1).
 
-    Each window starts with the last byte of the previous window. If a model reads `window[:-1]` and predicts
-    `window[1:]`, it predicts each byte once, except the first byte of the text and a remainder at its end.
+    Each window starts with the last byte of the previous window. If a model predicts `window[1:]` from
+    `window[:-1]`, it predicts each byte once, except the first byte of the text and a remainder at its end.
     """
     return np.lib.stride_tricks.sliding_window_view(text, length + 1)[::length]
 
 
 def random_windows(text: Bytes, count: int, length: int, rng: np.random.Generator) -> Bytes:
-    """Return windows that start at uniformly random places of the text, as int64 of shape (count, length)."""
+    """Return windows that start at uniformly random places in the text, as int64 of shape (count, length)."""
     starts = rng.integers(0, len(text) - length + 1, size=count)
     return np.asarray(text[starts[:, None] + np.arange(length)], dtype=np.int64)
 
@@ -109,7 +109,7 @@ GRADIENT_NORM = 1.0
 
 
 def build_decoder() -> Any:
-    """Return the untrained decoder. The weights of the decoder are drawn from torch's global generator."""
+    """Return the untrained decoder. The weights come from torch's global random generator."""
     import_torch("training a decoder")
     with quiet_import():
         from transformers import GPT2Config, GPT2LMHeadModel
@@ -121,7 +121,7 @@ def build_decoder() -> Any:
 
 
 def adamw(model: Any, learning_rate: float) -> Any:
-    """Return an AdamW optimizer with weight decay on matrices only, not on biases and gains of norms."""
+    """Return an AdamW optimizer that decays matrices but not biases or gains of norms."""
     import torch
 
     parameters = list(model.parameters())
@@ -133,7 +133,7 @@ def adamw(model: Any, learning_rate: float) -> Any:
 
 
 def warmup_then_cosine(optimizer: Any, steps: int) -> Any:
-    """Return a schedule that warms up linearly and then follows a cosine to a tenth of the learning rate."""
+    """Return a learning-rate schedule with a linear warm-up, followed by a cosine down to a tenth."""
     import torch
 
     def factor(step: int) -> float:
@@ -194,7 +194,7 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class DecoderRun:
-    """The result of a training run: quantities at its last step, and the rows of its tables."""
+    """The result of a training run: the quantities at its last step, and the rows of its tables."""
 
     quantities: dict[str, Any]
     steps: pl.DataFrame = field(repr=False)
@@ -208,7 +208,7 @@ class DecoderRun:
 
 
 def run_decoder(steps: int, every: int, seed: int, progress: Progress) -> DecoderRun:
-    """Train the decoder, and measure its heads before, after each `every` steps and at the end."""
+    """Train the decoder, and measure its heads at the start, after every `every` steps, and at the end."""
     model = build_seeded_decoder(seed)
     text, held_out = (read_bytes(source_files(held_out=is_held_out)) for is_held_out in (False, True))
     held_out_windows = windows(held_out, CONTEXT)
@@ -245,7 +245,7 @@ def run_decoder(steps: int, every: int, seed: int, progress: Progress) -> Decode
 
 
 def build_seeded_decoder(seed: int) -> Any:
-    """Return the untrained decoder drawn from a seed. torch's global generator keeps its state."""
+    """Return the untrained decoder of this seed."""
     with require_extra("training the decoder", "lens"):
         import torch
         import transformers  # noqa: F401
@@ -280,7 +280,7 @@ def _bulk(model: Any) -> Rows:
 
 @lru_cache(maxsize=1)
 def theory_rows() -> tuple[Rows, Rows]:
-    """Return the density of the theoretical student's bulk at five times, and its spikes at all times."""
+    """Return the bulk density of the student in theory at five times, and its spikes at all times."""
     target = Target.marchenko_pastur(0.5).with_spikes(*SPIKES)
     path = trajectory(Problem(target=target), Schedule(TIMES.tolist()))
     densities: Rows = []

@@ -30,7 +30,7 @@ Tensor = Any  # torch.Tensor; torch is imported only inside functions
 
 
 def tail_exponent(weight: Tensor) -> Tensor:
-    """Return Hill's alpha over the upper half of the spectrum. Small values mean a heavy tail.
+    """Return Hill's estimate of the tail exponent (alpha). A heavy tail has a small alpha.
 
     Raise an `InputError` if the rank is below 2 or if the upper singular values are all equal, as in an
     orthogonal weight.
@@ -42,17 +42,17 @@ def tail_exponent(weight: Tensor) -> Tensor:
     smallest = values[0].item() * (max(_as_matrix(weight).shape) * epsilon) ** 2
     k = int((values > smallest).sum()) // 2
     if k < 1:
-        why = "has a rank below 2, but a tail needs two singular values; leave it out of the penalty"
+        why = "has rank 0 or 1, too few singular values to measure a tail; leave it out of the penalty"
         raise _weight_error(weight, why)
     spread = (values[:k] / values[k]).log().sum()
     if spread.item() <= 0:
-        why = "has no tail, because its largest singular values are all equal; start from random weights"
+        why = "has no tail: its largest singular values are all equal; start from random weights"
         raise _weight_error(weight, why)
     return 1 + k / spread
 
 
 def weighted_alpha(weight: Tensor) -> Tensor:
-    """Return alpha ln lambda_1.
+    """Return alpha ln lambda_1, the tail exponent times the logarithm of the largest squared singular value.
 
     This penalty reduces the tail exponent and the largest singular value together. If lambda_1 < 1, the
     logarithm is negative and the penalty increases alpha.
@@ -61,7 +61,7 @@ def weighted_alpha(weight: Tensor) -> Tensor:
 
 
 def stable_rank(weight: Tensor) -> Tensor:
-    """Return the stable rank |W|_F^2 / |W|_2^2.
+    """Return the stable rank |W|_F^2 / |W|_2^2 of a weight.
 
     The stable rank is at least 1 and does not depend on the scale of W.
     """
@@ -72,8 +72,8 @@ def stable_rank(weight: Tensor) -> Tensor:
 def frechet_prior(weight: Tensor, shape: float = 1.0) -> Tensor:
     """Return the negative log density of a Frechet law at lambda_1, up to a constant.
 
-    With the law's `shape` a, the penalty is (1 + a) ln lambda_1 + lambda_1^(-a). The penalty is smallest at
-    the mode, lambda_1 = (a / (1 + a))^(1/a), so it sets a scale.
+    If a is the `shape` of the law, the penalty is (1 + a) ln lambda_1 + lambda_1^(-a). It is smallest at the
+    mode, lambda_1 = (a / (1 + a))^(1/a), so it sets a scale.
 
     >>> import torch
     >>> weight = torch.diag(torch.tensor([0.5, 0.2], dtype=torch.float64)).sqrt()
@@ -87,12 +87,12 @@ def frechet_prior(weight: Tensor, shape: float = 1.0) -> Tensor:
 
 @dataclass(frozen=True)
 class Penalty:
-    """A penalty on the spectra of weights, with a strength that may decay over the epochs.
+    """A penalty on the spectra of weights, whose strength may decay over the epochs.
 
     The penalty is `measure` summed over the weights of the modules, times the strength.
 
     Args:
-        floor: the smallest measure that counts. A module whose measure is below the floor adds nothing.
+        floor: the smallest value of `measure` that counts. A module with a smaller value adds nothing.
 
     >>> import torch
     >>> penalty = Penalty(stable_rank, strength=0.1, decay=0.5, every=2, floor=2.0)
@@ -116,7 +116,7 @@ class Penalty:
         check_value("every", self.every, int, minimum=1)
 
     def strength_at(self, epoch: int) -> float:
-        """Return the strength in an epoch. Epochs are counted from 0."""
+        """Return the strength of the penalty in an epoch. Epochs count from 0."""
         return float(self.strength * self.decay ** (epoch // self.every))
 
     def __call__(self, modules: Iterable[Any], epoch: int = 0) -> Tensor:
@@ -132,7 +132,7 @@ class Penalty:
 
         measured = [self.measure(_weight_of(module)) for module in modules]
         if not measured:
-            raise InputError("the penalty got no modules; pass the modules whose weights it should shape")
+            raise InputError("the penalty got no modules; pass the modules whose weights to penalise")
         active = [value for value in measured if value.item() >= self.floor]
         total = torch.stack(active).sum() if active else torch.zeros_like(measured[0])
         return self.strength_at(epoch) * total
@@ -144,7 +144,7 @@ def _weight_of(module: Any) -> Tensor:
     weight = module if isinstance(module, torch.Tensor) else getattr(module, "weight", None)
     if weight is None:
         raise InputError(
-            f"found a {type(module).__name__}, which has no weight; pass modules that have one (Linear, "
+            f"found a {type(module).__name__}, which has no weight; pass modules with a weight (Linear, "
             "Conv, ...) or tensors, such as the in_proj_weight of a MultiheadAttention"
         )
     return weight
@@ -162,7 +162,7 @@ def _squared_singular_values(weight: Tensor) -> Tensor:
 
     matrix = _as_matrix(weight)
     if not torch.isfinite(matrix).all():
-        raise _weight_error(weight, "has NaN or infinite entries; training has diverged")
+        raise _weight_error(weight, "has NaN or infinite entries: training has diverged")
     values = torch.linalg.svdvals(matrix.to(torch.promote_types(matrix.dtype, torch.float32))) ** 2
     if values[0].item() == 0:
         raise _weight_error(weight, "is zero; start from other weights, or leave it out of the penalty")

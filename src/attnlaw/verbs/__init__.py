@@ -23,7 +23,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "margins": ("attnlaw.verbs.margins", "Compare classifiers on inputs without labels."),
     "limit": ("attnlaw.verbs.limit", "Compute the output of an attention layer at any width."),
     "attention": ("attnlaw.verbs.attention", "Compute the singular values of attention at initialisation."),
-    "init": ("attnlaw.verbs.init", "Predict how a Transformer acts before training."),
+    "init": ("attnlaw.verbs.init", "Predict how a Transformer behaves before training."),
     "learn": ("attnlaw.verbs.learn", "Predict what an attention head learns from n samples."),
     "dynamics": ("attnlaw.verbs.dynamics", "Predict how an attention head learns, step by step."),
 }
@@ -42,19 +42,20 @@ STUDY_VERBS: dict[str, tuple[str, str]] = {
     ),
     "shift": (
         "attnlaw.verbs.shift",
-        "Predict the test error of kernel ridge regression if the inputs are different in use.",
+        "Predict the test error of kernel ridge regression if the test inputs are distributed differently.",
     ),
     "ensemble": (
         "attnlaw.verbs.ensemble",
-        "Predict the error of an ensemble whose learners are averaged or vote.",
+        "Predict the error of an ensemble that averages its learners or lets them vote.",
     ),
     "early_stopping": (
         "attnlaw.verbs.early_stopping",
-        "Predict the error of sparse regression by small factors and early stopping.",
+        "Predict the error of sparse regression that is trained as a product of small factors and stopped "
+        "early.",
     ),
     "complete": (
         "attnlaw.verbs.complete",
-        "Predict how a product of trained factors fills the missing entry of a matrix.",
+        "Predict the missing entry of a matrix that is trained as a product of factors.",
     ),
     "coordinates": (
         "attnlaw.verbs.coordinates",
@@ -96,5 +97,5 @@ def find_verb(name: str) -> Verb[Any, Any]:
 
 @cache
 def verb_function(name: str) -> Callable[..., Any]:
-    """Return the Python function of a verb, which users call as `attnlaw.NAME`."""
+    """Return the Python function of a verb, `attnlaw.NAME`."""
     return python_function(find_verb(name))

@@ -14,10 +14,10 @@ from attnlaw.verbs import find_verb
 
 
 def typed_command(result: Result, verb: str | None = None) -> str | None:
-    """Return the command that computes a result, with the settings that all cases share.
+    """Return the command that computes a result, with the settings that are the same in all cases.
 
-    MODEL stands for a model that got another name, as no row has its path. Return None if a model is a Python
-    object. `verb` is the verb to call instead, with the settings that it has.
+    The word MODEL replaces a model that got another name, because no row has its path. Return None if a model
+    is a Python object. `verb` is another verb to call, with those settings that it has.
     """
     known = setting_fields(result.verb.settings)
     wanted = known if verb is None else setting_fields(find_verb(verb).settings)
@@ -41,7 +41,7 @@ def typed_command(result: Result, verb: str | None = None) -> str | None:
 
 
 def option_words(field: SettingField, value: Any, quoted: bool = False) -> list[str]:
-    """Return the words that set a setting to its value. There are no words for the default."""
+    """Return the command-line words that give a setting its value. The default needs no words."""
     if value is None or value == field.default or value is False:
         return []
     if value is True:
@@ -51,6 +51,6 @@ def option_words(field: SettingField, value: Any, quoted: bool = False) -> list[
 
 
 def words_of(settings: type[Settings], row: Mapping[str, Any], names: Iterable[str]) -> list[str]:
-    """Return the words of some settings of a row."""
+    """Return the command-line words for some settings of a row."""
     known = setting_fields(settings)
     return [word for name in names for word in option_words(known[name], row[name])]

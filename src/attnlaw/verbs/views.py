@@ -43,7 +43,7 @@ STORE = "store.sqlite"  # the store of a study, in the directory of its rows
 
 
 def find_part(verb: Verb[Any, Any], name: str) -> ModuleType | None:
-    """Import a file of a verb's folder, such as `charts`. Return None if the folder lacks the file."""
+    """Import a file of a verb's folder, such as `charts`. Return None if there is no such file."""
     module = verb_module(verb.name)
     package = import_module(module)
     if not hasattr(package, "__path__") or find_spec(f"{module}.{name}") is None:
@@ -52,7 +52,7 @@ def find_part(verb: Verb[Any, Any], name: str) -> ModuleType | None:
 
 
 def answer_of(result: Result) -> Answer | None:
-    """Return the answer of a verb in words, or None if it has none or no case was computed."""
+    """Return the answer of a verb, or None if the verb has none or no case was computed."""
     part = find_part(result.verb, "answer")
     if part is None or not (result.rows["status"] != Outcome.FAILED).any():
         return None
@@ -61,7 +61,7 @@ def answer_of(result: Result) -> Answer | None:
 
 
 def show(result: Result, console: Console | None = None, details: bool = False) -> None:
-    """Print a result as its command does, and the error of each case that failed. `details` shows all."""
+    """Print a result as its command does, with the error of each failed case. `details` shows all."""
     terminal, console = find_part(result.verb, "terminal"), console or output
     if terminal is None:
         show_end(result, console, details)
@@ -79,7 +79,7 @@ def show(result: Result, console: Console | None = None, details: bool = False) 
 
 
 def show_end(result: Result, console: Console, details: bool = False) -> None:
-    """Print the text after the last case, or the whole result of a verb without `terminal.py`."""
+    """Print what follows the last case, or the whole result of a verb without `terminal.py`."""
     terminal = find_part(result.verb, "terminal")
     with typed_options(["--details"] if details else []):
         if terminal is None:
@@ -91,7 +91,7 @@ def show_end(result: Result, console: Console, details: bool = False) -> None:
 
 
 def figures_of(result: Result) -> list[Figure]:
-    """Return the declared figures, else those of the first quantity, or those of the simulation alone."""
+    """Return the declared figures. Otherwise, draw the first quantity, or the simulation alone."""
     from attnlaw.render.charts.figure import Figure, number_duplicates
     from attnlaw.render.charts.lines import first_quantity
 
@@ -106,7 +106,7 @@ def figures_of(result: Result) -> list[Figure]:
 
 
 def page_of(result: Result, figures: Sequence[Figure]) -> str:
-    """Return the HTML of report.html."""
+    """Return the content of report.html."""
     from attnlaw.render.pages.page import Part, results_page
 
     part = find_part(result.verb, "page")
@@ -117,7 +117,7 @@ def page_of(result: Result, figures: Sequence[Figure]) -> str:
 
 
 def notebook_html(result: Result) -> str:
-    """Return the HTML that a notebook shows: the special view of the verb, or else its quantities."""
+    """Return the HTML that a notebook shows: the verb's special view, or its quantities."""
     from attnlaw.render.pages.notebook import result_html
 
     special = getattr(find_part(result.verb, "page"), "notebook_html", None)
@@ -136,7 +136,8 @@ def figure_to_plot(result: Result, name: str | None = None) -> Figure:
     drawn = {figure.name: figure for figure in figures_of(result.for_plotting())}
     if not drawn:
         raise InputError(
-            f"{result.verb.name}: there is nothing to draw; compute several cases, such as a range of values"
+            f"{result.verb.name}: there is nothing to draw; compute several cases, for example a range of "
+            "values"
         )
     if name is not None and name not in drawn:
         raise InputError(f"{result.verb.name}: found no chart {name!r}; expected one of {', '.join(drawn)}")
@@ -146,8 +147,8 @@ def figure_to_plot(result: Result, name: str | None = None) -> Figure:
 def save(result: Result, directory: str | os.PathLike[str], figures: str | None, progress: Progress) -> Path:
     """Write the files of a result and report.html, as `Result.save` describes.
 
-    Rows and tables are on disk before anything is drawn. The function then removes the files of an older
-    result in the directory, with its page.
+    Rows and tables are written before anything is drawn. Then the files of an older result in the directory
+    are removed, including its page.
     """
     from attnlaw.render.charts.paper import figure_files
 
@@ -170,13 +171,15 @@ def save(result: Result, directory: str | os.PathLike[str], figures: str | None,
 
 
 def result_directory(path: str | os.PathLike[str], verb: Verb[Any, Any]) -> Path:
-    """Return the directory for a result, and create it if needed.
+    """Return the directory for a result, which is created if needed.
 
-    Raise an `InputError` if the directory has a study, or a summary.json that does not belong to a result.
+    Raise an `InputError` if it has a study, or a summary.json that is not part of a result.
     """
     folder = writable_directory(path)
     if (folder / STORE).exists():
-        raise InputError(f"{folder}: has a study, which results would overwrite; choose another directory")
+        raise InputError(
+            f"{folder}: this directory has a study, which results would overwrite; choose another directory"
+        )
     require_replaceable(folder / MANIFEST)
     if verb.summary is not None:
         _require_own_summary(folder, written_files(folder))
@@ -200,7 +203,7 @@ def replace_files(folder: Path, contents: Mapping[Path, bytes]) -> None:
 
 
 def written_files(folder: Path) -> list[Path]:
-    """Return the paths of all files that the result in a directory may have. Without a result, return []."""
+    """Return the paths of all files that the result in a directory can have. Without a result, return []."""
     if not (folder / MANIFEST).exists():
         return []
     names = [MANIFEST, ROWS]
@@ -220,7 +223,8 @@ def load(directory: str | os.PathLike[str]) -> Result:
         directory: A directory with the file attnlaw.json.
 
     Returns:
-        The same result, but without its records. Tables and quantities are attributes as before.
+        The same result, but without the records (Python objects). Its tables and quantities are attributes as
+        before.
 
     >>> import attnlaw
     >>> from tempfile import TemporaryDirectory
@@ -234,11 +238,15 @@ def load(directory: str | os.PathLike[str]) -> Result:
         known, running = (folder / MANIFEST).exists(), (folder / STORE).exists()
     if not known and running and not (folder / "rows").exists():  # where 0.2.0 had the rows of a study
         raise InputError(
-            f"{folder}: has a study without exported rows; once a task is finished, run: "
+            f"{folder}: this directory has a study without exported rows; once a task is finished, run: "
             f"attnlaw study export FILE --out {folder}"
         )
     if not known:
-        problem = f"has no results of attnlaw 0.3 ({MANIFEST} is missing)" if folder.is_dir() else "is a file"
+        problem = (
+            f"this directory has no results of attnlaw 0.3 ({MANIFEST} is missing)"
+            if folder.is_dir()
+            else "is a file"
+        )
         problem = problem if folder.exists() else "no such directory"
         raise InputError(
             f"{folder}: {problem}; expected a directory that a command with --out, a study or a training run "

@@ -135,7 +135,7 @@ def test_at_the_limit_the_error_of_the_direct_student_grows_with_the_noise_of_la
 @pytest.mark.parametrize("output", ["linear", "hermite2"])
 def test_a_student_that_runs_away_is_told_so_and_not_of_its_target(output: str) -> None:
     run = invoke("dynamics", "--learning-rate", "1", "--output", output, "--times", "0.01:1:4")
-    assert "ERROR    The student runs away from the target before time " in run.stdout
+    assert "ERROR    Training diverges before time " in run.stdout
     assert "identity" not in run.stdout
     assert "Warning" not in run.stderr
 

@@ -237,7 +237,7 @@ def test_zeros_do_not_make_draws_follow_the_law(tmp_path: Path) -> None:
     assert "too few values to say whether the law holds" in few
     # Every value is beyond the edge of the law: the distance is 4 of 256 values, or all that are not zero.
     assert sharp.startswith(
-        " WARNING 2 random layers do not follow the law: the distribution functions differ by up to 100% "
+        " WARNING 2 random layers do not follow the law: the cumulative distributions differ by up to 100% "
         "among the 4 values that are not zero (5% or less is good agreement). "
         "Do not rely on the law here: beta 3"
     )

@@ -87,5 +87,9 @@ def transposed(subject: Subject, threshold: float) -> Iterator[Hit]:
     for fit in subject.evidence.orientations:
         excess = fit.head_side - fit.residual_side
         if excess > threshold and fit.head_side > LEAST_FIT:
-            fits = f"{fit.residual_side:.2f} as stored, and {fit.head_side:.2f} transposed"
-            yield Hit(fit.location, excess, f"the correlation with the layer's other matrices is {fits}")
+            fits = f"{fit.head_side:.2f} if transposed, {fit.residual_side:.2f} as stored"
+            yield Hit(
+                fit.location,
+                excess,
+                f"correlation with the layer's other matrices: {fits}",
+            )

@@ -20,7 +20,7 @@ FEW_VALUES = 64  # with fewer singular values, several laws often fit the same m
 STRONG = "their singular values spread much further than those of random matrices"
 ITS_STRONG = STRONG.replace("their", "its").replace("matrices", "ones")
 USUAL = "This is usual after training, and shows neither a problem nor good generalization."
-THEORY = "the theory of trained attention (learned): some directions were learned, the rest was cut off"
+THEORY = "the theory of trained attention (law learned): some directions were learned, the others are zero"
 MEANINGS = {
     "random": ("look like random numbers: training hardly changed them", "looks like random numbers"),
     "learned": (f"follow {THEORY}", f"follows {THEORY}"),

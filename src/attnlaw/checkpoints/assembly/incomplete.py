@@ -15,7 +15,7 @@ from attnlaw.checkpoints.families import LayerTable
 from attnlaw.checkpoints.model import MissingTensor
 from attnlaw.checkpoints.tensors import Tensors
 
-OF_OTHERS, OF_BIAS = "the other layers have this tensor", "the norm has a bias, so it must have a gain"
+OF_OTHERS, OF_BIAS = "the other layers have such a tensor", "the norm has a bias, so it must have a gain"
 HALVES = ((".weight", ".bias"), (".gamma", ".beta"))  # gain and bias of a norm
 
 

@@ -104,16 +104,16 @@ class Reading:
         yield from self._attention_warnings()
         if any(layer.attention.scores.query_norm for layer in self.layers):
             yield (
-                "the model normalises queries and keys before it multiplies them; QK ignores this, so it "
-                "does not give the exact scores"
+                "the model normalises queries and keys before it multiplies them; QK does not include "
+                "this, so it does not give the exact scores"
             )
         if clip := clip_of(config):
-            yield f"the model clips queries, keys and values at {clip:g} (clip_qkv); QK and VO ignore this"
+            yield f"the model clips queries, keys and values at {clip:g} (clip_qkv); QK and VO ignore it"
         if any(layer.attention.scores.cap for layer in self.layers):
-            yield "the model caps the scores (attn_logit_softcapping); QK ignores this cap"
+            yield "the model caps the scores (attn_logit_softcapping); QK does not include this cap"
         if family.shared_layers and "num_hidden_layers" not in config:
             yield (
-                f"{config.source} does not say how often the model applies its shared layers, so attnlaw "
+                f"{config.source} does not say how often the model applies its shared layers. attnlaw "
                 "counts each once"
             )
         if foreign_type:
@@ -168,7 +168,7 @@ class Reading:
         if any(block.scores.sinks for block in blocks):
             yield (
                 "every head has an extra score that belongs to no token (an attention sink), so the weights "
-                "of the tokens add up to less than one; QK and VO ignore it"
+                "of the tokens add up to less than 1; the matrices QK and VO do not include it"
             )
         if any(block.gate for block in blocks):
             yield (
@@ -177,24 +177,24 @@ class Reading:
             )
         if any(block.value_norm for block in blocks):
             yield (
-                "the model normalises values before heads mix them; VO ignores this, so it is not exactly "
-                "what a head adds"
+                "the model normalises values before heads mix them; VO does not include this, so it is not "
+                "exactly what a head adds"
             )
         if any(block.output_norm for block in blocks):
             yield (
-                "the model has a norm between the heads and their output matrix; VO ignores this norm and "
-                "its gain"
+                "the model has a norm between the heads and their output matrix; VO includes neither this "
+                "norm nor its gain"
             )
         if self._key_sources:
             yield (
                 "some layers use the keys and values of earlier layers "
-                f"({format_ranges(self._key_sources)}); the QK and VO of such a layer combine weights of two "
-                "layers"
+                f"({format_ranges(self._key_sources)}); the QK and VO of such a layer combine weights of "
+                "two layers"
             )
         if any(block.scores.growing for block in blocks):
             yield (
                 "in layers without rotary positions, scores grow with the position "
-                "(attn_temperature_tuning); QK ignores this"
+                "(attn_temperature_tuning); QK does not include this"
             )
 
     @property

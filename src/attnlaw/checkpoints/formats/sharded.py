@@ -146,8 +146,8 @@ class ConsolidatedTensors(Tensors):
         if len({(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}) > 1:
             raise self.error(
                 f"the parts of tensor {name} have the shapes "
-                f"{', '.join(str(list(shape)) for shape in shapes)}, which do not fit together; download all "
-                "parts of one model again"
+                f"{', '.join(str(list(shape)) for shape in shapes)}, which do not fit together; download "
+                "all parts of one model again"
             )
         joined = list(shapes[0])
         joined[axis] = sum(shape[axis] for shape in shapes)
@@ -164,8 +164,8 @@ class ConsolidatedTensors(Tensors):
         whole = heads * size if heads and size else outputs
         if whole != inputs * len(self._parts):
             raise self.error(
-                f"tensor {name} of a part has {inputs} of {whole} inputs, so there must be {whole // inputs} "
-                f"parts, found {len(self._parts)}; download all of them, and {PARAMS}"
+                f"tensor {name} has {inputs} of {whole} input columns in each file, so there must be "
+                f"{whole // inputs} files, but found {len(self._parts)}; download all of them, and {PARAMS}"
             )
 
 

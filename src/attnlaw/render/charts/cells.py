@@ -23,7 +23,7 @@ DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 1])
 
 @dataclass(frozen=True)
 class Shades:
-    """The colours of cells: a scale for numbers, or one colour for each category."""
+    """How cells are coloured: a scale for numbers, or one colour for each category."""
 
     scale: str = "linear"
     domain: tuple[float, float] | None = None
@@ -55,8 +55,8 @@ def cell_maps(
     """Yield a heat map of `colour` over `x` and `y` for each combination of the other settings.
 
     Columns of `x` that have values, such as `head` and `expert`, are joined into one axis. Each value of the
-    column `panel` has a panel with its own colour scale, from `domain` or the rows. A cell shows the columns
-    `tooltip` under the pointer.
+    column `panel` gets its own panel and colour scale, with the ends `domain` or those of the rows. Under the
+    pointer, a cell shows the columns `tooltip`.
     """
     axis, variants = view.verb.axis, view.value_labels.variants.get(colour)
     shades = Shades(scale, domain, None if variants is None else _variant_colours(variants))
@@ -105,7 +105,7 @@ def joined_columns(rows: pl.DataFrame, names: Sequence[str]) -> pl.Expr:
 
 
 def cell_texts(view: ChartView, rows: pl.DataFrame, names: Sequence[str]) -> pl.Series:
-    """Return the text that each cell shows under the pointer. The text names the columns and their values."""
+    """Return the text that each cell shows under the pointer. It names the columns and their values."""
     labels = {name: view.verb.label(name) for name in names}
     texts = [
         "; ".join(f"{labels[name]} {format_short(row[name])}" for name in labels if row[name] is not None)
@@ -125,7 +125,7 @@ def draw_cells(
     upright_labels: bool = False,
     hide_labels: bool = False,
 ) -> alt.Chart:
-    """Draw cells of two categories. `x` and `y` are the titles of the axes.
+    """Draw a grid of coloured cells for two categories. `x` and `y` are the titles of the axes.
 
     The rows have the columns x (null for a single column of cells), y, colour and text, which appears under
     the pointer.
@@ -162,7 +162,7 @@ def is_evenly_spaced(values: pl.Series) -> bool:
 def draw_field(
     rows: pl.DataFrame, lines: pl.DataFrame, x: str, y: str, legend: str, shades: Shades
 ) -> alt.LayerChart:
-    """Draw cells over two evenly spaced numbers, with dashed white lines across them.
+    """Draw coloured cells over two evenly spaced numbers, with dashed white lines across them.
 
     `rows` has the columns x, y and colour, and `lines` has the columns x, y and name. `x`, `y` and `legend`
     are the titles of the axes and of the colour scale.

@@ -38,7 +38,7 @@ def draw_spectrum(
 
     Args:
         density: a table with the columns x, density and detail (a number for each piece of the line).
-        values: the measured values. The chart leaves out zeros if there is an atom or no density.
+        values: the measured values. Zeros are left out if there is an atom or no density.
         atom: the predicted weight at zero, which the title states.
         outliers: the predicted outliers, drawn as triangles.
     """
@@ -75,8 +75,8 @@ def draw_spectrum(
 def histogram(values: Any, density_x: Any, total: int, name: str) -> list[dict[str, Any]]:
     """Return the bars of a histogram that is normalised to a density.
 
-    The histogram covers the range of the values and of `density_x`. `total` is the number of all values,
-    which is larger than the length of `values` if some are left out.
+    The histogram covers the range of the values and of `density_x`. `total` counts all values, including
+    those that are left out of `values`.
     """
     if not values.size:
         return []
@@ -90,7 +90,7 @@ def histogram(values: Any, density_x: Any, total: int, name: str) -> list[dict[s
 
 
 def draw_histogram(bars: Rows, most: float, **x: Any) -> alt.Chart:
-    """Draw the bars of `histogram` up to the height `most`. `x` holds options of the x axis."""
+    """Draw the bars of `histogram`, cut at the height `most`. `x` has options of the x axis."""
     y = alt.Y("height:Q", title="density", scale=alt.Scale(domain=[0.0, most]))
     drawn = alt.Chart(inline_data(bars)).mark_bar(color=BARS, stroke="white", strokeWidth=0.3)
     return drawn.encode(x=alt.X("left:Q", **x), x2="right:Q", y=y, y2="floor:Q")
@@ -99,7 +99,7 @@ def draw_histogram(bars: Rows, most: float, **x: Any) -> alt.Chart:
 def laws_over_histogram(
     values: NDArray[np.float64], curves: Mapping[str, Curve], colours: Mapping[str, int], x: str
 ) -> alt.LayerChart:
-    """Draw a line for each law (points, densities) over a histogram. `colours` index the palette."""
+    """Draw laws, given as (points, densities), over a histogram. `colours` are indices of palette colours."""
     bars = histogram(values, np.zeros(0), values.size, "measured")
     layers = [draw_histogram(bars, ROOM * max(bar["height"] for bar in bars), title=x)]
     rows = [
@@ -126,7 +126,7 @@ def ridge_panel(
     hue: str = PALETTE[0],
     clip: bool = False,
 ) -> alt.LayerChart:
-    """Draw one spectrum of a ridge: a line over bars (x to x2, low to y), with triangles at `marks`."""
+    """Draw one spectrum of a ridge plot: a line over bars (x to x2, low to y), with triangles at `marks`."""
     layers = []
     if len(bars):
         drawn = alt.Chart(inline_data(bars)).mark_rect(color=BARS, clip=clip)

@@ -21,7 +21,7 @@ Rows = pl.DataFrame | Sequence[Mapping[str, Any]]
 
 
 def inline_data(rows: Rows) -> alt.Data:
-    """Return rows as JSON text, which Altair does not copy and check. Infinities and NaN become null."""
+    """Return rows as JSON text, which Altair neither copies nor checks. Infinities and NaN become null."""
     if isinstance(rows, pl.DataFrame):
         values = rows.write_json()
     else:
@@ -46,8 +46,8 @@ def integer_axis(values: Iterable[int], most: int = 8) -> alt.Axis:
 def log_axis(values: Iterable[float], **more: Any) -> alt.Axis:
     """Return a logarithmic axis over positive values.
 
-    There is a tick at each power of ten. If there are few powers of ten, there are also ticks at 3, or at 2
-    and 5, times each power.
+    There is a tick at each power of ten. If these are few, there are also ticks at 3, or at 2 and 5, times
+    each power.
 
     >>> [log_axis(ends).to_dict()["values"] for ends in ([0.02, 3.0], [0.9, 12.0])]
     [[0.03, 0.1, 0.3, 1.0, 3.0], [1.0, 2.0, 5.0, 10.0]]
@@ -67,25 +67,25 @@ def log_axis(values: Iterable[float], **more: Any) -> alt.Axis:
 def colour_encoding(
     colours: Mapping[str, str], column: str = "series", legend_for_one: bool = False, **legend: Any
 ) -> alt.Color:
-    """Return the encoding of each series' colour. `legend_for_one` gives a single series a legend too."""
+    """Return the encoding of series as colours. `legend_for_one`: even one series has a legend."""
     scale = alt.Scale(domain=list(colours), range=list(colours.values()))
     shown = alt.Legend(title=None, **legend) if legend_for_one or len(colours) > 1 else None
     return alt.Color(f"{column}:N", scale=scale, legend=shown)
 
 
 def dash_encoding(column: str, dashes: Mapping[str, Sequence[float]], **legend: Any) -> alt.StrokeDash:
-    """Return the encoding of a column's dashes. The encoding has a legend only if `legend` has options."""
+    """Return the encoding of a column as dashes. It has a legend only if `legend` has options."""
     scale = alt.Scale(domain=list(dashes), range=list(dashes.values()))
     shown = alt.Legend(**legend) if legend else None
     return alt.StrokeDash(f"{column}:N", title=None, scale=scale, legend=shown)
 
 
 def panel_title(text: str) -> alt.TitleParams:
-    """Return a title at the left edge of the plot, so that the titles of several panels line up."""
+    """Return a title at the left edge of the plot, which lines up with the titles of other panels."""
     return alt.TitleParams(as_title(text), frame="group", anchor="start")
 
 
 def with_theory_legend(lines: alt.Chart, hue: str = GREY, name: str = "theory") -> alt.Chart:
-    """Return the lines with an entry `name` in the legend."""
+    """Return these lines with an entry `name` in the legend."""
     dash = dash_encoding("theory", {name: [1, 0]}, symbolType="stroke", symbolStrokeColor=hue)
     return lines.encode(strokeDash=dash).transform_calculate(theory=f"'{name}'")

@@ -20,12 +20,12 @@ LONGEST_SUFFIX = 80  # letters of a model's name in a file name
 
 @dataclass(frozen=True, eq=False)
 class Figure:
-    """A chart with its name (of a file, without ending), title and caption, for a page and for a paper.
+    """A chart for a page and for a paper, with its file name (without ending), title and caption.
 
     Args:
         on_page: False if the page has an interactive version. Such a figure is only for papers.
-        model: the model in the figure, if the result has several models, otherwise None.
-        settings_text: a function that returns the settings of the result in words.
+        model: the model that the figure shows, or None if the result has only one model.
+        settings_text: a function that describes the settings of the result in words.
         version: the version of attnlaw that computed the result.
     """
 
@@ -39,7 +39,7 @@ class Figure:
     version: str = ""
 
     def draw(self) -> Any:
-        """Return the altair chart. The method makes the chart without Altair's checks, which are slow.
+        """Return the altair chart. It is made without Altair's checks, which are slow.
 
         Raises:
             InputError: if a package that draws figures is not installed.
@@ -63,7 +63,7 @@ class Figure:
 def draw_each(
     figures: Iterable[Figure], draw: Callable[[Figure], Drawing]
 ) -> list[tuple[Figure, Drawing | InputError]]:
-    """Return figures with their drawings or errors. A warning names all figures with the same error."""
+    """Return each figure with its drawing, or with the error. Warn once about each error."""
     drawings: list[tuple[Figure, Drawing | InputError]] = []
     missing: dict[str, list[str]] = {}
     for figure in figures:
@@ -79,7 +79,7 @@ def draw_each(
 
 
 def number_duplicates(figures: Sequence[Figure]) -> list[Figure]:
-    """Return the figures with a number at the end of each name that several figures share."""
+    """Return the figures with unique names: a number is added to names that occur several times."""
     many = Counter(figure.name for figure in figures)
     numbers = {name: count(1) for name in many}
     ends = [f"_{next(numbers[figure.name])}" if many[figure.name] > 1 else "" for figure in figures]
@@ -87,7 +87,7 @@ def number_duplicates(figures: Sequence[Figure]) -> list[Figure]:
 
 
 def unique_suffixes(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return a unique suffix for file names for each label. Labels may contain any characters.
+    """Return a unique suffix of a file name for each label. Labels may contain any characters.
 
     >>> unique_suffixes({"a/b": "b", "a/B": "B", "c: d": "c: d"})
     {'a/b': '_b', 'a/B': '_B-2', 'c: d': '_c-d'}

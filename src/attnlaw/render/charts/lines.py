@@ -27,8 +27,8 @@ from attnlaw.render.charts.style import PALETTE
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, has_values
 from attnlaw.render.describe_rows import MOST_CASES, rows_by_case, varying_settings
 
-MEASURED = "Points are measured values, with one standard error"
-POINTS = f"{MEASURED}. Good agreement: they are on the lines, or come closer to them at larger sizes."
+MEASURED = "Points are measured values; bars are one standard error"
+POINTS = f"{MEASURED}. Good agreement: the points are on the lines, or come closer to them as sizes grow."
 MOST_DOTS = 40  # a line with more points has no dots
 
 
@@ -63,15 +63,15 @@ def line_charts(
 ) -> Drawings:
     """Yield charts of `y` over `x`, with a line for each value of the columns `by`.
 
-    Each combination of the other settings has its own chart, or a line if nothing else varies and they are
-    few. Rows with equal settings are averaged. A chart with a single value of `x` is left out.
+    Each combination of the other settings has its own chart. It has its own line if nothing else varies and
+    there are few. Rows with equal settings are averaged. A chart with a single value of `x` is left out.
 
     Args:
-        sizes: the simulation's setting for its size. The chart draws the rows of the simulation as points.
-        thresholds: a function of a chart's rows that returns thresholds, with the columns x and name.
-        smooth: a function of a chart's rows that returns rows at more values of x, or the same rows.
+        sizes: the setting of the simulation that is its size. The rows of the simulation are drawn as points.
+        thresholds: a function that returns the thresholds for a chart's rows, with the columns x and name.
+        smooth: a function that returns rows at more values of x, or the same rows.
         log: whether both axes are logarithmic; `log_x`: only the x axis.
-        slope: the slope of dashed guides through the last point of each series, as in `draw_lines`.
+        slope: the slope of dashed lines through the last point of each series, as in `draw_lines`.
     """
     rows = rows.drop_nulls([x, y])
     if rows[x].dtype.is_float():
@@ -156,8 +156,8 @@ def draw_lines(
         points: measured values, with the same columns and a column `size` for the legend.
         thresholds: a table with the columns x and name, drawn as dotted vertical lines.
         log: whether both axes are logarithmic. Bars that reach zero are cut on logarithmic axes.
-        slope: the slope of a dashed guide through the last point of each series in `guided` (all by default).
-            It replaces their lines, because only points are known, and needs `log`.
+        slope: the slope of a dashed line through the last point of each series in `guided` (by default all).
+            These replace the lines between points, and need `log`.
         line_name: the name of the lines in the legend, if there are `points`.
     """
     numeric = rows["x"].dtype.is_numeric()
@@ -268,9 +268,9 @@ def draw_marked_curve(
     ends: tuple[float, float],
     title: str,
 ) -> alt.LayerChart:
-    """Draw a curve with a line and a dot at the current place and height, if known.
+    """Draw a curve, with a vertical line and a dot at the current setting if its value is known.
 
-    The title has a field for the current height, and `ends` are those of the logarithmic x axis.
+    The title has a place for the current value. The logarithmic x axis runs between `ends`.
     """
     rows = [{"x": place, "y": height} for place, height in sorted(points.items())]
     # Between few points of a slow theory, a monotone line shows the trend without corners.

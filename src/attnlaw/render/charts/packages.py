@@ -40,12 +40,12 @@ def missing_packages() -> list[str]:
 
 
 def has_packages() -> bool:
-    """Return whether figures can be drawn. The packages are not imported."""
+    """Return whether the packages that draw figures are installed. They are not imported."""
     return not missing_packages()
 
 
 def require_packages(what: str = "a figure") -> None:
-    """Raise an `InputError` that names the extra, if a package is not installed."""
+    """Raise an `InputError` that names the extra to install if a package that draws is missing."""
     with require_extra(what, EXTRA):
         for name in missing_packages():
             raise ModuleNotFoundError(name=name)
@@ -53,7 +53,7 @@ def require_packages(what: str = "a figure") -> None:
 
 @cache
 def warn_without_packages() -> None:
-    """Log a warning that the pages have no figures. A process logs it once."""
+    """Log a warning that the pages have no figures. A process logs this warning only once."""
     logging.getLogger("attnlaw").warning(
         "attnlaw: warning: the page has no figures, because %s is not installed; to draw them, type %s and "
         "then attnlaw report DIR",

@@ -57,7 +57,7 @@ NESTED = ("hconcat", "vconcat", "concat", "layer")
 
 
 def figure_files(figures: Iterable[Figure], folder: Path, ending: str) -> dict[Path, bytes]:
-    """Return the contents of a file and a caption for every figure that can be drawn, by path."""
+    """Return the contents of all figure and caption files, by path, for figures that can be drawn."""
 
     def path_of(figure: Figure) -> Path:
         return folder / f"{figure.name}.{ending}"
@@ -100,7 +100,8 @@ def chart_bytes(chart: Any, target: Path) -> bytes:
     """Return the content of the file that `save_chart` writes."""
     if target.suffix[1:] not in ENDINGS:
         raise InputError(
-            f"{target}: the name of a figure must end in one of .{', .'.join(ENDINGS)}; choose such a name"
+            f"{target}: the file name of a figure must end in one of .{', .'.join(ENDINGS)}; choose another "
+            "name"
         )
     spec = without_controls(paper_spec(chart))
     if target.suffix == ".pdf":
@@ -131,7 +132,7 @@ def _chart_with_model(figure: Figure) -> Any:
 
 
 def paper_spec(chart: Any) -> dict[str, Any]:
-    """Return the specification of a chart for a paper. Text that leaves panels no room is an error."""
+    """Return the Vega-Lite specification of a chart for a paper. Text must leave room for panels."""
     spec = chart.to_dict(validate=False)
     beside = spec | {"config": CONFIG}
     tries = [(beside, PAGE, ROOMY_PANEL), (_with_legend_below(spec, PAGE), PAGE, NARROWEST_PANEL)]

@@ -63,7 +63,7 @@ def palette(names: Iterable[str]) -> dict[str, str]:
 
 
 def finite_or_none(value: Any) -> Any:
-    """Replace NaN and infinity by None, also inside lists, because JSON cannot hold them."""
+    """Replace NaN and infinity with None, also inside lists, because JSON has neither."""
     if isinstance(value, list):
         return [finite_or_none(element) for element in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -79,7 +79,7 @@ ENGINE = ChildProcess(Path(__file__).with_name("engine.py"), seconds=300)
 
 
 def call_engine(function: str, *arguments: Any) -> Any:
-    """Call a function of `engine`. Raise an `InputError` if the call fails."""
+    """Call a function in `engine`, which runs in a child process. Raise an `InputError` if the call fails."""
     require_packages()
     try:
         return ENGINE.call(function, *arguments)
@@ -87,13 +87,10 @@ def call_engine(function: str, *arguments: Any) -> Any:
         lines = [line for line in str(error).splitlines() if line.startswith("Error: ")]
         raise _undrawable(lines[0] if lines else "no reason given", "give the models other names") from error
     except ChildEnded as error:
-        remedy = "to draw it later from the saved rows, type attnlaw report DIR"
+        remedy = "to draw it later from saved results, type attnlaw report DIR"
         if has_address_limit():
-            remedy = (
-                "the drawing engine needs more address space than `ulimit -v` allows; raise this "
-                f"limit, or {remedy}"
-            )
-        raise _undrawable(f"the drawing engine {error}", remedy) from error
+            remedy = f"drawing needs more memory than `ulimit -v` allows; raise this limit, or {remedy}"
+        raise _undrawable(f"the process that draws {error}", remedy) from error
 
 
 # Characters that XML, and so SVG, cannot hold, and the visible signs that replace them. A backslash would not
@@ -180,7 +177,7 @@ def _compile_outline(outline: str) -> str:
 
 
 def house_spec(chart: Any) -> dict[str, Any]:
-    """Return the specification of a chart in attnlaw's style. The chart's own configuration has priority."""
+    """Return the specification of a chart in attnlaw's style. The configuration of the chart has priority."""
     spec: dict[str, Any] = chart.to_dict()
     spec["config"] = _merge_configs(BASE_CONFIG, spec["config"])
     return spec
@@ -202,7 +199,7 @@ def _offline_class(kind: type) -> type:
 
 
 def inline_svg(chart: Any, name: str) -> str:
-    """Return the chart as an SVG element whose ids start with `name`, so that a page can have several."""
+    """Return the chart as an SVG element, whose ids start with `name` to be unique on a page."""
     spec = chart.to_dict(validate=False)
     spec = _apply_theme(spec | {"config": _merge_configs(spec["config"], BASE_CONFIG)})
     spec["config"] = _merge_configs(spec["config"], ON_PAGE)
@@ -223,7 +220,7 @@ SYMBOL = 3.5  # width of a symbol with the space around it, in letters
 
 
 def legend_below(spec: Mapping[str, Any], width: float, letter: float) -> dict[str, Any]:
-    """Return a legend below the panels, in as many columns as fit. `width` and `letter` are in pixels."""
+    """Return a legend below the panels, in as many columns as fit. Widths are in pixels."""
     longest = max((len(name) for name in _legend_labels(spec)), default=1)
     columns = max(1, int(width / (letter * (longest + SYMBOL))))
     layout = {"bottom": {"direction": "vertical", "anchor": "start"}}

@@ -34,7 +34,7 @@ VIEWS: WeakKeyDictionary[Result, dict[Prepare, ChartView]] = WeakKeyDictionary()
 
 
 class Drawing(NamedTuple):
-    """A chart of some rows, drawn on request."""
+    """A chart of some rows that is drawn on request."""
 
     draw: Callable[[], Any]  # returns the altair chart
     case: Mapping[str, Any] = NO_CASE  # settings that all its rows share; they become part of the title
@@ -45,9 +45,9 @@ Drawings = Iterator[Drawing]
 
 
 class ChartView:
-    """The part of a result that charts read: its tables, and the rows that did not fail. NaN is null.
+    """What charts read of a result: its tables, and the rows that did not fail. NaN is null.
 
-    Tables refer to `rows` by the column `case`. `settings` are the names of those in the rows, without the
+    The column `case` of a table refers to `rows`. `settings` names the settings in the rows, without the
     seed, and `simulation` is the view of the simulation's result, or None.
     """
 
@@ -62,7 +62,7 @@ class ChartView:
 
     @classmethod
     def of(cls, result: Result, prepare: Prepare = None) -> ChartView:
-        """Return the view of a result, which all its charts share. `prepare` may first change the result."""
+        """Return the view of a result. Its charts share it. `prepare` may change the result first."""
         views = VIEWS.setdefault(result, {})
         if prepare not in views:
             views[prepare] = cls(result if prepare is None else prepare(result))
@@ -75,8 +75,8 @@ class ChartView:
     def frame(self, name: str, *needed: str) -> pl.DataFrame:
         """Return the lines of a table, joined with the settings of their rows.
 
-        The function leaves out lines in which a `needed` value is null. A column of the table has priority
-        over a setting of the same name. If the result does not have the table, there are no lines.
+        Lines in which a `needed` value is null are left out. A column of the table has priority over a
+        setting of the same name. If the result does not have the table, there are no lines.
         """
         if name not in self._frames:
             lines = self._tables.get(name)
@@ -88,18 +88,18 @@ class ChartView:
         return self._frames[name].drop_nulls(needed) if needed else self._frames[name]
 
     def cases(self, rows: pl.DataFrame, apart: Sequence[str]) -> RowsByCase:
-        """Yield each combination of the settings that vary, except those in `apart`, with its rows."""
+        """Yield the rows of each combination of the varying settings, except those in `apart`."""
         return rows_by_case(rows, self.other_settings(rows, apart))
 
     def other_settings(self, rows: pl.DataFrame, apart: Sequence[str]) -> list[str]:
-        """Return the settings that vary and that no other setting determines, except those in `apart`."""
+        """Return the varying settings that are not determined by others, except those in `apart`."""
         names = [name for name in varying_settings(rows, self.settings) if name not in apart]
         return independent_settings(rows, names, apart)
 
     def same_settings(
         self, rows: pl.DataFrame, others: pl.DataFrame, ignored: Sequence[str] = ()
     ) -> pl.DataFrame:
-        """Return the rows whose settings, except those in `ignored`, also occur in `others`."""
+        """Return the rows whose settings also occur in `others`, not counting the settings in `ignored`."""
         names = [name for name in self.settings if name not in ignored]
         shared = [name for name in names if has_values(rows, name) and has_values(others, name)]
         if not shared:
@@ -109,10 +109,10 @@ class ChartView:
     def mean_lines(
         self, rows: pl.DataFrame, x: str, y: str, by: Sequence[str], *more: str
     ) -> tuple[pl.DataFrame, dict[str, str]]:
-        """Average the rows with equal settings. Return x, y, error and series, and the colour of each series.
+        """Average rows with equal settings. Return x, y, error and series, and the colour of each series.
 
-        The error of a mean follows from the errors of its rows, or from their spread if they have none. The
-        columns `by` distinguish the series, and the columns `more` further points.
+        The error of an average comes from the errors of its rows, or from their spread if they have no
+        errors. The columns `by` distinguish the series, and the columns `more` further points.
         """
         stated, combined_error = f"{y}_error", pl.lit(None, dtype=pl.Float64)
         if stated in rows.columns:
@@ -126,10 +126,10 @@ class ChartView:
         return self.with_series(means.select(*renamed, *by, *more), by)
 
     def with_series(self, rows: pl.DataFrame, by: Sequence[str]) -> tuple[pl.DataFrame, dict[str, str]]:
-        """Add a column `series` that names the values of `by`. Return the rows and the colour of each series.
+        """Return the rows with a column `series` that describes `by`, and the colour of each series.
 
-        If `by` is one column of variants or models, the series have the labels of these as names. Variants
-        keep their colours.
+        If `by` is a single column of variants or models, the series are named by the labels of these.
+        Variants keep their colours.
         """
         labels = self.value_labels
         alone = len(by) == 1 and by[0] in {*labels.variants, *labels.short}
@@ -145,7 +145,7 @@ class ChartView:
         return rows.with_columns(series=pl.Series(series, dtype=pl.String)), palette(series) | fixed_colours
 
     def size_label(self, setting: str, sizes: Sequence[Any]) -> str:
-        """Return the legend entry of a simulation at some sizes: "trained students, d = 20"."""
+        """Return the legend entry of a simulation with these sizes: "trained students, d = 20"."""
         title = self.verb.title[0].lower() + self.verb.title[1:]
         symbol = setting_fields(self.verb.settings)[setting].rule.symbol or setting.replace("_", " ")
         return f"{title}, {symbol} = {', '.join(map(str, sizes))}" if sizes else title
@@ -156,7 +156,7 @@ class ChartView:
         """Return a figure for each drawing.
 
         The title of a figure states the settings of the drawing, and its caption ends with the drawing's
-        note. If there are several models, the name of the figure ends with the name of its model.
+        note. If there are several models, the name of each figure ends with its model.
         """
         figures = []
         for draw, case, note in drawings:
@@ -215,14 +215,14 @@ class ChartView:
 def chart(
     title: str, caption: str = "", *, name: str | None = None, on_page: bool = True, prepare: Prepare = None
 ) -> Callable[[Callable[[ChartView], Drawings]], Callable[[Result], list[Figure]]]:
-    """Decorate a function that yields drawings for a view. The result takes a result and returns figures.
+    """Decorate a function that yields drawings for a view. Given a result, it then returns figures.
 
     Args:
         title: the title of the figures, to which attnlaw adds the settings of a drawing.
         caption: what the chart shows and how to read it, to which attnlaw adds the note of a drawing.
         name: the name of the figures, by default the name of the function.
         on_page: False if the page has an interactive version. Such a figure is only for papers.
-        prepare: a function that changes the result before charts read it.
+        prepare: a function that changes the result before the chart reads it.
     """
 
     def decorate(draw: Callable[[ChartView], Drawings]) -> Callable[[Result], list[Figure]]:
@@ -237,5 +237,5 @@ def chart(
 
 
 def has_values(rows: pl.DataFrame, *names: str) -> bool:
-    """Return whether each of these columns exists and has a value."""
+    """Return whether all these columns exist and each has a value."""
     return all(name in rows.columns and rows[name].count() for name in names)

@@ -14,7 +14,7 @@ TEMPLATES = f"{PACKAGE}/render/pages/templates"
 
 @cache
 def environment() -> Environment:
-    """Return the Jinja2 environment, which finds "page.html" here, and "verbs/NAME/page.html"."""
+    """Return the Jinja2 environment, which finds page.html in this folder and verbs/NAME/page.html."""
     return Environment(
         loader=FileSystemLoader([TEMPLATES, PACKAGE]),
         autoescape=True,

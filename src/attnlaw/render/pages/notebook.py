@@ -19,7 +19,7 @@ MOST_LINES = 20  # lines of a table that a notebook shows
 
 
 def result_html(result: Result, answer: Answer | None = None) -> Markup:
-    """Return the answer, and the quantities of a single case with their meanings or a table of cases."""
+    """Return HTML with the answer and the quantities of a single case, or a table of several cases."""
     lines = macros("notebook.html").answer(answer.lines if answer else ())
     return Markup(lines + (_case_html(result) if len(result) == 1 else _cases_html(result)))
 
@@ -65,7 +65,7 @@ def _short_text(value: Any) -> str:
 
 
 def frame_html(frame: pl.DataFrame, columns: Sequence[str]) -> Markup:
-    """Return the first lines of a table as HTML. The HTML leaves out columns without values."""
+    """Return the first rows of a table as HTML. Columns without values are left out."""
     kept = [name for name in columns if name in frame.columns and frame[name].count()]
     rows = [[_short_text(value) for value in row] for row in frame.select(kept).head(MOST_LINES).iter_rows()]
     head = [name.replace("_", " ") for name in kept]

@@ -58,7 +58,7 @@ UNSAFE = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
 @dataclass(frozen=True)
 class Section:
-    """A section of a page, with its id, heading, HTML, and name in the navigation."""
+    """A section of a page: its id, heading, HTML, and its name in the navigation."""
 
     anchor: str
     title: str
@@ -86,7 +86,7 @@ class Part:
 
     @property
     def rows(self) -> pl.DataFrame:
-        """All rows. The columns of settings come first, including those of a simulation."""
+        """All rows. The columns of settings, which come first, including those of a simulation."""
         rows = pl.concat([result.plain_rows for result in self.every], how="diagonal_relaxed")
         columns = [result.verb.setting_columns.values() for result in self.every]
         settings = dict.fromkeys(chain.from_iterable(columns))
@@ -94,14 +94,14 @@ class Part:
 
     @property
     def listed_rows(self) -> pl.DataFrame:
-        """The rows that the page lists: those of all cases, or of the first table of a single case."""
+        """The rows that the page lists: all cases, or for a single case its first table."""
         rows, result = self.rows, self.results[0]
         names = [spec.name for spec in result.verb.tables[:1]]
         table = next((result.tables[name] for name in names if name in result.tables), rows.clear())
         return rows if rows.height > 1 or not table.height else nan_to_null(table).drop("case")
 
     def figure_section(self, number: int, several: bool) -> Section | None:
-        """Return the section of the figures, which names the directory if there are `several`."""
+        """Return the section of figures, which names the directory if there are `several`."""
         rows, drawn = self.listed_rows, "Drawn from" if self.figures else "attnlaw cannot draw a figure from"
         shared = shared_settings(rows, result_columns(result.verb for result in self.every))
         if not several:
@@ -112,7 +112,7 @@ class Part:
 
 
 def results_page(parts: Sequence[Part], note: str = "", answer: Answer | None = None) -> str:
-    """Return the page for verbs without a special page: answer, note, figures, quantities and all rows."""
+    """Return the page of a verb without a special page: answer, note, figures, quantities and all rows."""
     several = len(parts) > 1
     finished = [result for part in parts for result in part.every if result.finished_rows.height]
     verbs = list({result.verb.name: result.verb for result in finished}.values())
@@ -138,13 +138,13 @@ def results_page(parts: Sequence[Part], note: str = "", answer: Answer | None = 
 
 
 def failure_sentences(parts: Sequence[Part]) -> str:
-    """Return sentences that say what failed. If there are several parts, the sentences name the part."""
+    """Return sentences that say what failed. If there are several parts, each sentence names its part."""
     losses = [(part.name, failure_sentence(part.rows)) for part in parts]
     return " ".join(f"{name}: {text}" if len(parts) > 1 else text for name, text in losses if text)
 
 
 def result_columns(verbs: Iterable[Verb[Any, Any]]) -> list[str]:
-    """Return the columns that verbs compute, in rows and in tables."""
+    """Return the columns that these verbs compute, in rows and in tables."""
     return [name for verb in verbs for quantity in verb.every_quantity for name in quantity.columns]
 
 
@@ -158,7 +158,8 @@ def rows_page(
 ) -> str:
     """Return a page with the answer and these sections, followed by a table of all rows.
 
-    `lead` is the text below the title, or a list of its sentences. `verbs` declare the labels of the columns.
+    `lead` is the text below the title, as one text or as a list of sentences. The labels of columns come from
+    `verbs`.
     """
     outcome = [name for name in OUTCOME if name in rows.columns and rows[name].count()]
     outcome = outcome if failed_rows(rows).height else []
@@ -202,7 +203,7 @@ def _variant_labels(verbs: Sequence[Verb[Any, Any]], shown: Sequence[str]) -> di
 
 
 def quantity_section(verb: Verb[Any, Any], rows: pl.DataFrame, several: bool = False) -> Section | None:
-    """Return a section with the meaning and the range of each quantity, or None if there are no values."""
+    """Return a section with the meaning and the range of each quantity, or None if no quantity has values."""
     lines = []
     for quantity in verb.quantities:
         values = rows[quantity.name].drop_nulls() if quantity.name in rows.columns else pl.Series()
@@ -252,7 +253,7 @@ def page_html(
     data: Mapping[str, Any],
     answer: Answer | None = None,
 ) -> str:
-    """Return the whole HTML document: the lead, the answer, the sections, and `data` for its script."""
+    """Return the complete HTML document: the lead, the answer, the sections, and `data` for its script."""
     script = "\n".join(["'use strict';", *(read_asset(f"{name}.js") for name in SCRIPTS)])
     template = environment().get_template("page.html")
     # A path in a command may contain control characters.
@@ -275,12 +276,12 @@ def page_html(
 
 
 def read_asset(name: str) -> str:
-    """Return the text of a style sheet or a script. colours.css has the colours of charts on a page."""
+    """Return the text of a style sheet or a script. colours.css has the colours of charts."""
     return Path(TEMPLATES, name).read_text(encoding="utf-8").rstrip("\n")
 
 
 def explorer_section(link: str, constant: str = "") -> Section:
-    """Return the section with heat maps of layers and heads, and with the details of a chosen matrix."""
+    """Return the section with heat maps over layers and heads, and with details of the chosen matrix."""
     return Section("heads", "Heads and matrices", macros("sections.html").explorer(constant), link)
 
 
@@ -291,10 +292,10 @@ def explorer_data(
     mapped: Mapping[str, Mapping[str, Any]],
     facts: Iterable[str],
 ) -> dict[str, Any]:
-    """Return the data of matrices for the explorer's script, as values for JSON.
+    """Return the data that the script needs to show matrices, as values for JSON.
 
-    `models` has the name of each case's model. `mapped` has the columns that a heat map can show, each with
-    how to read it and options for its colours, and `facts` those that the page shows for a chosen matrix.
+    `models` has the name of each case's model. `mapped` has the columns of heat maps, with how to read them
+    and options for colours. `facts` has the columns that the page shows for a chosen matrix.
     """
     known = {column.name: column for table in reversed(verb.tables) for column in table.columns}
     kinds, laws = (known[name].choices or {} if name in known else {} for name in ("kind", "law"))
@@ -325,16 +326,16 @@ def rows_section(link: str, example: str) -> Section:
 def headline_numbers(
     verb: Verb[Any, Any], row: Mapping[str, Any], names: Iterable[str]
 ) -> list[tuple[str, str, str]]:
-    """Return (label, text, meaning) of the named numbers that a row has."""
+    """Return (label, text, meaning) of those named numbers that a row has."""
     meanings = {quantity.name: quantity.description for quantity in verb.quantities}
     shown = [name for name in names if row[name] is not None]
     return [(verb.label(name), format_short(row[name]), meanings.get(name, "")) for name in shown]
 
 
 def draw_on_page(figures: Iterable[Figure], prefix: str = "") -> list[dict[str, Any]]:
-    """Draw figures, or say why not, for the macro `drawing`. `prefix` makes the ids of their SVG unique.
+    """Draw figures for the macro `drawing`, or return the reason why not. `prefix` makes ids unique.
 
-    There are no drawings if the packages that draw are not installed.
+    Nothing is drawn if a package that draws is missing.
     """
     if not has_packages():
         return []
@@ -353,7 +354,7 @@ def draw_on_page(figures: Iterable[Figure], prefix: str = "") -> list[dict[str, 
 def figure_section(
     anchor: str, title: str, figures: Iterable[Figure], lead: str = "", link: str = ""
 ) -> Section | None:
-    """Return a section with the figures and their captions, or None if there is no figure and no lead.
+    """Return a section with figures and captions, or None if there is neither a figure nor a lead.
 
     If the packages that draw are not installed, a note says how to get the figures.
     """
@@ -379,7 +380,7 @@ def plain_columns(table: pl.DataFrame) -> dict[str, list[Any]]:
 
 
 def infinite_places(table: pl.DataFrame) -> dict[str, list[int]]:
-    """Return the numbers of the rows in which a column is infinite, by column.
+    """Return, for each column, the indices of the rows in which it is infinite.
 
     JSON has no infinity, so the page's script inserts it again.
 
@@ -392,7 +393,7 @@ def infinite_places(table: pl.DataFrame) -> dict[str, list[int]]:
 
 
 def pack_arrays(arrays: Iterable[Sequence[float] | None]) -> dict[str, Any]:
-    """Pack arrays as `{"lengths": [...], "values": base64}`. The length of a missing array is null.
+    """Pack arrays as `{"lengths": [...], "values": base64}`. A missing array has the length null.
 
     >>> pack_arrays([[1.0, 2.0], None])
     {'lengths': [2, None], 'values': 'AACAPwAAAEA='}

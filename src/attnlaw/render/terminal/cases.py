@@ -36,7 +36,7 @@ def setting_columns(result: Result, rows: pl.DataFrame, names: Iterable[str]) ->
 
 
 def number_cells(rows: pl.DataFrame, name: str) -> list[str]:
-    """Return the cells of a column with its errors, or with four digits if it has none."""
+    """Return the cells of a column: values with errors, or with four digits if there are no errors."""
     errors = rows[f"{name}_error"].to_list() if f"{name}_error" in rows.columns else []
     if any(errors):
         return format_column(rows[name], errors)
@@ -49,7 +49,7 @@ def print_measures(
     measures: Iterable[Measure],
     droppable: Sequence[str] | None = None,
 ) -> dict[str, str]:
-    """Print the columns, and the measures that have values. Return the meanings of those on the screen."""
+    """Print the columns, and the measures that have values. Return the meanings of all shown columns."""
     filled = [measure for measure in measures if any(measure[2])]
     titles = [title for title, _, _ in filled]
     every = [*columns, *(Column(title, cells) for title, _, cells in filled)]
@@ -58,13 +58,13 @@ def print_measures(
 
 
 def error_meaning(cells: Iterable[Any]) -> dict[str, str]:
-    """Return the meaning of digits in brackets, if a cell has some."""
+    """Return an explanation of digits in brackets, if a cell has such digits."""
     has_error = any(re.search(r"\d\(", str(cell)) for cell in cells)
     return {"0.25(1)": "0.25 with a standard error of 0.01"} if has_error else {}
 
 
 def known_quantities(result: Result) -> tuple[list[Quantity], list[dict[str, Any]]]:
-    """Return the quantities that have a value in a finished case, and the values of these cases."""
+    """Return the quantities that have a value in a finished case, with their values in all finished cases."""
     values = [result.values(case) for case in result.finished_rows["case"]]
     known = [q for q in result.verb.quantities if any(numbers[q.name] is not None for numbers in values)]
     return known, values
@@ -73,7 +73,7 @@ def known_quantities(result: Result) -> tuple[list[Quantity], list[dict[str, Any
 def print_quantities(
     console: Console, quantities: Sequence[Quantity], values: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Print a line for each quantity with its values, and with its meaning if there is only one case."""
+    """Print a line with the values of each quantity, and with its meaning if there is only one case."""
     several = len(values) > 1
     labels = Column("quantity", [q.label for q in quantities], is_text=True)
     meanings = Column("", [q.description for q in quantities], is_text=True, wraps=True)
@@ -87,7 +87,7 @@ def print_quantities(
 
 
 def print_details(console: Console, result: Result, apart: str = "") -> None:
-    """Print every quantity of every case. Quantities of the kind `apart` are not in the table."""
+    """Print all quantities of all cases. The table leaves out quantities of the kind `apart`."""
     for part in filter(None, (result, result.simulation)):
         known, values = known_quantities(part)
         plain = [q for q in known if q.kind != apart]
@@ -105,7 +105,7 @@ def print_details(console: Console, result: Result, apart: str = "") -> None:
 def unusual_settings(
     result: Result, row: Mapping[str, Any], left_out: Collection[str], always: Collection[str] = ()
 ) -> list[str]:
-    """Return the settings of a row that differ from their defaults, and those in `always`, in words."""
+    """Return the settings of a row in words: those in `always`, and those that are not at their default."""
     facts = []
     for name, field in setting_fields(result.verb.settings).items():
         value = row[result.verb.setting_columns[name]]

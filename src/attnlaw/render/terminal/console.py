@@ -33,7 +33,7 @@ messages = Console(stderr=True, highlight=False)
 
 
 def print_message(line: str) -> None:
-    """Print one line on standard error. Markup and control characters in the line have no effect."""
+    """Print one line on standard error. Markup and control characters in the line are printed as text."""
     messages.print(to_screen(messages, printable(line)), markup=False, soft_wrap=True)
 
 
@@ -61,10 +61,10 @@ class Column(NamedTuple):
 def print_table(
     console: Console, columns: Sequence[Column], droppable: Sequence[str] = (), tight: bool = False
 ) -> list[str]:
-    """Print columns without cutting a cell. Return the titles of the columns that were left out.
+    """Print a table without cutting any cell. Return the titles of the columns that were left out.
 
-    If the screen is too narrow, the function leaves out `droppable` columns in their order and says so. What
-    is still too wide runs past the edge. A file or a log has no edge, so it gets all columns. A `tight` table
+    On a narrow screen, the function leaves out `droppable` columns in order and names them. A table that is
+    still too wide continues past the edge. Files and logs have no edge and get all columns. A `tight` table
     has one space between columns instead of two.
     """
     table, hidden = _fit_columns(console, columns, droppable, tight)
@@ -120,7 +120,7 @@ def _cell(console: Console, cell: str | Text) -> Text:
 
 
 def number_columns(table: pl.DataFrame, forms: Mapping[str, tuple[str, str]]) -> list[Column]:
-    """Return columns of numbers. `forms` maps each title to the name of a column and a number format."""
+    """Return columns that show numbers. `forms` maps titles to a column name and a number format."""
     return [
         Column(title, [format_number(value, form, missing="–") for value in table[name]])
         for title, (name, form) in forms.items()
@@ -130,7 +130,7 @@ def number_columns(table: pl.DataFrame, forms: Mapping[str, tuple[str, str]]) ->
 def format_number(value: Any, form: str = "#.3g", error: Any = None, missing: str = "") -> str:
     """Return a number as text, and None as `missing`.
 
-    The text includes an error if it affects the shown digits.
+    An error is included if it affects the digits that are shown.
 
     >>> format_number(2.0), format_number(0.51, ".2f", 0.03), format_number(0.51, ".2f", 1e-4)
     ('2.00', '0.51(3)', '0.51')
@@ -167,10 +167,10 @@ def _clock_time(seconds: float) -> str:
 
 
 def progress_bar(description: str) -> tuple[RichProgress, Callable[..., float | None]]:
-    """Return a rich progress bar that is not shown yet, and its function `report(done, total, left=None)`.
+    """Return a rich progress bar, not shown yet, and its function `report(done, total, left=None)`.
 
-    `left` is the number of seconds left, if the caller knows it better than the pace so far. The function
-    returns the number that the bar shows, or None if too little of the work is done.
+    `left` is the number of seconds left, if the caller knows it better than the pace so far. This function
+    returns the number that the bar shows, or None if it is too early for an estimate.
     """
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
     bar = RichProgress(*columns, _TimeLeftColumn(), console=messages, transient=True)
@@ -215,7 +215,7 @@ def progress(description: str) -> Iterator[Callable[..., Any]]:
 
 
 def sparkline(values: Sequence[float], top: float) -> str:
-    """Return one block character for each value, as high as the value relative to `top`.
+    """Return a text with one block character for each value, whose height shows the value relative to `top`.
 
     >>> sparkline([0.0, 1.0, 2.0], top=2.0)
     '▁▅█'
@@ -240,7 +240,7 @@ FIRST_DRAW_DELAY, REDRAW_INTERVAL = 0.5, 0.2  # seconds before a bar appears, an
 
 
 def notebook_progress(name: str) -> AbstractContextManager[Progress]:
-    """Return a context that yields a progress function. At the end, the context removes the progress bar."""
+    """Return a context manager that yields a progress function. At the end, it removes the progress bar."""
     ipython, marimo = (sys.modules.get(module) for module in ("IPython", "marimo"))
     # IPython's terminal has no kernel.
     if ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None:

@@ -33,10 +33,10 @@ _kept_options: ContextVar[tuple[str, tuple[str, ...]]] = ContextVar("kept_option
 
 @contextmanager
 def typed_options(shown: Iterable[str] = (), verb: str = "", kept: Iterable[str] = ()) -> Iterator[None]:
-    """Adapt the next commands printed in the block to the command that the user typed.
+    """In this block, adapt the printed next commands to the command that the user typed.
 
-    Commands with an option in `shown`, which the user typed, are left out. Other commands of the `verb` get
-    the options `kept`, which no row has, such as `--as-stored`.
+    Commands with an option in `shown`, which the user already typed, are left out. Other commands of the
+    `verb` get the options `kept`, such as `--as-stored`, which no row contains.
     """
     before = _already_typed.set(_already_typed.get() | frozenset(shown))
     kept_before = _kept_options.set((verb, tuple(kept)) if verb else _kept_options.get())
@@ -48,7 +48,7 @@ def typed_options(shown: Iterable[str] = (), verb: str = "", kept: Iterable[str]
 
 
 def print_title(console: Console, name: str, facts: str = "") -> None:
-    """Print the subject of the screen in one line, or in two if it does not fit into one."""
+    """Print what the screen is about in one line, or in two if it is too long."""
     title = Text(to_screen(console, printable(name)), style="bold")
     facts = to_screen(console, printable(facts))
     if facts and title.cell_len + len(facts) + 4 <= console.width:
@@ -76,7 +76,7 @@ def without(meanings: Mapping[str, str], left_out: Iterable[str]) -> dict[str, s
 
 
 def print_definitions(console: Console, meanings: Mapping[str, str]) -> None:
-    """Print a line with the meaning of each term, which continues below itself if it is long."""
+    """Print a line with the meaning of each term. A long meaning continues below its start."""
     if not meanings:
         return
     width = max(Text(to_screen(console, term)).cell_len for term in meanings) + 2
@@ -87,10 +87,10 @@ def print_definitions(console: Console, meanings: Mapping[str, str]) -> None:
 
 
 def print_next(console: Console, commands: Mapping[str, str]) -> None:
-    """Print the commands to try next, each with a description of its result.
+    """Print the commands to try next, each with a description of what it shows.
 
-    A terminal breaks a command that is too long after a backslash, so that it can still be pasted. The
-    function leaves out commands that would only repeat the user's command.
+    Long commands are broken after a backslash, so that they can still be pasted into a terminal. Commands
+    that would only repeat the user's command are left out.
     """
     commands = _adapt(commands)
     widest = max((len(command) for command in commands), default=0)
@@ -140,7 +140,7 @@ def _break_command(command: str, width: int) -> str:
 
 
 def print_hanging(console: Console, head: Text, text: str, style: str = "") -> None:
-    """Print a text after its head. Later lines start in the same column as the text."""
+    """Print a text with a heading before it. All lines of the text start in the same column."""
     width = max(min(console.width, WIDEST_PROSE) - head.cell_len, 20)
     body = Text(to_screen(console, printable(text)), style=style)
     for number, line in enumerate(body.wrap(console, width)):
@@ -150,7 +150,7 @@ def print_hanging(console: Console, head: Text, text: str, style: str = "") -> N
 
 
 def print_answer(console: Console, answer: Answer | None) -> None:
-    """Print the lines of an answer, and an empty line below them."""
+    """Print the lines of an answer, followed by an empty line."""
     if answer is not None and answer.lines:
         print_lines(console, answer.lines)
         console.print()

@@ -19,7 +19,7 @@ from attnlaw.render.terminal.screen import print_answer, print_definitions, prin
 
 
 def show(result: Result, console: Console, answer: Answer | None = None, details: bool = False) -> None:
-    """Print a result with its simulation. With an answer, only `details` shows every quantity."""
+    """Print a result and its simulation. With an answer, only `details` shows all quantities."""
     parts = [result, *([] if result.simulation is None else [result.simulation])]
     console.print(Text(result.verb.title, style="bold"))
     console.print(Text(", ".join(_describe_shared(result)), style="dim"))

@@ -16,7 +16,7 @@ def shipped_studies() -> dict[str, Path]:
 
 
 def study_description(file: Path) -> str:
-    """Return the text of the comment at the head of a study file.
+    """Return the comment at the head of a study file.
 
     >>> study_description(shipped_studies()["init-depth"])
     'How similar tokens become with depth before training, in GPT-2 (pre-norm) and in BERT (post-norm).'

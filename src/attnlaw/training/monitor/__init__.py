@@ -63,7 +63,7 @@ class MonitorSettings(ModelSettings):
 
 @dataclass(frozen=True, eq=False)
 class MonitoredRun:
-    """The steps of one model that have been measured. `columns` describes the columns of the tables."""
+    """The steps of one model that a monitor has measured. `columns` describes the columns of the tables."""
 
     steps: pl.DataFrame
     matrices: pl.DataFrame
@@ -81,7 +81,7 @@ class MonitoredRun:
 
     @property
     def remark(self) -> str | None:
-        """The remark of the last measurement, or None if it has none."""
+        """The remark of the last measurement, or None."""
         remark: str | None = self.steps["remark"][-1]
         return remark
 

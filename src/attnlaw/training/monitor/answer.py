@@ -13,7 +13,7 @@ MAX_RUNS = 8  # runs with lines of their own
 
 
 def answer(result: Result) -> Answer:
-    """Return for each model the measured steps, the failures, and the largest change."""
+    """Return, for each model, the steps that were measured, the failures, and the largest change."""
     lines: list[Line] = []
     rows = result.rows.head(MAX_RUNS)
     for case, name in enumerate(unique_short_names(rows["model"].fill_null("run"))):

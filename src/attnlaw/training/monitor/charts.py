@@ -17,16 +17,16 @@ from attnlaw.render.charts.style import palette
 from attnlaw.training.monitor.columns import PANELS
 
 CAPTION = (
-    "Each panel shows a quantity at each training step. If the stable rank falls and directions beyond "
-    "random weights appear, a few directions take over. If the proxies keep growing, so do the norms of the "
-    "weights."
+    "Each panel shows a quantity at each training step. If the stable rank falls and more directions become "
+    "larger than random weights make them, a few directions take over. If the proxies keep growing, the "
+    "norms of the weights keep growing too."
 )
 STILL_TOLERANCE = 1e-3  # smaller relative changes count as constant
 
 
 @dataclass(frozen=True)
 class ColumnChange:
-    """The first and the last value of a column in the steps of one model."""
+    """The first and last value of a column, over the steps of one model."""
 
     first: float
     last: float
@@ -40,8 +40,7 @@ class ColumnChange:
 def steps(result: Result) -> Figure | None:
     """Draw the steps of all models. Return None if there are no measurements.
 
-    The quantity that changes most comes first. For a run of several steps, the chart leaves out constant
-    quantities.
+    The quantity that changes most comes first. Quantities that stay constant over several steps are left out.
     """
     rows = nan_to_null(result.tables["steps"])
     known, order = panel_order(rows)
@@ -56,7 +55,7 @@ def steps(result: Result) -> Figure | None:
 
 
 def panel_order(rows: pl.DataFrame) -> tuple[dict[str, dict[str, str]], list[str]]:
-    """Return the panels that have values, and their titles. The panel with the largest change comes first."""
+    """Return the panels that have values, and their titles. The one with the largest change comes first."""
     panel_lines = {
         title: {name: label for name, label in lines.items() if name in rows.columns and rows[name].count()}
         for title, lines in PANELS.items()

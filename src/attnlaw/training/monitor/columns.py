@@ -34,15 +34,15 @@ def _each(groups: Iterable[str], name: str, description: str, *label: Any, **kin
 PANELS = {
     "proxy (log₁₀)": {f"log10_{bound.name}": bound.short for bound in MONITORED},
     "median stable rank": _lines(LAYER_GROUPS, "stable_rank"),
-    "directions beyond random weights, total": _lines(LAYER_GROUPS, "outliers"),
+    "total number of directions beyond random weights": _lines(LAYER_GROUPS, "outliers"),
     "median tail exponent (α)": _lines(LAYER_GROUPS, "alpha"),
-    "median excess of a head's factors": _lines(HEAD_KINDS, "factor_excess"),
+    "median excess size of a head's factors": _lines(HEAD_KINDS, "factor_excess"),
     "median imbalance of factors, relative to the start": _lines(HEAD_KINDS, "factor_imbalance_kept"),
-    "median AᵀA − BᵀB of factors, relative to the start": _lines(HEAD_KINDS, "factor_difference_kept"),
-    "median mean and Frobenius norm of heads": _lines(HEAD_KINDS, "mean", "frobenius"),
-    "larger directions appear first (τ)": _lines(HEAD_KINDS, "stronger_first"),
+    "median norm of AᵀA − BᵀB, relative to the start": _lines(HEAD_KINDS, "factor_difference_kept"),
+    "medians over heads: mean and Frobenius norm": _lines(HEAD_KINDS, "mean", "frobenius"),
+    "do larger directions appear first? (τ)": _lines(HEAD_KINDS, "stronger_first"),
     "median spread of logits": {"score_spread_qk": "qk"},
-    "largest bound of logits": {"logit_bound": "qk"},
+    "largest bound on the logits": {"logit_bound": "qk"},
     "relative margin (mean log D)": {"margins_mean_log": "D"},
 }
 STEPS = (

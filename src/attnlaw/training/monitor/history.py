@@ -49,7 +49,7 @@ HEAD_QUANTITIES = ("means", "modes")  # the quantities that need the factors of 
 
 @dataclass(frozen=True, eq=False)
 class Mode:
-    """A singular value beyond the bulk, with its left and right singular vectors if known."""
+    """A mode: a singular value beyond the random bulk, with its singular vectors if they are known."""
 
     number: int  # counts the modes of a head in the order in which they left the bulk
     left_step: int | None  # the first measured step beyond the bulk; None if it was there when the run began
@@ -60,9 +60,9 @@ class Mode:
 
 @dataclass
 class ModeTracker:
-    """The modes of every head at the last measurement.
+    """The modes of all heads at the last measurement.
 
-    `counts` has the number of modes that each head has had.
+    `counts` has the number of modes that each head has had so far.
     """
 
     modes: dict[HeadKey, list[Mode]] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class ModeTracker:
 
     @classmethod
     def from_rows(cls, rows: Iterable[Mapping[str, Any]], key: tuple[str, ...]) -> ModeTracker:
-        """Restore a tracker from the rows of one step. `key` names the columns that identify a head."""
+        """Restore the tracker from the rows of one step. `key` names the columns that identify a head."""
         tracker = cls(has_begun=True)
         for row in rows:
             location = tuple(row[name] for name in key)
@@ -82,9 +82,10 @@ class ModeTracker:
     def follow(
         self, step: int, seen: Mapping[HeadKey, tuple[Reals, Reals, Reals]]
     ) -> dict[HeadKey, list[Mode]]:
-        """Return the modes of all heads at this step, numbered as at the earlier steps.
+        """Return the modes of all heads at this step, with the numbers that they had at earlier steps.
 
-        `seen` has the k values beyond the bulk of each head, descending, with u (rows, k) and v (cols, k).
+        For each head, `seen` has the k values beyond the bulk in descending order, with u (rows, k) and v
+        (cols, k).
         """
         modes = {}
         for location, (values, u, v) in seen.items():
@@ -118,7 +119,7 @@ def _match_modes(earlier: list[Mode], values: Reals, u: Reals, v: Reals) -> dict
 
 
 def top_singular_vectors(left: Reals, right: Reals, count: int) -> tuple[Reals, Reals, Reals]:
-    """Return the top values of `left @ right` (count,) with vectors (rows, count) and (cols, count)."""
+    """Return the `count` largest singular values of `left @ right`, with vectors as columns."""
     q_left, r_left = np.linalg.qr(left)
     q_right, r_right = np.linalg.qr(right.T)
     u, values, v = np.linalg.svd(r_left @ r_right.T)
@@ -127,7 +128,7 @@ def top_singular_vectors(left: Reals, right: Reals, count: int) -> tuple[Reals, 
 
 @dataclass(frozen=True)
 class OrderAgreement:
-    """The result of the test "stronger first": `tau` from -1 (weaker first) to 1, and its p-value."""
+    """The result of the test "stronger modes first": `tau` from -1 (last) to 1, and its p-value."""
 
     tau: float
     p_value: float
@@ -142,7 +143,7 @@ def stronger_first(
     Return None if no head has two modes of different size that left at different steps.
 
     Args:
-        heads: for each head, the sizes of its modes and the steps at which they left.
+        heads: the sizes of each head's modes, and the steps at which they left.
 
     >>> stronger_first([([5.0, 4.0, 3.0], [10, 20, 30]), ([2.0, 1.0], [40, 40])])
     OrderAgreement(tau=1.0, p_value=0.16..., pairs=3)
@@ -165,7 +166,7 @@ def stronger_first(
 
 @dataclass
 class History:
-    """The results of earlier steps that a measurement needs.
+    """The results of earlier steps that the next measurement needs.
 
     `starts` has the sizes of each head's factors at the first step. `tracker` has the modes of all earlier
     steps.
@@ -176,7 +177,7 @@ class History:
 
     @classmethod
     def of(cls, name: str, matrices: pl.DataFrame | None, modes: pl.DataFrame | None, before: int) -> History:
-        """Restore the history of a model from its stored rows of steps before `before`."""
+        """Restore the history of a model from its saved rows of steps before `before`."""
         history = cls()
         earlier = _rows_before(matrices, name, before)
         if earlier is not None and set(FACTOR_SIZES) <= set(earlier.columns):
@@ -195,7 +196,7 @@ class History:
     def relative_sizes(
         self, locations: Sequence[HeadKey], sizes: dict[str, Sequence[float | None]]
     ) -> dict[str, list[Any]]:
-        """Return the sizes over those at a head's first measurement, as columns named `..._kept`."""
+        """Return each head's sizes divided by those at its first measurement, as columns named `..._kept`."""
         for number, location in enumerate(locations):
             self.starts.setdefault(location, {name: column[number] for name, column in sizes.items()})
         return {
@@ -209,10 +210,10 @@ class History:
     def read_heads(
         self, model: Model, tree: Network[Spectrum | None], step: int, quantities: Sequence[str]
     ) -> tuple[dict[MatrixLocation, float], pl.DataFrame]:
-        """Read the factors of all measured heads, if one of the quantities needs them.
+        """Read the factors of all heads that are measured, if a quantity needs them.
 
         Returns:
-            The means Tr M/sqrt(N) of square products M by location, and the rows of all modes.
+            The means Tr M/sqrt(N) of square products M, keyed by location, and the rows of all modes.
         """
         means, seen, edges = {}, {}, {}
         heads = measured_heads(model, tree) if {*HEAD_QUANTITIES} & {*quantities} else ()
@@ -254,7 +255,7 @@ def measured_heads(
 
 
 def stronger_first_columns(modes: pl.DataFrame) -> dict[str, float | None]:
-    """Return the results of the test "stronger first" for QK and VO, or None without two modes."""
+    """Return the results of the test "stronger first" for QK and for VO. They are None without two modes."""
     row: dict[str, float | None] = {}
     known = modes.drop_nulls("left_step")
     for group in HEAD_KINDS:

@@ -50,7 +50,7 @@ class Snapshot:
 
     @property
     def scalars(self) -> dict[str, float]:
-        """The numbers of the row that are not null, named `spectra/...` for loggers."""
+        """The numbers of the row that are not null, under names `spectra/...` for loggers."""
         kinds = column_kinds(STEPS)
         numeric = [name for name, kind in kinds.items() if kind in ("float", "int") and name != "step"]
         known = {name: self.row.get(name) for name in numeric}
@@ -64,7 +64,7 @@ def step_frame(snapshots: Iterable[Snapshot]) -> pl.DataFrame:
 def take_snapshot(
     settings: ModelSettings, step: int, quantities: Sequence[str], history: History, approximate: bool = False
 ) -> Snapshot:
-    """Measure the module and update the `history`, a matrix at a time, without gradients or randomness."""
+    """Measure the module matrix by matrix and update the `history`, without gradients or random numbers."""
     require_unsharded(settings.model)
     model = settings.open()
     selection = Selection.from_settings(settings, model.network, Arithmetic(approximate))
@@ -119,7 +119,7 @@ def take_snapshot(
 
 
 def failed_snapshot(name: str, step: int, reason: str) -> Snapshot:
-    """Return the snapshot of a step whose weights could not be measured, with the reason."""
+    """Return the snapshot of a step at which the weights could not be measured, with the reason."""
     failure = {"status": Outcome.FAILED, "remark": reason}
     row = {"step": step, "model": name, **failure, "attnlaw_version": __version__}
     return Snapshot(step, row, quantity_frame(STEP_MATRICES, []), quantity_frame(STEP_MODES, []))
@@ -135,11 +135,11 @@ if whole: attnlaw.audit(whole, heads=HEADS).save(f"step-{step}")
 
 
 def require_unsharded(model: Any) -> None:
-    """Raise an `InputError` if the weights are split over processes, so that none has a whole matrix.
+    """Raise an `InputError` if the weights are split among processes, so that none has a whole matrix.
 
-    For distributed tensors (FSDP2), a note of the error has the code that gathers them.
+    For distributed tensors (FSDP2), a note on the error has code that gathers them.
     """
-    what = f"{type(model).__name__}: the weights of this model are split over several processes"
+    what = f"{type(model).__name__}: the weights of this model are split among several processes"
     if any(hasattr(weight, "device_mesh") for weight in model.parameters()):
         error = InputError(
             f"{what} (FSDP2), expected whole matrices; in every process, gather one matrix at a time with "

@@ -62,13 +62,13 @@ class SpectralMonitor:
 
     Call `step(step)` after every step of the optimizer. Monitoring does not disturb the training: it computes
     no gradients, draws no random numbers and writes no parameters. If there are several processes, only the
-    first process measures. Weights split over processes are not supported.
+    first process measures. Weights that are split among processes are not supported.
 
-    The directory holds a result that `attnlaw.load` reads, with a case for each model: attnlaw.json,
-    rows.parquet and the tables `steps`, `step_matrices` and `step_modes`. Every measurement replaces these
-    files as a whole, under a lock on steps.lock. Therefore models with different names may share a directory,
-    even if several programs write to it at once. A run that resumes in the same directory keeps the rows of
-    earlier steps, and replaces the rows from its first measured step on.
+    The directory has a result that `attnlaw.load` reads, with a case for each model: attnlaw.json,
+    rows.parquet and the tables `steps`, `step_matrices` and `step_modes`. Each measurement replaces all these
+    files, with a lock on steps.lock. Therefore models with different names may share a directory, even if
+    several programs write to it at once. A run that resumes in the same directory keeps the rows of earlier
+    steps, and replaces the rows from its first measured step on.
 
     Args:
         model: the `nn.Module` to watch.
@@ -134,7 +134,7 @@ class SpectralMonitor:
             return self._split_cases()[1]
 
     def step(self, step: int) -> Snapshot | None:
-        """Measure if the step is due and the cost fits into `max_overhead`. Return the snapshot or None."""
+        """Measure if the step is due and the cost fits into `max_overhead`. Return the snapshot, or None."""
         step, now = _as_whole_number("step", step), self._read_clock()
         if step % self.settings.every or not self._can_afford(now, SPECTRA):
             return None
@@ -143,14 +143,14 @@ class SpectralMonitor:
         return self._measure(step, now, margins)
 
     def stops_at(self, step: int) -> bool:
-        """Return whether a failed rule would end the run at this step."""
+        """Return whether a failed rule would end the training at this step."""
         return self.settings.on_fail == STOP and step % self.settings.every == 0
 
     def measure(self, step: int) -> Snapshot | None:
         """Measure now, even if the cost exceeds `max_overhead`.
 
-        The time of this measurement still counts as spent. Only the first process measures, and the others
-        return None.
+        The time of this measurement counts towards the overhead. Only the first process measures, and the
+        others return None.
         """
         return self._measure(_as_whole_number("step", step), self._read_clock(), self._margins)
 
@@ -263,7 +263,9 @@ class SpectralMonitor:
             return [], None, []
         written = read_json(manifest, remedy)
         if not isinstance(written, dict) or written.get("verb") != VERB.name:
-            raise InputError(f"{self.directory}: this directory has files that no monitor wrote; {remedy}")
+            raise InputError(
+                f"{self.directory}: this directory has files that were not written by a monitor; {remedy}"
+            )
         cases = list(Result.open(self.directory, VERB, remedy))
         names = [case.row()["model"] for case in cases]
         if self.name not in names:
@@ -315,7 +317,7 @@ def _directory_lock(directory: Path) -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class WatchedMargins:
-    """Inputs without labels, and the number of steps between measurements of margins on them."""
+    """Unlabelled inputs, and how often (in steps) to measure margins on them."""
 
     inputs: ModelInputs
     every: int
@@ -337,7 +339,7 @@ class WatchedMargins:
         return margins
 
     def add_to_row(self, row: dict[str, Any], model: Any) -> dict[str, Any]:
-        """Return the row of a step with the columns of margins, or with a remark on why they are missing."""
+        """Return the row of a step with columns of margins, or a remark on why they are missing."""
         try:
             margins = measure_margins(model, self.inputs)
         except InputError as error:

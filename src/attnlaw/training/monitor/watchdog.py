@@ -16,7 +16,7 @@ from attnlaw.training.monitor.snapshot import Snapshot
 
 
 class GateFailed(RuntimeError):
-    """The error that ends a run if rules do not hold.
+    """The error that ends a training run if rules do not hold.
 
     `snapshot` has the numbers of the last step, which are already saved. `verdicts` has the results of the
     rules.
@@ -31,7 +31,7 @@ class GateFailed(RuntimeError):
 
 
 def failure_text(step: int, verdicts: Verdicts) -> str:
-    """Return one line about the rules that failed at a step."""
+    """Return a line about the rules that failed at a step."""
     # The message names the step once, so it is left out of each rule.
     texts = ((rule.rule, str(rule).removeprefix(f"step {step}: ")) for rule in verdicts.failed_rules)
     each = "; ".join(f"rule {name} failed: {text}" for name, text in texts)
@@ -41,8 +41,8 @@ def failure_text(step: int, verdicts: Verdicts) -> str:
 class Watchdog:
     """The rules about `steps`, and the rows of the run so far.
 
-    A rule about every row is applied to the newest row. A rule about one number of all rows, or about most of
-    them, is applied to all rows so far. `against = "first"` compares with the first row of the run, even
+    A rule about every row is applied to the newest row. A rule about one number for all rows, or about most
+    rows, is applied to all rows so far. `against = "first"` compares with the first row of the run, even
     after the run was resumed.
     """
 
@@ -63,8 +63,7 @@ class Watchdog:
     def judge(self, row: pl.DataFrame) -> Verdicts:
         """Return the verdicts at the step of this row.
 
-        Earlier rows of the same step or of later steps are dropped, because a resumed run has abandoned the
-        weights of those steps.
+        Rows of this step and of later steps are dropped, because a resumed run has abandoned them.
         """
         if self._rows.height:
             earlier = self._rows.filter(pl.col("step") < row["step"].item())

@@ -162,7 +162,7 @@ class AttentionSettings(Settings):
 
 @dataclass(frozen=True)
 class AttentionSpectrum:
-    """The law of one case, its draws, and the numbers of a readout if the matrix is the output."""
+    """The law of one case, its random draws, and numbers of a readout if the matrix is the output."""
 
     draws: MultiHeadDraws
     coefficient_error: float | None = None

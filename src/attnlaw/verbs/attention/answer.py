@@ -18,7 +18,7 @@ from attnlaw.theory.laws.finite_size import finite_size_warnings
 MOST_LINES = 6  # layers that get a sentence each
 # Cases that the law does not cover or describe reliably.
 LIMITS = (
-    "The law is for random weights and orthogonal tokens. It does not cover real text, whose tokens are "
+    "The law holds for random weights and orthogonal tokens. It does not cover real text, whose tokens are "
     "not orthogonal, causal masks or rotary positions. It fits badly if heads are too narrow, or the "
     "sharpness β too large, for this number of tokens; then attnlaw prints a warning."
 )
@@ -41,7 +41,7 @@ FAR = 1.36
 
 
 def answer(result: Result) -> Answer:
-    """Return the answer for one layer, or for several."""
+    """Return the answer for one layer, or for several layers."""
     rows = result.finished_rows.to_dicts()
     verdicts = [verdict_of(row) for row in rows]
     if len(rows) == 1:
@@ -57,7 +57,7 @@ def answer(result: Result) -> Answer:
 
 
 def layer_line(row: Mapping[str, Any]) -> Line:
-    """Return whether the draws of a layer follow the law, with a warning if there is one."""
+    """Return a line that says whether the draws of a layer follow the law, and a warning if needed."""
     verdict = verdict_of(row)
     return Line(verdict.sentence, verdict.status, (verdict.warning,) if verdict.warning else ())
 
@@ -74,7 +74,7 @@ def _next_commands(result: Result) -> dict[str, str]:
     elif len(result) == 1 and verdict_of(row).words != CLOSE and _has_second_order(row):
         commands[command(result, second_order=True)] = "correct the law for narrow heads"
     if len(result) == 1 and not MATRICES[row["matrix"]].output:
-        commands[command(result, matrix="output")] = "the spectrum of the output of the layer"
+        commands[command(result, matrix="output")] = "the spectrum of the layer's output"
     commands[command(result, "--out", "results")] = "a page with pictures"
     return commands
 
@@ -85,7 +85,7 @@ def _has_second_order(row: Mapping[str, Any]) -> bool:
 
 
 def head_line(row: Mapping[str, Any]) -> str:
-    """Return the sizes of one layer, with the layer's name if it has one."""
+    """Return the sizes of one layer in words, after the layer's name if it has one."""
     heads = "1 head" if row["heads"] == 1 else f"{row['heads']} heads"
     sizes = f"{row['tokens']} tokens, {heads} of size {row['head_size']}, sharpness β = {row['beta']:g}"
     return sizes if row["name"] is None else f"{row['name']}: {sizes}"
@@ -126,7 +126,7 @@ def verdict_of(row: Mapping[str, Any]) -> LayerVerdict:
 def _verdict(row: Mapping[str, Any]) -> tuple[str, str]:
     draws = row["draws"]
     if row["law_distance"] is None:
-        return "This is the law alone, not compared with random layers.", ""
+        return "This is only the prediction, not compared with random layers.", ""
     sizes = [row[name] for name in ("tokens", "heads", "head_size", "value_size", "output_size", "sharing")]
     count = AttentionShape(*sizes).rank(row["matrix"])
     share = count / row["tokens"]
@@ -134,7 +134,7 @@ def _verdict(row: Mapping[str, Any]) -> tuple[str, str]:
     distance = Estimate(min(row["law_distance"] / share, 1.0), None if error is None else error / share)
     values = "value that is" if count == 1 else "values that are"
     among = "" if count == row["tokens"] else f" among the {count} {values} not zero"
-    by = f"the distribution functions differ by up to {format_percent(distance)}{among}"
+    by = f"the cumulative distributions differ by up to {format_percent(distance)}{among}"
     good = "" if distance.value <= GOOD else f" ({GOOD:.0%} or less is good agreement)"
     verdict = next(words for largest, words in VERDICTS.items() if distance.value <= largest)
     if count < LEAST_VALUES and distance.value <= FAR / math.sqrt(count):

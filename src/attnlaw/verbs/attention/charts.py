@@ -15,17 +15,18 @@ from attnlaw.render.charts.style import PALETTE
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart, has_values
 from attnlaw.render.describe_rows import varying_settings
 
-SPIKE_NOTE = "The triangle marks the one value that keys of unequal length create (not in the paper)."
+SPIKE_NOTE = "The triangle marks an extra value, caused by keys of unequal length (not in the paper)."
 X_TITLE = "singular value / root mean square"
-ATOM_NOTE = "The share of zeros is in the title and not drawn."
+ATOM_NOTE = "Zeros are not drawn; the title states their share."
 
 
 @chart(
     "Singular values of random attention",
-    "Bars: the singular values of one random layer. Line: the law. Good: the line follows the bars.",
+    "Bars: the singular values of one random layer. Line: the law. If the law holds, the line follows the "
+    "bars.",
 )
 def spectra(view: ChartView) -> Drawings:
-    """Draw one figure, with a panel for each layer that has a draw."""
+    """Draw one figure, with a panel for each layer that was drawn at random."""
     laws, values = view.frame("law_densities"), view.frame("drawn_values")
     if not (has_values(laws, "x", "density") and has_values(values, "value")):
         return
@@ -44,7 +45,7 @@ def spectra(view: ChartView) -> Drawings:
 @chart(
     "Error of a readout",
     "Error of ridge regression on the output of a random layer at each sharpness of attention, as the "
-    "theory predicts it. Lower is better; where lines cross, another shape becomes the better one.",
+    "theory predicts it. Lower is better. Where two lines cross, the better shape changes.",
 )
 def readout(view: ChartView) -> Drawings:
     return _error_lines(view)
@@ -52,11 +53,11 @@ def readout(view: ChartView) -> Drawings:
 
 @chart(
     "Time of a readout",
-    "Time that gradient flow needs to train a linear readout of a random layer to the chosen loss, as "
+    "Training time until a linear readout of a random layer reaches the chosen loss (gradient flow), as "
     "the theory predicts it. Lower is better.",
 )
 def arrival(view: ChartView) -> Drawings:
-    """Draw the time that a readout needs to learn, unless another chart shows the error of the readout."""
+    """Draw the time that a readout needs to learn, unless its error is drawn in another chart."""
     if not any(_error_lines(view)):
         yield from line_charts(view, view.rows, "head_size", "arrival_time")
 

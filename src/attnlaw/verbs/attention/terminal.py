@@ -33,12 +33,12 @@ LEVEL_NAMES = {0.5: "median", 1.0: "largest"}
 ROW_COLUMNS = {
     "law_distance": (
         "difference",
-        "largest difference between the distribution functions of draws and law (Kolmogorov-Smirnov)",
+        "largest difference between the cumulative distributions of draws and law (Kolmogorov-Smirnov)",
     ),
     "law_w1": ("W1", "mean distance between draws and law, divided by the mean of the law (Wasserstein-1)"),
     "equivalent_distance": ("to Gaussian", "largest difference to the Gaussian equivalent of the same draws"),
-    "coefficient_error": ("readout", "error of a ridge readout of the output, by the law"),
-    "arrival_time": ("time", "time at which gradient flow on a readout reaches the loss"),
+    "coefficient_error": ("readout", "error of a ridge regression on the output, as the law predicts it"),
+    "arrival_time": ("time", "training time until a readout reaches the loss (gradient flow)"),
 }
 SYMBOLS = {
     "A₁": "attention matrix of the first head",
@@ -61,7 +61,7 @@ def show_case(result: AttentionResult, console: Console, details: bool = False) 
 
 
 def show_summary(result: AttentionResult, console: Console, details: bool = False) -> None:
-    """Print the spectrum of one layer, or a row for each of several layers, then limits and next commands."""
+    """Print the spectrum of one layer (or a row for each of several), then limits and next commands."""
     console.print()
     if len(result) == 1:
         _show_spectrum(result, console)
@@ -116,7 +116,7 @@ def _show_spectrum(result: AttentionResult, console: Console) -> None:
         columns.append(Column("drawn", [_drawn(line) for line in lines]))
     print_table(console, columns)
     if row["atom_at_zero"] > 0:
-        console.print(Text(f"{row['atom_at_zero']:.1%} of the values are exactly zero and not shown below."))
+        console.print(Text(f"{row['atom_at_zero']:.1%} of the values are zero and are not shown below."))
     for name, picture in _pictures(result):
         console.print(Text(f"{name:<6} {picture}"), soft_wrap=True)
     top = f"{row['edges'][-1] ** 0.5:.3g}"
@@ -127,7 +127,7 @@ def _show_spectrum(result: AttentionResult, console: Console) -> None:
     meanings = {"matrix": f"{matrix.label}, after subtracting the {taken}"}
     meanings |= {name: text for name, text in SYMBOLS.items() if name in f"{matrix.label} {warning}"}
     meanings |= {
-        "n, h": "numbers of tokens and of heads",
+        "n, h": "number of tokens, and number of heads",
         "β": "standard deviation of the logits in a row of attention",
         "law": "singular value that theory predicts; the bars show the density from 0 on",
     }

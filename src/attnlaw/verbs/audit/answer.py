@@ -36,7 +36,7 @@ Summaries = dict[str, dict[str, Any]]
 
 
 def answer(result: AuditResult) -> Answer:
-    """Return the lines about one model or several, problems first, and the commands to try next."""
+    """Return the lines about the models (problems first) and the commands to try next."""
     cases, summaries = finished_cases(result)
     lines: list[Line] = []
     sound: list[str] = []  # models without problems and without notes
@@ -57,14 +57,14 @@ def answer(result: AuditResult) -> Answer:
 
 
 def finished_cases(result: AuditResult) -> tuple[dict[str, AuditResult], Summaries]:
-    """Return the cases that did not fail and their summaries, both by the short name of the model."""
+    """Return the cases that did not fail, and their summaries, keyed by the short name of the model."""
     pairs = zip(short_names(model_names(result)).values(), result, strict=True)
     cases = {name: case for name, case in pairs if case.row()["status"] != Outcome.FAILED}
     return cases, {name: case.summary for name, case in cases.items()}
 
 
 def finding_lines(case: AuditResult, summary: dict[str, Any]) -> list[Line]:
-    """Return a line for each kind of problem in one model, or a line that says that there is none."""
+    """Return a line for each kind of problem in one model, or a single line that says that there is none."""
     rows = case.findings.iter_rows(named=True) if "findings" in case.tables else ()
     groups = group_findings(rows)
     problems = [finding_line(group) for group in groups if group.level in STATUSES]
@@ -76,7 +76,7 @@ def finding_lines(case: AuditResult, summary: dict[str, Any]) -> list[Line]:
 
 
 def finding_line(group: FindingGroup) -> Line:
-    """Return a description of a problem: its place, its size, and a remedy."""
+    """Return a description of a problem: its place, its size, and what to do about it."""
     remedy = (f"Fix: {DETECTORS[group.rule].remedy}.",) if group.rule in DETECTORS else ()
     return Line(_problem(group), STATUSES[group.level], remedy)
 
@@ -86,7 +86,7 @@ def _problem(group: FindingGroup) -> str:
 
 
 def model_lines(cases: dict[str, AuditResult], summaries: Summaries) -> list[Line]:
-    """Return the lines about training, comparison with other models, and remarks on the numbers."""
+    """Return the lines about training, comparison with other models, and limits of the numbers."""
     if len(cases) == 1:
         ((name, case),) = cases.items()
         summary = summaries[name]
@@ -140,7 +140,7 @@ def _comparison_lines(summaries: Summaries) -> list[Line]:
 
 
 def facts_of(result: AuditResult, summary: dict[str, Any]) -> str:
-    """Return a description of the model, such as "gpt2 · 4 layers × 4 heads · width 128"."""
+    """Return a short description of the model, such as "gpt2 · 4 layers × 4 heads · width 128"."""
     stacks = dict(
         result.layers.group_by("stack", maintain_order=True).agg(pl.col("applications").sum()).iter_rows()
     )
@@ -148,7 +148,7 @@ def facts_of(result: AuditResult, summary: dict[str, Any]) -> str:
 
 
 def head_size(case: AuditResult) -> int | None:
-    """Return the number of dimensions of a head, if all heads have the same number."""
+    """Return the head size, if all heads have the same."""
     if "matrices" not in case.tables:
         return None
     sizes = case.matrices.filter(pl.col("kind") == "qk")["inner"].drop_nulls().unique()
@@ -156,7 +156,7 @@ def head_size(case: AuditResult) -> int | None:
 
 
 def next_commands(result: AuditResult) -> dict[str, str]:
-    """Return the commands, or calls for Python objects, that show more about the same models."""
+    """Return the commands (or Python calls, for models in memory) that show more about the same models."""
     command = typed_command(result)
     if command is None:
         return {'result.save("results")': REPORT, f"result.show({DETAILS}=True)": ALL_NUMBERS}
@@ -164,7 +164,7 @@ def next_commands(result: AuditResult) -> dict[str, str]:
 
 
 def page_commands(result: AuditResult) -> dict[str, str]:
-    """Return the commands to try after reading the report."""
+    """Return the commands to try after the report was read."""
     purposes = {
         "check": "the same checks with an exit status, for scripts",
         "fit": "which random-matrix law each spectrum follows",
@@ -174,7 +174,7 @@ def page_commands(result: AuditResult) -> dict[str, str]:
 
 
 def outside_range(summary: dict[str, Any]) -> str:
-    """Return how many numbers are outside the range of trained models, or "" without a comparison.
+    """Return how many numbers are outside the range of the reference models, or "" without such models.
 
     >>> outside_range({"atlas": None})
     ''

@@ -49,7 +49,7 @@ HEAD_NORMS = {
 }
 LAWS = ("Fitted laws", "Each cell is a matrix. Its colour shows the law that describes its spectrum.")
 STORED_ALPHA = (
-    "Norms include gains of norm layers. The proxies use the stored matrices, so their scale α differs."
+    "Norms include gains of norm layers. The proxies use the stored matrices, so their factor α differs."
 )
 # Both ends of viridis are hard to see, on a dark page or on a light one.
 SHADES = {"name": "viridis", "extent": [0.3, 0.88]}
@@ -73,12 +73,12 @@ audit_chart = partial(chart, prepare=_prepare)
 
 @audit_chart(
     "Proxies",
-    "Generalization proxies, a dot for each model. Smaller is further left, and each unit is a factor of "
-    "ten. Compare the first line, which adapts to each spectrum, with the norm-based ones at the bottom. "
-    "Proxies are not guarantees, and they do not rank models.",
+    "Generalization proxies, with a dot for each model. Smaller values are further left; each unit of the "
+    "axis is a factor of ten. Compare the spectrum-adaptive proxy at the top with the norm-based ones at "
+    "the bottom. Proxies are not guarantees, and they do not rank models.",
 )
 def proxies(view: ChartView) -> Drawings:
-    """Draw all proxies, with a line for each proxy and a dot on it for each model."""
+    """Draw all proxies: a line for each proxy, and a dot on it for each model."""
     labels = {name: view.verb.axis(name) for name in PROXIES if has_values(view.rows, name)}
     if labels:
         long = view.rows.unpivot([*labels], index="model", variable_name="line").drop_nulls("value")
@@ -100,11 +100,11 @@ def _draw_dots(rows: pl.DataFrame, colours: Mapping[str, str]) -> alt.Chart:
 @audit_chart(
     "Amplification by layer",
     "Largest factor by which later layers can enlarge an error made in a layer, as a power of ten. The "
-    "line ends at 0 in the last layer. A steep step down marks a layer with large norms; a step up marks "
-    "a layer that contracts.",
+    "line ends at 0 in the last layer. A steep fall marks a layer with large norms; a rise marks a layer "
+    "that shrinks errors.",
 )
 def amplification(view: ChartView) -> Drawings:
-    """Draw the amplification with the gains of norm layers, if all models have it, else by stored weights."""
+    """Draw the amplification, with the gains of norm layers if all models have them."""
     layers = view.frame("layers")
     with_gains = bool(layers.height) and not layers["log10_alpha_applied"].null_count()
     note = STORED_ALPHA if with_gains else "Norms are computed from the stored matrices."
@@ -119,7 +119,7 @@ def amplification(view: ChartView) -> Drawings:
     "contributes most.",
 )
 def shares(view: ChartView) -> Drawings:
-    """Draw the parts of each layer's share of the proxy, unless all layers are alike."""
+    """Draw the parts of each layer's share of the proxy, unless all layers have equal parts."""
     layers = view.frame("layers")
     parts = [name for name in SHARES if has_values(layers, name)]
     spread = layers.select(pl.col(parts).max() - pl.col(parts).min()).row(0) if parts else ()
@@ -155,8 +155,8 @@ def _draw_shares(view: ChartView, rows: pl.DataFrame, colours: Mapping[str, str]
 
 @audit_chart(
     "Decay of singular values",
-    "Singular values divided by the largest, in descending order (median over a model's matrices). After a "
-    "steep fall at the left, a few directions carry the matrix. A flat line means that it uses all "
+    "Singular values divided by the largest, in descending order (median over a model's matrices). If the "
+    "line falls steeply at the left, a few directions carry the matrix. A flat line means that it uses all "
     "directions equally, as random matrices nearly do.",
 )
 def decay(view: ChartView) -> Drawings:
@@ -167,9 +167,9 @@ def decay(view: ChartView) -> Drawings:
 
 
 def spectrum_decay(spectra: pl.DataFrame, labels: Mapping[str, str] | None = None) -> alt.ConcatChart:
-    """Draw how singular values decay: the median over a model's matrices of a kind, relative to the largest.
+    """Draw how singular values decay: medians over the matrices of a kind, relative to the largest.
 
-    `labels` are the names to show by model. By default, the chart draws all models under their own names.
+    `labels` maps models to the names to show. By default, all models are drawn under their own names.
     """
     names = _labels(spectra, labels)
     hue = colour_encoding(palette(names.values()))
@@ -214,7 +214,7 @@ def contributions(view: ChartView) -> Drawings:
 def contribution_curves(matrices: pl.DataFrame) -> alt.ConcatChart:
     """Draw the contributions log10 C(p) to the proxy of one model, with a panel for each kind of matrix.
 
-    A line is the median over the heads of a layer. A dot shows the best p of one matrix, and the contribution
+    A line is the median over the heads of a layer. A dot shows the best p of one matrix, and its contribution
     at this p. At most `MOST_LINES` layers, evenly spaced, have a line.
     """
     has_curve = pl.col("log10_curve").is_not_null() & pl.col("log10_contribution").is_not_null()
@@ -255,12 +255,12 @@ def _median_curves(matrices: pl.DataFrame, count: int) -> pl.DataFrame:
 
 @audit_chart(
     "Models layer by layer",
-    "Medians over the heads of each layer, with a row of charts for each kind of matrix. Applied norms "
-    "include the gain of the norm layer; γαL is the scale of the contribution C(p*). Models differ in a "
-    "kind of matrix at the layers where their lines separate.",
+    "Medians over the heads of each layer; each kind of matrix has a row of charts. Applied norms "
+    "include the gain of the norm layer; γαL is the factor in front of the contribution C(p*). Models differ "
+    "in the layers in which their lines separate.",
 )
 def comparison(view: ChartView) -> Drawings:
-    """Draw models layer by layer if there are several."""
+    """Draw several models layer by layer."""
     if view.rows.height > 1 and view.frame("matrices").height:
         matrices = _matrices(view)
         titles = {name: view.verb.label(name) for name in _compared_quantities(matrices)}
@@ -270,10 +270,10 @@ def comparison(view: ChartView) -> Drawings:
 def compare(
     matrices: pl.DataFrame, labels: Mapping[str, str] | None = None, titles: Mapping[str, str] | None = None
 ) -> alt.VConcatChart:
-    """Draw medians over heads by layer: a row of panels for each kind of matrix, a column for each quantity.
+    """Draw medians over heads for each layer: a row of panels for each kind, a column for each quantity.
 
-    `labels` and `titles` are the names to show, by model and by quantity. By default, the chart draws all
-    models, and the quantities of `_compared_quantities`, under their own names.
+    `labels` and `titles` map models and quantities to the names to show. By default, all models, and the
+    quantities of `_compared_quantities`, are drawn under their own names.
     """
     quantities = titles or {name: name for name in _compared_quantities(matrices)}
     names = _labels(matrices, labels)
@@ -354,13 +354,13 @@ def _thinned_ranks(count: int, most: int = 120) -> list[int]:
 
 @audit_chart(
     "Balance of factors",
-    "How much larger the two stored factors of a head are than the smallest factors with the same product. "
-    "Each dot is a head, or a group of queries; short lines are random factors. Weight decay drives the "
-    "excess to zero. Rings leave out the bias of queries: a dot far above its ring has a bias that did not "
-    "decay.",
+    "How much larger the two stored factors of a head are than they need to be for the same product. Each "
+    "dot is a head, or a group of queries; short lines show the value for random factors. Weight decay "
+    "drives the excess to zero. Rings leave out the bias of queries: if a dot is far above its ring, the "
+    "bias did not decay.",
 )
 def balance(view: ChartView) -> Drawings:
-    """Draw the balance of the factors of every head, if some head has a positive excess."""
+    """Draw how balanced the factors of every head are, if some head has a positive excess."""
     matrices = view.frame("matrices").filter(pl.col("factor_excess") > 0)
     if matrices.height:
         yield Drawing(partial(draw_excesses, matrices, view.value_labels.short["model"]))
@@ -406,7 +406,7 @@ def draw_excesses(matrices: pl.DataFrame, labels: Mapping[str, str]) -> alt.Conc
     on_page=False,
 )
 def heads(view: ChartView) -> Drawings:
-    """Draw maps of the heads' spectral norms, as applied if all models have them, else as stored."""
+    """Draw maps of the heads' spectral norms, with gains of norm layers if all models have them."""
     rows = _matrices(view)
     for name, note in HEAD_NORMS.items():
         if has_values(rows, name):

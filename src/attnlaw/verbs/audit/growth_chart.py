@@ -30,7 +30,7 @@ CAPTION = (
     "Each dot is a model, and lines connect the means of models of equal size. Left: proxy at each depth, "
     "for a fixed width. Right: proxy at each width, for a fixed depth. Titles show the least-squares "
     "exponents. A small exponent is good: arXiv 2605.07297 finds that the spectrum-adaptive proxy has the "
-    "smallest. A line that bends upwards grows exponentially, so its exponent is only an average."
+    "smallest. If a line bends upwards, the growth is exponential, and its exponent is only an average."
 )
 
 
@@ -43,13 +43,13 @@ def _prepare(result: Result) -> Result:
 
 @chart(TITLE, CAPTION, prepare=_prepare)
 def growth(view: ChartView) -> Drawings:
-    """Draw the growth of the proxies over three models or more that differ in depth or width."""
+    """Draw how the proxies of three or more models grow with depth or width."""
     if growth_reason(view.rows) is None:
         yield Drawing(partial(draw_growth, view.rows, growth_table(view.rows)))
 
 
 def draw_growth(rows: pl.DataFrame, exponents: pl.DataFrame) -> alt.VConcatChart:
-    """Draw proxies of the models in `rows` over depth and hidden size, with the `growth_table`."""
+    """Draw the proxies of the models in `rows` over depth and over width, with fits from `growth_table`."""
     fits = {row["proxy"]: row for row in exponents.iter_rows(named=True)}
     varied = [axis for axis in AXES if rows[axis].n_unique() > 1]
     lines = []
@@ -93,7 +93,7 @@ def _panel(table: pl.DataFrame, axis: str, title: str) -> alt.LayerChart:
 
 
 def growth_section(rows: pl.DataFrame, figures: Sequence[Figure]) -> Section | None:
-    """Return the section of the page with the figure and the exponents of every proxy, if there are any."""
+    """Return the section with the figure and the exponents of every proxy, if there are any."""
     if growth_reason(rows) is not None:
         return None
     table = growth_table(rows)

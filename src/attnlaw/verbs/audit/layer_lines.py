@@ -21,9 +21,9 @@ OTHERS = ("ffn_in", "ffn_gate", "ffn_out", "lora")
 
 @dataclass(frozen=True, eq=False)
 class LayerLine:
-    """One layer, several neighbours ("0-3"), or the cross attention of a layer, which has no `layers`.
+    """A line of the table: one layer, adjacent ones ("0-3"), or cross-attention (without `layers`).
 
-    Matrices of cross attention have the kinds "qk" and "vo".
+    Matrices of cross-attention have the kinds "qk" and "vo".
     """
 
     name: str
@@ -35,18 +35,18 @@ class LayerLine:
 
 
 def sizes(result: AuditResult) -> tuple[str, str]:
-    """Return the columns of norms and of stable ranks to show: as applied, or as stored."""
+    """Return the columns of norms and stable ranks to show: with gains of norm layers, or as stored."""
     applied = result.rows["norms"][0] == "applied"
     return ("spectral_norm_applied", "stable_rank_applied") if applied else ("spectral_norm", "stable_rank")
 
 
 def shown_matrices(result: AuditResult) -> pl.DataFrame:
-    """Return the matrices of a model, with their stored sizes if sizes as applied are not known."""
+    """Return the matrices of a model, with stored sizes if sizes with gains are not known."""
     return fill_applied_sizes(result.matrices, result.rows["norms"][0] == "applied")
 
 
 def layer_lines(result: AuditResult, most: int | None = None) -> list[LayerLine]:
-    """Return a line for each layer of a model and its cross attention, or for neighbours to get `most`."""
+    """Return a line for each layer of a model, joining adjacent layers if there are more than `most`."""
     matrices, layers = shown_matrices(result), result.layers.rows(named=True)
     step = 1 if most is None else -(-len(layers) // most)
     lines = []
@@ -70,7 +70,7 @@ def kinds_of(lines: Sequence[LayerLine], kinds: Sequence[str]) -> list[str]:
 
 
 def layer_frame(result: AuditResult) -> pl.DataFrame:
-    """Return a table with the largest norms and median ranks of each layer, and its null test.
+    """Return a table with the largest norms, the median ranks and the null test of each layer.
 
     >>> import attnlaw
     >>> layer_frame(attnlaw.audit("examples/tiny-decoder", layers="0", only="vo")).columns

@@ -63,11 +63,11 @@ CARD_NUMBERS = {
     "median_effective_rank_qk": ".1f",
     "log10_amplification": ".2f",
 }
-BELOW = {"below": "how many of the trained models have a smaller number"}
+BELOW = {"below": "how many of the trained reference models have a smaller number"}
 
 
 def has_page(result: Result) -> TypeGuard[AuditResult]:
-    """Return whether the page can show a result: finished audits with tables, and few if from a study."""
+    """Return whether the audit page can show a result: finished audits with tables, and not too many."""
     known = {"matrices", "spectra", "layers"} <= result.tables.keys()
     finished = int((result.rows["status"] != "failed").sum())
     is_shown = finished > 0 and (finished <= MOST_MODELS or "task" not in result.rows.columns)
@@ -125,7 +125,7 @@ def _shares_sentence(layers: pl.DataFrame, figures: Sequence[Figure]) -> str:
     if not known or layers.height < 2 or any(figure.name == "shares" for figure in figures):
         return ""
     parts = ", ".join(f"{VERB.label(name)} {layers[name].drop_nulls()[0]:.1%}" for name in known)
-    return f"Every layer's share of the proxy consists of the same parts, so no chart shows them: {parts}."
+    return f"In every layer, the kinds of matrix have the same shares of the proxy: {parts}."
 
 
 def _summary_section(result: AuditResult, summaries: dict[int, dict[str, Any]], applied: bool) -> Section:

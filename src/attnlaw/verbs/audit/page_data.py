@@ -34,9 +34,9 @@ TABLE_COLUMNS = (
     *("stable_rank", "effective_rank", "p", "share", "law", "outliers", "random_p_value", "alpha"),
     "tail_share",
 )
-BRIGHT = "Bright cells stretch some direction most. Look for a single bright cell or row."
+BRIGHT = "Bright cells stretch one direction strongly. Look for a single bright cell or row."
 NEAR_ONE = "Dark cells are near 1: a single direction carries the matrix."
-MOVED = "At 1, a matrix is as large as at initialisation. Training enlarged bright cells most."
+MOVED = "At 1, a matrix is as large as at initialisation. Training enlarged the bright cells most."
 # Quantities that can be mapped, how to read such a map, and how its colours are chosen. `stored` is the
 # quantity to show if the one with gains is not known.
 MAPPED: dict[str, dict[str, Any]] = {
@@ -46,18 +46,19 @@ MAPPED: dict[str, dict[str, Any]] = {
     "stable_rank": {"read": NEAR_ONE},
     "frobenius_norm_over_initial": {"read": MOVED},
     "score_spread_over_initial": {"read": MOVED},
-    "effective_rank": {"read": "Dark cells use few of their directions."},
+    "effective_rank": {"read": "Dark cells use only few of their directions."},
     "p": {
-        "read": "At 0 attnlaw counts ranks, at 2 it uses the Frobenius norm. Values in between mean that "
-        "the spectrum decays.",
+        "read": "At 0 the proxy counts the rank, at 2 it uses the Frobenius norm. Values in between mean "
+        "that the singular values decay.",
         "domain": [0, 2],
     },
     "share": {"read": "Bright cells contribute most."},
     "law": {"read": ". ".join(f"{name}: {law.description}" for name, law in LAWS.items()), "category": True},
-    "outliers": {"read": "Training made these directions stronger than chance does.", "zero": True},
+    "outliers": {"read": "Training made these directions stronger than chance would.", "zero": True},
     "random_p_value": {"read": "Dark cells differ from random matrices. Bright cells look random."},
     "alpha": {
-        "read": "A small exponent means a heavy tail. Trust it only if the p-value of the fit is large."
+        "read": "A small exponent means a heavy tail. Trust the exponent only if the p-value of the fit is "
+        "large."
     },
 }
 # Numbers that the page shows about the chosen matrix.
@@ -70,7 +71,7 @@ FACTS = (
 
 
 def audit_payload(result: Result, names: dict[int, str], applied: bool) -> dict[str, Any]:
-    """Return all data that the page's script draws, as values for JSON. `names` are models by case."""
+    """Return the data that the page's script draws, as values for JSON. `names` maps cases to models."""
     matrices = result.finished_table("matrices")
     rows = _join_by_location(matrices, result.finished_table("spectra"))
     if "fits" in result.tables:
@@ -98,7 +99,7 @@ def audit_payload(result: Result, names: dict[int, str], applied: bool) -> dict[
 
 
 def constant_quantities(matrices: pl.DataFrame) -> list[str]:
-    """Return the quantities of `LEFT_OUT_IF_CONSTANT` that are equal for all matrices of each kind."""
+    """Return those quantities of `LEFT_OUT_IF_CONSTANT` that are equal for all matrices of each kind."""
     constant = []
     for name in LEFT_OUT_IF_CONSTANT:
         known = matrices.drop_nulls(name)

@@ -48,7 +48,7 @@ class UnitSettings(ModelSettings):
 
 @dataclass(frozen=True, eq=False)
 class UnitRecords:
-    """The result of a worker for one unit: its packed records (see `attnlaw.analysis.audit.units`)."""
+    """What a worker returns for one unit (a part of an audit): its packed records."""
 
     matrices: int
     records: pl.DataFrame
@@ -63,7 +63,7 @@ def run(case: UnitSettings, progress: Progress) -> UnitRecords:
 
 
 def split_into_units(case: AuditSettings) -> list[CasePart]:
-    """Return the units of a model, each with the settings that a worker needs to measure it."""
+    """Return the parts of an audit (units), each with the settings that a worker needs."""
     from attnlaw.analysis.audit.units import file_state, local_path, selected_units
 
     units = selected_units(case, case.options, case.arithmetic)
@@ -77,7 +77,7 @@ def split_into_units(case: AuditSettings) -> list[CasePart]:
 
 
 def join_units(case: AuditSettings, tables: Iterable[Mapping[str, Any]]) -> Audit:
-    """Build the audit from the tables of all units, in the order of `split_into_units`."""
+    """Build the audit result from the tables of its units, in the order of `split_into_units`."""
     from attnlaw.analysis.audit.units import audit_from_units
 
     records = (unit_tables["records"] for unit_tables in tables)

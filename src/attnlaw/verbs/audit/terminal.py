@@ -54,7 +54,7 @@ MOST_LINES = 16  # layers of the first screen; neighbours share a line if there 
 # The numbers of the atlas whose terms the table of layers defines.
 IN_TABLE = ("median_stable_rank", "median_spectral_norm")
 PROXY_MEANINGS = {
-    "p": "exponent of the norm that measures a matrix by its singular values; p = 0 counts them (the rank)",
+    "p": "exponent of the norm that measures the singular values of a matrix; p = 0 counts them (the rank)",
     "spectrum-adaptive": "each matrix is measured with the p that gives the smallest proxy",
     "logits": "scores of a head before the softmax",
 }
@@ -81,7 +81,7 @@ def show_case(result: AuditResult, console: Console, details: bool = False) -> N
 
 
 def show_summary(result: AuditResult, console: Console, details: bool = False) -> None:
-    """Print the remaining lines about one model or several, their table, and the next commands."""
+    """Print the other lines about the models, their table, and the next commands."""
     cases, summaries = finished_cases(result)
     if len(cases) == 1 and not details:
         ((name, case),) = cases.items()
@@ -182,8 +182,8 @@ def _layer_meanings(
     if details and summary["proxies"]:
         meanings["α"] = "largest factor by which later layers can enlarge an error made in a layer"
         if summary["log10_alpha_applied"]:
-            meanings["with gains"] = "α from norms that include the gains; proxies use stored weights"
-        meanings["share"] = "share of the spectrum-adaptive proxy that the layer contributes"
+            meanings["with gains"] = "α with the gains of norm layers; proxies use the stored weights"
+        meanings["share"] = "share of the spectrum-adaptive proxy that comes from this layer"
     return meanings
 
 
@@ -281,16 +281,17 @@ def _model_columns(summaries: Summaries, details: bool) -> tuple[list[Column], d
     ]
     meanings = {
         "unlike random": "share of weight matrices that differ from random ones (chance: about 1%)",
-        "strong directions": "number of singular values larger than a random matrix has (median)",
+        "strong directions": "number of singular values that are larger than those of a random matrix "
+        "(median)",
         "effective rank QK": "number of directions that a head uses, weak ones included (median)",
-        "outside range": "how many numbers are outside the range of the trained models we know",
+        "outside range": "how many numbers are outside the range of the trained reference models",
     }
     if details:
         applied = all(model["log10_alpha_applied"] for model in models)
         alphas = [format_number(model["log10_amplification"], ".2f", missing="–") for model in models]
         columns.append(Column("log10\nα", alphas, name="log10 α"))
-        gains = ", with gains of norm layers" if applied else ""
-        meanings["log10 α"] = f"largest factor by which layers above the first enlarge an error{gains}"
+        gains = ", including gains of norm layers" if applied else ""
+        meanings["log10 α"] = f"largest factor by which all layers after the first enlarge an error{gains}"
     return columns, meanings
 
 
@@ -320,7 +321,7 @@ def _show_growth(rows: pl.DataFrame, console: Console) -> None:
 
 
 def growth_columns(table: pl.DataFrame) -> list[Column]:
-    """Return the columns of the table of exponents."""
+    """Return the columns of the table of growth exponents."""
     lines = table.rows(named=True)
     columns = [Column("proxy", [BOUNDS[line["proxy"]].label for line in lines], is_text=True, wraps=True)]
     for name in ("depth", "width"):

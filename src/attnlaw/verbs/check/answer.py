@@ -30,7 +30,7 @@ DIFF_TABLES = ("diff", "diff_tensors")
 
 
 def answer(result: Result) -> Answer:
-    """Return whether the models passed. For one model, each problem is a line with its cause and a remedy."""
+    """Return whether the models passed. For one model, each problem is a line with a cause and a remedy."""
     cases = [case for case in result if case.row()["status"] != Outcome.FAILED]
     if len(cases) == 1:
         return Answer((*case_lines(cases[0]), *general_lines(cases)), next_commands(result, cases))
@@ -38,13 +38,13 @@ def answer(result: Result) -> Answer:
 
 
 def finding_groups(case: Result, known: bool = False) -> list[FindingGroup]:
-    """Return the findings of one model by rule, either new ones or those that its baseline has, too."""
+    """Return the findings of one model, keyed by rule: new ones, or those that the baseline also has."""
     rows = case.tables["findings"].iter_rows(named=True) if "findings" in case.tables else ()
     return group_findings(row for row in rows if row["known"] == known)
 
 
 def failed_rules(case: Result) -> list[dict[str, Any]]:
-    """Return the rows of the failed rules, the most serious level first."""
+    """Return the rows of the failed rules, with the most serious level first."""
     rows = case.tables["verdicts"].iter_rows(named=True) if "verdicts" in case.tables else ()
     failed = [row for row in rows if row["outcome"] == FAILED]
     return sorted(failed, key=lambda row: -LEVELS.index(row["level"]))
@@ -75,13 +75,13 @@ def case_lines(case: Result, details: bool = False) -> Iterator[Line]:
 
 
 def first_few(texts: Sequence[str], most: int) -> list[str]:
-    """Return the first texts, and how many more there are."""
+    """Return the first few texts, and how many more there are."""
     more = len(texts) - most
     return [*texts[:most], *([f"and {more} more"] if more > 0 else [])]
 
 
 def general_lines(cases: Sequence[Result]) -> Iterator[Line]:
-    """Yield remarks on every model: rules that could be used, and parts that were not checked."""
+    """Yield lines that hold for every model: available rules, and what was not checked."""
     rows = [case.row() for case in cases]
     if all(row["rules"] is None for row in rows):
         yield Line(NO_RULES)
@@ -103,7 +103,7 @@ def _short_line(case: Result) -> Line:
 
 
 def next_commands(result: Result, cases: Sequence[Result]) -> dict[str, str]:
-    """Return commands that explain a failure, or commands for a model that has passed."""
+    """Return commands that explain a failure, or commands to try after success."""
     # The first model that failed has the most to look at.
     case = next((case for case in cases if not case.row()["passed"]), cases[0])
     row, rules, groups = case.row(), failed_rules(case), finding_groups(case)
@@ -112,7 +112,7 @@ def next_commands(result: Result, cases: Sequence[Result]) -> dict[str, str]:
     found_rules = {group.rule for each in cases for group in finding_groups(each)}
     commands: dict[str, str] = {}
     if named:
-        commands[f"attnlaw check --explain {named[0]}"] = f"when {named[0]} is reported, and what to do"
+        commands[f"attnlaw check --explain {named[0]}"] = f"when attnlaw reports {named[0]}, and what to do"
     if row["base"] is not None and any(rule["of"] in DIFF_TABLES for rule in rules):
         base = shlex.quote(row["base"])
         diff = (typed_command(result, "diff") or "").replace(f" --base {base}", "")
@@ -123,9 +123,9 @@ def next_commands(result: Result, cases: Sequence[Result]) -> dict[str, str]:
     hidden = len(groups) > MOST_EXPLAINED or any(group.count > 1 for group in groups)
     hidden = hidden or any(len(rule["failures"]) > MOST_LOCATIONS for rule in rules)
     if (hidden or len(cases) > 1) and command:
-        commands[f"{command} --details"] = "every place and remedy"
+        commands[f"{command} --details"] = "every place, and what to do about it"
     if row["passed"] and command:
         if row["rules"] is None:
-            commands[f"{command} --rules release"] = "let warnings fail the gate, too"
+            commands[f"{command} --rules release"] = "let warnings fail the gate as well"
         commands[f"{command} --junit gate.xml"] = "a report that CI systems show"
     return commands

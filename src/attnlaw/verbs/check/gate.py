@@ -21,7 +21,7 @@ from attnlaw.verbs.views import load
 
 
 def require_valid(case: CheckSettings) -> None:
-    """Raise an `InputError` for settings that cannot work, before anything is measured."""
+    """Raise an `InputError` for settings that cannot work together, before anything is measured."""
     rule_file = effective_rules(case)
     require_model_exists(case)
     if isinstance(rule_file.base, str):

@@ -48,7 +48,7 @@ RULE_COLUMNS = ("model", "outcome", "rule", "asked", "selected", "held", "value"
 
 
 def page(result: Result, figures: Sequence[Figure]) -> str:
-    """Return the HTML page of the gate for one or several models."""
+    """Return the HTML page about one or several checked models."""
     if not {"verdicts", "findings"} <= result.tables.keys():  # a study without its tables
         return results_page([Part([result], figures)], answer=answer(result))
     rows = result.finished_rows
@@ -103,7 +103,9 @@ def _rules(result: Result, verdicts: pl.DataFrame, names: dict[int, str]) -> Sec
             places or ([row["remark"]] if failed else ""),
         ]
         lines.append((mark, cells))
-    lead = "Results of the rule file. The gate fails if a rule of its level, or above, fails."
+    lead = (
+        "Results of the rule file. The gate fails if a rule of the chosen level, or of a higher one, fails."
+    )
     return _listing("rules", "Rules", lead, _heads(RULE_HEADS, names), lines, "verdicts.parquet")
 
 

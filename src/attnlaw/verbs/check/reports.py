@@ -40,7 +40,7 @@ FINGERPRINT = "attnlawRuleAndPlace/v1"
 
 @dataclass(frozen=True)
 class UnreadModel:
-    """A model that could not be read, with the file that reports point at, and the error in one line."""
+    """A model that could not be read, with the file to show in reports and the error as one line."""
 
     model: str
     location: str
@@ -51,7 +51,7 @@ UNREADABLE = "unreadable-model"  # the name under which reports list such a mode
 
 
 def sarif(models: Sequence[Verdicts], unread: Sequence[UnreadModel] = ()) -> str:
-    """Return a SARIF document with one run, which did not succeed if there are unread models."""
+    """Return a SARIF document with one run, which failed if a model could not be read."""
     rules: dict[str, tuple[str, str, dict[str, str]]] = {}  # level, text and further texts by name
     for model in models:
         rules |= _rules(model)
@@ -94,11 +94,11 @@ def _semantic(version: str) -> str:
 
 
 def rule_ids(names: Iterable[str]) -> dict[str, str]:
-    """Return an identifier without spaces for each name of a rule.
+    """Return an identifier without spaces for the name of each rule.
 
     A name that is already such an identifier stays the same.
 
-    If two names would have the same identifier, a hash of the name is added to the identifier of the second.
+    If two names would get the same identifier, the second one ends with a hash of its name.
 
     >>> rule_ids(["near the base", "zero-rows", "100% <b>"])
     {'near the base': 'near-the-base', 'zero-rows': 'zero-rows', '100% <b>': '100-b'}
@@ -167,7 +167,7 @@ def _result(file: str, rule: str, level: str, text: str, location: Location) -> 
 
 
 def fingerprint(rule: str, location: Mapping[str, Any]) -> str:
-    """Return a hash that identifies a failure by its rule and location, regardless of its value.
+    """Return a hash of a failure's rule and location, which does not depend on its value.
 
     >>> fingerprint("near", {"layer": 1, "head": 0}) == fingerprint("near", {"head": 0, "layer": 1})
     True
@@ -178,7 +178,7 @@ def fingerprint(rule: str, location: Mapping[str, Any]) -> str:
 
 
 def relative_uri(path: str) -> str:
-    """Return a path as a URI relative to the working directory. A path that does not exist stays unchanged.
+    """Return a path as a URI relative to the working directory. If it does not exist, return it unchanged.
 
     >>> relative_uri("no such model/a b.safetensors")
     'no%20such%20model/a%20b.safetensors'
@@ -191,7 +191,7 @@ def _relative(path: str) -> str:
 
 
 def junit(models: Sequence[Verdicts], unread: Sequence[UnreadModel] = ()) -> str:
-    """Return a JUnit XML document. Lower levels and known findings are text; unread models are errors."""
+    """Return a JUnit XML document. Lower levels and known findings are text. Unread models are errors."""
     root = ElementTree.Element("testsuites", name="attnlaw check")
     for model in models:
         rules = [_junit_rule(rule, model) for rule in model.rules]
@@ -269,8 +269,8 @@ def markdown(models: Sequence[Verdicts], unread: Sequence[UnreadModel] = ()) -> 
 def code(text: str) -> str:
     """Return text as a Markdown code span that is safe even inside a table.
 
-    A backtick would end the span, and a bar ends a table cell even inside a span. If the text has a backtick
-    or a bar, its special characters become character references.
+    A backtick would end the span, and a vertical bar would end the table cell. If the text has either, its
+    special characters become character references.
 
     >>> print(code("a.weight"), code("a|b"))
     `a.weight` <code>a&#124;b</code>
@@ -341,7 +341,7 @@ SUMMARY = "GITHUB_STEP_SUMMARY"
 def escaped(text: str, value: bool = False) -> str:
     r"""Escape text for a GitHub workflow command.
 
-    If `value` is true, the text is the value of a property, where colons and commas are special.
+    If `value` is true, the text is the value of a property, in which colons and commas are special.
 
     >>> escaped("50%\n::error::x"), escaped("a:b,c", value=True)
     ('50%25%0A::error::x', 'a%3Ab%2Cc')
@@ -351,7 +351,7 @@ def escaped(text: str, value: bool = False) -> str:
 
 
 def github_annotations(verdicts: Verdicts) -> list[str]:
-    """Return GitHub workflow commands, the most severe first, because GitHub shows only ten of each level."""
+    """Return GitHub workflow commands, most severe first, because GitHub shows only ten of each level."""
     messages = {rule.rule: (rule.level, str(rule)) for rule in verdicts.failed_rules}
     by_rule: dict[str, list[GateFinding]] = {}
     for finding in verdicts.new_findings:
@@ -382,7 +382,7 @@ def add_to_summary(
     unread: Sequence[UnreadModel] = (),
     environment: Mapping[str, str] = os.environ,
 ) -> None:
-    """Append a Markdown report to the job summary of GitHub, if the environment names its file."""
+    """Append a Markdown report to GitHub's job summary, if the environment names its file."""
     if path := environment.get(SUMMARY):
         with (
             as_input_error(f"{path}: cannot be written", f"check ${SUMMARY}"),
@@ -397,7 +397,7 @@ WRITERS = {"junit": junit, "sarif": sarif, "markdown": markdown}
 def write_reports(
     models: Sequence[Verdicts], paths: Mapping[str, str | None], unread: Sequence[UnreadModel] = ()
 ) -> None:
-    """Write a report in each format that has a path, or write none if one of them cannot be written."""
+    """Write a report in each requested format, or none if one of them cannot be written."""
     wanted = {form: path for form, path in paths.items() if path is not None}
     write_all({Path(path): WRITERS[form](models, unread).encode() for form, path in wanted.items()})
     for path in wanted.values():

@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     from attnlaw import CheckResult
 
 EXPLAINED = ("name", "level", "threshold", "when", "meaning", "remedy")
-GATE = {"gate": "checks and rules that must hold; the exit status is 3 if one fails"}
+GATE = {"gate": "all checks and rules together; the exit status is 3 if one fails"}
 FOUND = {"found": "value of the worst row, or the one number of all rows"}
 COUNTS = {"errors": "errors", "warnings": "warnings", "notes": "notes", "failed_rules": "failed rules"}
 COUNT_MEANINGS = {
-    "errors": "number of findings of this level; warnings and notes in the same way",
-    "failed rules": "number of rules that do not hold, in the file that --rules names",
+    "errors": "number of findings with the level error; the columns of warnings and notes count likewise",
+    "failed rules": "number of rules in the rule file that do not hold",
 }
 
 
 def show_case(result: CheckResult, console: Console, details: bool = False) -> None:
-    """Print the answer for one model and its rules. No text from its files can command a CI runner."""
+    """Print the answer for one model and its rules. Text from its files cannot command a CI runner."""
     console.print()
     print_title(console, _harmless(result.row()["model"]))
     lines = [
@@ -58,7 +58,7 @@ def show_case(result: CheckResult, console: Console, details: bool = False) -> N
 
 
 def show_summary(result: CheckResult, console: Console, details: bool = False) -> None:
-    """Print a line for each of several models, the meanings of columns, and the commands to try next."""
+    """Print a line for each of several models, what its columns mean, and the next commands."""
     console.print()
     if result.verdicts.height:
         print_definitions(console, FOUND | column_meanings(result.verdicts.rows(named=True)))
@@ -84,7 +84,7 @@ def show_summary(result: CheckResult, console: Console, details: bool = False) -
 
 
 def print_explanation(name: str, as_json: bool) -> None:
-    """Print the condition of a detector, the meaning of its finding, and the remedy."""
+    """Print when a detector reports a finding, what the finding means, and what to do."""
     if name not in DETECTORS:
         raise BadSetting("explain", f"no such rule; {nearest(name, DETECTORS)}", name)
     detector = DETECTORS[name]
@@ -113,7 +113,7 @@ def _show_rules(result: CheckResult, console: Console, details: bool) -> None:
 
 
 def column_meanings(rules: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the meanings of the columns that rules use, by name."""
+    """Return the meanings of the columns to which rules refer, by name."""
     meanings = {}
     for rule in rules:
         # The condition ends before the share of rows, which is no column.

@@ -21,7 +21,7 @@ from attnlaw.theory.implicit_bias.completion import (
 
 @dataclass(frozen=True)
 class Graph:
-    """A choice of observed entries in a 2 x 2 matrix. With the last one, they connect rows and columns."""
+    """A choice of observed entries in a 2 x 2 matrix. If e is observed, they connect rows and columns."""
 
     name: str
     label: str
@@ -76,7 +76,7 @@ class CompletionSimulationSettings(CompletionSettings):
 
 
 def solve(case: CompletionSettings, progress: Progress) -> Numbers:
-    """Return the limit of training from vanishing starts. `corner` is the mean size of the missing entry."""
+    """Return what training learns from a vanishing start. `corner` is the mean size of the missing entry."""
     prediction = predict_completion(case.problem)
     corner = abs(float(prediction.matrix[0, 0])) if GRAPHS[case.graph].observed else mean_cosine(case.latent)
     return Numbers(vars(prediction) | {"corner": corner}, prediction.outcome, prediction.remark)

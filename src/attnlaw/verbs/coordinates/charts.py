@@ -7,7 +7,7 @@ from attnlaw.render.charts.view import ChartView, Drawings, chart
 
 
 @chart(
-    "Change of logits against the width",
+    "Change of the logits at each width",
     "Root mean square change of the logits after some steps of SGD, at each width. If the line is flat, "
     "a learning rate of a narrow model also works for a wide one.",
 )

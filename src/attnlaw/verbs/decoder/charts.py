@@ -20,14 +20,14 @@ LEAST, BINS = 0.1, 48  # the smallest strength drawn, and the number of bars
 
 
 @chart(
-    "Spectra of a real run next to the theory's",
-    "Left: singular values of all heads of the decoder (QK) at five steps, divided by the edge of "
-    "random heads. The line shows random heads; values beyond 1 have left them. Right: eigenvalues of "
-    "one student matrix simulated from the theory; triangles mark the large eigenvalues of its target. "
-    "This is an analogy, not a fit.",
+    "Spectra of a real training run and of the theory",
+    "Left: singular values of all heads of the decoder (QK) at five steps, divided by the edge of random "
+    "heads. The line shows random heads; values above 1 are larger than those of random heads. Right: "
+    "eigenvalues of one student matrix simulated from the theory; triangles mark the large eigenvalues of "
+    "its target. This is an analogy, not a fit.",
 )
 def run(view: ChartView) -> Drawings:
-    """Draw the spectra of the run at several steps, and those of the theory at several times."""
+    """Draw the spectra of a training run at several steps, and those of the theory at several times."""
     for case, values in view.cases(view.frame("singular_values", "strength"), ["step"]):
         tables = [view.same_settings(view.frame(name), values) for name in ("bulk", "theory", "theory_modes")]
         yield Drawing(partial(draw_ridges, values.filter(pl.col("kind") == KIND), *tables), case)
@@ -35,13 +35,13 @@ def run(view: ChartView) -> Drawings:
 
 @chart(
     "Which modes leave first",
-    "Each point is a singular value that is outside the random bulk at the end; across is the step at "
-    "which it left the bulk, up is its size. Next to them are the large eigenvalues of the theory's "
+    "Each point is a singular value that is outside the random bulk at the end. The x axis shows the step at "
+    "which it left the bulk, and the y axis its size. Next to them are the large eigenvalues of the theory's "
     "target. If strong directions leave first, the cloud of points falls from left to right. Directions "
     "that left early also had more time to grow.",
 )
 def order(view: ChartView) -> Drawings:
-    """Draw the step at which each mode left the bulk over the mode's strength, for run and theory."""
+    """Draw when each mode left the bulk over its strength, for the training run and for the theory."""
     for case, modes in view.cases(view.frame("modes", "strength"), ["step"]):
         dated_modes = modes.drop_nulls("left_step")
         if dated_modes.height:

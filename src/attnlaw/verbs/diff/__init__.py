@@ -58,7 +58,7 @@ class DiffSettings(ModelSettings, BaseModelSettings):
     )
 
     def to_row(self) -> dict[str, Any]:
-        """Return the settings as a row. If the base is an object in memory, the name of its type is used."""
+        """Return the settings for a row. If the base is an object in memory, the name of its type is used."""
         name = os.fspath(self.base) if isinstance(self.base, str | os.PathLike) else type(self.base).__name__
         return super().to_row() | {"base": name}
 
@@ -153,7 +153,7 @@ def run(case: DiffSettings, progress: Progress) -> Diff:
 
 
 def build_summary(result: Result) -> dict[str, Any]:
-    """Return the part of summary.json that only this verb writes, for the result of one model."""
+    """Return the part of summary.json that no other verb has, for a result with one model."""
     row = result.row()
     maps = result.tables["diff"]
     sizes = {

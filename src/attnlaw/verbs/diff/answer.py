@@ -28,7 +28,7 @@ CHOSEN = ("layers", "only", "applied", "no_match")
 
 
 def answer(result: Result, details: bool = False) -> Answer:
-    """Return the findings of a comparison, or a line for each model. With `details` they may be long."""
+    """Return the findings about one model, or a line for each. With `details`, the lines may be long."""
     rows = [row for row in result.rows.iter_rows(named=True) if row["status"] != Outcome.FAILED]
     if len(rows) == 1:
         return Answer(_lines(rows[0], details), _next_commands(rows, not details))

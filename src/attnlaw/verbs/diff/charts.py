@@ -23,12 +23,12 @@ LOCATION = ("model", "layer", "stack", "kind", "head", "expert")
     "The largest change, compared with noise",
     "Singular values of the change, from the largest to the smallest, relative to the largest of the base. "
     "Values below 1/10,000 of the first are not drawn. Dashed: noise of the same size in the same place. "
-    "A line that starts above the dashes and falls below them has a few strong directions, as an adapter "
-    "makes. A line that follows the dashes looks like noise.",
+    "If a line starts above the dashes and falls below them, the change has a few strong directions, like "
+    "that of an adapter. A line that follows the dashes looks like noise.",
     prepare=name_models,
 )
 def worst_update(view: ChartView) -> Drawings:
-    """Draw the singular values of the largest update of each model."""
+    """Draw the singular values of the largest change in each model."""
     maps, spectra = view.frame("diff", "size"), view.frame("diff_spectra")
     for (model,), model_maps in maps.group_by("model", maintain_order=True):
         worst = model_maps.filter(pl.col("size") > 0).sort("size", descending=True).head(1)
@@ -45,7 +45,7 @@ def worst_update(view: ChartView) -> Drawings:
 @chart(
     "Which layers changed",
     "Mean size of the changes in each layer, |model − base| / |base|, by kind of matrix. A layer at 0 did "
-    "not change. Lines at one height mean that every layer was trained. A peak means "
+    "not change. Lines of equal height mean that all layers were trained equally. A peak means "
     "that one layer changed most.",
     prepare=name_models,
 )
@@ -63,8 +63,8 @@ def heads_size(view: ChartView) -> Drawings:
 
 @head_chart(
     "Ranks of updates",
-    "Number of directions of each change above the rounding of the file. If there are only a few in "
-    "every cell, the change looks like an adapter.",
+    "Number of directions in which each change is larger than the rounding of the file. If there are only "
+    "a few in every cell, the change looks like an adapter.",
 )
 def heads_rank(view: ChartView) -> Drawings:
     return _head_maps(view, "rank")
@@ -72,8 +72,8 @@ def heads_rank(view: ChartView) -> Drawings:
 
 @head_chart(
     "Alignment of updates",
-    "How far the change keeps to the base's leading input directions, in standard deviations of chance. "
-    "Values between -4 and 4 can be chance.",
+    "How much of the change is along the base's leading input directions, in standard deviations above "
+    "that of random changes. Values between -4 and 4 can be chance.",
 )
 def heads_z(view: ChartView) -> Drawings:
     return _head_maps(view, "z_left")

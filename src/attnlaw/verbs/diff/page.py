@@ -34,21 +34,23 @@ from attnlaw.verbs.diff.answer import answer
 MAPPED: dict[str, dict[str, Any]] = {
     "size": {"read": "Bright cells changed most.", "zero": True, "log": False},
     "z_left": {
-        "read": "Values between -4 and 4 can be chance. Above 4, the change keeps to these directions."
+        "read": "Values between -4 and 4 can be chance. Above 4, the change is along these directions more "
+        "than chance explains."
     },
     "z_right": {
-        "read": "Values between -4 and 4 can be chance. Above 4, the change keeps to these directions."
+        "read": "Values between -4 and 4 can be chance. Above 4, the change is along these directions more "
+        "than chance explains."
     },
-    "rank": {"read": "A few in every cell mean a low-rank update, as an adapter makes.", "zero": True},
+    "rank": {"read": "A few in every cell mean a low-rank update, like that of an adapter.", "zero": True},
     "cosine": {"read": "Near 1, the matrix acts almost as before; near 0, it acts completely differently."},
     "scale": {"read": "If all cells are below 1, the model shrank, as weight decay does."},
-    "stable_rank": {"read": "Small values mean few directions.", "log": False},
+    "stable_rank": {"read": "Small values mean that the change has few directions.", "log": False},
     "z_top": {"read": "Below -4 it shrank and above 4 it grew by more than noise of that size explains."},
     "intruders_left": {
-        "read": "Training always mixes directions with similar singular values, and these count here, too.",
+        "read": "Training always mixes directions with similar singular values, and they also count here.",
         "zero": True,
     },
-    "new_left": {"read": "Bright cells learned a direction that the base did not have.", "zero": True},
+    "new_left": {"read": "Bright cells learned directions that the base did not have.", "zero": True},
 }
 # Numbers that the page shows for the chosen head or matrix.
 FACTS = (
@@ -136,7 +138,7 @@ def _payload(result: Result, rows: pl.DataFrame, maps: pl.DataFrame) -> dict[str
 
 
 def notebook_html(result: Result) -> Markup:
-    """Return HTML that shows the answer, and the heads and matrices that changed most."""
+    """Return HTML with the answer, and with the heads and matrices that changed most."""
     rows = result.rows["status"] != Outcome.FAILED
     lines: Markup = macros("notebook.html").answer(answer(result).lines if rows.any() else ())
     maps = result.finished_table("diff").sort("size", descending=True, nulls_last=True)

@@ -32,18 +32,19 @@ OUTSIDE = "outside"  # what the table calls tensors that belong to no layer
 SIZES = "the largest change in the layer: |model − base| / |base| (Frobenius norms)"
 SIZE_COLUMNS = {"change of matrices": False, "change of vectors": True}  # whether a column is about vectors
 TENSOR_MEANINGS = {
-    "dB": "the size in decibels, 20 log10(|base| / |model − base|); more is a smaller change",
+    "dB": "the same size in decibels, 20 log10(|base| / |model − base|); a higher value is a smaller change",
     "unchanged": "share of the entries that are the same in base and model",
 }
 MAP_MEANINGS = {
     "QK, VO": "size of the change of each head (bars), and the largest; FFN: of the matrix",
-    "rank": "directions of these changes above the rounding of the file, least to most. "
-    "A QK or VO is a product of two tensors, so its rank can be twice that of a tensor.",
+    "rank": "smallest and largest number of directions in which these changes exceed the rounding of the "
+    "file. QK and VO are products of two tensors, so their change can have twice the rank of a tensor's "
+    "change.",
     "scale": "⟨model, base⟩ / |base|², the value furthest from 1; below 1, a matrix shrank",
-    "z": "how far changes keep to the base's leading directions, in standard deviations of chance; "
-    "the value furthest from 0",
-    "intruders": "directions among the model's first 10 that are near no direction of the base",
-    "new": "directions among these 10 outside the base's directions of similar size",
+    "z": "how much of the changes is along the base's leading directions, in standard deviations above that "
+    "of random changes; the value furthest from 0",
+    "intruders": "number of the model's first 10 directions that resemble no direction of the base",
+    "new": "number of these 10 that are not combinations of the base's directions of similar size",
 }
 
 
@@ -60,7 +61,7 @@ def show_case(result: DiffResult, console: Console, details: bool = False) -> No
 
 
 def show_summary(result: DiffResult, console: Console, details: bool = False) -> None:
-    """Print a row for each of several models, the meanings of columns, and the next commands."""
+    """Print a row for each of several models, what its columns mean, and the next commands."""
     if len(result) > 1:
         _show_models(result, console, details)
     changed = result.diff_tensors.filter(pl.col("verdict") != "identical")
@@ -72,7 +73,9 @@ def show_summary(result: DiffResult, console: Console, details: bool = False) ->
         sizes = {", ".join(titles): SIZES} if titles else {}
         maps = MAP_MEANINGS if details and (result.diff["size"].max() or 0) else {}
         if maps and result.diff["stack"].count():
-            maps = {"layer": "in the table of heads, layers are numbered through all stacks"} | maps
+            maps = {
+                "layer": "in the table of heads, the count of layers continues from one stack to the next"
+            } | maps
         tensors = TENSOR_MEANINGS if details and kinds else {}
         print_definitions(console, sizes | tensors | meanings | maps)
         console.print()

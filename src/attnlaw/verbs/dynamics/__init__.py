@@ -195,7 +195,7 @@ def train(case: DynamicsSimulationSettings, progress: Progress) -> SgdRows:
 
 
 def check_trainable(case: DynamicsSimulationSettings) -> None:
-    """Raise an `InputError` if SGD cannot run for a case."""
+    """Raise an `InputError` if SGD cannot train the student of a case."""
     if case.learning_rate == 0:
         raise BadSetting(
             "simulate",

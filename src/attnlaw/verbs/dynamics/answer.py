@@ -32,7 +32,7 @@ LONGER = 10  # factor by which the next command extends a trajectory that does n
 
 @dataclass(frozen=True)
 class Crossing:
-    """The first times at which trained students and theory reach a level of mean alignment."""
+    """When trained students, and the theory, first reach a level of mean alignment."""
 
     level: float
     theory: float
@@ -40,12 +40,12 @@ class Crossing:
 
     @property
     def standard_errors(self) -> float | None:
-        """The difference in standard errors, or None if there is no error."""
+        """The difference from theory in standard errors, or None if there is no error."""
         return (self.trained.value - self.theory) / self.trained.error if self.trained.error else None
 
 
 def answer(result: Result) -> Answer:
-    """Return the answer for one trajectory or for several, with trained students if there are any."""
+    """Return the answer for one or several cases, with trained students if there are any."""
     if result.verb.simulation is None:
         return Answer(tuple(_only_trained(result)), {})
     rows = result.finished_rows
@@ -56,13 +56,13 @@ def answer(result: Result) -> Answer:
 
 
 def trajectory_of(result: Result, case: int) -> pl.DataFrame:
-    """Return the times of one case of theory."""
+    """Return the rows of one case of the theory over time."""
     table = result.finished_table("trajectory")
     return table.filter(pl.col("case") == case).sort("time")
 
 
 def runs_of(result: Result, row: Mapping[str, Any]) -> dict[int, pl.DataFrame]:
-    """Return the times of students trained with the settings of a row (first repetition), by dimension."""
+    """Return the rows over time of students with the settings of a row (first repetition), by dimension."""
     simulation = result.simulation
     if simulation is None:
         return {}
@@ -76,7 +76,7 @@ def runs_of(result: Result, row: Mapping[str, Any]) -> dict[int, pl.DataFrame]:
 
 
 def reached(times: pl.DataFrame, level: float) -> Estimate | None:
-    """Return when the alignment first reaches a level, by interpolation, with the error from the slope."""
+    """Return when the alignment first reaches a level, by interpolation; the error follows from the slope."""
     known = times.drop_nulls("alignment")
     time, value = known["time"].to_numpy(), known["alignment"].to_numpy()
     above = np.flatnonzero(value >= level)
@@ -91,14 +91,14 @@ def reached(times: pl.DataFrame, level: float) -> Estimate | None:
 
 
 def crossings(result: Result, row: Mapping[str, Any], students: pl.DataFrame) -> list[Crossing]:
-    """Return the times at which students reach 0.5 and 0.9, with those of theory from the same grid."""
+    """Return when students reach alignment 0.5 and 0.9, and when the theory does on the same grid."""
     theory = trajectory_of(result, row["case"])
     pairs = [(level, reached(theory, level), reached(students, level)) for level in LEVELS]
     return [Crossing(level, a.value, b) for level, a, b in pairs if a is not None and b is not None]
 
 
 def samples_at(row: Mapping[str, Any], time: float) -> str:
-    """Return the number of samples until a time, in brackets. A gradient flow sees none."""
+    """Return the number of samples up to a time, in brackets. For a gradient flow, the text is empty."""
     rate = row["learning_rate"]
     return f" ({short_number(time / rate)} d² samples)" if rate else ""
 
@@ -127,7 +127,7 @@ def _arrival(row: Mapping[str, Any], times: pl.DataFrame) -> Line:
     lost = times.filter(pl.col("norm").is_null())
     if lost.height:
         return Line(
-            f"The student runs away from the target before time {short_number(lost['time'][0])}.",
+            f"Training diverges before time {short_number(lost['time'][0])}.",
             AnswerStatus.ERROR,
         )
     if row["alignment"] is None:
@@ -189,7 +189,7 @@ def _spikes(result: Result, row: Mapping[str, Any]) -> Iterator[Line]:
         order = "" if half is None else ", before the rest" if first["time"] < half else ", after the rest"
         yield Line(
             f"The target's spike ({target:g}) is visible in the spectrum from time "
-            f"{short_number(first['time'])} on{order}. At the last time it is at "
+            f"{short_number(first['time'])} on{order}. At time {short_number(last['time'])} it is at "
             f"{short_number(last['location'])} and the other eigenvalues end at {short_number(last['edge'])}."
         )
 
@@ -221,7 +221,7 @@ def _several(result: Result, rows: pl.DataFrame) -> Iterator[Line]:
     if costs.height > 1 and costs["learning_rate"].n_unique() > 1:
         best = costs.row(0, named=True)
         yield Line(
-            f"It costs the fewest samples with learning rate {best['learning_rate']:g}: "
+            f"Learning rate {best['learning_rate']:g} needs the fewest samples: "
             f"{short_number(best['recovery_samples'])} d² until the alignment is 0.5."
         )
 
@@ -275,7 +275,7 @@ def _not_compared(compared: Sequence[tuple[int, Crossing]], who: str) -> Line:
     crossing = compared[0][1]
     return Line(
         f"{who} reaches alignment {crossing.level} at time {short_number(crossing.trained.value)} (theory "
-        f"{short_number(crossing.theory)}). There is no standard error: use --seeds 2 or more.",
+        f"{short_number(crossing.theory)}). There is no standard error. Use --seeds 2 or more.",
         AnswerStatus.WARNING,
     )
 

@@ -24,7 +24,7 @@ from attnlaw.verbs.dynamics import TIMES, DynamicsSettings, solve
 
 LABELS = {quantity.name: quantity.axis or quantity.label for quantity in TIMES}
 POINTS_NOTE = (
-    "Points: students trained by SGD, with one standard error; theory holds if they are on the line."
+    "Points: students trained by SGD, with one standard error. If the theory holds, they are on the line."
 )
 CURVE_POINTS = 60  # times at which a line of theory is computed, at least
 IGNORED_SETTINGS = ("times", "simulate", "seeds", "sensing", "batch", "spectrum", "statics")
@@ -50,17 +50,17 @@ STATIC_STUDENTS = {
     "best) over time. Lines: theory in the limit of large dimension.",
 )
 def learning(view: ChartView) -> Drawings:
-    """Draw alignment and loss over time, with one line for each combination of settings."""
+    """Draw alignment and loss over time, with a line for each combination of settings."""
     return _trajectories(view, "time", {"alignment": False, "prediction_error": True})
 
 
 @chart(
-    "What one pass costs",
+    "Error after one pass of SGD",
     "Error after each number of samples, each seen once, for several learning rates. Lower is better: 0 is "
-    "the target itself. A large rate needs fewer samples, as long as the error keeps falling.",
+    "the target itself. A larger learning rate needs fewer samples, as long as the error keeps falling.",
 )
 def cost(view: ChartView) -> Drawings:
-    """Draw the error over samples, if the cases have several learning rates."""
+    """Draw the error over the number of samples, if the cases have several learning rates."""
     if view.frame("trajectory")["learning_rate"].n_unique() > 1:
         yield from _trajectories(view, "samples", {"estimation_error": True})
 
@@ -70,7 +70,7 @@ def cost(view: ChartView) -> Drawings:
     "Alignment of trained students with the target over time: 1 is best, equal except for the scale.",
 )
 def runs(view: ChartView) -> Drawings:
-    """Draw the alignment of trained students, if there is no theory to compare them with."""
+    """Draw the alignment of trained students, if there is no theory to compare with."""
     return line_charts(view, view.frame("runs"), "time", "alignment")
 
 
@@ -220,7 +220,8 @@ def _points(
 @chart(
     "The spectrum over time",
     "Densities of the student's eigenvalues at five times, the latest on top. A triangle shows the target's "
-    "spike once it is visible. Eigenvalues that reach their final place first are learned first.",
+    "large eigenvalue (spike) once it is visible. The eigenvalues that reach their final place first were "
+    "learned first.",
 )
 def spectra(view: ChartView) -> Drawings:
     """Draw the spectrum at several times, with bars for trained students and triangles for spikes."""
@@ -237,8 +238,7 @@ def spectra(view: ChartView) -> Drawings:
 
 
 def ridge(rows: pl.DataFrame, tracks: pl.DataFrame, values: pl.DataFrame, x: str) -> alt.VConcatChart:
-    """Draw one panel for each time, the earliest at the bottom: densities (time, x, density), visible spikes
-    (time, location), and, if not empty, eigenvalues of trained students (time, eigenvalue)."""
+    """Draw a panel for each time: densities, visible spikes, and eigenvalues of trained students."""
     times = sorted(rows["time"].unique())
     right = max([*rows["x"], *tracks["location"]])
     scale = alt.Scale(domain=[min([*rows["x"], 0.0]), 1.05 * right], nice=False)

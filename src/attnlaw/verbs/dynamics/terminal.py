@@ -54,7 +54,7 @@ TRAINED = ("alignment", "estimation_error")  # shown for trained students too
 
 
 def show_summary(result: DynamicsResult, console: Console, details: bool = False) -> None:
-    """Print the answer, a table of times or of cases, its meanings, and the next commands."""
+    """Print the answer, a table of times or of cases, what its columns mean, and the next commands."""
     shown = answer(result)
     print_title(console, result.verb.title, _facts(result))
     print_answer(console, shown)
@@ -113,7 +113,7 @@ def _print_times(result: DynamicsResult, console: Console, details: bool) -> dic
         meanings["trained"] = f"mean over students of dimension d = {max(runs)}, trained by SGD"
     meanings = without(meanings, print_table(console, columns, droppable[::-1]))
     if times[chosen]["alignment"].null_count():
-        console.print(Text("Empty cells: training has diverged, so there are no numbers.", style="dim"))
+        console.print(Text("Empty cells: training diverged, so there are no numbers.", style="dim"))
     return meanings | error_meaning(cell for column in columns for cell in column.cells)
 
 

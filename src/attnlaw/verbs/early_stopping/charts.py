@@ -18,14 +18,14 @@ DRAWN_THRESHOLDS = {"flow": (0.5, 1.0, 2.0), "soft": (1.0,)}
 
 
 @chart(
-    "How much of a coefficient is learned",
-    "True coefficients (across) and what small factors learn of them (up) if training stops at three times. "
-    "Small coefficients are not learned; large ones are learned completely. A soft threshold, which is "
-    "weight decay, always takes a part away. The dashed line is training to the end.",
+    "How much of each coefficient is learned",
+    "True coefficients (x axis) and the coefficients that small factors learn (y axis), for three stopping "
+    "times. Small coefficients are not learned; large ones are learned completely. Weight decay (a soft "
+    "threshold) always takes a part away. The dashed line shows training without stopping.",
     name="map",
 )
 def stopping_map(view: ChartView) -> Drawings:
-    """Draw learned over true coefficients, if only threshold and rule differ in the rows."""
+    """Draw learned over true coefficients, if the rows differ only in threshold and rule."""
     rows = view.frame("map")
     if view.other_settings(rows, ["rule", "threshold", "coefficient"]):
         return
@@ -45,8 +45,8 @@ def stopping_map(view: ChartView) -> Drawings:
 @chart(
     "When to stop",
     "Risk at each threshold; a stopping time corresponds to a threshold. Left of the minimum, training "
-    "stopped too late and learned noise; right of it, training stopped too early and missed signals. A "
-    "soft threshold, which is weight decay, takes a part of every signal away.",
+    "stopped too late and learned noise; right of it, training stopped too early and missed signals. Weight "
+    "decay (a soft threshold) takes a part of every signal away.",
 )
 def stopping(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "threshold", "risk", ["rule"], sizes="dimension")

@@ -8,8 +8,8 @@ from attnlaw.render.charts.view import ChartView, Drawings, chart
 
 @chart(
     "Averaging learners",
-    "Error of the mean of K learners, for each number of features that they have. Lower is better. The "
-    "peak is where one learner just fits its samples. It comes from differences between learners, so "
+    "Error of the average of K learners, for each number of features per learner. Lower is better. At the "
+    "peak, a learner can only just fit its samples. The peak comes from differences between learners, so "
     "averaging removes it.",
 )
 def ensemble(view: ChartView) -> Drawings:

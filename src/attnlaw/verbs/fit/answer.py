@@ -14,7 +14,7 @@ from attnlaw.verbs.typed import typed_command
 
 
 def answer(result: Result) -> Answer:
-    """Return whether the matrices look trained and which laws they follow, for each model."""
+    """Return whether the matrices of each model look trained, and which laws they follow."""
     pairs = zip(short_names(model_names(result)).values(), result, strict=True)
     cases = {name: case for name, case in pairs if case.row()["status"] != Outcome.FAILED}
     lines: list[Line] = []
@@ -38,6 +38,6 @@ def next_commands(result: Result) -> dict[str, str]:
         return {}
     return {
         f"{command} --out results": "map of all heads in results/report.html",
-        f"{command} --details": "map of heads, and fitted numbers by kind",
-        audit: "norms and ranks, and a search for problems",
+        f"{command} --details": "a map of heads, and the fitted numbers for each kind of matrix",
+        audit: "norms, ranks, and a search for problems",
     }

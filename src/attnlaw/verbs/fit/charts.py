@@ -7,7 +7,7 @@ from attnlaw.render.model_names import name_models
 from attnlaw.verbs.audit.charts import law_maps
 
 CAPTION = (
-    "Each cell is a matrix, with a line for each layer and a column for each head. Its colour shows the law "
+    "Each cell is one matrix; each row is a layer, and each column is a head. Its colour shows the law "
     "that its singular values follow. Grey cells look like random numbers, so training hardly changed them. "
     "No other colour is better than another."
 )

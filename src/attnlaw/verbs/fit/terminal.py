@@ -52,15 +52,15 @@ MEDIAN_MEANINGS = {
     "W1": "distance between the spectrum and the spectrum of random matrices; 0 means equal",
     "beyond": "singular values above the largest one of a random matrix",
     "alpha": "exponent of the power law of the largest eigenvalues; smaller means heavier tails",
-    "covers": "share of the values that the power law covers (above 50% it is not a tail)",
-    "kappa": "small means heavy tails; about 3 for a product of two random matrices (less if "
-    "their sides differ), hundreds or infinite for one random matrix",
+    "covers": "share of the values that the power law covers (above 50% it describes more than a tail)",
+    "kappa": "shape parameter: small means heavy tails; about 3 for a product of two random matrices (less "
+    "if their sides differ), hundreds or infinite for one random matrix",
 }
 FORMS = {"outliers": "g", "tail_share": ".0%"}
 
 
 def show_case(result: FitResult, console: Console, details: bool = False) -> None:
-    """Print the answer for one model. `details` adds the map of heads, and the matrices outside of layers."""
+    """Print the answer for one model. With `details`, add the map of heads and other matrices."""
     rows = result.fits
     inside = rows.filter(pl.col("layer").is_not_null())
     layers = inside.select("stack", "layer").n_unique()
@@ -88,7 +88,7 @@ def show_case(result: FitResult, console: Console, details: bool = False) -> Non
 
 
 def show_summary(result: FitResult, console: Console, details: bool = False) -> None:
-    """Print the number of matrices of each law by kind, the meanings of the laws, and the next commands."""
+    """Print how many matrices of each kind follow each law, what the laws mean, and the next commands."""
     rows, names = result.tables["fits"], list(short_names(model_names(result)).values())
     laws = [law for law in (*LAWS, UNFITTED) if law in law_counts(rows) or law == "random"]
     console.print()

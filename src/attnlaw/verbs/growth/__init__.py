@@ -68,7 +68,7 @@ QUANTITIES = (
 
 @dataclass(frozen=True)
 class FamilyGrowth:
-    """The rows of several models, and the exponents of their proxies."""
+    """The proxies of several models as rows, and the exponents with which they grow."""
 
     models: pl.DataFrame
     exponents: pl.DataFrame

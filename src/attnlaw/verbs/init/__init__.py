@@ -116,7 +116,7 @@ class InitSettings(Settings):
 
     @property
     def model_width(self) -> float | None:
-        """The width as a number, or None for the model's own width."""
+        """The width as a number, or None if the model keeps its width."""
         return None if self.width == OWN_WIDTH else math.inf if self.width == LIMIT_WIDTH else int(self.width)
 
 
@@ -265,7 +265,7 @@ def _model_and_tokens(case: InitSettings) -> tuple[Architecture, Tokens]:
 
 
 def precheck(case: InitSettings) -> None:
-    """Raise an `InputError` if the law does not cover the model, the tokens or the width of a case."""
+    """Raise an `InputError` if the theory does not cover the model, the tokens or the width of a case."""
     model, tokens = _model_and_tokens(case)
     check_tokens(model, tokens)
     if case.width not in (OWN_WIDTH, LIMIT_WIDTH):

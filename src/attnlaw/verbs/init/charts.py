@@ -32,11 +32,11 @@ PANELS = {"rms": True, "cosine": False, "entropy": False}
 @chart(
     "Layer by layer",
     "How signals and tokens change from layer to layer before training. Lines: means over initialisations. "
-    "Bands: 90% of initialisations. In a good initialisation, signals neither explode nor vanish, and "
-    "the mean cosine stays well below 1, where all tokens are alike (rank collapse).",
+    "Bands: 90% of initialisations. In a good initialisation, signals neither explode nor vanish, and the "
+    "mean cosine stays well below 1. At 1 all tokens are alike (rank collapse).",
 )
 def init_layers(view: ChartView) -> Drawings:
-    """Draw two panels for each model, with bands at finite widths and dashed lines in the limit."""
+    """Draw two panels for each model, with bands for finite widths and dashed lines for the limit."""
     rows = view.frame("layers", "rms")
     if rows["layer"].n_unique() < 2:
         return
@@ -53,8 +53,8 @@ def init_layers(view: ChartView) -> Drawings:
 
 @chart(
     "Tokens against depth",
-    "How alike tokens are after the last layer, for models of different depth: 1 means that all are parallel "
-    "(rank collapse), so lower is better.",
+    "How similar tokens are after the last layer, for models of different depth: 1 means that all are "
+    "parallel (rank collapse), so lower is better.",
 )
 def init_depth(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "depth", "cosine")
@@ -62,7 +62,7 @@ def init_depth(view: ChartView) -> Drawings:
 
 @chart(
     "Tokens against width",
-    "How alike tokens are after the last layer, if the model is scaled to other widths. A flat line means "
+    "How similar tokens are after the last layer, if the model is scaled to other widths. A flat line means "
     "that the width does not matter.",
 )
 def init_width(view: ChartView) -> Drawings:
@@ -70,16 +70,16 @@ def init_width(view: ChartView) -> Drawings:
 
 
 @chart(
-    "Spread over initialisations against width",
-    "How much the mean cosine between tokens differs from one initialisation to the next. It falls with "
-    "the width, down to the spread that the infinite-width limit has.",
+    "Spread over initialisations at each width",
+    "How much the mean cosine between tokens differs from one initialisation to the next. The spread falls "
+    "as the width grows, down to that of the infinite-width limit.",
 )
 def init_width_spread(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "model_width", "cosine_spread", log=True)
 
 
 @chart(
-    "Initial loss against the standard deviation of the weights",
+    "Initial loss for each standard deviation of the weights",
     "A good start is near the loss of a uniform guess, which is the logarithm of the vocabulary size.",
 )
 def init_std(view: ChartView) -> Drawings:

@@ -36,7 +36,7 @@ COLUMNS = {
     ),
     "entropy": ("entropy", "mean entropy of attention, divided by that of uniform attention", False),
     "score_sd": ("scores", "standard deviation of the attention scores", True),
-    "gradient": ("gradient", "norm of the gradient of the weights of the layer", False),
+    "gradient": ("gradient", "norm of the loss gradient with respect to the weights of the layer", False),
 }
 CASE_COLUMNS = {
     "rms": ("size", "root mean square of the entries of the residual stream after the last layer"),
@@ -44,7 +44,7 @@ CASE_COLUMNS = {
     "entropy": ("entropy", "mean entropy of attention in layer 1, divided by that of uniform attention"),
     "loss": ("loss", "initial loss in nats"),
     "uniform_loss": ("ln V", "loss of a uniform guess over a vocabulary of V ids, in nats"),
-    "gradient_norm": ("gradient", "norm of the gradient of all weights"),
+    "gradient_norm": ("gradient", "norm of the loss gradient with respect to all weights"),
 }
 OUTPUT_QUANTITIES = (
     "logit_sd",
@@ -62,7 +62,7 @@ MOST_LAYERS = 9  # a deeper model shows only some layers on the first screen
 
 
 def show_case(result: InitResult, console: Console, details: bool = False) -> None:
-    """Print one model at one width: the meaning of the numbers, and with `details` all layers."""
+    """Print one model at one width: what the numbers mean, and with `details` all layers."""
     print_title(console, *_title(result))
     print_answer(console, answer(result))
     if details:
@@ -78,7 +78,7 @@ def show_case(result: InitResult, console: Console, details: bool = False) -> No
 
 
 def show_summary(result: InitResult, console: Console, details: bool = False) -> None:
-    """Print the layers of one model or a line for each of several, the meanings, and the next commands."""
+    """Print the layers of one model (or a line for each of several), meanings, and next commands."""
     meanings: dict[str, str] = {}
     if len(result) > 1:
         meanings = _print_cases(result, console)

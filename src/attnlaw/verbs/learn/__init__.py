@@ -57,7 +57,7 @@ class LearnSettings(ProblemSettings):
 
     @cached_property
     def problem(self) -> Problem:
-        """The problem that these settings describe. An unreadable target or missing theory is an error."""
+        """The learning problem that these settings describe. A case without theory is an error."""
         shared = {field.name for field in fields(Problem)} & setting_fields(ProblemSettings).keys()
         stated = {name: getattr(self, name) for name in shared}
         if not ATTENTIONS[self.attention].paired:
@@ -306,7 +306,7 @@ QUANTITIES = (
 
 @dataclass(frozen=True, repr=False)
 class DetailedPrediction(Prediction):
-    """A prediction with thresholds (in samples / d²), the scaling law, and the density of its spectrum."""
+    """A prediction, with thresholds (in samples / d²), the scaling law, and the density of its spectrum."""
 
     outlier: float | None = None  # where the trained matrix shows the spike of the target
     observations: float | None = None  # N/d of a power-law target
@@ -327,8 +327,8 @@ def with_details(
 ) -> DetailedPrediction:
     """Add details to a prediction.
 
-    The result always has the scaling law and the outlier. The result has the thresholds and the density of
-    the spectrum only if the flags ask for them.
+    The scaling law and the outlier are always added. Thresholds and the density of the spectrum are added
+    only if the flags ask for them.
 
     >>> from attnlaw.theory.learn.state_evolution import state_evolution
     >>> detailed = with_details(state_evolution(Problem(alpha=0.2)), thresholds=True)
@@ -353,7 +353,7 @@ def with_details(
 
 
 def density_rows(prediction: Prediction, points: int = 300) -> Densities:
-    """Return the density of the trained matrix's spectrum as rows.
+    """Return the eigenvalue density of the trained matrix as rows.
 
     The points are denser near the ends of each interval.
 
@@ -377,7 +377,7 @@ def density_rows(prediction: Prediction, points: int = 300) -> Densities:
 
 
 def run(cases: Sequence[LearnSettings], progress: Progress) -> Iterator[DetailedPrediction | InputError]:
-    """Yield a prediction or error for each case, solving cases with the same target and student together."""
+    """Yield a prediction or an error for each case. Similar cases are solved together."""
     problems = [attempt(checked_problem, case) for case in cases]
     fit = [problem for problem in problems if not isinstance(problem, InputError)]
     solved = iter(state_evolutions(fit, progress))
@@ -389,7 +389,7 @@ def run(cases: Sequence[LearnSettings], progress: Progress) -> Iterator[Detailed
 
 
 def checked_problem(case: LearnSettings) -> Problem:
-    """Return the problem of a case, or raise an `InputError` if it has no theory or is too large."""
+    """Return the problem of a case, or raise an `InputError` without theory or if it is too large."""
     problem = case.problem
     problem.student_spec.check_size(problem)
     return problem
@@ -404,7 +404,7 @@ def _batch_key(case: LearnSettings) -> Hashable:
 
 
 def train(cases: Sequence[LearnSimulationSettings], progress: Progress) -> Iterator[Measurement | InputError]:
-    """Yield the measurement or error of each case. The students of one case are trained in threads."""
+    """Yield a measurement or an error for each case. The students of one case are trained in threads."""
     done, total = 0, sum(case.seeds for case in cases)
     for case in cases:
         try:
@@ -424,7 +424,7 @@ def train(cases: Sequence[LearnSimulationSettings], progress: Progress) -> Itera
 
 
 def check_trainable(case: LearnSimulationSettings) -> None:
-    """Raise an `InputError` if a student cannot be trained, or if its data do not fit into memory."""
+    """Raise an `InputError` if a student cannot be trained, or if its data need too much memory."""
     with rename_settings(**SETTING_NAMES):
         check_simulation(case.problem, case.simulate, case.sensing)
 

@@ -29,7 +29,7 @@ NOT_THE_CASE = ("thresholds", "spectrum", "simulate", "seeds", "seed", "sensing"
 
 @dataclass(frozen=True)
 class Measure:
-    """The number that shows how good a student is, with a text."""
+    """The quantity that shows how good a student is, with its description."""
 
     column: str
     noun: str
@@ -42,7 +42,7 @@ WRONG_KEYS = Measure("wrong_keys", "share of new queries that attend to the wron
 
 
 def answer(result: Result) -> Answer:
-    """Return the answer for one problem or for several, with trained students if there are any."""
+    """Return the answer for one or several problems, with trained students if there are any."""
     if result.verb.simulation is None:
         return Answer(tuple(_only_trained(result)), {})
     rows, students = result.finished_rows, trained_students(result)
@@ -85,7 +85,7 @@ def share(row: Mapping[str, Any], name: str) -> Estimate | None:
 
 
 def percent(value: Estimate) -> str:
-    """Return a share in percent. For a share below `LEAST`, the text has only the bound."""
+    """Return a share in percent. If the share is below `LEAST`, the text says only that."""
     return f"less than {LEAST:.4%}" if 0 < value.value < LEAST else format_percent(value)
 
 
@@ -154,7 +154,7 @@ def _causes(row: Mapping[str, Any]) -> Iterator[Line]:
         return
     parts = {
         "the part of the learned matrix that is orthogonal to the target (overfitting)": wrong / error,
-        "still missing from the target (underfitting)": missing / error,
+        "the part of the target that is not learned yet (underfitting)": missing / error,
     }
     first, second = sorted(parts, key=parts.__getitem__, reverse=True)
     more = "" if parts[first] >= 0.995 else f", {_rounded(parts[second])} is {second}"
@@ -223,7 +223,7 @@ def _curve(rows: pl.DataFrame, axis: str, measure: Measure, labels: ValueLabels,
     more = f" It is largest at {places[high]}: {shown[high]}."
     inside = axis == "alpha" and 0 < high < len(values) - 1
     if inside:
-        more += " Up to there more samples do harm (double descent); more weight decay prevents this."
+        more += " Up to that point, more samples do harm (double descent); more weight decay prevents this."
     return Line(text + more, AnswerStatus.UNUSUAL if inside else None)
 
 
@@ -308,7 +308,7 @@ def _thresholds(rows: pl.DataFrame) -> Iterator[Line]:
     if fitted.len() == 1:
         yield Line(
             f"Up to {short_number(fitted[0])} d² samples this student can fit the noise of all labels. "
-            "Around there it needs weight decay most."
+            "Near this number, weight decay helps most."
         )
 
 

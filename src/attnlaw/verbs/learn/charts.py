@@ -37,8 +37,8 @@ PARTS = ("approximation_error", "underfitting_error", "overfitting_error")
 @chart(
     "Phase diagram",
     "Error divided by the error of learning nothing, for each rank of the target and number of samples. "
-    "Dark cells are learned, bright cells are not. White lines are thresholds, such as the samples from "
-    "which a student recovers the target.",
+    "Dark: the target is learned; bright: it is not. White lines are thresholds, such as the number of "
+    "samples from which a student recovers the target.",
 )
 def phases(view: ChartView) -> Drawings:
     return _phase_diagrams(view)
@@ -136,11 +136,11 @@ def _predicted(view: ChartView, row: Mapping[str, Any], alphas: list[float]) -> 
 
 @chart(
     "Error against samples",
-    "Error of the learned matrix if there were more or fewer samples. Line: theory in the limit of large "
-    "dimension; the point on it is this case. Lower is better: 0 is the target itself.",
+    "Error of the learned matrix with more or fewer samples. Line: theory in the limit of large dimension. "
+    "The point on the line is this case. Lower is better: 0 is the target itself.",
 )
 def curve(view: ChartView) -> Drawings:
-    """Draw the learning curve around the only case. The chart shows trained students as points."""
+    """Draw the learning curve around the case, if there is only one. Trained students are points."""
     rows = view.rows.drop_nulls(["alpha", "estimation_error"])
     if view.rows.height != 1 or not rows.height:
         return
@@ -163,7 +163,7 @@ def curve(view: ChartView) -> Drawings:
             trained, _ = view.mean_lines(students.filter(pl.col("simulate") == size), *CURVE, ["student"])
             label = pl.lit(view.simulation.size_label("simulate", [size]))
             points.append(trained.select("x", "y", "error", "series", size=label))
-            note = "Other points: trained students, with one standard error."
+            note = "Other points: trained students; bars are one standard error."
     draw = partial(
         draw_lines,
         lines,
@@ -191,18 +191,18 @@ def _thresholds(view: ChartView, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 @chart(
-    "Rank against the width of the factors",
-    "Share of directions that the learned matrix uses, for each width of the factors. On the diagonal "
-    "the width limits the rank; below it weight decay does.",
+    "Rank for each width of the factors",
+    "Share of directions that the learned matrix uses, for each width of the factors. On the diagonal, the "
+    "width limits the rank; below it, weight decay limits it.",
 )
 def rank(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "width", "rank_fraction", sizes="simulate")
 
 
 @chart(
-    "Smallest value that is kept",
-    "Smallest singular value of the learned matrix that is not zero, for each width of the factors. At 0 "
-    "weight decay limits the rank; above 0 the width does.",
+    "Smallest singular value that is kept",
+    "Smallest singular value of the learned matrix that is not zero, for each width of the factors. At 0, "
+    "weight decay limits the rank; above 0, the width limits it.",
 )
 def smallest(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "width", "smallest_value")
@@ -215,7 +215,7 @@ def smallest(view: ChartView) -> Drawings:
     "with the predicted one in brackets: if both agree, the law holds.",
 )
 def scaling(view: ChartView) -> Drawings:
-    """Draw the error over N/d, with the fitted and the predicted exponent of every line."""
+    """Draw the error over N/d, and show the fitted and the predicted exponent of every line."""
     # Logarithmic axes can only show values above zero.
     rows = view.rows.filter(pl.all_horizontal(pl.col(SCALING_COLUMNS) > 0))
     names = view.other_settings(rows, ["alpha"])
@@ -270,7 +270,7 @@ def _slope(x: pl.Series, y: pl.Series) -> tuple[float, float | None]:
     on_page=False,
 )
 def split(view: ChartView) -> Drawings:
-    """Draw the parts of the error as stacked areas over the samples, unless there is a phase diagram."""
+    """Draw the parts of the error as stacked areas over the samples, unless a phase diagram is drawn."""
     if any(_phase_diagrams(view)):
         return
     labels = {name: view.verb.axis(name) for name in (*PARTS, "alpha", "estimation_error")}
@@ -295,10 +295,10 @@ def draw_parts(rows: pl.DataFrame, x: str, y: str) -> alt.Chart:
 @chart(
     "Spectrum of the learned matrix",
     "How many eigenvalues (untied: singular values) the learned matrix has at each value. Line: density by "
-    "theory. The weight at zero is the share of directions that are not in use.",
+    "theory. The weight at zero is the share of directions that the matrix does not use.",
 )
 def spectrum(view: ChartView) -> Drawings:
-    """Draw the predicted density of the learned spectrum, with bars for students of the same settings."""
+    """Draw the predicted density of the learned spectrum, with bars for students with the same settings."""
     lines = view.frame("predicted_spectra", "x", "density")
     for case, case_lines in rows_by_case(lines, varying_settings(lines, view.settings)):
         first = pl.col("case") == case_lines["case"][0]

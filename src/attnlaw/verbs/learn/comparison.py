@@ -19,7 +19,7 @@ NOT_THE_PROBLEM = ("thresholds", "spectrum")  # settings that say what else is c
 
 @dataclass(frozen=True)
 class TheoryGap:
-    """The difference between trained students and theory in one quantity."""
+    """The difference between trained students and theory in a quantity."""
 
     theory: Estimate
     trained: Estimate
@@ -28,7 +28,7 @@ class TheoryGap:
 
 @dataclass(frozen=True)
 class TrainedStudents:
-    """The students of one case: means of every quantity by dimension, and their number at the largest one."""
+    """The students of one case: means by quantity and dimension, and their number at the largest."""
 
     sizes: Mapping[int, Mapping[str, Estimate]]
     students: int
@@ -44,11 +44,11 @@ class TrainedStudents:
 
     @cached_property
     def relative_error(self) -> Estimate | None:
-        """The error divided by the error of learning nothing, for the same dimension."""
+        """The error relative to that of learning nothing, in the same dimension."""
         return relative_error(self.values)
 
     def difference(self, name: str, theory: Estimate) -> TheoryGap | None:
-        """Return the difference to infinite dimension, or None if the students have no standard error."""
+        """Return the difference from infinite dimension, or None if the students have no standard error."""
         measured = [known[name] for known in self.sizes.values() if name in known]
         errors = [value.error for value in measured if value.error and math.isfinite(value.error)]
         if not errors or len(errors) < len(self.sizes):
@@ -62,7 +62,7 @@ class TrainedStudents:
 
 
 def relative_error(values: Mapping[str, Estimate]) -> Estimate | None:
-    """Return the error divided by the error of predicting zero, E/Q*. Q* follows from E = q - 2m + Q*."""
+    """Return the error relative to that of predicting zero, E/Q*. Q* follows from E = q - 2m + Q*."""
     if any(values.get(name) is None for name in ("estimation_error", "norm", "overlap")):
         return None
     second_moment = values["estimation_error"].value - values["norm"].value + 2 * values["overlap"].value
@@ -70,7 +70,7 @@ def relative_error(values: Mapping[str, Estimate]) -> Estimate | None:
 
 
 def trained_students(result: Result) -> list[TrainedStudents | None]:
-    """Return the students that were trained with the settings of each finished case, or None."""
+    """Return, for each finished case, the students that were trained with its settings, or None."""
     if result.simulation is None:
         return [None] * result.finished_rows.height
     rows = result.simulation.finished_rows
@@ -90,7 +90,7 @@ def trained_students(result: Result) -> list[TrainedStudents | None]:
 def has_settings_of(
     result: Result, simulation: Result, row: Mapping[str, Any], left_out: Sequence[str]
 ) -> pl.Expr:
-    """Return whether a row of a simulation has the settings of a row of theory, except those left out."""
+    """Return whether the settings of a simulation row and a theory row agree, except those left out."""
     columns, others = result.verb.setting_columns, simulation.verb.setting_columns
     shared = {columns[name]: others[name] for name in columns if name not in left_out}
     fits = (pl.col(other).eq_missing(pl.lit(row[name])) for name, other in shared.items())

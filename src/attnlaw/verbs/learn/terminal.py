@@ -36,7 +36,7 @@ TITLES = {
 }
 IN_ROWS = (RELATIVE, "estimation_error", "wrong_keys", "rank_fraction", "training_loss")
 MEANINGS = {
-    RELATIVE: "E, relative to the E of a zero matrix, which has learned nothing (100%)",
+    RELATIVE: "error E relative to that of a zero matrix, which has learned nothing (100%)",
 }
 DIMENSION = {"d": "dimension of a token; the learned matrix has d² entries"}
 THRESHOLD = "threshold_"
@@ -44,7 +44,7 @@ FLAGS = ("thresholds", "spectrum")
 
 
 def show_summary(result: LearnResult, console: Console, details: bool = False) -> None:
-    """Print the answer, a table of the most important numbers, its meanings, and the next commands."""
+    """Print the answer, a table of the main numbers, what they mean, and the next commands."""
     shown = answer(result)
     print_title(console, result.verb.title, _facts(result))
     print_answer(console, shown)

@@ -42,7 +42,7 @@ def answer(result: LensResult) -> Answer:
 
 
 def case_lines(result: LensResult) -> list[Line]:
-    """Return the lines about one case: whether the numbers hold, heads, tokens, and ranks."""
+    """Return the lines about one case: whether its numbers are reliable, its heads, tokens and ranks."""
     row = result.row()
     lines = [] if row["remark"] is None else [Line(f"{capital(row['remark'])}.", AnswerStatus.WARNING)]
     if row["text"]:
@@ -59,7 +59,7 @@ def case_lines(result: LensResult) -> list[Line]:
 
 
 def next_commands(result: LensResult) -> dict[str, str]:
-    """Return the same command with more options. If a text is too long, the command does not repeat it."""
+    """Return the same command with more options. The command does not repeat a text that is too long."""
     row, models = result.row(0), list(dict.fromkeys(result.rows["model"]))
     options = words_of(result.verb.settings, row, ("only", "entrywise"))
     command = shlex.join(["attnlaw", "lens", *models, *input_words(row), *options])
@@ -73,7 +73,7 @@ def next_commands(result: LensResult) -> dict[str, str]:
 
 
 def page_commands(row: dict[str, Any]) -> dict[str, str]:
-    """Return the steps to take after reading the page."""
+    """Return commands to try after the page was read."""
     model = shlex.quote(row["model"])
     return {
         f"attnlaw audit {model}": "check the weights themselves, without an input",
@@ -120,8 +120,8 @@ def _token_sentence(tokens: pl.DataFrame) -> str:
     other = "the same token" if exact["input"] == rollout["input"] else _place(rollout["input"], labels)
     return (
         f"{subject} {place} ({exact['share']:.0%}, through the whole network). Attention weights alone "
-        f"(rollout) point to {other} ({rollout['rollout']:.0%}). Trust the first: rollout leaves out values "
-        "and feed-forward blocks."
+        f"(rollout) point to {other} ({rollout['rollout']:.0%}). Trust the result for the whole network: "
+        "rollout leaves out values and feed-forward blocks."
     )
 
 
@@ -132,7 +132,7 @@ def _splitting_sentence(result: LensResult) -> str:
 
 
 def is_causal(tokens: pl.DataFrame) -> bool:
-    """Return whether no token of a token map is shaped by a later one."""
+    """Return whether, in a token map, no token depends on a later one."""
     return not tokens.filter(pl.col("input") > pl.col("output"), pl.col("norm") > 0).height
 
 
@@ -141,8 +141,8 @@ def rank_sentence(result: LensResult) -> str:
     worst = ranks.sort("rank_within", descending=True, maintain_order=True).row(0, named=True)
     return (
         f"Rank {row['median_rank_within']} of {row['tokens']} keeps every attention weight within 0.01 in "
-        f"half of the heads; all heads need rank {worst['rank_within']} "
-        f"(head {worst['layer']}.{worst['head']} the most)."
+        f"half of the heads; all heads need rank {worst['rank_within']} (head "
+        f"{worst['layer']}.{worst['head']} the most)."
     )
 
 

@@ -47,12 +47,13 @@ MAPS_IN_A_ROW = 2
 
 @chart(
     "Which tokens shape each output token",
-    "Each row is an output token and sums to 1; each column is an input token (position · token). Left: the "
-    "whole network, by its exact affine map. Right: attention weights alone (rollout). Brighter cells have "
-    "larger shares; colours follow the square root of the share. If the two differ, trust the left one.",
+    "Each row is an output token and sums to 1; each column is an input token (position · token). Left: "
+    "the whole network, computed from its exact affine map on this input. Right: attention weights alone "
+    "(rollout). Brighter cells have larger shares; colours follow the square root of the share. If the two "
+    "differ, trust the left one.",
 )
 def lens_map(view: ChartView) -> Drawings:
-    """Draw how much each input token contributes to each output token, by the operator and by rollout."""
+    """Draw how much each input token adds to each output token, by the exact map and by rollout."""
     rows = view.frame("token_map", "share", "rollout", "output")
     for case, case_rows in view.cases(rows, [*INPUT, *OUTPUT]):
         yield Drawing(partial(_draw_token_maps, view, case_rows), case)
@@ -85,7 +86,7 @@ def _draw_token_maps(view: ChartView, rows: pl.DataFrame) -> alt.HConcatChart:
     "follow the square root.",
 )
 def head_attention(view: ChartView) -> Drawings:
-    """Draw the attention weights of the heads that stand out, in panels with one scale of colours."""
+    """Draw the attention weights of the most notable heads, in panels with the same colours."""
     for case, case_rows in view.cases(view.frame("head_attention"), ["layer", "head", *INPUT, *OUTPUT]):
         shown = case_rows.filter(pl.max_horizontal("input", "output") < MOST_TOKENS)
         tokens = case_rows["input"].n_unique()
@@ -121,7 +122,7 @@ def _draw_attention(view: ChartView, rows: pl.DataFrame) -> alt.VConcatChart:
 
 @chart(
     "Sharpness of each head",
-    "Sharpness β divided by its threshold β_c. Above 1, a position looks at only a few tokens however long "
+    "Sharpness β divided by the threshold β_c. Above 1, a position looks at only a few tokens however long "
     "the text is. Hover over a cell for all numbers of its head.",
 )
 def head_sharpness(view: ChartView) -> Drawings:
@@ -132,8 +133,8 @@ def head_sharpness(view: ChartView) -> Drawings:
     "Directions of attention, relative to random heads",
     "A value of 1 means that a head uses as many directions as an equally sharp random head. Far below "
     "1, all positions attend to the same few tokens. Above 1, positions attend to different tokens, as "
-    "in a previous-token head. Similar tokens lower the number too; a cell also shows the ratio to "
-    "random weights on the same tokens.",
+    "in a previous-token head. Similar tokens also lower the number, so each cell shows the ratio to random "
+    "weights on the same tokens too.",
 )
 def head_participation(view: ChartView) -> Drawings:
     return _head_maps(view, "participation_over_null", scale="log")
@@ -158,13 +159,13 @@ def _head_maps(view: ChartView, colour: str, **shades: Any) -> Drawings:
     "attention can hold.",
 )
 def head_betas(view: ChartView) -> Drawings:
-    """Draw the sharpness (beta) of every head over its layer."""
+    """Draw the sharpness (beta) of every head for each layer."""
     for case, case_rows in view.cases(view.frame("heads", "beta"), ["layer", "head"]):
         yield Drawing(partial(beta_dots, case_rows, view.verb.axis), case)
 
 
 def beta_dots(rows: pl.DataFrame, label: Callable[[str], str]) -> alt.LayerChart:
-    """Draw a dot for each head at its `layer` and `beta`, and a line at the largest of each threshold."""
+    """Draw a dot for each head at `layer` and `beta`, and a line at the largest value of each threshold."""
     points = rows.select("layer", "head", pl.col("beta").clip(lower_bound=MIN_BETA))
     marks = [{"beta": rows[name].max(), "mark": label(name)} for name in MARKS]
     shown = [*points["beta"], *(mark["beta"] for mark in marks)]
@@ -183,13 +184,13 @@ def beta_dots(rows: pl.DataFrame, label: Callable[[str], str]) -> alt.LayerChart
 
 @chart(
     "Error of attention at low rank",
-    "Errors if only the largest singular values of a head's attention are kept, for each number that is "
-    "kept. Lines are medians over heads, bands are quartiles, dashed lines are the smallest and largest "
-    "head. The mean square error (rms) hides the worst weight; tail / n predicts it from the singular "
+    "Errors if only the k largest singular values of a head's attention matrix are kept, for each k. Lines "
+    "are medians over heads, bands are quartiles, dashed lines are the smallest and largest "
+    "head. The root mean square (rms) error hides the worst weight; tail / n predicts it from the singular "
     "values alone. A worst weight below the grey line (0.01) is good.",
 )
 def entrywise(view: ChartView) -> Drawings:
-    """Draw the errors of low ranks over the heads, if there is more than one rank."""
+    """Draw the errors of low-rank attention for all heads, if there are several ranks."""
     rows = view.frame("entrywise", *ERRORS)
     if rows["rank"].n_unique() > 1:
         for case, case_rows in view.cases(rows, ["layer", "head", "rank"]):
@@ -197,7 +198,7 @@ def entrywise(view: ChartView) -> Drawings:
 
 
 def error_bands(rows: pl.DataFrame, label: Callable[[str], str]) -> alt.LayerChart:
-    """Draw each error over the rank: median over heads, quartiles as a band, and both extremes."""
+    """Draw each error over the rank: median over heads, quartiles as a band, smallest and largest head."""
     value, labels = pl.col("value"), {name: label(name) for name in ERRORS}
     summary = (
         rows.unpivot(ERRORS, index="rank", variable_name="error")

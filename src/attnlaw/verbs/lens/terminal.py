@@ -45,18 +45,18 @@ ENTRYWISE = {"rank": ("rank", ".0f"), "median\nhead": ("largest", ".3g"), "worst
 ENTRYWISE_DETAILS = {"tail / n": ("tail", ".3g"), "rms": ("rms", ".3g"), "worst / rms": ("ratio", ".2f")}
 TOKEN_MEANINGS = {
     "shaped by": "a bar for each input token: how much it moves this output token",
-    "exact": "by the whole network: attention, values, norms and feed-forward",
-    "rollout": "by attention weights alone (attention rollout)",
+    "exact": "computed from the whole network: attention, values, norms and feed-forward",
+    "rollout": "computed from attention weights alone (attention rollout)",
     "most": "position of the input token with the largest share",
 }
 OPERATOR_MEANINGS = {
-    "F(X)": "output of the network for this input; it is T X + c with the linear map T and the offset c, "
-    "which comes from biases",
+    "F(X)": "output of the network for this input; it equals T X + c, with a linear map T and an offset c "
+    "that comes from biases",
 }
 
 
 def show_case(result: LensResult, console: Console, details: bool = False) -> None:
-    """Print the notable results for one model, and tables of its layers, of ranks, and of tokens."""
+    """Print the main results for one model, and tables of its layers, of ranks, and of tokens."""
     row = result.row()
     heads = f" × {count_of(result.heads['head'].n_unique(), 'head')}" if row["head_count"] else ""
     facts = (
@@ -76,7 +76,7 @@ def show_case(result: LensResult, console: Console, details: bool = False) -> No
 
 
 def show_summary(result: LensResult, console: Console, details: bool = False) -> None:
-    """Print the meanings of the columns, and the commands to try next."""
+    """Print what the columns mean, and the commands to try next."""
     meanings = _head_meanings(result, details)
     if meanings:
         cases = [case for case in result if case.row()["head_count"]]
@@ -153,7 +153,8 @@ def _head_meanings(result: LensResult, details: bool) -> dict[str, str]:
         "directions": "number of different directions among attention rows, relative to an equally "
         "sharp random head; below 1, positions attend to similar tokens",
         **more,
-        "largest share": "largest part of a head's attention that goes to one token, over all positions",
+        "largest share": "largest share of a head's attention that goes to a single token, over all "
+        "positions",
         "bound": "largest logit that any input could reach in the head",
     }
 
@@ -175,13 +176,13 @@ def _rank_meanings(result: LensResult, details: bool) -> dict[str, str]:
     if "entrywise" not in result.tables:
         return {}
     more = {
-        "tail / n": "largest error that the singular values alone predict",
+        "tail / n": "error that the singular values alone predict",
         "rms": "root mean square error of all attention weights, which hides the worst one",
     }
     return {
         "rank": "number of singular values of a head's attention matrix that are kept",
         "median head": "largest error of any attention weight, median over heads",
-        "worst head": "largest error in the head where it is largest",
+        "worst head": "largest error of any attention weight, in the worst head",
     } | (more if details else {})
 
 
@@ -218,7 +219,8 @@ def _print_operator(result: LensResult, console: Console) -> None:
     ended = "exact" if row["status"] == Outcome.DONE else row["status"]
     console.print(f"reconstruction error  {row['reconstruction_error']:.2e} ({ended})")
     console.print(
-        f"offset |c| / |F(X)|   {short_number(row['offset_share'])} (part of the output that biases give)"
+        f"offset |c| / |F(X)|   {short_number(row['offset_share'])} (share of the output that comes from "
+        "biases)"
     )
     if row["singular_values"]:
         values = "  ".join(f"{value:.4g}" for value in row["singular_values"])

@@ -283,7 +283,7 @@ QUANTITIES = (
 
 
 def run(cases: Sequence[LimitSettings], progress: Progress) -> Iterator[WidthRow | InputError]:
-    """Yield the result of each case. Those that differ only in width share limit, draws and points."""
+    """Yield the result of each case. Cases that differ only in width share limit and draws."""
     tables: dict[tuple[Any, ...], list[LimitSettings]] = {}
     for case in cases:
         tables.setdefault(_key_without_width(case), []).append(case)
@@ -347,7 +347,7 @@ def _inputs(case: LimitSettings) -> Inputs:
 
 
 def precheck(case: LimitSettings) -> None:
-    """Raise an `InputError` for a layer that cannot exist or needs too much memory."""
+    """Raise an `InputError` if a layer cannot exist or needs too much memory."""
     if case.embeddings is None:
         stack = _stack(case)
         for width in (math.inf, case.width):

@@ -28,7 +28,7 @@ COLLAPSED, LEAST_RISE = 0.99, 0.05  # mean cosine of tokens that count as one, a
 
 @dataclass(frozen=True)
 class LayerNumbers:
-    """One layer at all its widths, as means over repetitions."""
+    """One layer at all its widths, with means over repetitions."""
 
     name: str  # the settings that distinguish it, such as "heads 4"; empty for the only one
     finite: Mapping[float, Mapping[str, Estimate | None]]  # its numbers by width, in increasing order
@@ -42,7 +42,7 @@ NUMBERS = ("ks_to_limit", "kl_to_limit", "kl_to_other_limit", "kurtosis")
 
 
 def answer(result: Result) -> Answer:
-    """Return the answer for one or several widths of one or several layers."""
+    """Return the answer for one or several layers, each at one or several widths."""
     layers = _layers(result)
     lines = [*_closeness(layers), *_limit_lines(layers), *_other_limit(layers), *_depth(layers)]
     return Answer((*lines, *_missing(result)), _next_commands(result, layers))
@@ -181,7 +181,7 @@ def _limit_lines(layers: list[LayerNumbers]) -> Iterator[Line]:
 
 
 def is_gaussian(kurtosis: Estimate) -> bool:
-    """Return whether a law is Gaussian: an average of normals is, if its kurtosis is exactly 3."""
+    """Return whether the limit is Gaussian, which holds if its kurtosis is exactly 3."""
     return not kurtosis.error and looks_gaussian(kurtosis)
 
 
@@ -218,7 +218,7 @@ def _depth(layers: list[LayerNumbers]) -> Iterator[Line]:
             continue
         depth, first, last = len(cosines) - 1, cosines[0], cosines[-1]
         if last > COLLAPSED:
-            words = "Tokens become one (rank collapse)"
+            words = "Tokens become identical (rank collapse)"
         else:
             words = "Tokens become alike with depth" if last > first + LEAST_RISE else "Tokens stay apart"
         yield Line(
@@ -242,7 +242,7 @@ def _next_commands(result: Result, layers: list[LayerNumbers]) -> dict[str, str]
     narrow = result.rows["head_width"].count() > 0
     far = [layer for layer in finite if _first_close(layer) is None]
     if not finite:
-        commands[command(result, width=None)] = "how wide a layer must be to be like this limit"
+        commands[command(result, width=None)] = "how wide a layer must be to be close to this limit"
     elif far and (draws := _more_draws(result, far[0])):
         commands[command(result, draws=draws)] = "with less noise"
     elif far and not narrow and (wider := _enough(far[0])):

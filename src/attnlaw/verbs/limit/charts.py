@@ -20,17 +20,17 @@ from attnlaw.render.describe_rows import MOST_CASES, format_setting, rows_by_cas
 # Title, slope against the width, and that slope in words. At width n the density differs from the limit by
 # a term of order 1/n. W1 is of first order in this difference, and KL of second order: 1/n^2.
 DISTANCES = {
-    "kl_to_limit": ("KL divergence to the limit", -2, "twice the width is four times closer"),
+    "kl_to_limit": ("KL divergence to the limit", -2, "at twice the width, it is four times smaller"),
     "w1_to_limit": (
         "Wasserstein-1 distance to the limit",
         -1,
-        "twice the width is twice as close",
+        "at twice the width, it is two times smaller",
     ),
 }
 PATHS = {"squared_length": "squared length of a token / width", "cosine": "mean cosine between tokens"}
 KERNEL = (
-    "The paper's kernel estimate (mean and standard deviation over seeds) levels off at its bias, so "
-    "only the other points show the true distance."
+    "The kernel estimate of arXiv 2506.00846 (mean and standard deviation over seeds) levels off at its "
+    "bias, so only the other points show the true distance."
 )
 OWN, KERNEL_NAME = "from the densities", "kernel estimate (paper)"
 INFINITE, GAUSSIAN = "∞", "Gaussian"
@@ -40,12 +40,13 @@ DASHES = {INFINITE: [5, 3], GAUSSIAN: [1.5, 2]}
 @chart(
     "Densities",
     "Probability density of one output coordinate over random weights. A line close to the limit means that "
-    "the layer is wide enough for infinite-width theory. The ratio shows the tails: 1 is good.",
+    "the layer is wide enough for infinite-width theory. The ratio to the limit shows the tails: near 1 is "
+    "good.",
 )
 def densities(view: ChartView) -> Drawings:
     """Draw the densities, with a line for each width and a panel for each number of heads.
 
-    If the seeds differ, the chart shows only the first repetition.
+    If there are several seeds, the chart shows only the first repetition.
     """
     for case, case_rows in view.cases(view.frame("densities", "y", "density"), ["width", "heads"]):
         if case_rows["width"].is_finite().any():
@@ -104,7 +105,7 @@ def _fill_ratios(rows: pl.DataFrame) -> pl.DataFrame:
 def draw_densities(
     rows: pl.DataFrame, x: str, colours: Mapping[str, str], legend: str, ratio: str | None, title: str
 ) -> alt.HConcatChart:
-    """Draw the densities of several laws (x, density, ratio, series), and their ratios if it has a title."""
+    """Draw several densities (x, density, ratio, series), and their ratios if `ratio` is a title."""
     hues = alt.Scale(domain=list(colours), range=list(colours.values()))
     dashes = alt.Scale(domain=list(colours), range=[DASHES.get(name, [1, 0]) for name in colours])
     base = (
@@ -121,14 +122,14 @@ def draw_densities(
         up = alt.Y("ratio:Q", title=ratio, scale=alt.Scale(type="log"), axis=alt.Axis(tickCount=5))
         panels.append(
             base.encode(y=up).properties(
-                title=f"{title}: ratio to the limit" if title else "ratio to the limit"
+                title=f"{title}: density / limit" if title else "density / density in the limit"
             )
         )
     return alt.hconcat(*panels, spacing=28)
 
 
 def distances(result: Result) -> list[Figure]:
-    """Draw the distances to the limit over the width, or over the heads if these have one width each."""
+    """Draw distances to the limit over the width, or over the heads if each number has one width."""
     view = ChartView.of(result)
     finite = view.rows.filter(pl.col("width").is_finite())
     widths = finite.group_by("heads").agg(pl.col("width").n_unique())["width"].to_list()
@@ -150,7 +151,7 @@ def distances(result: Result) -> list[Figure]:
             slope = power if x == "width" else None
             guided = [name for name in drawn["series"].unique() if _falls(name)]
             if slope is not None:
-                notes.append(f"Dashed: the slope −{-slope} of theory, {falls}.")
+                notes.append(f"Dashed: the slope −{-slope} that theory predicts: {falls}.")
             notes += [KERNEL] if KERNEL_NAME in drawn["series"] else []
             colours, axis = palette(drawn["series"]), view.verb.axis(column)
             draw = partial(draw_lines, drawn, across, axis, colours, log=True, slope=slope, guided=guided)
@@ -214,7 +215,8 @@ def _heads_axis(view: ChartView, rows: pl.DataFrame) -> str:
 @chart(
     "KL divergence to a Gaussian",
     "How far the output is from a Gaussian of equal mean and variance, for each number of heads: 0 is a "
-    "Gaussian. Dashed: the slope −2 of theory, so that twice as many heads are four times closer.",
+    "Gaussian. Dashed: the slope −2 that theory predicts: with twice as many heads, the divergence is four "
+    "times smaller.",
 )
 def gaussian(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "heads", "kl_to_gaussian", log=True, slope=-2)
@@ -222,11 +224,11 @@ def gaussian(view: ChartView) -> Drawings:
 
 @chart(
     "Tokens from layer to layer",
-    "Left: squared length of the token that attnlaw analyses; it should not explode or vanish. Right: "
-    "how alike tokens are; at 1 all are parallel (rank collapse). Bars are one standard error.",
+    "Left: squared length of the token that attnlaw analyses; it should not explode or vanish. Right: how "
+    "similar tokens are; at 1 all are parallel (rank collapse). Bars are one standard error.",
 )
 def path(view: ChartView) -> Drawings:
-    """Draw the squared length of a token and the mean cosine over depth, of the first repetition."""
+    """Draw the squared length of a token and the mean cosine over depth, for the first repetition."""
     names = [f"path_{name}{end}" for name in PATHS for end in ("", "_error")]
     rows = view.rows.drop_nulls(names)
     by = varying_settings(rows, view.settings)

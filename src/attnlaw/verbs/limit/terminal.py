@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 COLUMNS = {
     "ks_to_limit": (
         "difference",
-        "largest difference between the distribution functions of output and limit",
+        "largest difference between the cumulative distributions of output and limit",
         False,
     ),
     "kurtosis": (
@@ -33,7 +33,7 @@ COLUMNS = {
     ),
     "output_variance": (
         "variance",
-        "variance of the output: one coordinate of the output of the chosen token",
+        "variance of one coordinate of the output of the chosen token",
         False,
     ),
     "kl_to_limit": ("KL", "KL divergence of the output from the limit, in nats", False),
@@ -45,7 +45,7 @@ COLUMNS = {
     "kl_to_gaussian": ("KL (Gaussian)", "KL divergence from the Gaussian of equal mean and variance", False),
     "kernel_kl_to_limit": (
         "KL (kernel)",
-        "KL divergence from kernel density estimates, as in arXiv 2506.00846 (too large)",
+        "KL divergence estimated from kernel densities as in arXiv 2506.00846, which is too large",
         False,
     ),
     "w1_to_limit": ("W1", "Wasserstein-1 distance from the limit, in the units of the output", True),

@@ -303,7 +303,7 @@ DIRECTIONS = (
 
 
 def run(cases: Sequence[MarginsSettings], progress: Progress) -> Iterator[MarginMeasurement | InputError]:
-    """Measure every model, and compare each with the first model that worked."""
+    """Measure every model, and compare each with the first model that could be measured."""
     first = None
     for case in cases:
         measurement = attempt(_measure, case, progress)

@@ -31,7 +31,7 @@ def answer(result: Result) -> Answer:
 
 
 def next_commands(result: Result) -> dict[str, str]:
-    """Return the command with more options. If an input is too long, the command does not repeat it."""
+    """Return the command with more options. The command does not repeat an input that is too long."""
     row, models = result.finished_rows.row(0, named=True), list(dict.fromkeys(result.rows["model"]))
     words = ["attnlaw", "margins", *models, *input_words(row)]
     words += words_of(result.verb.settings, row, ("limit", "kappa", "amplification"))
@@ -46,7 +46,7 @@ def next_commands(result: Result) -> dict[str, str]:
 
 
 def page_commands(models: list[str]) -> dict[str, str]:
-    """Return the steps to take after reading the page."""
+    """Return commands to try after the page was read."""
     commands = {shlex.join(["attnlaw", "audit", models[0]]): "check the weights of the model"}
     if len(models) > 1:
         commands = {shlex.join(["attnlaw", "diff", *models[:2]]): "see which matrices differ"} | commands
@@ -54,7 +54,7 @@ def page_commands(models: list[str]) -> dict[str, str]:
 
 
 def distance_text(row: dict[str, Any]) -> str:
-    """Format D of a model with its standard error as a factor."""
+    """Return D of a model as text, with its standard error as a factor."""
     if row["geometric_mean"] is None:
         return "D has no mean"
     return f"D {short_number(row['geometric_mean'])} (×/÷ {exp(row['mean_log_error'] or 0.0):.2f})"
@@ -63,7 +63,7 @@ def distance_text(row: dict[str, Any]) -> str:
 def _single_line(row: dict[str, Any]) -> Line:
     inputs = f"{row['inputs']} inputs without labels"
     return Line(
-        f"{distance_text(row)} on {inputs}. One number says little: compare it with D of other models.",
+        f"{distance_text(row)} on {inputs}. One D alone says little: compare it with the D of other models.",
         is_main=True,
     )
 
@@ -78,7 +78,7 @@ def _comparison(name: str, first: str, row: dict[str, Any]) -> Line:
 
 
 def most_sensitive_place(result: Result, row: dict[str, Any]) -> str:
-    """Return the layer, or the map outside of layers, with the largest condition."""
+    """Return the layer, or the linear map outside the layers, with the largest condition number."""
     places = result.finished_table("kappa_layers").filter(case=row["case"])
     worst = places.sort("kappa", descending=True, maintain_order=True).row(0, named=True)
     return str(worst["place"]) if worst["layer"] is None else f"layer {worst['place']}"

@@ -33,12 +33,12 @@ Label = Callable[[str], str]
 
 @chart(
     "D of every input",
-    "Inputs sorted by relative margin (D). Those at the left are closest to flipping. Dashed: the "
+    "Inputs sorted by relative margin (D). The predictions on the left are closest to flipping. Dashed: the "
     "geometric mean of a model, which compares models of one task, trained to a similar loss, on the same "
     "inputs. Higher is better.",
 )
 def margins_distances(view: ChartView) -> Drawings:
-    """Draw D of every input in increasing order, and the geometric mean of D, for each model."""
+    """Draw D of all inputs in increasing order, and its geometric mean, for each model."""
     for case, case_rows in view.cases(view.frame("margins"), ["model", "input"]):
         positive_rows = case_rows.filter(pl.col("distance").is_finite() & (pl.col("distance") > 0))
         lost = case_rows.height - positive_rows.height
@@ -49,7 +49,7 @@ def margins_distances(view: ChartView) -> Drawings:
 
 
 def sorted_dots(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) -> alt.LayerChart:
-    """Draw each `distance` over the share of inputs below it, with a line at each geometric mean."""
+    """Draw each `distance` over the share of inputs below it, and a line at each geometric mean."""
     place = (pl.col("distance").rank("ordinal") - 0.5) / pl.len()
     points = rows.select("series", "distance", share=place.over("series"))
     means = rows.group_by("series", maintain_order=True).agg(mean=pl.col("distance").log().mean().exp())
@@ -69,9 +69,9 @@ def sorted_dots(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) ->
 
 @chart(
     "Where the margin depends on the weights",
-    "Condition (κ) of each layer and of each map outside of layers, median over inputs. A relative change "
-    "of the weights by 1/κ could flip an input, to first order. High bars are sensitive places; use D, "
-    "not κ, to compare models.",
+    "Condition number (κ) of each layer and of each linear map outside the layers, median over inputs. To "
+    "first order, a relative change of the weights by 1/κ could flip a prediction. High bars are sensitive "
+    "places; use D, not κ, to compare models.",
 )
 def margins_kappa(view: ChartView) -> Drawings:
     """Draw bars of kappa for each layer and each linear map outside of layers."""
@@ -106,11 +106,11 @@ def bars_by_place(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) 
 @chart(
     "Amplification, measured and worst case",
     "How much a small change of a layer's input moves the logits, as log10. Solid: median over these "
-    "inputs. Dashed: what the weights alone would allow, in another norm. A large gap means that the "
-    "worst case says little here.",
+    "inputs. Dashed: upper bound from the weights alone, in another norm. A large gap means that the upper "
+    "bound says little here.",
 )
 def margins_amplification(view: ChartView) -> Drawings:
-    """Draw log10 of the measured and the worst-case amplification over the layer."""
+    """Draw log10 of the measured and the worst-case amplification for each layer."""
     rows = view.frame("amplification", "log10_measured")
     for case, case_rows in view.cases(rows, ["model", "layer"]):
         placed, colours = view.with_series(case_rows.select("model", "layer", *LINES), ["model"])
@@ -118,7 +118,7 @@ def margins_amplification(view: ChartView) -> Drawings:
 
 
 def two_lines(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) -> alt.LayerChart:
-    """Draw both columns of `LINES` over the layer, with dashes by column and colours by `series`."""
+    """Draw both columns of `LINES` for each layer. Dashes distinguish the columns, colours the `series`."""
     labels = {name: label(name) for name in LINES}
     long = rows.unpivot([*LINES], index=["series", "layer"], variable_name="line").drop_nulls("value")
     points = long.with_columns(pl.col("line").replace_strict(labels))
@@ -136,8 +136,8 @@ def two_lines(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) -> a
 
 @chart(
     "Effective directions of heads",
-    "Share of a head's singular values that matter on these inputs; the others hardly move the margins. "
-    "It describes a model and does not rank models.",
+    "Share of a head's singular values that matter on these inputs; the others hardly change the margins. "
+    "This share describes a model and does not rank models.",
 )
 def margins_directions(view: ChartView) -> Drawings:
     rows, share = view.frame("directions"), "directions_share"

@@ -41,14 +41,14 @@ MEANINGS = {
 }
 KAPPA_MEANING = "condition number: changing all weights by a fraction 1/κ could flip a prediction"
 AMPLIFICATION_MEANINGS = {
-    "amplification": "how much larger the change of the logits is than a small change of the input",
-    "worst case": "log10 of the largest such change that the weights alone allow",
-    "effective directions": "number of singular values that matter on these inputs, of all",
+    "amplification": "how many times larger the change of the logits is than a small change of the input",
+    "worst case": "log10 of the largest such factor that the weights alone allow",
+    "effective directions": "number of singular values that matter on these inputs, out of all",
 }
 
 
 def show_summary(result: MarginsResult, console: Console, details: bool = False) -> None:
-    """Print a comparison of the models, a table of them, and tables of their layers."""
+    """Print how the models compare, a table of them, and tables of their layers."""
     names = unique_short_names(result.rows["model"])
     inputs = " or ".join(str(count) for count in result.rows["inputs"].unique(maintain_order=True))
     print_title(console, "Relative margin D", f"{inputs} inputs without labels")
@@ -161,8 +161,8 @@ def _meanings(result: MarginsResult, details: bool) -> dict[str, str]:
     meanings = dict(MEANINGS)
     if details:
         meanings["median"] = "median of D over inputs, with a confidence interval from ranks"
-        meanings["ties, flat"] = "inputs with margin 0 or gradient 0, which are left out"
-        meanings["confidence"] = "mean of the largest predicted probability; ranks models worse than D"
+        meanings["ties, flat"] = "number of inputs that are left out, because their margin or gradient is 0"
+        meanings["confidence"] = "mean of the largest predicted probability; D ranks models better"
     if "kappa_layers" in result.tables:
         meanings["κ"] = KAPPA_MEANING
     return meanings | (AMPLIFICATION_MEANINGS if "amplification" in result.tables else {})

@@ -7,9 +7,10 @@ from attnlaw.render.charts.view import ChartView, Drawings, chart
 
 
 @chart(
-    "How much the weights still act",
+    "How much the importance weights still matter",
     "Effective weight of the second group divided by the weight of the first, for each ridge. The nonlinear "
-    "kernel acts like another ridge, so weights matter only if the given ridge is not much smaller.",
+    "part of the kernel acts like an additional ridge, so weights matter only if the given ridge is not much "
+    "smaller.",
 )
 def weights(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "ridge", "weight_ratio", ["weighting"], log=True)

@@ -66,7 +66,7 @@ class TwoLayerSimulationSettings(TwoLayerSettings):
 
 
 def solve(case: TwoLayerSettings, progress: Progress) -> Numbers:
-    """Return the risk with its parts, and the effective ranks of the covariance for the number of samples."""
+    """Return the risk and its parts, and the effective ranks of the covariance for this number of samples."""
     problem = case.problem
     risk = two_layer_risk(problem, case.scale)
     split = effective_ranks(np.asarray(problem.groups[0].covariance)).split(case.samples)

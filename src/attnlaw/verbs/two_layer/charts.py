@@ -7,9 +7,9 @@ from attnlaw.render.charts.view import ChartView, Drawings, chart
 
 
 @chart(
-    "The price of a large start",
-    "Risk of two linear layers that fit every label, for each initialisation scale. Lower is better. A "
-    "small scale finds the shortest map that fits; many weak directions make it harmless to fit noise.",
+    "Risk of a large initialisation",
+    "Risk of two linear layers that fit every label, for each initialisation scale. Lower is better. A small "
+    "scale finds the map of smallest norm that fits; many weak directions make it harmless to fit noise.",
 )
 def scale(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "scale", "excess", ["weak"], sizes="samples", log=True)
