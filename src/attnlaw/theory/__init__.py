@@ -1,1 +1,1 @@
-"""The mathematics, one subject a folder: laws of spectra, limits, learning, dynamics, bounds."""
+"""The mathematics of attnlaw, one subject in each folder: spectral laws, limits, learning, dynamics, bounds."""
