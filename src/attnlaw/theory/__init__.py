@@ -1,1 +1,1 @@
-"""The mathematics of attnlaw, one subject in each folder: spectral laws, limits, learning, dynamics, bounds."""
+"""The mathematics of attnlaw, a folder for each subject: laws, limits, learning, dynamics, bounds."""

@@ -80,7 +80,7 @@ def _units(model: Architecture, t: Array, count: int, rng: np.random.Generator) 
 
 
 def experts_gram(model: Architecture, t: Array, units: int, rng: np.random.Generator) -> Array:
-    """Return the Gram matrix of the output of all experts, `sum_e (w_e w_e^T) o (y_e y_e^T)` (o: by entries)."""
+    """Return the Gram matrix of the experts' output, from router weights w_e and hidden units y_e."""
     weights = router_weights(model, t, rng)
     total = np.zeros((len(t), t.shape[1], t.shape[1]))
     for e in range(model.experts):

@@ -175,7 +175,7 @@ class LazyWeight:
 
 
 class LazyStack(list[LazyWeight]):
-    """A replacement for a weight tensor with three axes, such as that of experts: a stack of lazy matrices."""
+    """A replacement for a weight tensor with three axes, such as experts: a stack of lazy matrices."""
 
 
 def _linear(x: Any, weight: LazyWeight, bias: Any = None) -> Any:

@@ -115,7 +115,7 @@ class HighTemperatureMP(Law):
         return np.where(p >= 1, np.inf, np.where(p <= 0, 0.0, np.exp(above)))
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return the Stieltjes transform, as `-f'/(b f)` near the support and a continued fraction elsewhere."""
+        """Return the Stieltjes transform: `-f'/(b f)` near the support, elsewhere a continued fraction."""
         z = np.asarray(z)
         y = z.astype(complex) * (self.b / self.gamma)
         upper = np.where(y.imag < 0, y.conj(), y)

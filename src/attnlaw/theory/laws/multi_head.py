@@ -219,9 +219,7 @@ class RationalMap:
         return np.prod([1 + u / a for a in self.factors], axis=0) / y
 
     def moment(self, order: int) -> float:
-        """Return a moment of the law divided by a power of its mean: the coefficient of `z^(-order)` in `z
-        g(z)`.
-        """
+        """Return a moment for mean 1, which is the coefficient of `z^(-order)` in `z g(z)`."""
         powers = [float((self.shares * self.rho**i).sum()) for i in range(order)]
         u = np.array([0.0, *powers])
         u[1:2] += self.rest

@@ -134,7 +134,7 @@ class Lognormal(Law):
         return np.asarray(np.maximum(x, self.x_min))
 
     def moment(self, order: int) -> float:
-        """Return the moment `exp(k mu + k^2 sigma^2 / 2) P(s > s_min - k sigma) / P(s > s_min)` of order k."""
+        """Return the k-th moment, `exp(k mu + k^2 sigma^2 / 2) P(s > s_min - k sigma) / P(s > s_min)`."""
         tail = scipy.special.log_ndtr(order * self.sigma - self._s_min) - self._log_mass
         with np.errstate(over="ignore"):
             return float(np.exp(order * self.mu + 0.5 * (order * self.sigma) ** 2 + tail))

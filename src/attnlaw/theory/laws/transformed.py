@@ -48,7 +48,7 @@ NEAR_END = 1e-4  # smallest angle on an interval; g is less accurate at the ends
 
 @dataclass(frozen=True)
 class Shrunk(Law):
-    """The law of the Bayes-optimal estimate `X - 2 sigma^2 Re g(X)`, where X has the law `base` with noise."""
+    """The law of the Bayes-optimal estimate `X - 2 sigma^2 Re g(X)`, where X has the law `base`."""
 
     base: FreeConvolution
 
