@@ -71,7 +71,7 @@ class AttendedKey:
         return omega, omega + (apart - E) / q * omega + np.sqrt(Q * E / q) * abs(np.sin(theta)) * z
 
     def mean(self, values: Reals) -> float:
-        """Return the average of `values` over omega (first axis) and u* (second axis, which may have size 1)."""
+        """Return the average of `values` over omega (first axis) and u* (second axis, perhaps of size 1)."""
         weights = self._axis[1]
         over = values[:, 0] if values.shape[1] == 1 else values @ weights
         return float(weights @ over)
@@ -107,7 +107,7 @@ class AttendedKey:
         return self.c**2 * float(weights @ (chosen * (1 - chosen)))
 
     def unlearned(self) -> SoftmaxPoint:
-        """Return the solution S = 0 if the weight decay is so large that nothing is learned, else None."""
+        """Return the point S = 0. It is the solution if the weight decay is too strong to learn anything."""
         problem, c, Q = self.problem, self.c, self.problem.target.second_moment
         power = 0.25 - self.curvature / c**2 if problem.soft_labels else 0.25
         mhat = problem.alpha * self.curvature

@@ -92,7 +92,7 @@ STATIC_OUTPUTS = {name: output for name, output in OUTPUTS.items() if output.has
 
 @dataclass(frozen=True)
 class LabelLoss:
-    """A loss whose labels are attended keys or their probabilities, not noisy outputs."""
+    """A loss that students may minimise, and the output from which it makes labels."""
 
     name: str
     label: str

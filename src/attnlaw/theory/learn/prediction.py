@@ -104,7 +104,7 @@ class Prediction(BriefRepr):
 
     @property
     def smallest_value(self) -> float | None:
-        """The smallest nonzero eigenvalue (untied: singular value) of narrow factors, or None."""
+        """The smallest value that factors of limited width keep, 0 if the width does not cut any."""
         if self.problem.width is None or self.threshold is None:
             return None
         return 0.0 if self.cut is None else self.shrinkage * (self.cut.value - self.threshold.value)

@@ -57,7 +57,7 @@ _CELLS = 32
 
 @dataclass(frozen=True)
 class Distances:
-    """Distances between a law and a reference."""
+    """Three distances between a distribution and a reference, with standard errors."""
 
     kl: Estimate | None  # None if it is infinite, if `residual` is above 1e-2, or if a few draws decide it
     w1: Estimate
@@ -67,10 +67,13 @@ class Distances:
 
 
 def distances(law: OutputLaw, reference: OutputLaw) -> Distances:
-    """Compute three distances between the law of one output coordinate and a reference.
+    """Compute three distances between the distribution of an output coordinate and a reference.
 
-    `KL = integral p log(p/q) - p + q` plus the same for atoms at zero, `W1 = integral |F - G|`, `KS = sup |F
-    - G|`. Each step of the jackknife leaves out the same batch of both laws. KL is corrected for its bias of
+    `KL = integral p log(p/q) - p + q`, plus a term for output that is exactly zero. `W1 = integral |F - G|`
+    and `KS = sup |F - G|`.
+    - G|`. Standard errors come from a jackknife, which leaves out the same batch of draws of both. KL is
+      corrected for its bias of order 1/draws. W1 and KS are not, so they are too large if they are as small
+      as their errors.
     order 1/draws; W1 and KS are not, so they are biased upwards if they are as small as their errors.
     """
     even = law.means is None and reference.means is None
@@ -217,7 +220,7 @@ def gaussian_kde(sample: Array, points: Array) -> Array:
 
 
 def kernel_kl(sample: Array, reference: Array, points: int = 500) -> float:
-    """Return the paper's estimate of the KL divergence between two samples, from kernel densities."""
+    """Return the paper's estimate of the KL divergence between two samples (kernel densities)."""
     low = min(float(sample.min()), float(reference.min()))
     high = max(float(sample.max()), float(reference.max()))
     grid = np.linspace(low, high, points)
