@@ -41,7 +41,7 @@ def short_switch_interval() -> Iterator[None]:
 
 
 class MemoryGate:
-    """A gate that admits jobs while their total size is within a budget. A single job always passes."""
+    """A gate that admits jobs while their total size is within a budget, or one job of any size."""
 
     def __init__(self, budget: int) -> None:
         self.budget = budget

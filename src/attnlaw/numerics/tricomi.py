@@ -147,7 +147,8 @@ def _half_step(a: float, b: float, y: float, direction: int) -> float:
 def log_growth(a: float, b: float, y: Any) -> Any:
     """Return the integral over y of s, the slower root of `y s^2 + (y - a) s + b = 0`.
 
-    The integral is log f to leading order, up to a constant.
+    The integral is log f to leading order, up to a constant. Where `(y - a)^2 < 4 b y`, the function f
+    oscillates. Below this range s is about `b/(a - y)`, and far above it `-b/y`.
     - y)` below that stretch and `-b/y` far above it.
     """
     middle = a + 2 * b
@@ -183,7 +184,7 @@ def _transform_at(a: float, b: float, y: float) -> complex:
 
 
 def continued_fraction(a: float, b: float, y: Complexes) -> Complexes:
-    """Return `-f'/(b f)` away from the cut. The number of levels doubles until two results agree.
+    """Return `-f'/(b f)` away from the cut, with more and more levels until two results agree.
 
     n levels leave an error of about `exp(-4 sqrt(n) Im sqrt(y))`. Closer to zero than 1e-3, even 65536 levels
     are too few.

@@ -74,7 +74,7 @@ class RandomInputs:
         return 1
 
     def limit_root(self) -> Array:
-        """Return the symmetric root of the limit Sigma, with E psi^2 on its diagonal and (E psi)^2 elsewhere."""
+        """Return the symmetric root of the limit of Sigma: diagonal E psi^2, all other entries (E psi)^2."""
         second_moment, squared_mean = moments(self.activation)
         off = np.full((self.tokens, self.tokens), squared_mean)
         return symmetric_root(off + (second_moment - squared_mean) * np.eye(self.tokens))

@@ -27,7 +27,7 @@ def chunk_size(draws: int, numbers_per_draw: int) -> int:
 
 
 def chunks(draws: int, numbers_per_draw: int) -> list[int]:
-    """Split a number of draws into chunks that fit into memory, and return their sizes."""
+    """Return the sizes of the chunks into which the draws are split."""
     check_value("draws", draws, int, minimum=1, maximum=MOST_DRAWS)
     size = chunk_size(draws, numbers_per_draw)
     return [min(size, draws - start) for start in range(0, draws, size)]
