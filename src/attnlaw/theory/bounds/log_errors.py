@@ -49,6 +49,7 @@ def combine_log_errors(terms: Iterable[tuple[Hashable, float, LogError]]) -> flo
     for matrix, weight, error in terms:
         spreads[matrix] += abs(weight) * error.spread  # all terms of a matrix share one random error
         bound += abs(weight) * error.bound
+    # Errors of different matrices are independent, so their squares are added.
     return hypot(*spreads.values(), bound)
 
 

@@ -133,6 +133,7 @@ def largest_length(side: Lengths) -> float:
     high = sqrt(float(slope.sum()) / side.square)
     if high == 0:  # y0 is orthogonal to the range of R
         return size * sqrt(squares[0] * side.square + float(along.sum()))
+    # Bisection runs in l - sigma_1^2 (see the module), so that values of l near sigma_1^2 keep their digits.
     low = max(sqrt(float(slope[0]) / side.square), 1e-16 * high)
     for _ in range(50):
         middle = sqrt(low * high)

@@ -184,6 +184,7 @@ def _adaptivity_log_error(parts: Sequence[Contribution], depth: int, hidden_size
     grid, curves = index_grid(depth, hidden_size), np.array([part.log_curve for part in parts])
     best = int(np.argmin(_log_sums_by_index(parts)))
     logs = np.array([[part.log_curve[best], part.log_value] for part in parts])
+    # The error of a matrix moves both sums of the ratio in the same direction, so it partly cancels.
     weights = np.exp(logs - log_sums(logs.T)) * [1.0, -1.0]
     errors = []
     for number, (part, weight_pair) in enumerate(zip(parts, weights, strict=True)):

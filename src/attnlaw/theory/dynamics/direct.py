@@ -91,6 +91,7 @@ def spectrum(problem: Problem, schedule: Schedule) -> Law:
         return Semicircle(state.width)
     base = problem.target.law.scaled(abs(state.c1))
     law = FreeConvolution(base, state.width) if state.width > SHARP * abs(state.c1) else base
+    # A student with an even output may learn -S*. Then c1 is negative.
     return law if state.c1 > 0 else Mirrored(law)
 
 

@@ -96,7 +96,7 @@ class HermitePotential:
 
     def noise_power(self, q: float, m: float) -> float:
         """Return the noise power sigma2 = 4 E c^2 of the gradient, where c = 2 (h_k(h) - h_k(h*)) h_k'(h)."""
-        z, w = np.polynomial.hermite_e.hermegauss(8)
+        z, w = np.polynomial.hermite_e.hermegauss(8)  # exact, because the integrand is a polynomial
         w = w / w.sum()
         star = np.sqrt(2 * self.Q) * z[:, None]
         scores = np.sqrt(2 / self.Q) * m * z[:, None] + np.sqrt(max(2 * (q - m * m / self.Q), 0.0)) * z
@@ -166,7 +166,7 @@ def _rule(step: float) -> tuple[Reals, Reals, Reals]:
     """Return points z >= 0 and y, and weights (z, y), that average even functions of two normals."""
     y = step * np.arange(-np.ceil(REACH / step), np.ceil(REACH / step) + 1)
     density = step * np.exp(-y * y / 2) / np.sqrt(2 * np.pi)
-    z = y[y >= 0]
+    z = y[y >= 0]  # enough, because all integrands are even
     weights = np.outer(density[y >= 0] * np.where(z > 0, 2.0, 1.0), density)
     return z, y, weights
 

@@ -121,11 +121,13 @@ def state_at(start: TiedStart, log_e: Reals, F: Reals, guess: float | None = Non
         spread = mean * mean / share if share > 0 else 0.0
     q = float(p @ inverse**2) + spread
     m, t = float(p @ (x * inverse)), float(p @ inverse)
+    # <(1/u - x)^2> + c <g/u> keeps its digits near the target, where q - 2m + Q* would lose them.
     return TiedState(log_e, F, y, q, m, t, float(p @ (inverse - x) ** 2) + spread)
 
 
 def _positive(start: TiedStart, log_e: Reals, F: Reals, guess: float | None) -> Parts:
     """Return log theta, g, 1 - g and 1/u, if no F is negative; theta e and F span hundreds of decades."""
+    # Late in time theta e and F span hundreds of orders of magnitude, so all of this uses logarithms.
     with np.errstate(divide="ignore"):
         log_F = np.log(F)
     y = log_theta(start, log_e - log_F, guess)
@@ -136,6 +138,7 @@ def _positive(start: TiedStart, log_e: Reals, F: Reals, guess: float | None) -> 
 def _signed(start: TiedStart, log_e: Reals, F: Reals, guess: float | None) -> Parts:
     """Return log theta, g, 1 - g and 1/u, where theta is the largest root of its equation."""
     e, p, least = np.exp(log_e), start.p, 1 / start.scale
+    # Newton's method finds the largest root, because it starts above it.
     theta = least if start.width == math.inf else least + max(float(p @ (F / e)), 0.0) / start.width
     for _ in range(100 if start.width < math.inf else 0):
         part = F / (theta * e + F)
@@ -154,6 +157,7 @@ def log_theta(start: TiedStart, log_ratio: Reals, guess: float | None = None) ->
     if start.width == math.inf:
         return least
     kappa, p = start.width, start.p
+    # The left side increases in y and is negative at theta = 1/s, so the root has a bracket.
     low, high, step = least, math.inf, 1.0
     y = least if guess is None else max(guess, least)
     for _ in range(200):
@@ -195,6 +199,7 @@ def flow(start: TiedStart, gains: Gains, decay: float, times: Reals) -> list[Tie
         rate = 8 * G + (8 * H * x + 2 * decay) * now.F
         return np.concatenate([[4 * H], np.where(now.F < LARGEST, rate, 0.0)])
 
+    # F is stiff in each mode separately, so LSODA needs only a diagonal Jacobian (ml = mu = 0).
     path = scipy.integrate.odeint(
         slope, np.zeros(x.size + 1), times, ml=0, mu=0, rtol=RELATIVE, atol=ABSOLUTE, mxstep=100_000
     )
@@ -250,6 +255,7 @@ def _law(problem: Problem, schedule: Schedule) -> tuple[Law, TiedState]:
     p, e, F = start.p[kept], np.exp(state.log_e[kept]), state.F[kept]
     if schedule.width < math.inf:
         return Riccati(p, e, F, schedule.scale, schedule.width), state
+    # An orthogonal start has the target's eigenvectors, so each node becomes one eigenvalue.
     return Discrete(tuple(1 / (e / schedule.scale + F)), tuple(p / p.sum())), state
 
 

@@ -74,6 +74,7 @@ def one_step(problem: Problem) -> OneStep:
 
 def _best(error: Callable[[float], float], top: float) -> tuple[float, float]:
     """Return the best threshold up to the edge, and its error, from a grid: there may be several minima."""
+    # The error may have several minima, so a grid finds the interval of the smallest one.
     places = np.linspace(0.0, top, GRID)
     first = int(np.argmin([error(float(place)) for place in places]))
     ends = float(places[max(first - 1, 0)]), float(places[min(first + 1, GRID - 1)])

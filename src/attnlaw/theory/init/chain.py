@@ -224,6 +224,7 @@ class Chain:
     def add(self, r: Array) -> None:
         """Add the output `R Z` of a block to the tokens."""
         n, k, rank = self.model.width, r.shape[-1], self.root.shape[-1]
+        # Z is drawn only along the old tokens. Bartlett's factor replaces all other directions.
         along = r @ self.rng.standard_normal((self.draws, k, rank))
         across = r @ bartlett(k, n - rank, (self.draws,), self.rng)
         added = np.concatenate([along, across], axis=-1) / math.sqrt(n)

@@ -216,5 +216,6 @@ def _summarise(
 def _slope(cosines: Sequence[Array]) -> Array | None:
     """Return the slope of log(1 - cosine) over layers until tokens are parallel; None for too few layers."""
     apart = 1 - np.stack(cosines, axis=1)
+    # The fit ends before the first layer whose tokens are parallel up to rounding errors.
     counted = int((apart > PARALLEL).all(axis=0).cumprod().sum())
     return None if counted < 2 else slopes([np.log(distances) for distances in apart[:, :counted].T])

@@ -149,6 +149,7 @@ class _RowLookup(torch.autograd.Function):  # type: ignore[misc]
         ctx.matrix = matrix
         chosen = functional.one_hot(numbers.reshape(-1), matrix.out).double()
         answer = matrix.left(chosen).reshape(*numbers.shape, matrix.inner)
+        # The library gives the embedding of the padding id no gradient.
         if padding is not None:
             chosen[:, padding] = 0.0
         ctx.chosen = chosen

@@ -143,6 +143,7 @@ def _masked_head(state: Chain, h: Array) -> tuple[Array, Array | None]:
         return gram, None
     e = _without_first(np.concatenate([state.ones, state.embeddings], axis=1))
     rows, m = e.shape[-1], t.shape[-1]
+    # Relative to t, the embeddings are rotated uniformly, orthogonal to the all-ones vector.
     g = state.rng.standard_normal((draws, rows, m))
     rest = bartlett(rows, n - 1 - m, (draws,), state.rng)
     lower = np.linalg.cholesky(gram_of(g) + gram_of(rest))

@@ -121,6 +121,7 @@ def cubic_stieltjes(k0: float, a: Reals, x: Reals) -> tuple[Reals, Reals]:
         r = np.where(new > 0, new, r / 2)
         if (np.abs(step) <= SETTLED * r).all():
             break
+    # Both forms of the sum are equal; this chooses the one that cancels less.
     half_sum = 0.5 * np.where(r > 0.5 * np.abs(A), (B + C / r) / r, -(A + r))
     imaginary = np.sqrt(np.maximum(-C / r - half_sum**2, 0.0))
     return half_sum / a, imaginary / (np.pi * a)
@@ -135,6 +136,7 @@ def cubic_nodes(k0: float, a: Reals) -> list[tuple[Indices, Nodes]]:
         index = np.s_[rows, : 2 if has_gap[rows[0]] else 1]
         return interval_nodes(low[index], high[index], count, a[rows], partial(cubic_stieltjes, k0))
 
+    # The second moment is known. Its error shows which members need more nodes (a small gap).
     sizes = 1 + k0 + a * a
     return [group for mask in (~has_gap, has_gap) for group in enough_nodes(lay, sizes, np.flatnonzero(mask))]
 
@@ -292,6 +294,7 @@ def biane_nodes(s: Reals, p: Reals, a: float) -> tuple[Nodes, ...]:
     for count in BIANE_NODES:
         nodes = _component_nodes(s, p, a, *components, count)
         coefficients = np.abs(cosine_coefficients(nodes.mass[0]))
+        # An atom far from all others becomes nearly a semicircle, which needs few nodes.
         done = coefficients[:, -3:].max(1) <= 1e-9 * coefficients[:, 0]
         done |= count == BIANE_NODES[-1]
         if done.any():
@@ -308,6 +311,7 @@ def _component_nodes(
 ) -> Nodes:
     """Return nodes on some components, measured from their first atoms to keep digits until the end."""
     theta = midpoint_angles(count)
+    # Positions are measured from the first atom and shifted only at the end, to keep their digits.
     start, end = low, s[last] - s[first] + high
     half = 0.5 * (end - start)
     u = 0.5 * (start + end)[:, None] - half[:, None] * np.cos(theta)

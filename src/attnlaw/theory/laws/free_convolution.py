@@ -105,10 +105,12 @@ class Truncated:
             for part in series if place.size else ():
                 rows = self._row[chosen[place]]
                 upper = part.above(b[place], rows)
+                # Differences on each interval are accurate even if all that is below b is tiny.
                 lower = part.total[:, rows] - upper
                 if self.sides == 2:
                     # An interval around zero has both sides; the others also stand for their mirror images.
                     lower = np.where(part.nodes.low[rows] < 0, lower - upper, 2 * lower)
+                    # The integrals of x and Re g over abs(x) < b vanish by symmetry.
                     lower[[1, 3]] = 0.0
                 above[:, place] += self.sides * upper.sum(axis=-1)
                 below[:, place] += lower.sum(axis=-1)

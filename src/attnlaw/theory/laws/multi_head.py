@@ -259,6 +259,7 @@ class RationalMap:
         """Return the root y that belongs to the law, at z on or below the real line."""
         y, passes, residual = self._candidates(z)
         # If rounding let no root pass, take the one with the least residual.
+        # Rounding may let a false root pass the test, but its residual is larger.
         best = np.where(passes | ~passes.any(-1, keepdims=True), residual, np.inf).argmin(-1)
         root = np.take_along_axis(y, best[..., None], axis=-1)[..., 0]
         if self._smallest_count < 2:
@@ -325,6 +326,7 @@ class RationalMap:
         """Return `1 + u/a` for the smallest factor a, from `prod_a (1 + u/a) = z y`."""
         rest = [1 + self.u(y) / a for a in self.factors if a != self.factors[0]]
         size = np.abs(z * y) / np.prod([np.abs(factor) for factor in rest], axis=0)
+        # If several factors are the smallest, the arguments of all other terms select the branch of the root.
         turn = np.abs(np.angle(y)) - np.abs(np.angle(z)) - sum(np.abs(np.angle(factor)) for factor in rest)
         return np.asarray(size ** (1 / self._smallest_count) * np.exp(1j * turn / self._smallest_count))
 

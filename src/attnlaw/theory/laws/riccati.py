@@ -100,6 +100,7 @@ class Riccati(Law):
             slopes = np.array([[values[1], theta**2 * float(self.p @ moved) / kappa], bend])
             step = np.linalg.solve(slopes, values)
             theta, w = theta - float(step[0]), w - float(step[1])
+            # Single nodes may make the edge too sharp for Newton's method. The bisection is accurate to 1e-7.
             if not abs(w - near[1]) < NEAR * near[1]:
                 return near
             if abs(step[1]) <= 1e-14 * w:
@@ -110,6 +111,7 @@ class Riccati(Law):
         """Return theta and dtheta/dw at a real w = 1/z outside of the support, or None inside of it."""
         rest = self.F - w
         kappa, least = self.width, 1 / self.scale
+        # On the outer side psi is convex (below the bulk concave), so Newton's method does not overshoot.
         theta = 0.0 if below else max(least + float(self.p @ np.maximum(rest / self.e, 0.0)) / kappa, 0.0)
         if not below:
             theta = max(theta, float(np.max(-rest / self.e)) * (1 + 1e-9), least)
@@ -178,6 +180,7 @@ class Riccati(Law):
             part = rest[active] / (now[:, None] * self.e + rest[active])
             image = least + now * (part @ self.p) / self.width
             new = now - (now - image) / (1 - (part**2) @ self.p / self.width)
+            # If a step leaves the upper half plane, the average of theta and its image replaces it.
             theta[active] = np.where(new.imag > 0, new, 0.5 * (now + image))
             active = active[np.abs(theta[active] - now) > 1e-10 * np.abs(now)]
             if not active.size:
@@ -202,4 +205,5 @@ class Riccati(Law):
     def pieces(self) -> tuple[Piece, ...]:
         """The support as a single piece, on a logarithmic axis unless it starts at zero."""
         low, high = self.intervals[0]
+        # Training shrinks eigenvalues in the null space of the target, so many are near zero.
         return (Decades(low, high),) if low > 0 else (HardEdge(high, 4),)

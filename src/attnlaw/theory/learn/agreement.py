@@ -164,6 +164,7 @@ def spectrum_distance(eigenvalues: ArrayLike, law: Law) -> float:
     just_below = np.nextafter(pooled, -np.inf)
     at = np.searchsorted(pooled, pooled, side="right") / pooled.size - law.cdf(pooled)
     below = np.searchsorted(pooled, pooled, side="left") / pooled.size - law.cdf(just_below)
+    # Eigenvalues repel each other, so the distance has no p-value of independent draws.
     return float(max(np.abs(at).max(), np.abs(below).max()))
 
 

@@ -68,6 +68,7 @@ class AttendedKey:
         apart = np.sqrt(Q * E) * np.cos(theta)  # Q* - m
         q = max(Q - 2 * apart + E, LEAST_NORM * Q)
         omega = np.sqrt(q) * z[:, None]
+        # Written without Q* - q, a difference of large numbers if the student is near the target.
         return omega, omega + (apart - E) / q * omega + np.sqrt(Q * E / q) * abs(np.sin(theta)) * z
 
     def mean(self, values: Reals) -> float:
@@ -164,6 +165,7 @@ def _linear_start(channel: AttendedKey, student: StudentUpdate) -> Start:
     """Return (E, theta, V) for a quadratic loss with the mean curvature at the target, exact as c -> 0."""
     problem, ones = channel.problem, np.ones((1, 1))
     H = channel.curvature
+    # Exact as c -> 0, where a drawn key acts like a score with noise of variance 1/H.
     batch = ProblemBatch(
         problem.target,
         problem.alpha / 2 * ones,

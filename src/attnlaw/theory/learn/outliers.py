@@ -54,6 +54,7 @@ def find_outliers(
 
 def shrunk_outliers(target: Target, a: float) -> tuple[Outlier, ...]:
     """Find the outliers of the Bayes-optimal estimate. It maps x, the noisy position of s, to `2 s - x`."""
+    # Noise moves s to x with a^2 g = x - s, so x - 2 a^2 g is as far below s as x is above.
     return tuple(
         Outlier(seen.target, 2 * seen.target - seen.location, seen.overlap)
         for seen in find_outliers(target, a, None, 1.0)

@@ -161,7 +161,7 @@ class Risk:
         for _ in range(30):
             direction = self.curvature(direction / np.linalg.norm(direction))
             largest = float(np.linalg.norm(direction))
-        return 1.0 / (1.1 * largest)
+        return 1.0 / (1.1 * largest)  # 30 power iterations may end below the largest curvature
 
 
 def pair_counts(tokens: int) -> Reals:

@@ -164,6 +164,7 @@ class _Channel:
         """Return softmax rows, gradient, H and A^-1 (A: Newton's matrix) at the better of two minima."""
         problem = self.problem
         omega = self.student(E, theta)
+        # Draws may change between their two minima, so both searches start again every few calls.
         if self.calls % REFRESH == 0 or not self.starts:
             self.starts = [omega, self.shown]
         self.calls += 1
@@ -236,6 +237,7 @@ def _linear_start(channel: _Channel, student: StudentUpdate) -> Start:
     """Return (E, theta, V) of a linear output whose quadratic loss has the mean curvature of the softmax."""
     problem = channel.problem
     H = gauss_newton(channel.labels, problem.beta).mean(axis=-1)
+    # Exact as beta -> 0, and as the weight decay -> 0, where V grows and the weights cancel.
     weights = np.linalg.eigvals(channel.K @ H).real[None] / 2
     batch = ProblemBatch(
         problem.target,
@@ -260,6 +262,7 @@ def fixed_point(
     problem = channel.problem
 
     def unknowns(E: float, theta: float, V: float) -> Reals:
+        # V ranges from order one to the inverse of the weight decay, so its logarithm is the unknown.
         return np.array([np.log(max(E, LEAST_E)), theta, np.log(max(V, LEAST_V))])
 
     def values(at: Reals) -> tuple[float, float, float]:

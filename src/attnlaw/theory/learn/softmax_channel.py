@@ -142,6 +142,7 @@ def _symmetric(alone: Reals, pair: Callable[[int, int, int], Reals]) -> Reals:
         for b in kept:
             matrices[at[a, b], at[a, b]] += alone[a, b] + pair(a, b, b)
             for c in kept:
+                # Two different coordinates are in at most one common row, so this is one term and not a sum.
                 if at[a, c] < at[a, b]:
                     matrices[at[a, b], at[a, c]] = matrices[at[a, c], at[a, b]] = pair(a, b, c)
     return matrices
@@ -159,6 +160,7 @@ def local_minimum(start: Reals, omega: Reals, y: Reals, precision: Reals, beta: 
         hessian += precision[..., None]
         step = -solve(factor(hessian), gradient)
         slope = (gradient * step).sum(axis=0)
+        # Where the Hessian gives no descent, the Gauss-Newton matrix does.
         poor = np.flatnonzero(~(slope < 0))
         if poor.size:
             convex = gauss_newton(sigma[..., poor], beta) + precision[..., None]

@@ -239,6 +239,7 @@ def _binned(values: Reals) -> Discrete:
     ends = np.unique(np.round(np.geomspace(head, size, count + 1)).astype(int))
     sums = np.concatenate([[0.0], np.cumsum(values**2)])
     widths = np.diff(ends)
+    # Root mean squares of the bins keep Q*. Without bins, 1000 eigenvalues take ten times as long.
     tail = np.sqrt((sums[ends[1:]] - sums[ends[:-1]]) / widths) if widths.size else np.empty(0)
     places = np.concatenate([values[:head], tail])
     weights = np.concatenate([np.ones(head), widths]) / size

@@ -162,6 +162,7 @@ def interpolation_peak(target: Target, noise: float) -> tuple[float, float | Non
     The error is `2 alpha_int delta^2 - Delta/2`, or None if the noise is too small for float64.
     """
     Q = target.second_moment
+    # Raising tiny noise to this value changes alpha_int by less than 1e-4.
     seen = max(noise, LEAST_NOISE * Q)
     is_resolved = noise >= (LEAST_NOISE_DISCRETE if isinstance(target.law, Discrete) else LEAST_NOISE) * Q
 
@@ -199,6 +200,7 @@ def _excess(target: Target, delta: float) -> tuple[float, float]:
 
 def _semicircle_tail(t: float) -> tuple[float, float]:
     """Return the integrals `int_t^2 (x-t)^k rho_sc` for k = 1, 2, with `x = 2 cos(phi)`."""
+    # With x = 2 cos(phi), rho_sc dx is (2/pi) sin^2(phi) dphi.
     phi = np.arccos(min(t / 2, 1.0))
     mass = (phi - np.sin(2 * phi) / 2) / np.pi
     first = 4 * np.sin(phi) ** 3 / (3 * np.pi)

@@ -161,6 +161,7 @@ def _atom_kl(law: OutputLaw, reference: OutputLaw) -> Array | None:
     if law.has_density and reference.has_density:
         return np.zeros(BATCHES + 1)
     if law.means is not None or reference.means is not None:
+        # Without a residual the atom is at zero. With one it may be elsewhere.
         return None
     p, q = (
         _leave_one_out(
@@ -177,6 +178,7 @@ def _atom_kl(law: OutputLaw, reference: OutputLaw) -> Array | None:
 def _gaps(y: Array, difference: Array) -> tuple[Array, Array]:
     """Return the integral and the supremum of |difference| on one half line, by a spline in log |y|."""
     u = np.log(y)
+    # The spline's steps of 0.005 leave an error of the maximum below 3e-6 times its second derivative in u.
     fine = np.linspace(u[0], u[-1], _REFINE * (len(u) - 1) + 1)
     values = np.abs(_refine(difference))
     areas: Array = np.trapezoid(values * np.exp(fine), fine, axis=1) + values[:, 0] * y[0]
@@ -186,6 +188,7 @@ def _gaps(y: Array, difference: Array) -> tuple[Array, Array]:
 def _refine(values: Array) -> Array:
     """Return a cubic spline ("not a knot") on a finer grid; importing SciPy's takes longer than this."""
     # Second differences are (bend[i-1] + 4 bend[i] + bend[i+1]) / 6. The ends continue in a straight line.
+    # The same as SciPy's "not a knot" spline, whose import takes longer than a small comparison.
     bands = np.full((3, values.shape[1] - 2), [[1.0], [4.0], [1.0]])
     bands[1, [0, -1]] = 6.0
     bands[[0, 2], [1, -2]] = 0.0
@@ -212,6 +215,7 @@ def gaussian_kde(sample: Array, points: Array) -> Array:
     cell = position.astype(np.int64)
     share = position - cell
     size = inside + 2 * pad
+    # The sample is binned on a fine grid, so the cost hardly depends on the sample size.
     mass = np.bincount(cell, 1 - share, size) + np.bincount(cell + 1, share, size)
     offsets = np.arange(-pad, pad + 1) * (step / width)
     kernel = np.exp(-(offsets**2) / 2) / (np.sqrt(2 * np.pi) * width * len(sample))

@@ -182,5 +182,6 @@ def linearised(name: str, variance: float) -> tuple[float, float]:
     step = 1e-3 * v
     places = np.array([0.0, v, -2 * step, -step, step, 2 * step])
     at_zero, at_one, *near = kernel(np.full(6, v), np.full(6, v), places).tolist()
+    # By Price's theorem the slope is (E psi'(g))^2, here by a finite difference of order four.
     slope = (near[0] - 8 * near[1] + 8 * near[2] - near[3]) / (12 * step)
     return slope, at_one - at_zero - slope * v

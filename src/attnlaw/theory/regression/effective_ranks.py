@@ -66,6 +66,7 @@ class EffectiveRanks:
         """
         n = check_value("samples", samples, int, minimum=1)
         needed = check_value("b", b, float, greater_than=0) * n
+        # r_k is not monotone in k, so all of them are compared.
         long_enough = np.flatnonzero(self.r >= needed)
         if not long_enough.size:
             remark = (

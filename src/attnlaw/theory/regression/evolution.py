@@ -55,6 +55,7 @@ def vote_error(m: float, q: float, q1: float, learners: float) -> float:
     """Return how often a majority of K learners has the wrong sign. A tie counts one half."""
     if learners == math.inf:
         return mean_sign_error(m, q, q1, learners)
+    # A tie counts one half, so an even number of learners has the same error as one learner fewer.
     odd = int(learners) - (learners % 2 == 0)
     zeta, weights = gaussian_nodes()
     positive = scipy.special.ndtr(math.sqrt(q1 / (q - q1)) * zeta)
@@ -236,6 +237,7 @@ def _channel(loss: Loss, a: float, m: float, q: float, V: float) -> tuple[float,
     density = steps * _normal(omega / deviation) / deviation
     g, bend = loss.pull(np.ones_like(omega), omega, V)
     slope = m * omega / (q * rest)
+    # By symmetry both labels give the same values. Given label 1, omega has the density 2 phi Phi(slope).
     positive = 2 * density * scipy.special.ndtr(slope)
     mh = a * float((2 * density * _normal(slope)) @ g) / rest
     return a * float(positive @ bend), mh, a * float(positive @ g**2)
