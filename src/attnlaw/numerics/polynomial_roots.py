@@ -13,8 +13,7 @@ from attnlaw.core.arrays import Complexes
 def monic_roots(coefficients: Complexes) -> Complexes:
     """Return the roots of `y^n + c_1 y^(n-1) + ... + c_n`, for coefficients of shape (..., n).
 
-    The function computes eigenvalues of companion matrices. Two Newton steps follow if they reduce the
-    residual.
+    They are eigenvalues of companion matrices. Two Newton steps follow if they reduce the residual.
 
     >>> monic_roots(np.array([[0.0, -4.0]], dtype=complex)).real.tolist()
     [[2.0, -2.0]]

@@ -27,7 +27,7 @@ class Loss:
     """A convex loss l(y, z) with its derivatives in z and its proximal operator.
 
     `corners(V)` returns the values of y omega at which the proximal operator has a corner. Integrals are
-    split there. Integrals are split there.
+    split there.
     """
 
     name: str

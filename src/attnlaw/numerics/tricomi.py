@@ -149,7 +149,6 @@ def log_growth(a: float, b: float, y: Any) -> Any:
 
     The integral is log f to leading order, up to a constant. Where `(y - a)^2 < 4 b y`, the function f
     oscillates. Below this range s is about `b/(a - y)`, and far above it `-b/y`.
-    - y)` below that stretch and `-b/y` far above it.
     """
     middle = a + 2 * b
     root = np.sqrt(np.maximum((y - a) ** 2 - 4 * b * y, 0.0))

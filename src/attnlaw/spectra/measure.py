@@ -106,10 +106,7 @@ class Unit:
 
     @property
     def seed(self) -> int:
-        """The seed for this unit's random numbers.
-
-        It differs between units, so that errors are independent.
-        """
+        """The seed for this unit's random numbers. Each unit has another one, for independent errors."""
         return crc32(f"{self.product.tensors} {self.location.expert}".encode())
 
     @property

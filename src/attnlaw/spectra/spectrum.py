@@ -204,8 +204,7 @@ class Spectrum:
     def error(self, quantity: Callable[[Spectrum], float | None]) -> float | None:
         """Return the error of a quantity (a function of a spectrum), or None for an exact spectrum.
 
-        The error combines the random part (`spread`) and the systematic part (`bracket`) as the root of their
-        squares.
+        It is the root of the summed squares of its random part (`spread`) and systematic part (`bracket`).
         """
         spread, width = self.spread(quantity), self.bracket(quantity)
         return None if spread is None or width is None else float(np.hypot(spread, width))

@@ -66,8 +66,7 @@ def stacked_spectra(
 ) -> Iterator[tuple[tuple[Reals, Reals], HeadSpectrum | None]]:
     """Yield each head's two factors and its spectrum, or None if it needs QR factorisations.
 
-    The function `seed` returns a head's seed for sampling columns (for the (1,1) norm), or None to use all
-    entries.
+    `seed` returns a head's seed for the sampled columns of the (1,1) norm, or None to use all entries.
     """
     (left, right), known = _factor_stacks(model, block, kind)
     stored, folded = (

@@ -63,14 +63,12 @@ def simulate_dynamics(
     Each student has a different start and different samples.
 
     With T tokens, inputs that are Gaussian matrices cost about 2 T(T+1) d^4 tau/eta operations for each seed
-    (untied: 4 T^2 d^4 tau/eta). Inputs that are tokens cost 8 T d^4 tau/eta. With tokens, the results for a
-    softmax or hermite output approach the theory slowly in d, because the scores of tokens have a skewed
-    distribution.
+    (untied: 4 T^2 d^4 tau/eta). Inputs that are tokens cost 8 T d^4 tau/eta. With tokens and a softmax
+    or hermite output, SGD approaches the theory slowly in d, because the scores of tokens are skewed.
 
     Args:
         size: the dimension d. If the target has a rank ratio, d times this ratio must be a whole number.
-        sensing: the kind of inputs. None means the Gaussian matrices of the theory: "goe" (untied:
-            "ginibre").
+        sensing: the kind of inputs. None means the matrices of the theory: "goe" (untied: "ginibre").
 
     >>> found = simulate_dynamics(Problem(), Schedule([0.02], learning_rate=0.1), size=16, seeds=2)
     >>> found.steps, found.eigenvalues.shape

@@ -197,7 +197,7 @@ def states(
             gains = observed.gains(mean)
             rate = 4 * sum(map(abs, gains)) * max(1.0, math.sqrt(mean[0]), schedule.scale) + schedule.decay
             h = min(fine / rate, time - now)
-            # Half a step of noise on either side. All noise after the drift makes the error in q1 40%, not 2%.
+            # With all the noise after the drift, the error in q1 would be 40%, not 2%.
             U, V = add_noise(U, V, h / 2)
             k1 = slope(U, V, gains)
             k2 = slope(U + h / 2 * k1[0], V + h / 2 * k1[1], gains)

@@ -69,8 +69,7 @@ def factor_balance(left: ArrayLike, right: ArrayLike, gauge: str | Rotary = FULL
             Add a bias of the queries as one more row.
         right: the right factor, d x cols.
         gauge: which changes of the factors leave the scores unchanged: "full", "rotary" (positions rotate
-            column i with column i + d/2) or "none". Pass a `Rotary` if positions rotate other pairs of
-            columns.
+            column i with column i + d/2) or "none". Pass a `Rotary` for other pairs of columns.
 
     >>> rng = np.random.default_rng(0)
     >>> left = rng.standard_normal((64, 16))
@@ -114,9 +113,8 @@ def null_excess(
         (a^2 + b^2)/(2 a b (1 - c/4)) - 1,        which is c/(4 - c) if they are equal
 
     For N_A and N_B rows, such as a group of queries, the excess is `(a^2 N_A + b^2 N_B)/(2 a b sqrt(N_A N_B)
-    m) - 1` with m = `mean_root(c_A, c_B)`. For a pair of columns that positions rotate, m is 1, because the
-    lengths of such columns hardly vary. The formula holds in the limit of large factors. For 256 x 64 factors
-    the mean is 0.0012 above it.
+    m) - 1` with m = `mean_root(c_A, c_B)`. Columns that positions rotate have m = 1, because their lengths
+    hardly vary. The formula holds for large factors. At 256 x 64 the mean is 0.0012 above it.
     """
     a2, b2 = variances
     free = inner - rotary_size

@@ -188,9 +188,8 @@ def predict_index(problem: SingleIndex) -> IndexPrediction:
 def simulate_index(problem: SingleIndex, seeds: int = 8, seed: int = 0) -> MeasuredIndex:
     """Draw several data sets, learn from each, and measure the risk.
 
-    The rule "flow" runs gradient descent, and all other rules are applied directly. Other rules are applied
-    directly. Where beta is zero, phi has a known distribution given y. So the function draws inputs only
-    where beta is not zero.
+    The rule "flow" runs gradient descent, and all other rules are applied directly. Where beta is
+    zero, phi has a known distribution given y. So inputs are drawn only where beta is not zero.
 
     >>> simulate_index(SingleIndex(rule="hard", samples=400), seeds=4).kept.value > 5
     True

@@ -73,8 +73,7 @@ class GradientLaw:
 class LayerLaw:
     """The numbers that describe one layer (see the module `law`). Layer 0 is the embeddings.
 
-    A number is None if the layer does not have it. `gradient` is the norm of the gradients of the layer's
-    weights. `gradient` is the norm of the layer's gradients.
+    A number is None if the layer does not have it. `gradient` is the norm of the layer's gradients.
     """
 
     layer: int
@@ -96,12 +95,10 @@ class InitialLaw(BriefRepr):
     Args:
         model_width: the width N, or None in the limit of infinite width.
         logit_sd: standard deviation of the logit of an id that is not among the tokens.
-        loss: mean loss of the next token (BERT: of every token). `uniform_loss` is the loss of a uniform
-            guess.
+        loss: mean loss of the next token (BERT: of every token). `uniform_loss` is that of a uniform guess.
         own_probability: probability that the model gives to the id at the same position.
         own_cosine: cosine between the last tokens and their embeddings, if the head is tied.
-        angle_exponent: slope of log(1 - cosine) over the layers. A negative slope means that tokens become
-            parallel.
+        angle_exponent: slope of log(1 - cosine) over the layers. Tokens become parallel if negative.
     """
 
     architecture: Architecture

@@ -190,7 +190,6 @@ def biane_components(s: Reals, p: Reals, a: float) -> tuple[Indices, Indices, Re
     Returns:
         The arrays first, last, low and high. An interval reaches from `s[first] + low` to `s[last] + high`.
         Ends are measured from an atom, because an interval can be narrower than the rounding error of the
-            positions s.
         positions s.
     """
     width = np.diff(s) / a

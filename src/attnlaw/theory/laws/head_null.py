@@ -74,10 +74,7 @@ class HeadNull(Law):
         return np.where(inside, imaginary / (np.pi * c * at), 0.0)
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return the Stieltjes transform `(1 + u)/z`.
-
-        Here `v = c u` is the smallest root of the module's cubic.
-        """
+        """Return the transform `(1 + u)/z`, where `v = c u` is the smallest root of the module's cubic."""
         c = self.ratio
 
         def candidates(z: Complexes) -> Complexes:

@@ -357,8 +357,7 @@ def inverted_moment(u: Reals, F: Reals, order: int) -> float:
     """Return the coefficient of `z^(-order)` in `1 + u`, where y solves `z y = F(y)`.
 
     By Lagrange's inversion, the coefficient for order k is `[y^(k-1)] u'(y) F(y)^k / k`. The arguments u and
-    F are the coefficients of these series in ascending powers of y. The series u must reach at least the
-    power k.
+    F are the coefficients of these series in ascending powers of y. u must reach the power k.
     """
     if order == 0:
         return 1.0

@@ -35,8 +35,7 @@ class Readout:
     """The error of ridge regression on the features of a random attention layer.
 
     Args:
-        coefficient_error: `E |estimate - theta|^2 / d_O`, the error of the coefficients. It is 1 if nothing
-            is learned.
+        coefficient_error: `E |estimate - theta|^2 / d_O`, which is 1 if nothing is learned.
         degrees_of_freedom: the degrees of freedom divided by n (w).
     """
 

@@ -107,8 +107,7 @@ def label_response(sigma: Reals, y: Reals, beta: float) -> Reals:
 
         C_bc = 2 beta^2 [sigma_b y_b 1(b=c) - sigma_b y_c (y_b + sigma_c - sum sigma y)]
 
-    Only `(C + C^T) / 2` is computed, because traces with symmetric matrices need no more. The symmetric part
-    is enough for traces with symmetric matrices.
+    Only `(C + C^T) / 2` is computed, because traces with symmetric matrices need no more.
     """
     half = 0.5 * (sigma * y).sum(axis=1, keepdims=True)
     scaled = beta**2 * sigma

@@ -185,9 +185,8 @@ class _State:
 def stack_law(stack: Depth, draws: int, seed: int, token: int = 0) -> StackLaw:
     """Compute the distribution of one output coordinate of a stack.
 
-    The last block's output weights are not drawn. Given all else, the coordinate has the normal distribution
-    N(mu, (R R^T)_ii). Here mu is the value of the coordinate before the last block. It is zero without a
-    residual connection.
+    Given all except the last block's output weights, the coordinate has the normal distribution
+    N(mu, (R R^T)_ii). Here mu is its value before that block, or zero without a residual connection.
     """
     check_token(token, stack.layer.tokens)
     m = 1 if stack.residual else 0

@@ -70,11 +70,9 @@ def distances(law: OutputLaw, reference: OutputLaw) -> Distances:
     """Compute three distances between the distribution of an output coordinate and a reference.
 
     `KL = integral p log(p/q) - p + q`, plus a term for output that is exactly zero. `W1 = integral |F - G|`
-    and `KS = sup |F - G|`.
-    - G|`. Standard errors come from a jackknife, which leaves out the same batch of draws of both. KL is
-      corrected for its bias of order 1/draws. W1 and KS are not, so they are too large if they are as small
-      as their errors.
-    order 1/draws; W1 and KS are not, so they are biased upwards if they are as small as their errors.
+    and `KS = sup |F - G|`. Standard errors come from a jackknife, which leaves out the same batch of draws of
+    both. KL is corrected for its bias of order 1/draws. W1 and KS are not, so they are too large if they are
+    as small as their errors.
     """
     even = law.means is None and reference.means is None
     y = _half_line(law, reference)

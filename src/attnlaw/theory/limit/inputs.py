@@ -112,10 +112,9 @@ class RandomInputs:
 class GivenInputs:
     """Fixed tokens, given by their Gram matrix.
 
-    A Gram matrix determines the tokens up to a rotation. So it determines the distribution of a layer's
-    output. With a residual connection, single coordinates matter too, so attnlaw draws a uniformly random
-    rotation. Directions with less than 1e-12 of the tokens' squared lengths are treated as rounding errors
-    and left out.
+    A Gram matrix determines the tokens up to a rotation. This is enough for a layer without a residual
+    connection. With one, single coordinates matter too, so attnlaw draws a uniformly random rotation.
+    Directions with less than 1e-12 of the tokens' squared lengths are left out as rounding errors.
 
     Args:
         gram: the Gram matrix `Sigma_ij = x^i . x^j / n`, of shape (s, s), for every width. An `InputError` is
@@ -171,10 +170,7 @@ class GivenInputs:
         return self._root
 
     def limit_coordinates(self, draws: int, m: int, draw: Streams) -> Array:
-        """Draw m coordinates of the tokens along random directions.
-
-        They have the distribution N(0, Sigma).
-        """
+        """Draw m coordinates of the tokens along random directions, which have the law N(0, Sigma)."""
         return self._root @ draw.inputs.standard_normal((draws, self._root.shape[1], m))
 
     def roots(self, width: int, draws: int, draw: Streams, m: int = 0) -> Array:

@@ -128,8 +128,7 @@ class OutputLaw:
 def jackknife(statistic: Callable[[Array], float], values: Array) -> Estimate:
     """Estimate a smooth function of means, and its standard error by the jackknife.
 
-    The standard error is `sqrt((K-1)/K sum_k (theta_(k) - mean)^2)`, where theta_(k) is the result without
-    batch k.
+    The standard error is `sqrt((K-1)/K sum_k (theta_(k) - mean)^2)`, theta_(k) the result without batch k.
     """
     check_value("draws", len(values), int, minimum=BATCHES)
     parts = np.array_split(values, BATCHES)

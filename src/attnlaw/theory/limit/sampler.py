@@ -45,8 +45,7 @@ def output_law(
 ) -> OutputLaw:
     """Compute the distribution of one output coordinate of one token.
 
-    It is an average of normals N(0, v), `v = (1/H) sum_a |A^a_i L|^2 chi2_{n_H} / n_H`. If n_H is infinite,
-    chi2_{n_H} / n_H is 1.
+    It is an average of normals N(0, v), `v = (1/H) sum_a |A^a_i L|^2 chi2_{n_H} / n_H`. chi2 is n_H in the limit.
     """
     check_token(token, layer.tokens)
     alone = can_draw_row(layer, normalise)

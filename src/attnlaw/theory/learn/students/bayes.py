@@ -95,8 +95,7 @@ def label_information(q: float, V: float) -> float:
     """Return the information `E sum_y Z g^T K g` in the two hardmax labels of a sample.
 
     The information times V depends only on `t = q/V`, as an average over k ~ N(0, t K/3). It differs from
-    `f(k_1) + f(k_2)`, `f = phi^2/(Phi(k) Phi(-k))`, only near k = 0, so the trapezoidal rule needs few
-    points.
+    `f(k_1) + f(k_2)`, `f = phi^2/(Phi(k) Phi(-k))`, only near k = 0, so few points are enough.
     """
     t = max(q / V, 1e-12)
     spread = np.sqrt(t)
