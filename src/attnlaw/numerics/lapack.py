@@ -43,7 +43,7 @@ def cholesky_factor(gram: Reals) -> Reals | None:
 
 
 def triangular_condition(root: Reals) -> float:
-    """Estimate 1 / condition number of an upper triangular matrix, in the 1-norm."""
+    """Estimate the inverse of the condition number of an upper triangular matrix, in the 1-norm."""
     library = openblas.library()
     if library is None:
         return float(scipy.linalg.lapack.dtrcon(root)[0])
@@ -55,7 +55,7 @@ def triangular_condition(root: Reals) -> float:
 
 
 def symmetric_product(gram: NDArray[Any], vector: NDArray[Any]) -> NDArray[Any]:
-    """Multiply a symmetric matrix by a vector. Only its upper triangle is read (C order)."""
+    """Multiply a symmetric matrix (C order) by a vector. Only the upper triangle of the matrix is read."""
     library = openblas.library()
     if library is None:
         multiply = scipy.linalg.blas.dsymv if gram.dtype == np.float64 else scipy.linalg.blas.ssymv

@@ -11,7 +11,7 @@ LN10 = float(np.log(10.0))
 
 
 def log_sums(logs: NDArray[np.float64], counts: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-    """Return the logarithm of sum `counts` * exp(`logs`) along the last axis.
+    """Return the logarithm of the sum of `counts` * exp(`logs`) along the last axis.
 
     >>> log_sums(np.array([[0.0, -np.inf], [-np.inf, -np.inf], [1000.0, 1000.0]]))
     array([   0.        ,         -inf, 1000.69314718])

@@ -37,8 +37,8 @@ FLUSH = 100
 def count_eigenvalues_below(diagonal: Reals, off_diagonal: Reals, points: Reals) -> NDArray[np.int32]:
     """Count the eigenvalues of symmetric tridiagonal matrices below each of their points.
 
-    The count is the number of negative pivots of T - x for a point x (Sturm). After a pivot of 0 the next is
-    infinite, and the count is right. `off_diagonal` (matrices, n - 1) must not contain 0.
+    The count is the number of negative pivots of T - x for a point x (Sturm). A pivot of 0 makes the next one
+    infinite, and the count is still right. `off_diagonal` (matrices, n - 1) must not contain 0.
 
     >>> count_eigenvalues_below(np.array([[2.0, 2.0]]), np.array([[1.0]]), np.array([0.0, 2.0, 4.0]))
     array([[0, 1, 2]], dtype=int32)

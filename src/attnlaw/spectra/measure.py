@@ -106,7 +106,7 @@ class Unit:
 
     @property
     def seed(self) -> int:
-        """The seed for this unit's random numbers. Each unit has another one, for independent errors."""
+        """The seed for this unit's random numbers. It differs between units, so errors are independent."""
         return crc32(f"{self.product.tensors} {self.location.expert}".encode())
 
     @property

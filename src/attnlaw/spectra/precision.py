@@ -57,7 +57,7 @@ def rounding(dtype: str) -> float | None:
 def least_ratio(eigenvalues: Reals, shape: tuple[int, int], rounding: float) -> float:
     """Return the smallest ratio s / s_1 at which float32 adds less error than storing the weights did.
 
-    The argument `eigenvalues` has those of the Gram matrix. `rounding` is the relative rounding error u of
+    Pass the eigenvalues of the Gram matrix as `eigenvalues`. `rounding` is the relative rounding error u of
     the entries.
 
     >>> values = np.array([4.0, 1.0, 1.0, 1.0])
@@ -76,9 +76,9 @@ def single_errors(values: Reals) -> Reals:
 
 
 def power_scaled(matrix: Reals) -> tuple[Reals, float]:
-    """Return a matrix divided by a power of two, and this power. It is 1 for ordinary matrices.
+    """Return a matrix divided by a power of two, and this power, which is 1 for ordinary matrices.
 
-    So squares of the result, and of products of two results, do not overflow or underflow.
+    Squares of the result, and of products of two results, then do not overflow or underflow.
     """
     if matrix.size == 0:
         raise InputError(

@@ -43,7 +43,8 @@ class FactorStack:
     """The left or the right factors of a block's heads, an array (heads, d, N).
 
     `groups` has the index of the factor that each head of the block uses. `roots` are the triangular factors,
-    NaN if one would not be precise enough. `folded` are those after the norm layer before the block.
+    NaN if one would not be precise enough. `folded` has the same factors after the norm layer before the
+    block.
     """
 
     factors: Reals

@@ -91,8 +91,9 @@ class Trajectory(StudentPath):
     def plateaus(self) -> tuple[tuple[float, float], ...]:
         """The start and the end of each plateau, a long time in which the alignment hardly changes.
 
-        On a plateau, the alignment changes by less than 0.01 before it reaches 0.5. Time at least doubles,
-        and grows by at least a tenth of the time until 0.5 is reached (or of the whole time).
+        On a plateau, the alignment changes by less than 0.01 before it reaches 0.5. It ends at twice its
+        start time or later, and lasts at least a tenth of the time until 0.5 is reached (or of the whole
+        time).
         """
         learned = np.flatnonzero(self.alignment >= LEARNED)
         last = int(learned[0]) if learned.size else self.time.size

@@ -172,7 +172,7 @@ def order_parameters(M: Matrices, target: Matrices) -> Reals:
 def states(
     observed: ObservedPairs, start: Factors, schedule: Schedule, tokens: int, rng: np.random.Generator | None
 ) -> Iterator[Factors]:
-    """Yield the factors of all students at each time. A step of RK4 is between two half steps of noise."""
+    """Yield the factors of all students at each time, by Runge-Kutta steps between half steps of noise."""
     U, V, target = start.U, start.V, start.target
     adjoint = target.conj().swapaxes(1, 2)
 

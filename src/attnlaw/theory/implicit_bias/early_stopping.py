@@ -35,7 +35,7 @@ from attnlaw.core.variants import by_name
 def stopping_time(threshold: ArrayLike, init: float) -> Reals:
     """Return the time at which a coefficient of size tau is half learned, `ln(tau/a^2)/(8 tau)`.
 
-    The formula has the leading order in a. Only above tau = e a^2, larger coefficients are learned earlier.
+    The formula is correct to leading order in the start a. The time decreases with tau only above e a^2.
 
     >>> float(stopping_time(0.5, 1e-4).round(6))
     4.431883

@@ -55,7 +55,7 @@ def one_step_law(problem: Problem) -> FreeConvolution:
 
 
 def one_step(problem: Problem) -> OneStep:
-    """Compute the error of each rule after one step. The student of the problem has no influence.
+    """Compute the error of each rule after one step. The result does not depend on the student.
 
     >>> from attnlaw.theory.learn.target import Target
     >>> step = one_step(Problem(alpha=0.3, noise=0.5, target=Target.marchenko_pastur(0.3)))

@@ -58,7 +58,7 @@ LINKS = Variants(
 
 @settings_dataclass
 class SingleIndex(Settings):
-    """Labels that depend on one hidden direction with few nonzero coefficients, and a rule to learn it.
+    """Labels that depend on one hidden direction with few nonzero coefficients, and a rule to estimate it.
 
     >>> SingleIndex(link="identity").signals
     10

@@ -100,7 +100,7 @@ def router_weights(model: Architecture, t: Array, rng: np.random.Generator) -> A
 
 
 class Chain:
-    """Several random draws of a model at its width. Every layer updates the Gram root `root`."""
+    """Several random draws of a model at its width. `root` is a square root of the tokens' Gram matrix."""
 
     limit = False  # whether the width is infinite
 

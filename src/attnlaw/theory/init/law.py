@@ -39,7 +39,7 @@ MATCHED = "Only the means and covariances of hidden units are exact (--units); o
 
 
 def remarks(law: InitialLaw, exact: bool = True) -> str | None:
-    """Return a model's unusual properties, joined as sentences without full stops, or None."""
+    """Return a model's unusual properties as one text, or None if there are none."""
     lines = [remark.text for remark in start_remarks(start_of(law)) if remark.unusual]
     return "; ".join(lines if exact else [*lines, MATCHED]) or None
 

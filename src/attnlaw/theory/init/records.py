@@ -98,7 +98,7 @@ class InitialLaw(BriefRepr):
         loss: mean loss of the next token (BERT: of every token). `uniform_loss` is that of a uniform guess.
         own_probability: probability that the model gives to the id at the same position.
         own_cosine: cosine between the last tokens and their embeddings, if the head is tied.
-        angle_exponent: slope of log(1 - cosine) over the layers. Tokens become parallel if negative.
+        angle_exponent: slope of log(1 - cosine) over the layers, negative if tokens become parallel.
     """
 
     architecture: Architecture

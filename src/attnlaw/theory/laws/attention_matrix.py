@@ -97,7 +97,7 @@ class AttentionMatrixLaw(Law):
         """Return the Stieltjes transform `g = 1/(theta xi tau)`.
 
         If xi is above the real line, tau is the only root above it, because a real tau has a real xi. Close
-        to the real line, the right root also needs `dxi/dtau > 0`. Off the support, only one has this.
+        to the real line, the right root also needs `dxi/dtau > 0`. Off the support, one root does.
         """
         z = np.asarray(z)
         place = z.astype(complex)

@@ -33,7 +33,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Sharing:
-    """Which of keys and values the heads of a layer share."""
+    """A way in which the heads of a layer share keys and values."""
 
     name: str
     label: str
@@ -56,7 +56,7 @@ SHARINGS = by_name(
 
 @dataclass(frozen=True)
 class Centring:
-    """What is subtracted from attention matrices: the column means, or 1/n as in the papers."""
+    """A choice of what is subtracted from attention matrices: column means, or 1/n as in the papers."""
 
     name: str
     label: str

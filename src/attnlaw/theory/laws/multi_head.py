@@ -192,7 +192,7 @@ class MultiHeadLaw(Law):
 
 
 def make_piece(low: float, high: float, order: int) -> Piece:
-    """Return a quadrature piece. From zero upwards, the density may start like `x^(1/order - 1)`."""
+    """Return a quadrature piece. If the density starts at zero, it may behave like `x^(1/order - 1)`."""
     if low == 0:
         return HardEdge(high, order)
     return Bounded(low, high) if low > 0.1 * high else Decades(low, high)
@@ -356,8 +356,8 @@ class RationalMap:
 def inverted_moment(u: Reals, F: Reals, order: int) -> float:
     """Return the coefficient of `z^(-order)` in `1 + u`, where y solves `z y = F(y)`.
 
-    By Lagrange's inversion, the coefficient for order k is `[y^(k-1)] u'(y) F(y)^k / k`. The arguments u and
-    F are the coefficients of these series in ascending powers of y. u must reach the power k.
+    By Lagrange's inversion, the coefficient for order k is `[y^(k-1)] u'(y) F(y)^k / k`. The series u and F
+    are given by their coefficients in ascending powers of y.
     """
     if order == 0:
         return 1.0

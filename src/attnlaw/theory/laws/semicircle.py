@@ -35,7 +35,7 @@ class Semicircle(Law):
         return np.asarray(np.sqrt(inside) / (2 * np.pi * self.sigma**2))
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return the transform `(z - sqrt(z^2 - 4 sigma^2)) / (2 sigma^2)`; its sign gives `g ~ 1/z`."""
+        """Return the transform `(z - sqrt(z^2 - 4 sigma^2)) / (2 sigma^2)`, which is `1/z` far away."""
         z = np.asarray(z, dtype=complex)
         cut = np.sqrt(z - 2 * self.sigma) * np.sqrt(z + 2 * self.sigma)
         return np.asarray((z - cut) / (2 * self.sigma**2))

@@ -153,7 +153,7 @@ def proximal(omega: Reals, y: Reals, V: float, c: float) -> Reals:
 
 
 def solve(problem: Problem, student: StudentUpdate, start: Start | None = None) -> SoftmaxPoint:
-    """Solve the equations of a problem for (E, theta, V)."""
+    """Solve the equations of a problem for E, theta and V, the unknowns of the module `softmax`."""
     channel = AttendedKey(problem)
     unmoved = channel.unlearned()
     if unmoved.b >= Truncated(problem.target.law, np.array([unmoved.a]), 2).top[0]:

@@ -124,7 +124,7 @@ class Problem(ProblemRules):
     Args:
         alpha: samples divided by d^2, or infinite for one pass over fresh samples.
         target: the spectrum of the target matrix.
-        groups: groups of observations. Needed only if weights or noise differ between observations.
+        groups: groups of observations. They are needed only if weights or noise differ between observations.
         pairs: the (query, key) pairs in a sample of untied attention, or None for the default.
         width: the number of columns of the factors divided by d, or None for no limit.
 
@@ -237,7 +237,7 @@ class Problem(ProblemRules):
 
     @property
     def sides(self) -> int:
-        """2 if the spectrum of the theory has both signs (untied attention), otherwise 1."""
+        """The number of signs in the theory's spectrum: 2 for untied attention, otherwise 1."""
         return ATTENTIONS[self.attention].sides
 
     @property

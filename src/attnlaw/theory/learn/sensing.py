@@ -50,7 +50,7 @@ def upper(size: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 @dataclass(frozen=True, eq=False)
 class TokenSensing:
-    """Scores of token pairs in sequences of tokens, for a symmetric matrix."""
+    """Inputs that are sequences of tokens, and the scores of token pairs under a symmetric matrix."""
 
     x: Reals  # tokens of shape (T, n, d)
     signs: Reals = field(default_factory=lambda: np.ones(1))  # factors of the fields, of shape (n,) or (1,)
@@ -105,7 +105,7 @@ class TokenSensing:
 
 @dataclass(frozen=True, eq=False)
 class MatrixSensing:
-    """Scores that symmetric Gaussian matrices give, independent of each other."""
+    """Inputs that are independent symmetric Gaussian matrices, and the scores that they give."""
 
     rows: Reals  # (nP, d(d+1)/2) in isometric coordinates: S_ii, and sqrt(2) S_ij for i < j
     tokens: int
@@ -144,7 +144,7 @@ def check_dense(rows: int, columns: int, remedy: str, size: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class PairSensing:
-    """Scores of (query, key) pairs."""
+    """Inputs that are queries and keys, and the scores of their pairs."""
 
     x: Reals  # queries of shape (T, n, d)
     z: Reals  # keys of shape (T, n, d); the same array as x if both are the tokens of one sequence
@@ -191,7 +191,7 @@ class PairSensing:
 
 @dataclass(frozen=True, eq=False)
 class SquareSensing:
-    """Scores that Gaussian matrices with independent entries give."""
+    """Inputs that are Gaussian matrices with independent entries, and the scores that they give."""
 
     rows: Reals  # the matrices, of shape (nP, d^2)
     samples: int

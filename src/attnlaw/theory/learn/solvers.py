@@ -289,7 +289,7 @@ def _pair_proximal_step(risk: Risk, matrix: Reals, shift: float, step: float) ->
 
 @dataclass(frozen=True)
 class FactorForm:
-    """How one flat array represents tied factors W, or untied factors W_Q and W_K."""
+    """A way to store tied factors W, or untied factors W_Q and W_K, in one flat array."""
 
     count: int  # number of factors
     objective: Callable[[Risk, float, Reals], tuple[float, Reals]]  # returns F/d^2 and its gradient

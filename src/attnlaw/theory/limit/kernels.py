@@ -69,7 +69,7 @@ def clip(x: Array, bound: float) -> Array:
 
 
 def clip_moments(bound: float) -> tuple[float, float]:
-    """Return the mean of min(g^2, C^2) for a standard normal g and C = `bound`, and zero."""
+    """Return E psi(g)^2 and (E psi(g))^2 = 0 if psi clips a standard normal g to [-C, C], C = `bound`."""
     tail = 2 * float(scipy.special.ndtr(-bound))
     density = math.exp(-bound * bound / 2) / math.sqrt(2 * math.pi)
     return (1 - tail) - 2 * bound * density + bound * bound * tail, 0.0

@@ -134,7 +134,8 @@ def compare_widths(
         other_scaling: the name of another scaling, from `SCALINGS`. If given, the KL divergence to its limit
             is computed too.
         errors: a dictionary to which errors are added by width. A width with an error has no row. If `errors`
-            is None, the first error is raised. Too large a width fails before any draw (4 GiB).
+            is None, the first error is raised. A width that needs more than 4 GiB of memory fails before any
+            draw.
 
     >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> from attnlaw.theory.limit.layer import AttentionLayer

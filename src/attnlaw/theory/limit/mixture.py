@@ -38,7 +38,7 @@ CELL = 0.05
 
 
 def merge_variances(variances: Array) -> tuple[Array, Array]:
-    """Replace many variances of equal weight by a few with weights."""
+    """Replace many variances of equal weight by a few variances that have weights."""
     positive = variances[variances > 0]
     log_v = np.log(positive)
     numbers, place, counts = np.unique(np.floor(log_v / CELL), return_inverse=True, return_counts=True)

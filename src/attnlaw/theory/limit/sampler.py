@@ -45,7 +45,8 @@ def output_law(
 ) -> OutputLaw:
     """Compute the distribution of one output coordinate of one token.
 
-    It is an average of normals N(0, v), `v = (1/H) sum_a |A^a_i L|^2 chi2_{n_H} / n_H`. chi2 is n_H in the limit.
+    It is an average of normals N(0, v), `v = (1/H) sum_a |A^a_i L|^2 chi2_{n_H} / n_H`. For infinite
+    n_H the factor chi2_{n_H} / n_H is 1.
     """
     check_token(token, layer.tokens)
     alone = can_draw_row(layer, normalise)
