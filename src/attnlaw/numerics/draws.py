@@ -11,13 +11,13 @@ from attnlaw.core.settings import check_value
 
 
 def generators(seed: int, seeds: int) -> Iterator[np.random.Generator]:
-    """Return `seeds` independent random generators that are derived from one seed."""
+    """Return `seeds` independent random generators, all derived from one seed."""
     count = check_value("seeds", seeds, int, minimum=1)
     return (np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(count))
 
 
 def mean_of(values: Sequence[float]) -> Estimate:
-    """Return the mean with its standard error. A single value has no error."""
+    """Return the mean of values with its standard error. A single value has no error."""
     many = np.asarray(values, dtype=float)
     error = float(many.std(ddof=1) / np.sqrt(many.size)) if many.size > 1 else None
     return Estimate(float(many.mean()), error)

@@ -16,7 +16,7 @@ LARGEST_STEP = 1.0
 
 @dataclass(frozen=True)
 class Roots:
-    """Roots of a batch of scalar equations, with their residuals and the widths of the final brackets."""
+    """Roots of several equations, with their residuals and the widths of the last brackets."""
 
     x: Reals
     residual: Reals
@@ -33,11 +33,11 @@ def bracketed_roots(
     tolerance: float = 1e-13,
     max_steps: int = 80,
 ) -> Roots:
-    """Solve `function(x, which) = 0` for each member of a batch by Chandrupatla's method (1997).
+    """Solve several equations `function(x, which) = 0` at once, by Chandrupatla's method (1997).
 
-    `function` takes the points of the members that are still active, and their indices. If the signs at both
-    `ends` of a bracket agree, the result is the end with the smaller absolute value. `tolerance` is the width
-    of the final bracket relative to |x|.
+    `function` takes the points and the indices of the equations that are not yet solved. If the function has
+    the same sign at both `ends` of a bracket, the result is the end with the smaller absolute value.
+    `tolerance` is the width of the last bracket relative to |x|.
 
     >>> targets = np.array([2.0, 5.0])
     >>> bracketed_roots(lambda x, i: x * x - targets[i], np.zeros(2), np.full(2, 9.0)).x.round(12).tolist()
@@ -85,7 +85,7 @@ def _next_step(a: Reals, b: Reals, c: Reals, fa: Reals, fb: Reals, fc: Reals, le
 
 @dataclass(frozen=True)
 class Iteration:
-    """The end of a fixed-point iteration. `error` is the larger of the next step and the residual."""
+    """The result of a fixed-point iteration. `error` is the larger of the next step and the residual."""
 
     state: Reals  # the fixed point, or the best state if the iteration did not converge
     residual: float  # `max |update(x) - x|` at the state
@@ -103,12 +103,12 @@ def accelerated_iteration(
     max_steps: int = 400,
     patience: int = 40,
 ) -> Iteration:
-    """Find a fixed point of `update` by Anderson's method (1965), for a few unknowns of order one.
+    """Find a fixed point of `update` by Anderson's method (1965), for a few unknowns.
 
-    A plain step is `x <- damping x + (1 - damping) update(x)`. The method learns the slope of `update(x) - x`
-    from as many past steps as there are unknowns, so a slow contraction takes few steps. The largest entry of
-    this residual is at most `tolerance` if the state converged. If it has not halved in `patience` steps, the
-    iteration gives up, and returns the best state.
+    A plain step is `x <- damping x + (1 - damping) update(x)`. The method estimates the slope of `update(x) -
+    x` from past steps, as many as there are unknowns. So it needs few steps even if a plain iteration
+    converges slowly. The state has converged if no entry of this residual exceeds `tolerance`. If the
+    residual has not halved in `patience` steps, the iteration ends with the best state so far.
 
     >>> result = accelerated_iteration(np.cos, np.array([1.0]))
     >>> result.converged, float(result.state[0].round(6)), result.steps < 10

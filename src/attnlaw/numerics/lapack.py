@@ -32,7 +32,7 @@ def singular_values(matrix: Reals) -> Reals:
 
 
 def cholesky_factor(gram: Reals) -> Reals | None:
-    """Return the upper triangular R with R^T R equal to `gram`, or None if there is none."""
+    """Return the upper triangular R with R^T R = `gram`, or None if `gram` is not positive definite."""
     library = openblas.library()
     if library is None:
         root, failed = scipy.linalg.lapack.dpotrf(gram)
@@ -43,7 +43,7 @@ def cholesky_factor(gram: Reals) -> Reals | None:
 
 
 def triangular_condition(root: Reals) -> float:
-    """Estimate the reciprocal condition of an upper triangular matrix in the 1-norm."""
+    """Estimate the inverse of the condition number of an upper triangular matrix, in the 1-norm."""
     library = openblas.library()
     if library is None:
         return float(scipy.linalg.lapack.dtrcon(root)[0])
@@ -55,7 +55,7 @@ def triangular_condition(root: Reals) -> float:
 
 
 def symmetric_product(gram: NDArray[Any], vector: NDArray[Any]) -> NDArray[Any]:
-    """Multiply a symmetric matrix in C order, of which only the upper triangle is read, by a vector."""
+    """Multiply a symmetric matrix (C order) by a vector. Only the upper triangle of the matrix is read."""
     library = openblas.library()
     if library is None:
         multiply = scipy.linalg.blas.dsymv if gram.dtype == np.float64 else scipy.linalg.blas.ssymv

@@ -11,7 +11,7 @@ LN10 = float(np.log(10.0))
 
 
 def log_sums(logs: NDArray[np.float64], counts: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-    """Return the logarithm of the sum of exponentials, each `counts` times, along the last axis.
+    """Return the logarithm of the sum of `counts` * exp(`logs`) along the last axis.
 
     >>> log_sums(np.array([[0.0, -np.inf], [-np.inf, -np.inf], [1000.0, 1000.0]]))
     array([   0.        ,         -inf, 1000.69314718])
@@ -25,12 +25,12 @@ def log_sums(logs: NDArray[np.float64], counts: NDArray[np.float64] | None = Non
 
 
 def log_sum(logs: Sequence[float] | NDArray[np.float64]) -> float:
-    """Return the logarithm of the sum of exponentials of all numbers."""
+    """Return the logarithm of the sum of exp(`logs`) over all entries."""
     return float(log_sums(np.asarray(logs, dtype=np.float64)))
 
 
 def fit_exponent(ratios: Sequence[float], errors: Sequence[float]) -> tuple[float, float | None]:
-    """Return the least-squares slope of log error against log ratio, and its standard error.
+    """Return the least-squares slope of log error over log ratio, and its standard error.
 
     The standard error is None if there are fewer than three points.
     """

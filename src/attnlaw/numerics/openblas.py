@@ -25,7 +25,7 @@ Argument = bytes | int | np.ndarray
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """Return SciPy's OpenBLAS, or None if it does not export the routines used here with 32-bit integers."""
+    """Return SciPy's OpenBLAS library, or None if it does not have the functions used here."""
     # Wheels have the library next to the package, so it need not be loaded by importing scipy.linalg.
     for file in Path(scipy.__file__).parent.with_name("scipy.libs").glob("libscipy_openblas*"):
         with suppress(OSError):
@@ -45,14 +45,14 @@ def _has_routines(shared_library: ctypes.CDLL) -> bool:
 
 
 def blas(dll: ctypes.CDLL, name: str, *arguments: Argument) -> None:
-    """Call a BLAS routine. Arrays must have the layout that Fortran expects, and may be overwritten."""
+    """Call a BLAS routine. Arrays need the layout of Fortran, and may be overwritten."""
     # Fortran expects the hidden lengths of its letters at the end.
     lengths = [ctypes.c_size_t(1) for argument in arguments if isinstance(argument, bytes)]
     getattr(dll, f"scipy_{name}_")(*map(_by_reference, arguments), *lengths)
 
 
 def lapack(dll: ctypes.CDLL, name: str, *arguments: Argument) -> None:
-    """Call a LAPACK routine that ends with a status. Raise a `LinAlgError` if the status is not zero."""
+    """Call a LAPACK routine, and raise a `LinAlgError` if its last argument reports an error."""
     status = np.zeros(1, dtype=np.intc)
     blas(dll, name, *arguments, status)
     if status[0]:

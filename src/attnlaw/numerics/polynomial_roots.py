@@ -13,7 +13,7 @@ from attnlaw.core.arrays import Complexes
 def monic_roots(coefficients: Complexes) -> Complexes:
     """Return the roots of `y^n + c_1 y^(n-1) + ... + c_n`, for coefficients of shape (..., n).
 
-    They are eigenvalues of companion matrices, after two Newton steps if these reduce the residual.
+    They are eigenvalues of companion matrices. Two Newton steps follow if they reduce the residual.
 
     >>> monic_roots(np.array([[0.0, -4.0]], dtype=complex)).real.tolist()
     [[2.0, -2.0]]
@@ -42,15 +42,15 @@ def _horner(coefficients: Complexes, y: Complexes) -> tuple[Complexes, Complexes
 def smallest_root(
     candidates: Callable[[Complexes], Complexes], z: ArrayLike, intervals: tuple[tuple[float, float], ...]
 ) -> Complexes:
-    """Return the root of smallest modulus, which is the root that vanishes at infinity.
+    """Return the root of smallest modulus. This is the root that goes to zero at infinity.
 
-    If all branch points are real, the ratio of this root to any other root is analytic in the upper half
-    plane. Therefore, if it is the smallest root on the real line and at infinity, it is the smallest
-    everywhere (maximum principle). On the support this root ties with its conjugate, and the root below the
-    line belongs to z + i0. The lower half plane mirrors the upper one. At real z outside the support the root
-    is real.
+    If all branch points are real, the ratio of this root to any other is analytic in the upper half plane. So
+    if this root is the smallest on the real line and at infinity, it is the smallest everywhere (maximum
+    principle). On the support, this root and its conjugate have the same size. The one below the real line
+    belongs to z + i0. In the lower half plane the function uses the conjugate. At real z outside the support
+    the root is real.
 
-    `candidates` returns all roots at z along the last axis. `intervals` are the support of the law.
+    `candidates` returns all roots at z along the last axis, and `intervals` is the support of the law.
     """
     z = np.asarray(z)
     if np.iscomplexobj(z):

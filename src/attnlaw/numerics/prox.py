@@ -26,7 +26,8 @@ MOST_STEPS = 200
 class Loss:
     """A convex loss l(y, z) with its derivatives in z and its proximal operator.
 
-    `corners(V)` returns the values of y omega near which the operator bends. Integrals are split there.
+    `corners(V)` returns the values of y omega at which the proximal operator has a corner. Integrals are
+    split there.
     """
 
     name: str
@@ -39,7 +40,7 @@ class Loss:
     signs: bool = False  # true if labels are -1 and 1
 
     def pull(self, y: Reals, omega: Reals, V: float) -> tuple[Reals, Reals]:
-        """Return g = (prox - omega)/V, or its limit for V = 0, and its curvature -dg/domega."""
+        """Return g = (prox - omega)/V, or its limit for V = 0, and the derivative -dg/domega."""
         if V == 0:
             return -self.slope(y, omega), self.curvature(y, omega)
         z = self.proximal(y, omega, V)

@@ -18,7 +18,7 @@ from attnlaw.core.arrays import Reals
 
 @lru_cache(maxsize=64)
 def gauss_legendre(count: int) -> tuple[Reals, Reals]:
-    """Return the read-only nodes and weights of Gauss-Legendre quadrature on [0, 1]."""
+    """Return nodes and weights of Gauss-Legendre quadrature on [0, 1], as read-only arrays."""
     x, w = scipy.special.roots_legendre(count)
     nodes, weights = 0.5 * (x + 1.0), 0.5 * w
     nodes.setflags(write=False)
@@ -27,7 +27,7 @@ def gauss_legendre(count: int) -> tuple[Reals, Reals]:
 
 
 def panels(cuts: ArrayLike, count: int) -> tuple[Reals, Reals]:
-    """Return Gauss-Legendre nodes and weights, with `count` nodes between neighbouring cuts."""
+    """Return nodes and weights of Gauss-Legendre quadrature, `count` nodes between neighbouring cuts."""
     edges = np.unique(cuts)
     u, w = gauss_legendre(count)
     widths = np.diff(edges)[:, None]
@@ -43,7 +43,7 @@ def midpoint_angles(count: int) -> Reals:
 
 
 def cosine_coefficients(values: Reals) -> Reals:
-    """Return the coefficients c of `F(theta) = sum_k c_k cos(k theta)` from F at the midpoints."""
+    """Return the coefficients c of `F(theta) = sum_k c_k cos(k theta)`, given F at the midpoints."""
     count = values.shape[-1]
     coefficients = scipy.fft.dct(values, type=2, axis=-1) / count
     coefficients[..., 0] *= 0.5
@@ -51,7 +51,7 @@ def cosine_coefficients(values: Reals) -> Reals:
 
 
 def integral_above(coefficients: Reals, theta: Reals) -> Reals:
-    """Return the integrals from theta (...) to pi of cosine series (functions, ..., count)."""
+    """Return the integrals from theta to pi of cosine series, whose coefficients are in the last axis."""
     count = coefficients.shape[-1]
     k = np.arange(1, count)
     sines = np.sin(k * theta[..., None]) / k
@@ -60,10 +60,10 @@ def integral_above(coefficients: Reals, theta: Reals) -> Reals:
 
 
 def angle_of(coefficients: Reals, level: Reals) -> Reals:
-    """Return the angle at which an increasing cosine series (..., count) reaches a level (...) in its range.
+    """Return the angle at which an increasing cosine series (..., count) has the value `level` (...).
 
-    Newton's method stays inside a bracket. It starts at the angle of the first two terms, which is exact for
-    `x = middle - half cos(theta)`.
+    The function uses Newton's method inside a bracket. The start is the solution for the first two terms,
+    which is exact for `x = middle - half cos(theta)`.
     """
     theta = np.arccos(np.clip((level - coefficients[..., 0]) / coefficients[..., 1], -1.0, 1.0))
     if coefficients.shape[-1] == 2:

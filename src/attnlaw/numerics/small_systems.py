@@ -12,7 +12,7 @@ from attnlaw.core.arrays import Reals
 
 
 def factor(A: Reals) -> Reals:
-    """Factorise symmetric matrices A of shape (P, P, N) in place, with L below the diagonal and 1/D on it.
+    """Factorise symmetric matrices A (P, P, N) in place: L is below the diagonal, 1/D on it.
 
     >>> A = np.array([[4.0, 2.0], [2.0, 5.0]])[..., None]
     >>> solve(factor(A), np.array([[8.0], [12.0]])).ravel().tolist()
@@ -30,7 +30,7 @@ def factor(A: Reals) -> Reals:
 
 
 def solve(L: Reals, b: Reals) -> Reals:
-    """Solve `A x = b` for right-hand sides of shape (P, N), given `factor(A)`."""
+    """Solve `A x = b` for right-hand sides (P, N). The argument L is the result of `factor(A)`."""
     size = L.shape[0]
     x = b.copy()
     with np.errstate(invalid="ignore", over="ignore"):
@@ -43,7 +43,7 @@ def solve(L: Reals, b: Reals) -> Reals:
 
 
 def inverse(L: Reals) -> Reals:
-    """Return `A^-1` of shape (P, P, N), given `factor(A)`. It is `M^T D^-1 M` with `M = L^-1`."""
+    """Return `A^-1` of shape (P, P, N). The argument L is the result of `factor(A)`."""
     size = L.shape[0]
     M = np.zeros_like(L)
     for k in range(size):

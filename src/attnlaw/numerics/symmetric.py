@@ -21,7 +21,7 @@ from attnlaw.numerics import openblas
 
 
 def tridiagonal_eigenvalues(diagonal: Reals, off_diagonal: Reals) -> Reals:
-    """Return all eigenvalues of a symmetric tridiagonal matrix in ascending order, by LAPACK's `dsterf`."""
+    """Return all eigenvalues of a symmetric tridiagonal matrix in ascending order (LAPACK `dsterf`)."""
     library = openblas.library()
     if library is None:
         return np.asarray(scipy.linalg.eigvalsh_tridiagonal(diagonal, off_diagonal, lapack_driver="sterf"))
@@ -35,10 +35,10 @@ FLUSH = 100
 
 
 def count_eigenvalues_below(diagonal: Reals, off_diagonal: Reals, points: Reals) -> NDArray[np.int32]:
-    """Count the eigenvalues of symmetric tridiagonal matrices T below each point x, (matrices, points).
+    """Count the eigenvalues of symmetric tridiagonal matrices below each of their points.
 
-    The count is the number of negative pivots of T - x (Sturm). A pivot 0 makes the next pivot infinite, and
-    the count stays right. `off_diagonal` (matrices, n - 1) must not have an entry 0.
+    The count is the number of negative pivots of T - x for a point x (Sturm). A pivot of 0 makes the next one
+    infinite, and the count is still right. `off_diagonal` (matrices, n - 1) must not contain 0.
 
     >>> count_eigenvalues_below(np.array([[2.0, 2.0]]), np.array([[1.0]]), np.array([0.0, 2.0, 4.0]))
     array([[0, 1, 2]], dtype=int32)
@@ -68,8 +68,8 @@ BANDS = {"float32": 64, "float64": 48}
 def symmetric_eigenvalues(matrix: NDArray[Any]) -> Reals:
     """Return all eigenvalues of a symmetric float32 or float64 matrix in ascending order.
 
-    The matrix may be overwritten. The error of each eigenvalue is about eps |A| in the precision of the
-    matrix. Only the upper triangle of a float32 matrix is read.
+    The matrix may be overwritten. Each eigenvalue has an error of about eps |A|, with eps of the matrix's
+    type. Only the upper triangle of a float32 matrix is read.
     """
     library = openblas.library()
     if library is None and matrix.dtype == np.float64:
@@ -125,7 +125,7 @@ def _two_stages(library: ctypes.CDLL, matrix: NDArray[Any]) -> Tridiagonal:
 
 
 def add_gram(wide: NDArray[Any], gram: NDArray[Any]) -> None:
-    """Add W W^T to the lower triangle of `gram`, which has the type of W = `wide`, in Fortran order."""
+    """Add W W^T to the lower triangle of `gram`, a Fortran-ordered array of the same type as W."""
     library = openblas.library()
     by_columns = wide.flags.f_contiguous
     columns = wide if by_columns else np.ascontiguousarray(wide).T  # both are in Fortran order

@@ -28,9 +28,9 @@ def usable_cores() -> int:
 
 @contextmanager
 def short_switch_interval() -> Iterator[None]:
-    """Make threads that return from BLAS wait at most `SWITCH` seconds for Python's lock.
+    """Let threads wait at most `SWITCH` seconds for Python's lock after a call of BLAS.
 
-    Python's default interval of 5 ms is as long as the work of BLAS for one head.
+    Python's default of 5 ms is as long as the computation for one head.
     """
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH)
@@ -41,7 +41,7 @@ def short_switch_interval() -> Iterator[None]:
 
 
 class MemoryGate:
-    """A gate that admits work while its sizes stay within a budget, and work of any size if it is alone."""
+    """A gate that admits jobs while their total size is within a budget, or one job of any size."""
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
@@ -67,10 +67,10 @@ R = TypeVar("R")
 def in_threads(
     work: Sequence[tuple[int, Callable[[], R]]], budget: int, jobs: int | None, on_done: Callable[[int], None]
 ) -> list[R]:
-    """Run functions in threads, by default on all usable cores, and return their results in order.
+    """Run functions in threads, by default on all cores, and return their results in order.
 
-    `work` has pairs (bytes that a function needs, function), and `budget` is what the running functions may
-    need together. `on_done` receives the number of finished functions.
+    `work` has pairs (memory in bytes, function). The functions that run at the same time need at most
+    `budget` bytes. `on_done` is called with the number of functions that have finished.
 
     >>> in_threads([(1, lambda: "a"), (2, lambda: "b")], budget=2, jobs=2, on_done=lambda done: None)
     ['a', 'b']

@@ -34,7 +34,7 @@ REACH = 2.5  # growth exponent of a solution over half a step: about one digit i
 
 @dataclass(frozen=True)
 class Cut:
-    """Tricomi's function f on its cut, as one polynomial for each step [edges[k], edges[k+1]].
+    """Tricomi's function f along its cut, as a polynomial on each step [edges[k], edges[k+1]].
 
     On step k, `f = exp(scale_k) sum_j coefficients_kj t^j`, where t runs from -1 to 1.
     """
@@ -50,9 +50,9 @@ class Cut:
     phase_at_zero: float  # limit of the argument at y = 0
 
     def at(self, y: Any) -> tuple[Any, Any]:
-        """Return `log f` and `f'/f` at y, which is between the edges and within half a step of the cut.
+        """Return `log f` and `f'/f` at points y that are at most half a step away from the cut.
 
-        On the cut, the imaginary part of the logarithm is the continuous argument.
+        On the cut, the imaginary part of `log f` is continuous.
         """
         step = self.step(y)
         half, t = self._place(y, step)
@@ -62,9 +62,9 @@ class Cut:
         return log_f, slope / (value * half)
 
     def log_size(self, y: Reals) -> Reals:
-        """Return `log |f|` at y on the cut, several times as fast as `at`.
+        """Return `log |f|` at points y on the cut. This is several times as fast as `at`.
 
-        The argument t is real on the cut, so the polynomial is a pair of real ones, without its derivative.
+        On the cut t is real, so two real polynomials replace a complex one and its derivative.
         """
         step = self.step(y)
         t = self._place(y, step)[1]
@@ -145,10 +145,10 @@ def _half_step(a: float, b: float, y: float, direction: int) -> float:
 
 
 def log_growth(a: float, b: float, y: Any) -> Any:
-    """Return `int s dy`, where s is the slower root of `y s^2 + (y - a) s + b = 0`.
+    """Return the integral over y of s, the slower root of `y s^2 + (y - a) s + b = 0`.
 
-    This is log f to leading order, up to a constant. f oscillates where `(y - a)^2 < 4 b y`. s is about `b/(a
-    - y)` below that stretch and `-b/y` far above it.
+    The integral is log f to leading order, up to a constant. Where `(y - a)^2 < 4 b y`, the function f
+    oscillates. Below this range s is about `b/(a - y)`, and far above it `-b/y`.
     """
     middle = a + 2 * b
     root = np.sqrt(np.maximum((y - a) ** 2 - 4 * b * y, 0.0))
@@ -183,10 +183,10 @@ def _transform_at(a: float, b: float, y: float) -> complex:
 
 
 def continued_fraction(a: float, b: float, y: Complexes) -> Complexes:
-    """Return `-f'/(b f)` off the cut, with more levels until two depths agree.
+    """Return `-f'/(b f)` away from the cut, with more and more levels until two results agree.
 
-    n levels leave an error of about `exp(-4 sqrt(n) Im sqrt(y))`. Within 1e-3 of zero, 65536 levels are too
-    few.
+    n levels leave an error of about `exp(-4 sqrt(n) Im sqrt(y))`. Closer to zero than 1e-3, even 65536 levels
+    are too few.
     """
     y = np.asarray(y, dtype=complex)
     g = np.zeros(y.shape, dtype=complex)

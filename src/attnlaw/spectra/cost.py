@@ -18,7 +18,7 @@ NARROW = 4.6
 
 
 def matrix_operations(rows: int, cols: int, approximate: bool, single: bool = False) -> float:
-    """Return the cost of the spectrum of a matrix, in operations of a float64 matrix product."""
+    """Return the cost of a matrix's spectrum, as a number of operations in a float64 matrix product."""
     short, long = min(rows, cols), max(rows, cols)
     if not approximate:
         return (SINGLE if single else 1.0) * (short**2 * long + EIGENPROBLEM * short**3)
@@ -27,17 +27,16 @@ def matrix_operations(rows: int, cols: int, approximate: bool, single: bool = Fa
 
 
 def product_operations(rows: int, inner: int, cols: int, every: bool = True) -> float:
-    """Return the number of operations for the spectrum of a product of thin factors, as stored and as
-    applied.
+    """Return the cost of the spectrum of a product of thin factors, as a number of operations.
 
-    If `every` is true, the (1,1) norm sums all entries instead of a sample.
+    If `every` is true, the (1,1) norm is a sum over all entries instead of a sample.
     """
     formed = cols if every else min(COLUMNS, cols)
     return 2.0 * rows * inner * formed + 8.0 * inner**2 * (rows + cols)
 
 
 def operations_per_second() -> float:
-    """Measure for a moment how many operations per second a matrix product does on one thread."""
+    """Measure how many operations per second a matrix product does on one thread."""
     matrix = np.full((768, 768), 0.5)
     with threadpool_limits(1):
         matrix @ matrix

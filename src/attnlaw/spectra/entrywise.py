@@ -27,7 +27,7 @@ from attnlaw.core.settings import check_value
 
 @dataclass(frozen=True)
 class EntrywiseError:
-    """The errors of the best approximation of rank `rank`. `coherence` is None if only round-off is left."""
+    """The errors of single entries in the best approximation of a given rank."""
 
     rank: int
     largest: float
@@ -40,14 +40,14 @@ class EntrywiseError:
 def entrywise_errors(matrix: ArrayLike, ranks: Iterable[int]) -> tuple[EntrywiseError, ...]:
     """Return the entrywise errors of the best Frobenius-norm approximations, one record for each rank.
 
-    One singular value decomposition serves all ranks. The truncated decomposition is not the best
-    approximation entry by entry. `bound` needs the whole decomposition: it explains the error, but guarantees
-    nothing for another matrix.
+    A single SVD gives the errors for all ranks. The truncated SVD minimises the Frobenius norm of the error,
+    not its largest entry. `bound` needs the whole SVD, so it explains the error of this matrix but guarantees
+    nothing for another.
 
     Args:
-        matrix: n x m matrix, such as the attention weights of a head (queries in rows). Use the matrix after
-            the softmax, because scores have at most the rank of the head anyway.
-        ranks: the ranks of the approximations, from 0 to min(n, m). At rank 0 the error is the matrix.
+        matrix: n x m matrix, such as the attention weights of a head (queries in rows). Use weights after the
+            softmax, because the rank of scores is at most the head size.
+        ranks: the ranks of the approximations, from 0 to min(n, m). At rank 0 the error is the matrix itself.
 
     >>> errors = entrywise_errors(np.diag([3.0, 2.0, 1.0]), [0, 1, 3])
     >>> [(error.rank, error.largest, round(error.tail, 6), error.coherence) for error in errors]
@@ -71,10 +71,10 @@ def entrywise_errors(matrix: ArrayLike, ranks: Iterable[int]) -> tuple[Entrywise
 
 
 def rank_within(matrix: ArrayLike, error: float = 0.01) -> int:
-    """Return the smallest rank at which the truncated decomposition misses no entry by more than `error`.
+    """Return the smallest rank at which no entry of the truncated SVD is off by more than `error`.
 
-    This condition is stricter than a bound on the mean square error. In rare cases, a higher rank misses an
-    entry by more than `error` again.
+    This is stricter than a limit for the mean squared error. In rare cases, an entry is off by more than
+    `error` again at a higher rank.
 
     >>> rank_within(np.diag([3.0, 2.0, 1.0]), 1.5)
     2

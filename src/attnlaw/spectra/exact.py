@@ -29,16 +29,16 @@ SLAB = 2**22
 
 
 def matrix_spectrum(matrix: Reals, fold: NormFold | None = None, rounding: float | None = None) -> Spectrum:
-    """Compute the spectrum of a matrix: all min(rows, cols) singular values, and norms of its entries.
+    """Compute the spectrum of a matrix: all min(rows, cols) singular values and several norms.
 
     Args:
         matrix: the matrix, rows x cols.
-        fold: the norm before the matrix. If given, the spectrum also has the sizes of the matrix as applied.
-        rounding: relative error with which the entries were stored (see `precision`). None means that the
-            arithmetic must use float64.
+        fold: the norm layer before the matrix. If given, the spectrum also has the sizes of the matrix as
+            applied.
+        rounding: relative error with which the entries were stored (see `precision`). None requires float64.
 
     Raises:
-        OverflowError: a norm of the matrix exceeds float64.
+        OverflowError: if a norm of the matrix exceeds float64.
 
     >>> matrix_spectrum(np.array([[3.0, 0.0, 0.0], [0.0, 4.0, 0.0]])).values
     array([4., 3.])
@@ -84,7 +84,7 @@ def _eigenvalues(matrix: Reals, fold: NormFold | None, dtype: np.dtype[Any]) -> 
 
 
 def gram_matrix(wide: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return W W^T in the given precision, of which only the upper triangle is computed in float32."""
+    """Return W W^T for W = `wide` in a given precision. In float32, only its upper triangle is valid."""
     if wide.dtype == dtype == np.float64:
         return np.asarray(wide @ wide.T)
     size = wide.shape[0]
@@ -102,7 +102,7 @@ def gram_matrix(wide: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def entry_norms(matrix: NDArray[Any]) -> tuple[float, float]:
-    """Return the (2,1) norm and the (1,1) norm, summed in float64."""
+    """Return the (2,1) norm and the (1,1) norm of a matrix, summed in float64."""
     if matrix.dtype == np.float64:
         return float(np.sqrt(np.einsum("ij,ij->j", matrix, matrix)).sum()), absolute_sum(matrix)
     norm_21, norm_11 = 0.0, 0.0
@@ -115,7 +115,7 @@ def entry_norms(matrix: NDArray[Any]) -> tuple[float, float]:
 
 
 def rescale_spectrum(spectrum: Spectrum, scale: float) -> Spectrum:
-    """Return the spectrum of the matrix times `scale`. Raise an `OverflowError` if a norm exceeds float64."""
+    """Return the spectrum of `scale` times the matrix, or raise an `OverflowError` beyond float64."""
     if scale == 1:
         return spectrum
     norm_21, norm_11 = spectrum.norm_21 * scale, spectrum.norm_11 * scale
@@ -135,7 +135,7 @@ def rescale_spectrum(spectrum: Spectrum, scale: float) -> Spectrum:
 def absolute_sum(matrix: Reals) -> float:
     """Return the sum of absolute entries of an array that is contiguous in either order.
 
-    The sum of BLAS would depend on the memory address of the array, so two runs could differ in the last
+    The result of BLAS would depend on the array's address in memory, so two runs could differ in the last
     digit.
     """
     entries = matrix.ravel(order="K")

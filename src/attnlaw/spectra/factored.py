@@ -38,9 +38,9 @@ ACCURACY = 0.005
 
 
 def sampled_absolute_sum(left: Reals, right: Reals, lengths: Reals, seed: int) -> Estimate:
-    """Estimate the sum of absolute entries of `left @ right` from a random sample of its columns.
+    """Estimate the sum of absolute entries of `left @ right` from a random sample of columns.
 
-    `lengths` are the Euclidean norms of the columns of the product.
+    The argument `lengths` has the Euclidean norms of the product's columns.
     """
     total = float(lengths.sum())
     if total == 0:
@@ -63,17 +63,17 @@ CHOLESKY_LIMIT = 1e-3
 
 
 def product_spectrum(left: Reals, right: Reals, folded: tuple[Reals, Reals] | None = None) -> Spectrum:
-    """Compute the spectrum of `left @ right`: min(rows, inner, cols) singular values, and norms of entries.
+    """Compute the spectrum of `left @ right`: its singular values and several norms.
 
     Args:
         left: the left factor, rows x inner.
         right: the right factor, inner x cols.
-        folded: both factors with the norms before them folded in. If given, the spectrum also has the sizes
-            of the product as applied.
+        folded: both factors multiplied by the norm layers before them. If given, the spectrum also has the
+            sizes of the product as applied.
 
     Raises:
-        OverflowError: a norm of a product exceeds float64.
-        Underflow: the norm of a product is not zero, but too small for float64.
+        OverflowError: if a norm of a product exceeds float64.
+        Underflow: if a norm of a product is not zero, but too small for float64.
 
     >>> rank_one = product_spectrum(np.array([[3.0], [4.0]]), np.array([[0.0, 2.0]]))
     >>> rank_one.values, rank_one.norm_21, rank_one.norm_11
@@ -94,10 +94,10 @@ def spectrum_and_roots(
     quick: bool = False,
     seed: int | None = None,
 ) -> HeadSpectrum:
-    """Compute the spectrum of a product together with the triangular factors of both sides.
+    """Compute the spectrum of a product, and the triangular factors of both of its sides.
 
-    `quick` uses Cholesky factors if they are precise enough, as always for the folded pair. From a sample of
-    columns with this `seed`, the (1,1) norm is estimated; None sums all entries.
+    If `quick` is true, the function uses Cholesky factors where they are precise enough. For the pair
+    `folded` it always does. With a `seed`, the (1,1) norm is estimated from a random sample of columns.
     """
     scaled_left, left_scale = power_scaled(left)
     scaled_right, right_scale = power_scaled(right)
@@ -131,9 +131,7 @@ def _applied_sizes(left: Root, right: Root) -> Applied:
 
 
 def triangular_factor(tall: Reals, quick: bool = False) -> Root:
-    """Return the triangular factor R (or a Cholesky factor) of a matrix divided by a power of two, and the
-    power.
-    """
+    """Return the triangular factor R of a matrix divided by a power of two, and this power."""
     scaled, scale = power_scaled(tall)
     return _factorise_scaled(scaled, quick)[0], scale
 
@@ -149,9 +147,9 @@ def _factorise_scaled(matrix: Reals, quick: bool) -> tuple[Reals, str]:
 
 
 def absolute_product_sum(left: NDArray[Any], right: NDArray[Any]) -> float:
-    """Return the sum of absolute entries of a product, which is formed block by block in the factors' type.
+    """Return the sum of absolute entries of a product, computed block by block in the factors' type.
 
-    Rounding errors of float32 average out, so the sum is accurate to about 1e-8.
+    In float32 the rounding errors average out, so the sum is accurate to about 1e-8.
     """
     rows = max(4, BLOCK // right.shape[1] // 4 * 4)
     buffer = np.empty((min(rows, left.shape[0]), right.shape[1]), left.dtype)
@@ -167,7 +165,7 @@ def absolute_product_sum(left: NDArray[Any], right: NDArray[Any]) -> float:
 
 
 def in_product_precision(factor: Reals, shape: tuple[int, int]) -> NDArray[Any]:
-    """Return a factor in the type in which absolute entries of a product of this shape are summed."""
+    """Return a factor in the type that sums of absolute entries use for a product of this shape."""
     dtype = np.float32 if shape[0] * shape[1] >= MANY_ENTRIES else np.float64
     return factor.astype(dtype, copy=False)
 

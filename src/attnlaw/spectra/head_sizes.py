@@ -41,7 +41,7 @@ FULL, ROTARY, NO_GAUGE = GAUGES = ("full", "rotary", "none")
 
 @dataclass(frozen=True)
 class FactorSizes:
-    """Sizes of the factors A (rows x inner) and B (cols x inner) of a head, all divided by one `scale`."""
+    """Sizes of the factors A (rows x inner) and B (cols x inner) of a head, divided by `scale`."""
 
     rows: int
     cols: int
@@ -65,7 +65,7 @@ def factor_sizes(
 ) -> FactorSizes | None:
     """Compute the sizes of A and B from their triangular factors, or None if they exceed float64.
 
-    `sides` are the numbers of rows of A and B, and `nuclear_norm` is |A B^T|_*, if known.
+    The argument `sides` has the numbers of rows of A and B, and `nuclear_norm` is |A B^T|_* if it is known.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         share = left[1] ** 0.5 / right[1] ** 0.5
@@ -98,7 +98,7 @@ def factor_sizes(
 
 
 def planes(rotary: Rotary | None) -> NDArray[np.intp]:
-    """Return the pairs of columns that rotary positions rotate together, one plane in each row."""
+    """Return the pairs of columns that rotary positions rotate together, a pair in each row."""
     if rotary is None:
         return np.zeros((0, 2), dtype=np.intp)
     columns = rotary.start + np.arange(rotary.size)
@@ -106,7 +106,7 @@ def planes(rotary: Rotary | None) -> NDArray[np.intp]:
 
 
 def gauge_of(block: Attention, kind: str) -> str | None:
-    """Return the gauge of a block's heads, or None if other factors share it or the head is too small."""
+    """Return the gauge of a block's heads, or None if the factors' balance is not defined for them."""
     how = block.scores
     clipped = how.clip is not None
     between = clipped or block.value_norm or block.output_norm or block.gate
@@ -129,7 +129,7 @@ def block_factors(
     roots: Sequence[tuple[Root, Root]],
     nuclear: Sequence[float],
 ) -> list[FactorSizes | None]:
-    """Return the sizes of the factors of every head, given the shape, roots and norms of its products."""
+    """Return the sizes of the factors of every head in a block."""
     if gauge_of(block, kind) not in (FULL, ROTARY):
         return [None] * block.heads
     scores = KINDS[kind].scores
@@ -161,7 +161,7 @@ def _stack_roots(roots: Sequence[Root]) -> Root:
 
 @dataclass(frozen=True, eq=False)
 class Lengths:
-    """The numbers that determine how long a query or key y = z R + y0 can be."""
+    """The numbers from which the largest length of a query or key y = z R + y0 follows."""
 
     values: Reals  # singular values of R, padded with zeros to the size of y
     along: Reals  # squared components of y0 along the right singular vectors of R
@@ -170,10 +170,10 @@ class Lengths:
 
 @dataclass(frozen=True, eq=False)
 class ScorePart:
-    """Sizes of some entries of the queries and keys of a head.
+    """Sizes of a part of the entries of a head's queries and keys.
 
-    `lengths` are those of queries and keys, if rotary positions or clipping change them before scores are
-    computed. All other sizes describe queries and keys before this change.
+    If rotary positions or clipping change queries and keys, `lengths` describes how long they can be. All
+    other sizes describe queries and keys before this change.
     """
 
     values: Reals  # singular values of R_Q R_K^T
@@ -186,7 +186,7 @@ class ScorePart:
 
 @dataclass(frozen=True, eq=False)
 class ScoreSizes:
-    """Sizes of the queries and keys of a head: of all entries, and of the parts that add up to a score."""
+    """Sizes of a head's queries and keys: of all entries, and of the parts whose products form a score."""
 
     whole: ScorePart
     parts: tuple[ScorePart, ...]

@@ -33,7 +33,7 @@ Operator = Callable[[Reals], Reals]
 
 @dataclass(frozen=True, eq=False)
 class KrylovRun:
-    """The Lanczos tridiagonals of several starts, one in each row, and the squared norms of the starts."""
+    """The Lanczos tridiagonals of several start vectors (in rows), and the squared norms of the starts."""
 
     squared_norm: Reals
     diagonal: Reals
@@ -48,8 +48,8 @@ def lanczos(
 ) -> KrylovRun:
     """Run Lanczos's method from each column of `starts`, all at the same time.
 
-    Every vector is orthogonalised twice against the earlier ones of its start. After `FIRST_CHECK` steps, the
-    run ends if `should_stop` is true of it.
+    Every vector is made orthogonal to the earlier ones of its start twice. After `FIRST_CHECK` steps, the run
+    ends when `should_stop` returns true for it.
     """
     size, count = starts.shape
     norms = np.linalg.norm(starts, axis=0)
@@ -93,8 +93,8 @@ def tridiagonals(run: KrylovRun) -> Reals:
 def largest_value(gram: Operator, size: int) -> Estimate:
     """Return the square root of the largest eigenvalue of a positive semidefinite matrix.
 
-    It is a lower bound, whose error bounds the distance to the true value. The start is the same in every
-    run.
+    The value is a lower bound, and its error bounds the distance to the true value. Every run uses the same
+    start vector.
 
     >>> largest_value(lambda block: np.array([[9.0], [4.0]]) * block, 2).value
     3.0

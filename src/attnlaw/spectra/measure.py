@@ -43,7 +43,7 @@ SLOW_RATE = 1e9
 
 @dataclass(frozen=True)
 class Selection:
-    """The matrices of a model to measure, and the precision."""
+    """The matrices of a model that are measured, and the precision."""
 
     layers: Sequence[int] | None = None  # numbers of the layers; None means all
     groups: tuple[str, ...] = tuple(LAYER_GROUPS)  # names of `LAYER_GROUPS`
@@ -53,19 +53,19 @@ class Selection:
 
     @property
     def whole(self) -> bool:
-        """Whether every matrix of every layer was selected. An adapter alone has no groups."""
+        """Whether every matrix of every layer is selected."""
         return self.every_kind and self.experts is None
 
     @property
     def every_kind(self) -> bool:
-        """Whether every kind of matrix of every layer was selected, though perhaps not of every expert."""
+        """Whether every kind of matrix of every layer is selected. Some experts may be left out."""
         return self.layers is None and (not self.groups or set(LAYER_GROUPS) <= {*self.groups})
 
     @classmethod
     def from_settings(
         cls, settings: ModelSettings, network: Network[Product], arithmetic: Arithmetic = DEFAULT_ARITHMETIC
     ) -> Selection:
-        """Return the selection that the settings describe: all of an adapter without layers."""
+        """Return the selection that the settings describe. All matrices of an adapter are selected."""
         if not network.layers:
             return cls(groups=(), arithmetic=arithmetic)
         chosen = settings.chosen_layers(len(network.layers) + len(network.other_layers))
@@ -84,11 +84,11 @@ class Selection:
 
 @dataclass(frozen=True)
 class Unit:
-    """A group of matrices that are read together: one matrix, or all heads of one product of two tensors.
+    """A group of matrices that are read together: one matrix, or a product's matrices of all heads.
 
-    `first` is the number of its first matrix in the order of rows. `rounding` is the relative error with
-    which the tensors were stored, if float32 may be enough (see `precision`). `exact` uses every entry for
-    norms.
+    `first` is the position of its first matrix in the order of table rows. `rounding` is the relative error
+    with which the tensors were stored, if float32 may be precise enough (see `precision`). If `exact` is
+    true, norms use every entry.
     """
 
     first: int
@@ -101,12 +101,12 @@ class Unit:
 
     @property
     def bytes(self) -> int:
-        """The memory that the tensors of the unit need when they are read."""
+        """The memory in bytes that the tensors of this group of matrices need."""
         return self.product.elements * (8 if self.rounding is None else 4)
 
     @property
     def seed(self) -> int:
-        """The seed of the unit's random numbers, different for each unit so that errors are independent."""
+        """The seed for this unit's random numbers. It differs between units, so errors are independent."""
         return crc32(f"{self.product.tensors} {self.location.expert}".encode())
 
     @property
@@ -125,7 +125,7 @@ UnitMeasurer = Callable[[Model, Unit], list[Spectrum]]
 def expected_seconds(
     model: Model, selection: Selection, jobs: int | None = None, is_kept: UnitTest | None = None
 ) -> float:
-    """Estimate how long `measure` will take. Units for which `is_kept` is true take no time."""
+    """Estimate how many seconds `measure` will take. Units for which `is_kept` returns true take none."""
     units = units_of(model, selection)
     operations = sum(unit.operations for unit in units if is_kept is None or not is_kept(unit))
     # The rate of a slow core is enough to see that little work takes no time.
@@ -136,7 +136,7 @@ def expected_seconds(
 def log_expected_time(
     model: Model, selection: Selection, jobs: int | None = None, is_kept: UnitTest | None = None
 ) -> None:
-    """Log how long `measure` will take, if that is longer than `ANNOUNCED_SECONDS`."""
+    """Log how long `measure` will take, if this is more than `ANNOUNCED_SECONDS`."""
     log = logging.getLogger("attnlaw")
     seconds = expected_seconds(model, selection, jobs, is_kept) if log.isEnabledFor(logging.INFO) else 0
     if seconds > ANNOUNCED_SECONDS:
@@ -154,10 +154,10 @@ def measure(
 ) -> Network[Spectrum | None]:
     """Measure the selected matrices of a model. All other leaves of the network are None.
 
-    Large matrices go first, so that no thread has to wait for one at the end. While a thread factorises a
-    unit, the operating system already reads the tensors of the unit that probably comes next. The numbers do
-    not depend on `jobs`, the number of threads. `on_spectrum` receives each spectrum in the thread that
-    measured it, and `measure_unit` replaces `unit_spectra`, for example to keep its measurements.
+    Large matrices are first, so that no thread has to wait for one at the end. While a thread factorises one
+    unit, the operating system reads the tensors that are probably needed next. The numbers do not depend on
+    the number of threads (`jobs`). `on_spectrum` is called with each spectrum, in the thread that measured
+    it. `measure_unit` replaces `unit_spectra`, for example to store its results.
     """
     units = units_of(model, selection)
     order = sorted(range(len(units)), key=lambda number: -units[number].bytes)
@@ -179,13 +179,13 @@ def measure(
 
 
 def spectra_tree(model: Model, selection: Selection, spectra: Iterable[Spectrum]) -> Network[Spectrum | None]:
-    """Return the network with a spectrum (given in the order of rows) at each selected leaf, else None."""
+    """Return the network with spectra at the selected leaves, given in the order of table rows."""
     following = iter(spectra)
     return model.network.map(lambda location, _: next(following) if selection.includes(location) else None)
 
 
 def units_of(model: Model, selection: Selection) -> list[Unit]:
-    """Return the units of the selected matrices. Matrices that differ only in their head form one unit."""
+    """Return the selected matrices in units. Matrices that differ only in their head form one unit."""
     leaves = enumerate(model.network.leaves())
     chosen = [(number, leaf) for number, leaf in leaves if selection.includes(leaf[0])]
     if not chosen:
@@ -212,7 +212,7 @@ def _choose_arithmetic(model: Model, selection: Selection, unit: Unit) -> Unit:
 
 
 def unit_spectra(model: Model, unit: Unit) -> list[Spectrum]:
-    """Read a unit and return the spectra of its matrices, in order."""
+    """Read the matrices of a unit and return their spectra, in order."""
     what = f"{model.tensors.source}: {unit.location.kind} from {', '.join(unit.product.tensors)}"
     remedy = "use a machine with more memory, or leave this matrix out with --only"
     try:

@@ -45,7 +45,7 @@ UNIFORM = 0.42
 
 
 def rounding(dtype: str) -> float | None:
-    """Return the relative rounding error u of weights stored in `dtype`, or None for more than 16 bits.
+    """Return the relative rounding error u of weights of type `dtype`, or None above 16 bits.
 
     >>> rounding("float32") is None, rounding("bfloat16") == 8 * rounding("float16") == rounding("Q4_K")
     (True, True)
@@ -55,10 +55,10 @@ def rounding(dtype: str) -> float | None:
 
 
 def least_ratio(eigenvalues: Reals, shape: tuple[int, int], rounding: float) -> float:
-    """Return the smallest ratio s / s_1 at which float32 adds less error than the storage of the weights did.
+    """Return the smallest ratio s / s_1 at which float32 adds less error than storing the weights did.
 
-    `eigenvalues` are those of the Gram matrix, and `rounding` is the relative rounding error u of the
-    entries.
+    Pass the eigenvalues of the Gram matrix as `eigenvalues`. `rounding` is the relative rounding error u of
+    the entries.
 
     >>> values = np.array([4.0, 1.0, 1.0, 1.0])
     >>> f"{least_ratio(values, (4, 16), 0.42 * 2**-8):.1e}"
@@ -71,14 +71,14 @@ def least_ratio(eigenvalues: Reals, shape: tuple[int, int], rounding: float) -> 
 
 
 def single_errors(values: Reals) -> Reals:
-    """Return the largest float32 error, c eps s_1^2 / (2 s), of each of the descending singular values."""
+    """Return an upper bound of the float32 error of each singular value (in descending order)."""
     return np.asarray(CONSTANT * EPS * values[0] ** 2 / (2 * values))
 
 
 def power_scaled(matrix: Reals) -> tuple[Reals, float]:
-    """Return a matrix divided by a power of two, and the power, which is 1 for ordinary matrices.
+    """Return a matrix divided by a power of two, and this power, which is 1 for ordinary matrices.
 
-    Squares of the result, and of a product of two results, stay in the range of its type.
+    Squares of the result, and of products of two results, then do not overflow or underflow.
     """
     if matrix.size == 0:
         raise InputError(
@@ -95,7 +95,7 @@ def power_scaled(matrix: Reals) -> tuple[Reals, float]:
 
 
 def require_resolved(value: float, *scales: float) -> None:
-    """Raise an `Underflow` if a value times powers of two is not zero, but too small for float64."""
+    """Raise an `Underflow` if a nonzero value times powers of two is too small for float64."""
     if value > 0 and value * prod(scales) < SMALLEST:
         raise Underflow(
             f"its norm is below {SMALLEST:.2g}, and numbers this small have fewer than 12 digits in float64"

@@ -33,7 +33,7 @@ from attnlaw.spectra.head_sizes import Lengths, Root, ScorePart, ScoreSizes
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """The queries or the keys of a head, y = z `root` + `shift` with |z|^2 <= `square`."""
+    """The queries or the keys of a head: all y = z `root` + `shift` with |z|^2 <= `square`."""
 
     root: Reals
     shift: Reals
@@ -41,11 +41,11 @@ class Side:
     factor: float | None = None  # `root` is this times the head's triangular factor; None if it is not
 
     def columns(self, chosen: slice) -> Side:
-        """Return the side that has only some entries of y."""
+        """Return a copy that has only the chosen entries of y."""
         return replace(self, root=self.root[:, chosen], shift=self.shift[chosen], factor=None)
 
     def scale_columns(self, chosen: slice, factor: float) -> Side:
-        """Return the side with some entries of y multiplied by a factor."""
+        """Return a copy in which the chosen entries of y are multiplied by a factor."""
         if factor == 1:
             return self
         scale = np.ones(self.shift.size)
@@ -54,7 +54,7 @@ class Side:
 
 
 def missing_sizes_reason(block: Attention) -> str | None:
-    """Return why attnlaw cannot compute the sizes of a block's heads, or None if it can."""
+    """Return why attnlaw cannot compute the sizes of a block's queries and keys, or None if it can."""
     how, rotary = block.scores, block.scores.rotary
     if block.norm is None or block.source_norm is None:
         return "attnlaw does not know the norm layer before this layer"
@@ -72,7 +72,7 @@ SideBuilder = Callable[[int, Reals, Root], Side]
 
 
 class ScoreReader:
-    """A callable that returns the sizes of a head's queries and keys. It reads shared tensors only once."""
+    """A reader of the sizes of each head's queries and keys. It reads shared tensors only once."""
 
     def __init__(self, model: Model, block: Attention) -> None:
         how, source = block.scores, block.source_norm

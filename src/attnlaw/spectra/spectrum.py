@@ -40,9 +40,9 @@ PAST_FLOAT64 = "including the gain of the norm layer before it, its norm is too 
 
 @dataclass(frozen=True, eq=False)
 class Multiplicities:
-    """The multiplicity of each node of an approximate spectrum, according to each random probe.
+    """The multiplicity of each node of an approximate spectrum, estimated by each random probe.
 
-    The rows of `weights` (probes, nodes) are estimates for a rule that bounds Schatten sums from above.
+    `weights` (probes, nodes) gives upper bounds of sums over powers of singular values.
     """
 
     weights: Reals
@@ -53,10 +53,10 @@ class Multiplicities:
 
 @dataclass(frozen=True, eq=False)
 class Applied:
-    """Sizes of a matrix as the model applies it, with the norm before it folded in.
+    """Sizes of a matrix as the model applies it, which is after the norm layer before it.
 
-    The error of `spectral` bounds how far the true norm may be above it. `values` has all singular values,
-    only for a product of thin factors.
+    The error of `spectral` says how far the true norm may be above it. `values` has all singular values, only
+    for a product of thin factors.
     """
 
     spectral: Estimate
@@ -73,14 +73,14 @@ class Applied:
 
     @property
     def stable_rank(self) -> float | None:
-        """The squared ratio of the Frobenius norm to the spectral norm, or None if it is unknown."""
+        """The squared ratio of Frobenius norm to spectral norm, or None if it is unknown."""
         top = self.spectral.value
         if self.values is None or top == 0:
             return None
         return (self.frobenius / top) ** 2
 
     def rescale(self, scale: float) -> Applied:
-        """Return the sizes times a power of two. Raise an `OverflowError` if the sizes exceed float64."""
+        """Return the sizes times a power of two, or raise an `OverflowError` if they exceed float64."""
         if scale == 1:
             return self
         error = self.spectral.error
@@ -94,13 +94,13 @@ class Applied:
 class Spectrum:
     """The singular values of a matrix in descending order, and norms of its entries.
 
-    The list has only values that can differ from zero. A matrix has min(rows, cols) such values, and a
-    product through d dimensions has min(rows, cols, d).
+    The list has only values that can differ from zero: min(rows, cols) for a matrix, min(rows, cols, d) for a
+    product through d dimensions.
 
     Args:
-        route: the method that computed the values: "gram", "svd", "qr" or "cholesky" (thin factors), or
+        route: the method that computed the values: "gram", "svd", "qr" or "cholesky" (for products), or
             "lanczos" (approximate).
-        applied: sizes with the norm before the matrix folded in, or None if that norm is unknown.
+        applied: sizes of the matrix as the model applies it, or None if the norm layer before it is unknown.
 
     >>> spectrum = Spectrum(np.array([2.0, 1.0]), (2, 2), norm_21=3.0, norm_11=3.0, route="svd")
     >>> spectrum.spectral, spectrum.nuclear, spectrum.stable_rank, spectrum.numerical_rank
@@ -123,19 +123,19 @@ class Spectrum:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the values have no error except the round-off of float64."""
+        """Whether rounding errors of float64 are the only errors of the values."""
         return self.multiplicities is None and self.precision == FLOAT64
 
     @property
     def spectral_error(self) -> float | None:
-        """Error of the largest value, or None for an exact spectrum."""
+        """The error of the largest value, or None for an exact spectrum."""
         if self.multiplicities is not None:
             return self.multiplicities.spectral_error
         return float(single_errors(self.values)[0]) if self.precision == FLOAT32 else None
 
     @property
     def counts(self) -> Reals:
-        """The multiplicity of each value, which is 1 unless the spectrum is approximate."""
+        """The multiplicity of each value. It is 1 unless the spectrum is approximate."""
         many = self.multiplicities
         return np.ones_like(self.values) if many is None else np.asarray(many.weights.mean(axis=0))
 
@@ -149,7 +149,7 @@ class Spectrum:
 
     @property
     def as_stored(self) -> Applied:
-        """The sizes as applied, or as stored if there is no norm before the matrix."""
+        """The sizes of the matrix as stored, without the norm layer before it."""
         return Applied(Estimate(self.spectral, self.spectral_error), self.frobenius)
 
     @property
@@ -158,12 +158,12 @@ class Spectrum:
 
     @property
     def stable_rank(self) -> float | None:
-        """Sum of squared values over the largest square, or None for a zero matrix."""
+        """The sum of squared values divided by the largest square, or None for a zero matrix."""
         return float(np.sum(self.counts * self._relative**2)) if self.spectral > 0 else None
 
     @property
     def effective_rank(self) -> float | None:
-        """Exponential of the entropy of the normalised values, or None for a zero matrix."""
+        """The exponential of the entropy of the normalised values, or None for a zero matrix."""
         if self.spectral == 0:
             return None
         positive = self._relative > 0
@@ -173,12 +173,12 @@ class Spectrum:
 
     @property
     def tolerance(self) -> float:
-        """The largest value that counts as round-off."""
+        """The tolerance below which a singular value counts as a rounding error."""
         return RANK_TOLERANCE * min(self.shape) * max(self.spectral, 1.0)
 
     @property
     def above_tolerance(self) -> Reals:
-        """The singular values above the tolerance, which are those that ranks and Schatten sums count."""
+        """The singular values above the tolerance. Ranks and Schatten sums use only these."""
         return self.values[self.values > self.tolerance]
 
     @property
@@ -192,25 +192,25 @@ class Spectrum:
 
     @property
     def condition(self) -> float | None:
-        """The ratio of the largest to the smallest value, or None if it is infinite or unknown."""
+        """The largest value divided by the smallest, or None if it is infinite or unknown."""
         smallest = float(self.values[-1])
         ratio = self.spectral / smallest if smallest > 0 and self.multiplicities is None else np.inf
         return ratio if ratio < np.inf else None
 
     def schatten_sum(self, p: float) -> float:
-        """Return sum s_i^p over the values above the tolerance. For p = 0 the sum is the numerical rank."""
+        """Return the sum of s_i^p over the values above the tolerance, the numerical rank if p = 0."""
         return float(np.sum(self.counts_above_tolerance * self.above_tolerance**p))
 
     def error(self, quantity: Callable[[Spectrum], float | None]) -> float | None:
-        """Return the error of a quantity, a function of a spectrum, or None if this spectrum is exact.
+        """Return the error of a quantity (a function of a spectrum), or None for an exact spectrum.
 
-        It is the root of the squares of the standard error over the probes and of the systematic part.
+        It is the root of the summed squares of its random part (`spread`) and systematic part (`bracket`).
         """
         spread, width = self.spread(quantity), self.bracket(quantity)
         return None if spread is None or width is None else float(np.hypot(spread, width))
 
     def spread(self, quantity: Callable[[Spectrum], float | None]) -> float | None:
-        """Return the random part of the error of a quantity, its standard error over the probes."""
+        """Return the random part of a quantity's error: its standard error over the probes."""
         multiplicities = self.multiplicities
         if multiplicities is None:
             return None if self.is_exact else 0.0
@@ -225,10 +225,10 @@ class Spectrum:
         return scale * float(np.std(estimates / scale, ddof=1) / np.sqrt(len(per_probe)))
 
     def bracket(self, quantity: Callable[[Spectrum], float | None]) -> float | None:
-        """Return the part of the error of a quantity that all probes share.
+        """Return the systematic part of a quantity's error, which all probes share.
 
-        It is the distance between the lower and the upper rule. In float32 it is the change of the quantity
-        if all values move by their errors in the same direction.
+        It is the difference between the lower and the upper quadrature rule. In float32 it is the change of
+        the quantity if all values move by their errors in one direction.
         """
         if self.is_exact:
             return None
@@ -248,10 +248,10 @@ class Spectrum:
 
 
 def applied_matrix(matrix: Reals, fold: NormFold, gram: Reals | None = None) -> Applied:
-    """Compute the spectral norm, with its error, and the Frobenius norm of a folded matrix.
+    """Compute the spectral norm, with its error, and the Frobenius norm of a matrix as applied.
 
-    The entries of `matrix` are scaled by `power_scaled`. `gram` is M M^T, if the caller has it; in float32
-    the upper triangle is enough. Without it, every product multiplies by M and by M^T.
+    The matrix must be scaled by `power_scaled`. Pass M M^T as `gram` if you have it. In float32 its upper
+    triangle is enough. Without `gram`, every product multiplies by M and by M^T.
 
     >>> folded = applied_matrix(np.array([[3.0, 0.0], [0.0, 4.0]]), NormFold(np.array([2.0, 1.0]), False))
     >>> round(folded.spectral.value, 9), round(folded.frobenius, 9)

@@ -42,8 +42,8 @@ LARGEST = 1e30
 class FactorStack:
     """The left or the right factors of a block's heads, an array (heads, d, N).
 
-    `groups` is the number of the factor that each head of the block uses. `roots` are their triangular
-    factors, with NaN for one that would not be precise enough, and `folded` those with the norm before the
+    `groups` has the index of the factor that each head of the block uses. `roots` are the triangular factors,
+    NaN if one would not be precise enough. `folded` has the same factors after the norm layer before the
     block.
     """
 
@@ -65,9 +65,9 @@ class FactorStack:
 def stacked_spectra(
     model: Model, block: Attention, kind: str, seed: Callable[[int], int | None]
 ) -> Iterator[tuple[tuple[Reals, Reals], HeadSpectrum | None]]:
-    """Yield the two stored factors and the spectrum of each head, or None if it needs QR factorisations.
+    """Yield each head's two factors and its spectrum, or None if it needs QR factorisations.
 
-    `seed` returns the seed of a head's sample of columns for the (1,1) norm, or None to sum all entries.
+    `seed` returns a head's seed for the sampled columns of the (1,1) norm, or None to use all entries.
     """
     (left, right), known = _factor_stacks(model, block, kind)
     stored, folded = (

@@ -1,1 +1,1 @@
-"""The mathematics, one subject a folder: laws of spectra, limits, learning, dynamics, bounds."""
+"""The mathematics of attnlaw, a folder for each subject: laws, limits, learning, dynamics, bounds."""

@@ -13,7 +13,7 @@ from attnlaw.core.variants import by_name
 
 @dataclass(frozen=True)
 class Bound:
-    """One generalization proxy: its names, and the norm or Schatten index that it is computed from."""
+    """A generalization proxy: its names, and the norm or Schatten index p that it uses."""
 
     name: str  # in results, as `log10_NAME`
     label: str

@@ -95,10 +95,10 @@ def lipschitz(activation: str) -> float:
 
 @dataclass(frozen=True)
 class MatrixFactors:
-    """One matrix of a network with the factors that its contribution to a bound needs.
+    """One matrix of a network, with the multipliers (gamma, alpha, L) of its term in a generalization bound.
 
-    The error of a factor says how much larger the true value may be. It is None if the factor is exact. All
-    applications of a shared matrix have the same location.
+    The error of a multiplier says how much larger the true value may be. It is None if the multiplier is
+    exact. If layers are shared, every application of a matrix has the same location.
     """
 
     location: MatrixLocation
@@ -114,18 +114,18 @@ class MatrixFactors:
 
     @property
     def log_norm_gamma(self) -> float:
-        """The ln gamma of the norm-based bounds, which omit the factor 2 for QK matrices."""
+        """ln gamma (the sensitivity) for norm-based bounds, which omit the factor 2 for QK matrices."""
         return self.log_gamma.value - (np.log(2.0) if KINDS[self.location.kind].scores else 0.0)
 
 
 def matrix_factors(network: Network[Spectrum]) -> Network[MatrixFactors]:
-    """Compute the factors of every matrix of a network.
+    """Compute the multipliers of every matrix of a network.
 
-    If spectral norms are approximate, the factors have errors.
+    The multipliers have errors if spectral norms are approximate.
 
     Args:
-        network: a network with spectra at its leaves and a known activation. Shared layers count once, and
-            `network.unroll()` gives one entry for each application.
+        network: a network with spectra at its leaves and a known activation. A shared layer counts once. Pass
+            `network.unroll()` to count every application.
     """
     logs, upper = _logs(network), with_upper_norms(network)
     highs = [(None, None)] * len(logs) if upper is None else _logs(upper)
@@ -149,7 +149,7 @@ def _logs(network: Network[Spectrum]) -> list[tuple[float, float]]:
 
 
 def layer_alphas(network: Network[Any], alphas: Sequence[Estimate]) -> list[Estimate]:
-    """Return ln alpha of each layer with its error, given ln alpha after each application of a layer."""
+    """Return ln alpha (the amplification) of each layer, from its values after each application."""
     values = sum_alphas_by_layer(network, [alpha.value for alpha in alphas])
     if any(alpha.error is None for alpha in alphas):
         return [Estimate(value) for value in values]
@@ -158,7 +158,7 @@ def layer_alphas(network: Network[Any], alphas: Sequence[Estimate]) -> list[Esti
 
 
 def sum_alphas_by_layer(network: Network[Any], alpha: Sequence[float]) -> list[float]:
-    """Return ln of the sum of alpha over each layer's applications, given ln alpha of each application."""
+    """Return the logarithm of the amplification alpha of each layer, summed over the layer's applications."""
     used = network.applications
     return [
         log_sum([alpha[depth] for depth, layer in enumerate(used) if layer == number])
@@ -167,14 +167,14 @@ def sum_alphas_by_layer(network: Network[Any], alpha: Sequence[float]) -> list[f
 
 
 def log_alphas(network: Network[Spectrum]) -> tuple[Estimate, ...]:
-    """Return ln alpha after each application of a layer, with its error."""
+    """Return the logarithm of the amplification alpha after each application of a layer, with its error."""
     values, upper = log_alpha(network), with_upper_norms(network)
     highs: list[None] | list[float] = [None] * len(values) if upper is None else log_alpha(upper)
     return tuple(_estimate(value, high) for value, high in zip(values, highs, strict=True))
 
 
 def log_alphas_applied(network: Network[Spectrum]) -> tuple[Estimate, ...] | None:
-    """Return the same with the norm before each matrix folded in, or None if a spectral norm is unknown."""
+    """Return the same as `log_alphas`, but with the norm before each matrix folded into it."""
     norms = [
         None if spectrum.applied is None else spectrum.applied.spectral for _, spectrum in network.leaves()
     ]
@@ -191,7 +191,7 @@ def log_alphas_applied(network: Network[Spectrum]) -> tuple[Estimate, ...] | Non
 
 
 def log_alpha(network: Network[Spectrum]) -> list[float]:
-    """Return ln alpha after each application of a layer: the sum of the log factors of all later ones."""
+    """Return ln alpha after each application of a layer: the sum of the log factors of later ones."""
     assert network.activation is not None
     constant = lipschitz(network.activation)
     factors = [log_layer_factor(layer, constant) for layer in network.layers]
@@ -200,14 +200,14 @@ def log_alpha(network: Network[Spectrum]) -> list[float]:
 
 
 def log_layer_factor(layer: Layer[Spectrum], lipschitz: float) -> float:
-    """Return ln of the Lipschitz factor of one layer, given the Lipschitz constant of the activation."""
+    """Return the logarithm of one layer's Lipschitz factor, given the constant of the activation."""
     has_feed_forward = layer.feed_forward is not None or layer.experts
     feed_forward = _log_feed_forward(layer) + (np.log(lipschitz) if has_feed_forward else 0.0)
     return feed_forward + _log_attention(layer.attention) + _log_attention(layer.cross)
 
 
 def log_sensitivities(layer: Layer[Spectrum]) -> Layer[float]:
-    """Return ln gamma of every matrix of a layer."""
+    """Return the logarithm of the sensitivity gamma of every matrix of a layer."""
     after, routed = _log_feed_forward(layer), float(np.log(layer.router_sum))
     return Layer(
         layer.index,

@@ -11,9 +11,9 @@ from attnlaw.core.settings import check_value
 def holdout_bound(errors: int, examples: int, delta: float = 0.05) -> float:
     """Return an upper bound of a model's error rate that holds with probability 1 - delta.
 
-    The bound is the (1 - delta)-quantile of a Beta(errors + 1, examples - errors) variable. The bound is the
-    largest rate at which so few errors have a probability of at least delta. The bound does not hold if the
-    examples were used to choose the model, or if they were used twice.
+    The bound is the (1 - delta)-quantile of the distribution Beta(errors + 1, examples - errors). It is the
+    largest error rate at which a model makes so few errors with a probability of at least delta. It does not
+    hold if the examples were used to choose the model, or if they were used twice.
 
     >>> round(holdout_bound(41, 700), 7), holdout_bound(5, 5)
     (0.0753287, 1.0)

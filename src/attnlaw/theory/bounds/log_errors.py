@@ -34,7 +34,7 @@ class LogError:
 
     @classmethod
     def of(cls, spectrum: Spectrum, value: Callable[[Spectrum], float], norms: float) -> Self:
-        """Return the error of a logarithm that `value` computes from an approximate spectrum."""
+        """Return the error of a logarithm that the function `value` computes from a spectrum."""
         return cls(spectrum.spread(value) or 0.0, norms + (spectrum.bracket(value) or 0.0))
 
     @property
@@ -43,17 +43,18 @@ class LogError:
 
 
 def combine_log_errors(terms: Iterable[tuple[Hashable, float, LogError]]) -> float:
-    """Return the error of a sum of logarithms, from the matrix, weight and error of each term."""
+    """Return the error of a weighted sum of logarithms. Each term is a matrix, its weight and its error."""
     spreads: dict[Hashable, float] = defaultdict(float)
     bound = 0.0
     for matrix, weight, error in terms:
         spreads[matrix] += abs(weight) * error.spread  # all terms of a matrix share one random error
         bound += abs(weight) * error.bound
+    # Errors of different matrices are independent, so their squares are added.
     return hypot(*spreads.values(), bound)
 
 
 def with_upper_norms(network: Network[Spectrum]) -> Network[Spectrum] | None:
-    """Return the network with approximate spectral norms raised by their errors, or None if all are exact."""
+    """Return the network with spectral norms raised by their errors, or None if all norms are exact."""
     if all(spectrum.is_exact for _, spectrum in network.leaves()):
         return None
     return network.map(
@@ -66,10 +67,10 @@ def with_upper_norms(network: Network[Spectrum]) -> Network[Spectrum] | None:
 
 
 def log_increase(upper: float, value: float) -> float:
-    """Return `upper - value`, or 0 if `value` is infinite (the logarithm of zero)."""
+    """Return `upper - value`, or 0 if `value` is minus infinity (the logarithm of zero)."""
     return upper - value if np.isfinite(value) else 0.0
 
 
 def with_spectral_norm(spectrum: Spectrum, norm: float) -> Spectrum:
-    """Return a spectrum with this spectral norm, for factors that use nothing else of the spectrum."""
+    """Return a copy of a spectrum with another spectral norm. Nothing else of the copy may be used."""
     return replace(spectrum, values=np.array([norm]))

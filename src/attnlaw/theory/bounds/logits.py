@@ -58,7 +58,7 @@ PAST_FLOAT64 = "its queries or keys are too large for float64"
 
 @dataclass(frozen=True)
 class Logits:
-    """Bound, typical size and probable maximum of a head's logits. `reason` says why there is no bound."""
+    """Bound, typical size and probable maximum of a head's logits. `reason` explains a missing bound."""
 
     bound: float | None = None
     typical: float | None = None
@@ -67,7 +67,7 @@ class Logits:
 
 
 def logit_bounds(model: Model) -> dict[MatrixLocation, Logits]:
-    """Return the sizes of the logits of every head, by the location of the head's QK matrix."""
+    """Return the sizes of the logits of every head. The keys are the locations of the heads' QK matrices."""
     logits: dict[MatrixLocation, Logits] = {}
     read: dict[tuple[int | None, str], list[ScoreSizes | None]] = {}
     for location, product in model.network.leaves():
@@ -80,7 +80,7 @@ def logit_bounds(model: Model) -> dict[MatrixLocation, Logits]:
 
 
 def head_logits(model: Model, location: MatrixLocation, block: Attention, sizes: ScoreSizes | None) -> Logits:
-    """Return the sizes of the logits of one head. `sizes` is None if queries or keys exceed float64."""
+    """Return the sizes of the logits of one head. Pass `sizes` as None if queries or keys exceed float64."""
     reason = why_no_bound(model, location, block)
     if sizes is None:
         return Logits(reason=reason or PAST_FLOAT64)
@@ -89,13 +89,13 @@ def head_logits(model: Model, location: MatrixLocation, block: Attention, sizes:
 
 
 def why_no_bound(model: Model, location: MatrixLocation, block: Attention) -> str | None:
-    """Return why the logits of a block have no bound for every input, or None if they have a bound."""
+    """Return the reason why the logits of a block have no bound that holds for every input, or None."""
     again = location.layer is not None and model.network.applications.count(location.layer) > 1
     return missing_sizes_reason(block) or (APPLIED_AGAIN if again else None)
 
 
 def logits_of(sizes: ScoreSizes, scores: Scores) -> Logits:
-    """Return bound, typical size and probable maximum of the logits of a head."""
+    """Return the bound, the typical size and the probable maximum of the logits of a head."""
     whole = sizes.whole
     bound = scores.scale * sum(map(_largest_score, sizes.parts))
     if scores.clip is not None and whole.lengths is not None:
@@ -122,7 +122,7 @@ def _largest_score(part: ScorePart) -> float:
 
 
 def largest_length(side: Lengths) -> float:
-    """Return the largest length |z R + y0| over all z with |z|^2 <= S."""
+    """Return the largest length of a query or key z R + y0 over all inputs z with |z|^2 <= S."""
     size = max(float(side.values[0]), float(np.sqrt(side.along.sum() / side.square)))
     if size == 0:
         return 0.0
@@ -133,6 +133,7 @@ def largest_length(side: Lengths) -> float:
     high = sqrt(float(slope.sum()) / side.square)
     if high == 0:  # y0 is orthogonal to the range of R
         return size * sqrt(squares[0] * side.square + float(along.sum()))
+    # Bisection runs in l - sigma_1^2 (see the module), so that values of l near sigma_1^2 keep their digits.
     low = max(sqrt(float(slope[0]) / side.square), 1e-16 * high)
     for _ in range(50):
         middle = sqrt(low * high)

@@ -23,7 +23,7 @@ from attnlaw.theory.bounds.log_errors import LogError, combine_log_errors
 
 
 def log_norm_based(matrices: Sequence[MatrixFactors], norm: str) -> Estimate:
-    """Return ln of a norm-based proxy; sampled norms add `d ln B = sum w d ln |W|` to its error."""
+    """Return the logarithm of a norm-based proxy. Its error includes the error of norms that were sampled."""
     terms = _terms(matrices, norm, [m.log_alpha.value for m in matrices])
     value = _total(terms)
     sampled = [_relative_error(m.spectrum) if norm == "norm_11" else None for m in matrices]

@@ -30,19 +30,18 @@ class Proxies:
 
     The module `factors` defines the number of layers L and the amplification alpha. The module
     `spectrum_adaptive` defines the contribution of a matrix and its Schatten index p. All proxies except the
-    norm-based ones include the term sqrt(L). An estimate has no error (None) if all spectra are exact.
+    norm-based ones include the term sqrt(L). The error of an estimate is None if all spectra are exact.
 
     Args:
         contributions: the contribution of each matrix, in the tree of the network.
-        log_alpha: ln alpha for each application of a layer, where alpha is the amplification of an error by
-            later layers.
-        log_alpha_applied: the same values, from spectral norms that include the gain of the norm before each
-            matrix. The value is None if one of these spectral norms is unknown. No proxy uses this value.
-        values: ln of each proxy in `BOUNDS`, by name.
+        log_alpha: logarithm of the amplification alpha for each application of a layer.
+        log_alpha_applied: the same for matrices that include the gain of the norm before them. It is None if
+            one of these spectral norms is unknown. No proxy uses this value.
+        values: logarithm of each proxy in `BOUNDS`, by name.
         adaptivity: value of adaptivity of the whole network.
         per_layer_adaptivity: value of adaptivity of each layer.
-        rank_count: whether p = 0 is the best index of every matrix that contributes. The spectrum-adaptive
-            proxy then depends only on the ranks of the matrices.
+        rank_count: whether p = 0 is the best index of every matrix that contributes. If so, the
+            spectrum-adaptive proxy depends only on the ranks of the matrices.
     """
 
     contributions: Network[Contribution]
@@ -55,12 +54,12 @@ class Proxies:
 
     @property
     def parts(self) -> list[Contribution]:
-        """The contributions of all matrices as a list, in the order of the table's rows."""
+        """The contributions of all matrices as a list, in the order of the table rows."""
         return [part for _, part in self.contributions.leaves()]
 
 
 def why_no_proxies(network: Network[Spectrum | None]) -> str | None:
-    """Return the reason why a network has no proxies, or None if it has proxies."""
+    """Return the reason why attnlaw cannot compute proxies of a network, or None if it can."""
     if not network.layers or network.activation is None:
         return "an adapter alone is not a network; audit its base model with --adapter"
     if any(spectrum is None for layer in network.layers for _, spectrum in layer.leaves()):
@@ -81,8 +80,8 @@ def why_no_proxies(network: Network[Spectrum | None]) -> str | None:
 def proxies(network: Network[Any]) -> Proxies:
     """Compute every proxy of a network.
 
-    A shared matrix counts once. To count every application, call `proxies(network.unroll())`. The module
-    `factors` states the conventions.
+    A shared matrix counts once. To count every application, call `proxies(network.unroll())`. The docstring
+    of the module `factors` lists the conventions.
     """
     layers: Network[Spectrum] = replace(network, outside_layers=())
     depth, hidden_size = network.depth, network.hidden_size

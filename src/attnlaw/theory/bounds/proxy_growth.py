@@ -27,11 +27,11 @@ LEAST_DEPTHS = 3  # two depths cannot distinguish an exponential from a power
 
 @dataclass(frozen=True)
 class Growth:
-    """The fitted exponents of proxy ~ depth^a width^b, with standard errors.
+    """The exponents a and b of a fit proxy ~ depth^a width^b to many models, with standard errors.
 
-    A value is None if the models do not determine it: an exponent if all models have the same depth or width,
-    errors and the residual if there are no more models than parameters, the seed spread if no two models have
-    equal depth and width, and `exponential` if there are fewer than three depths.
+    A value is None if the models do not determine it. An exponent needs at least two depths or widths, errors
+    and the residual need more models than parameters, and the seed spread needs two models of equal depth and
+    width. `exponential` needs three depths.
     """
 
     depth: float | None  # exponent a
@@ -44,7 +44,7 @@ class Growth:
 
 
 def growth(depth: ArrayLike, width: ArrayLike, log10_proxy: ArrayLike) -> Growth:
-    """Fit the exponents of depth and width to one proxy of many models."""
+    """Fit the exponents with which one proxy of many models grows with depth and width."""
     L, N, y = (np.asarray(values, dtype=np.float64) for values in (depth, width, log10_proxy))
     if reason := why_no_growth(L, N):
         raise InputError(reason)
@@ -66,7 +66,7 @@ def growth(depth: ArrayLike, width: ArrayLike, log10_proxy: ArrayLike) -> Growth
 
 
 def why_no_growth(depth: ArrayLike, width: ArrayLike) -> str | None:
-    """Return the reason why models of these sizes do not determine how a proxy grows, or None if they do."""
+    """Return the reason why models of these sizes do not determine the growth of a proxy, or None."""
     L, N = (np.asarray(values, dtype=np.float64) for values in (depth, width))
     if L.size < LEAST_MODELS:
         return f"growth needs three or more models of different depths or widths; found {L.size}"

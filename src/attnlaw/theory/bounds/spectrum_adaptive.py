@@ -46,7 +46,7 @@ MOST_STEPS = 60  # steps of Newton's method; as many halvings shrink [0, 2] belo
 
 @dataclass(frozen=True, eq=False)
 class Contribution:
-    """The contribution C(p) of one matrix on the grid and at the best p. Exact values have the error None."""
+    """The contribution C(p) of one matrix, for every index p of the grid and for the best p."""
 
     factors: MatrixFactors  # the matrix with gamma and alpha
     log_scale: float  # ln(gamma alpha L)
@@ -61,13 +61,13 @@ class Contribution:
 
 
 def index_grid(depth: int, hidden_size: int) -> NDArray[np.float64]:
-    """Return the paper's grid of indices {0, 1/m, ..., 2} with m = ceil(L + ln N)."""
+    """Return the grid of indices p that the paper uses: {0, 1/m, ..., 2} with m = ceil(L + ln N)."""
     m = ceil(depth + log(hidden_size))
     return np.arange(2 * m + 1) / m
 
 
 def contribution(factors: MatrixFactors, depth: int, hidden_size: int) -> Contribution:
-    """Compute C(p) of one matrix on the paper's grid, and its minimum on the grid and over [0, 2]."""
+    """Compute the contribution C(p) of one matrix for every p of the grid, and its minimum over [0, 2]."""
     grid = index_grid(depth, hidden_size)
     log_scale = factors.log_gamma.value + factors.log_alpha.value + log(depth)
     curve = log_contribution(grid, factors.spectrum, log_scale, hidden_size)
@@ -101,7 +101,7 @@ def contribution(factors: MatrixFactors, depth: int, hidden_size: int) -> Contri
 def log_contribution(
     p: NDArray[np.float64], spectrum: Spectrum, log_scale: float, hidden_size: int
 ) -> NDArray[np.float64]:
-    """Return ln C at every index in `p`: -inf for a zero matrix, and for scale 0 if p > 0."""
+    """Return ln C(p) for every index in `p`. It is -inf for a zero matrix, and for scale 0 if p > 0."""
     log_values = np.log(spectrum.above_tolerance)
     if log_values.size == 0:
         return np.full(p.shape, -np.inf)
@@ -112,7 +112,7 @@ def log_contribution(
 
 
 def proxy(log_contributions: NDArray[np.float64], depth: int) -> float:
-    """Return ln(sum of contributions + sqrt(L)), given the logarithms of the contributions."""
+    """Return the logarithm of the sum of contributions + sqrt(L), from the logs of the contributions."""
     return float(np.logaddexp(log_sum(log_contributions), log(sqrt(depth))))
 
 
@@ -128,11 +128,11 @@ def _log_error(factors: MatrixFactors, p: float, value: Callable[[Spectrum], flo
 
 
 def best_index(spectrum: Spectrum, log_scale: float, hidden_size: int) -> float:
-    """Return the p in [0, 2] that minimises C.
+    """Return the index p in [0, 2] that minimises the contribution C(p) of a matrix.
 
-    The minimum is the root of the increasing function `f'(p)(p + 2) - f(p)`, or an end of [0, 2] if there is
-    no root. Newton's method uses the slope `f''(p)(p + 2)`, where f'' is a variance of logarithms. If a step
-    leaves the bracket, the bracket is halved instead.
+    The minimum is at the root of the increasing function `f'(p)(p + 2) - f(p)`, with f as in the module, or
+    at an end of [0, 2]. The function finds the root by Newton's method with the slope `f''(p)(p + 2)`, where
+    f'' is a variance of logarithms. If a step leaves the bracket, the function halves the bracket instead.
     """
     log_values, counts = np.log(spectrum.above_tolerance), spectrum.counts_above_tolerance
     if log_values.size == 0:
@@ -168,7 +168,7 @@ def best_index(spectrum: Spectrum, log_scale: float, hidden_size: int) -> float:
 def value_of_adaptivity(
     contributions: Sequence[Contribution], depth: int, hidden_size: int
 ) -> Estimate | None:
-    """Return sum of contributions with one index for all matrices, over the sum with the best for each."""
+    """Return the best proxy with one index p for all matrices, over the proxy with the best p of each."""
     total = log_sum([part.log_value for part in contributions])
     if total == -np.inf:
         return None
@@ -184,6 +184,7 @@ def _adaptivity_log_error(parts: Sequence[Contribution], depth: int, hidden_size
     grid, curves = index_grid(depth, hidden_size), np.array([part.log_curve for part in parts])
     best = int(np.argmin(_log_sums_by_index(parts)))
     logs = np.array([[part.log_curve[best], part.log_value] for part in parts])
+    # The error of a matrix moves both sums of the ratio in the same direction, so it partly cancels.
     weights = np.exp(logs - log_sums(logs.T)) * [1.0, -1.0]
     errors = []
     for number, (part, weight_pair) in enumerate(zip(parts, weights, strict=True)):
@@ -216,7 +217,7 @@ def _log_error_of_matrix(
 
 
 def log_truncations(spectrum: Spectrum, log_scale: float, hidden_size: int) -> NDArray[np.float64]:
-    """Return ln max(sqrt(N r), N scale s_{r+1}) for r = 0, ..., rank of an exact spectrum."""
+    """Return the logarithm of max(sqrt(N r), N scale s_{r+1}) for each r from 0 to the rank."""
     values = np.append(spectrum.above_tolerance, 0.0)
     with np.errstate(divide="ignore"):
         kept = np.log(hidden_size * np.arange(values.size, dtype=np.float64)) / 2
@@ -225,5 +226,5 @@ def log_truncations(spectrum: Spectrum, log_scale: float, hidden_size: int) -> N
 
 
 def effective_directions(spectrum: Spectrum, log_scale: float, hidden_size: int) -> int:
-    """Return the number of effective directions, the smallest r that reaches the minimum B(M)."""
+    """Return the number of effective directions: the smallest rank r that reaches the minimum B(M)."""
     return int(np.argmin(log_truncations(spectrum, log_scale, hidden_size)))

@@ -43,7 +43,7 @@ SHARP = 1e-6  # a Gaussian part below this share of the target's part is left ou
 
 @dataclass(frozen=True)
 class DirectState:
-    """The student `S = c0 S0 + c1 S* + sqrt(v) Z` at one time."""
+    """The state `S = c0 S0 + c1 S* + sqrt(v) Z` of a student at one time."""
 
     c1: float  # the share of the target in S
     width: float  # standard deviation of the Gaussian part, `sqrt(c0^2 q0 + v)`
@@ -56,7 +56,7 @@ class DirectState:
 def flow(
     target: Target, potential: Potential, eta: float, decay: float, scale: float, times: Reals
 ) -> list[DirectState]:
-    """Integrate the equations of c0, c1 and v, and return a state for each time."""
+    """Integrate the equations of the module for c0, c1 and v, and return the state at each time."""
     Q, q0 = target.second_moment, scale**2
 
     def numbers(y: Reals) -> tuple[float, float]:
@@ -80,22 +80,23 @@ def flow(
 
 
 def solve(problem: Problem, schedule: Schedule) -> dict[str, Any]:
-    """Return the arrays of a direct student's trajectory, by the field names of `Trajectory`."""
+    """Return the trajectory of a direct student as arrays. The keys are the field names of `Trajectory`."""
     return average_over_potentials(problem, lambda potential: _states(problem, potential, schedule))
 
 
 def spectrum(problem: Problem, schedule: Schedule) -> Law:
-    """Return the law of the student's eigenvalues at the last time: scaled target plus Gaussian noise."""
+    """Return the eigenvalue distribution of the student at the last time: scaled target plus noise."""
     state = _states(problem, potential_of(problem), schedule)[-1]
     if state.c1 == 0:
         return Semicircle(state.width)
     base = problem.target.law.scaled(abs(state.c1))
     law = FreeConvolution(base, state.width) if state.width > SHARP * abs(state.c1) else base
+    # A student with an even output may learn -S*. Then c1 is negative.
     return law if state.c1 > 0 else Mirrored(law)
 
 
 def outliers(problem: Problem, schedule: Schedule) -> tuple[Outlier, ...]:
-    """Return the spikes of the target that are visible at the last time, the largest first."""
+    """Return the target eigenvalues that are outliers of the student at the last time, largest first."""
     state = _states(problem, potential_of(problem), schedule)[-1]
     return () if state.c1 == 0 else find_outliers(problem.target, state.width / state.c1, None, state.c1)
 

@@ -53,7 +53,7 @@ class _Symmetric:
         return self.weights
 
     def flow_step(self, S: Reals, G: float, H: float, h: float) -> Reals:
-        """Return S after a time h of gradient flow with constant gains G and H."""
+        """Return the student S after a time h of gradient flow with constant gains G and H."""
         raise NotImplementedError
 
     def flow(self) -> list[Reals]:
@@ -90,7 +90,7 @@ class _Symmetric:
 
 @dataclass(frozen=True)
 class Tied(_Symmetric):
-    """A tied student S = W W^T, where the start has exactly the Tr S/d that the theory assumes."""
+    """A tied student S = W W^T. At the start, Tr S/d has exactly the value that the theory assumes."""
 
     @staticmethod
     def _start(schedule: Schedule, size: int, rng: np.random.Generator) -> Reals:
@@ -113,7 +113,7 @@ class Tied(_Symmetric):
 
 @dataclass(frozen=True)
 class Direct(_Symmetric):
-    """A direct student S, where the Gaussian start has the Tr S^2/d that the theory assumes."""
+    """A direct student S. The start is Gaussian and has the Tr S^2/d that the theory assumes."""
 
     @staticmethod
     def _start(schedule: Schedule, size: int, rng: np.random.Generator) -> Reals:
@@ -132,7 +132,7 @@ class Direct(_Symmetric):
 
 @dataclass(frozen=True)
 class Untied:
-    """An untied student M = U V^T. `untied.draw` draws its start and its target."""
+    """An untied student M = U V^T. The function `untied.draw` draws its start and its target."""
 
     problem: Problem
     schedule: Schedule

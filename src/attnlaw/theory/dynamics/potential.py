@@ -40,18 +40,18 @@ MEHLER = 20  # orders of the series for two correlated rows; terms beyond are be
 
 
 def potential_of(problem: Problem) -> Potential:
-    """Return the potential of a problem's output (`potentials_of`), or the first one if there are several."""
+    """Return the potential of a problem's output, or the first one if `potentials_of` returns several."""
     return potentials_of(problem)[0]
 
 
 def potentials_of(problem: Problem) -> tuple[Potential, ...]:
-    """Return the potentials of a problem's output: one, or several independent averages over draws."""
+    """Return the potentials of a problem's output: one, or several that average over different draws."""
     return POTENTIALS[problem.output](problem)
 
 
 @dataclass(frozen=True)
 class LinearPotential:
-    """The potential of the linear output, for a target of size Q = Q* and the label noise Delta."""
+    """The potential of the linear output, for a target with Q* = `Q` and label noise of variance Delta."""
 
     tokens: int
     noise: float
@@ -71,7 +71,7 @@ class LinearPotential:
 
 @dataclass(frozen=True)
 class HermitePotential:
-    """The potential of the outputs h_2 = (x^2-1)/sqrt 2 and h_3 = (x^3-3x)/sqrt 6 of a single score x."""
+    """The potential of the outputs (x^2-1)/sqrt 2 and (x^3-3x)/sqrt 6 of a single score x."""
 
     order: int
     Q: float
@@ -95,8 +95,8 @@ class HermitePotential:
         return G, -3 * (2 * q - 1) * (2 * Q - 1) - 24 * m * m
 
     def noise_power(self, q: float, m: float) -> float:
-        """Return sigma2 = 4 E c^2 with c = 2 (h_k(h) - h_k(h*)) h_k'(h)."""
-        z, w = np.polynomial.hermite_e.hermegauss(8)
+        """Return the noise power sigma2 = 4 E c^2 of the gradient, where c = 2 (h_k(h) - h_k(h*)) h_k'(h)."""
+        z, w = np.polynomial.hermite_e.hermegauss(8)  # exact, because the integrand is a polynomial
         w = w / w.sum()
         star = np.sqrt(2 * self.Q) * z[:, None]
         scores = np.sqrt(2 / self.Q) * m * z[:, None] + np.sqrt(max(2 * (q - m * m / self.Q), 0.0)) * z
@@ -111,8 +111,9 @@ class HermitePotential:
 class SoftmaxPotential:
     """The potential of a row softmax of two tokens.
 
-    `Phi = 4 E (s(b v) - s(b v*))^2` with the logistic function s. The differences of scores (v, v*) have the
-    covariance `3 [[q, m], [m, V]]`, `V = Q* + Delta/2`: label noise is inside the target's softmax.
+    The mean loss is `Phi = 4 E (s(b v) - s(b v*))^2` with the logistic function s. The score differences v of
+    the student and v* of the target have the covariance `3 [[q, m], [m, V]]`. Here `V = Q* + Delta/2`,
+    because label noise is inside the target's softmax.
     """
 
     beta: float
@@ -133,11 +134,11 @@ class SoftmaxPotential:
         return factor * float(G), factor * float(H)
 
     def noise_power(self, q: float, m: float) -> float:
-        """Return sigma2 = 12 E c^2 + 4 E c_1 c_2 with c = 4 b (s - s*) s (1-s).
+        """Return the power sigma2 = 12 E c^2 + 4 E c_1 c_2 of gradient noise, c = 4 b (s - s*) s (1-s).
 
-        c_1 and c_2 belong to the two rows, whose differences v have the correlation 1/3. If c_jk are the
-        coefficients of c in normalised Hermite polynomials of two normals, then
-        `E c_1 c_2 = sum 3^-(j+k) c_jk^2` (Mehler).
+        The values c_1 and c_2 belong to the two rows, whose score differences v have the correlation 1/3. By
+        Mehler's formula, `E c_1 c_2 = sum 3^-(j+k) c_jk^2`, where c_jk are the coefficients of c in
+        normalised Hermite polynomials of two normals.
         """
         V = self.Q + self.noise / 2
         s, star, w = self._outputs(q, m, V)
@@ -165,7 +166,7 @@ def _rule(step: float) -> tuple[Reals, Reals, Reals]:
     """Return points z >= 0 and y, and weights (z, y), that average even functions of two normals."""
     y = step * np.arange(-np.ceil(REACH / step), np.ceil(REACH / step) + 1)
     density = step * np.exp(-y * y / 2) / np.sqrt(2 * np.pi)
-    z = y[y >= 0]
+    z = y[y >= 0]  # enough, because all integrands are even
     weights = np.outer(density[y >= 0] * np.where(z > 0, 2.0, 1.0), density)
     return z, y, weights
 
@@ -194,10 +195,11 @@ def _normalised(x: Reals) -> Reals:
 class RowSoftmaxPotential:
     """The potential of a row softmax of T >= 3 tokens.
 
-    Averages use a scrambled Sobol sequence that is the same for all (q, m). Let p be a row of the student's
-    output, and y a row of the target's output. The scores of the student's row have variances k q, k = (2, 1,
-    .., 1). Let J = diag p - p p^T, and let J* be the same matrix for y. The gains are `H = -T b^2 E sum_ac
-    k_a J_ca J*_ca` and `G = T b^2 E sum_ac k_a [J_ca^2 + (p_c - y_c) J_ca (1 - 2 p_a)]`.
+    Averages use the same scrambled Sobol sequence for all (q, m). Let p be a row of the student's output, and
+    y a row of the target's output. The scores in the student's row have variances k_a q, where k_a is 2 for
+    the query's own token and 1 for all others. Let J = diag p - p p^T, and let J* be the same matrix for y.
+    The gains are `H = -T b^2 E sum_ac k_a J_ca J*_ca` and `G = T b^2 E sum_ac k_a [J_ca^2 + (p_c - y_c) J_ca
+    (1 - 2 p_a)]`.
     """
 
     tokens: int

@@ -30,7 +30,7 @@ from attnlaw.theory.learn.problem import Problem
 
 
 def average_over_potentials(problem: Problem, flow: Callable[[Potential], Sequence[Any]]) -> dict[str, Any]:
-    """Return the arrays of `Trajectory`, averaged over a problem's potentials with standard errors."""
+    """Return the arrays of `Trajectory`, averaged over the potentials of a problem, with standard errors."""
     tables = []
     for potential in potentials_of(problem):
         states = flow(potential)
@@ -62,7 +62,7 @@ def trajectory_arrays(
 
 
 def alignment(q: Reals, m: Reals, t: Reals, Q: float, mean: float, even: bool) -> Reals:
-    """Return rho at each time (absolute if `even`); nan for a multiple of the identity."""
+    """Return the alignment rho at each time (absolute if `even`), nan for multiples of the identity."""
     variance, star = np.maximum(q - t * t, 0.0), max(Q - mean * mean, 0.0)
     if star <= 1e-12 * Q:
         return np.full(q.size, math.nan)
@@ -77,11 +77,11 @@ NAMES = ("alignment", "estimation_error", "prediction_error", "overlap", "norm",
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class StudentPath(BriefRepr):
-    """A student over time. Every array has one entry for each time of the schedule.
+    """The measures of a student over time. Every array has one entry for each time of the schedule.
 
     Args:
-        alignment: 0 if the student knows nothing of the target, 1 if it knows all except the scale. The
-            alignment is nan if the target or the student is proportional to the identity.
+        alignment: 0 if the student knows nothing of the target, and 1 if it equals the target up to a factor.
+            The alignment is nan if the target or the student is proportional to the identity.
     """
 
     problem: Problem
@@ -102,6 +102,6 @@ class StudentPath(BriefRepr):
 
     @property
     def samples(self) -> Reals | None:
-        """The number of samples seen over d^2, tau/eta, or None for a gradient flow with infinitely many."""
+        """The number of samples seen by each time, over d^2; None for a gradient flow."""
         eta = self.schedule.learning_rate
         return None if eta == 0 else self.time / eta

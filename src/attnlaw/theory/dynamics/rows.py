@@ -24,7 +24,7 @@ LEAST_SAMPLES, SAMPLE_COUNTS = 0.05, 10  # for `_statics`: fewest samples over d
 
 
 class PathRows(BriefRepr):
-    """The rows that trajectories of theory and of SGD have in common. Each time has one row."""
+    """The table rows that trajectories of the theory and of SGD have in common, one for each time."""
 
     path: StudentPath
 
@@ -58,7 +58,7 @@ class PathRows(BriefRepr):
 
 @dataclass(frozen=True, repr=False)
 class TrajectoryRows(PathRows):
-    """A trajectory of the theory with the rows of its tables. `quantities` is one row about all times."""
+    """A trajectory of the theory, with its table rows. `quantities` is one row for the whole time."""
 
     path: Trajectory
     spectra: list[dict[str, Any]] = field(default_factory=list, repr=False)
@@ -82,7 +82,7 @@ class TrajectoryRows(PathRows):
 
 @dataclass(frozen=True, repr=False)
 class SgdRows(PathRows):
-    """Runs of SGD with the rows of their tables. `quantities` is one row about the last time."""
+    """Runs of SGD, with their table rows. `quantities` is one row for the last time."""
 
     path: MeasuredTrajectory
 
@@ -92,7 +92,7 @@ class SgdRows(PathRows):
 
     @cached_property
     def eigenvalues(self) -> list[dict[str, Any]]:
-        """The eigenvalues of all runs, at the times of `snapshot_indices`."""
+        """The eigenvalues of all runs, at the times that `snapshot_indices` selects."""
         return [
             {"time": float(self.path.time[i]), "eigenvalue": float(value)}
             for i in snapshot_indices(self.path.time.size)
@@ -102,7 +102,7 @@ class SgdRows(PathRows):
 
 
 def snapshot_indices(times: int) -> NDArray[np.intp]:
-    """Return the indices of the last time and up to four earlier ones, at which spectra are shown."""
+    """Return the indices of times at which spectra are shown: the last and up to four earlier ones."""
     return np.unique(np.linspace(1, times - 1, SHOWN).round().astype(int))
 
 
@@ -121,7 +121,7 @@ def _value_and_error(path: StudentPath, name: str, i: int) -> tuple[Any, float |
 def trajectory_with_rows(
     problem: Problem, schedule: Schedule, spectrum: bool = False, statics: bool = False
 ) -> TrajectoryRows:
-    """Compute a trajectory and its tables."""
+    """Compute a trajectory and the rows of its tables."""
     path = trajectory(problem, schedule)
     static_rows = _statics(path) if statics else []
     if not spectrum:
@@ -154,7 +154,7 @@ def _statics(path: Trajectory) -> list[dict[str, Any]]:
 
 
 def density_curve(law: Law, points: int) -> list[tuple[float, float]]:
-    """Return pairs (x, density) on every interval of a law, closer together near the ends."""
+    """Return pairs (x, density) on each interval of a spectral law. The points are closer near the ends."""
     angles = np.linspace(0.0, np.pi, points + 2)[1:-1]
     x = np.sort(np.concatenate([piece.at(angles)[0] for piece in law.pieces] or [np.empty(0)]))
     return list(zip(x.tolist(), law.density(x).tolist(), strict=True))

@@ -44,11 +44,11 @@ class Schedule:
     """The schedule of a training run: the times of measurement, the learning rate, and the start.
 
     Args:
-        times: ascending times tau = lr * steps/d, with 0 added as the first one.
-        learning_rate: eta = lr * d/batch of one-pass SGD, where 0 is the gradient flow of the population
-            loss.
-        scale: Tr S0/d of the start (direct: sqrt(Tr S0^2/d); untied: Tr U0 U0^T/d).
-        scale_key: Tr V0 V0^T/d of untied keys, or None to use `scale`.
+        times: ascending times tau = lr * steps/d. 0 is added as the first time.
+        learning_rate: eta = lr * d/batch of one-pass SGD. The value 0 means the gradient flow of the
+            population loss.
+        scale: size of the start, Tr S0/d (direct: sqrt(Tr S0^2/d); untied: Tr U0 U0^T/d).
+        scale_key: size of the start of untied keys, Tr V0 V0^T/d. None means the same as `scale`.
 
     >>> schedule = Schedule.of_run(lr=0.005, batch=20, size=80, steps=[1000, 4000])
     >>> schedule.times, schedule.learning_rate
@@ -80,11 +80,11 @@ class Schedule:
 
     @classmethod
     def of_run(cls, lr: float, batch: int, size: int, steps: int | Sequence[int], **rest: Any) -> Schedule:
-        """Return the schedule of a training run.
+        """Return the schedule of a training run, given its learning rate, batch size, dimension and steps.
 
         Args:
-            lr: learning rate of the factor W, where S = W W^T. If your weights have S = W W^T/sqrt(m d)
-                instead, divide their rate by `sqrt(m d)`.
+            lr: learning rate of the factor W, where S = W W^T. If your model has S = W W^T/sqrt(m d) instead,
+                divide its learning rate by `sqrt(m d)`.
         """
         times = [lr * step / size for step in np.ravel(steps)]
         return cls(times, learning_rate=lr * size / batch, **rest)
@@ -94,7 +94,7 @@ STABLE = {("tied", "factorized"), ("tied", "direct")}  # their largest rates are
 
 
 def largest_rate_and_plateau(problem: Problem, schedule: Schedule) -> tuple[float | None, float | None]:
-    """Return the largest stable learning rate and the error E at the end of training; None if not known."""
+    """Return the largest stable learning rate and the final error E, or None if no formula is known."""
     if problem.output != "linear" or (problem.attention, problem.student) not in STABLE:
         return None, None
     limit = 1.0 if problem.student == "direct" else 1 / (4 * problem.target.mean)
@@ -104,7 +104,7 @@ def largest_rate_and_plateau(problem: Problem, schedule: Schedule) -> tuple[floa
 
 
 def stability(problem: Problem, schedule: Schedule, divergence_time: float | None) -> dict[str, Any]:
-    """Return outcome and remark of an unstable trajectory, or an empty dictionary for a stable one."""
+    """Return the outcome and a remark for an unstable trajectory, or an empty dictionary for a stable one."""
     eta, (limit, _) = schedule.learning_rate, largest_rate_and_plateau(problem, schedule)
     if limit is not None and (eta > limit or (eta == limit and schedule.decay == 0)):
         place = "above" if eta > limit else "at"

@@ -103,12 +103,12 @@ class TrajectorySettings(Settings):
         parse_log_times("times", self.times)
 
     def inactive(self) -> set[str]:
-        """Return the settings that have no effect. A direct student has no factors and therefore no width."""
+        """Return the settings that have no effect, such as the width for a student without factors."""
         return super().inactive() | ({"width"} if self.student == "direct" else set())
 
     @property
     def problem(self) -> Problem:
-        """The problem that these settings describe. The number of samples is infinite."""
+        """The learning problem that these settings describe. Its number of samples is infinite."""
         of_rank = Target.product if ATTENTIONS[self.attention].paired else Target.marchenko_pastur
         names = ("tokens", "output", "beta", "noise", "student", "attention")
         return Problem(target=stated_target(self, of_rank), **{name: getattr(self, name) for name in names})
@@ -121,7 +121,7 @@ class TrajectorySettings(Settings):
 
 
 def parse_log_times(name: str, text: str) -> tuple[float, ...]:
-    """Parse `FROM:TO:COUNT` into times that are evenly spaced in the logarithm."""
+    """Parse `FROM:TO:COUNT` into times that are evenly spaced on a logarithmic axis."""
     if text.count(":") != 2:
         raise BadSetting(name, "expected FROM:TO:COUNT such as 0.001:1:40", text)
     even = parse_range(name, text)

@@ -37,7 +37,7 @@ COMPARED = ("norm", "overlap", "trace", "estimation_error")  # untied factors ha
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class MeasuredTrajectory(StudentPath):
-    """The averages of several students that SGD trained from different seeds."""
+    """Averages over several students that were trained by SGD from different seeds."""
 
     size: int  # the dimension d
     seeds: int
@@ -62,14 +62,13 @@ def simulate_dynamics(
 
     Each student has a different start and different samples.
 
-    Gaussian matrices cost about 2 T(T+1) d^4 tau/eta operations for each seed (untied 4 T^2 d^4 tau/eta), and
-    tokens cost 8 T d^4 tau/eta. With tokens, losses that are not even in h - h* (softmax, hermite) approach
-    the theory slowly in d, because the scores of tokens are skewed.
+    With T tokens, inputs that are Gaussian matrices cost about 2 T(T+1) d^4 tau/eta operations for each seed
+    (untied: 4 T^2 d^4 tau/eta). Inputs that are tokens cost 8 T d^4 tau/eta. With tokens and a softmax
+    or hermite output, SGD approaches the theory slowly in d, because the scores of tokens are skewed.
 
     Args:
-        size: the dimension d. The product of this size and the target's rank must be a whole number.
-        sensing: the inputs that the students see. None uses the Gaussian matrices of the theory, "goe" (for
-            untied factors "ginibre").
+        size: the dimension d. If the target has a rank ratio, d times this ratio must be a whole number.
+        sensing: the kind of inputs. None means the matrices of the theory: "goe" (untied: "ginibre").
 
     >>> found = simulate_dynamics(Problem(), Schedule([0.02], learning_rate=0.1), size=16, seeds=2)
     >>> found.steps, found.eigenvalues.shape
@@ -147,7 +146,7 @@ def _train_student(
 
 @dataclass(frozen=True)
 class TimeComparison:
-    """A quantity at one time: the value of the theory, and the value from SGD with its standard error."""
+    """One quantity at one time: the value in theory, and the value from SGD with its standard error."""
 
     quantity: str
     time: float
@@ -166,7 +165,7 @@ def trajectory_agreement(
     """Compare a trajectory with runs of SGD at all times after 0.
 
     Args:
-        measured: runs of SGD. If the runs have several dimensions, the function extrapolates them in 1/d.
+        measured: runs of SGD. Runs of several dimensions d are extrapolated in 1/d.
     """
     if any((run.problem, run.schedule) != (path.problem, path.schedule) for run in measured):
         raise InputError(

@@ -75,7 +75,7 @@ NOISY = 0.015
 
 
 def target_nodes(target: Target, angles: int = ANGLES) -> tuple[Reals, Reals]:
-    """Return nodes and weights that represent the law of a target."""
+    """Return nodes and weights that represent the eigenvalue distribution of a target."""
     law = target.law
     u, w = gauss_legendre(angles)
     points, weights = [place for place, _ in law.atoms], [weight for _, weight in law.atoms]
@@ -88,7 +88,7 @@ def target_nodes(target: Target, angles: int = ANGLES) -> tuple[Reals, Reals]:
 
 @dataclass(frozen=True)
 class TiedStart:
-    """The nodes x and weights p of the target, and the scale and width of the start."""
+    """The nodes x and weights p of the target, and the scale s and width kappa of the start."""
 
     x: Reals
     p: Reals
@@ -98,7 +98,7 @@ class TiedStart:
 
 @dataclass(frozen=True)
 class TiedState:
-    """The student at one time: e, F and theta of the formulas above, and the quantities derived from them."""
+    """The student at one time: e, F and theta of the module's formulas, and what follows from them."""
 
     log_e: Reals
     F: Reals
@@ -110,7 +110,7 @@ class TiedState:
 
 
 def state_at(start: TiedStart, log_e: Reals, F: Reals, guess: float | None = None) -> TiedState:
-    """Compute norm, overlap, trace and error of the student from log e and F on the nodes."""
+    """Compute the norm, overlap, trace and error of a student from log e and F at the target's nodes."""
     x, p = start.x, start.p
     y, g, rest, inverse = (_positive if F.min() >= 0 else _signed)(start, log_e, F, guess)
     spread = 0.0
@@ -121,11 +121,13 @@ def state_at(start: TiedStart, log_e: Reals, F: Reals, guess: float | None = Non
         spread = mean * mean / share if share > 0 else 0.0
     q = float(p @ inverse**2) + spread
     m, t = float(p @ (x * inverse)), float(p @ inverse)
+    # <(1/u - x)^2> + c <g/u> keeps its digits near the target, where q - 2m + Q* would lose them.
     return TiedState(log_e, F, y, q, m, t, float(p @ (inverse - x) ** 2) + spread)
 
 
 def _positive(start: TiedStart, log_e: Reals, F: Reals, guess: float | None) -> Parts:
     """Return log theta, g, 1 - g and 1/u, if no F is negative; theta e and F span hundreds of decades."""
+    # Late in time theta e and F span hundreds of orders of magnitude, so all of this uses logarithms.
     with np.errstate(divide="ignore"):
         log_F = np.log(F)
     y = log_theta(start, log_e - log_F, guess)
@@ -136,6 +138,7 @@ def _positive(start: TiedStart, log_e: Reals, F: Reals, guess: float | None) -> 
 def _signed(start: TiedStart, log_e: Reals, F: Reals, guess: float | None) -> Parts:
     """Return log theta, g, 1 - g and 1/u, where theta is the largest root of its equation."""
     e, p, least = np.exp(log_e), start.p, 1 / start.scale
+    # Newton's method finds the largest root, because it starts above it.
     theta = least if start.width == math.inf else least + max(float(p @ (F / e)), 0.0) / start.width
     for _ in range(100 if start.width < math.inf else 0):
         part = F / (theta * e + F)
@@ -149,11 +152,12 @@ def _signed(start: TiedStart, log_e: Reals, F: Reals, guess: float | None) -> Pa
 
 
 def log_theta(start: TiedStart, log_ratio: Reals, guess: float | None = None) -> float:
-    """Return y = log theta, the root of `<g> - 1 + kappa (1 - e^-y/s) = 0` with g = expit(y + log_ratio)."""
+    """Return log theta, the root y of `<g> - 1 + kappa (1 - e^-y/s) = 0` with g = expit(y + log_ratio)."""
     least = -math.log(start.scale)
     if start.width == math.inf:
         return least
     kappa, p = start.width, start.p
+    # The left side increases in y and is negative at theta = 1/s, so the root has a bracket.
     low, high, step = least, math.inf, 1.0
     y = least if guess is None else max(guess, least)
     for _ in range(200):
@@ -179,7 +183,7 @@ def log_theta(start: TiedStart, log_ratio: Reals, guess: float | None = None) ->
 
 
 def flow(start: TiedStart, gains: Gains, decay: float, times: Reals) -> list[TiedState]:
-    """Integrate the gradient flow, and return a state for each time."""
+    """Integrate the gradient flow, and return the state at each time."""
     x, guess = start.x, -math.log(start.scale)
 
     def state(y: Reals, tau: float) -> TiedState:
@@ -195,6 +199,7 @@ def flow(start: TiedStart, gains: Gains, decay: float, times: Reals) -> list[Tie
         rate = 8 * G + (8 * H * x + 2 * decay) * now.F
         return np.concatenate([[4 * H], np.where(now.F < LARGEST, rate, 0.0)])
 
+    # F is stiff in each mode separately, so LSODA needs only a diagonal Jacobian (ml = mu = 0).
     path = scipy.integrate.odeint(
         slope, np.zeros(x.size + 1), times, ml=0, mu=0, rtol=RELATIVE, atol=ABSOLUTE, mxstep=100_000
     )
@@ -203,7 +208,7 @@ def flow(start: TiedStart, gains: Gains, decay: float, times: Reals) -> list[Tie
 
 
 def solve(problem: Problem, schedule: Schedule) -> dict[str, Any]:
-    """Return the arrays of a tied student's trajectory, by the field names of `Trajectory`."""
+    """Return the trajectory of a tied student as arrays. The keys are the field names of `Trajectory`."""
     start = start_of(problem, schedule)
     times = np.array(schedule.times)
     closed = average_over_potentials(
@@ -213,7 +218,7 @@ def solve(problem: Problem, schedule: Schedule) -> dict[str, Any]:
 
 
 def start_of(problem: Problem, schedule: Schedule, angles: int | None = None) -> TiedStart:
-    """Return the start of a tied student. The function appends the target's spikes as nodes of weight 0."""
+    """Return the start of a tied student. Single target eigenvalues (spikes) become nodes of weight 0."""
     narrow = schedule.width < problem.target.rank_fraction
     x, p = target_nodes(problem.target, angles or (MANY_ANGLES if narrow else ANGLES))
     spikes = problem.target.spikes
@@ -223,12 +228,12 @@ def start_of(problem: Problem, schedule: Schedule, angles: int | None = None) ->
 
 
 def spectrum(problem: Problem, schedule: Schedule) -> Law:
-    """Return the law of the student's eigenvalues at the last time."""
+    """Return the distribution of the student's eigenvalues at the last time."""
     return _law(problem, schedule)[0]
 
 
 def outliers(problem: Problem, schedule: Schedule) -> tuple[Outlier, ...]:
-    """Return the spikes of the target that are visible at the last time, the largest first."""
+    """Return the target eigenvalues that are outliers of the student at the last time, largest first."""
     law, state = _law(problem, schedule)
     visible_outliers = []
     for place, spike in enumerate(problem.target.spikes, start=state.F.size - len(problem.target.spikes)):
@@ -250,11 +255,12 @@ def _law(problem: Problem, schedule: Schedule) -> tuple[Law, TiedState]:
     p, e, F = start.p[kept], np.exp(state.log_e[kept]), state.F[kept]
     if schedule.width < math.inf:
         return Riccati(p, e, F, schedule.scale, schedule.width), state
+    # An orthogonal start has the target's eigenvectors, so each node becomes one eigenvalue.
     return Discrete(tuple(1 / (e / schedule.scale + F)), tuple(p / p.sum())), state
 
 
 def noise_shifts(problem: Problem, schedule: Schedule, seed: int = 0) -> Reals:
-    """Return the changes of norm, overlap and trace by gradient noise, (PAIRS, times, 3)."""
+    """Return how gradient noise changes norm, overlap and trace, as an array of shape (PAIRS, times, 3)."""
     rng = np.random.default_rng(seed)
     target = representative_eigenvalues(problem.target, SIZE)
     potential = potential_of(replace(problem, target=Target.discrete(target.tolist())))
@@ -286,7 +292,7 @@ def add_noise_shifts(problem: Problem, schedule: Schedule, noiseless: dict[str, 
 
 
 def representative_eigenvalues(target: Target, size: int) -> Reals:
-    """Return `size` eigenvalues for a law: means over equal shares of it, rescaled to its exact mean."""
+    """Return `size` eigenvalues for a target: means over equal shares of its law, with the exact mean."""
     fine = 200
     levels = (np.arange(size * fine) + 0.5) / (size * fine)
     values = target.law.quantile(levels).reshape(size, fine).mean(axis=1)
@@ -294,7 +300,7 @@ def representative_eigenvalues(target: Target, size: int) -> Reals:
 
 
 def draw_starts(schedule: Schedule, count: int, size: int, rng: np.random.Generator) -> Complexes:
-    """Draw `count` starts `s G G^H/m'`, where G is a complex Gaussian matrix of shape (size, m')."""
+    """Draw `count` random starts `s G G^H/m'`, where G is a complex Gaussian matrix of shape (size, m')."""
     if schedule.width == math.inf:
         return np.tile(schedule.scale * np.eye(size, dtype=complex), (count, 1, 1))
     wide = max(round(schedule.width * size), 1)
@@ -351,7 +357,7 @@ def _add_noise(S: Complexes, size: float, rng: np.random.Generator) -> Complexes
 
 
 def riccati_step(S: NDArray[Any], x: Reals, G: float, H: float, decay: float, h: float) -> NDArray[Any]:
-    """Return the matrices S after a time h of gradient flow, with the gains G and H held constant."""
+    """Return the matrices S after a time h of gradient flow with constant gains G and H."""
     c = (8 * H * x + 2 * decay) * h
     f = 8 * G * h * np.where(np.abs(c) > 1e-12, -np.expm1(-c) / np.where(c == 0, 1.0, c), 1.0)
     D = np.exp(-c / 2)

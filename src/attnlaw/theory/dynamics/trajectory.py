@@ -33,7 +33,7 @@ FINE, CLOSER = 17, 3  # a recovery time is refined CLOSER times, on FINE times o
 
 @dataclass(frozen=True)
 class StudentDynamics:
-    """The theory of one kind of student, and the class for training by SGD."""
+    """The theory of one kind of student, and the class that trains it by SGD."""
 
     solve: Callable[[Problem, Schedule], dict[str, Any]]  # arrays by the field names of `Trajectory`
     learner: type[learners.Learner]
@@ -51,9 +51,9 @@ STUDENT_DYNAMICS = {
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Trajectory(StudentPath):
-    """A student over time in the limit of large dimension d.
+    """The measures of a student over time, in the limit of large dimension d.
 
-    If the arrays are averages over draws, `error` has their standard errors.
+    If the arrays are averages over random draws, `error` has their standard errors.
     """
 
     gains: Reals = field(repr=False)  # G and H of the potential, (times, 2)
@@ -61,7 +61,7 @@ class Trajectory(StudentPath):
     transposed_overlap: Reals | None = field(default=None, repr=False)  # Tr M M*/d
 
     def steps(self, size: int, batch: int) -> Reals:
-        """Return the SGD steps until each time, tau d^2/(eta B), at dimension d with batches of B."""
+        """Return the number of SGD steps until each time, for batches of B samples at dimension d."""
         if self.samples is None:
             raise BadSetting(
                 "learning_rate", "expected a number above 0, because a gradient flow has no steps", 0.0
@@ -89,10 +89,11 @@ class Trajectory(StudentPath):
 
     @cached_property
     def plateaus(self) -> tuple[tuple[float, float], ...]:
-        """The start and the end of each plateau, a stretch of time on which the alignment hardly changes.
+        """The start and the end of each plateau, a long time in which the alignment hardly changes.
 
-        There the alignment changes by less than 0.01 before it reaches 0.5, while time at least doubles and
-        grows by a tenth of the time until 0.5 is reached (or of all time).
+        On a plateau, the alignment changes by less than 0.01 before it reaches 0.5. It ends at twice its
+        start time or later, and lasts at least a tenth of the time until 0.5 is reached (or of the whole
+        time).
         """
         learned = np.flatnonzero(self.alignment >= LEARNED)
         last = int(learned[0]) if learned.size else self.time.size
@@ -109,15 +110,15 @@ class Trajectory(StudentPath):
         return tuple(stretches)
 
     def spectrum(self, time: float) -> Law:
-        """Return the law of the student's eigenvalues at a time.
+        """Return the distribution of the student's eigenvalues at a time.
 
-        For SGD with a finite learning rate, this is the law of the gradient flow.
+        The result is that of the gradient flow, also if the learning rate is not zero.
         """
         law: Law = self._at_end("spectrum", time)
         return law
 
     def outliers(self, time: float) -> tuple[Outlier, ...]:
-        """Return the spikes of the target that are visible in the spectrum at a time, the largest first."""
+        """Return the target eigenvalues that appear as outliers of the student at a time, largest first."""
         outliers: tuple[Outlier, ...] = self._at_end("outliers", time)
         return outliers
 
@@ -127,17 +128,17 @@ class Trajectory(StudentPath):
 
     @property
     def largest_rate(self) -> float | None:
-        """The learning rate below which the solution S = S* is linearly stable, or None if not known."""
+        """The learning rate below which a student at the target is stable, or None if no formula is known."""
         return largest_rate_and_plateau(self.problem, self.schedule)[0]
 
     @property
     def plateau_error(self) -> float | None:
-        """The error E at the end of training by SGD, to leading order in eta, or None if it is not known."""
+        """The error E after long training by SGD, to leading order in eta, or None if no formula is known."""
         return largest_rate_and_plateau(self.problem, self.schedule)[1]
 
     @property
     def divergence_time(self) -> float | None:
-        """The first time at which the norm is not finite, or None if it stays finite."""
+        """The first time at which the norm is not finite, or None if it is always finite."""
         lost = ~np.isfinite(self.norm)
         return float(self.time[lost.argmax()]) if lost.any() else None
 
@@ -149,7 +150,7 @@ class Trajectory(StudentPath):
 
 
 def trajectory(problem: Problem, schedule: Schedule) -> Trajectory:
-    """Compute the trajectory of a problem's student while it learns.
+    """Compute how the student of a problem learns over time.
 
     >>> found = trajectory(Problem(), Schedule([0.02, 0.1]))
     >>> found.overlap.round(6).tolist(), found.recovery_time(0.5) is not None
@@ -163,7 +164,7 @@ def trajectory(problem: Problem, schedule: Schedule) -> Trajectory:
 
 
 def student_dynamics(problem: Problem) -> StudentDynamics:
-    """Return the theory of a problem's student. Raise a `BadSetting` if attnlaw has none."""
+    """Return the theory for a problem's student, or raise a `BadSetting` if attnlaw has none."""
     kind = (problem.attention, problem.student)
     if kind not in STUDENT_DYNAMICS:
         able = [student for attention, student in STUDENT_DYNAMICS if attention == problem.attention]
@@ -176,7 +177,7 @@ def student_dynamics(problem: Problem) -> StudentDynamics:
 
 
 def check_motion(problem: Problem, schedule: Schedule) -> None:
-    """Raise an `InputError` if there is no theory for a problem and its schedule."""
+    """Raise an `InputError` if attnlaw has no theory for a problem with this schedule."""
     student_dynamics(problem)
     for name in ("width", "flow_time"):
         given = getattr(problem, name)

@@ -48,7 +48,7 @@ STEP, NOISY_STEP = 0.5, 0.2  # a step in time, times the fastest rate: without n
 
 @dataclass(frozen=True)
 class Factors:
-    """The factors U and V (starts, d, m') of several starts, and their targets M* (starts, d, d)."""
+    """The factors U and V of several students (starts, d, m'), and their targets M* (starts, d, d)."""
 
     U: Matrices
     V: Matrices
@@ -56,26 +56,26 @@ class Factors:
 
     @property
     def numbers(self) -> Reals:
-        """The order parameters q1, q2, m1, m2 of each start, of shape (starts, 4)."""
+        """The order parameters q1, q2, m1, m2 of each student, as an array of shape (starts, 4)."""
         return order_parameters(self.U @ self.V.conj().swapaxes(1, 2), self.target)
 
 
 @dataclass(frozen=True)
 class ObservedPairs:
-    """The weights a1 and a2 of q1 and q2 in the labels, and the potential of the tied student."""
+    """The weights a1 of q1 and a2 of q2 in the labels, and the potential of the tied student."""
 
     a1: float
     a2: float
     potential: Potential
 
     def gains(self, numbers: Reals) -> tuple[float, float, float, float]:
-        """Return the gains G1, G2, H1, H2 at the order parameters q1, q2, m1, m2."""
+        """Return the gains G1, G2, H1, H2 of the flow, given the order parameters q1, q2, m1, m2."""
         q, m, _ = self.observed_numbers(numbers)
         (G, H), total = self.potential.gains(q, m), self.a1 + self.a2
         return G * self.a1 / total, G * self.a2 / total, H * self.a1 / total, H * self.a2 / total
 
     def observed_numbers(self, numbers: Reals) -> tuple[Any, Any, float]:
-        """Return q_eff, m_eff and Q_eff for order parameters q1, q2, m1, m2 in the last axis."""
+        """Return q_eff, m_eff and Q_eff, given q1, q2, m1, m2 in the last axis of `numbers`."""
         total = self.a1 + self.a2
         q = (self.a1 * numbers[..., 0] + self.a2 * numbers[..., 1]) / total
         m = (self.a1 * numbers[..., 2] + self.a2 * numbers[..., 3]) / total
@@ -110,7 +110,7 @@ def observed_pairs(problem: Problem) -> ObservedPairs:
 def draw(
     problem: Problem, schedule: Schedule, size: int, count: int, rng: np.random.Generator, real: bool = False
 ) -> Factors:
-    """Draw `count` Gaussian starts and targets of dimension `size`, with matched moments."""
+    """Draw `count` Gaussian starts and targets of dimension `size`, and rescale them to the exact moments."""
 
     def normal(*shape: int) -> Matrices:
         return rng.standard_normal(shape) if real else _normal(shape, rng)
@@ -157,7 +157,7 @@ def _targets(query: Matrices, key: Matrices) -> Matrices:
 
 
 def order_parameters(M: Matrices, target: Matrices) -> Reals:
-    """Return the order parameters q1, q2, m1, m2 of each matrix M, of shape (starts, 4)."""
+    """Return the order parameters q1, q2, m1, m2 of each matrix M, as an array of shape (starts, 4)."""
     pairs = (
         ("kij,kij->k", M.conj()),
         ("kij,kji->k", M),
@@ -172,7 +172,7 @@ def order_parameters(M: Matrices, target: Matrices) -> Reals:
 def states(
     observed: ObservedPairs, start: Factors, schedule: Schedule, tokens: int, rng: np.random.Generator | None
 ) -> Iterator[Factors]:
-    """Yield the factors of all starts at each time: steps of RK4 between two half steps of noise, if any."""
+    """Yield the factors of all students at each time, by Runge-Kutta steps between half steps of noise."""
     U, V, target = start.U, start.V, start.target
     adjoint = target.conj().swapaxes(1, 2)
 
@@ -197,6 +197,7 @@ def states(
             gains = observed.gains(mean)
             rate = 4 * sum(map(abs, gains)) * max(1.0, math.sqrt(mean[0]), schedule.scale) + schedule.decay
             h = min(fine / rate, time - now)
+            # With all the noise after the drift, the error in q1 would be 40%, not 2%.
             U, V = add_noise(U, V, h / 2)
             k1 = slope(U, V, gains)
             k2 = slope(U + h / 2 * k1[0], V + h / 2 * k1[1], gains)
@@ -212,7 +213,7 @@ def states(
 def path(
     observed: ObservedPairs, start: Factors, schedule: Schedule, tokens: int, rng: np.random.Generator | None
 ) -> Reals:
-    """Return the order parameters q1, q2, m1, m2 of each start at each time, of shape (starts, times, 4)."""
+    """Return the order parameters q1, q2, m1, m2 of each student over time, of shape (starts, times, 4)."""
     return np.stack([factors.numbers for factors in states(observed, start, schedule, tokens, rng)], axis=1)
 
 
@@ -235,7 +236,7 @@ def _noise(
 
 
 def check(problem: Problem, schedule: Schedule) -> None:
-    """Raise an `InputError` if untied factors have no theory for a problem and its schedule."""
+    """Raise an `InputError` if attnlaw has no theory of untied factors for a problem with this schedule."""
     observed_pairs(problem)
     if schedule.learning_rate > 0 and problem.output != "linear":
         raise BadSetting(
@@ -244,7 +245,7 @@ def check(problem: Problem, schedule: Schedule) -> None:
 
 
 def solve(problem: Problem, schedule: Schedule) -> dict[str, Any]:
-    """Return the arrays of an untied student's trajectory, by the field names of `Trajectory`."""
+    """Return the trajectory of an untied student as arrays. The keys are the field names of `Trajectory`."""
     observed, means = observed_pairs(problem), []
     for size, count in SIZES:
         rng = np.random.default_rng(size)
@@ -282,7 +283,7 @@ def _columns(observed: ObservedPairs, small: Reals, large: Reals) -> dict[str, A
 
 
 def untied_arrays(observed: ObservedPairs, numbers: Reals) -> dict[str, Reals]:
-    """Return the arrays of a trajectory that follow from the order parameters q1, q2, m1, m2 at each time."""
+    """Return the arrays of a trajectory, computed from the order parameters q1, q2, m1, m2 at each time."""
     q, m, Q = observed.observed_numbers(numbers)
     rho = m / np.sqrt(np.maximum(q, 1e-300) * Q)
     return {

@@ -40,15 +40,15 @@ NO_PRODUCT = "not defined because the product is zero or too large for float64"
 
 @dataclass(frozen=True)
 class FactorBalance:
-    """The balance of a head's factors. A value is None if it is not defined, and `status` says why.
+    """The balance of a head's factors. A value that is not defined is None, and `status` explains why.
 
     Args:
-        excess: relative excess of the squared norms over the smallest squared norms.
+        excess: how far the squared norms exceed the smallest possible ones, relative to the smallest.
         excess_scaled: `excess` divided by `null_excess`.
         imbalance: relative size of D, from 0 to 1.
-        null_excess: excess of random factors of the same shape.
-        least: smallest half sum of squared norms over the gauge. This sum is |M|_*, or more under rotary
-            positions.
+        null_excess: excess of random factors with the same shape.
+        least: half of the smallest sum of squared norms of factors with the same scores. It is the nuclear
+            norm |M|_*, or more under rotary positions.
     """
 
     excess: float | None
@@ -65,11 +65,11 @@ def factor_balance(left: ArrayLike, right: ArrayLike, gauge: str | Rotary = FULL
     """Compute the balance of the factors of `left @ right`.
 
     Args:
-        left: the left factor, rows x d. For grouped queries, stack all queries of a key head. A bias of
-            queries is an additional row.
+        left: the left factor, rows x d. For grouped-query attention, stack all query matrices of a key head.
+            Add a bias of the queries as one more row.
         right: the right factor, d x cols.
-        gauge: "full", "rotary" (column i rotates with column i + d/2) or "none". Pass a `Rotary` for other
-            planes.
+        gauge: which changes of the factors leave the scores unchanged: "full", "rotary" (positions rotate
+            column i with column i + d/2) or "none". Pass a `Rotary` for other pairs of columns.
 
     >>> rng = np.random.default_rng(0)
     >>> left = rng.standard_normal((64, 16))
@@ -90,7 +90,7 @@ def factor_balance(left: ArrayLike, right: ArrayLike, gauge: str | Rotary = FULL
 
 
 def balance_of(sizes: FactorSizes | None) -> FactorBalance:
-    """Return the balance of factors with measured sizes."""
+    """Return the balance of factors, given their measured sizes."""
     if sizes is None:
         return FactorBalance(None, None, None, None, None, None, FULL, NO_PRODUCT)
     gauge = ROTARY if sizes.turned else FULL
@@ -106,15 +106,15 @@ def balance_of(sizes: FactorSizes | None) -> FactorBalance:
 def null_excess(
     rows: int, cols: int, inner: int, rotary_size: int = 0, variances: tuple[float, float] = (1.0, 1.0)
 ) -> float:
-    """Return the excess of large factors with independent Gaussian entries, rows x inner and cols x inner.
+    """Return the excess of large Gaussian factors with independent entries, rows x inner and cols x inner.
 
     For a head with rows = cols = N, c = d/N and entries of variances a^2 and b^2, the excess is
 
         (a^2 + b^2)/(2 a b (1 - c/4)) - 1,        which is c/(4 - c) if they are equal
 
     For N_A and N_B rows, such as a group of queries, the excess is `(a^2 N_A + b^2 N_B)/(2 a b sqrt(N_A N_B)
-    m) - 1` with m = `mean_root(c_A, c_B)`. A plane that positions rotate has m = 1, because its lengths do
-    not fluctuate. The formula is a limit, and for 256 x 64 factors the mean is 0.0012 above it.
+    m) - 1` with m = `mean_root(c_A, c_B)`. Columns that positions rotate have m = 1, because their lengths
+    hardly vary. The formula holds for large factors. At 256 x 64 the mean is 0.0012 above it.
     """
     a2, b2 = variances
     free = inner - rotary_size
@@ -128,13 +128,14 @@ def null_excess(
 
 
 def mean_root(first: float, second: float) -> float:
-    """Return E sqrt(x) over the free product of two Marchenko-Pastur laws of mean 1 with these ratios.
+    """Return E sqrt(x) for x from the free product of two Marchenko-Pastur laws of mean 1.
 
         (4/pi) int_0^(pi/2) cos^2 t sqrt((1 - c_A sin^2 t)(1 - c_B sin^2 t)) dt
 
-    x solves `x u = (1 + u)(1 + c_A u)(1 + c_B u)` with u = x g(x) - 1. Lagrange inversion gives the moments
-    `m_p = sum_jk C(p-1, j+k)/(j+k+1) C(p, j) C(p, k) c_A^j c_B^k`, here at p = 1/2; the first binomial is
-    then a moment of a Beta(1/2, 3/2) variable. For equal ratios the result is 1 - c/4 (`laws.HeadNull`).
+    The transform u = x g(x) - 1 of the product solves `x u = (1 + u)(1 + c_A u)(1 + c_B u)`. Lagrange
+    inversion gives the moments `m_p = sum_jk C(p-1, j+k)/(j+k+1) C(p, j) C(p, k) c_A^j c_B^k`, needed here at
+    p = 1/2. The first binomial is then a moment of a Beta(1/2, 3/2) variable. For equal ratios the result is
+    1 - c/4 (`laws.HeadNull`).
     """
     if first == second:
         return 1 - first / 4

@@ -44,12 +44,12 @@ MOST_SLOPES = 200_000
 
 
 class NoEndError(Exception):
-    """Raised if the integrator needed more slopes than a stage of a convergent flow ever needs."""
+    """The error of an integrator that takes too many steps for a flow that converges."""
 
 
 @dataclass(frozen=True, eq=False)
 class FlowEnd:
-    """The factors at the end of a flow, the norm of G there (`residual`), and whether it is `still`."""
+    """The factors at the end of a flow, and the norm of the gradient there (`residual`)."""
 
     A: Reals
     B: Reals
@@ -59,15 +59,15 @@ class FlowEnd:
 
 
 def gradient(A: Reals, B: Reals, M: Reals, mask: Reals) -> Reals:
-    """Return the negative gradient G of the loss in A B."""
+    """Return the negative gradient G of the loss with respect to the product A B."""
     return np.asarray(mask * (M - A @ B))
 
 
 def settle(A: Reals, B: Reals, M: Reals, mask: Reals, start: float) -> FlowEnd:
     """Follow the flow from the factors A and B until it ends.
 
-    The flow slows down near a saddle, so it has stopped only after a direction of size `start` had time to
-    leave.
+    The flow slows down near a saddle point. So it counts as ended only after a direction of size `start` had
+    enough time to grow.
     """
     (n, k), m = A.shape, B.shape[1]
     scale = float(np.linalg.norm(mask * M, 2))
@@ -117,7 +117,7 @@ def settle(A: Reals, B: Reals, M: Reals, mask: Reals, start: float) -> FlowEnd:
 
 @dataclass(frozen=True, eq=False)
 class GreedyLimit:
-    """The greedy limit A B of a flow."""
+    """The greedy limit: factors A and B that were found by adding one direction at a time."""
 
     A: Reals
     B: Reals
@@ -131,7 +131,7 @@ class GreedyLimit:
 
 
 def follow_greedy_path(M: Reals, mask: Reals, latent: int) -> GreedyLimit:
-    """Repeat at most `latent` times: add the top singular pair of G, and let the flow settle."""
+    """Add the top singular pair of the gradient G and let the flow settle, at most `latent` times."""
     n, m = M.shape
     A, B = np.zeros((n, 0)), np.zeros((0, m))
     scale = float(np.linalg.norm(mask * M, 2))
@@ -196,12 +196,12 @@ class Completion:
 
     @property
     def arrays(self) -> tuple[Reals, Reals, int]:
-        """The matrix M with zeros for unobserved entries, the mask as numbers, and the width k."""
+        """M with zeros for unobserved entries, the mask as 0 and 1, and the width k of the factors."""
         assert self.latent is not None
         return np.asarray(self.matrix), np.asarray(self.mask), self.latent
 
     def start(self, seed: int) -> tuple[Reals, Reals]:
-        """Draw the factors A_0 and B_0 of the start, which prediction and training share for each seed."""
+        """Draw the starting factors A_0 and B_0, the same for prediction and training with one seed."""
         (n, m), k = self.arrays[0].shape, self.arrays[2]
         rng = np.random.default_rng(seed)
         return self.init * rng.standard_normal((n, k)), self.init * rng.standard_normal((k, m))
@@ -209,13 +209,13 @@ class Completion:
 
 @dataclass(frozen=True, eq=False)
 class CompletionPrediction:
-    """The matrix that training reaches if the scale of its start vanishes, for one random start.
+    """The matrix that training reaches from an infinitely small random start.
 
     Args:
-        kind: "connected", "complete" (several components, all of their entries observed) or "disconnected".
-        matrix: the n x m matrix, with nan between components if the limit is not known.
-        exponent: exponent of the remainder of a second direction, which falls as `init**exponent` if it does
-            not grow on the way. The exponent is None if every component is complete.
+        kind: "connected", "complete" (several components, each fully observed) or "disconnected".
+        matrix: the n x m matrix. Entries between components are nan if their limit is not known.
+        exponent: as `init` goes to 0, other singular values of the trained matrix fall as `init**exponent`,
+            if training does not enlarge them. The exponent is None if every component is complete.
     """
 
     kind: str
@@ -232,7 +232,7 @@ class CompletionPrediction:
 class CompletionRun:
     """A trained matrix W.
 
-    `rank` counts singular values above 0.001 of the largest, and `residual` is |mask * (W - M)|.
+    `rank` counts the singular values above 0.001 times the largest, and `residual` is |mask * (W - M)|.
     """
 
     matrix: Reals
@@ -259,7 +259,7 @@ class _Block:
 
 
 def components(mask: ArrayLike) -> list[tuple[Indices, Indices]]:
-    """Return the rows and the columns of each component of the graph of observed entries."""
+    """Return the rows and the columns of each connected component of the observed entries."""
     seen = np.asarray(mask, dtype=bool)
     n, m = seen.shape
     rows, cols = np.nonzero(seen)
@@ -270,10 +270,10 @@ def components(mask: ArrayLike) -> list[tuple[Indices, Indices]]:
 
 
 def predict_completion(problem: Completion, seed: int = 0) -> CompletionPrediction:
-    """Predict where the flow ends if the scale of its start vanishes.
+    """Predict the matrix at which the flow ends, for an infinitely small start.
 
-    `seed` determines the directions of the start. If singular values within a complete component are equal,
-    they have no order, and the blocks between components have no limit.
+    `seed` determines the directions of the start. If two singular values of a complete component are equal,
+    the blocks between components have no limit.
 
     >>> prediction = predict_completion(Completion([[1, 0], [0, 4]], np.eye(2)), seed=0)
     >>> prediction.kind, prediction.rank, round(prediction.nuclear, 6), prediction.matrix.round(3).tolist()
@@ -347,8 +347,8 @@ def _outcome_and_remark(blocks: list[_Block], latent: int, size: float) -> tuple
 def train_completion(problem: Completion, seed: int = 0) -> CompletionRun:
     """Follow the flow from a random start to its end, with the integrator LSODA.
 
-    This works for sizes up to about 30 x 30. Compare two values of init: the remainder of other directions
-    falls as `init**exponent`.
+    This works for sizes up to about 30 x 30. To check a prediction, compare two values of `init`: the
+    difference falls as `init**exponent`.
 
     >>> observed = [[False, True], [True, True]]
     >>> run = train_completion(Completion([[0, 1], [1, 0.6]], observed, init=1e-6))
@@ -373,6 +373,6 @@ def train_completion(problem: Completion, seed: int = 0) -> CompletionRun:
 
 
 def mean_cosine(latent: int) -> float:
-    """Return the mean |cos| of the angle between two random directions in k dimensions."""
+    """Return the mean absolute cosine between two random directions in k dimensions."""
     log_ratio = scipy.special.gammaln(latent / 2) - scipy.special.gammaln((latent + 1) / 2)
     return float(np.exp(log_ratio) / np.sqrt(np.pi))

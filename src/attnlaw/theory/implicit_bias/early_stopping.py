@@ -33,9 +33,9 @@ from attnlaw.core.variants import by_name
 
 
 def stopping_time(threshold: ArrayLike, init: float) -> Reals:
-    """Return the time at which a coefficient of size tau is half learned: `ln(tau/a^2)/(8 tau)`.
+    """Return the time at which a coefficient of size tau is half learned, `ln(tau/a^2)/(8 tau)`.
 
-    This formula is the leading order in a. The time decreases with tau only for tau > e a^2.
+    The formula is correct to leading order in the start a. The time decreases with tau only above e a^2.
 
     >>> float(stopping_time(0.5, 1e-4).round(6))
     4.431883
@@ -51,7 +51,7 @@ def stopping_time(threshold: ArrayLike, init: float) -> Reals:
 
 
 def flow_at_time(phi: ArrayLike, init: float, time: ArrayLike) -> Reals:
-    """Return the exact beta of each coefficient phi at a time of the flow.
+    """Return the exact coefficients beta at a time of the flow, for the targets phi.
 
     >>> flow_at_time(0.7, 1e-3, [1.0, 2.0, 2.5, 3.0]).round(12).tolist()
     [0.000270319047, 0.066213201459, 0.44245873451, 0.676070081449]
@@ -70,7 +70,7 @@ def flow_at_time(phi: ArrayLike, init: float, time: ArrayLike) -> Reals:
 
 
 def flow_at_threshold(phi: ArrayLike, threshold: ArrayLike, init: float) -> Reals:
-    """Return the flow at the stopping time of a threshold. As init vanishes, the result approaches `hard`."""
+    """Return the flow at the stopping time of a threshold. If `init` goes to 0, this is `hard`."""
     return flow_at_time(phi, init, stopping_time(threshold, init))
 
 
@@ -81,14 +81,14 @@ def hard(phi: ArrayLike, threshold: ArrayLike, init: float = 0.0) -> Reals:
 
 
 def soft(phi: ArrayLike, threshold: ArrayLike, init: float = 0.0) -> Reals:
-    """Return sign(phi) (|phi| - threshold)_+, the result of an L1 penalty."""
+    """Return the soft threshold sign(phi) (|phi| - threshold)_+, which an L1 penalty causes."""
     values = np.asarray(phi, dtype=float)
     return np.asarray(np.sign(values) * np.maximum(np.abs(values) - threshold, 0.0))
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule that keeps large coefficients. The rule is called as `function(phi, threshold, init)`."""
+    """A rule that keeps large coefficients. It is called as `function(phi, threshold, init)`."""
 
     name: str
     label: str
@@ -104,7 +104,7 @@ RULES = by_name(
 
 
 def descend(phi: Reals, init: float, time: ArrayLike, step: float = 0.02) -> Reals:
-    """Return beta after plain gradient descent, which differs from the flow by terms of order `step`."""
+    """Return beta after gradient descent. It differs from the exact flow by terms of order `step`."""
     t = np.asarray(time, dtype=float)
     steps = int(np.ceil(t.max() / check_value("step", step, float, greater_than=0)))
     rate = np.broadcast_to(4 * t / steps, phi.shape)

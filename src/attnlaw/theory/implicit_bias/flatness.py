@@ -32,15 +32,16 @@ SINGULAR = "give the singular values of the product"
 
 
 def hessian_trace(factors: Sequence[ArrayLike], covariance: ArrayLike | None = None) -> float:
-    """Return the trace of the Hessian at zero loss, in the factors of M = F_1 F_2 .. F_L.
+    """Return the trace of the Hessian at zero loss, for the factors of M = F_1 F_2 .. F_L.
 
         tr H = sum_l |F_1 .. F_{l-1}|_F^2 |F_{l+1} .. F_L|_F^2
 
-    Empty products are the identity.
+    A product without factors is the identity.
 
     Args:
-        covariance: the covariance S of tokens, for a square M. Every product then has the factor S^(1/2) at
-            both ends. For a head with F = (W_Q, W_K^T) the trace is `Tr S (Tr W_Q^T S W_Q + Tr W_K^T S W_K)`.
+        covariance: the covariance S of tokens, for a square M. Every product in the formula then has the
+            factor S^(1/2) at both ends. For a head with F = (W_Q, W_K^T) the trace is `Tr S (Tr W_Q^T S W_Q +
+            Tr W_K^T S W_K)`.
 
     >>> hessian_trace([np.eye(3), np.diag([3.0, 1.0, 0.5])])  # 3 |F_1|^2 + 3 |F_2|^2
     39.75
@@ -60,12 +61,12 @@ def hessian_trace(factors: Sequence[ArrayLike], covariance: ArrayLike | None = N
 
 
 def least_trace(values: ArrayLike, depth: int, rows: float, cols: float) -> float:
-    """Return the smallest trace of the Hessian over products of `depth` factors with these singular values.
+    """Return the smallest trace of the Hessian over products of `depth` factors with these values.
 
         L (m n)^(1/L) |M|_*^(2 (L - 1)/L)
 
-    The formula follows from the inequality of means and |A B|_* <= |A|_F |B|_F. Factors reach it if no width
-    is below the rank.
+    The formula follows from the inequality of arithmetic and geometric means and |A B|_* <= |A|_F |B|_F.
+    Factors can reach this value if all their widths are at least the rank.
 
     Args:
         values: singular values of M. For tokens of covariance S, pass the singular values of S^(1/2) M
@@ -84,9 +85,9 @@ def least_trace(values: ArrayLike, depth: int, rows: float, cols: float) -> floa
 def least_decay(values: ArrayLike, depth: int) -> float:
     """Return the smallest `sum_l |F_l|_F^2` over products of `depth` factors with these singular values.
 
-    It is `L sum_i s_i^(2/L)`. For L = 2 this sum is twice the nuclear norm, and for larger L it is closer to
-    a count of the values. For L = 3 and more, zero factors are a minimum of loss plus decay, so a small start
-    stays there.
+    The value is `L sum_i s_i^(2/L)`. For L = 2 it is twice the nuclear norm. For larger L it comes closer to
+    counting the singular values. For L >= 3, zero factors are a minimum of the loss plus decay, so training
+    from a small start does not leave it.
 
     >>> least_decay([3.0, 1.0, 0.5], 2)
     9.0

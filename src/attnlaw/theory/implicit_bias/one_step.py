@@ -29,10 +29,10 @@ GRID = 60  # number of thresholds that are tried before the best is refined
 
 @dataclass(frozen=True)
 class OneStep:
-    """The estimation errors |f(phi) - S*|^2/d of several rules f, each at its best threshold.
+    """Estimation errors |f(phi) - S*|^2/d of several threshold rules f, each at its best threshold.
 
-    `hard` and `soft` are errors of thresholds, which are expressed in units of the noise level delta
-    (`noise`). `least` is the error of the best rule of any kind on the eigenvalues of phi.
+    `hard` and `soft` are the errors of the two kinds of threshold. Thresholds are in units of the noise level
+    delta (`noise`). `least` is the smallest error that any function of the eigenvalues of phi can reach.
     """
 
     noise: float
@@ -44,7 +44,7 @@ class OneStep:
 
 
 def one_step_law(problem: Problem) -> FreeConvolution:
-    """Return the law of the eigenvalues of the score step phi."""
+    """Return the distribution of the eigenvalues of the score step phi."""
     if problem.output != "linear" or problem.tokens != 1 or problem.groups:
         raise InputError(
             f"one step: output {problem.output}, {problem.tokens} tokens, {len(problem.groups)} groups; "
@@ -55,7 +55,7 @@ def one_step_law(problem: Problem) -> FreeConvolution:
 
 
 def one_step(problem: Problem) -> OneStep:
-    """Compute the error of each rule after one step. The errors do not depend on the student.
+    """Compute the error of each rule after one step. The result does not depend on the student.
 
     >>> from attnlaw.theory.learn.target import Target
     >>> step = one_step(Problem(alpha=0.3, noise=0.5, target=Target.marchenko_pastur(0.3)))
@@ -74,6 +74,7 @@ def one_step(problem: Problem) -> OneStep:
 
 def _best(error: Callable[[float], float], top: float) -> tuple[float, float]:
     """Return the best threshold up to the edge, and its error, from a grid: there may be several minima."""
+    # The error may have several minima, so a grid finds the interval of the smallest one.
     places = np.linspace(0.0, top, GRID)
     first = int(np.argmin([error(float(place)) for place in places]))
     ends = float(places[max(first - 1, 0)]), float(places[min(first + 1, GRID - 1)])

@@ -110,13 +110,13 @@ NODES = 400
 
 @dataclass(frozen=True)
 class IndexPrediction:
-    """The expected result of learning a single index with a rule.
+    """The expected result of estimating the hidden direction with a rule.
 
     Args:
-        risk: the risk |beta_T - mu beta|^2, where beta_T are the learned coefficients.
+        risk: mean squared error |beta_T - mu beta|^2 of the learned coefficients beta_T.
         kept: number of coefficients above the threshold tau.
-        false_positives: number of kept coefficients that are zero in beta.
-        slope: the mean slope mu of the link.
+        false_positives: number of coefficients above the threshold that are zero in beta.
+        slope: the mean slope mu of the function f.
     """
 
     problem: SingleIndex
@@ -128,14 +128,14 @@ class IndexPrediction:
     slope: float
 
     def apply_rule(self, phi: ArrayLike) -> Reals:
-        """Apply the rule to coefficients phi, or to eigenvalues."""
+        """Apply the rule to coefficients phi, or to the eigenvalues of a matrix."""
         rule = RULES[self.problem.rule].function
         return np.asarray(rule(np.asarray(phi, dtype=float), self.tau, self.problem.init))
 
 
 @dataclass(frozen=True)
 class MeasuredIndex:
-    """Measured results: means over draws, with their standard errors."""
+    """Measured results: means over repetitions, with their standard errors."""
 
     risk: Estimate
     kept: Estimate
@@ -144,7 +144,7 @@ class MeasuredIndex:
 
 
 def moments(problem: SingleIndex) -> tuple[float, float, float]:
-    """Return the moments mu = E g f(g), E y^2 and E y^2 g^2 of the labels."""
+    """Return the moments mu = E g f(g), E y^2 and E y^2 g^2 of the labels y, where g is standard normal."""
     g, w = normal_nodes(0.0, 1.0, (0.0,))
     f, noise = apply_link(problem, g), problem.noise
     return float(w @ (g * f)), float(w @ f**2) + noise, float(w @ (g * f) ** 2) + noise
@@ -156,14 +156,14 @@ def apply_link(problem: SingleIndex, z: Reals) -> Reals:
 
 
 def threshold(problem: SingleIndex, length: float) -> float:
-    """Return the threshold tau of coefficients if the labels y have the norm |y| = `length`."""
+    """Return the threshold tau for coefficients, given the norm |y| = `length` of the labels."""
     return problem.threshold * float(np.sqrt(2 * np.log(problem.dimension))) * length / problem.samples
 
 
 def predict_index(problem: SingleIndex) -> IndexPrediction:
-    """Predict the risk of a single index.
+    """Predict the risk of estimating the hidden direction.
 
-    The risk is the sum of two integrals, one for the support of beta and one for all other coefficients.
+    The risk is the sum of two integrals: one for the nonzero coefficients of beta, one for all others.
 
     >>> round(predict_index(SingleIndex(link="tanh:2")).risk, 6)
     0.010904
@@ -186,10 +186,10 @@ def predict_index(problem: SingleIndex) -> IndexPrediction:
 
 
 def simulate_index(problem: SingleIndex, seeds: int = 8, seed: int = 0) -> MeasuredIndex:
-    """Draw samples several times, learn from each draw, and measure the risk.
+    """Draw several data sets, learn from each, and measure the risk.
 
-    A flow learns by gradient descent. Other rules are applied directly. Off the support, phi is drawn
-    from its exact law given y, so the function draws inputs only on the support.
+    The rule "flow" runs gradient descent, and all other rules are applied directly. Where beta is
+    zero, phi has a known distribution given y. So inputs are drawn only where beta is not zero.
 
     >>> simulate_index(SingleIndex(rule="hard", samples=400), seeds=4).kept.value > 5
     True
@@ -218,7 +218,7 @@ def simulate_index(problem: SingleIndex, seeds: int = 8, seed: int = 0) -> Measu
 
 
 def normal_nodes(mean: float, deviation: float, cuts: tuple[float, ...]) -> tuple[Reals, Reals]:
-    """Return points and weights for integrals over a normal law, split at `cuts`."""
+    """Return points and weights for integrals over a normal distribution, split at the points `cuts`."""
     low, high = mean - FAR * deviation, mean + FAR * deviation
     x, widths = panels([low, *(cut for cut in cuts if low < cut < high), high], NODES)
     density = np.exp(-0.5 * ((x - mean) / deviation) ** 2) / (np.sqrt(2 * np.pi) * deviation)

@@ -27,7 +27,7 @@ from attnlaw.core.variants import by_name
 
 @dataclass(frozen=True)
 class NormPlacement:
-    """The places of the norms in a layer."""
+    """Where the norms of a layer are: before, after or around its blocks."""
 
     name: str
     before: bool = False  # blocks read normalised tokens
@@ -65,12 +65,13 @@ ACTIVATIONS = {
 
 @dataclass(frozen=True)
 class Deviations:
-    """Standard deviations of the entries of each kind of matrix.
+    """Standard deviations of the initial entries of each kind of matrix.
 
     Args:
-        inner: deviation of matrices that read the residual stream in an MLP or a router.
-        residual: deviation of matrices that write to the residual stream.
-        head: deviation of BERT's transform, and of an output head that is not the embedding.
+        inner: standard deviation of matrices that read the residual stream in an MLP or a router.
+        residual: standard deviation of matrices that write to the residual stream.
+        head: standard deviation of the dense layer before BERT's logits, and of an output head that is not
+            the embedding.
     """
 
     embedding: float
@@ -89,26 +90,27 @@ class Deviations:
 
 @dataclass(frozen=True, kw_only=True)
 class Architecture:
-    """Everything that the law of an untrained Transformer depends on.
+    """All properties of an untrained Transformer that its distribution at the start depends on.
 
     Args:
-        experts: number of experts in a layer, where 0 is a plain MLP.
-        norm: type of the norms, `layer` or `rms`, with `epsilon` under the root.
-        order: places of the norms, a name in `ORDERS`.
-        first_norm: whether the embeddings are normalised.
-        last_norm: whether the last tokens are normalised before the head.
-        positions: whether positions are learned.
-        frequencies: frequencies of rotary positions. The frequencies act on the first 2 len(frequencies)
-            entries of each query and key.
+        experts: number of experts in a layer. The value 0 means a plain MLP.
+        norm: type of the norms, `layer` or `rms`. The small constant `epsilon` is added under the root.
+        order: where the norms are, a name from `ORDERS`.
+        first_norm: whether a norm follows the embeddings.
+        last_norm: whether a norm precedes the output head.
+        positions: whether the model learns a vector for each position.
+        frequencies: frequencies of rotary positions. They rotate the first 2 len(frequencies) entries of each
+            query and key.
         query_key_norm: whether every query and key is scaled to root mean square 1.
-        score_scales: factor of q . k in each layer.
+        score_scales: for each layer, the factor that multiplies the product q . k of query and key.
         score_cap, logit_cap: cap of scores and of logits, `cap tanh(x / cap)`. None means no cap.
-        head: type of the output head, `plain`, or `masked` for BERT's transform before the logits.
-        tied: whether the output head is the embedding.
+        head: type of the output head: `plain`, or `masked` for a dense layer and a norm before the logits, as
+            in BERT.
+        tied: whether the output head shares its weights with the embedding.
         padding: token id whose embedding is zero.
-        longest: largest number of tokens that the law covers, because of learned positions or a sliding
+        longest: largest number of tokens that attnlaw can treat, because of learned positions or a sliding
             window. None means no limit.
-        read_from: the source from which attnlaw knows the initialiser.
+        read_from: where attnlaw found the standard deviations, such as a config.
 
     >>> small = Architecture.from_config({"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4})
     >>> small.head_width, small.hidden, small.deviations.residual
@@ -182,12 +184,12 @@ class Architecture:
 
         Args:
             source: the file, its folder, a hub id, a name of a shipped config, or the values themselves.
-            std: a deviation of the weights that replaces the deviation of the config.
-            depth: a number of layers that replaces the number of the config. 0 keeps it.
+            std: standard deviation of the weights, which replaces the value of the config.
+            depth: number of layers, which replaces the value of the config. The value
 
         Raises:
-            InputError: if attnlaw does not know the initialiser of this model type, or the law does not cover
-                a part of the model.
+            InputError: if attnlaw does not know how this model type is initialised, or cannot treat a part of
+                the model.
         """
         from attnlaw.theory.init.configuration import architecture_of, config_of
 
@@ -195,7 +197,7 @@ class Architecture:
 
 
 def at_width(model: Architecture, width: int, keep: str) -> Architecture:
-    """Return the model at another width, with the same gains and the same variances of embeddings."""
+    """Return the model at another width, with the same gains and the same embedding variances."""
     grown = ("head_width",) if KEPT[keep] else ("heads", "key_value_heads")
     sizes = {name: getattr(model, name) for name in grown}
     step = model.width // math.gcd(model.width, *sizes.values())

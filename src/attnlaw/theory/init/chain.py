@@ -49,7 +49,7 @@ _CHUNK = 2**18  # hidden units, of all tokens, that are drawn at once
 
 
 def hidden_gram(model: Architecture, t: Array, units: int, rng: np.random.Generator) -> Array:
-    """Return the Gram matrix y y^T of the F hidden units of an MLP, of shape (draws, s, s)."""
+    """Return the Gram matrix y y^T of the hidden units y of an MLP, of shape (draws, s, s)."""
     count = units if 0 < units < model.hidden else model.hidden
     grams = np.empty((len(t), t.shape[1], t.shape[1]))
     size = max(1, _CHUNK // (t.shape[1] * count))
@@ -63,7 +63,7 @@ def hidden_gram(model: Architecture, t: Array, units: int, rng: np.random.Genera
 
 
 def unit_kernel(model: Architecture, gram: Array) -> Array:
-    """Return K = E y y^T of one hidden unit. `gram` is the Gram matrix of normalised tokens, over N."""
+    """Return the mean of y y^T for one hidden unit, given the Gram matrix of the normalised tokens over N."""
     inner = model.width * model.deviations.inner**2 * gram
     kernel = kernel_map(model.activation, inner)
     return kernel * inner if model.gated else kernel
@@ -80,7 +80,7 @@ def _units(model: Architecture, t: Array, count: int, rng: np.random.Generator) 
 
 
 def experts_gram(model: Architecture, t: Array, units: int, rng: np.random.Generator) -> Array:
-    """Return `sum_e (w_e w_e^T) o (y_e y_e^T)` of router weights w_e and hidden units y_e, entry by entry."""
+    """Return the Gram matrix of the experts' output, from router weights w_e and hidden units y_e."""
     weights = router_weights(model, t, rng)
     total = np.zeros((len(t), t.shape[1], t.shape[1]))
     for e in range(model.experts):
@@ -90,7 +90,7 @@ def experts_gram(model: Architecture, t: Array, units: int, rng: np.random.Gener
 
 
 def router_weights(model: Architecture, t: Array, rng: np.random.Generator) -> Array:
-    """Return the router's weights, a softmax over the best experts of each token and 0 for all others."""
+    """Return the router's weights: a softmax over the best experts of each token, and 0 for all others."""
     gain = math.sqrt(model.width) * model.deviations.inner
     logits = gain * t @ rng.standard_normal((len(t), t.shape[-1], model.experts))
     least = np.sort(logits, axis=-1)[..., -model.experts_per_token, None]
@@ -100,7 +100,7 @@ def router_weights(model: Architecture, t: Array, rng: np.random.Generator) -> A
 
 
 class Chain:
-    """Several random draws of a model at its own width. Every layer updates the state `root`."""
+    """Several random draws of a model at its width. `root` is a square root of the tokens' Gram matrix."""
 
     limit = False  # whether the width is infinite
 
@@ -146,21 +146,21 @@ class Chain:
 
     @property
     def x(self) -> Array:
-        """The tokens in the coordinates of the state, of shape (draws, s, r): s tokens, r coordinates."""
+        """The tokens in the coordinates of the state, an array of shape (draws, s, r)."""
         return self.root[:, : len(self.tokens)]
 
     @property
     def embeddings(self) -> Array:
-        """The embeddings of the different ids in the coordinates of the state, for a tied head."""
+        """The embeddings of the different token ids in the coordinates of the state, for a tied head."""
         return self.root[:, self.root.shape[1] - len(self.tokens.distinct) :]
 
     @property
     def ones(self) -> Array:
-        """The all-ones vector divided by sqrt(N), in the coordinates of the state, for LayerNorm."""
+        """The all-ones vector divided by sqrt(N), in the coordinates of the state. LayerNorm needs it."""
         return self.root[:, len(self.tokens), None]
 
     def norm(self, x: Array) -> Array:
-        """Return x divided by its root mean square (with epsilon), in LayerNorm without the mean."""
+        """Return x divided by its root mean square (with epsilon). LayerNorm first subtracts the mean."""
         if self.model.centred:
             wider = np.zeros((self.draws, 1, x.shape[-1] - self.ones.shape[-1]))
             ones = np.concatenate([self.ones, wider], -1)
@@ -168,7 +168,7 @@ class Chain:
         return np.asarray(x / np.sqrt((x * x).sum(axis=-1, keepdims=True) + self.model.epsilon))
 
     def attention(self, h: Array, layer: int) -> tuple[Array, Array, Array]:
-        """Return scores and weights of all heads (draws, H, s, s), and the factor R of their output."""
+        """Return scores and attention weights (draws, H, s, s), and the factor R of the output `R Z`."""
         model, std, t = self.model, self.model.deviations, compress(h)
         scale = model.score_scales[layer]
         p = capped(self.head_scores(t) * scale, model.score_cap)
@@ -180,7 +180,7 @@ class Chain:
         return p, weights, gain * symmetric_root(gram_of(joined))
 
     def head_scores(self, t: Array) -> Array:
-        """Return the unscaled scores q . k of heads of finite width, of shape (draws, H, s, s)."""
+        """Return the unscaled products of queries and keys in heads of finite width, (draws, H, s, s)."""
         turned = self.model.frequencies or self.model.query_key_norm
         return self._rotary_scores(t) if turned else self._plain_scores(t)
 
@@ -216,7 +216,7 @@ class Chain:
         return rows
 
     def mlp(self, h: Array) -> Array:
-        """Return the factor R of the output of the MLP or the experts."""
+        """Return the factor R of the output `R Z` of the MLP or the experts."""
         gram = experts_gram if self.model.experts else hidden_gram
         root = symmetric_root(gram(self.model, compress(h), self.units, self.rng))
         return root * self.model.deviations.residual
@@ -224,6 +224,7 @@ class Chain:
     def add(self, r: Array) -> None:
         """Add the output `R Z` of a block to the tokens."""
         n, k, rank = self.model.width, r.shape[-1], self.root.shape[-1]
+        # Z is drawn only along the old tokens. Bartlett's factor replaces all other directions.
         along = r @ self.rng.standard_normal((self.draws, k, rank))
         across = r @ bartlett(k, n - rank, (self.draws,), self.rng)
         added = np.concatenate([along, across], axis=-1) / math.sqrt(n)
@@ -235,7 +236,7 @@ class Chain:
         self.root = compress(wide)
 
     def replace(self, x: Array) -> None:
-        """Replace the tokens by others in the same coordinates."""
+        """Replace the tokens by other tokens in the same coordinates."""
         self.root = np.concatenate([x, self.root[:, len(self.tokens) :]], axis=1)
 
 
@@ -245,7 +246,7 @@ def capped(values: Array, cap: float | None) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class LayerState:
-    """The tokens after a layer, and the scores and weights of its heads."""
+    """The tokens after a layer, and the scores and attention weights of its heads."""
 
     gram: Array  # gram matrix of the tokens over N, (draws, s, s)
     scores: Array | None = None  # (draws, H, s, s); None for the embeddings, before the first layer
@@ -253,7 +254,7 @@ class LayerState:
 
 
 def run_layers(state: Chain) -> Iterator[LayerState]:
-    """Run the chain. Yield the embeddings, and then the tokens, scores and weights of every layer."""
+    """Yield the state after the embeddings and after every layer."""
     if state.model.first_norm:
         state.replace(state.norm(state.x))
     yield LayerState(gram_of(state.x))

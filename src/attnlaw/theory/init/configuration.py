@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 def config_of(source: str | os.PathLike[str] | Mapping[str, Any]) -> Config:
-    """Return the config of a file, a folder, a hub id, a shipped name, or given values."""
+    """Return a config as a dictionary, from a file, a folder, a hub id, a shipped name or a dictionary."""
     if isinstance(source, Mapping):
         return Config(source, "config")
     path = config_path(source)
@@ -56,7 +56,7 @@ def shipped_configs() -> dict[str, Path]:
 
 
 def architecture_of(config: Config, std: float | None = None, depth: int = 0) -> Architecture:
-    """Return the architecture of a config, or raise an `InputError` if the law does not cover it."""
+    """Return the architecture that a config describes. Raise an `InputError` if attnlaw cannot treat it."""
     kind, family, init = _require_initialiser(config)
     config = Config({**init.defaults, **config.values}, config.source)
     stack = family.stacks[0]
@@ -114,7 +114,7 @@ def architecture_of(config: Config, std: float | None = None, depth: int = 0) ->
 
 
 def deviations_of(config: Config, depth: int) -> Deviations | None:
-    """Return the deviations of the library's initialiser, or None if it or the config's value is unknown."""
+    """Return the standard deviations with which the model's library draws weights, or None if unknown."""
     initialiser = _initialiser(config)
     std = None if initialiser is None else _std(config, initialiser[2])
     return None if initialiser is None or std is None else _deviations(initialiser[2], std, depth)
@@ -129,14 +129,14 @@ def _deviations(init: Initialiser, std: float, depth: int) -> Deviations:
 
 
 def library_values(config: Config, depth: int = 0) -> dict[str, Any]:
-    """Return the values of a config as its library expects them, with `depth` layers unless it is 0."""
+    """Return the values of a config as the model's library expects them."""
     kind, family, _ = _require_initialiser(config)
     override = {family.stacks[0].depth[0]: depth} if depth else {}
     return {**config.values, **override, "model_type": kind}
 
 
 def known_types() -> list[str]:
-    """Return the model types whose initialiser attnlaw knows, in alphabetical order."""
+    """Return the model types that attnlaw knows how to initialise, in alphabetical order."""
     return sorted(kind for family in known_families() for kind in family.init)
 
 

@@ -34,7 +34,7 @@ VOCABULARY = 60
 
 @dataclass(frozen=True)
 class CoordinateCheck:
-    """The root mean square change of the logits after all steps, averaged over initialisations."""
+    """The root mean square change of the logits after all steps, averaged over random starts."""
 
     logit_change: Estimate
 
@@ -70,7 +70,7 @@ def coordinate_check(
 
 
 def config(width: int) -> dict[str, Any]:
-    """Return the config.json of the two-layer GPT-2 at a given width, as a dictionary."""
+    """Return the config.json of a two-layer GPT-2 with this width, as a dictionary."""
     return {
         "model_type": "gpt2",
         "n_embd": width,

@@ -32,7 +32,7 @@ def gradient_law(
     seed: int,
     progress: Progress = no_progress,
 ) -> GradientLaw:
-    """Compute the norms of the gradients dL/dW over several initialisations."""
+    """Compute the norms of the gradients of the loss in each weight matrix, over several random starts."""
     with require_extra("--gradients", "lens"), quiet_import():
         from attnlaw.theory.init.lazy_model import lazy_model
     drawn: dict[str, list[float]] = {}

@@ -39,7 +39,7 @@ MATCHED = "Only the means and covariances of hidden units are exact (--units); o
 
 
 def remarks(law: InitialLaw, exact: bool = True) -> str | None:
-    """Return the unusual properties of a law as sentences without full stops, or None if there are none."""
+    """Return a model's unusual properties as one text, or None if there are none."""
     lines = [remark.text for remark in start_remarks(start_of(law)) if remark.unusual]
     return "; ".join(lines if exact else [*lines, MATCHED]) or None
 
@@ -48,7 +48,7 @@ MEASURES = ("rms", "cosine", "effective_rank", "entropy", "score_sd")
 
 
 def measure_layer(state: LayerState, tokens: Tokens, allowed: BoolArray) -> dict[str, Array]:
-    """Return the measures of a layer by name, each of shape (draws,)."""
+    """Return the numbers of the module's table for one layer, by name. Each has the shape (draws,)."""
     s = tokens.seen
     gram = state.gram[:, :s, :s]
     squares = np.diagonal(gram, axis1=-2, axis2=-1)
@@ -90,19 +90,19 @@ def initial_law(
     units: int = 0,
     progress: Progress = no_progress,
 ) -> InitialLaw:
-    """Compute the law of an untrained model for given tokens.
+    """Compute the distribution of an untrained model's layers, logits and loss, for given tokens.
 
-    The law of the layers is exact at every finite width if `units` is 0. The loss is approximate for a
-    vocabulary of more than 4096 ids: its sum over the vocabulary is taken as normal.
+    The result for the layers is exact at every finite width if `units` is 0. The loss is approximate if the
+    vocabulary has more than 4096 ids. Its sum over the vocabulary is then drawn from a normal distribution.
 
     Args:
-        tokens: the token ids. The law depends only on which of the tokens are equal.
-        width: a width to which the model is scaled. Gains and the variances of embeddings stay the same at
-            this width. None keeps the width of the model, and infinity gives the limit.
-        keep: the other property that stays fixed at another width: "heads" (their number) or "head-width".
-        scaling: "1/d" multiplies scores by another d^(-1/2), as muP does, where d is the head width.
-        units: number of hidden units to draw in place of all units of an MLP. Mean and covariance stay exact,
-            and 0 draws all units.
+        tokens: the token ids. Only which of them are equal matters.
+        width: a width to which the model is scaled, with the same gains and embedding variances. None keeps
+            the width of the model, and infinity gives the limit.
+        keep: what else is the same at another width: "heads" (their number) or "head-width".
+        scaling: "1/d" divides scores by another sqrt(d), as muP does, where d is the head width.
+        units: number of hidden units to draw instead of all units of an MLP. Mean and covariance are still
+            exact. The value 0 draws all units.
 
     >>> model = Architecture.from_config({"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4})
     >>> law = initial_law(model, Tokens((5, 9, 2)), draws=50)
@@ -216,5 +216,6 @@ def _summarise(
 def _slope(cosines: Sequence[Array]) -> Array | None:
     """Return the slope of log(1 - cosine) over layers until tokens are parallel; None for too few layers."""
     apart = 1 - np.stack(cosines, axis=1)
+    # The fit ends before the first layer whose tokens are parallel up to rounding errors.
     counted = int((apart > PARALLEL).all(axis=0).cumprod().sum())
     return None if counted < 2 else slopes([np.log(distances) for distances in apart[:, :counted].T])

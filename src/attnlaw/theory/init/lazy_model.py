@@ -42,7 +42,7 @@ SAME = 1e-10  # a remainder below this share of the rows' length is rounding: th
 
 @dataclass(eq=False)
 class LazyMatrix:
-    """A Gaussian matrix W (out, in) of deviation `std`."""
+    """A random matrix W (out, in) with normal entries of standard deviation `std`, drawn only as needed."""
 
     out: int
     inner: int  # the number of columns, `in` above
@@ -83,12 +83,12 @@ class LazyMatrix:
         return answer
 
     def gradient_norm(self) -> float:
-        """Return the Frobenius norm of dL/dW over all uses since the last step."""
+        """Return the Frobenius norm of the gradient dL/dW of all uses since the last step."""
         d, x = self._gradient()
         return math.sqrt(max(float(((d @ d.T) * (x @ x.T)).sum()), 0.0))
 
     def step(self, rate: float) -> None:
-        """Make a step of SGD along the gradient of all uses, and forget the uses."""
+        """Make a step of SGD with the gradients of all uses, and forget these uses."""
         d, x = self._gradient()
         self.steps.append((rate * d, x))
         self.uses.clear()
@@ -149,6 +149,7 @@ class _RowLookup(torch.autograd.Function):  # type: ignore[misc]
         ctx.matrix = matrix
         chosen = functional.one_hot(numbers.reshape(-1), matrix.out).double()
         answer = matrix.left(chosen).reshape(*numbers.shape, matrix.inner)
+        # The library gives the embedding of the padding id no gradient.
         if padding is not None:
             chosen[:, padding] = 0.0
         ctx.chosen = chosen
@@ -161,7 +162,7 @@ class _RowLookup(torch.autograd.Function):  # type: ignore[misc]
 
 
 class LazyWeight:
-    """A stand-in for a weight tensor of the model, whose products and rows come from a lazy matrix."""
+    """A replacement for a weight tensor of a model. A lazy matrix computes its products and rows."""
 
     _is_hf_initialized = True  # the library must not initialise it
     dtype, device = torch.float64, torch.device("cpu")
@@ -175,7 +176,7 @@ class LazyWeight:
 
 
 class LazyStack(list[LazyWeight]):
-    """A stand-in for a weight tensor of three axes, such as experts. Each matrix of the tensor is lazy."""
+    """A replacement for a weight tensor with three axes, such as experts: a stack of lazy matrices."""
 
 
 def _linear(x: Any, weight: LazyWeight, bias: Any = None) -> Any:
@@ -198,19 +199,19 @@ _ANSWERS: dict[Any, Callable[..., Any]] = {
 
 
 class LazyModel:
-    """A model of `transformers` on lazy matrices. A tied matrix appears once in `matrices`."""
+    """A model of `transformers` on lazy matrices. A matrix that is used twice appears once in `matrices`."""
 
     def __init__(self, model: Any, matrices: Mapping[str, LazyMatrix]) -> None:
         self.model, self.matrices = model, matrices
 
     def loss(self, tokens: Tokens, causal: bool = True) -> Any:
-        """Return the loss on tokens as a tensor with a gradient. The logits have double precision."""
+        """Return the loss on tokens as a float64 tensor that can be differentiated."""
         logits = self.logits(tokens)
         places, targets = tokens.targets(causal)
         return functional.cross_entropy(logits[places], torch.as_tensor(targets))
 
     def logits(self, tokens: Tokens) -> Any:
-        """Return the logits, of shape (s, V) for s tokens and a vocabulary of V ids."""
+        """Return the logits of all ids at every token, as a tensor of shape (tokens, vocabulary)."""
         given = {
             "input_ids": torch.tensor([tokens.ids]),
             "attention_mask": torch.tensor([[1] * tokens.seen + [0] * tokens.padded]),
@@ -219,7 +220,7 @@ class LazyModel:
         return self.model(**given, use_cache=False).logits[0]
 
     def step(self, rates: Callable[[str], float]) -> None:
-        """Make a step of SGD on every matrix, after `loss().backward()`."""
+        """Make a step of SGD on every matrix. Call `loss().backward()` before."""
         for name, matrix in self.matrices.items():
             matrix.step(rates(name))
 
@@ -230,7 +231,7 @@ def lazy_model(
     std: Callable[[str], float] | None = None,
     architecture: Architecture | None = None,
 ) -> LazyModel:
-    """Build the model of a config.json on lazy matrices."""
+    """Build the model that a config.json describes, with lazy matrices as weights."""
     with quiet_import():
         from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 

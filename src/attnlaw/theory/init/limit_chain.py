@@ -35,7 +35,7 @@ SAMPLED = 1000  # heads that represent infinitely many
 
 
 class LimitChain(Chain):
-    """Draws in the limit of infinite width, where scores are random, or attention may be `uniform`."""
+    """Random draws of a model in the limit of infinite width."""
 
     limit = True
 

@@ -32,7 +32,7 @@ MOST_DRAWN = 4096
 
 @dataclass(frozen=True, eq=False)
 class InitialLogits:
-    """The logits of all ids at every token."""
+    """The distribution of the logits of an untrained model at every token."""
 
     token_logits: Array | None  # of the u different ids, (draws, s, u); None without a limit
     covariance: Array  # covariance C of the logits of each other id, (draws, s, s)
@@ -41,7 +41,7 @@ class InitialLogits:
     cap: float | None  # cap of the logits; None is no cap
 
     def deviation(self) -> Array:
-        """Return the deviation of the logit of an id that is not among the tokens, in every draw."""
+        """Return the standard deviation of the logit of an id that is not among the tokens, in each draw."""
         variances = np.diagonal(self.covariance, axis1=-2, axis2=-1)
         if self.cap is not None:
             variances = np.diagonal(mehler_kernel(self._capped, self.covariance), axis1=-2, axis2=-1)
@@ -51,7 +51,7 @@ class InitialLogits:
         return capped(z, self.cap)
 
     def log_sums(self, rng: np.random.Generator) -> Array:
-        """Return log sum exp(logit) over the vocabulary, (draws, s); not finite beyond float64."""
+        """Return log sum exp(logit) over the vocabulary, (draws, s). It may be infinite for large logits."""
         assert self.token_logits is not None
         draws, s = self.covariance.shape[:2]
         if self.others <= MOST_DRAWN:
@@ -83,7 +83,7 @@ class InitialLogits:
 
 
 def logits_of(state: Chain) -> InitialLogits:
-    """Return the logits of a chain after its last layer."""
+    """Return the logits of a model after its last layer."""
     model = state.model
     h = state.norm(state.x) if model.last_norm else state.x
     if model.head == "masked":
@@ -108,7 +108,7 @@ def logits_of(state: Chain) -> InitialLogits:
 
 
 def own_cosine(state: Chain) -> Array | None:
-    """Return the mean cosine of the last tokens with their own embeddings in every draw."""
+    """Return the mean cosine between the last tokens and their embeddings in each draw, or None."""
     model, tokens = state.model, state.tokens
     if not model.tied or model.head == "masked":
         return None
@@ -143,6 +143,7 @@ def _masked_head(state: Chain, h: Array) -> tuple[Array, Array | None]:
         return gram, None
     e = _without_first(np.concatenate([state.ones, state.embeddings], axis=1))
     rows, m = e.shape[-1], t.shape[-1]
+    # Relative to t, the embeddings are rotated uniformly, orthogonal to the all-ones vector.
     g = state.rng.standard_normal((draws, rows, m))
     rest = bartlett(rows, n - 1 - m, (draws,), state.rng)
     lower = np.linalg.cholesky(gram_of(g) + gram_of(rest))

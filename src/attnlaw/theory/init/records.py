@@ -19,7 +19,7 @@ PARALLEL = 1e-6  # with a smaller 1 - cosine, hidden units of single precision c
 
 @dataclass(frozen=True)
 class Spread:
-    """A number over initialisations: its mean with an error, its deviation, and its 5% and 95% quantiles."""
+    """A number over several random starts: mean with error, standard deviation, 5% and 95% quantiles."""
 
     value: float
     error: float | None
@@ -33,7 +33,7 @@ class Spread:
 
 
 def spread_of(values: Array, fixed: bool = False) -> Spread:
-    """Summarise all draws; a `fixed` number, of a limit without randomness, has the spread 0."""
+    """Summarise the values of all draws. A number that is not random (`fixed`) has the spread 0."""
     mean = float(values.mean())
     deviation = float(values.std(ddof=1)) if len(values) > 1 else 0.0
     deviation = deviation if deviation > ROUNDING * abs(mean) else 0.0
@@ -45,14 +45,14 @@ def spread_of(values: Array, fixed: bool = False) -> Spread:
 
 
 def slopes(by_layer: list[Array]) -> Array:
-    """Return the least-squares slope over layers in every draw."""
+    """Return the slope of a least-squares line over the layers, in each draw."""
     layer = np.arange(len(by_layer)) - (len(by_layer) - 1) / 2
     return np.asarray(np.stack(by_layer, axis=1) @ layer / (layer @ layer))
 
 
 @dataclass(frozen=True)
 class MatrixGradient:
-    """The norm |dL/dW| of one matrix. Layers count from 1, and None means outside of the layers."""
+    """The gradient norm |dL/dW| of one matrix. Layers count from 1; None means outside of all layers."""
 
     layer: int | None
     matrix: str
@@ -61,7 +61,7 @@ class MatrixGradient:
 
 @dataclass(frozen=True)
 class GradientLaw:
-    """Norms of gradients: for all layers together, for each layer and for each matrix."""
+    """Gradient norms: of all layers together, of each layer and of each matrix."""
 
     norm: Spread
     layers: Mapping[int, Spread]
@@ -71,9 +71,9 @@ class GradientLaw:
 
 @dataclass(frozen=True)
 class LayerLaw:
-    """The measures of one layer, as `law.measure_layer` defines them. Layer 0 is the embeddings.
+    """The numbers that describe one layer (see the module `law`). Layer 0 is the embeddings.
 
-    A measure is None if the layer does not have it. `gradient` is the norm of the layer's gradients.
+    A number is None if the layer does not have it. `gradient` is the norm of the layer's gradients.
     """
 
     layer: int
@@ -87,19 +87,18 @@ class LayerLaw:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class InitialLaw(BriefRepr):
-    """The law of an untrained model for given tokens, over initialisations.
+    """The distribution of an untrained model for given tokens, over random starts.
 
-    A field is None if the number does not exist. For example, with a tied head the logits of the tokens' own
-    ids have no limit.
+    A field is None if the number does not exist. For example, the logits of a model with a tied head have no
+    limit at infinite width.
 
     Args:
         model_width: the width N, or None in the limit of infinite width.
-        logit_sd: deviation of the logit of an id that is not among the tokens.
-        loss: mean loss of the next token (BERT: of every token). Compare the loss with `uniform_loss`,
-            which is ln V.
+        logit_sd: standard deviation of the logit of an id that is not among the tokens.
+        loss: mean loss of the next token (BERT: of every token). `uniform_loss` is that of a uniform guess.
         own_probability: probability that the model gives to the id at the same position.
-        own_cosine: cosine of the last tokens with their own embeddings (tied head).
-        angle_exponent: slope of log(1 - cosine) over layers.
+        own_cosine: cosine between the last tokens and their embeddings, if the head is tied.
+        angle_exponent: slope of log(1 - cosine) over the layers, negative if tokens become parallel.
     """
 
     architecture: Architecture
@@ -119,7 +118,7 @@ class InitialLaw(BriefRepr):
     gradients: GradientLaw | None = None
 
     def with_gradients(self, gradients: GradientLaw) -> InitialLaw:
-        """Return the law with the norms of gradients added, for the whole model and in each layer."""
+        """Return a copy that also has gradient norms, for the whole model and for each layer."""
         layers = tuple(replace(layer, gradient=gradients.layers.get(layer.layer)) for layer in self.layers)
         return replace(self, layers=layers, gradients=gradients)
 
@@ -141,7 +140,7 @@ class InitialLaw(BriefRepr):
         return self.architecture.read_from
 
     def last(self, name: str, layer: int = -1) -> Estimate | None:
-        """Return a measure after a layer, by default the last one, or None if the layer does not have it."""
+        """Return a number after a layer, by default the last one, or None if the layer does not have it."""
         spread: Spread | None = getattr(self.layers[layer], name)
         return None if spread is None else spread.estimate
 
@@ -155,7 +154,7 @@ class InitialLaw(BriefRepr):
 
     @property
     def cosine_spread(self) -> float | None:
-        """The deviation of the cosine over initialisations, after the last layer."""
+        """The standard deviation over random starts of the mean cosine after the last layer."""
         cosine = self.layers[-1].cosine
         return None if cosine is None else cosine.spread
 
@@ -165,7 +164,7 @@ class InitialLaw(BriefRepr):
 
     @property
     def entropy(self) -> Estimate | None:
-        """The entropy of attention in the first layer, where tokens differ most."""
+        """The relative entropy of attention in the first layer, where tokens differ most."""
         return self.last("entropy", layer=1)
 
     @property

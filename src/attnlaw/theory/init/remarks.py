@@ -30,7 +30,7 @@ NEAR_UNIFORM, DISTINCT = 0.95, 0.5  # entropy over uniform, and mean cosine, tha
 
 @dataclass(frozen=True)
 class Start:
-    """The numbers of an untrained model that the sentences describe."""
+    """The numbers about an untrained model that the sentences need."""
 
     rms: Mapping[int, Estimate]  # by layer, where layer 0 is the embeddings
     cosine: Mapping[int, Estimate]  # by layer; empty for a single token
@@ -44,7 +44,7 @@ class Start:
 
 
 def start_of(law: InitialLaw) -> Start:
-    """Return the numbers of a law that the sentences need."""
+    """Return the numbers that the sentences need, from the distribution of an untrained model."""
 
     def by_layer(name: str) -> dict[int, Estimate]:
         known: list[tuple[int, Spread | None]] = [(layer.layer, getattr(layer, name)) for layer in law.layers]
@@ -65,14 +65,14 @@ def start_of(law: InitialLaw) -> Start:
 
 @dataclass(frozen=True)
 class StartRemark:
-    """A sentence without its full stop. `unusual` is None if it is not known."""
+    """A sentence about a model, without a full stop. `unusual` is None if attnlaw does not know."""
 
     text: str
     unusual: bool | None
 
 
 def start_remarks(start: Start) -> list[StartRemark]:
-    """Return the sentences about a model: signals, tokens, attention, loss, gradients."""
+    """Return sentences about signals, tokens, attention, loss and gradients of an untrained model."""
     return [remark for describe in TOPICS if (remark := describe(start)) is not None]
 
 

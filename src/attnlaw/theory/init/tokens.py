@@ -15,11 +15,11 @@ BoolArray = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Tokens:
-    """Token ids in order.
+    """The token ids of one input, in order.
 
     Args:
         padded: number of padding ids at the end, which no token sees.
-        segments: segment of each token, for BERT. An empty value means that all are in segment 0.
+        segments: segment (0 or 1) of each token, for BERT. An empty value puts all tokens into segment 0.
 
     >>> Tokens((5, 9, 5)).distinct
     (5, 9)
@@ -57,7 +57,7 @@ class Tokens:
         return shown & (j <= i) if causal else shown
 
     def targets(self, causal: bool) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return the scored places, and the expected id of each: the next one, or in BERT its own."""
+        """Return the positions that the loss counts, and the id to predict at each of them."""
         ids = np.asarray(self.ids[: self.seen])
         places = np.arange(self.seen)
         return (places[:-1], ids[1:]) if causal else (places, ids)
@@ -78,7 +78,7 @@ def random_tokens(architecture: Architecture, count: int, padded: int, seed: int
 
 
 def check_tokens(architecture: Architecture, tokens: Tokens) -> None:
-    """Raise a `BadSetting` if there are more tokens than the law covers, or ids outside of the vocabulary."""
+    """Raise a `BadSetting` if there are too many tokens for the model, or ids outside of its vocabulary."""
     if architecture.longest is not None and len(tokens) > architecture.longest:
         what = "positions" if architecture.positions else "tokens in the sliding window"
         message = f"expected at most {architecture.longest}, the number of {what} of {architecture.name}"

@@ -51,14 +51,14 @@ LARGEST_INVERSE_BETA = 1000.0  # below 0.001 the quadrature loses digits
 
 @dataclass(frozen=True)
 class AttentionMatrixLaw(Law):
-    """The squared singular values of `sqrt(n) (softmax(beta Q K^T / sqrt(d_K)) - mean)` as n -> infinity.
+    """The limit of the squared singular values of `sqrt(n) (softmax(beta Q K^T / sqrt(d_K)) - mean)`.
 
-    Matrices of finite size approach this limit slowly if beta exceeds 1 or d_K/n is small. A beta above 5
-    raises an `InputError`: there `e^(beta^2)` is about 1e11, no n is near the limit, and rounding would open
+    Finite matrices approach this limit slowly if beta is above 1 or d_K/n is small. A beta above 5 raises an
+    `InputError`. In this range no matrix of realistic size is near the limit, and rounding errors would show
     false gaps. Next to an edge, the density has only half of its digits, because two roots meet at the edge.
 
     Args:
-        beta: standard deviation of a row's logits.
+        beta: standard deviation of the attention logits in a row.
         ratio: the head size divided by the number of tokens, d_K / n.
 
     >>> law = AttentionMatrixLaw(1.0, 1.0)
@@ -85,7 +85,7 @@ class AttentionMatrixLaw(Law):
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
-        """The intervals on which quadrature runs, split where a gap is about to open."""
+        """The intervals on which integrals are computed, split where a gap is about to open."""
         if len(self.intervals) == 2:
             return super().pieces
         (edge,) = self._edges
@@ -96,8 +96,8 @@ class AttentionMatrixLaw(Law):
     def stieltjes(self, z: ArrayLike) -> Complexes:
         """Return the Stieltjes transform `g = 1/(theta xi tau)`.
 
-        If xi is above the real line, tau is the only root above it, because a real tau means a real xi. Close
-        to the line, a root is above it only if `dxi/dtau > 0`, which holds for one root off the support.
+        If xi is above the real line, tau is the only root above it, because a real tau has a real xi. Close
+        to the real line, the right root also needs `dxi/dtau > 0`. Off the support, one root does.
         """
         z = np.asarray(z)
         place = z.astype(complex)
@@ -114,7 +114,7 @@ class AttentionMatrixLaw(Law):
         return np.asarray(np.where(below, g.conj(), g))
 
     def moment(self, order: int) -> float:
-        """Return a moment from `s = z g = 1 + (1 - r + r s) s^2 / z - k s^4 / z^2` as a series in 1/z."""
+        """Return the moment of an order, from the series of `s = z g(z)` in 1/z."""
         r, k = self._letters
         s = np.zeros(order + 1)
         s[0] = 1.0
@@ -161,7 +161,7 @@ class AttentionMatrixLaw(Law):
 
 
 def require_beta(what: str, beta: float) -> None:
-    """Raise an `InputError` if beta is so large or so small that rounding errors would spoil the law."""
+    """Raise an `InputError` if beta is so large or so small that rounding errors would dominate."""
     if not 0 < beta <= MOST_BETA:
         raise InputError(
             f"{what}: found beta {beta}, expected a number above 0 and at most {MOST_BETA:g}, because the "
@@ -198,8 +198,8 @@ def centred(attention: NDArray[np.floating], causal: bool = False) -> Reals:
 def participation(matrix: NDArray[np.floating]) -> float:
     """Return the participation number `(sum s^2)^2 / sum s^4` of a matrix with singular values s.
 
-    The number equals `|C|_F^4 / |C C^T|_F^2` for a matrix C, so the function computes no singular value. The
-    result is nan for a matrix of zeros.
+    The function computes it as `|C|_F^4 / |C C^T|_F^2` of the matrix C, without an SVD. The result is nan for
+    a matrix of zeros.
 
     >>> participation(np.diag([2.0, 2.0, 2.0, 0.0]))
     3.0
@@ -216,7 +216,7 @@ def participation(matrix: NDArray[np.floating]) -> float:
 def null_participation(
     tokens: int, head_size: int, beta: float, seed: int, draws: int = 20, causal: bool = False
 ) -> Estimate:
-    """Estimate the participation number of centred random attention at this beta.
+    """Estimate how many directions a random attention matrix uses at this beta (participation number).
 
     If beta is below `few_rows_beta`, the number is near `n / (2 + c^2 n/d_K)` with
     `c = beta^2/(e^(beta^2) - 1)` (arXiv 2510.06685). The draws remain valid at larger beta and under a

@@ -22,7 +22,7 @@ from attnlaw.theory.laws.tied_values import TiedValuesLaw
 
 @dataclass(frozen=True)
 class Matrix:
-    """One of the layer's centred matrices, listed in `MATRICES`."""
+    """One of the matrices of an attention layer that a law describes, such as its output."""
 
     name: str
     label: str
@@ -33,7 +33,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Sharing:
-    """The parts that the heads of a layer share. `SHARINGS` lists the choices."""
+    """A way in which the heads of a layer share keys and values."""
 
     name: str
     label: str
@@ -56,7 +56,7 @@ SHARINGS = by_name(
 
 @dataclass(frozen=True)
 class Centring:
-    """The term subtracted from attention matrices: the column means, or 1/n as in the papers."""
+    """A choice of what is subtracted from attention matrices: column means, or 1/n as in the papers."""
 
     name: str
     label: str
@@ -71,9 +71,8 @@ class AttentionShape:
     """The sizes of a multi-head attention layer.
 
     Args:
-        value_size: the size of a head's values (d_V). The value None means the head size.
-        output_size: the size of the output (d_O). The value None means the size of all values together, h
-            d_V.
+        value_size: the size d_V of a head's values. None means the head size.
+        output_size: the size d_O of the output. None means the size of the values of all heads together.
 
     >>> AttentionShape(tokens=512, heads=12, head_size=64).law(1.0)
     MultiHeadLaw(beta=1.0, heads=12, key_ratio=1.5, value_ratio=1.5, output_ratio=1.5, head_size=None)
@@ -106,7 +105,7 @@ class AttentionShape:
         return self.heads * self.d_V if self.output_size is None else self.output_size
 
     def rank(self, of: str = "output") -> int:
-        """Return how many of the n squared singular values are not zero."""
+        """Return how many of the n squared singular values of a matrix are not zero."""
         matrix = MATRICES[of]
         widths = [self.tokens, *[self.heads * self.d_V] * matrix.values, *[self.d_O] * matrix.output]
         return min(widths)
@@ -114,11 +113,11 @@ class AttentionShape:
     def law(
         self, beta: float, of: str = "output", second_order: bool = False
     ) -> MultiHeadLaw | TiedValuesLaw:
-        """Return the law of one of the layer's matrices.
+        """Return the limiting law of the squared singular values of one of the layer's matrices.
 
         Args:
-            second_order: whether to keep the second Hermite term (an extension of the paper). Values and
-                outputs with K = V have no such law.
+            second_order: whether to keep the second Hermite term of the softmax (an extension of the paper).
+                This is not possible for values and outputs with K = V.
         """
         check_value("of", of, str, choices=MATRICES)
         n, h, matrix, sharing = self.tokens, self.heads, MATRICES[of], SHARINGS[self.sharing]
@@ -137,7 +136,7 @@ class AttentionShape:
 
 @dataclass(frozen=True)
 class RandomLayer:
-    """One matrix of a random attention layer at one beta, with its law.
+    """One matrix of an untrained attention layer at one beta, with its limiting law.
 
     >>> layer = RandomLayer(AttentionShape(1024, 16, 64), 1.0, of="attention", centring="mean")
     >>> round(layer.law.support[1], 3), round(layer.spike, 3), len(layer.warnings)
@@ -159,16 +158,16 @@ class RandomLayer:
 
     @property
     def spike(self) -> float | None:
-        """The expected position of one value beyond the law's edge if only 1/n is subtracted.
+        """The expected position of the outlier that remains if only 1/n is subtracted, or None.
 
-        The position is None if no such value is expected, or if K = V, for which there is no prediction.
+        None means that no outlier is expected, or that K = V, for which no prediction is known.
         """
         law, shape = self.law, self.shape
         return expected_spike(law, shape.tokens, shape.head_size) if isinstance(law, MultiHeadLaw) else None
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences on reasons not to trust the law at this size."""
+        """Sentences that explain why the law may be wrong at this size."""
         shape, spike = self.shape, self.spike
         lines = finite_size_warnings(shape.tokens, shape.head_size, self.beta, shape.heads, self.second_order)
         if spike is not None and not CENTRINGS[self.centring].by_columns:

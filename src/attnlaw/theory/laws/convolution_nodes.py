@@ -51,10 +51,10 @@ SETTLED = 1e-11  # relative step of Newton's method after which the error is far
 
 @dataclass(frozen=True)
 class Nodes:
-    """Quadrature nodes of mu_a on each interval, for a batch of values of a.
+    """Quadrature nodes on each interval of mu_a, for several values of a.
 
-    An angle theta from 0 to pi covers each interval. The nodes are at midpoints of equal steps of theta.
-    Arrays have the shape (batch, intervals, nodes) unless stated otherwise.
+    Each interval is the image of an angle theta from 0 to pi. The nodes are at midpoints of equal steps of
+    theta. Arrays have the shape (batch, intervals, nodes) unless the text says otherwise.
     """
 
     low: Reals
@@ -65,10 +65,10 @@ class Nodes:
 
 
 def cubic_edges(k0: float, a: Reals) -> tuple[Reals, Reals]:
-    """Return the edges of Marchenko-Pastur (scale 1) convolved with semicircles.
+    """Return the edges of a Marchenko-Pastur law (scale 1) convolved with semicircles.
 
-    The edges are the critical values of `x(g) = 1/g + a^2 g + sqrt(k0)/(1 - c g)`, at the real roots g of
-    `a^2 g^2 (1-cg)^2 + g^2 - (1-cg)^2 = 0`. The function solves the companion matrices in `y = a g` together.
+    The edges are the values of `x(g) = 1/g + a^2 g + sqrt(k0)/(1 - c g)` where its derivative vanishes, at
+    real g. The function finds all of these g at once, as eigenvalues of companion matrices in `y = a g`.
 
     The edges have the shape (batch, 2). If there is no gap, the second interval is empty.
     """
@@ -101,11 +101,11 @@ def cubic_edges(k0: float, a: Reals) -> tuple[Reals, Reals]:
 
 
 def cubic_stieltjes(k0: float, a: Reals, x: Reals) -> tuple[Reals, Reals]:
-    """Return `Re g` and the density at points x inside the support.
+    """Return the real part of the transform g, and the density, at points x inside the support.
 
-    They solve `y^3 + A y^2 + B y + C = 0` in `y = a g`, with `A = -(a/c + x/a)`, `B = (x + c - sqrt(k0))/c`
-    and `C = -a/c`. With the positive root r, the complex pair has the product `-C/r` and the sum `-(A + r) =
-    (B + C/r)/r`. The arrays a and x broadcast.
+    The value y = a g solves `y^3 + A y^2 + B y + C = 0` with `A = -(a/c + x/a)`, `B = (x + c - sqrt(k0))/c`
+    and `C = -a/c`. If r is the positive root, the two complex roots have the product `-C/r` and the sum `-(A
+    + r) = (B + C/r)/r`. The arrays a and x may have any shapes that broadcast.
     """
     c = 1 / np.sqrt(k0)
     A, B, C = -(a / c + x / a), (x + c - np.sqrt(k0)) / c, -a / c + 0 * x
@@ -121,13 +121,14 @@ def cubic_stieltjes(k0: float, a: Reals, x: Reals) -> tuple[Reals, Reals]:
         r = np.where(new > 0, new, r / 2)
         if (np.abs(step) <= SETTLED * r).all():
             break
+    # Both forms of the sum are equal; this chooses the one that cancels less.
     half_sum = 0.5 * np.where(r > 0.5 * np.abs(A), (B + C / r) / r, -(A + r))
     imaginary = np.sqrt(np.maximum(-C / r - half_sum**2, 0.0))
     return half_sum / a, imaginary / (np.pi * a)
 
 
 def cubic_nodes(k0: float, a: Reals) -> list[tuple[Indices, Nodes]]:
-    """Return nodes of Marchenko-Pastur (scale 1) convolved with semicircles of standard deviations `a`."""
+    """Return nodes of a Marchenko-Pastur law (scale 1) convolved with semicircles of deviations `a`."""
     low, high = cubic_edges(k0, a)
     has_gap = high[:, 1] > low[:, 1]
 
@@ -135,6 +136,7 @@ def cubic_nodes(k0: float, a: Reals) -> list[tuple[Indices, Nodes]]:
         index = np.s_[rows, : 2 if has_gap[rows[0]] else 1]
         return interval_nodes(low[index], high[index], count, a[rows], partial(cubic_stieltjes, k0))
 
+    # The second moment is known. Its error shows which members need more nodes (a small gap).
     sizes = 1 + k0 + a * a
     return [group for mask in (~has_gap, has_gap) for group in enough_nodes(lay, sizes, np.flatnonzero(mask))]
 
@@ -142,7 +144,7 @@ def cubic_nodes(k0: float, a: Reals) -> list[tuple[Indices, Nodes]]:
 def enough_nodes(
     make_nodes: Callable[[Indices, int], Nodes], second_moments: Reals, rows: Indices
 ) -> list[tuple[Indices, Nodes]]:
-    """Use more nodes, up to a limit, until mass and second moment of each member are accurate to 1e-12."""
+    """Increase the number of nodes until the mass and second moment are accurate to 1e-12."""
     groups = []
     for count in CUBIC_NODES:
         if not rows.size:
@@ -161,7 +163,7 @@ def enough_nodes(
 def interval_nodes(
     low: Reals, high: Reals, count: int, a: Reals, stieltjes: Callable[[Reals, Reals], tuple[Reals, Reals]]
 ) -> Nodes:
-    """Return `count` nodes at `x = middle - half cos(theta)` on each interval."""
+    """Return `count` quadrature nodes `x = middle - half cos(theta)` on each interval."""
     theta = midpoint_angles(count)
     half = 0.5 * (high - low)
     x = 0.5 * (low + high)[..., None] - half[..., None] * np.cos(theta)
@@ -180,14 +182,14 @@ def _solve_blocks(
 
 
 def biane_components(s: Reals, p: Reals, a: float) -> tuple[Indices, Indices, Reals, Reals]:
-    """Return the components of Biane's curve, the stretches of u on which v > 0.
+    """Return the intervals of u on which Biane's curve u + i v has v > 0.
 
-    There `sum p/(u-s)^2 > 1/a^2`. Between neighbouring atoms the sum is convex, so a gap opens exactly if its
-    least value is below 1/a^2. Newton's method then finds the two ends of the gap, starting at the atoms.
+    On them `sum p/(u-s)^2 > 1/a^2`. This sum is convex between neighbouring atoms, so a gap opens exactly if
+    its minimum is below 1/a^2. Newton's method finds both ends of the gap, from the atoms inwards.
 
     Returns:
-        The arrays first, last, low and high. A component reaches from `s[first] + low` to `s[last] + high`.
-        Ends are measured from an atom, because a component can be narrower than the rounding error of the
+        The arrays first, last, low and high. An interval reaches from `s[first] + low` to `s[last] + high`.
+        Ends are measured from an atom, because an interval can be narrower than the rounding error of the
         positions s.
     """
     width = np.diff(s) / a
@@ -236,10 +238,10 @@ def biane_components(s: Reals, p: Reals, a: float) -> tuple[Indices, Indices, Re
 def biane_curve(
     s: Reals, p: Reals, a: float, u: Reals, origin: Reals | None = None
 ) -> tuple[Reals, Reals, Reals, Reals]:
-    """Return `x(u)`, `v(u)`, `dx/du` and `Re g` on Biane's boundary curve at points u (one axis).
+    """Return `x(u)`, `v(u)`, `dx/du` and the real part of g on Biane's curve at points u (one axis).
 
-    `v^2` is the root of `sum p/((u-s)^2 + v^2) = 1/a^2`. Newton's method approaches the root from below.
-    `dx/du` is valid only for v > 0.
+    The function finds `v^2` as the root of `sum p/((u-s)^2 + v^2) = 1/a^2`. Newton's method approaches this
+    root from below. `dx/du` is valid only for v > 0.
     """
     origin = np.zeros(u.size) if origin is None else origin
     rows = max(BLOCK // s.size, 1)
@@ -276,13 +278,13 @@ def _curve(apart: Reals, p: Reals) -> Reals:
 
 
 def biane_atoms(s: Reals, p: Reals, a: float) -> list[slice]:
-    """Return the slice of the atoms s that blur into each component, in ascending order."""
+    """Return which atoms s merge into each interval of the convolved law, as slices in ascending order."""
     first, last, _, _ = biane_components(s, p, a)
     return [slice(start, stop) for start, stop in zip(first.tolist(), (last + 1).tolist(), strict=True)]
 
 
 def biane_nodes(s: Reals, p: Reals, a: float) -> tuple[Nodes, ...]:
-    """Return nodes of a discrete law convolved with a semicircle.
+    """Return quadrature nodes of a discrete law convolved with a semicircle.
 
     There are enough nodes if the last cosine coefficients of the mass are below 1e-9 of the first.
     """
@@ -291,6 +293,7 @@ def biane_nodes(s: Reals, p: Reals, a: float) -> tuple[Nodes, ...]:
     for count in BIANE_NODES:
         nodes = _component_nodes(s, p, a, *components, count)
         coefficients = np.abs(cosine_coefficients(nodes.mass[0]))
+        # An atom far from all others becomes nearly a semicircle, which needs few nodes.
         done = coefficients[:, -3:].max(1) <= 1e-9 * coefficients[:, 0]
         done |= count == BIANE_NODES[-1]
         if done.any():
@@ -307,6 +310,7 @@ def _component_nodes(
 ) -> Nodes:
     """Return nodes on some components, measured from their first atoms to keep digits until the end."""
     theta = midpoint_angles(count)
+    # Positions are measured from the first atom and shifted only at the end, to keep their digits.
     start, end = low, s[last] - s[first] + high
     half = 0.5 * (end - start)
     u = 0.5 * (start + end)[:, None] - half[:, None] * np.cos(theta)
@@ -324,10 +328,10 @@ def _component_nodes(
 
 
 def product_edges(k: float, a: Reals) -> tuple[Reals, Reals]:
-    """Return the intervals of mu_a that reach above zero.
+    """Return the intervals of mu_a that contain positive numbers.
 
-    The intervals are `[-e0, e0]` and, if there is a gap, `[e1, e2]`. Edges are abs(x) at real g with dx/dg =
-    0. A nearly closed gap counts as closed.
+    They are `[-e0, e0]` and, if there is a gap, `[e1, e2]`. The edges are the values abs(x) at the real
+    points g where dx/dg = 0. A nearly closed gap counts as closed.
     """
     K = k * a * a
     B = k - 1 + K
@@ -355,7 +359,7 @@ def product_edges(k: float, a: Reals) -> tuple[Reals, Reals]:
 
 
 def product_stieltjes(k: float, a: Reals, x: Reals) -> tuple[Reals, Reals]:
-    """Return `Re g` and the density of mu_a at points x inside the support. a and x broadcast."""
+    """Return the real part of g and the density of mu_a at points x inside the support."""
     K, X = k * a * a, x / a
     B, square = k - 1 + K, X * X
     linear, constant = K * (4 - square), K * (4 * B + square - K * square)
@@ -378,7 +382,7 @@ def product_stieltjes(k: float, a: Reals, x: Reals) -> tuple[Reals, Reals]:
 
 
 def product_nodes(k: float, a: Reals) -> list[tuple[Indices, Nodes]]:
-    """Return nodes of mu_a for many noise levels a, in groups (indices in the batch, nodes)."""
+    """Return nodes of mu_a for many values of a, in groups of (indices, nodes)."""
     low, high = product_edges(k, a)
     has_gap = high[:, 1] > low[:, 1]
     solve = partial(product_stieltjes, k)

@@ -15,7 +15,7 @@ from attnlaw.theory.laws.law import Law
 
 @dataclass(frozen=True)
 class Discrete(Law):
-    """The law `sum_i weights_i delta(x - values_i)`, with positive weights that sum to one.
+    """The law with finitely many values: `sum_i weights_i delta(x - values_i)`. The weights sum to 1.
 
     >>> law = Discrete((0.0, 2.0), (0.75, 0.25))
     >>> law.moment(2), law.quantile([0.5, 0.9]).tolist()
@@ -53,7 +53,7 @@ class Discrete(Law):
         return tuple(sorted(zip(self.values, self.weights, strict=True)))
 
     def density(self, x: ArrayLike) -> Reals:
-        """Return zero, because all the mass is in the atoms."""
+        """Return zero, because a discrete law has only atoms."""
         return np.zeros_like(np.asarray(x, dtype=float))
 
     def stieltjes(self, z: ArrayLike) -> Complexes:

@@ -25,10 +25,10 @@ from attnlaw.theory.laws.multi_head import MultiHeadLaw
 
 
 def few_rows_beta(tokens: int) -> float:
-    """Return the largest beta at which the law applies, `beta_2 = sqrt(ln(n)/2)`.
+    """Return the largest beta at which the law is valid, `beta_2 = sqrt(ln(n)/2)`.
 
-    Above this beta, a few rows dominate `|A|_F^2`: `sum_j A_ij^2` of a row comes from the n terms of a
-    random-energy model at 2 beta.
+    Above this beta, a few rows dominate `|A|_F^2`, because each of its row sums behaves like a random-energy
+    model at 2 beta.
 
     >>> round(few_rows_beta(512), 2)
     1.77
@@ -37,9 +37,9 @@ def few_rows_beta(tokens: int) -> float:
 
 
 def condensed_beta(tokens: int) -> float:
-    """Return `beta_c = sqrt(2 ln n)`, above which a row attends to only a few tokens, however large n is.
+    """Return `beta_c = sqrt(2 ln n)`. Above it, a row attends to only a few tokens, even for large n.
 
-    There the perplexity `n e^(-beta^2/2)` of a row is 1 (Derrida's random-energy model).
+    At beta_c, the perplexity `n e^(-beta^2/2)` of a row is 1 (Derrida's random-energy model).
 
     >>> round(condensed_beta(512), 2)
     3.53
@@ -48,10 +48,10 @@ def condensed_beta(tokens: int) -> float:
 
 
 def frobenius_shift(tokens: int, head_size: int, beta: float) -> float:
-    """Return the relative difference between `|A|_F^2 - 1` at finite size and its limit theta1.
+    """Return the relative difference between `|A|_F^2 - 1` at finite size and in the limit.
 
     To first order in 1/n and 1/d_K, `|A|_F^2 = e^b [1 + b^2/d_K + (3(e^b - 1) - 2(e^(2b) - 1))/n]`. The
-    formula is accurate for shifts of a few percent, and useless at beta 2.
+    formula is accurate if the difference is a few percent. At beta 2 it is useless.
     """
     b = beta**2
     theta = math.expm1(b)
@@ -67,7 +67,7 @@ REMEDY = "draw random matrices of this shape instead"
 def finite_size_warnings(
     tokens: int, head_size: int, beta: float, heads: int = 1, second_order: bool = False
 ) -> tuple[str, ...]:
-    """Return sentences on why the limit may be wrong at this size, or none if it is close.
+    """Return sentences that explain why the limit may be wrong at this size, or an empty list.
 
     >>> finite_size_warnings(1000, 1000, 1.0)
     ()
@@ -96,11 +96,11 @@ def finite_size_warnings(
 
 
 def expected_spike(law: MultiHeadLaw, tokens: int, head_size: int) -> float | None:
-    """Return the position of the spike that keys of unequal length cause, or None if it is inside the bulk.
+    """Return the position of the outlier that keys of unequal length cause, or None if there is none.
 
-    All rows of A have a common shift `beta^2 (|k_j|^2/d_K - 1)/2n`, where k_j is the key of token j. The
-    shift is a rank-one term of squared size `beta^4 n/(2 d_K)`, which does not change the limiting law.
-    There is no spike if keys are normalised or if A is centred by its column means.
+    Column j of A is shifted by `beta^2 (|k_j|^2/d_K - 1)/2n`, the same in every row, where k_j is the key of
+    token j. This shift is a matrix of rank one and squared size `beta^4 n/(2 d_K)`. It does not change the
+    limiting law. There is no outlier if keys are normalised or if A is centred by its column means.
 
     >>> law = MultiHeadLaw(1.0, heads=1, key_ratio=64 / 1024)
     >>> expected_spike(law, 1024, 64) is None, round(expected_spike(MultiHeadLaw(1.0, 16, 1.0), 1024, 64), 3)

@@ -38,10 +38,10 @@ QUANTILES = 400  # values that stand for another base law
 
 
 class Truncated:
-    """Integrals over `x > b` of 1, x, x^2, Re g and x Re g against mu_a, for a batch of (a, b).
+    """Integrals of 1, x, x^2, Re g and x Re g over the part x > b of mu_a, for several pairs (a, b).
 
-    The nodes depend only on a, so many thresholds b cost little. The attribute `second_moment` is the second
-    moment of the base law.
+    Their quadrature nodes depend only on a, so many thresholds b cost little. The attribute `second_moment`
+    is the second moment of the base law.
 
     Args:
         a: standard deviations of the semicircle, of shape (batch,).
@@ -86,18 +86,18 @@ class Truncated:
 
     @property
     def top(self) -> Reals:
-        """The upper edge of each mu_a."""
+        """The upper edge of mu_a, for each a."""
         tops = np.empty(self.a.size)
         for rows, groups in self._members:
             tops[rows] = np.max([nodes.high.max(axis=1) for nodes in groups], axis=0)
         return tops
 
     def above(self, b: Reals, which: Indices | None = None) -> Reals:
-        """Return the five integrals of the class over `x > b`, of shape (5, batch)."""
+        """Return the five integrals over `x > b`, as an array of shape (5, batch)."""
         return self.split(b, which)[0]
 
     def split(self, b: Reals, which: Indices | None = None) -> tuple[Reals, Reals]:
-        """Return the integrals over `x > b` and over `x < b` (two sides: `abs(x) < b`), each (5, batch)."""
+        """Return the five integrals over `x > b`, and the same over `x < b`, each of shape (5, batch)."""
         chosen = np.arange(self.a.size) if which is None else which
         above, below = np.zeros((2, 5, chosen.size))
         for owner, series in enumerate(self._series):
@@ -105,10 +105,12 @@ class Truncated:
             for part in series if place.size else ():
                 rows = self._row[chosen[place]]
                 upper = part.above(b[place], rows)
+                # Differences on each interval are accurate even if all that is below b is tiny.
                 lower = part.total[:, rows] - upper
                 if self.sides == 2:
                     # An interval around zero has both sides; the others also stand for their mirror images.
                     lower = np.where(part.nodes.low[rows] < 0, lower - upper, 2 * lower)
+                    # The integrals of x and Re g over abs(x) < b vanish by symmetry.
                     lower[[1, 3]] = 0.0
                 above[:, place] += self.sides * upper.sum(axis=-1)
                 below[:, place] += lower.sum(axis=-1)
@@ -152,12 +154,12 @@ class _Series:
 
 @dataclass(frozen=True)
 class FreeConvolution(Law):
-    """The law of `S + sigma Z`, the free convolution of a base law with a semicircle (Voiculescu).
+    """The law of the eigenvalues of `S + sigma Z`: a base law convolved with a semicircle (Voiculescu).
 
-    Marchenko-Pastur, discrete laws and symmetric products are solved to rounding. Any other base law is
-    replaced by 400 of its quantiles, and `approximation` says so. The distribution function is then wrong by
-    at most 1/800, because a free convolution never increases the Kolmogorov-Smirnov distance of two laws
-    (Bercovici and Voiculescu 1993).
+    If the base law is Marchenko-Pastur, discrete or a symmetric product, the result is exact up to rounding.
+    attnlaw replaces any other base law by 400 of its quantiles, and `approximation` says so. The error of the
+    distribution function is then at most 1/800, because a free convolution never increases the
+    Kolmogorov-Smirnov distance between two laws (Bercovici and Voiculescu 1993).
 
     >>> law = FreeConvolution(MarchenkoPastur(0.5), 1.0)
     >>> abs(law.moment(2) - 2.5) < 1e-11, law.approximation
@@ -181,14 +183,14 @@ class FreeConvolution(Law):
 
     @property
     def approximation(self) -> str | None:
-        """A sentence that names the replacement of the base law, or None if it is solved directly."""
+        """A sentence that describes how the base law was approximated, or None if it was not."""
         if isinstance(self.base, Base):
             return None
         return f"{QUANTILES} quantiles are used to approximate the base law {type(self.base).__name__}"
 
     @cached_property
     def solved_base(self) -> Base:
-        """The base law, or the discrete law of its quantiles."""
+        """The base law that is used: the given one, or a discrete law of its quantiles."""
         if isinstance(self.base, Base):
             return self.base
         levels = (np.arange(QUANTILES) + 0.5) / QUANTILES
@@ -196,7 +198,7 @@ class FreeConvolution(Law):
 
     @cached_property
     def table(self) -> Truncated:
-        """The table that gives integrals of the law above any threshold."""
+        """The table from which integrals of this law above any threshold are computed."""
         return Truncated(self.solved_base, np.array([self.sigma]))
 
     @property
@@ -225,8 +227,8 @@ class FreeConvolution(Law):
     def stieltjes(self, z: ArrayLike) -> Complexes:
         """Return the Stieltjes transform `g(z)`.
 
-        At real points the value is the limit from above: inside the support from a closed form or Biane's
-        boundary curve, elsewhere by subordination.
+        At real points the value is the limit from above. Inside the support it comes from a closed form or
+        from Biane's curve, and elsewhere from subordination.
         """
         z = np.asarray(z)
         if np.iscomplexobj(z):

@@ -30,9 +30,9 @@ from attnlaw.theory.laws.law import LARGEST_RATIO, Law, Piece, require_scale
 
 @dataclass(frozen=True)
 class HeadNull(Law):
-    """The free product of two Marchenko-Pastur laws of the same ratio, with mean 1.
+    """The law of a random head: a free product of two equal Marchenko-Pastur laws, with mean 1.
 
-    At ratio 1 the lower edge is zero, and the density grows like `x^(-2/3)` there.
+    At ratio 1 the lower edge is zero, and the density near it grows like `x^(-2/3)`.
 
     Args:
         ratio: d_head / N, the size of the head divided by the width of the model.
@@ -58,7 +58,7 @@ class HeadNull(Law):
         return (self._layout,)
 
     def density(self, x: ArrayLike) -> Reals:
-        """Return the density `Im v / (pi c x)` by Cardano's formula."""
+        """Return the density `Im v / (pi c x)`, where v is found by Cardano's formula."""
         x = np.asarray(x, dtype=float)
         c, (low, high) = self.ratio, self.intervals[0]
         inside = (x > low) & (x < high)
@@ -86,7 +86,7 @@ class HeadNull(Law):
             return np.asarray((1 + v / c) / np.asarray(z))
 
     def moment(self, order: int) -> float:
-        """Return the moment of order k, `1/k sum_j C(k, j+1) C(2k, j) c^j` (Lagrange's inversion for u)."""
+        """Return the moment of order k, `1/k sum_j C(k, j+1) C(2k, j) c^j`, by Lagrange's inversion."""
         k = order
         if k == 0:
             return 1.0

@@ -36,9 +36,9 @@ LARGEST_KAPPA = 1e5
 class HighTemperatureMP(Law):
     """The limit of the beta-Laguerre ensemble at beta = kappa/N, scaled to mean 1 (arXiv 2506.03470).
 
-    The log-density is accurate up to rounding if the density is above about 1e-17 of its peak; further out it
-    is below -40 with an error below 1. The transform is not accurate at complex points within 1e-3 of zero.
-    `nodes` leaves out the mass below 1e-290, so nodes and moments are wrong if a + 1 < 0.05.
+    The log-density is accurate up to rounding if the density is above about 1e-17 of its peak. Further out it
+    is below -40, with an error below 1. The transform is not accurate at complex points within 1e-3 of zero.
+    The method `nodes` omits a mass below 1e-290. If a + 1 < 0.05, nodes and moments are therefore wrong.
 
     Args:
         kappa: beta times N. Large values approach Marchenko-Pastur.
@@ -74,7 +74,7 @@ class HighTemperatureMP(Law):
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
-        """Three pieces: below, along and beyond the range of x in which f oscillates."""
+        """The three parts of the support: below, inside and above the range in which f oscillates."""
         scale = self.gamma / self.b
         low = max(self.a, 1.0) ** 2 / (self._top + 1)
         return (
@@ -115,7 +115,7 @@ class HighTemperatureMP(Law):
         return np.where(p >= 1, np.inf, np.where(p <= 0, 0.0, np.exp(above)))
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return the Stieltjes transform, `-f'/(b f)` near the cut and a continued fraction elsewhere."""
+        """Return the Stieltjes transform: `-f'/(b f)` near the support, elsewhere a continued fraction."""
         z = np.asarray(z)
         y = z.astype(complex) * (self.b / self.gamma)
         upper = np.where(y.imag < 0, y.conj(), y)
@@ -130,9 +130,9 @@ class HighTemperatureMP(Law):
         return np.asarray(np.where(y.imag < 0, g.conj(), g) * (self.b / self.gamma))
 
     def moment(self, order: int) -> float:
-        """Return the moment as `(J^order)_00`, where J is the Jacobi matrix of the law.
+        """Return the moment as the first entry of `J^order`, where J is the Jacobi matrix of the law.
 
-        `J = L L^T` with `L_nn^2 = n + b/gamma` and `L_(n+1)n^2 = n + 1 + b`.
+        Here `J = L L^T` with `L_nn^2 = n + b/gamma` and `L_(n+1)n^2 = n + 1 + b`.
         """
         n = np.arange(order + 1)
         L = np.diag(np.sqrt(n + self.b / self.gamma)) + np.diag(np.sqrt(n[1:] + self.b), -1)

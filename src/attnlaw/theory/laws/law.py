@@ -31,7 +31,7 @@ from attnlaw.numerics.quadrature import gauss_legendre
 
 
 class Piece(Protocol):
-    """A part of the support, from `low` to `high`, which an angle theta from 0 to pi covers."""
+    """A part of the support, from `low` to `high`, with a smooth map to it from angles between 0 and pi."""
 
     @property
     def low(self) -> float: ...
@@ -134,8 +134,8 @@ class Law(ABC):
     """A probability law on the real line with finitely many intervals and atoms.
 
     A subclass defines `intervals`, at least one of `density` and `stieltjes`, and `atoms` if it has any. All
-    other methods use quadrature over its `pieces`, by default `x = middle - half cos(theta)` on each
-    interval. A law whose last interval ends at infinity must define its pieces.
+    other methods integrate over its `pieces`, by default `x = middle - half cos(theta)` on each interval. A
+    law whose last interval is infinite must define its pieces.
 
     >>> from attnlaw.theory.laws.semicircle import Semicircle
     >>> law = Semicircle(1.0)
@@ -146,7 +146,7 @@ class Law(ABC):
     @property
     @abstractmethod
     def intervals(self) -> tuple[tuple[float, float], ...]:
-        """The intervals that carry the density, in ascending order."""
+        """The intervals on which the law has a density, in ascending order."""
 
     @property
     def atoms(self) -> tuple[tuple[float, float], ...]:
@@ -154,7 +154,7 @@ class Law(ABC):
         return ()
 
     def density(self, x: ArrayLike) -> Reals:
-        """Return the density of the continuous part at `x` (any shape), without the atoms.
+        """Return the density at `x` (any shape). It does not include the atoms.
 
         By default the density comes from the transform, `rho(x) = -Im g(x + i0)/pi`.
         """
@@ -167,7 +167,7 @@ class Law(ABC):
     def stieltjes(self, z: ArrayLike) -> Complexes:
         """Return the Stieltjes transform `g(z)`. By default the transform is computed from the density.
 
-        A real argument inside the support means the limit from above, `z = x + i0`.
+        For a real argument inside the support, the value is the limit from above, `z = x + i0`.
         """
         return self.stieltjes_by_quadrature(z)
 
@@ -177,7 +177,7 @@ class Law(ABC):
         return tuple(Bounded(low, high) for low, high in self.intervals)
 
     def log_density(self, x: ArrayLike) -> Reals:
-        """Return the natural logarithm of the density, minus infinity where the density is zero."""
+        """Return the natural logarithm of the density, which is minus infinity where the density is zero."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.density(x)))
 
@@ -188,7 +188,7 @@ class Law(ABC):
         return min(points), max(points)
 
     def inside(self, x: ArrayLike) -> NDArray[np.bool_]:
-        """Return, for each x, whether it is in one of the open intervals that carry the density."""
+        """Return whether each x is inside one of the open intervals that have a density."""
         x = np.asarray(x, dtype=float)
         return np.asarray(np.any([(x > low) & (x < high) for low, high in self.intervals], axis=0))
 
@@ -197,7 +197,7 @@ class Law(ABC):
         return float(sum(weight for _, weight in self.atoms))
 
     def nodes(self) -> tuple[Reals, Reals]:
-        """Return points and weights for the continuous part: `int f dmu = sum(weights * f(points))`."""
+        """Return points and weights that integrate the density: `int f dmu = sum(weights * f(points))`."""
         u, w = gauss_legendre(NODES)
         points, weights = np.empty(0), np.empty(0)
         for piece in self.pieces:
@@ -216,7 +216,7 @@ class Law(ABC):
         return self.moment(1)
 
     def cdf(self, x: ArrayLike) -> Reals:
-        """Return `mu((-inf, x])`. The continuous part is interpolated linearly in a fine table."""
+        """Return the distribution function `mu((-inf, x])`, interpolated linearly in a fine table."""
         x = np.asarray(x, dtype=float)
         points, mass = self._table
         total = np.interp(x, points, mass) if points.size else np.zeros_like(x)
@@ -240,7 +240,7 @@ class Law(ABC):
         return np.asarray(np.interp(p, levels[order], xs[order]))
 
     def sample(self, size: int, seed: int | np.random.Generator) -> Reals:
-        """Draw `size` independent values by inverting the distribution function."""
+        """Draw `size` independent values, by inverting the distribution function."""
         return self.quantile(np.random.default_rng(seed).random(size))
 
     def stieltjes_by_quadrature(self, z: ArrayLike) -> Complexes:
@@ -309,12 +309,12 @@ class Law(ABC):
 
 
 def at_zero(weight: float) -> tuple[tuple[float, float], ...]:
-    """Return one atom of this weight at zero, or no atom if the weight is not positive."""
+    """Return an atom at zero with this weight, or no atom if the weight is not positive."""
     return ((0.0, weight),) if weight > 0 else ()
 
 
 def require_scale(name: str, value: float, largest: float = LARGEST_SCALE, remedy: str = "rescale") -> None:
-    """Raise an `InputError` if a parameter is too large or too small for its powers to fit into float64."""
+    """Raise an `InputError` if the powers of a parameter would not fit into float64."""
     if not 1 / largest <= value <= largest:
         raise InputError(f"{name} {value:g}: expected a number from {1 / largest:g} to {largest:g}; {remedy}")
 

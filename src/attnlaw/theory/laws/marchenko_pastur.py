@@ -19,7 +19,7 @@ from attnlaw.theory.laws.law import LARGEST_RATIO, Law, at_zero, require_levels,
 
 @dataclass(frozen=True)
 class RankLaw(Law):
-    """A law of a product of Gaussian d x m factors, with kappa = m/d, times a scale."""
+    """A scaled law of a product of Gaussian factors with d x m entries. Its shape depends on kappa = m/d."""
 
     subject: ClassVar[str]  # how messages start
     rank_ratio: float
@@ -43,7 +43,7 @@ class MarchenkoPastur(RankLaw):
     """The law of `scale W W^T / sqrt(m d)` with a Gaussian d x m matrix W (Marchenko and Pastur 1967).
 
     Args:
-        rank_ratio: kappa = m/d.
+        rank_ratio: the ratio kappa = m/d of columns to rows of W.
 
     >>> law = MarchenkoPastur(0.5)
     >>> law.atoms, round(law.moment(2), 12)
@@ -58,7 +58,7 @@ class MarchenkoPastur(RankLaw):
         return ((self.scale * (root - 1) ** 2 / root, self.scale * (root + 1) ** 2 / root),)
 
     def density(self, x: ArrayLike) -> Reals:
-        """Return the density `sqrt(kappa) sqrt((x+ - x)(x - x-)) / (2 pi scale x)` between edges x-, x+."""
+        """Return the density `sqrt(kappa) sqrt((x+ - x)(x - x-)) / (2 pi scale x)` between its edges."""
         x = np.asarray(x, dtype=float)
         low, high = self.intervals[0]
         inside = (x > low) & (x < high)
@@ -69,8 +69,8 @@ class MarchenkoPastur(RankLaw):
     def stieltjes(self, z: ArrayLike) -> Complexes:
         """Return the Stieltjes transform `g(z)`.
 
-        At scale 1 the transform is the root with `g ~ 1/z` of `z g^2 / c - (z + 1/c - c) g + 1 = 0`, where c
-        = sqrt(kappa).
+        At scale 1, g is the root of `z g^2 / c - (z + 1/c - c) g + 1 = 0` with `g ~ 1/z`, where c =
+        sqrt(kappa).
         """
         z = np.asarray(z, dtype=complex) / self.scale
         low, high = (end / self.scale for end in self.intervals[0])
@@ -82,7 +82,7 @@ class MarchenkoPastur(RankLaw):
         return np.asarray(g / self.scale)
 
     def cdf(self, x: ArrayLike) -> Reals:
-        """Return the distribution function, in closed form in the angle of `x = middle - half cos(theta)`."""
+        """Return the distribution function, from a closed form."""
         x = np.asarray(x, dtype=float)
         low, high = self.intervals[0]
         cosine = np.clip((0.5 * (low + high) - x) / (0.5 * (high - low)), -1.0, 1.0)
@@ -90,7 +90,7 @@ class MarchenkoPastur(RankLaw):
         return np.asarray(atom + self._mass_to(np.arccos(cosine)))
 
     def quantile(self, p: ArrayLike) -> Reals:
-        """Return where the distribution function reaches the levels p, by bisection in the angle."""
+        """Return the points at which the distribution function reaches the levels p, by bisection."""
         p = require_levels(p)
         wanted = p - self.mass_of_atoms
         below, above = np.zeros_like(p), np.full_like(p, np.pi)

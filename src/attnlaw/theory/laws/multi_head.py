@@ -63,23 +63,22 @@ TINY = 1e-12  # a lower edge below this part of the upper edge counts as zero
 
 @dataclass(frozen=True)
 class MultiHeadLaw(Law):
-    """The squared singular values of centred multi-head attention as n -> infinity.
+    """The limit of the squared singular values of centred multi-head attention as n -> infinity.
 
     The given ratios decide whether this is the law of the attention matrices, values or output.
 
     The rank is `min(n, h d_V, d_O)`, so the atom at zero has weight `1 - min(1, gV, gO)`. The law does not
     apply to causal masks, to correlated tokens, or if beta is near `few_rows_beta(n)`. If the smallest
-    factors are within a percent of each other but not equal, the quadrature loses digits near zero.
+    factors differ by less than a percent but are not equal, the density near zero loses digits.
 
     Args:
-        beta: standard deviation of a row's logits.
-        key_ratio: the total size of all keys divided by the number of tokens (gK).
-        value_ratio: the same ratio for values (gV). The value None means the law of the attention matrices.
-        output_ratio: the output size divided by the number of tokens (gO). The value None means the law
-            before the output matrix.
+        beta: standard deviation of the attention logits in a row.
+        key_ratio: the total size of all keys divided by the number of tokens n (gK).
+        value_ratio: the total size of all values divided by n (gV). None means the law of the attention
+            matrices.
+        output_ratio: the output size divided by n (gO). None means the law before the output matrix.
         head_size: the head size d_K of a finite layer, to keep the second Hermite term (an extension). Narrow
-            heads need this term, because the noise of the limit is white only if `h d_K (d_K + 1)` is far
-            above 2n.
+            heads need this term unless `h d_K (d_K + 1)` is far above 2n.
 
     >>> law = MultiHeadLaw(1.0, heads=12, key_ratio=1.5, value_ratio=1.5, output_ratio=1.5)
     >>> [round(end, 4) for end in law.intervals[0]], round(law.moment(2) / law.mean**2 - 1, 4)
@@ -113,7 +112,7 @@ class MultiHeadLaw(Law):
 
     @property
     def factors(self) -> tuple[float, ...]:
-        """The factors a in ascending order: 1, the number of heads, and gV and gO if they are given."""
+        """The factors a of the module's table, in ascending order."""
         given = (self.value_ratio, self.output_ratio)
         return tuple(sorted((1.0, float(self.heads), *(a for a in given if a is not None))))
 
@@ -139,7 +138,7 @@ class MultiHeadLaw(Law):
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
-        """The intervals on which quadrature runs, split at points where a gap is about to open."""
+        """The intervals on which integrals are computed, split where a gap is about to open."""
         places = self.map.z_at(self.map.critical)
         sharp = [float(x.real) * self.mean for x in places if 0 < x.imag < 0.1 * x.real]
         order = max(2, self.factors.count(self.factors[0]))
@@ -167,10 +166,10 @@ class MultiHeadLaw(Law):
         return self.map.moment(order) * self.mean**order
 
     def spike(self, squared_size: float) -> float | None:
-        """Return the position of an outlier that a rank-one term causes, or None if it stays inside the bulk.
+        """Return the position of the outlier that a rank-one term causes, or None if there is no outlier.
 
-        The term is `l p q^T` added to the attention matrices `sqrt(n/h) [A_r^perp]`, with unit vectors p and
-        q in general position. By subordination, the outlier is at the point with `l^2 y = theta` (not in the
+        The term is `l p q^T`, added to the attention matrices `sqrt(n/h) [A_r^perp]`, with random unit
+        vectors p and q. By subordination, the outlier is at the point with `l^2 y = theta` (not in the
         paper).
 
         >>> law = MultiHeadLaw(0.7, heads=16, key_ratio=16 * 0.064)
@@ -193,7 +192,7 @@ class MultiHeadLaw(Law):
 
 
 def make_piece(low: float, high: float, order: int) -> Piece:
-    """Return a quadrature piece. If the density starts at zero, it behaves like `x^(1/order - 1)` there."""
+    """Return a quadrature piece. If the density starts at zero, it may behave like `x^(1/order - 1)`."""
     if low == 0:
         return HardEdge(high, order)
     return Bounded(low, high) if low > 0.1 * high else Decades(low, high)
@@ -201,7 +200,7 @@ def make_piece(low: float, high: float, order: int) -> Piece:
 
 @dataclass(frozen=True, eq=False)
 class RationalMap:
-    """The functions `u(y)` and `z(y)` of a multi-head law, from which its edges and moments follow."""
+    """The functions `u(y)` and `z(y)` of a multi-head law, which determine its edges and moments."""
 
     rest: float  # `1 - sum c_j`
     shares: Reals  # the shares c_j of the Hermite terms
@@ -220,7 +219,7 @@ class RationalMap:
         return np.prod([1 + u / a for a in self.factors], axis=0) / y
 
     def moment(self, order: int) -> float:
-        """Return a moment in units of the mean, the coefficient of `z^(-order)` in `z g(z)`."""
+        """Return a moment for mean 1, which is the coefficient of `z^(-order)` in `z g(z)`."""
         powers = [float((self.shares * self.rho**i).sum()) for i in range(order)]
         u = np.array([0.0, *powers])
         u[1:2] += self.rest
@@ -228,7 +227,7 @@ class RationalMap:
 
     @cached_property
     def critical(self) -> Complexes:
-        """The critical points of z(y), at which `z'(y) = 0` and z is not zero."""
+        """The points at which the derivative of z(y) vanishes and z does not."""
         D, B = self._polynomials
         once = dict(zip(self.factors, B, strict=True))
         C = -np.convolve(poly.polyadd(D, np.append(0.0, len(B) * poly.polyder(D))), _product(once.values()))
@@ -241,25 +240,26 @@ class RationalMap:
 
     @property
     def real_critical(self) -> Reals:
-        """The real critical points, including pairs that rounding moved off the real line."""
+        """The real critical points of z(y), including pairs that rounding errors made complex."""
         y = self.critical
         return np.asarray(y.real[np.abs(y.imag) <= 1e-7 * np.abs(y)])
 
     @cached_property
     def top(self) -> float:
-        """The y at the upper edge of the law, which is the smallest positive critical point."""
+        """The value of y at the upper edge of the law: its smallest positive critical point."""
         y = self.real_critical
         return float(y[y > 0].min())
 
     def density_is_positive(self, z: Reals) -> NDArray[np.bool_]:
-        """Return, for each real z, whether the density is positive (a root y passes the module's test)."""
+        """Return whether the density is positive at each real z, by the module's test of the roots y."""
         _, passes, residual = self._candidates(z.astype(complex))
         return np.asarray((passes & (residual < 1e-8)).any(-1))
 
     def transform(self, z: Complexes) -> Complexes:
-        """Return the root y that belongs to the law, for Im z <= 0."""
+        """Return the root y that belongs to the law, at z on or below the real line."""
         y, passes, residual = self._candidates(z)
         # If rounding let no root pass, take the one with the least residual.
+        # Rounding may let a false root pass the test, but its residual is larger.
         best = np.where(passes | ~passes.any(-1, keepdims=True), residual, np.inf).argmin(-1)
         root = np.take_along_axis(y, best[..., None], axis=-1)[..., 0]
         if self._smallest_count < 2:
@@ -279,7 +279,7 @@ class RationalMap:
         return np.asarray(y)
 
     def one_plus_u(self, y: Complexes, z: Complexes) -> Complexes:
-        """Return `1 + u` for Im z <= 0, in a form that keeps the digits of values near zero."""
+        """Return `1 + u` for Im z <= 0, accurately also for values near zero."""
         least = self.factors[0]
         w = self._least_factor(y, z)
         return np.asarray(w if least == 1 else 1 - least + least * w)
@@ -326,6 +326,7 @@ class RationalMap:
         """Return `1 + u/a` for the smallest factor a, from `prod_a (1 + u/a) = z y`."""
         rest = [1 + self.u(y) / a for a in self.factors if a != self.factors[0]]
         size = np.abs(z * y) / np.prod([np.abs(factor) for factor in rest], axis=0)
+        # If several factors are the smallest, the arguments of all other terms select the branch of the root.
         turn = np.abs(np.angle(y)) - np.abs(np.angle(z)) - sum(np.abs(np.angle(factor)) for factor in rest)
         return np.asarray(size ** (1 / self._smallest_count) * np.exp(1j * turn / self._smallest_count))
 
@@ -353,10 +354,10 @@ class RationalMap:
 
 
 def inverted_moment(u: Reals, F: Reals, order: int) -> float:
-    """Return the coefficient of `z^(-k)` in `1 + u`, where k is the order and `z y = F(y)`.
+    """Return the coefficient of `z^(-order)` in `1 + u`, where y solves `z y = F(y)`.
 
-    By Lagrange's inversion the coefficient is `[y^(k-1)] u'(y) F(y)^k / k`. The arguments u and F are the
-    ascending coefficients of these series in y, for u at least up to the power k.
+    By Lagrange's inversion, the coefficient for order k is `[y^(k-1)] u'(y) F(y)^k / k`. The series u and F
+    are given by their coefficients in ascending powers of y.
     """
     if order == 0:
         return 1.0

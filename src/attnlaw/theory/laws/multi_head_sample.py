@@ -41,16 +41,16 @@ from attnlaw.theory.laws.law import Law
 class MultiHeadSample:
     """Squared singular values of one draw, compared with their law and with the Gaussian equivalent.
 
-    Fields named `_distance` are Kolmogorov-Smirnov distances. Fields named `_w1` are Wasserstein-1 distances
-    divided by the law's mean.
+    Fields that end in `_distance` are Kolmogorov-Smirnov distances. Fields that end in `_w1` are
+    Wasserstein-1 distances divided by the law's mean.
 
     Args:
         values: the n squared singular values of the softmax layer, in ascending order.
         edge: the upper edge of the law.
         beyond: the number of values above the edge.
-        spike: the expected position of one value beyond the edge if only 1/n is subtracted. The spike is None
-            if there is no such value, or if K = V, because then it has no prediction.
-        spike_found: the largest value if only 1/n is subtracted.
+        spike: the expected position of the outlier that remains if only 1/n is subtracted. None if no outlier
+            is expected, or if K = V, for which no prediction is known.
+        spike_found: the largest value that was found if only 1/n is subtracted.
     """
 
     shape: AttentionShape
@@ -79,13 +79,13 @@ def multi_head_sample(
     centring: str = "columns",
     second_order: bool = False,
 ) -> MultiHeadSample:
-    """Draw one random layer and compare it with its law.
+    """Draw one random attention layer and compare its singular values with their law.
 
     Queries, keys and values are standard Gaussian, and W^O has entries of variance 1/(h d_V).
 
     Args:
-        centring: "columns" subtracts column means. The choice "mean" subtracts 1/n as in the paper, which
-            keeps the spike of keys of unequal length.
+        centring: "columns" subtracts the column means. "mean" subtracts 1/n as in the paper, which leaves one
+            outlier.
 
     >>> drawn = multi_head_sample(AttentionShape(200, 4, 100), 0.5, seed=0, of="attention")
     >>> drawn.law_distance < 0.02, abs(drawn.largest / drawn.edge - 1) < 0.05, drawn.warnings
@@ -115,7 +115,7 @@ def multi_head_sample(
 
 
 def distance_to_law(values: Reals, law: Law) -> float:
-    """Return the Kolmogorov-Smirnov distance between ascending values and a law, which may have atoms."""
+    """Return the Kolmogorov-Smirnov distance between sorted values and a law, which may have atoms."""
     above = law.cdf(values)
     below = above - sum(weight * (values == place) for place, weight in law.atoms)
     left, right = (np.searchsorted(values, values, side) / values.size for side in ("left", "right"))
@@ -183,7 +183,7 @@ def _heads(
 
 
 def draw_bytes(shape: AttentionShape, of: str) -> int:
-    """Return an upper estimate of the bytes of memory for a draw of one of the layer's matrices."""
+    """Return an upper estimate of the memory in bytes that a random draw of a matrix needs."""
     n, matrix = shape.tokens, MATRICES[of]
     numbers = 9 * n * n + 4 * n * shape.head_size + (9 if matrix.values else 3) * n * shape.d_V
     if matrix.output:
@@ -197,7 +197,7 @@ MEASURED = ("equivalent_w1", "equivalent_distance", "law_w1", "law_distance", "s
 
 @dataclass(frozen=True)
 class MultiHeadDraws:
-    """Means of the numbers in `MultiHeadSample` with standard errors; None if there are no draws."""
+    """Means of the numbers in `MultiHeadSample` over several draws, with standard errors."""
 
     layer: RandomLayer
     equivalent_w1: Estimate | None = None
@@ -212,7 +212,7 @@ class MultiHeadDraws:
 def multi_head_draws(
     layer: RandomLayer, draws: int, seed: int, progress: Progress = no_progress
 ) -> MultiHeadDraws:
-    """Draw a layer several times, independently, and average its distances to the law."""
+    """Draw a layer several times, and average its distances to the law."""
     given = (layer.of, layer.centring, layer.second_order)
     drawn = []
     for child in np.random.SeedSequence(seed).spawn(draws):

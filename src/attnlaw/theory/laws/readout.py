@@ -32,7 +32,7 @@ OutputLaw = MultiHeadLaw | TiedValuesLaw
 
 @dataclass(frozen=True)
 class Readout:
-    """The result of ridge regression on attention features.
+    """The error of ridge regression on the features of a random attention layer.
 
     Args:
         coefficient_error: `E |estimate - theta|^2 / d_O`, which is 1 if nothing is learned.
@@ -44,12 +44,12 @@ class Readout:
 
 
 def readout(law: OutputLaw, ridge: float, noise_variance: float = 0.0) -> Readout:
-    """Compute the error of ridge regression on attention features.
+    """Compute the error of ridge regression on random attention features.
 
-    The coefficient error is `1 - w/gO + (lambda/gO - s2) w'(lambda)` (5.2, 5.4).
+    The error of the coefficients is `1 - w/gO + (lambda/gO - s2) w'(lambda)` (equations 5.2 and 5.4).
 
     Args:
-        law: the law of a layer's output. The law must have an output ratio.
+        law: the law of a layer's output, with an output ratio.
         ridge: the penalty lambda, in units of the law's mean.
         noise_variance: the variance of a target's noise times `n/(d_O mean)` (s2).
 
@@ -70,13 +70,13 @@ def readout(law: OutputLaw, ridge: float, noise_variance: float = 0.0) -> Readou
 
 
 def training_loss(law: Law, times: ArrayLike) -> Reals:
-    """Return the loss of a readout trained by gradient flow, divided by the loss at the start.
+    """Return the loss of a readout during gradient flow, relative to the loss at the start.
 
-    The relative loss is `int e^(-2 t x)` over the spectrum, including zeros. The target is in general
-    position, so a part of it belongs to the zeros and is never learned.
+    It is `int e^(-2 t x)` over the spectrum, including zeros. A part of a random target is in directions of
+    eigenvalue zero, and is never learned.
 
     Args:
-        times: the times t, in units of 1 / mean (any shape).
+        times: the times t, in units of 1 / mean of the law (any shape).
 
     >>> law = MultiHeadLaw(1.0, heads=64, key_ratio=1.0, value_ratio=1.0, output_ratio=2.0)
     >>> training_loss(law, [0.0, 41.224]).round(4).tolist()
@@ -88,7 +88,7 @@ def training_loss(law: Law, times: ArrayLike) -> Reals:
 
 
 def arrival_time(law: Law, loss: float = 0.1) -> float | None:
-    """Return the time at which `training_loss` reaches `loss`, or None if it never does.
+    """Return the time at which the `training_loss` falls to `loss`, or None if it never does.
 
     >>> law = MultiHeadLaw(1.0, heads=64, key_ratio=1.0, value_ratio=1.0, output_ratio=2.0)
     >>> round(arrival_time(law), 2)

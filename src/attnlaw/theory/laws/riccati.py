@@ -37,7 +37,7 @@ POINTS = 240  # in the table of the density
 
 @dataclass(frozen=True, eq=False)
 class Riccati(Law):
-    """The law of the student S, which is Marchenko-Pastur at the start (e = 1 and F = 0)."""
+    """The law of a tied student's eigenvalues. At the start (e = 1, F = 0) it is Marchenko-Pastur."""
 
     p: Reals = field(repr=False)  # the weights of the nodes, (n,)
     e: Reals = field(repr=False)  # the values of e on the nodes, (n,)
@@ -51,12 +51,12 @@ class Riccati(Law):
 
     @cached_property
     def intervals(self) -> tuple[tuple[float, float], ...]:
-        """A single interval, from the lower to the upper edge of the density, including any gaps."""
+        """One interval, from the lower to the upper edge. It may contain gaps."""
         return ((self._bottom(), self.top),)
 
     @property
     def top(self) -> float:
-        """The upper edge. The real branch of theta beyond the bulk ends at these edges."""
+        """The upper edge of the law, where the real solution theta above the bulk ends."""
         return 1 / self._upper[1]
 
     @cached_property
@@ -100,6 +100,7 @@ class Riccati(Law):
             slopes = np.array([[values[1], theta**2 * float(self.p @ moved) / kappa], bend])
             step = np.linalg.solve(slopes, values)
             theta, w = theta - float(step[0]), w - float(step[1])
+            # Single nodes may make the edge too sharp for Newton's method. The bisection is accurate to 1e-7.
             if not abs(w - near[1]) < NEAR * near[1]:
                 return near
             if abs(step[1]) <= 1e-14 * w:
@@ -107,9 +108,10 @@ class Riccati(Law):
         return theta, w
 
     def branch(self, w: float, below: bool = False) -> tuple[float, float] | None:
-        """Return theta and dtheta/dw at a real w = 1/z off the support, or None if w is inside."""
+        """Return theta and dtheta/dw at a real w = 1/z outside of the support, or None inside of it."""
         rest = self.F - w
         kappa, least = self.width, 1 / self.scale
+        # On the outer side psi is convex (below the bulk concave), so Newton's method does not overshoot.
         theta = 0.0 if below else max(least + float(self.p @ np.maximum(rest / self.e, 0.0)) / kappa, 0.0)
         if not below:
             theta = max(theta, float(np.max(-rest / self.e)) * (1 + 1e-9), least)
@@ -132,7 +134,7 @@ class Riccati(Law):
         return None
 
     def outlier(self, e: float, F: float) -> tuple[float, float] | None:
-        """Return the position and squared overlap of a spike, or None if it is inside the bulk."""
+        """Return the position and squared overlap of an outlier, or None if it is inside the bulk."""
         theta, high = self._upper
         if theta * e + F > high:
             return None
@@ -148,7 +150,7 @@ class Riccati(Law):
         return None if branch is None else (1 / low, 1 / (1 - e * branch[1]))
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return the Stieltjes transform `g(z)`. The function moves a real x up to `x + 0.006 i abs(x)`."""
+        """Return the Stieltjes transform `g(z)`. A real x is moved up to `x + 0.006 i abs(x)`."""
         given = np.asarray(z)
         point = given.astype(complex)
         if not np.iscomplexobj(given):
@@ -178,6 +180,7 @@ class Riccati(Law):
             part = rest[active] / (now[:, None] * self.e + rest[active])
             image = least + now * (part @ self.p) / self.width
             new = now - (now - image) / (1 - (part**2) @ self.p / self.width)
+            # If a step leaves the upper half plane, the average of theta and its image replaces it.
             theta[active] = np.where(new.imag > 0, new, 0.5 * (now + image))
             active = active[np.abs(theta[active] - now) > 1e-10 * np.abs(now)]
             if not active.size:
@@ -185,7 +188,7 @@ class Riccati(Law):
         return theta
 
     def density(self, x: ArrayLike) -> Reals:
-        """Return the density, interpolated in a table of `x density(x)`."""
+        """Return the density, interpolated from a table of `x density(x)`."""
         x = np.asarray(x, dtype=float)
         inside = self.inside(x)
         return np.where(inside, np.interp(x, *self._density_table) / np.where(inside, x, 1.0), 0.0)
@@ -200,6 +203,7 @@ class Riccati(Law):
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
-        """The support as one piece, in log x unless it starts at zero."""
+        """The support as a single piece, on a logarithmic axis unless it starts at zero."""
         low, high = self.intervals[0]
+        # Training shrinks eigenvalues in the null space of the target, so many are near zero.
         return (Decades(low, high),) if low > 0 else (HardEdge(high, 4),)

@@ -35,12 +35,12 @@ class Semicircle(Law):
         return np.asarray(np.sqrt(inside) / (2 * np.pi * self.sigma**2))
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return the transform `(z - sqrt(z^2 - 4 sigma^2)) / (2 sigma^2)` on the branch with `g ~ 1/z`."""
+        """Return the transform `(z - sqrt(z^2 - 4 sigma^2)) / (2 sigma^2)`, which is `1/z` far away."""
         z = np.asarray(z, dtype=complex)
         cut = np.sqrt(z - 2 * self.sigma) * np.sqrt(z + 2 * self.sigma)
         return np.asarray((z - cut) / (2 * self.sigma**2))
 
     def cdf(self, x: ArrayLike) -> Reals:
-        """Return `1/2 + (u sqrt(1 - u^2) + arcsin u) / pi` with `u = x / (2 sigma)`."""
+        """Return the distribution function `1/2 + (u sqrt(1 - u^2) + arcsin u) / pi`, u = x / (2 sigma)."""
         u = np.clip(np.asarray(x, dtype=float) / (2 * self.sigma), -1.0, 1.0)
         return np.asarray(0.5 + (u * np.sqrt(1 - u**2) + np.arcsin(u)) / np.pi)

@@ -22,7 +22,7 @@ from attnlaw.theory.laws.law import Decades, HeavyHalfLine, Law, Piece, ToZero, 
 
 @dataclass(frozen=True)
 class PowerLaw(Law):
-    """The continuous power law above `x_min` (Clauset, Shalizi and Newman, arXiv 0706.1062).
+    """The continuous power law for values above `x_min` (Clauset, Shalizi and Newman, arXiv 0706.1062).
 
     Moments of order `alpha - 1` and above are infinite.
 
@@ -66,7 +66,7 @@ class PowerLaw(Law):
             return np.asarray(self.x_min * np.exp(-np.log1p(-p) / (self.alpha - 1)))
 
     def moment(self, order: int) -> float:
-        """Return `x_min^k (alpha - 1)/(alpha - 1 - k)` for order k, or infinity if k >= alpha - 1."""
+        """Return the moment of order k, which is infinite if k >= alpha - 1."""
         left = self.alpha - 1 - order
         return float(self.x_min**order * (self.alpha - 1) / left) if left > 0 else np.inf
 
@@ -80,7 +80,7 @@ class PowerLaw(Law):
 
 @dataclass(frozen=True)
 class Lognormal(Law):
-    """The law of `exp(mu + sigma N(0, 1))`, given that it exceeds `x_min`.
+    """The lognormal law of `exp(mu + sigma N(0, 1))`, restricted to values above `x_min`.
 
     >>> law = Lognormal(0.0, 1.0)
     >>> round(law.moment(2), 9), float(law.cdf(1.0))
@@ -113,7 +113,7 @@ class Lognormal(Law):
         return np.asarray(np.exp(self.log_density(x)))
 
     def log_density(self, x: ArrayLike) -> Reals:
-        """Return the log-density `-s^2/2 - log(sqrt(2 pi) sigma x) - log P(s > s_min)`."""
+        """Return the logarithm of the density, `-s^2/2 - log(sqrt(2 pi) sigma x) - log P(s > s_min)`."""
         x = np.asarray(x, dtype=float)
         inside = (x >= self.x_min) & (x > 0)
         log_x = np.log(np.where(inside, x, 1.0))
@@ -134,7 +134,7 @@ class Lognormal(Law):
         return np.asarray(np.maximum(x, self.x_min))
 
     def moment(self, order: int) -> float:
-        """Return `exp(k mu + k^2 sigma^2 / 2) P(s > s_min - k sigma) / P(s > s_min)` for order k."""
+        """Return the k-th moment, `exp(k mu + k^2 sigma^2 / 2) P(s > s_min - k sigma) / P(s > s_min)`."""
         tail = scipy.special.log_ndtr(order * self.sigma - self._s_min) - self._log_mass
         with np.errstate(over="ignore"):
             return float(np.exp(order * self.mu + 0.5 * (order * self.sigma) ** 2 + tail))

@@ -40,16 +40,16 @@ START = 1e3  # the continuation from infinity begins at this multiple of the upp
 
 @dataclass(frozen=True)
 class TiedValuesLaw(Law):
-    """The squared singular values of centred multi-head attention with K = V, as n -> infinity.
+    """The limit of the squared singular values of centred multi-head attention with K = V.
 
     With an output ratio, this is the law of the layer's output. The atom at zero has weight `1 - min(1, gK,
     gO)`. The law does not apply to causal masks, to correlated tokens, or if beta is near `few_rows_beta(n)`.
 
     Args:
-        beta: standard deviation of a row's logits.
+        beta: standard deviation of the attention logits in a row.
         key_ratio: the total size of all keys divided by the number of tokens (gK).
-        output_ratio: the output size divided by the number of tokens (gO). The value None means the law
-            before the output matrix.
+        output_ratio: the output size divided by the number of tokens (gO). None means the law before the
+            output matrix.
 
     >>> law = TiedValuesLaw(1.0, heads=16, key_ratio=16.0, output_ratio=16.0)
     >>> [round(end, 4) for end in law.intervals[0]], round(law.moment(2), 2)
@@ -92,7 +92,7 @@ class TiedValuesLaw(Law):
 
     @cached_property
     def intervals(self) -> tuple[tuple[float, float], ...]:
-        """One interval, whose ends are extrema of x(v) at real v outside the range of the jumps."""
+        """One interval. Its ends are extrema of x(v) at real v outside of the range of phi."""
         return ((self._lower_edge, self._upper_edge),)
 
     @property
@@ -113,9 +113,9 @@ class TiedValuesLaw(Law):
         return np.asarray(np.where(below, g.conj(), g))
 
     def moment(self, order: int) -> float:
-        """Return the moment of this order, by Lagrange's inversion of `x/v = F(u)`.
+        """Return the moment of an order, by Lagrange's inversion of `x/v = F(u)`.
 
-        The series is `u = sum_q h m_q v^(-q)`, where m_q are the moments of the jumps.
+        Here `u = sum_q h m_q v^(-q)`, where m_q are the moments of phi.
         """
         al, b, rate = self._letters
         poisson = [1.0, *(_free_poisson_moment(rate, k) for k in range(1, 2 * order + 1))]

@@ -48,7 +48,7 @@ NEAR_END = 1e-4  # smallest angle on an interval; g is less accurate at the ends
 
 @dataclass(frozen=True)
 class Shrunk(Law):
-    """The law of `X - 2 sigma^2 Re g(X)`, where X has the law `base` with transform g and noise sigma."""
+    """The law of the Bayes-optimal estimate `X - 2 sigma^2 Re g(X)`, where X has the law `base`."""
 
     base: FreeConvolution
 
@@ -65,7 +65,7 @@ class Shrunk(Law):
         return points - 2 * self.base.sigma**2 * self.base.stieltjes(points).real, weights
 
     def density(self, x: ArrayLike) -> Reals:
-        """Return the density of X divided by dy/dx, interpolated in a fine table."""
+        """Return the density of X divided by dy/dx, interpolated from a fine table."""
         x = np.asarray(x, dtype=float)
         total = np.zeros(x.shape)
         for _, y, height in self._maps:
@@ -92,10 +92,10 @@ SMALL = 1e-4
 
 @dataclass(frozen=True)
 class Rectification:
-    """The integrals that state evolution needs, one value for each member of a batch.
+    """The integrals of a soft threshold that state evolution needs, one value for each pair (a, b).
 
-    The module's docstring defines J, M1, chi and E. `mass` is the weight above the threshold, and `slope`
-    is the derivative of chi with respect to b.
+    The module's docstring defines J, M1, chi and E. `mass` is the weight above the threshold, and `slope` is
+    the derivative of chi with respect to b.
     """
 
     J: Reals
@@ -109,7 +109,7 @@ class Rectification:
 def rectify(
     table: Truncated, b: Reals, which: Indices | None = None, cut: Reals | None = None
 ) -> Rectification:
-    """Compute these integrals for `f(x) = (x - b)_+`, or `(x - b) 1(x > cut)`, of the members `which`."""
+    """Compute the integrals of `f(x) = (x - b)_+`, or of `(x - b) 1(x > cut)`, for the members `which`."""
     above, below = table.split(b if cut is None else np.maximum(b, cut), which)
     mass, first, second, plain, weighted = above
     J, M1, chi = second - 2 * b * first + b * b * mass, first - b * mass, 2 * (weighted - b * plain)
@@ -126,12 +126,11 @@ def rectify(
 class Rectified(Law):
     """The law of `scale (X - threshold)_+`, where X has the law `base`.
 
-    This law has an atom at zero and a shifted bulk.
+    It has an atom at zero and a shifted bulk.
 
     Args:
         sides: 2 for the law of `scale (abs(X) - threshold)_+` with a symmetric base.
-        cut: the value of X below which the result is zero, so the bulk starts at `scale (cut - threshold)`.
-            The value None means no cut.
+        cut: the value of X below which the result is zero. The bulk then starts at `scale (cut - threshold)`.
 
     >>> from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
     >>> law = Rectified(FreeConvolution(MarchenkoPastur(0.5), 1.0), threshold=0.5)
@@ -183,7 +182,7 @@ class Rectified(Law):
 
 @dataclass(frozen=True)
 class Thresholded(Law):
-    """The law of `X 1(|X| > tau)`, where X has the law `base`."""
+    """The law of X after a hard threshold: 0 if |X| <= tau, otherwise X. X has the law `base`."""
 
     base: FreeConvolution
     tau: float
@@ -204,7 +203,7 @@ class Thresholded(Law):
 
     @property
     def distance(self) -> float:
-        """The squared distance E of the thresholded matrix from the matrix without noise, per dimension."""
+        """The squared distance E between the thresholded and the noise-free matrix, per dimension."""
         _, _, second, _, weighted = self._beyond
         return float(self.base.table.second_moment + 4 * self.base.sigma**2 * weighted - second)
 
@@ -266,7 +265,7 @@ class Mirrored(Law):
         return self.base.density(-np.asarray(x, dtype=float))
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return `-g_base(-z)`, or its conjugate at real z, where -z approaches the line from below."""
+        """Return `-g_base(-z)`, or its conjugate at real z."""
         z = np.asarray(z)
         g = -self.base.stieltjes(-z)
         return np.asarray(g if np.iscomplexobj(z) else g.conj())

@@ -32,7 +32,7 @@ DISAGREE = 3.0  # standard errors
 
 @dataclass(frozen=True)
 class Extrapolation:
-    """The limit d -> infinity of a measured mean."""
+    """The limit for d -> infinity of a measured mean, from a fit to several sizes d."""
 
     value: float
     standard_error: float
@@ -42,7 +42,7 @@ class Extrapolation:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Theory and measured value of one quantity, each with its standard error."""
+    """The theoretical and the measured value of one quantity, each with a standard error."""
 
     quantity: str
     theory: float | None
@@ -56,7 +56,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Agreement:
-    """The comparisons of all quantities, and the Kolmogorov-Smirnov distance at the largest size."""
+    """Comparisons of all quantities, and the distance of the spectra at the largest size."""
 
     comparisons: tuple[Comparison, ...]
     sizes: tuple[int, ...]
@@ -65,7 +65,7 @@ class Agreement:
 
     @property
     def worst(self) -> float:
-        """The largest |z|."""
+        """The largest absolute z-score of all comparisons."""
         return max((abs(row.z) for row in self.comparisons if row.z is not None), default=0.0)
 
     def __getitem__(self, quantity: str) -> Comparison:
@@ -76,9 +76,9 @@ class Agreement:
 
 
 def extrapolate(sizes: ArrayLike, means: ArrayLike, standard_errors: ArrayLike) -> Extrapolation:
-    """Fit `means` by weighted least squares to a constant and 1/d.
+    """Fit `means` to a constant plus a multiple of 1/d, by weighted least squares.
 
-    The fit ignores terms of order 1/d^2, which show up at small sizes as a misfit well above 1.
+    The fit has no term of order 1/d^2. If small sizes need one, the misfit is well above 1.
     """
     d, y, s = (np.asarray(values, dtype=float) for values in (sizes, means, standard_errors))
     if not d.shape == y.shape == s.shape or d.ndim != 1 or np.unique(d).size < 2:
@@ -100,7 +100,7 @@ def extrapolate(sizes: ArrayLike, means: ArrayLike, standard_errors: ArrayLike) 
 
 
 def largest_chance_difference(seeds: int, comparisons: int = 1) -> float:
-    """Return the standard errors above which a difference is not due to chance (Student's t)."""
+    """Return how many standard errors a difference may have by chance (Student's t)."""
     tail = float(scipy.special.ndtr(-DISAGREE)) / comparisons
     return -float(scipy.special.stdtrit(max(seeds - 1, 1), tail))
 
@@ -114,13 +114,13 @@ def require_seeds(measured: Iterable[Any]) -> None:
 
 
 def agreement(prediction: Prediction, measurements: Sequence[Measurement]) -> Agreement:
-    """Compare a prediction with measurements of its problem.
+    """Compare a prediction with simulations of the same problem.
 
-    The comparison extrapolates several sizes to the limit. With a single size, the comparison includes the
-    deviation of order 1/d.
+    Several sizes are extrapolated to the limit. With a single size, the comparison includes the deviation of
+    order 1/d.
 
-    Raises an `InputError` if the measurements belong to different problems, have one seed only, or missed
-    alpha by more than 1%.
+    Raises an `InputError` if the simulations belong to different problems, have only one seed, or have an
+    alpha that differs by more than 1%.
 
     >>> from attnlaw.theory.learn.problem import Problem
     >>> from attnlaw.theory.learn.simulate import simulate
@@ -164,6 +164,7 @@ def spectrum_distance(eigenvalues: ArrayLike, law: Law) -> float:
     just_below = np.nextafter(pooled, -np.inf)
     at = np.searchsorted(pooled, pooled, side="right") / pooled.size - law.cdf(pooled)
     below = np.searchsorted(pooled, pooled, side="left") / pooled.size - law.cdf(just_below)
+    # Eigenvalues repel each other, so the distance has no p-value of independent draws.
     return float(max(np.abs(at).max(), np.abs(below).max()))
 
 

@@ -45,7 +45,7 @@ TOLERANCE, MOST_NEWTON, LEAST_NORM = 1e-10, 100, 1e-12
 
 @dataclass(frozen=True)
 class AttendedKey:
-    """The averages of one problem on a grid of omega and u*."""
+    """The averages of one problem, computed on a grid of omega and u*."""
 
     problem: Problem
 
@@ -63,21 +63,22 @@ class AttendedKey:
         return z, weights / weights.sum()
 
     def fields(self, E: float, theta: float) -> tuple[Reals, Reals]:
-        """Return omega (nodes, 1), and u* given omega (nodes, nodes), for an error E at the angle theta."""
+        """Return the grid of omega, and of u* for each omega, at an error E and an angle theta."""
         Q, z = self.problem.target.second_moment, self._axis[0]
         apart = np.sqrt(Q * E) * np.cos(theta)  # Q* - m
         q = max(Q - 2 * apart + E, LEAST_NORM * Q)
         omega = np.sqrt(q) * z[:, None]
+        # Written without Q* - q, a difference of large numbers if the student is near the target.
         return omega, omega + (apart - E) / q * omega + np.sqrt(Q * E / q) * abs(np.sin(theta)) * z
 
     def mean(self, values: Reals) -> float:
-        """Return the average over omega (first axis) and u* (second axis; one column if nothing has u*)."""
+        """Return the average of `values` over omega (first axis) and u* (second axis, perhaps of size 1)."""
         weights = self._axis[1]
         over = values[:, 0] if values.shape[1] == 1 else values @ weights
         return float(weights @ over)
 
     def average(self, E: float, theta: float, V: float) -> ChannelAverages:
-        """Return Vhat, qhat, mhat and the training loss at given (E, theta, V)."""
+        """Return the averages Vhat, qhat, mhat of the module's equations, and the training loss."""
         alpha, c, weights = self.problem.alpha, self.c, self._axis[1]
         omega, teacher = self.fields(E, theta)
         chosen = scipy.special.expit(c * teacher)
@@ -101,13 +102,13 @@ class AttendedKey:
 
     @property
     def curvature(self) -> float:
-        """The mean curvature `E l''` of the loss if the student equals the target."""
+        """The mean second derivative of the loss if the student equals the target."""
         z, weights = self._axis
         chosen = scipy.special.expit(self.c * np.sqrt(self.problem.target.second_moment) * z)
         return self.c**2 * float(weights @ (chosen * (1 - chosen)))
 
     def unlearned(self) -> SoftmaxPoint:
-        """Return the point S = 0, the minimiser if the penalty is at least the gradient of the loss there."""
+        """Return the point S = 0. It is the solution if the weight decay is too strong to learn anything."""
         problem, c, Q = self.problem, self.c, self.problem.target.second_moment
         power = 0.25 - self.curvature / c**2 if problem.soft_labels else 0.25
         mhat = problem.alpha * self.curvature
@@ -122,10 +123,10 @@ class AttendedKey:
         return c * c * sigma * (1 - sigma), c * (y - sigma), np.logaddexp(0.0, c * p) - y * c * p
 
     def response(self, E: float, theta: float, V: float) -> None:
-        """Return None, because a convex loss is always stable."""
+        """Return None, because the solution of a convex loss is always stable."""
 
     def test_error(self, E: float, theta: float) -> float:
-        """Return the loss on new labels of a student with the error E at the angle theta."""
+        """Return the mean loss on new labels of a student with error E at the angle theta."""
         omega, teacher = self.fields(E, theta)
         return self.mean(
             np.logaddexp(0.0, self.c * omega) - scipy.special.expit(self.c * teacher) * self.c * omega
@@ -133,7 +134,7 @@ class AttendedKey:
 
 
 def proximal(omega: Reals, y: Reals, V: float, c: float) -> Reals:
-    """Return the root p of `p - omega + V c (sigma(c p) - y)`, by Newton's method inside a bracket."""
+    """Return the proximal point p: the root of `p - omega + V c (sigma(c p) - y)`, by Newton's method."""
     low, high = omega - V * c * (1 - y), omega + V * c * y
     p = np.clip(omega, low, high)
     for _ in range(MOST_NEWTON):
@@ -152,7 +153,7 @@ def proximal(omega: Reals, y: Reals, V: float, c: float) -> Reals:
 
 
 def solve(problem: Problem, student: StudentUpdate, start: Start | None = None) -> SoftmaxPoint:
-    """Solve for the fixed point (E, theta, V), which is S = 0 if the penalty leaves nothing to learn."""
+    """Solve the equations of a problem for E, theta and V, the unknowns of the module `softmax`."""
     channel = AttendedKey(problem)
     unmoved = channel.unlearned()
     if unmoved.b >= Truncated(problem.target.law, np.array([unmoved.a]), 2).top[0]:
@@ -164,6 +165,7 @@ def _linear_start(channel: AttendedKey, student: StudentUpdate) -> Start:
     """Return (E, theta, V) for a quadratic loss with the mean curvature at the target, exact as c -> 0."""
     problem, ones = channel.problem, np.ones((1, 1))
     H = channel.curvature
+    # Exact as c -> 0, where a drawn key acts like a score with noise of variance 1/H.
     batch = ProblemBatch(
         problem.target,
         problem.alpha / 2 * ones,

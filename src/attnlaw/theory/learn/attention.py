@@ -10,7 +10,7 @@ from attnlaw.core.variants import by_name
 
 @dataclass(frozen=True)
 class AttentionChoice:
-    """A kind of attention: queries and keys share one factor (tied) or have separate factors (untied)."""
+    """A kind of attention. Queries and keys have one common factor (tied) or two factors (untied)."""
 
     name: str
     label: str
@@ -26,7 +26,7 @@ ATTENTIONS = by_name(
 
 @dataclass(frozen=True)
 class Pairs:
-    """A choice of ordered pairs (query a, key b) whose scores a sample of untied attention contains."""
+    """A choice of (query, key) pairs. A sample of untied attention has the scores of these pairs."""
 
     name: str
     label: str
@@ -36,11 +36,11 @@ class Pairs:
     mirrored: bool = False  # whether a sample has each pair in both orders, and self pairs
 
     def visible_pairs(self, tokens: int, queries: int | None = None) -> tuple[tuple[int, int], ...]:
-        """Return the pairs (query, key) of a sample; the first `queries` tokens, or all, are queries."""
+        """Return the (query, key) pairs of a sample, for all queries or only the first `queries` tokens."""
         return tuple((a, b) for a, b in self.places(tokens) if queries is None or a < queries)
 
     def count(self, tokens: int, queries: int | None = None) -> int:
-        """Return the number P of pairs of a sample of T tokens."""
+        """Return the number of (query, key) pairs in a sample of T tokens."""
         return len(self.visible_pairs(tokens, queries))
 
 

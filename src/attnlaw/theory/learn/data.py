@@ -38,12 +38,12 @@ def draw_tokens(samples: int, tokens: int, size: int, rng: np.random.Generator) 
 
 
 def draw_signed(samples: int, tokens: int, size: int, rng: np.random.Generator) -> TokenSensing:
-    """Draw sequences of Gaussian tokens and a random sign for all fields of each sequence."""
+    """Draw sequences of Gaussian tokens, and for each sequence a random sign of all its scores."""
     return TokenSensing(rng.standard_normal((tokens, samples, size)), rng.choice([-1.0, 1.0], size=samples))
 
 
 def draw_matrices(samples: int, tokens: int, size: int, rng: np.random.Generator) -> MatrixSensing:
-    """Draw a symmetric Gaussian matrix for each pair of each sample."""
+    """Draw a symmetric Gaussian input matrix for each pair of tokens in each sample."""
     first, second = upper(tokens)
     count, dimension = first.size, size * (size + 1) // 2
     rows = rng.standard_normal((samples, count, dimension))
@@ -54,7 +54,7 @@ def draw_matrices(samples: int, tokens: int, size: int, rng: np.random.Generator
 def draw_pairs(
     samples: int, tokens: int, pairs: str, size: int, rng: np.random.Generator, queries: int | None = None
 ) -> PairSensing:
-    """Draw sequences of Gaussian tokens, and separate keys if the pairs are crossed."""
+    """Draw sequences of Gaussian tokens. If the pairs are crossed, draw separate tokens as keys."""
     kind = PAIRS[pairs]
     x = rng.standard_normal((tokens if queries is None else queries, samples, size))
     z = rng.standard_normal((tokens, samples, size)) if kind.crossed else x
@@ -64,7 +64,7 @@ def draw_pairs(
 def draw_squares(
     samples: int, tokens: int, pairs: str, size: int, rng: np.random.Generator, queries: int | None = None
 ) -> SquareSensing:
-    """Draw a Gaussian matrix for each pair of each sample; mirrored pairs share one."""
+    """Draw a Gaussian input matrix for each pair in each sample. Mirrored pairs share one matrix."""
     rows = rng.standard_normal((samples * PAIRS[pairs].count(tokens, queries), size * size)) / np.sqrt(size)
     if PAIRS[pairs].mirrored:
         square = rows.reshape(samples, tokens, tokens, size, size)
@@ -78,7 +78,7 @@ def draw_squares(
 
 @dataclass(frozen=True)
 class SensingChoice:
-    """A way in which a student sees a matrix."""
+    """A kind of training inputs: tokens, or Gaussian matrices in their place."""
 
     name: str
     label: str
@@ -128,14 +128,14 @@ SENSINGS = by_name(
 
 
 def draw_sensing(name: str, *, samples: int, tokens: int, size: int, rng: np.random.Generator) -> Sensing:
-    """Draw n sequences of T Gaussian tokens, or their equivalent, for symmetric matrices of size d."""
+    """Draw the inputs of n samples of T tokens each, for symmetric matrices of size d."""
     _check_sensing(name, "tied", samples, tokens, tokens * (tokens + 1) // 2, size)
     sensing: Sensing = SENSINGS[name].draws["tied"](samples, tokens, size, rng)
     return sensing
 
 
 def check_sensing(name: str, problem: Problem, samples: int, size: int) -> None:
-    """Raise a `BadSetting` if the attention lacks this sensing, or if the data do not fit into memory."""
+    """Raise a `BadSetting` if these inputs do not exist for the attention, or do not fit into memory."""
     _check_sensing(name, problem.attention, samples, problem.tokens, entries(problem), size)
 
 
@@ -148,13 +148,13 @@ def _check_sensing(name: str, attention: str, samples: int, tokens: int, entries
 
 
 def hidden_target(values: Reals, rng: np.random.Generator) -> Reals:
-    """Return `diag(s) O` for the singular values s, of shape (d,), and a random rotation O (Haar)."""
+    """Return a target with the singular values s, `diag(s) O`, where O is a random rotation."""
     q, r = np.linalg.qr(rng.standard_normal((values.size, values.size)))
     return np.asarray(values[:, None] * (q * np.sign(np.diag(r))))
 
 
 def entries(problem: Problem) -> int:
-    """Return the number of pairs that a sample shows: a <= b if tied, the visible ordered pairs if untied."""
+    """Return the number of token pairs that have a label in a sample. Tied attention counts a <= b."""
     if problem.sides == 2:
         return PAIRS[problem.pairs or ""].count(problem.tokens, problem.observed_output.queries)
     return problem.tokens * (problem.tokens + 1) // 2
@@ -163,9 +163,9 @@ def entries(problem: Problem) -> int:
 def draw_risk(problem: Problem, target: Reals, samples: int, sensing: str, rng: np.random.Generator) -> Risk:
     """Draw the training data of a student: its inputs, the noise and the labels.
 
-    Noise on h_ab is Gaussian of variance `Delta (1 + delta_ab)/2`, inside the softmax if there is one. If
-    attention is untied, the noise has variance Delta/2 on every pair. With observation groups, the samples of
-    each entry are divided into consecutive blocks.
+    The noise of the score h_ab is Gaussian of variance `Delta (1 + delta_ab)/2`. It is inside the softmax if
+    there is one. Untied attention has noise of variance Delta/2 on every pair. If there are observation
+    groups, consecutive blocks of samples belong to the groups.
     """
     tokens, size, make_loss = problem.tokens, len(target), problem.observed_output.loss
     assert make_loss is not None  # students that are trained have outputs with a loss
@@ -202,7 +202,7 @@ def _weights_and_noise(problem: Problem, samples: int) -> tuple[Reals, Reals]:
 def fresh_fields(
     problem: Problem, sensing: str, matrix: Reals, target: Reals, rng: np.random.Generator
 ) -> tuple[Reals, Reals]:
-    """Return the fields of a student's matrix and of the target, both (d, d), on new samples."""
+    """Return the scores of a student's matrix and of the target, both (d, d), on new samples."""
     tokens, size, queries = problem.tokens, len(matrix), problem.observed_output.queries
     if SENSINGS[sensing].gaussian:
         z = rng.standard_normal((2, TEST_SEQUENCES, entries(problem)))

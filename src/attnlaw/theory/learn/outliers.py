@@ -31,9 +31,9 @@ class Outlier:
 def find_outliers(
     target: Target, delta: float, threshold: float | None, shrinkage: float, cut: float | None = None
 ) -> tuple[Outlier, ...]:
-    """Find the outliers of `shrinkage (X - threshold)_+`, where `X = S* + delta Z`, the largest first.
+    """Find the outliers of `shrinkage (X - threshold)_+` with `X = S* + delta Z`, largest first.
 
-    A `threshold` of None cuts nothing, and a `cut` above the threshold cuts more.
+    The matrix is not thresholded if `threshold` is None. Values of X below `cut` are also set to zero.
     """
     base = target.law
     candidates = []
@@ -53,7 +53,8 @@ def find_outliers(
 
 
 def shrunk_outliers(target: Target, a: float) -> tuple[Outlier, ...]:
-    """Find the outliers of the Bayes-optimal estimate: noise moves s to x, and the estimate to `2 s - x`."""
+    """Find the outliers of the Bayes-optimal estimate. It maps x, the noisy position of s, to `2 s - x`."""
+    # Noise moves s to x with a^2 g = x - s, so x - 2 a^2 g is as far below s as x is above.
     return tuple(
         Outlier(seen.target, 2 * seen.target - seen.location, seen.overlap)
         for seen in find_outliers(target, a, None, 1.0)
@@ -61,7 +62,7 @@ def shrunk_outliers(target: Target, a: float) -> tuple[Outlier, ...]:
 
 
 def isolated_modes(target: Target, delta: float) -> list[float | None]:
-    """Return the only mode in each interval of `S* + delta Z`, or None; nothing unless a power law."""
+    """Return for each interval of `S* + delta Z` its only target eigenvalue, or None if it has several."""
     base = target.law
     if target.exponent is None or target.dimension is None or not isinstance(base, Discrete):
         return []

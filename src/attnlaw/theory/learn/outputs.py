@@ -26,7 +26,7 @@ def _logits(tokens: int) -> float:
 
 @dataclass(frozen=True)
 class Output:
-    """An output of attention: a function of the scores h that makes the labels."""
+    """An output of attention, a function of the scores h. The labels are made from it."""
 
     name: str
     label: str
@@ -92,7 +92,7 @@ STATIC_OUTPUTS = {name: output for name, output in OUTPUTS.items() if output.has
 
 @dataclass(frozen=True)
 class LabelLoss:
-    """Whether labels are attended keys or their probabilities instead of noisy outputs."""
+    """A loss that students may minimise, and the output from which it makes labels."""
 
     name: str
     label: str

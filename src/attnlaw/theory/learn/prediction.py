@@ -44,9 +44,9 @@ WARNING, UNSTABLE = 0.6, 1.0  # levels of the stability indicator
 class Prediction(BriefRepr):
     """The predictions of the theory for one problem.
 
-    A quantity is None if the student does not have it, or if it is too small to resolve. An `Estimate` has an
-    error if it is an average over draws (softmax) that converged. An `Estimate` without an error is as exact
-    as numerical integration.
+    A quantity is None if the student does not have it, or if it is too small to compute. An `Estimate` has a
+    standard error if it is an average over random draws (softmax). Without one, it is as exact as numerical
+    integration.
     """
 
     problem: Problem
@@ -76,17 +76,17 @@ class Prediction(BriefRepr):
 
     @property
     def is_resolved(self) -> bool:
-        """Whether `estimation_error` is the actual error and not an upper bound."""
+        """Whether `estimation_error` is the actual error. If not, it is an upper bound."""
         return self.outcome is not Outcome.RECOVERED or self.estimation_error.value == 0
 
     @property
     def relative_error(self) -> Estimate:
-        """The estimation error divided by the error of predicting zero, `E / Q*`."""
+        """The estimation error E divided by Q*, the error of a student that learned nothing."""
         return self.estimation_error / self.problem.target.second_moment
 
     @property
     def angle(self) -> Estimate | None:
-        """The angle between trained matrix and target, `arccos(m/sqrt(q Q*))`."""
+        """The angle between the trained matrix and the target, `arccos(m/sqrt(q Q*))`."""
         q, Q = self.norm.value, self.problem.target.second_moment
         if self.problem.observed_output.queries is None or not q:
             return None
@@ -94,7 +94,7 @@ class Prediction(BriefRepr):
 
     @property
     def wrong_keys(self) -> Estimate | None:
-        """The share of new queries that prefer the wrong key, `angle/pi`, or None if `angle` is None."""
+        """The share of new queries for which the student prefers the wrong key, `angle/pi`, or None."""
         return None if self.angle is None else self.angle / math.pi
 
     @property
@@ -104,7 +104,7 @@ class Prediction(BriefRepr):
 
     @property
     def smallest_value(self) -> float | None:
-        """The smallest eigenvalue (untied: singular value) kept by factors of limited width, else None."""
+        """The smallest value that factors of limited width keep, 0 if the width does not cut any."""
         if self.problem.width is None or self.threshold is None:
             return None
         return 0.0 if self.cut is None else self.shrinkage * (self.cut.value - self.threshold.value)
@@ -141,10 +141,10 @@ class Prediction(BriefRepr):
 
     @property
     def adapter_noise(self) -> float | None:
-        """The noise that acts on a rank-one adapter trained after this student, `Delta_eff = Delta/2 + E`.
+        """The effective noise for a rank-one adapter that is trained after this student, `Delta/2 + E`.
 
-        The part that this student did not learn acts as label noise on the adapter (arXiv 2606.05899). The
-        noise is None if the output is not the linear one, or if there are observation groups.
+        What this student did not learn acts on the adapter like label noise (arXiv 2606.05899). The value is
+        None if the output is not linear, or if there are observation groups.
         """
         problem = self.problem
         if problem.output != "linear" or problem.groups:
@@ -153,7 +153,7 @@ class Prediction(BriefRepr):
 
     @property
     def bulk(self) -> list[tuple[float, float]]:
-        """The intervals of the spectrum, without the intervals of single modes of the target."""
+        """The intervals of the spectrum, without intervals that come from a single target eigenvalue."""
         # Without noise the eigenvalues are those of the target, and single modes do not fill an interval.
         level = self.noise_level
         modes = isolated_modes(self.problem.target, level.value) if level and level.value else []
@@ -164,7 +164,7 @@ class Prediction(BriefRepr):
 
     @property
     def edges(self) -> list[float]:
-        """Lower and upper end of each interval of the bulk, in increasing order."""
+        """The lower and upper end of each interval of the bulk, in increasing order."""
         return [float(end) for pair in self.bulk for end in pair]
 
     @property
@@ -187,7 +187,7 @@ class Prediction(BriefRepr):
 def estimates(
     problem: Problem, E: float, errors: Mapping[str, float] | None = None, **values: float | None
 ) -> dict[str, Any]:
-    """Return those arguments of `Prediction` that are `Estimate`s, with the standard errors in `errors`."""
+    """Return the arguments of `Prediction` that are `Estimate`s, with their standard errors."""
     if values.get("prediction_error") is None:
         values["prediction_error"] = problem.prediction_error(E)
     known = errors or {}
@@ -198,7 +198,7 @@ def estimates(
 
 
 def trace_or_nuclear_norm(problem: Problem, value: float) -> dict[str, Any]:
-    """Return `{"trace": value}` if attention is tied, `{"nuclear_norm": value}` if it is untied."""
+    """Return `value` as the argument `trace` (tied attention) or `nuclear_norm` (untied)."""
     return {"trace" if problem.sides == 1 else "nuclear_norm": value}
 
 
@@ -233,7 +233,7 @@ def outcome_of(
 def recovered_prediction(
     problem: Problem, E: float, residual: float, steps: int, threshold: float | None = None
 ) -> Prediction:
-    """Predict a student that recovers the target exactly (E = 0), or so closely that E is a bound."""
+    """Return the prediction for a student that finds the target exactly, or up to a tiny error E."""
     target, is_exact = problem.target, E == 0
     how = outcome_of(residual, resolved=False)
     if is_exact:

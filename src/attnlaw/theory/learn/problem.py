@@ -65,7 +65,7 @@ STEEPEST = 1e4  # largest beta times spread of h: a steeper softmax equals a har
 
 @dataclass(frozen=True)
 class Entries:
-    """A choice of entries (a, b) of a sample: entries with a = b, entries with a < b, or both."""
+    """A choice of the entries (a, b) of a sample: those with a = b, those with a < b, or both."""
 
     name: str
     diagonal: bool
@@ -83,10 +83,10 @@ ENTRIES = by_name(
 
 @dataclass(frozen=True)
 class ObservationGroup(Settings):
-    """A group of observations with the same weight in the loss and the same noise.
+    """A group of observations that have the same weight in the loss and the same noise.
 
-    The loss multiplies `(y_ab - yhat_ab)^2` of its entries by `weight`. For every entry, the shares of the
-    groups that contain it must sum to one.
+    The loss multiplies the squared errors of the group by `weight`. The shares of all groups that contain an
+    entry must sum to one.
     """
 
     entries: str = setting(
@@ -101,13 +101,13 @@ class ObservationGroup(Settings):
     )
 
     def count(self, tokens: int) -> int:
-        """Return the number of distinct entries (a <= b) of a sample that belong to the group."""
+        """Return the number of different entries (a <= b) of a sample that belong to the group."""
         return ENTRIES[self.entries].count(tokens)
 
 
 @dataclass(frozen=True)
 class Channel:
-    """A group of `alpha_k d^2` observations with the same loss weight w_k and noise variance D_k."""
+    """A group of `alpha_k d^2` observations with weight w_k in the loss and noise of variance D_k."""
 
     alpha: float
     weight: float
@@ -116,17 +116,17 @@ class Channel:
 
 @dataclass(frozen=True)
 class Problem(ProblemRules):
-    """A learning problem: a target, the amount and kind of data, and the student.
+    """A learning problem: the target, the amount and kind of data, and the student.
 
-    The fields are the settings of `attnlaw learn` and follow the same rules. Raises an `InputError` if a
-    value is not allowed, or if no theory is known for the combination.
+    The fields are the settings of `attnlaw learn` and have the same limits. Raises an `InputError` for a
+    value that is not allowed, or a combination for which no theory is known.
 
     Args:
         alpha: samples divided by d^2, or infinite for one pass over fresh samples.
         target: the spectrum of the target matrix.
-        groups: groups of observations, if their weights or noises differ.
+        groups: groups of observations. They are needed only if weights or noise differ between observations.
         pairs: the (query, key) pairs in a sample of untied attention, or None for the default.
-        width: width m/d of the factors, or None for no limit.
+        width: the number of columns of the factors divided by d, or None for no limit.
 
     >>> problem = Problem(alpha=0.2, target=Target.marchenko_pastur(0.5), noise=0.5, weight_decay=0.1)
     >>> problem.observations, problem.channels
@@ -230,46 +230,46 @@ class Problem(ProblemRules):
 
     @property
     def student_spec(self) -> Student:
-        """The record of the student for this attention."""
+        """The record of the student, for tied or untied attention."""
         spec = STUDENTS[self.student].for_attention(self.attention)
         assert spec is not None
         return spec
 
     @property
     def sides(self) -> int:
-        """The number of sides of zero that the theory's spectrum has: 1 if tied, 2 (both signs) if untied."""
+        """The number of signs in the theory's spectrum: 2 for untied attention, otherwise 1."""
         return ATTENTIONS[self.attention].sides
 
     @property
     def observations_per_sample(self) -> float:
-        """The number of observations of S in a sample, which depends on the output."""
+        """The number of observations of the target in a sample. It depends on the output."""
         if ATTENTIONS[self.attention].paired and self.observed_output.queries is None:
             return float(PAIRS[self.pairs or ""].count(self.tokens))
         return self.observed_output.observations(self.tokens)
 
     def prediction_error(self, E: float) -> float | None:
-        """Return the error per sample on new clean labels, or None if E alone does not determine it."""
+        """Return the error per sample on new noise-free labels, or None if E does not determine it."""
         if ATTENTIONS[self.attention].paired and self.observed_output.queries is None:
             return self.observations_per_sample * E
         return self.observed_output.prediction_error(self.tokens, E)
 
     @property
     def sample_ratio(self) -> float:
-        """The number of samples divided by d^2 (alpha). An infinite alpha raises a `BadSetting`."""
+        """The number of samples divided by d^2. Raises a `BadSetting` if it is infinite."""
         if self.alpha == math.inf:
             raise BadSetting("alpha", "is missing; give the number of samples divided by d^2")
         return self.alpha
 
     @property
     def observations(self) -> float:
-        """The number of independent observations of S divided by d^2, `alpha_T` (untied: `alpha_P`)."""
+        """The number of independent observations of the target divided by d^2 (alpha_T, untied alpha_P)."""
         return self.sample_ratio * self.observations_per_sample
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        """The groups of observations in the units of the theory.
+        """The groups of observations, in the units of the theory.
 
-        If the problem has no groups, there is one channel of weight 2 (untied: 1) and noise Delta/2.
+        A problem without groups has one channel of weight 2 (untied: 1) and noise variance Delta/2.
         """
         alpha = self.sample_ratio
         if ATTENTIONS[self.attention].paired:
@@ -310,7 +310,7 @@ class ProblemBatch:
         )
 
     def training_loss(self, problems: Sequence[Problem], V: Reals, E: Reals) -> Reals:
-        """Return `sum_k (alpha_k/alpha) w_k (E + D_k) / (1 + 2 w_k V)^2`, per sample of each problem."""
+        """Return the training loss per sample of each problem, given the solutions V and E."""
         alpha = np.array([problem.alpha for problem in problems])
         terms = self.sides * self.alpha * self.weight * (E[:, None] + self.noise)
         terms = terms / (1 + 2 * self.weight * V[:, None]) ** 2

@@ -29,7 +29,7 @@ from attnlaw.theory.learn.sensing import Sensing, upper
 
 @dataclass(frozen=True, eq=False)
 class Linear:
-    """The loss of an output that is the field itself."""
+    """The squared loss of the linear output, which returns the scores themselves."""
 
     weights: Reals  # factors (n, P) of the squared errors
     ordered: bool = False  # whether the columns are ordered pairs (untied), so that each counts once
@@ -40,25 +40,25 @@ class Linear:
         return fields
 
     def loss(self, fields: Reals, labels: Reals, tokens: int) -> tuple[float, Reals]:
-        """Return the sum of squared errors over ordered pairs, and its gradient in the packed fields."""
+        """Return the sum of squared errors over ordered pairs, and its gradient in the scores."""
         weighted = self.curvature(tokens) * (fields - labels)
         return 0.5 * float(np.vdot(weighted, fields - labels)), weighted
 
     def curvature(self, tokens: int) -> Reals:
-        """Return the second derivative of the loss in the packed fields, which is diagonal."""
+        """Return the second derivative of the loss in each score."""
         return 2.0 * (1.0 if self.ordered else pair_counts(tokens)) * self.weights
 
 
 @dataclass(frozen=True)
 class Softmax:
-    """The loss of an output that is the softmax of each row of beta h."""
+    """The squared loss of the softmax of each row of beta h."""
 
     beta: float
     quadratic: ClassVar[bool] = False
     drawn: ClassVar[bool] = False
 
     def labels(self, fields: Reals, tokens: int) -> Reals:
-        """Return attention rows of shape (n, T, T)."""
+        """Return the attention weights, of shape (n, T, T)."""
         first, second = upper(tokens)
         full = np.empty((fields.shape[0], tokens, tokens))
         full[:, first, second] = full[:, second, first] = self.beta * fields
@@ -67,7 +67,7 @@ class Softmax:
         return np.asarray(full / full.sum(axis=2, keepdims=True))
 
     def loss(self, fields: Reals, labels: Reals, tokens: int) -> tuple[float, Reals]:
-        """Return the sum of squared errors over ordered pairs, and its gradient in the packed fields."""
+        """Return the sum of squared errors over ordered pairs, and its gradient in the scores."""
         outputs = self.labels(fields, tokens)
         residuals = outputs - labels
         value = float(np.vdot(residuals, residuals))
@@ -79,41 +79,41 @@ class Softmax:
         return value, packed
 
     def curvature(self, tokens: int) -> Reals:
-        """Return a diagonal upper bound of the second derivative in the packed fields.
+        """Return an upper bound of the second derivative of the loss, one number for each score.
 
-        For a unit vector u in a row, with r = yhat - y and Var the variance of u under yhat (at most 1/2),
-        the second derivative is d^2/dt^2 |r|^2 = 2 |J u|^2 + 2 beta^2 sum_c r_c yhat_c ((u_c - mean u)^2 -
-        Var). Because |J| <= beta/2 and |r_c| <= 1, this derivative is at most beta^2/2 + 2 beta^2.
+        Let u be a unit vector in a row, J the Jacobian of the softmax, r = yhat - y, and Var the variance of
+        u under yhat. The second derivative along u is `2 |J u|^2 + 2 beta^2 sum_c r_c yhat_c ((u_c - mean
+        u)^2 - Var)`. It is at most beta^2/2 + 2 beta^2, because |J| <= beta/2 and |r_c| <= 1.
         """
         return 2.5 * self.beta**2 * pair_counts(tokens)
 
 
 @dataclass(frozen=True)
 class Attended:
-    """The cross-entropy of the key to which a query attends, out of two keys. Fields have shape (n, 2)."""
+    """The cross-entropy loss for the one of two keys that a query attends to. Scores are (n, 2)."""
 
     beta: float
     drawn: bool = True  # whether labels are drawn keys instead of the probability of the first key
     quadratic: ClassVar[bool] = False
 
     def labels(self, fields: Reals, tokens: int) -> Reals:
-        """Return the probability of the first key, of shape (n,)."""
+        """Return the probability of the first key, an array of shape (n,)."""
         return np.asarray(scipy.special.expit(self.beta * (fields[:, 0] - fields[:, 1])))
 
     def loss(self, fields: Reals, labels: Reals, tokens: int) -> tuple[float, Reals]:
-        """Return `sum log(1 + e^v) - y v`, where `v = beta (h_1 - h_2)`, and its gradient in the fields."""
+        """Return `sum log(1 + e^v) - y v` with `v = beta (h_1 - h_2)`, and its gradient in the scores."""
         v = self.beta * (fields[:, 0] - fields[:, 1])
         slope = self.beta * (scipy.special.expit(v) - labels)
         return float((np.logaddexp(0.0, v) - labels * v).sum()), np.stack([slope, -slope], axis=1)
 
     def curvature(self, tokens: int) -> Reals:
-        """Return a diagonal upper bound of `beta^2 sigma (1 - sigma) [[1, -1], [-1, 1]]`."""
+        """Return an upper bound of the second derivative of the loss, one number for each score."""
         return np.full(2, 0.5 * self.beta**2)
 
 
 @dataclass(frozen=True)
 class HermiteLoss:
-    """The loss `(h_k(x) - y)^2` of a single field x, with h_2 = (x^2-1)/sqrt 2 and h_3 = (x^3-3x)/sqrt 6."""
+    """The squared loss `(h_k(x) - y)^2` of one score x, h_2 = (x^2-1)/sqrt 2, h_3 = (x^3-3x)/sqrt 6."""
 
     order: int
     quadratic: ClassVar[bool] = False
@@ -125,7 +125,7 @@ class HermiteLoss:
         return np.asarray((fields**3 - 3 * fields) / np.sqrt(6.0))
 
     def loss(self, fields: Reals, labels: Reals, tokens: int) -> tuple[float, Reals]:
-        """Return the sum of the loss over samples, and its gradient in the fields."""
+        """Return the sum of the loss over samples, and its gradient in the scores."""
         rest = self.labels(fields, tokens) - labels
         slope = np.sqrt(2.0) * fields if self.order == 2 else np.sqrt(1.5) * (fields**2 - 1)
         return float(np.vdot(rest, rest)), 2 * rest * slope
@@ -136,7 +136,7 @@ Loss = Linear | Softmax | Attended
 
 @dataclass(frozen=True, eq=False)
 class Risk:
-    """The data term of training: the data that the student sees, the loss of its output, and the labels."""
+    """The training loss without weight decay, with its inputs and labels."""
 
     sensing: Sensing
     output: Loss
@@ -148,12 +148,12 @@ class Risk:
         return value, self.sensing.adjoint(weights)
 
     def curvature(self, matrix: Reals) -> Reals:
-        """Apply the second derivative of R, or an upper bound if the output is not linear, to a matrix."""
+        """Apply the second derivative of the risk (for some outputs an upper bound) to a matrix."""
         bound = self.output.curvature(self.sensing.shape[1])
         return self.sensing.adjoint(bound * self.sensing.fields(matrix))
 
     def step(self) -> float:
-        """Return a safe step of gradient descent, 1/L, with L a little above the largest curvature of R."""
+        """Return a safe step size of gradient descent: 1 over a little more than the largest curvature."""
         direction = np.eye(self.sensing.shape[2])
         direction[0] += 1.0
         direction[:, 0] += 1.0
@@ -161,10 +161,10 @@ class Risk:
         for _ in range(30):
             direction = self.curvature(direction / np.linalg.norm(direction))
             largest = float(np.linalg.norm(direction))
-        return 1.0 / (1.1 * largest)
+        return 1.0 / (1.1 * largest)  # 30 power iterations may end below the largest curvature
 
 
 def pair_counts(tokens: int) -> Reals:
-    """Return how often each packed pair occurs among the ordered pairs: 1 if a = b, 2 if not."""
+    """Return how often each pair a <= b occurs among the ordered pairs: once if a = b, else twice."""
     first, second = upper(tokens)
     return np.where(first == second, 1.0, 2.0)

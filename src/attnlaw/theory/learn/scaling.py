@@ -25,12 +25,12 @@ from attnlaw.theory.learn.problem import Problem
 
 
 def predicted_exponent(gamma: float, noise: float) -> float:
-    """Return the exponent of N/d in the error, as predicted by the leading-order law."""
+    """Return the exponent with which the error depends on N/d, from the leading-order formula."""
     return -(1 - 1 / (2 * gamma)) if noise > 0 else -(2 * gamma - 1)
 
 
 def leading_order(problem: Problem) -> tuple[float | None, float | None]:
-    """Return the leading-order error of a problem and its exponent of N/d, or None if not known."""
+    """Return the leading-order error of a problem and its exponent of N/d, or None."""
     target, laws = problem.target, problem.student_spec.leading
     if target.exponent is None or target.dimension is None or problem.observed_output.name not in laws:
         return None, None

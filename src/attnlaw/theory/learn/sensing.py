@@ -50,7 +50,7 @@ def upper(size: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 @dataclass(frozen=True, eq=False)
 class TokenSensing:
-    """Fields of sequences of tokens under a symmetric matrix."""
+    """Inputs that are sequences of tokens, and the scores of token pairs under a symmetric matrix."""
 
     x: Reals  # tokens of shape (T, n, d)
     signs: Reals = field(default_factory=lambda: np.ones(1))  # factors of the fields, of shape (n,) or (1,)
@@ -71,7 +71,7 @@ class TokenSensing:
         return np.asarray(self.signs[:, None] * h / np.sqrt(size))
 
     def adjoint(self, weights: Reals) -> Reals:
-        """Return the sum of weight times `(sym(x_a x_b^T) - delta_ab I) / sqrt(d)` over samples and pairs."""
+        """Return the sum of weight times `(sym(x_a x_b^T) - delta_ab I) / sqrt(d)` over all pairs."""
         _, tokens, size = self.shape
         weights = self.signs[:, None] * weights
         first, second = upper(tokens)
@@ -105,7 +105,7 @@ class TokenSensing:
 
 @dataclass(frozen=True, eq=False)
 class MatrixSensing:
-    """Fields of independent symmetric Gaussian matrices."""
+    """Inputs that are independent symmetric Gaussian matrices, and the scores that they give."""
 
     rows: Reals  # (nP, d(d+1)/2) in isometric coordinates: S_ii, and sqrt(2) S_ij for i < j
     tokens: int
@@ -144,7 +144,7 @@ def check_dense(rows: int, columns: int, remedy: str, size: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class PairSensing:
-    """Fields of queries and keys."""
+    """Inputs that are queries and keys, and the scores of their pairs."""
 
     x: Reals  # queries of shape (T, n, d)
     z: Reals  # keys of shape (T, n, d); the same array as x if both are the tokens of one sequence
@@ -170,7 +170,7 @@ class PairSensing:
         return [p for p, (a, b) in enumerate(self.places) if a == b and self.z is self.x]
 
     def adjoint(self, weights: Reals) -> Reals:
-        """Return the sum of weight times `(x_a z_b^T - delta I) / sqrt(d)` over samples and pairs."""
+        """Return the sum of weight times `(x_a z_b^T - delta I) / sqrt(d)` over all pairs."""
         size = self.shape[2]
         u = np.zeros_like(self.x)
         for p, (a, b) in enumerate(self.places):
@@ -191,7 +191,7 @@ class PairSensing:
 
 @dataclass(frozen=True, eq=False)
 class SquareSensing:
-    """Fields of Gaussian matrices with independent entries."""
+    """Inputs that are Gaussian matrices with independent entries, and the scores that they give."""
 
     rows: Reals  # the matrices, of shape (nP, d^2)
     samples: int

@@ -21,7 +21,7 @@ LARGEST = 1e15  # largest parameter, and inverse of the smallest: their squares 
 
 
 class ProblemRules:
-    """The rules that the settings of a problem must follow together."""
+    """The rules that the settings of a problem must satisfy together."""
 
     alpha: float
     tokens: int
@@ -36,7 +36,7 @@ class ProblemRules:
     student: str
 
     def check(self) -> None:
-        """Raise a `BadSetting` if a setting does not fit the others."""
+        """Raise a `BadSetting` if two settings do not fit together."""
         for name in ("alpha", "tokens", "beta", "noise", "weight_decay"):
             value = getattr(self, name)
             if LARGEST < value < math.inf or 0 < value < 1 / LARGEST:
@@ -79,7 +79,7 @@ class ProblemRules:
 
     @property
     def observed_output(self) -> Output:
-        """The output that makes the labels: the setting `output`, or another one that the loss needs."""
+        """The output from which labels are made: the setting `output`, unless the loss needs another one."""
         return LOSSES[self.loss].observed_output or OUTPUTS[self.output]
 
     @property

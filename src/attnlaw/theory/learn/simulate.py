@@ -57,7 +57,7 @@ NEAR = 0.01  # relative difference from alpha that a whole number of samples may
 
 @dataclass(frozen=True, repr=False)
 class Measurement(BriefRepr):
-    """The measured quantities of trained students of size d, which are defined at the top of this module."""
+    """The measured quantities of trained students at one size d. The module's table defines them."""
 
     problem: Problem
     size: int
@@ -83,7 +83,7 @@ class Measurement(BriefRepr):
 
     @property
     def rounding(self) -> str | None:
-        """A note on the simulated alpha if `n = round(alpha d^2)` changes it by more than 1%, or None."""
+        """A remark if rounding the number of samples changed alpha by more than 1%, or None."""
         alpha, actual_alpha = self.problem.alpha, self.samples / self.size**2
         if abs(actual_alpha - alpha) <= NEAR * alpha:
             return None
@@ -91,7 +91,7 @@ class Measurement(BriefRepr):
 
     @property
     def remark(self) -> str | None:
-        """A note on runs that did not converge and on an alpha that was rounded, or None."""
+        """A remark about runs that did not converge and about a rounded alpha, or None."""
         rounding = self.rounding
         other = None if rounding is None else f"{rounding}; choose a larger dimension, or use that alpha"
         return "; ".join(filter(None, (self.unsolved, other))) or None
@@ -110,18 +110,17 @@ def simulate(
 
     The cost of a gradient is 4 n T d^2 operations with tokens and n T(T+1) d^2 with Gaussian matrices.
 
-    With tokens, S >= 0 implies h_aa >= -Tr S/sqrt(d). As lt -> 0 at T = 1 and small d, the most negative
-    noisy label alone fixes Tr S, and the result depends on the solver: compare such cases with Gaussian
-    matrices.
+    With tokens, a positive semidefinite S has h_aa >= -Tr S/sqrt(d). So at T = 1, small d and a vanishing
+    weight decay, the most negative noisy label determines Tr S, and the result depends on the solver. Compare
+    such cases with Gaussian matrices.
 
     Args:
-        size: d. The size d times the target's rank ratio must be a whole number.
-        sensing: the inputs that students see: "tokens", "signed", "goe" or "ginibre".
-        jobs: number of threads, by default the number of cores. Each thread uses one BLAS thread, so results
-            do not depend on `jobs`.
+        size: the dimension d. If the target has a rank ratio, d times this ratio must be a whole number.
+        sensing: the kind of training inputs: "tokens", "signed", "goe" or "ginibre".
+        jobs: number of threads, by default the number of cores. The results do not depend on it.
 
-    Raises an `InputError` if the student is computed instead of trained, or if the size does not fit the
-    target or memory.
+    Raises an `InputError` if the student is not trained but computed, or if the size does not fit the target
+    or the memory.
 
     >>> from attnlaw.theory.learn.problem import Target
     >>> problem = Problem(alpha=0.3, target=Target.marchenko_pastur(0.5), noise=0.5, weight_decay=0.6)
@@ -183,7 +182,7 @@ def simulate(
 
 
 def check_simulation(problem: Problem, size: int, sensing: str = "tokens") -> int:
-    """Return the number of samples at size d, or raise an `InputError` if the student cannot be trained."""
+    """Return the number of samples at size d, or raise an `InputError` if training is not possible."""
     if problem.student_spec.trainer is None:
         able = [name for name, student in STUDENTS.items() if student.trainer is not None]
         raise BadSetting(

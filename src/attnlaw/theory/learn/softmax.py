@@ -73,7 +73,7 @@ Start = tuple[float, float, float]  # (E, theta, V) at which the iteration begin
 
 @dataclass(frozen=True)
 class SoftmaxPoint:
-    """A fixed point with its quantities, and `replicates` from other scrambles that estimate its error."""
+    """A solution of the equations. `replicates` are solutions for other draws, from which errors follow."""
 
     E: float
     theta: float
@@ -94,7 +94,7 @@ class SoftmaxPoint:
 
 @dataclass(frozen=True)
 class ChannelAverages:
-    """Averages over the draws at the given values of (E, theta, V)."""
+    """The averages over the random draws, at given values of (E, theta, V)."""
 
     Vhat: float
     qhat: float
@@ -104,7 +104,7 @@ class ChannelAverages:
 
 @dataclass(frozen=True)
 class StudentUpdate:
-    """The response of a student to the averages of a channel."""
+    """The equations of one kind of student, which map the averages to new values of (E, theta, V)."""
 
     start: Callable[[ProblemBatch], tuple[Reals, Reals, Reals]]  # E, `Q* - m` and V with a linear output
     # Returns E, theta, V, m, q, a, b, r, rank fraction and trace.
@@ -154,7 +154,7 @@ class _Channel:
         )
 
     def response(self, E: float, theta: float, V: float) -> float:
-        """Return `2 alpha E tr[(K G)^2]`, with `K G = A^-1 H / V` for the matrix A of Newton's method."""
+        """Return the response `2 alpha E tr[(K G)^2]` that decides about stability."""
         *_, H, solved = self._proximal(E, theta, V)
         product = np.einsum("prn,rqn->pqn", solved, H)
         square = np.einsum("pqn,qpn->n", product, product).mean() / V**2
@@ -164,6 +164,7 @@ class _Channel:
         """Return softmax rows, gradient, H and A^-1 (A: Newton's matrix) at the better of two minima."""
         problem = self.problem
         omega = self.student(E, theta)
+        # Draws may change between their two minima, so both searches start again every few calls.
         if self.calls % REFRESH == 0 or not self.starts:
             self.starts = [omega, self.shown]
         self.calls += 1
@@ -178,19 +179,19 @@ class _Channel:
         return sigma, gradient, H, inverse(factor(H + (self.inverse / V)[..., None]))
 
     def test_error(self, E: float, theta: float) -> float:
-        """Return the error on clean labels of a student with the error E at the angle theta."""
+        """Return the error on noise-free labels of a student with error E at the angle theta."""
         seen = (self.student(E, theta), self.teacher)
         sigma, clean = (softmax_rows(v, self.problem.beta, self.problem.tokens) for v in seen)
         return float(loss(sigma, clean).mean())
 
 
 def default_draws(problem: Problem) -> int:
-    """Return log2 of the number of draws: 13, or 15 if beta is above 2 (the loss has sharper corners)."""
+    """Return log2 of the number of random draws: 13, or 15 if beta is above 2."""
     return 13 if problem.beta <= 2 else 15
 
 
 def check_size(problem: Problem, log2_draws: int | None = None) -> None:
-    """Raise an `InputError` if the P x P arrays of all draws do not fit into memory."""
+    """Raise an `InputError` if the arrays of all draws do not fit into memory."""
     draws = 1 << (log2_draws or default_draws(problem))
 
     def needed(T: int) -> int:
@@ -214,7 +215,7 @@ def solve(
     log2_draws: int | None = None,
     tolerance: float = 1e-6,
 ) -> SoftmaxPoint:
-    """Solve for the fixed point (E, theta, V), from `start` or from the student of the linearised output."""
+    """Solve the equations for (E, theta, V), starting from `start` or from the linearised output."""
     check_size(problem, log2_draws)
     final = log2_draws or default_draws(problem)
     # A coarse average brings the state close, at a fraction of the cost of all draws.
@@ -236,6 +237,7 @@ def _linear_start(channel: _Channel, student: StudentUpdate) -> Start:
     """Return (E, theta, V) of a linear output whose quadratic loss has the mean curvature of the softmax."""
     problem = channel.problem
     H = gauss_newton(channel.labels, problem.beta).mean(axis=-1)
+    # Exact as beta -> 0, and as the weight decay -> 0, where V grows and the weights cancel.
     weights = np.linalg.eigvals(channel.K @ H).real[None] / 2
     batch = ProblemBatch(
         problem.target,
@@ -249,17 +251,18 @@ def _linear_start(channel: _Channel, student: StudentUpdate) -> Start:
 
 
 def angle(Q: float, E: float, gap: float) -> float:
-    """Return the angle theta between the student's error and the target, from E and `gap = Q* - m`."""
+    """Return the angle theta between the student's error and the target, given E and Q* - m."""
     return float(np.arctan2(np.sqrt(max(E - gap * gap / Q, 0.0)), gap / np.sqrt(Q)))
 
 
 def fixed_point(
     channel: _Channel | AttendedKey, student: StudentUpdate, start: Start, tolerance: float
 ) -> SoftmaxPoint:
-    """Solve for the fixed point of a channel and a student, by accelerated iteration."""
+    """Solve the equations of an output and a student, by accelerated iteration."""
     problem = channel.problem
 
     def unknowns(E: float, theta: float, V: float) -> Reals:
+        # V ranges from order one to the inverse of the weight decay, so its logarithm is the unknown.
         return np.array([np.log(max(E, LEAST_E)), theta, np.log(max(V, LEAST_V))])
 
     def values(at: Reals) -> tuple[float, float, float]:
@@ -285,7 +288,7 @@ def fixed_point(
 
 
 def noise_level(problem: Problem, averages: ChannelAverages) -> float:
-    """Return the noise level `a = sqrt(qhat)/mhat`, but at least the smallest level above rounding errors."""
+    """Return the noise level `a = sqrt(qhat)/mhat`, or the smallest level above rounding errors."""
     return max(float(np.sqrt(averages.qhat)) / averages.mhat, problem.target.least_noise_level)
 
 
@@ -295,7 +298,7 @@ def predictions(
     report: Callable[[int], object],
     solved: Callable[[Problem, StudentUpdate, Start | None], SoftmaxPoint] = solve,
 ) -> list[Prediction]:
-    """Predict problems of one target in order of tokens, beta and alpha, each from the last solution."""
+    """Predict several problems with the same target. Each solution is the start of the next one."""
     order = sorted(
         range(len(problems)), key=lambda i: (problems[i].tokens, problems[i].beta, problems[i].alpha)
     )
@@ -329,7 +332,7 @@ def _values(problem: Problem, student: StudentUpdate, point: SoftmaxPoint) -> di
 
 
 def errors(problem: Problem, student: StudentUpdate, point: SoftmaxPoint) -> dict[str, float]:
-    """Return the standard errors of averages: over the replicates, and the iteration's relative to E."""
+    """Return the standard errors of a solution, from its replicates and from the remaining residual."""
     tables = [_values(problem, student, replicate) for replicate in point.replicates]
     away = np.sqrt(problem.target.second_moment * point.E)
     sizes = _values(problem, student, point) | {"overlap": away, "norm": 2 * away + point.E}

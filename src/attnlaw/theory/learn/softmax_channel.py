@@ -34,7 +34,7 @@ MAX_NEWTON, MAX_HALVINGS = 60, 30
 
 @lru_cache(maxsize=8)
 def places(tokens: int) -> NDArray[np.intp]:
-    """Return the index of the coordinate of each entry of h, of shape (T, T)."""
+    """Return the index of the coordinate of each score h_ab, an array of shape (T, T)."""
     pairs = [(a, b) for a in range(tokens) for b in range(a, tokens) if (a, b) != (0, 1)]
     coordinates = np.full((tokens, tokens), len(pairs))
     for index, (a, b) in enumerate(pairs):
@@ -45,7 +45,7 @@ def places(tokens: int) -> NDArray[np.intp]:
 
 @lru_cache(maxsize=8)
 def covariance(tokens: int) -> Reals:
-    """Return the covariance K of the coordinates v for Q = 1, of shape (P, P). The array is read-only."""
+    """Return the covariance K of the coordinates v for Q = 1, a read-only array of shape (P, P)."""
     at = places(tokens)
     # Var h_aa = 2Q, Var h_ab = Q, independent; subtracting h_12 adds Q to every entry.
     variances = np.ones(tokens * (tokens + 1) // 2 - 1)
@@ -56,7 +56,7 @@ def covariance(tokens: int) -> Reals:
 
 
 def softmax_rows(v: Reals, beta: float, tokens: int) -> Reals:
-    """Return the softmax rows (T, T, N) of the field with coordinates v (P, N)."""
+    """Return the softmax rows (T, T, N) that belong to the coordinates v (P, N)."""
     logits = np.concatenate([beta * v, np.zeros((1, v.shape[1]))])[places(tokens)]
     logits -= logits.max(axis=1, keepdims=True)
     np.exp(logits, out=logits)
@@ -65,7 +65,7 @@ def softmax_rows(v: Reals, beta: float, tokens: int) -> Reals:
 
 
 def loss(sigma: Reals, y: Reals) -> Reals:
-    """Return `sum_ab (y_ab - sigma_ab)^2` for each draw."""
+    """Return the squared loss `sum_ab (y_ab - sigma_ab)^2` for each draw."""
     away = y - sigma
     return np.asarray(np.einsum("abn,abn->n", away, away))
 
@@ -73,9 +73,9 @@ def loss(sigma: Reals, y: Reals) -> Reals:
 def derivatives(sigma: Reals, y: Reals, beta: float) -> tuple[Reals, Reals]:
     """Return the gradient (P, N) and the Hessian (P, P, N) of the loss in the coordinates v.
 
-    For each row, with `r = y - sigma`, `t = sum r sigma`, `e = r - sigma` and `s = sum e sigma`: the gradient
-    is `-2 beta sigma (r - t)`, and `C_bc = -2 beta^2 sigma_b [(e_b - t) 1(b=c) - sigma_c (e_b + e_c - t -
-    s)]`.
+    In each row, let `r = y - sigma`, `t = sum r sigma`, `e = r - sigma` and `s = sum e sigma`. Then the
+    gradient in the row's logits is `-2 beta sigma (r - t)`, and the Hessian is `C_bc = -2 beta^2 sigma_b
+    [(e_b - t) 1(b=c) - sigma_c (e_b + e_c - t - s)]`.
     """
     r = y - sigma
     t = (r * sigma).sum(axis=1, keepdims=True)
@@ -92,8 +92,8 @@ def derivatives(sigma: Reals, y: Reals, beta: float) -> tuple[Reals, Reals]:
 def gauss_newton(sigma: Reals, beta: float) -> Reals:
     """Return the positive semidefinite part `2 beta^2 J J` of the Hessian (P, P, N).
 
-    For each row `J = diag(sigma) - sigma sigma^T`, and
-    `C_bc = 2 beta^2 sigma_b [sigma_b 1(b=c) - sigma_c (sigma_b + sigma_c - sum sigma^2)]`.
+    In each row `J = diag(sigma) - sigma sigma^T`, which gives `C_bc = 2 beta^2 sigma_b [sigma_b 1(b=c) -
+    sigma_c (sigma_b + sigma_c - sum sigma^2)]`.
     """
     m = sigma - 0.5 * (sigma * sigma).sum(axis=1, keepdims=True)
     scaled = 2 * beta**2 * sigma
@@ -103,11 +103,11 @@ def gauss_newton(sigma: Reals, beta: float) -> Reals:
 def label_response(sigma: Reals, y: Reals, beta: float) -> Reals:
     """Return the symmetric part of `B = -d^2 l / dp dv*`, of shape (P, P, N).
 
-    Each row of the softmax, with Jacobian J, contributes `C = 2 beta^2 J(sigma) J(y)`:
+    Each row of the softmax adds `C = 2 beta^2 J(sigma) J(y)`, where J is its Jacobian:
 
         C_bc = 2 beta^2 [sigma_b y_b 1(b=c) - sigma_b y_c (y_b + sigma_c - sum sigma y)]
 
-    Only `(C + C^T) / 2` is computed. The symmetric part is enough for traces with symmetric matrices.
+    Only `(C + C^T) / 2` is computed, because traces with symmetric matrices need no more.
     """
     half = 0.5 * (sigma * y).sum(axis=1, keepdims=True)
     scaled = beta**2 * sigma
@@ -141,13 +141,14 @@ def _symmetric(alone: Reals, pair: Callable[[int, int, int], Reals]) -> Reals:
         for b in kept:
             matrices[at[a, b], at[a, b]] += alone[a, b] + pair(a, b, b)
             for c in kept:
+                # Two different coordinates are in at most one common row, so this is one term and not a sum.
                 if at[a, c] < at[a, b]:
                     matrices[at[a, b], at[a, c]] = matrices[at[a, c], at[a, b]] = pair(a, b, c)
     return matrices
 
 
 def local_minimum(start: Reals, omega: Reals, y: Reals, precision: Reals, beta: float) -> tuple[Reals, Reals]:
-    """Return a local minimum (P, N) of `l(v) + (v - omega)^T precision (v - omega)/2` and its value (N,)."""
+    """Return a local minimum (P, N) of `l(v) + (v - omega)^T precision (v - omega)/2`, and its value."""
     minima, values = start.copy(), np.empty(start.shape[1])
     active = np.arange(start.shape[1])
     v, sigma = start, softmax_rows(start, beta, y.shape[0])
@@ -158,6 +159,7 @@ def local_minimum(start: Reals, omega: Reals, y: Reals, precision: Reals, beta: 
         hessian += precision[..., None]
         step = -solve(factor(hessian), gradient)
         slope = (gradient * step).sum(axis=0)
+        # Where the Hessian gives no descent, the Gauss-Newton matrix does.
         poor = np.flatnonzero(~(slope < 0))
         if poor.size:
             convex = gauss_newton(sigma[..., poor], beta) + precision[..., None]

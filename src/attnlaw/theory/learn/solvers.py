@@ -62,19 +62,19 @@ OVERRELAXATION = 1.6
 
 
 def positive_part(matrix: Reals) -> Reals:
-    """Return the nearest positive semidefinite matrix, which has zeros in place of negative eigenvalues."""
+    """Return a symmetric matrix with its negative eigenvalues replaced by zero."""
     values, vectors = np.linalg.eigh(matrix)
     kept = values > 0
     return np.asarray((vectors[:, kept] * values[kept]) @ vectors[:, kept].T)
 
 
 def proximal_step(risk: Risk, matrix: Reals, shift: float, step: float) -> Reals:
-    """Return `(S - t (R'(S) + shift I))_+`, where t is the step and `shift = lt d`."""
+    """Return the result of a proximal gradient step, `(S - t (R'(S) + shift I))_+` with t = `step`."""
     return positive_part(matrix - step * (risk(matrix)[1] + shift * np.eye(len(matrix))))
 
 
 def optimality_gap(risk: Risk, matrix: Reals, shift: float) -> float:
-    """Return a bound on what F(S) can still lose over S >= 0, relative to F(S), with `shift = lt d`."""
+    """Return a bound on how much lower F can be than F(S) for any S >= 0, relative to F(S)."""
     value, gradient = risk(matrix)
     slack = gradient + shift * np.eye(len(matrix))
     trace = float(np.trace(matrix))
@@ -95,11 +95,11 @@ def train_splitting(
     check: Check = never_stop,
     shrink: Callable[[Reals, float], Reals] = shrink_eigenvalues,
 ) -> Trained:
-    """Minimise by Douglas-Rachford splitting: the risk's proximal map, then shrinkage.
+    """Minimise the penalised risk by Douglas-Rachford splitting.
 
-    The limit lt -> 0 is the interpolator of least trace (or nuclear norm). Memory and set-up grow like (nP)^2
-    and (nP)^3. The method needs a linear output and fewer observations than unknowns. A tiny lt does not
-    converge above the interpolation threshold.
+    As the weight decay goes to 0, the result is the matrix of least trace (or nuclear norm) that fits all
+    labels. Memory grows like (nP)^2, and the time to start like (nP)^3. The method needs a linear output and
+    fewer observations than unknowns. If no S >= 0 fits all labels, a tiny weight decay does not converge.
     """
     samples, tokens, size = risk.sensing.shape
     scale = np.sqrt(0.5 * risk.output.curvature(tokens))
@@ -135,7 +135,7 @@ def train_factors(
     check: Check = never_stop,
     form: FactorForm | None = None,
 ) -> Trained:
-    """Minimise the penalised risk over square factors (by default tied) by L-BFGS, from Gaussian weights."""
+    """Minimise the penalised risk over square factors by L-BFGS, from Gaussian weights."""
     size, form = risk.sensing.shape[2], form or TIED_FACTORS
     start = rng.standard_normal(form.count * size * size)
     flat, steps = _descend_factors(form, risk, weight_decay, start, check)
@@ -147,9 +147,9 @@ def train_factors(
 def train_narrow(
     risk: Risk, weight_decay: float, width: int, rng: np.random.Generator, check: Check, form: FactorForm
 ) -> Trained:
-    """Run `STARTS` descents on factors narrower than the rank they would learn, and return the best.
+    """Train factors that are narrower than the rank they would learn, and return the best of `STARTS` runs.
 
-    The residual is `|gradient| |w| / F`, an estimate of the gain that a step of the length of w could make.
+    The residual `|gradient| |w| / F` estimates how much F could still fall.
     """
     size = risk.sensing.shape[2]
     starts = [rng.standard_normal(form.count * size * width) for _ in range(STARTS)]
@@ -169,7 +169,7 @@ def _descend_factors(
 
 
 def factors_objective(risk: Risk, weight_decay: float, w: Reals) -> tuple[float, Reals]:
-    """Return F(W)/d^2 and its gradient, flat, for W of shape (d, m) or flat."""
+    """Return F(W)/d^2 and its gradient as a flat array, for factors W of shape (d, m) or flat."""
     size = risk.sensing.shape[2]
     w = w.reshape(size, -1)
     scale = 1.0 / np.sqrt(size * w.shape[1])
@@ -186,7 +186,7 @@ def _tied_product(w: Reals, size: int) -> Reals:
 
 
 def train_direct(risk: Risk, weight_decay: float, check: Check = never_stop) -> Trained:
-    """Train the direct student, by conjugate gradients if the loss is quadratic, else by L-BFGS."""
+    """Train the direct student: by conjugate gradients if the loss is quadratic, else by L-BFGS."""
     solve = _conjugate_gradients if risk.output.quadratic else _descent
     matrix, steps = solve(risk, weight_decay, check)
     ridge = 2.0 * weight_decay * len(matrix)
@@ -198,8 +198,8 @@ def train_direct(risk: Risk, weight_decay: float, check: Check = never_stop) -> 
 def train_flow(risk: Risk, weight_decay: float, time: float, check: Check = never_stop) -> Trained:
     """Follow the gradient flow `dS/dt = -(R'(S) + 2 lambda d S)/(2d)` from S = 0 up to a time.
 
-    The solution is `S(t) = B^T (1 - exp(-(K + lambda) t))/(K + lambda) y`, where B are the fields scaled by
-    the root of the loss weights over d, and K = B B^T. The solution is exact, so the residual is 0.
+    The solution is `S(t) = B^T (1 - exp(-(K + lambda) t))/(K + lambda) y`. Here B maps S to its scores,
+    scaled by the root of the loss weights over d, and K = B B^T. It is exact, so the residual is 0.
     """
     _, tokens, size = risk.sensing.shape
     scale = np.sqrt(0.5 * risk.output.curvature(tokens) / size)
@@ -254,7 +254,7 @@ def shrink_singular_values(matrix: Reals, tau: float) -> Reals:
 
 
 def nuclear_gap(risk: Risk, matrix: Reals, shift: float) -> float:
-    """Return a bound on how far F(S) is above its minimum, relative to F(S), with `shift = lt d` (untied)."""
+    """Return a bound on how far F(S) is above its minimum, relative to F(S), for untied factors."""
     value, gradient = risk(matrix)
     norm = float(np.linalg.svd(matrix, compute_uv=False).sum())
     total = value + shift * norm
@@ -271,7 +271,7 @@ def pair_matrix(w: Reals, size: int) -> Reals:
 
 
 def pair_objective(risk: Risk, weight_decay: float, w: Reals) -> tuple[float, Reals]:
-    """Return F/d^2 and its gradient, flat, for W_Q and W_K of shape (d, m), one after the other."""
+    """Return F/d^2 and its gradient as a flat array, for a flat array of W_Q and W_K."""
     size = risk.sensing.shape[2]
     first, second = w.reshape(2, size, -1)
     scale = 1.0 / np.sqrt(size * first.shape[1])
@@ -289,7 +289,7 @@ def _pair_proximal_step(risk: Risk, matrix: Reals, shift: float, step: float) ->
 
 @dataclass(frozen=True)
 class FactorForm:
-    """Tied factors W, or untied factors W_Q and W_K one after the other, as one flat array."""
+    """A way to store tied factors W, or untied factors W_Q and W_K, in one flat array."""
 
     count: int  # number of factors
     objective: Callable[[Risk, float, Reals], tuple[float, Reals]]  # returns F/d^2 and its gradient

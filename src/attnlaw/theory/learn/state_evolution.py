@@ -51,7 +51,7 @@ def state_evolutions(problems: Sequence[Problem], progress: Progress | None = No
 
 
 def curve(problem: Problem, alphas: Iterable[float], progress: Progress | None = None) -> list[Prediction]:
-    """Predict what the student of a problem learns at several sample ratios.
+    """Predict what the student of a problem learns for several values of alpha.
 
     >>> problem = Problem(alpha=0.1, noise=0.5, weight_decay=0.1)
     >>> [round(prediction.estimation_error.value, 3) for prediction in curve(problem, [0.1, 0.2, 0.4])]
@@ -62,7 +62,7 @@ def curve(problem: Problem, alphas: Iterable[float], progress: Progress | None =
 
 @dataclass(frozen=True)
 class BestDecay:
-    """The weight decay with the smallest estimation error, and the prediction for it."""
+    """The weight decay with the smallest estimation error, and the prediction at this weight decay."""
 
     weight_decay: float
     prediction: Prediction
@@ -72,7 +72,7 @@ class BestDecay:
 def best_weight_decay(problem: Problem, *, points: int = 25, rounds: int = 4) -> BestDecay:
     """Find the weight decay with the smallest estimation error.
 
-    If no closed form is known, the function solves `points * rounds` problems on a grid that zooms in.
+    If no formula is known, the function solves `points * rounds` problems on finer and finer grids.
     """
     student = problem.student_spec
     if not student.penalised:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Student:
-    """A kind of student, with its theory for each output, its training and its thresholds."""
+    """A kind of student: its theory for each output, its training and its thresholds."""
 
     name: str  # in settings
     label: str  # in legends and tables
@@ -54,11 +54,11 @@ class Student:
     has_flow: bool = False  # whether its gradient flow is known at every `flow_time`
 
     def for_attention(self, attention: str) -> Student | None:
-        """Return the record of this student for tied or untied attention, or None if it has no theory."""
+        """Return the record of this student for a kind of attention, or None if it has no theory."""
         return self if attention == "tied" else self.untied
 
     def theory(self, output: str) -> Theory:
-        """Return the theory for an output, or raise a `BadSetting` if only its dynamics is known."""
+        """Return the theory for an output, or raise a `BadSetting` if only its dynamics are known."""
         if output not in self.theories:
             raise BadSetting("output", "attnlaw only knows the dynamics for this output (trajectory)", output)
         return self.theories[output]

@@ -52,9 +52,8 @@ class Target:
     Make a target with `marchenko_pastur`, `product`, `power_law` or `discrete`.
 
     Args:
-        spikes: single eigenvalues outside the bulk. Spikes have no weight in the limit and appear as outliers
-            of the learned spectrum.
-        both_signs: whether the law has singular values with both signs, as untied attention needs.
+        spikes: single eigenvalues outside the bulk. They cause outliers of the learned spectrum.
+        both_signs: whether the law has each singular value with both signs, as untied attention needs.
 
     >>> target = Target.marchenko_pastur(0.5)
     >>> target.second_moment, target.quantiles(4).round(3).tolist()
@@ -72,17 +71,17 @@ class Target:
 
     @classmethod
     def marchenko_pastur(cls, rank_ratio: float) -> Target:
-        """Make the target `S* = W0 W0^T / sqrt(m0 d)` with `m0/d = rank_ratio`."""
+        """Make the target `S* = W0 W0^T / sqrt(m0 d)`, where W0 is Gaussian and `m0/d = rank_ratio`."""
         return cls("marchenko-pastur", rank_ratio=_validate_setting("target_rank", rank_ratio))
 
     @classmethod
     def product(cls, rank_ratio: float) -> Target:
-        """Make the target `S* = W_Q0 W_K0^T / sqrt(m0 d)` with `m0/d = rank_ratio`, for untied attention."""
+        """Make the target `W_Q0 W_K0^T / sqrt(m0 d)` for untied attention, with `m0/d = rank_ratio`."""
         return cls("product", rank_ratio=_validate_setting("target_rank", rank_ratio), both_signs=True)
 
     @classmethod
     def power_law(cls, exponent: float, dimension: int) -> Target:
-        """Make the target with eigenvalues `s_k = A sqrt(d) k^-gamma`, whose Q* approaches 1 as d grows."""
+        """Make the target with eigenvalues `s_k = A sqrt(d) k^-gamma`. Its Q* approaches 1 for large d."""
         return cls(
             "power-law",
             exponent=_validate_setting("target_exponent", exponent),
@@ -91,10 +90,10 @@ class Target:
 
     @classmethod
     def discrete(cls, eigenvalues: Sequence[float], weights: Sequence[float] | None = None) -> Target:
-        """Make a target with any non-negative eigenvalues.
+        """Make a target with any eigenvalues that are not negative.
 
         Args:
-            weights: weights of the eigenvalues, in any unit. None means equal weights.
+            weights: weights of the eigenvalues, which need not sum to one. None means equal weights.
         """
         remedy = "the teacher S* is positive semidefinite"
         values = tuple(
@@ -107,21 +106,21 @@ class Target:
         return cls("eigenvalues", eigenvalues=values, weights=tuple(float(share) for share in shares))
 
     def with_spikes(self, *spikes: float) -> Target:
-        """Return a copy of this target with the given single eigenvalues outside its bulk."""
+        """Return a copy of this target with these single eigenvalues outside its bulk."""
         return replace(self, spikes=tuple(_validate_setting("target_spike", spike) for spike in spikes))
 
     def with_both_signs(self, both: bool = True) -> Target:
-        """Return this target with both signs, as untied attention needs, or with one sign if not `both`."""
+        """Return this target with each singular value in both signs, or in one sign if not `both`."""
         return self if self.both_signs == both else replace(self, both_signs=both)
 
     @property
     def is_product(self) -> bool:
-        """Whether the target is a product of two different factors, which is not symmetric."""
+        """Whether the target is a product of two different factors, so that it is not symmetric."""
         return self.kind == "product"
 
     @cached_property
     def law(self) -> Base:
-        """The law of the bulk of the spectrum, symmetric if it has both signs."""
+        """The law of the bulk of the spectrum. It is symmetric if the target has both signs."""
         if self.is_product and self.rank_ratio is not None:
             return SymmetricProduct(self.rank_ratio)
         return _mirrored(self._positive) if self.both_signs else self._positive
@@ -160,11 +159,10 @@ class Target:
 
     @cached_property
     def least_noise_level(self) -> float:
-        """The smallest noise level delta that double precision can resolve.
+        """The smallest noise level delta that can be computed in float64.
 
-        This level is the rounding error of the largest eigenvalue. In a discrete law, noise gives an
-        eigenvalue of weight p the width `delta sqrt(p)`, which must be at least `LEAST_STEPS` rounding
-        errors.
+        It is the rounding error of the largest eigenvalue. In a discrete law, noise widens an eigenvalue of
+        weight p to `delta sqrt(p)`, which must be at least `LEAST_STEPS` rounding errors.
         """
         law = self.law
         least = float(np.finfo(float).eps) * law.support[1]
@@ -173,11 +171,11 @@ class Target:
         )
 
     def quantiles(self, size: int) -> Reals:
-        """Return the `size` eigenvalues of a finite target, ascending.
+        """Return the `size` eigenvalues of a finite target, in ascending order.
 
-        The eigenvalues are the mid-level quantiles of the bulk, and the spikes. A Marchenko-Pastur target, or
-        a product, keeps its rank exactly: `size * rank_ratio` eigenvalues are not zero, and that number must
-        be whole. The size of a power law must be its dimension.
+        They are quantiles of the bulk, and the spikes. A Marchenko-Pastur target or a product has exactly
+        `size * rank_ratio` nonzero eigenvalues, and this number must be whole. The size of a power law must
+        be its dimension.
         """
         least = 1 + len(self.spikes)
         check_value("size", size, int, minimum=least, maximum=LARGEST_SIZE)
@@ -241,6 +239,7 @@ def _binned(values: Reals) -> Discrete:
     ends = np.unique(np.round(np.geomspace(head, size, count + 1)).astype(int))
     sums = np.concatenate([[0.0], np.cumsum(values**2)])
     widths = np.diff(ends)
+    # Root mean squares of the bins keep Q*. Without bins, 1000 eigenvalues take ten times as long.
     tail = np.sqrt((sums[ends[1:]] - sums[ends[:-1]]) / widths) if widths.size else np.empty(0)
     places = np.concatenate([values[:head], tail])
     weights = np.concatenate([np.ones(head), widths]) / size
@@ -286,7 +285,7 @@ def _numbers(source: str) -> NDArray[np.float64]:
 
 
 def stated_target(case: Any, of_rank: Callable[[float], Target]) -> Target:
-    """Return the target of some settings: a rank, a power law or eigenvalues, and perhaps a spike."""
+    """Return the target that settings describe: a rank, a power law or eigenvalues, perhaps a spike."""
     if case.target_eigenvalues is not None:
         bulk = read_target(case.target_eigenvalues)
     elif case.target_exponent is not None:

@@ -55,7 +55,7 @@ FAR = 300.0
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Values of alpha = n/d^2 at which learning changes."""
+    """The values of alpha = n/d^2 at which learning changes."""
 
     recovery: float  # the factorized student finds the target from clean labels
     feasibility: float | None  # only the target fits clean labels (tied attention)
@@ -74,7 +74,7 @@ def thresholds(
     student: str = "factorized",
     attention: str = "tied",
 ) -> Thresholds:
-    """Return all thresholds of a target, in samples per d^2.
+    """Return all thresholds for a target, as numbers of samples divided by d^2.
 
     >>> round(thresholds(Target.marchenko_pastur(0.5)).recovery, 6)
     0.422175
@@ -99,7 +99,7 @@ def thresholds(
 
 
 def problem_thresholds(problem: Problem) -> Thresholds | None:
-    """Return the thresholds of a problem, or None if labels never reveal the target (hardmax, drawn keys)."""
+    """Return the thresholds of a problem, or None if its labels never determine the target exactly."""
     if not problem.observed_output.identifies_target:
         return None
     return thresholds(
@@ -108,9 +108,10 @@ def problem_thresholds(problem: Problem) -> Thresholds | None:
 
 
 def recovery(k0: float, sides: int = 1) -> float:
-    """Return the alpha (2 sides: alpha_P) from which S* has the least nuclear norm that fits clean labels.
+    """Return the alpha from which S* has the least nuclear norm of all matrices that fit clean labels.
 
-    It is `sides/2 min_t {1 - (1-k0)^2 + k0 (1-k0) t^2 + sides (1-k0)^2 int_t^2 (x-t)^2 rho_sc}`.
+    It is `sides/2 min_t {1 - (1-k0)^2 + k0 (1-k0) t^2 + sides (1-k0)^2 int_t^2 (x-t)^2 rho_sc}`. For untied
+    attention (2 sides) it is alpha_P.
     """
     if k0 >= 1:
         return 0.5 * sides
@@ -125,10 +126,10 @@ def recovery(k0: float, sides: int = 1) -> float:
 
 
 def bayes_recovery(target: Target) -> float:
-    """Return the smallest alpha at which the Bayes-optimal student finds S* from clean labels.
+    """Return the smallest alpha at which the Bayes-optimal student finds S* from noise-free labels.
 
-    As a falls to 0, noise turns atoms into semicircles of variance `p_i a^2`, and `E(a)/a^2` grows to `1 -
-    sum_i p_i^2`; beyond, `2 alpha a^2 = E(a)` has no solution.
+    As the noise level a goes to 0, each atom becomes a semicircle of variance `p_i a^2`, and `E(a)/a^2` grows
+    to `1 - sum_i p_i^2`. At larger alpha, `2 alpha a^2 = E(a)` has no solution.
     """
     if target.dimension is not None:
         return 0.5 * (1 - 1 / target.dimension)
@@ -136,7 +137,7 @@ def bayes_recovery(target: Target) -> float:
 
 
 def untied_bayes_recovery(target: Target) -> float:
-    """Return the smallest alpha_P at which the Bayes-optimal student finds S* from clean labels."""
+    """Return the smallest alpha_P at which the Bayes-optimal student finds S* from noise-free labels."""
     if target.dimension is not None:
         return 1 - 0.5 / target.dimension
     return 1 - sum(share**2 / (1 if value == 0 else 2) for value, share in _shares(target).items())
@@ -151,16 +152,17 @@ def _shares(target: Target) -> dict[float, float]:
 
 
 def feasibility(k0: float) -> float:
-    """Return the smallest alpha at which S* is the only S >= 0 that fits clean labels."""
+    """Return the smallest alpha at which S* is the only S >= 0 that fits noise-free labels."""
     return 0.5 * (1 - (1 - min(k0, 1.0)) ** 2 / 2)
 
 
 def interpolation_peak(target: Target, noise: float) -> tuple[float, float | None]:
-    """Return the interpolation threshold alpha_int, and the test error there as weight decay -> 0.
+    """Return the interpolation threshold alpha_int, and the test error there without weight decay.
 
-    The error is `2 alpha_int delta^2 - Delta/2`, or None if the noise is too small to resolve.
+    The error is `2 alpha_int delta^2 - Delta/2`, or None if the noise is too small for float64.
     """
     Q = target.second_moment
+    # Raising tiny noise to this value changes alpha_int by less than 1e-4.
     seen = max(noise, LEAST_NOISE * Q)
     is_resolved = noise >= (LEAST_NOISE_DISCRETE if isinstance(target.law, Discrete) else LEAST_NOISE) * Q
 
@@ -198,6 +200,7 @@ def _excess(target: Target, delta: float) -> tuple[float, float]:
 
 def _semicircle_tail(t: float) -> tuple[float, float]:
     """Return the integrals `int_t^2 (x-t)^k rho_sc` for k = 1, 2, with `x = 2 cos(phi)`."""
+    # With x = 2 cos(phi), rho_sc dx is (2/pi) sin^2(phi) dphi.
     phi = np.arccos(min(t / 2, 1.0))
     mass = (phi - np.sin(2 * phi) / 2) / np.pi
     first = 4 * np.sin(phi) ** 3 / (3 * np.pi)

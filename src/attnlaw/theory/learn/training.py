@@ -29,7 +29,7 @@ def never_stop() -> None: ...
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A trained matrix S of shape (d, d), with the residual of its optimality condition."""
+    """A trained matrix S of shape (d, d). Its residual is 0 at the exact solution."""
 
     matrix: Reals
     residual: float
@@ -42,7 +42,7 @@ class Trained:
 
 
 def relative_move(after: Reals, before: Reals) -> float:
-    """Return |after - before|_F divided by the larger of both norms, or 0 if both are zero."""
+    """Return |after - before|_F divided by the larger of the two norms, or 0 if both are zero."""
     scale = max(float(np.linalg.norm(after)), float(np.linalg.norm(before)))
     return float(np.linalg.norm(after - before)) / scale if scale else 0.0
 
@@ -50,7 +50,7 @@ def relative_move(after: Reals, before: Reals) -> float:
 def descend(
     objective: Callable[[Reals], tuple[float, Reals]], start: Reals, tolerance: float, check: Check
 ) -> tuple[Reals, int]:
-    """Run L-BFGS until no gradient entry exceeds `tolerance`, and return end point and number of steps."""
+    """Run L-BFGS until all entries of the gradient are at most `tolerance`."""
 
     def checked(w: Reals) -> tuple[float, Reals]:
         check()
@@ -74,7 +74,7 @@ def descend(
 
 @dataclass(frozen=True, eq=False)
 class TrainingRun:
-    """A trained student with its measured quantities and its ascending eigenvalues or singular values."""
+    """A trained student with its measured quantities and its eigenvalues or singular values."""
 
     trained: Trained
     values: dict[str, float]
@@ -89,7 +89,7 @@ def train_once(
     rng: np.random.Generator,
     check: Check,
 ) -> TrainingRun:
-    """Train a student on a target of these eigenvalues (untied: singular values), and measure the result."""
+    """Draw data for a target with these eigenvalues, train a student, and measure what it learned."""
     teacher = np.diag(target) if problem.sides == 1 else hidden_target(target, rng)
     risk = draw_risk(problem, teacher, samples, sensing, rng)
     trainer = problem.student_spec.trainer

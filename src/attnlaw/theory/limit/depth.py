@@ -54,9 +54,9 @@ class Depth:
     """A stack of `depth` layers with equal settings and independent random weights.
 
     Args:
-        mlp: the activation of an MLP block after each attention block, one of `MLPS`. The value None means no
-            MLP blocks.
-        normalise: whether RMSNorm comes before each block.
+        mlp: the activation of an MLP block after each attention block, a name from `MLPS`. None means no MLP
+            blocks.
+        normalise: whether each block first divides the tokens by their root mean square (RMSNorm).
 
     >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> Depth(AttentionLayer(RandomInputs(3)), depth=2, residual=True).blocks
@@ -81,13 +81,13 @@ class Depth:
 
     @property
     def is_layer(self) -> bool:
-        """Whether the stack is a single attention layer without MLP or residual."""
+        """Whether the stack is a single attention layer, without an MLP or a residual connection."""
         return self.depth == 1 and self.mlp is None and not self.residual
 
 
 @dataclass(frozen=True, eq=False)
 class StackLaw:
-    """The law of one output coordinate of a stack, with lengths and cosines of tokens after each layer."""
+    """The distribution of one output coordinate of a stack, and the tokens' lengths and cosines by layer."""
 
     law: OutputLaw
     squared_lengths: Array  # Sigma_ii of the token to read, (draws, depth + 1)
@@ -127,7 +127,7 @@ class _State:
         return self.root[:, : self.stack.layer.tokens]
 
     def coordinates(self) -> Array:
-        """Return the m coordinates of every token, of shape (draws, s, m)."""
+        """Return the m coordinates of every token that are kept, an array of shape (draws, s, m)."""
         if not self.finite:
             return self.in_view
         fixed = self.root[:, self.stack.layer.tokens :]
@@ -137,7 +137,7 @@ class _State:
         return unit_rows(self.tokens) if self.stack.normalise else self.tokens
 
     def block(self, kind: str) -> Array:
-        """Return the root R of the output covariance of the next block, of shape (draws, s, k)."""
+        """Return the root R of the covariance of the next block's output, of shape (draws, s, k)."""
         return {"attention": self._attention, "mlp": self._mlp}[kind]()
 
     def _attention(self) -> Array:
@@ -155,7 +155,7 @@ class _State:
         return root_of_rows(apply(self.stack.mlp, hidden)) / math.sqrt(n)
 
     def pass_blocks(self) -> Array:
-        """Pass the tokens through all blocks; return the Gram matrices, (draws, depth + 1, s, s)."""
+        """Pass the tokens through all blocks. Return their Gram matrices, (draws, depth + 1, s, s)."""
         path = [gram_of(self.tokens)]
         for i, kind in enumerate(self.stack.blocks, 1):
             self.r, self.before = self.block(kind), self.coordinates()
@@ -165,7 +165,7 @@ class _State:
         return np.stack(path, axis=1)
 
     def advance(self, r: Array) -> None:
-        """Add the block's output `R Z` to the tokens. Without a residual, the output replaces the tokens."""
+        """Add the output `R Z` of a block to the tokens, or replace them if there is no residual."""
         k, old = r.shape[-1], self.tokens
         if not self.finite:
             noise = r @ self.draw.normals.standard_normal((self.draws, k, self.m))
@@ -183,10 +183,10 @@ class _State:
 
 
 def stack_law(stack: Depth, draws: int, seed: int, token: int = 0) -> StackLaw:
-    """Compute the law of one output coordinate of a stack.
+    """Compute the distribution of one output coordinate of a stack.
 
-    Given everything before the last block's output weights, the coordinate is N(mu, (R R^T)_ii). Here mu is
-    the value of the coordinate before that block, which is zero without a residual.
+    Given all except the last block's output weights, the coordinate has the normal distribution
+    N(mu, (R R^T)_ii). Here mu is its value before that block, or zero without a residual connection.
     """
     check_token(token, stack.layer.tokens)
     m = 1 if stack.residual else 0

@@ -52,7 +52,7 @@ from attnlaw.theory.limit.wishart import (
 
 
 def score_matrices(layer: AttentionLayer, root: Array, draws: int, draw: Streams) -> Array:
-    """Draw the scores of all tokens in all H heads, of shape (draws, H, s, s)."""
+    """Draw the attention scores of all tokens in all H heads, of shape (draws, H, s, s)."""
     r = root.shape[-1]
     left = root[:, None]
     if layer.scores.frequencies:
@@ -95,7 +95,7 @@ def _phases(layer: AttentionLayer) -> ComplexArray:
 
 
 def score_row(layer: AttentionLayer, root: Array, token: int, draws: int, draw: Streams) -> Array:
-    """Draw the scores of one token's query in all H heads, of shape (draws, s, H)."""
+    """Draw the attention scores of one token's query in all H heads, of shape (draws, s, H)."""
     r = root.shape[-1]
     length = layer.score_scale * np.linalg.norm(root[:, token], axis=-1)[:, None, None]
     if layer.scores.frequencies:
@@ -122,7 +122,7 @@ def _rotary_row(layer: AttentionLayer, root: Array, token: int, draws: int, draw
 
 
 def value_roots(layer: AttentionLayer, r: int, draws: int, draw: Streams) -> Array:
-    """Draw a root of `W_V^T W_V` for each head, in the r directions that the tokens span."""
+    """Draw a root of `W_V^T W_V` for each head, restricted to the r directions of the tokens."""
     if not layer.narrow:
         return np.eye(r)[None, None]
     n_h = int(layer.inner_width)
@@ -130,7 +130,7 @@ def value_roots(layer: AttentionLayer, r: int, draws: int, draw: Streams) -> Arr
 
 
 def attention_root(layer: AttentionLayer, root: Array, scores: Array, draw: Streams) -> Array:
-    """Return the root R of the tokens' output covariance, of shape (draws, s, H q).
+    """Return the root R of the covariance of the attention output, of shape (draws, s, H q).
 
     With the value roots V_a, `R = H^(-1/2) [A_1 L V_1, ..., A_H L V_H]`.
     """
@@ -145,7 +145,7 @@ MANY = 64
 
 
 def can_draw_row(layer: AttentionLayer, normalise: bool) -> bool:
-    """Return whether `draw_row` can be used for a layer."""
+    """Return whether the fast function `draw_row` can be used for a layer."""
     inputs = layer.inputs
     return (
         isinstance(inputs, RandomInputs)
@@ -158,7 +158,7 @@ def can_draw_row(layer: AttentionLayer, normalise: bool) -> bool:
 
 
 def draw_row(layer: AttentionLayer, token: int, draws: int, draw: Streams) -> tuple[Array, Array]:
-    """Draw |L^T a_h|^2 (draws, H), for the attention weights a_h of one token, and |L_i|^2 (draws,)."""
+    """Draw |L^T a_h|^2 for the attention weights a_h of one token in each head, and |L_i|^2."""
     heads, inputs = layer.heads, layer.inputs
     y = draw.normals.standard_normal((draws, layer.tokens, heads))
     if layer.width == math.inf:

@@ -48,14 +48,14 @@ LARGEST = 1e15
 class RandomInputs:
     """Random tokens x^i = psi(W^i h) of arXiv 2506.00846, with h ~ N(0, I_n) and N(0, 1/n) entries of W^i.
 
-    Given r = |h|^2 / n ~ chi2_n / n, all entries of X are independent psi(N(0, r)). If psi is the identity,
-    a root is `L = Bart(s, n) sqrt(r / n)`, so X is not drawn. For other activations X is drawn, at a cost of
-    O(s n).
+    Given r = |h|^2 / n ~ chi2_n / n, all entries of X are independent psi(N(0, r)). If psi is the identity, a
+    root is `L = Bart(s, n) sqrt(r / n)`, and X itself is not needed. For other activations X is drawn, at a
+    cost of O(s n).
 
     Args:
         tokens: the number s of tokens.
         activation: the name of psi, from `ACTIVATIONS`, such as `relu` or `clip:2`.
-        shared: whether the tokens share h. If false, r = 1, and all entries are independent psi(N(0, 1)).
+        shared: whether all tokens share h. If not, r = 1, and all entries are independent psi(N(0, 1)).
 
     >>> RandomInputs(2, "relu").limit_root().shape
     (2, 2)
@@ -74,17 +74,17 @@ class RandomInputs:
         return 1
 
     def limit_root(self) -> Array:
-        """Return the symmetric root of the limit Sigma: E psi^2 on its diagonal, (E psi)^2 elsewhere."""
+        """Return the symmetric root of the limit of Sigma: diagonal E psi^2, all other entries (E psi)^2."""
         second_moment, squared_mean = moments(self.activation)
         off = np.full((self.tokens, self.tokens), squared_mean)
         return symmetric_root(off + (second_moment - squared_mean) * np.eye(self.tokens))
 
     def limit_coordinates(self, draws: int, m: int, draw: Streams) -> Array:
-        """Draw m coordinates of the tokens at infinite width, of shape (draws, s, m)."""
+        """Draw m coordinates of the tokens in the limit of infinite width, of shape (draws, s, m)."""
         return apply(self.activation, draw.inputs.standard_normal((draws, self.tokens, m)))
 
     def roots(self, width: int, draws: int, draw: Streams, m: int = 0) -> Array:
-        """Draw roots of X X^T / n. The first m columns of each root are `X[:, :m] / sqrt(n)`."""
+        """Draw roots of X X^T / n, whose first m columns are `X[:, :m] / sqrt(n)`."""
         r = draw.inputs.chisquare(width, draws) / width if self.shared else np.ones(draws)
         scale = np.sqrt(r)[:, None, None]
         if activation(self.activation).linear:
@@ -96,7 +96,7 @@ class RandomInputs:
         return np.concatenate(parts)
 
     def root_numbers(self, width: int, draws: int) -> int:
-        """Return the size of the largest array in `roots`: the roots of all draws, or the X of one draw."""
+        """Return how many numbers the largest array in `roots` has."""
         drawn = 0 if activation(self.activation).linear else self.tokens * width
         return max(draws * self.tokens * min(self.tokens, width), drawn)
 
@@ -112,13 +112,13 @@ class RandomInputs:
 class GivenInputs:
     """Fixed tokens, given by their Gram matrix.
 
-    A Gram matrix determines the tokens up to a rotation, and so the law of a layer's output. With a residual,
-    single coordinates matter too, so the rotation is drawn uniformly. Directions with less than 1e-12 of the
-    squared lengths of the normalised tokens are rounding errors and are left out.
+    A Gram matrix determines the tokens up to a rotation. This is enough for a layer without a residual
+    connection. With one, single coordinates matter too, so attnlaw draws a uniformly random rotation.
+    Directions with less than 1e-12 of the tokens' squared lengths are left out as rounding errors.
 
     Args:
-        gram: the Gram matrix `Sigma_ij = x^i . x^j / n`, of shape (s, s), which is the same at every width.
-            An `InputError` is raised unless it is square, finite, symmetric and positive semi-definite.
+        gram: the Gram matrix `Sigma_ij = x^i . x^j / n`, of shape (s, s), for every width. An `InputError` is
+            raised unless it is square, finite, symmetric and positive semi-definite.
 
     >>> GivenInputs(np.eye(3)).tokens
     3
@@ -134,7 +134,7 @@ class GivenInputs:
 
     @classmethod
     def from_tokens(cls, tokens: Array) -> GivenInputs:
-        """Return inputs with the Gram matrix `X X^T / N` of the given tokens.
+        """Return inputs that have the Gram matrix `X X^T / N` of these tokens.
 
         >>> GivenInputs.from_tokens(np.ones((2, 8))).gram.tolist()
         [[1.0, 1.0], [1.0, 1.0]]
@@ -163,7 +163,7 @@ class GivenInputs:
         return np.asarray(lengths[:, None] * vectors[:, keep] * np.sqrt(values[keep]))
 
     def least_width(self) -> int:
-        """Return the rank of Sigma, which is the smallest width at which such tokens exist."""
+        """Return the smallest width at which such tokens exist. It is the rank of Sigma."""
         return max(1, int(self._root.shape[1]))
 
     def limit_root(self) -> Array:
@@ -176,8 +176,8 @@ class GivenInputs:
     def roots(self, width: int, draws: int, draw: Streams, m: int = 0) -> Array:
         """Return a root of Sigma, which is the same at every width.
 
-        With m > 0, the first m columns of the root are coordinates along random directions. The rows of the
-        random rotation U are `B^-1 Z`, where Z is a standard normal r x n matrix, and `Z Z^T = B B^T`.
+        If m > 0, the first m columns of the root are coordinates along random directions. They are the rows
+        of a random rotation `B^-1 Z`, where Z is a standard normal r x n matrix and `Z Z^T = B B^T`.
         """
         if m == 0:
             return self._root[None]
@@ -190,7 +190,7 @@ class GivenInputs:
         return np.asarray(self._root @ np.linalg.solve(b, z))
 
     def root_numbers(self, width: int, draws: int) -> int:
-        """Return the largest possible size of the array that `roots` returns."""
+        """Return how many numbers the array from `roots` has at most."""
         return draws * self._root.size
 
 
@@ -199,7 +199,7 @@ Inputs = RandomInputs | GivenInputs
 
 
 def check_tokens(tokens: int) -> None:
-    """Raise a `BadSetting` if the Gram matrix of this number of tokens and its root need too much memory."""
+    """Raise a `BadSetting` if the Gram matrix of so many tokens does not fit into memory."""
     if tokens > MOST_TOKENS:
         memory = f"their Gram matrix and its root take more than {MOST_MEMORY // 2**30} GiB of memory"
         raise BadSetting("tokens", f"expected at most {MOST_TOKENS}: {memory}", tokens)
@@ -245,12 +245,12 @@ def _normalised_gram(gram: Array) -> Array:
 
 
 def gram_of(root: Array) -> Array:
-    """Return the Gram matrices `L L^T` of roots L (..., s, r)."""
+    """Return the Gram matrices `L L^T` of roots L, which have the shape (..., s, r)."""
     return np.asarray(root @ np.swapaxes(root, -1, -2))
 
 
 def cosine_matrix(gram: Array) -> Array:
-    """Return cosines between tokens from Gram matrices (..., s, s), zero for tokens of length zero."""
+    """Return the cosines between tokens, given Gram matrices (..., s, s). A zero token has cosine 0."""
     lengths = np.sqrt(np.diagonal(gram, axis1=-2, axis2=-1))
     scale = lengths[..., :, None] * lengths[..., None, :]
     return np.asarray(np.divide(gram, scale, out=np.zeros_like(gram), where=scale > 0))
@@ -264,7 +264,7 @@ def mean_cosine(cosines: Array) -> Array:
 
 
 def side_by_side(blocks: Array) -> Array:
-    """Join the outputs of a token's heads: (draws, H, s, q) becomes (draws, s, H q)."""
+    """Join the outputs of all heads for each token: (draws, H, s, q) becomes (draws, s, H q)."""
     draws, heads, s, q = blocks.shape
     return np.swapaxes(blocks, 1, 2).reshape(draws, s, heads * q)
 
@@ -276,7 +276,7 @@ DAMAGE = (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, Token
 
 
 def read_gram(path: Path) -> Array:
-    """Read a matrix from an `.npy` file, or from a text file with one row in each line."""
+    """Read a matrix from an `.npy` file, or from a text file with a row in each line."""
     wanted = "expected a .npy file, or text with one row in each line"
     with (
         as_input_error(f"{path}: cannot be read", REMEDY),

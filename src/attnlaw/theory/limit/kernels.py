@@ -37,7 +37,7 @@ TERMS, POINTS = 64, 200
 
 @dataclass(frozen=True)
 class Activation:
-    """An activation psi with its closed forms."""
+    """An activation function psi, and its Gaussian kernel if it has a closed form."""
 
     name: str
     function: Callable[..., Array]  # psi(x, *parameters), entry by entry
@@ -54,12 +54,12 @@ class Activation:
 
 
 def gelu(x: Array) -> Array:
-    """Return the exact GELU, x Phi(x), where Phi is the normal distribution function."""
+    """Return the exact GELU, x times the standard normal distribution function of x."""
     return np.asarray(x * scipy.special.ndtr(x))
 
 
 def gelu_new(x: Array) -> Array:
-    """Return the tanh approximation of GELU (GPT-2, Gemma), which is within 5e-4 of x Phi(x)."""
+    """Return the tanh approximation of GELU (GPT-2, Gemma). It differs by less than 5e-4 from GELU."""
     inner = math.sqrt(2 / math.pi) * (x * (1 + 0.044715 * (x * x)))
     return np.asarray(0.5 * x * (1 + np.tanh(inner)))
 
@@ -69,7 +69,7 @@ def clip(x: Array, bound: float) -> Array:
 
 
 def clip_moments(bound: float) -> tuple[float, float]:
-    """Return `P(|g| < C) - 2 C phi(C) + C^2 P(|g| > C)`, the mean of min(g^2, C^2), and zero."""
+    """Return E psi(g)^2 and (E psi(g))^2 = 0 if psi clips a standard normal g to [-C, C], C = `bound`."""
     tail = 2 * float(scipy.special.ndtr(-bound))
     density = math.exp(-bound * bound / 2) / math.sqrt(2 * math.pi)
     return (1 - tail) - 2 * bound * density + bound * bound * tail, 0.0
@@ -105,18 +105,18 @@ ACTIVATIONS = Variants(
 
 
 def activation(name: str) -> Activation:
-    """Return an activation by its name, such as `relu` or `clip:2`."""
+    """Return the activation with this name, such as `relu` or `clip:2`."""
     return ACTIVATIONS[check_value("activation", name, str, choices=ACTIVATIONS)]
 
 
 def apply(name: str, x: Array) -> Array:
-    """Apply an activation, given by its name, to each entry."""
+    """Apply the activation with this name to each entry of x."""
     psi = activation(name)
     return psi.function(x, *psi.parameters)
 
 
 def moments(name: str) -> tuple[float, float]:
-    """Return E psi(g)^2 and (E psi(g))^2 of an activation psi for a standard normal g."""
+    """Return E psi(g)^2 and (E psi(g))^2 for an activation psi and a standard normal g."""
     psi, ones = activation(name), np.ones(1)
     if psi.moments is not None:
         return psi.moments(*psi.parameters)
@@ -138,7 +138,7 @@ def _rule() -> tuple[Array, Array]:
 
 
 def coefficients(psi: Callable[[Array], Array], variances: Array) -> Array:
-    """Return the Hermite coefficients c_k(a) of psi for each variance a. The last axis counts k."""
+    """Return the Hermite coefficients c_k(a) of psi. The first axes are the variances a, the last is k."""
     nodes, weights = _rule()
     distinct, back = np.unique(variances, return_inverse=True)
     table = psi(np.sqrt(distinct)[:, None] * nodes) @ weights
@@ -158,7 +158,7 @@ def mehler_kernel(psi: Callable[[Array], Array], gram: Array) -> Array:
 
 
 def kernel_map(name: str, gram: Array) -> Array:
-    """Return the Gram matrices after an MLP block of infinite width with activation `name`."""
+    """Return the Gram matrices after an MLP block of infinite width with this activation."""
     psi = activation(name)
     if psi.kernel is None and not psi.parameters:
         return mehler_kernel(psi.function, gram)
@@ -169,11 +169,11 @@ def kernel_map(name: str, gram: Array) -> Array:
 
 
 def linearised(name: str, variance: float) -> tuple[float, float]:
-    """Return the slope and the remainder of an activation's kernel around uncorrelated inputs of variance v.
+    """Return the slope and the remainder of an activation's kernel for inputs of a given variance.
 
-    `K(v, v, c) = K(v, v, 0) + slope c + ...`, `remainder = K(v, v, v) - K(v, v, 0) - slope v`. If the number
-    of samples grows like the dimension, the kernel acts as a linear one with a ridge of size `remainder` (El
-    Karoui, 2010).
+    With K of the module and the variance v, `K(v, v, c) = K(v, v, 0) + slope c + ...` and `remainder = K(v,
+    v, v) - K(v, v, 0) - slope v`. If the number of samples is proportional to the dimension, the kernel acts
+    like a linear one with a ridge of size `remainder` (El Karoui, 2010).
     """
     v = check_value("variance", variance, float, greater_than=0)
     kernel = activation(name).kernel
@@ -182,5 +182,6 @@ def linearised(name: str, variance: float) -> tuple[float, float]:
     step = 1e-3 * v
     places = np.array([0.0, v, -2 * step, -step, step, 2 * step])
     at_zero, at_one, *near = kernel(np.full(6, v), np.full(6, v), places).tolist()
+    # By Price's theorem the slope is (E psi'(g))^2, here by a finite difference of order four.
     slope = (near[0] - 8 * near[1] + 8 * near[2] - near[3]) / (12 * step)
     return slope, at_one - at_zero - slope * v

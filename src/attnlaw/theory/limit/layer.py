@@ -59,7 +59,7 @@ class ScoreFunction:
 
 @dataclass(frozen=True)
 class Scaling:
-    """A scaling of the scores, which divides p by `divisor(n_H)` in addition to sqrt(n_H)."""
+    """A scaling of attention scores. It divides them by `divisor(n_H)` in addition to sqrt(n_H)."""
 
     name: str
     divisor: Callable[[float], float]
@@ -68,7 +68,7 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Mask:
-    """A rule that says which tokens a token sees."""
+    """A rule for which tokens a token may attend to."""
 
     name: str
     allows: Callable[..., BoolArray]  # allows(i, j, *parameters) for arrays of positions
@@ -76,7 +76,7 @@ class Mask:
     parameters: tuple[int, ...] = ()
 
     def at(self, parameter: str) -> Mask:
-        """Return the mask with this parameter. Raises a ValueError if the parameter is not a whole number."""
+        """Return the mask with this parameter, or raise a ValueError if it is not a whole number."""
         if not (parameter.isascii() and parameter.isdecimal() and len(parameter) <= 18):
             raise ValueError(f"{parameter} is not a whole number of at most 18 digits")
         return with_parameter(self, parameter, int(parameter))
@@ -100,7 +100,7 @@ MASKS = Variants(
 
 @dataclass(frozen=True, eq=False)
 class ScoreSettings:
-    """Settings for the scores and attention weights: scaling, rotation, mask and score function."""
+    """How a layer computes attention weights: scaling, rotation, mask and score function."""
 
     function: str = "softmax"
     scaling: str = "1/sqrt(n)"
@@ -117,7 +117,7 @@ class ScoreSettings:
             raise InputError(f"rotary frequencies {self.frequencies} are not all finite; give finite numbers")
 
     def allowed(self, tokens: int) -> BoolArray:
-        """Return the mask as an s x s array, which is true if token i sees token j."""
+        """Return the mask as an s x s array. Entry (i, j) is true if token i sees token j."""
         if isinstance(self.mask, str):
             known = MASKS[self.mask]
             mask = known.allows(*np.ogrid[:tokens, :tokens], *known.parameters)
@@ -141,7 +141,7 @@ class ScoreSettings:
 
 @dataclass(frozen=True)
 class WeightVariances:
-    """Factors sigma^2 of the weight variances. The paper has 1 for all variances."""
+    """Factors that multiply the weight variances. All factors are 1 in the paper."""
 
     query: float = 1.0
     key: float = 1.0
@@ -156,14 +156,13 @@ class WeightVariances:
 
 @dataclass(frozen=True, eq=False)
 class AttentionLayer:
-    """An attention layer at initialisation, with its tokens.
+    """An untrained attention layer, with its tokens.
 
     Args:
-        heads: the number H of heads. The product H n_H need not equal the width.
-        width: the width n, a positive integer, or infinity for the limit. The width must be at least the rank
-            of given tokens.
-        head_width: the head width n_H, a divisor of the width. The value None means the width. If the width
-            is infinite and the head width is not, the layer uses the tokens of the limit.
+        heads: the number H of heads. It need not be the width divided by the head width.
+        width: the width n, or infinity for the limit. It must be at least the rank of given tokens.
+        head_width: the head width n_H, a divisor of the width. None means the width itself. If only the width
+            is infinite, the layer uses the tokens of the limit.
 
     >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> layer = AttentionLayer(RandomInputs(4), heads=2, width=64)
@@ -205,12 +204,12 @@ class AttentionLayer:
 
     @property
     def inner_width(self) -> float:
-        """The head width n_H, which equals the width if no head width is given."""
+        """The head width n_H. It equals the width if no head width is given."""
         return self.width if self.head_width is None else self.head_width
 
     @property
     def narrow(self) -> bool:
-        """Whether the head width n_H is finite, so that scores are not Gaussian given the tokens."""
+        """Whether the head width is finite, so that scores do not have a normal distribution."""
         return self.inner_width != math.inf
 
     @cached_property
@@ -219,13 +218,13 @@ class AttentionLayer:
 
     @property
     def score_scale(self) -> float:
-        """The factor by which scores differ from those with weight variances 1 and the scaling 1/sqrt(n)."""
+        """The factor that weight variances and the scaling 1/n apply to the scores."""
         deviation = math.sqrt(self.variances.query * self.variances.key)
         return deviation / self.scores.divisor(self.inner_width)
 
     @property
     def output_scale(self) -> float:
-        """The factor `sqrt(value variance * output variance / H)` in front of the sum over heads."""
+        """The factor `sqrt(value variance * output variance / H)` that multiplies the sum over heads."""
         return math.sqrt(self.variances.value * self.variances.output / self.heads)
 
     def at_width(self, width: float) -> AttentionLayer:

@@ -44,7 +44,7 @@ REFERENCES = {
 
 
 def peak_bytes(stack: Depth, draws: int) -> int:
-    """Return how many bytes of memory the law of one output coordinate of a stack needs at most."""
+    """Return an upper bound of the memory in bytes that `stack_law` needs for a stack."""
     layer, s = stack.layer, stack.layer.tokens
     if stack.is_layer and can_draw_row(layer, stack.normalise):
         chunk = chunk_size(draws, layer.heads * s)
@@ -64,15 +64,14 @@ def peak_bytes(stack: Depth, draws: int) -> int:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class WidthRow(BriefRepr):
-    """The law of one output coordinate at one width, with its moments and its distances to the limit.
+    """The distribution of an output coordinate at one width, its moments, and its distances to the limit.
 
     Args:
-        kl_to_limit: the KL divergence to the limit. This and the next three fields are None for the limit
-            itself.
-        kl_to_other_limit: the KL divergence to the limit of another scaling. This and the next two fields are
-            None unless they were requested.
-        laws_by_width: the laws of all widths of the table, including this one. Their densities are evaluated
-            at the same points.
+        kl_to_limit: the KL divergence to the infinite-width limit. This and the next three fields are None
+            for the limit itself.
+        kl_to_other_limit: the KL divergence to the limit for another scaling. This and the next two fields
+            are None unless they were requested.
+        laws_by_width: the distributions at all widths of the table, which share the points for densities.
     """
 
     width: float
@@ -93,7 +92,7 @@ class WidthRow(BriefRepr):
 
     @property
     def remark(self) -> str | None:
-        """The reason for missing KL divergences. The reason is None if no divergence is missing."""
+        """The reason why a KL divergence is missing, or None if none is missing."""
         by_reason: dict[str, list[str]] = {}
         for to, why in self.missing.items():
             by_reason.setdefault(why, []).append(f"to {to}")
@@ -102,12 +101,12 @@ class WidthRow(BriefRepr):
 
     @cached_property
     def path_squared_length(self) -> list[Estimate] | None:
-        """The squared length over n of the token to read, by depth."""
+        """The squared length of the chosen token divided by the width n, after each layer."""
         return None if self.path is None else [mean_of(column) for column in self.path.squared_lengths.T]
 
     @cached_property
     def path_cosine(self) -> list[Estimate | None] | None:
-        """Mean cosines by depth, where each is None if there is only one token."""
+        """The mean cosine between tokens after each layer. Each is None if there is only one token."""
         if self.path is None:
             return None
         cosines, lengths = self.path.cosines, self.path.squared_lengths
@@ -127,17 +126,16 @@ def compare_widths(
     kernel: bool = False,
     errors: dict[float, InputError] | None = None,
 ) -> list[WidthRow]:
-    """Compute the law of one output coordinate at each width and compare it with the limit.
+    """Compute the distribution of an output coordinate at each width, and compare it with the limit.
 
-    All widths use the same seed and therefore share their normals, which makes distances to the limit
-    precise.
+    All widths use the same seed and share random numbers. So their distances to the limit have small errors.
 
     Args:
-        other_scaling: the name of another scaling of the scores, from `SCALINGS`. If given, the function also
-            computes the KL divergence to its limit.
-        errors: a dictionary that collects the error of each width that fails. A width that fails has no row.
-            If None, the first error is raised. The error comes before any draw if a law would need more than
-            4 GiB of memory.
+        other_scaling: the name of another scaling, from `SCALINGS`. If given, the KL divergence to its limit
+            is computed too.
+        errors: a dictionary to which errors are added by width. A width with an error has no row. If `errors`
+            is None, the first error is raised. A width that needs more than 4 GiB of memory fails before any
+            draw.
 
     >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> from attnlaw.theory.limit.layer import AttentionLayer
@@ -205,7 +203,7 @@ def _collect(errors: dict[float, InputError] | None, width: float) -> Iterator[N
 
 
 def at_width(stack: Depth, width: float, draws: int) -> Depth:
-    """Return the layers at another width."""
+    """Return the same stack of layers at another width."""
     layer = stack.layer.at_width(width)
     stack = replace(stack, layer=layer)
     size = peak_bytes(stack, draws)
@@ -227,14 +225,14 @@ def law_of(stack: Depth, draws: int, seed: int, token: int) -> tuple[OutputLaw, 
 
 
 def density_rows(laws: Mapping[float, OutputLaw], points: int = 161) -> list[dict[str, float | None]]:
-    """Return rows of y, density, Gaussian density and ratio to the limit, for several laws."""
+    """Return rows with y, density, Gaussian density and ratio to the limit, for several widths."""
     return [row for width in laws for row in density_of(width, laws, points)]
 
 
 def density_of(
     width: float, laws: Mapping[float, OutputLaw], points: int = 161
 ) -> list[dict[str, float | None]]:
-    """Return the rows of `density_rows` for one width. The points y are the same for all widths."""
+    """Return the rows of `density_rows` for one width, at the points y."""
     ends = [
         law.mean().value + side * math.sqrt(law.variance().value)
         for law in laws.values()

@@ -38,7 +38,7 @@ CELL = 0.05
 
 
 def merge_variances(variances: Array) -> tuple[Array, Array]:
-    """Replace many variances of equal weight by a few, and return these with their weights."""
+    """Replace many variances of equal weight by a few variances that have weights."""
     positive = variances[variances > 0]
     log_v = np.log(positive)
     numbers, place, counts = np.unique(np.floor(log_v / CELL), return_inverse=True, return_counts=True)
@@ -67,7 +67,7 @@ _SLAB = 2**17
 
 @dataclass(frozen=True, eq=False)
 class OutputLaw:
-    """The law of one output coordinate, an average of normals N(mu, v) over draws of (mu, v)."""
+    """The distribution of an output coordinate: an average of normals N(mu, v) over draws of (mu, v)."""
 
     variances: Array  # the variances v, (draws,). An `InputError` is raised if all are zero.
     means: Array | None  # the means mu, (draws,), or None if all are zero
@@ -82,11 +82,11 @@ class OutputLaw:
 
     @property
     def has_density(self) -> bool:
-        """Whether the variance is positive in every draw. (It is zero if all ReLU tokens are zero.)"""
+        """Whether the variance is positive in every draw. It is zero if ReLU makes all tokens zero."""
         return bool((self.variances > 0).all())
 
     def score_variance(self) -> Estimate:
-        """Return the variance of the score p_ii, including the randomness of the inputs."""
+        """Return the variance of the score p_ii of a token with itself, also over random inputs."""
         return mean_of(self.score_variances)
 
     def mean(self) -> Estimate:
@@ -107,28 +107,28 @@ class OutputLaw:
         return np.stack([mu, mu**2 + v, mu**3 + 3 * mu * v, mu**4 + 6 * mu**2 * v + 3 * v**2], axis=-1)
 
     def draw(self, seed: int) -> Array:
-        """Draw the coordinate once for each draw of (mu, v)."""
+        """Draw one value of the coordinate for each draw of (mu, v)."""
         normals = streams(seed, _LAST_CHUNK).normals.standard_normal(len(self.variances))
         y: Array = np.sqrt(self.variances) * normals
         return y if self.means is None else y + self.means
 
     def log_density(self, y: Array) -> Array:
-        """Return log p(y) for each of the K batches of draws, of shape (K, points), without underflow."""
+        """Return the logarithm of the density for each of K batches of draws, of shape (K, points)."""
         return _by_batch(self, y, _log_normals, log_mean)
 
     def distribution(self, y: Array) -> Array:
-        """Return P(Y <= y) for each of the K batches of draws, of shape (K, points)."""
+        """Return P(Y <= y) for each of K batches of draws, of shape (K, points)."""
         return _by_batch(self, y, _normal_distribution, lambda table, weights: weights @ table)
 
     def density(self, y: Array) -> Array:
-        """Return the density p(y), without the draws of zero variance."""
+        """Return the density p(y). It does not include draws of zero variance."""
         return np.asarray(np.exp(self.log_density(np.asarray(y, dtype=np.float64))).mean(axis=0))
 
 
 def jackknife(statistic: Callable[[Array], float], values: Array) -> Estimate:
-    """Estimate a smooth function of means with its standard error, by leaving out one batch at a time.
+    """Estimate a smooth function of means, and its standard error by the jackknife.
 
-    The error is `sqrt((K-1)/K sum_k (theta_(k) - mean)^2)` for the statistics theta_(k) without batch k.
+    The standard error is `sqrt((K-1)/K sum_k (theta_(k) - mean)^2)`, theta_(k) the result without batch k.
     """
     check_value("draws", len(values), int, minimum=BATCHES)
     parts = np.array_split(values, BATCHES)
@@ -147,7 +147,7 @@ def mean_of(values: Array) -> Estimate:
 
 
 def combine(whole: float, left_out: list[float], corrected: bool = True) -> Estimate:
-    """Return the jackknife's estimate of a statistic, `corrected` for its bias if it is smooth."""
+    """Return the jackknife's estimate, without its bias if the statistic is smooth (`corrected`)."""
     k = len(left_out)
     centre = sum(left_out) / k
     spread = math.fsum((value - centre) ** 2 for value in left_out)
@@ -156,7 +156,7 @@ def combine(whole: float, left_out: list[float], corrected: bool = True) -> Esti
 
 
 def gaussian_law(variance: float, mean: float = 0.0) -> OutputLaw:
-    """Return the law N(mean, variance) as an `OutputLaw`, for comparisons with other laws."""
+    """Return the normal distribution N(mean, variance) as an `OutputLaw`."""
     constant = np.full(BATCHES, variance)
     return OutputLaw(constant, np.full(BATCHES, mean) if mean else None, constant)
 
@@ -201,7 +201,7 @@ def _log_normals(y: Array, mu: Array, v: Array) -> Array:
 
 
 def log_mean(table: Array, weights: Array | None = None) -> Array:
-    """Return the logarithm of the mean of exp(table) over its rows, without underflow."""
+    """Return the logarithm of the mean of exp(table) over its rows. It does not underflow."""
     top = np.maximum(table.max(axis=0), -1e300)
     with np.errstate(divide="ignore"):
         result: Array = top + np.log(np.average(np.exp(table - top), axis=0, weights=weights))

@@ -22,19 +22,19 @@ _CHUNK = 2**15
 
 
 def chunk_size(draws: int, numbers_per_draw: int) -> int:
-    """Return the number of draws in a full chunk. The last chunk may be smaller."""
+    """Return how many draws are computed at the same time."""
     return min(draws, max(1, _CHUNK // numbers_per_draw))
 
 
 def chunks(draws: int, numbers_per_draw: int) -> list[int]:
-    """Return the sizes of the chunks of `draws`."""
+    """Return the sizes of the chunks into which the draws are split."""
     check_value("draws", draws, int, minimum=1, maximum=MOST_DRAWS)
     size = chunk_size(draws, numbers_per_draw)
     return [min(size, draws - start) for start in range(0, draws, size)]
 
 
 def token_roots(layer: AttentionLayer, draws: int, draw: Streams, m: int = 0) -> Array:
-    """Return roots of the tokens' Gram matrix at the layer's width, of shape (draws or 1, s, columns)."""
+    """Return roots of the tokens' Gram matrix, of shape (draws or 1, s, columns)."""
     if layer.width == np.inf:
         return layer.inputs.limit_root()[None]
     return layer.inputs.roots(int(layer.width), draws, draw, m)
@@ -43,9 +43,10 @@ def token_roots(layer: AttentionLayer, draws: int, draw: Streams, m: int = 0) ->
 def output_law(
     layer: AttentionLayer, draws: int, seed: int, token: int = 0, normalise: bool = False
 ) -> OutputLaw:
-    """Compute the law of one output coordinate of one token.
+    """Compute the distribution of one output coordinate of one token.
 
-    It averages normals N(0, v), `v = (1/H) sum_a |A^a_i L|^2 chi2_{n_H} / n_H` (no chi at infinite n_H).
+    It is an average of normals N(0, v), `v = (1/H) sum_a |A^a_i L|^2 chi2_{n_H} / n_H`. For infinite
+    n_H the factor chi2_{n_H} / n_H is 1.
     """
     check_token(token, layer.tokens)
     alone = can_draw_row(layer, normalise)
@@ -78,21 +79,21 @@ def _row_of_all(
 
 
 def squared_length(root: Array, token: int) -> Array:
-    """Return the squared length over n of a token (Sigma_ii), of shape (draws or 1,)."""
+    """Return the squared length of a token divided by the width, of shape (draws or 1,)."""
     return np.asarray(np.einsum("dr,dr->d", root[:, token], root[:, token]))
 
 
 def score_variance(layer: AttentionLayer, root: Array, token: int) -> Array:
-    """Return the variance of p_ii given the tokens: Sigma_ii^2 times the query and key variances."""
+    """Return the variance of a token's score with itself (p_ii), given the tokens."""
     return np.asarray((layer.score_scale * squared_length(root, token)) ** 2)
 
 
 def unit_rows(root: Array) -> Array:
-    """Divide tokens by their root mean square (RMSNorm)."""
+    """Divide each token by its root mean square (RMSNorm)."""
     lengths = np.linalg.norm(root, axis=-1, keepdims=True)
     return root / np.where(lengths > 0, lengths, 1.0)
 
 
 def check_token(token: int, tokens: int) -> None:
-    """Raise an `InputError` unless 0 <= token < tokens. The message counts tokens from 1, as users do."""
+    """Raise an `InputError` if there is no such token. The message counts tokens from 1."""
     check_value("token", token + 1, int, minimum=1, maximum=tokens)

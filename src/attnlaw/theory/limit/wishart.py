@@ -24,7 +24,7 @@ ComplexArray = npt.NDArray[np.complex128]
 
 
 class Streams(NamedTuple):
-    """Separate random generators of a chunk; runs of one seed share their normals across widths."""
+    """The random generators of a chunk. Runs with the same seed share them across widths."""
 
     normals: np.random.Generator  # of numbers that the limit draws too
     widths: np.random.Generator  # of numbers that only a finite width needs (Bartlett's factors)
@@ -32,13 +32,13 @@ class Streams(NamedTuple):
 
 
 def streams(seed: int, chunk: int = 0) -> Streams:
-    """Return the generators of one chunk of a run with the given seed."""
+    """Return the generators of one chunk of draws, for a seed."""
     children = np.random.SeedSequence(seed, spawn_key=(chunk,)).spawn(3)
     return Streams(*(np.random.Generator(np.random.SFC64(child)) for child in children))
 
 
 def bartlett(rows: int, df: int, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-    """Draw Bartlett's factor: chi of df - i degrees of freedom at (i, i), normal below the diagonal."""
+    """Draw Bartlett's factor: chi variables with df - i degrees of freedom and, below them, normals."""
     columns = min(rows, df)
     factor = np.zeros((*shape, rows, columns))
     below = np.tril_indices(rows, -1, columns)
@@ -49,7 +49,7 @@ def bartlett(rows: int, df: int, shape: tuple[int, ...], rng: np.random.Generato
 
 
 def complex_bartlett(rows: int, df: int, shape: tuple[int, ...], rng: np.random.Generator) -> ComplexArray:
-    """Draw Bartlett's factor for complex normals, with squared diagonal entries Gamma(df - i)."""
+    """Draw Bartlett's factor for complex normals. Its squared diagonal entries are Gamma(df - i)."""
     columns = min(rows, df)
     factor = np.zeros((*shape, rows, columns), dtype=np.complex128)
     below = np.tril_indices(rows, -1, columns)
@@ -60,13 +60,13 @@ def complex_bartlett(rows: int, df: int, shape: tuple[int, ...], rng: np.random.
 
 
 def complex_normals(shape: tuple[int, ...], rng: np.random.Generator) -> ComplexArray:
-    """Draw complex standard normals z, for which E|z|^2 = 1."""
+    """Draw complex normals z with E|z|^2 = 1."""
     pairs = rng.standard_normal((*shape, 2)) * math.sqrt(0.5)
     return pairs.view(np.complex128)[..., 0]
 
 
 def compress(root: Array) -> Array:
-    """Return a root with the same `L L^T` and at most as many columns as rows, by QR."""
+    """Return a root with the same `L L^T` and at most as many columns as rows, by QR factorisation."""
     rows, columns = root.shape[-2:]
     if columns <= rows:
         return root
@@ -85,7 +85,7 @@ def symmetric_root(gram: Array) -> Array:
 
 
 def root_of_rows(rows: Array) -> Array:
-    """Return a root of `X X^T` for X of shape (..., s, n): X if n <= s, otherwise the symmetric root."""
+    """Return a root of `X X^T` for X of shape (..., s, n): X itself, or the symmetric root if n > s."""
     tokens, columns = rows.shape[-2:]
     if columns <= tokens:
         return rows

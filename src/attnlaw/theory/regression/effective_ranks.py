@@ -24,10 +24,10 @@ from attnlaw.core.settings import check_value
 
 @dataclass(frozen=True)
 class Split:
-    """The split of a spectrum into a head of k directions and a tail with the effective ranks r_k and R_k.
+    """A split of a spectrum into k leading directions and a tail, with the tail's effective ranks.
 
-    If no tail is long enough, all numbers are None, and `remark` names a remedy. The noise terms are k/n and
-    n/R for n samples.
+    All numbers are None if no tail is long enough. In this case `remark` names a remedy. The noise terms are
+    k/n and n/R for n samples.
     """
 
     k: int | None
@@ -39,7 +39,7 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class EffectiveRanks:
-    """The effective ranks r_k and R_k of a spectrum, for every k below the number of positive eigenvalues.
+    """The effective ranks r_k and R_k of a spectrum for every k.
 
     If the eigenvalues are squared singular values of a matrix, r_0 is the stable rank of that matrix.
     """
@@ -54,11 +54,11 @@ class EffectiveRanks:
 
     @property
     def largest(self) -> float:
-        """The largest r_k. For more than `largest / b` samples there is no split."""
+        """The largest r_k. If there are more than `largest / b` samples, no split exists."""
         return float(self.r.max())
 
     def split(self, samples: int, b: float = 1.0) -> Split:
-        """Return the split at the smallest k with r_k >= b n.
+        """Return the split at the smallest k with r_k >= b n, where n is the number of samples.
 
         >>> split = effective_ranks([10.0] * 5 + [0.02] * 2000).split(100)
         >>> split.k, [round(term, 9) for term in split.noise_terms]
@@ -66,6 +66,7 @@ class EffectiveRanks:
         """
         n = check_value("samples", samples, int, minimum=1)
         needed = check_value("b", b, float, greater_than=0) * n
+        # r_k is not monotone in k, so all of them are compared.
         long_enough = np.flatnonzero(self.r >= needed)
         if not long_enough.size:
             remark = (
@@ -80,7 +81,7 @@ class EffectiveRanks:
 
 
 def effective_ranks(eigenvalues: ArrayLike) -> EffectiveRanks:
-    """Compute the effective ranks of a spectrum. The ranks do not depend on the scale of the spectrum.
+    """Compute the effective ranks of a spectrum, which do not depend on its scale.
 
     Args:
         eigenvalues: eigenvalues of a covariance, in any order. Zero eigenvalues are left out. For activations

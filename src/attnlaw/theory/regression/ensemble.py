@@ -35,7 +35,7 @@ FAR = 12.0  # standard deviations; the mass beyond is below the precision of flo
 
 @dataclass(frozen=True)
 class LossChoice:
-    """A loss that learners may minimise."""
+    """A loss that the learners of an ensemble can minimise."""
 
     name: str
     label: str
@@ -52,7 +52,7 @@ class LossChoice:
 
 @dataclass(frozen=True)
 class Features:
-    """An odd activation of random features."""
+    """An odd activation function of random features."""
 
     name: str
     function: Callable[..., Reals]  # the activation act
@@ -95,7 +95,7 @@ FEATURES = Variants(
 
 @settings_dataclass
 class Ensemble(Settings):
-    """The settings that all learners of an ensemble share.
+    """The settings of an ensemble. All its learners share them.
 
     >>> Ensemble(samples=600, features=450, inputs=300, loss="logistic").ridge
     0.01
@@ -128,13 +128,13 @@ def apply_activation(name: str, x: Reals) -> Reals:
 
 
 def feature_moments(name: str) -> tuple[float, float]:
-    """Return the moments kappa_1 and kappa_*^2 of an activation of `FEATURES`."""
+    """Return the moments kappa_1 and kappa_*^2 of an activation from `FEATURES`."""
     chosen = FEATURES[name]
     return chosen.moments(*chosen.parameters)
 
 
 def feature_spectrum(features: int, inputs: int) -> tuple[Reals, Reals]:
-    """Return points and weights for averages over the eigenvalues of F F^T/d."""
+    """Return points and weights for averages over the eigenvalues of the matrix F F^T/d."""
     law = MarchenkoPastur(inputs / features, scale=math.sqrt(features / inputs))
     points, weights = law.nodes()
     atoms = np.array(law.atoms).reshape(-1, 2)

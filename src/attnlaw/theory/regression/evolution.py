@@ -47,14 +47,15 @@ NODES = 12
 
 
 def mean_sign_error(m: float, q: float, q1: float, learners: float) -> float:
-    """Return how often the mean of K learners has the wrong sign, arccos(m/(q1 + (q - q1)/K)^(1/2))/pi."""
+    """Return how often the mean of K learners has the wrong sign."""
     return math.acos(m / math.sqrt(q1 + (q - q1) / learners)) / math.pi
 
 
 def vote_error(m: float, q: float, q1: float, learners: float) -> float:
-    """Return how often the majority of K learners has the wrong sign. A tie counts one half."""
+    """Return how often a majority of K learners has the wrong sign. A tie counts one half."""
     if learners == math.inf:
         return mean_sign_error(m, q, q1, learners)
+    # A tie counts one half, so an even number of learners has the same error as one learner fewer.
     odd = int(learners) - (learners % 2 == 0)
     zeta, weights = gaussian_nodes()
     positive = scipy.special.ndtr(math.sqrt(q1 / (q - q1)) * zeta)
@@ -64,13 +65,13 @@ def vote_error(m: float, q: float, q1: float, learners: float) -> float:
 
 
 def teacher_given(m: float, q1: float, zeta: Reals) -> Reals:
-    """Return the probability of a positive teacher nu, given the shared part zeta of the scores."""
+    """Return the probability that the teacher's label is positive, given the learners' shared part zeta."""
     rest = max(1 - m * m / q1, np.finfo(float).tiny)
     return np.asarray(scipy.special.ndtr(m / math.sqrt(q1 * rest) * zeta))
 
 
 def gaussian_nodes() -> tuple[Reals, Reals]:
-    """Return nodes and weights for integrals over a standard normal, finer near 0, where signs change."""
+    """Return nodes and weights for integrals over a standard normal, with more nodes near 0."""
     graded = FAR * 0.5 ** np.arange(30)
     z, steps = panels(np.concatenate([-graded, graded, [0.0], np.arange(-FAR, FAR)]), NODES)
     return z, steps * np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
@@ -86,12 +87,12 @@ NO_MINIMUM = (
 
 @dataclass(frozen=True)
 class EnsemblePrediction:
-    """The predicted overlaps of the learners of an ensemble, and the response V of a score to its label.
+    """The predicted overlaps of the learners of an ensemble, and how scores respond to labels (V).
 
     Args:
-        m: overlap of a learner with the teacher.
+        m: overlap (covariance of the scores) of a learner with the teacher.
         q: overlap of a learner with itself.
-        q1: overlap of two learners.
+        q1: overlap of two different learners.
     """
 
     problem: Ensemble
@@ -102,10 +103,9 @@ class EnsemblePrediction:
     residual: float
 
     def error(self, learners: float = 1) -> float:
-        """Return the error of the mean of K learners on labels without noise. K may be infinite.
+        """Return the error of the mean of K learners on noise-free labels. K may be infinite.
 
-        The error is the mean square error for the square loss, and the share of wrong signs for the other
-        losses.
+        It is the mean squared error for the square loss, and the share of wrong signs for other losses.
         """
         K = _check_learners(learners)
         if LOSSES[self.problem.loss].classifies:
@@ -113,14 +113,14 @@ class EnsemblePrediction:
         return 1 - 2 * self.m + self.q1 + (self.q - self.q1) / K
 
     def vote_error(self, learners: float = 1) -> float | None:
-        """Return how often the majority of K learners has the wrong sign, or None for the square loss."""
+        """Return how often a majority of K learners has the wrong sign, or None for the square loss."""
         if not LOSSES[self.problem.loss].classifies:
             return None
         return vote_error(self.m, self.q, self.q1, _check_learners(learners))
 
 
 def ensemble_evolution(problem: Ensemble) -> EnsemblePrediction:
-    """Compute the overlaps of an ensemble in the limit of large n, p, d at fixed ratios.
+    """Compute the overlaps of the learners in an ensemble, for large n, p and d at fixed ratios.
 
     >>> problem = Ensemble(samples=600, features=450, inputs=300, ridge=0.01, noise=0.2)
     >>> prediction = ensemble_evolution(problem)
@@ -150,7 +150,7 @@ class _Modes:
         return float(self.weights @ (self.o / (self.ridge + Vh * self.o)))
 
     def overlaps(self, Vh: float, mh: float, qh: float) -> tuple[float, float]:
-        """Return the overlap m of a learner with the teacher, and its overlap q with itself."""
+        """Return the overlap m of a learner with the teacher, and the overlap q with itself."""
         D = self.ridge + Vh * self.o
         m = mh * float(self.weights @ (self.seen / D))
         return m, float(self.weights @ (self.o * (mh**2 * self.seen + qh * self.o) / D**2))
@@ -237,6 +237,7 @@ def _channel(loss: Loss, a: float, m: float, q: float, V: float) -> tuple[float,
     density = steps * _normal(omega / deviation) / deviation
     g, bend = loss.pull(np.ones_like(omega), omega, V)
     slope = m * omega / (q * rest)
+    # By symmetry both labels give the same values. Given label 1, omega has the density 2 phi Phi(slope).
     positive = 2 * density * scipy.special.ndtr(slope)
     mh = a * float((2 * density * _normal(slope)) @ g) / rest
     return a * float(positive @ bend), mh, a * float(positive @ g**2)

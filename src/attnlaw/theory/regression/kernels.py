@@ -37,7 +37,7 @@ from attnlaw.theory.regression.problem import Regression
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel f(x . x'/p)."""
+    """A kernel function f(x . x'/p) of two inputs."""
 
     name: str
     label: str
@@ -72,10 +72,10 @@ KERNELS = by_name(
 
 
 def effective_weights(weights: ArrayLike, slope: float, remainders: ArrayLike, ridge: float) -> Reals:
-    """Return the weights `slope / (gamma_g + ridge/w_g)` of the groups in kernel ridge regression.
+    """Return the weights `slope / (gamma_g + ridge/w_g)` that groups have in kernel ridge regression.
 
     Args:
-        remainders: the ridges gamma_g that the nonlinearity adds, one for each group.
+        remainders: for each group, the ridge gamma_g that the nonlinear part of the kernel adds.
 
     >>> gamma = [math.exp(1) - 2, math.exp(2.2) - 3.2]
     >>> for ridge in (0.01, 1.0):
@@ -89,7 +89,7 @@ def effective_weights(weights: ArrayLike, slope: float, remainders: ArrayLike, r
 
 
 def kernel_weights(problem: Regression, kernel: str) -> Reals:
-    """Return the effective weights of the groups of a problem under a kernel of `KERNELS`."""
+    """Return the effective weights of a problem's groups under a kernel from `KERNELS`."""
     lengths = [_trace(group.covariance) / problem.dimension for group in problem.groups]
     slopes, remainders = zip(*map(_kernel(kernel).parts, lengths), strict=True)
     # All slopes are equal: (E psi'(g))^2 of these activations does not depend on the variance of g.
@@ -97,7 +97,7 @@ def kernel_weights(problem: Regression, kernel: str) -> Reals:
 
 
 def linear_equivalent(problem: Regression, kernel: str) -> Regression:
-    """Return the linear problem whose `ridge_risk` is the risk of kernel ridge on `problem`.
+    """Return the linear problem whose risk equals that of kernel ridge regression on `problem`.
 
     >>> from attnlaw.theory.regression.problem import Group
     >>> problem = Regression((Group(1.0, np.ones(100)),), np.ones(100), samples=50, ridge=0.5)
@@ -110,7 +110,7 @@ def linear_equivalent(problem: Regression, kernel: str) -> Regression:
 
 
 def kernel_matrix(kernel: str, X: Reals, Y: Reals) -> Reals:
-    """Return the n x m matrix of a kernel of `KERNELS` between inputs X (n x p) and Y (m x p)."""
+    """Return the n x m kernel values between the rows of X (n x p) and Y (m x p)."""
     return _kernel(kernel).matrix(X, Y)
 
 

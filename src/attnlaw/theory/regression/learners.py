@@ -31,7 +31,7 @@ NO_MINIMUM = (
 
 @dataclass(frozen=True)
 class MeasuredEnsemble:
-    """Measured overlaps and errors of an ensemble: means over repetitions, with their standard errors."""
+    """Measured overlaps and errors of an ensemble: means over repetitions, with standard errors."""
 
     m: Estimate
     q: Estimate
@@ -46,9 +46,9 @@ def simulate_ensemble(
 ) -> MeasuredEnsemble:
     """Train an ensemble on random samples, and measure its overlaps and errors.
 
-    The overlaps m and q (see `evolution`) are means over the learners, and q1 is a mean over their pairs.
-    These overlaps are computed from the weights and the Gaussian equivalent of the features. Errors are
-    measured on new samples.
+    The overlaps m and q are means over the learners, and q1 is a mean over pairs of learners. They are
+    computed from the weights, with Gaussian features that have the same moments. Errors are measured on new
+    samples.
     """
     K = check_value("learners", learners, int, minimum=1)
     classifies = LOSSES[problem.loss].classifies

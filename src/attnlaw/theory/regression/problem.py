@@ -24,10 +24,10 @@ from attnlaw.core.variants import by_name
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """A group of samples.
+    """A group of samples with the same distribution.
 
     Args:
-        covariance: covariance of the inputs, of shape (p, p), or the p variances if it is diagonal.
+        covariance: covariance of the inputs, of shape (p, p), or only its diagonal.
     """
 
     share: float
@@ -50,7 +50,7 @@ class Regression:
     """A regression problem: groups of samples, a signal and a ridge.
 
     Args:
-        ridge: strength of the penalty |theta|^2, where 0 means the limit of a vanishing ridge.
+        ridge: strength of the penalty |theta|^2. The value 0 means the limit of a vanishing ridge.
         target: covariance of the test inputs. By default, the test inputs are a mixture of the groups.
 
     >>> groups = (Group(0.8, np.ones(2)), Group(0.2, np.array([4.0, 1.0])))
@@ -103,13 +103,13 @@ class Regression:
 
     @property
     def covariances(self) -> tuple[Reals, Reals]:
-        """The stacked covariances of groups, and that of the target; only variances if all are diagonal."""
+        """The covariances of the groups (stacked) and of the target; variances if all are diagonal."""
         every = _same_form([group.covariance for group in self.groups] + [np.asarray(self.target)])
         return np.array(every[:-1]), every[-1]
 
 
 def mixture(groups: Sequence[Group], shares: Sequence[float] | None = None) -> Reals:
-    """Return the covariance of a mixture of groups with these shares, by default the groups' own."""
+    """Return the covariance of a mixture of groups, by default in their own shares."""
     parts = [group.share for group in groups] if shares is None else shares
     covariances = _same_form([group.covariance for group in groups])
     if len({covariance.shape for covariance in covariances}) > 1:
@@ -118,7 +118,7 @@ def mixture(groups: Sequence[Group], shares: Sequence[float] | None = None) -> R
 
 
 def importance_weights(shares: ArrayLike, target_shares: ArrayLike, largest: float | None = None) -> Reals:
-    """Return the share of each group in the target divided by its share in the samples, at most `largest`."""
+    """Return each group's share in the target divided by that in the samples, at most `largest`."""
     pi, wanted = np.asarray(shares, dtype=float), np.asarray(target_shares, dtype=float)
     for name, values in (("shares", pi), ("target_shares", wanted)):
         if abs(values.sum() - 1) > 1e-9 or values.min() < 0:
@@ -152,7 +152,7 @@ def _variances(covariance: Reals) -> Reals:
 
 @dataclass(frozen=True)
 class Weighting:
-    """A way to weight groups whose shares differ between the samples and the target."""
+    """A way to weight groups of samples if their shares differ from those in the target."""
 
     name: str
     label: str

@@ -37,7 +37,7 @@ LEAST_SPARE = 10.0
 
 @dataclass(frozen=True, eq=False)
 class RidgeFixedPoint:
-    """The solved fixed point of a problem, which determines bias and variance (letters as in the module)."""
+    """The solution of the fixed-point equations of a problem, from which bias and variance follow."""
 
     problem: Regression
     rho: float
@@ -49,13 +49,13 @@ class RidgeFixedPoint:
 
     @property
     def leverages(self) -> Reals:
-        """The leverage t_g of each group on the target."""
+        """The leverage of each group on the target (t_g in the module's formulas)."""
         groups, target = self.problem.covariances
         b = _traces(_products(groups, self.R), _products(target[None], self.R))[:, 0] / self.problem.samples
         return np.asarray(np.linalg.solve(np.eye(b.size) - self._slopes, b))
 
     def bias_of(self, signals: Reals | None) -> float:
-        """Return the bias for a signal. The value None stands for a random direction of length one."""
+        """Return the bias for each signal. None stands for a random direction of length one."""
         groups, target = self.problem.covariances
         counts = self.problem.shares * self.c**2 * self.leverages
         inside = target + np.tensordot(counts, groups, axes=1)
@@ -73,12 +73,12 @@ class RidgeFixedPoint:
 
     @property
     def degrees(self) -> float:
-        """The degrees of freedom of the fit, or n if it interpolates."""
+        """The degrees of freedom of the fit, which are n if it fits all labels exactly."""
         return float(self.problem.samples * (self.problem.shares * self.c) @ self.e)
 
     @property
     def effective_samples(self) -> float:
-        """n (1 - largest eigenvalue of T diag(pi c^2)), about the inverse of the limit's relative error."""
+        """The effective number of samples, about the inverse of the limit's relative error."""
         return self.problem.samples * (1 - float(np.abs(np.linalg.eigvals(self._slopes)).max()))
 
     @property
@@ -91,7 +91,7 @@ class RidgeFixedPoint:
 
 @dataclass(frozen=True)
 class RidgeRisk:
-    """The excess risk on noise-free labels of the target, and the degrees of freedom of the fit."""
+    """The excess risk on noise-free labels, and the degrees of freedom of the fit."""
 
     bias: float
     variance: float
@@ -108,7 +108,7 @@ class RidgeRisk:
 def ridge_risk(problem: Regression) -> RidgeRisk:
     """Compute the risk of ridge regression in the limit of large n and p.
 
-    At p = 200 the error of the variance is about one per cent. The head of this module has the formulas.
+    At p = 200 the error of the variance is about one per cent. The module's docstring has the formulas.
 
     >>> from attnlaw.theory.regression.problem import Group
     >>> group = Group(1.0, np.ones(200), noise=0.5)
@@ -122,7 +122,7 @@ def ridge_risk(problem: Regression) -> RidgeRisk:
 
 
 def solve(problem: Regression) -> RidgeFixedPoint:
-    """Solve the fixed-point equations for ln e by accelerated iteration of a contraction."""
+    """Solve the fixed-point equations, by accelerated iteration in the logarithms of e."""
     groups, _ = problem.covariances
     pi, w, n = problem.shares, problem.weights, problem.samples
     rho, mu = _form(problem)
@@ -165,7 +165,7 @@ def _form(problem: Regression) -> tuple[float, float]:
 
 
 def outcome_and_remark(point: RidgeFixedPoint) -> tuple[Outcome, str | None]:
-    """Return the status of the computation, and a remark with a remedy if the result is not reliable."""
+    """Return the outcome of a computation and, if it is not reliable, a remark with a remedy."""
     if not point.converged:
         return Outcome.NOT_CONVERGED, "the equations did not converge; give a larger ridge"
     if point.effective_samples < LEAST_SPARE:

@@ -26,7 +26,7 @@ TEST_INPUTS = 1000
 
 @dataclass(frozen=True)
 class MeasuredRisk:
-    """The measured risk: means over draws of the inputs, with their standard errors."""
+    """The measured risk: means over random draws of the inputs, with their standard errors."""
 
     bias: Estimate
     variance: Estimate
@@ -72,7 +72,7 @@ def simulate_kernel_ridge(problem: Regression, kernel: str, seeds: int = 8, seed
 
 
 def group_of_samples(problem: Regression) -> NDArray[np.intp]:
-    """Return the group index of each sample, or raise an `InputError` if group sizes are not whole."""
+    """Return the group of each sample. Raise an `InputError` if a group's size is not whole."""
     counts = problem.shares * problem.samples
     if np.abs(counts - counts.round()).max() > 1e-6:
         raise InputError(
@@ -83,7 +83,7 @@ def group_of_samples(problem: Regression) -> NDArray[np.intp]:
 
 
 def draw_inputs(problem: Regression, rng: np.random.Generator) -> Reals:
-    """Draw the inputs X (n x p), one group after the other."""
+    """Draw the inputs X (n x p). The groups are in order."""
     group, p = group_of_samples(problem), problem.dimension
     Z = rng.standard_normal((problem.samples, p))
     for g, covariance in enumerate(problem.covariances[0]):
@@ -99,7 +99,7 @@ def draw(problem: Regression, rng: np.random.Generator) -> tuple[Reals, Reals]:
 
 
 def squared_norm(vector: Reals, covariance: Reals) -> float:
-    """Return the squared norm v^T Sigma v of a vector v under a covariance Sigma."""
+    """Return v^T Sigma v for a vector v and a covariance Sigma."""
     return float(vector @ (covariance * vector if covariance.ndim == 1 else covariance @ vector))
 
 

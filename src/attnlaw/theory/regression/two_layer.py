@@ -32,7 +32,7 @@ from attnlaw.theory.regression.simulate import draw, squared_norm
 
 @dataclass(frozen=True, eq=False)
 class Interpolator:
-    """The vector w at the end of the flow, its norm, and its distance to the interpolator of least norm."""
+    """The learned vector w, its norm, and its distance to the interpolator of least norm."""
 
     weights: Reals
     norm: float
@@ -41,7 +41,7 @@ class Interpolator:
 
 @dataclass(frozen=True)
 class TwoLayerRisk:
-    """The excess risk, on noise-free labels, of a two-layer network that interpolates."""
+    """The excess risk, on noise-free labels, of a two-layer network that fits its labels exactly."""
 
     bias: float  # bias of the interpolator of least norm
     variance: float  # variance of the interpolator of least norm
@@ -58,10 +58,10 @@ class TwoLayerRisk:
 
 
 def two_layer_limit(inputs: ArrayLike, labels: ArrayLike, start: ArrayLike) -> Interpolator:
-    """Return the vector w at which gradient flow on the squared loss ends, from a balanced start.
+    """Return the vector w that gradient flow on the squared loss learns from a balanced start.
 
     Args:
-        labels: the n labels y, for which an exact fit w must exist.
+        labels: the n labels y. A vector w that fits them exactly must exist.
         start: the start vector w_0, with p numbers.
 
     >>> limit = two_layer_limit([[1.0, 0.0]], [2.0], start=[0.0, 1.0])
@@ -94,16 +94,16 @@ def two_layer_limit(inputs: ArrayLike, labels: ArrayLike, start: ArrayLike) -> I
 
 
 def two_layer_risk(problem: Regression, scale: float) -> TwoLayerRisk:
-    """Return the mean risk over random starts w_0 = scale^2 u, where u is a random direction.
+    """Return the mean risk over random starts w_0 = scale^2 u with a random direction u.
 
-    The risk is `bias + variance + |w| scale^2 q`, where q is the bias of a random direction. In |w|, the two
-    squared lengths are replaced by their means, with eigenvalues l of the covariance:
+    The risk is `bias + variance + |w| scale^2 q`, where q is the bias if the signal is a random direction.
+    The formula for |w| uses the means of two squared lengths, where l are the eigenvalues of the covariance:
 
         E |P w_0|^2 = (scale^4/p) sum kappa/(l + kappa)
         E |w_mn|^2 = sum theta^2 l/(l + kappa) + sigma^2/kappa
 
     Args:
-        problem: a problem with one group, no ridge, and fewer samples than directions.
+        problem: a problem with one group, without a ridge, and with fewer samples than directions.
         scale: scale of each layer at the start.
     """
     s = check_value("scale", scale, float, greater_than=0)
@@ -126,7 +126,7 @@ def two_layer_risk(problem: Regression, scale: float) -> TwoLayerRisk:
 
 @dataclass(frozen=True)
 class MeasuredTwoLayer:
-    """Measured risk and norm: means over draws of data and start, with their standard errors."""
+    """Measured risk and norm: means over random data and starts, with their standard errors."""
 
     excess: Estimate
     norm: Estimate
@@ -134,7 +134,7 @@ class MeasuredTwoLayer:
 
 
 def simulate_two_layer(problem: Regression, scale: float, seeds: int = 8, seed: int = 0) -> MeasuredTwoLayer:
-    """Draw data and random starts, and compute the risk at the limit of the flow in closed form."""
+    """Draw data and starts, and compute the mean risk of the exact end points of the flow."""
     theta, target = np.asarray(problem.signal), problem.covariances[1]
     excess, norms = [], []
     for rng in generators(seed, seeds):

@@ -38,7 +38,7 @@ SMALLEST = 1e-7
 
 @dataclass(frozen=True, eq=False)
 class BayesPoint:
-    """The solution for a batch of problems, where `resolved` is False if the error is zero up to rounding."""
+    """The solution for several problems. `resolved` is False if the error is zero up to rounding."""
 
     a: Reals
     E: Reals
@@ -48,7 +48,7 @@ class BayesPoint:
 
 
 def denoising_error(target: Target, a: Reals) -> Reals:
-    """Return the error `E(a)` of the best denoiser for a batch of noise levels a."""
+    """Return the error `E(a)` of the best denoiser for each noise level a."""
     squares = np.zeros(a.size)
     for rows, groups in Truncated(target.law, a).node_groups():
         for nodes in groups:
@@ -58,7 +58,7 @@ def denoising_error(target: Target, a: Reals) -> Reals:
 
 
 def solve(target: Target, information: Information, size: int) -> BayesPoint:
-    """Solve `qhat = information(E(a))`, `a^2 = 1/qhat`, for each problem at the root of largest E."""
+    """Solve `qhat = information(E(a))`, `a^2 = 1/qhat` for each problem. The largest root E is used."""
     Q = target.second_moment
     every = np.arange(size)
 
@@ -87,15 +87,15 @@ def solve(target: Target, information: Information, size: int) -> BayesPoint:
 
 
 def round_off(terms: float, E: float) -> float:
-    """Return the relative rounding error of E, which is a difference of terms of the size `terms`."""
+    """Return the relative rounding error of E, the difference of terms of the size `terms`."""
     return float(np.finfo(float).eps) * terms / E if E > 0 else 0.0
 
 
 def label_information(q: float, V: float) -> float:
-    """Return the information `E sum_y Z g^T K g` of two hardmax labels.
+    """Return the information `E sum_y Z g^T K g` in the two hardmax labels of a sample.
 
-    V times it depends on `t = q/V` alone, an average over k ~ N(0, t K/3). It differs from `f(k_1) + f(k_2)`,
-    `f = phi^2/(Phi(k) Phi(-k))`, only near the corner k = 0, so the trapezoidal rule needs few points.
+    The information times V depends only on `t = q/V`, as an average over k ~ N(0, t K/3). It differs from
+    `f(k_1) + f(k_2)`, `f = phi^2/(Phi(k) Phi(-k))`, only near k = 0, so few points are enough.
     """
     t = max(q / V, 1e-12)
     spread = np.sqrt(t)
@@ -122,7 +122,7 @@ def label_information(q: float, V: float) -> float:
 
 
 def bivariate_normal_cdf(h: Reals, k: Reals, r: float) -> Reals:
-    """Return `P(X <= h, Y <= k)` of standard normals with correlation r, by Owen's T function (Owen 1956)."""
+    """Return `P(X <= h, Y <= k)` for standard normals of correlation r, by Owen's T function (1956)."""
     h, k = np.broadcast_arrays(np.asarray(h, dtype=float), np.asarray(k, dtype=float))
     # The formula divides by h and k: move exact zeros by less than rounding of the result.
     h, k = np.where(h == 0, 1e-150, h), np.where(k == 0, 1e-150, k)
@@ -138,7 +138,7 @@ def bivariate_normal_cdf(h: Reals, k: Reals, r: float) -> Reals:
 
 
 def scores(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
-    """Predict from labels that determine scores or logits: linear output, and softmax of any temperature."""
+    """Predict from labels that determine the scores: linear output, and softmax of any temperature."""
     batch = ProblemBatch.of(problems)
 
     def information(E: Reals, which: Indices) -> Reals:
@@ -149,11 +149,12 @@ def scores(problems: list[Problem], report: Callable[[int], object]) -> list[Pre
 
 
 def signs(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
-    """Predict from labels that name the larger entry of a row of two. Noise (Delta > 0) is not checked.
+    """Predict from labels that name the larger of two entries (hardmax). Noise has not been tested.
 
-    The information is `qhat = 2 alpha E sum_y Z g^T K g` with omega ~ N(0, q K), q = Q* - E, V = E + Delta/2.
-    Labels are `s_a = sign(h_aa - h_12)`, with `Z = Phi2(k_1, k_2; r)`, `k_a = s_a omega_a / sqrt(3 V)`, r =
-    s1 s2/3 and `dZ/dk_1 = phi(k_1) Phi((k_2 - r k_1)/sqrt(1 - r^2))`.
+    The information is `qhat = 2 alpha E sum_y Z g^T K g` with omega ~ N(0, q K), q = Q* - E and V = E +
+    Delta/2. Labels are the signs `s_a = sign(h_aa - h_12)`. Their probability is `Z = Phi2(k_1, k_2; r)` with
+    `k_a = s_a omega_a / sqrt(3 V)` and r = s1 s2/3, and `dZ/dk_1 = phi(k_1) Phi((k_2 - r k_1)/sqrt(1 -
+    r^2))`.
     """
     alpha = np.array([problem.alpha for problem in problems])
     noise = np.array([problem.noise for problem in problems])

@@ -56,7 +56,7 @@ from attnlaw.theory.learn.training import Check, Trained
 
 @dataclass(frozen=True, eq=False)
 class RidgePoint:
-    """The solution of the equations for a batch of problems."""
+    """The solution of the module's equations for several problems."""
 
     delta: Reals  # noise level
     s: Reals  # shrinkage
@@ -67,7 +67,7 @@ class RidgePoint:
 
 
 def solve(batch: ProblemBatch) -> RidgePoint:
-    """Solve for the fixed point of each problem, where `batch.lt` holds lambda."""
+    """Solve the equations of each problem. `batch.lt` is the weight decay lambda."""
     lam = batch.lt
 
     def c(V: Reals, which: Indices) -> Reals:
@@ -95,7 +95,7 @@ def solve(batch: ProblemBatch) -> RidgePoint:
 
 
 def direct_flow(problem: Problem) -> tuple[float, float, float, float]:
-    """Return E, s, c and the training loss at the `flow_time` of a problem. The matrix is `s (S* + c Z)`."""
+    """Return E, s, c and the training loss at the `flow_time` of a problem, with S_hat = `s (S* + c Z)`."""
     (channel,) = problem.channels
     A, w, D = channel.alpha, channel.weight, channel.noise
     u, Q, lam, t = (
@@ -123,7 +123,7 @@ def direct_flow(problem: Problem) -> tuple[float, float, float, float]:
 
 
 def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
-    """Predict a batch at once. The trained matrix is `s (S* + delta Z)`."""
+    """Predict several problems at once. The trained matrix is `s (S* + delta Z)`."""
     batch = ProblemBatch.of(problems)
     if problems[0].flow_time is None:
         point = solve(batch)
@@ -193,7 +193,7 @@ RIDGE = StudentUpdate(_ridge_start, _ridge_step, _ridge_slope, cuts=False)
 
 
 def through_softmax(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
-    """Predict the problems one after the other, each from the previous solution."""
+    """Predict problems with a softmax output. Each solution is the start of the next one."""
     return softmax.predictions(problems, RIDGE, report)
 
 
@@ -205,7 +205,7 @@ def train(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) 
 
 
 def best_decay(problem: Problem) -> float | None:
-    """Return the best weight decay, `Delta/(2 Q*)`, or None if it is below the allowed range."""
+    """Return the best weight decay `Delta/(2 Q*)`, or None if it is below the allowed range."""
     known = problem.noise / (2 * problem.target.second_moment)
     return known if known >= 1 / LARGEST else None
 

@@ -64,7 +64,7 @@ SMALL_WEIGHT_DECAY = 0.02
 
 @dataclass(frozen=True, eq=False)
 class FixedPoint:
-    """The solution of a batch, with one value for each member, and one number `steps` for the whole batch."""
+    """The solution for several problems. Only the number `steps` is common to all of them."""
 
     delta: Reals
     eps: Reals
@@ -79,7 +79,7 @@ class FixedPoint:
 
 
 def solve(batch: ProblemBatch) -> FixedPoint:
-    """Find the fixed point with the largest delta: scan downwards, then bracket the root in log delta."""
+    """Find the solution with the largest delta: scan downwards, then bracket the root in log delta."""
     Q = batch.target.second_moment
     start = 3.0 * np.sqrt((Q + batch.noise.max(axis=1) + 1.0) / (2 * batch.alpha.sum(axis=1)))
 
@@ -198,7 +198,7 @@ def _threshold_scale(batch: ProblemBatch, table: Truncated, cut: Reals, guess: R
 
 
 def instability(batch: ProblemBatch, point: FixedPoint, member: int, size: int = SIZE) -> float | None:
-    """Return `K sum 2 alpha_k c_k^2 / Vhat^2` of a member, unstable above 1, or None without a cut."""
+    """Return the stability indicator of a problem, unstable above 1, or None without a cut."""
     b, cut = float(point.b[member]), float(point.cut[member])
     if not cut > b:
         return None
@@ -210,7 +210,7 @@ def instability(batch: ProblemBatch, point: FixedPoint, member: int, size: int =
 
 
 def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
-    """Predict a batch at once: the spectrum of the trained matrix is that of `S* + delta Z`, rectified."""
+    """Predict several problems at once. The learned spectrum is that of `S* + delta Z`, rectified."""
     batch = ProblemBatch.of(problems)
     point = solve(batch)
     train = batch.training_loss(problems, point.V, point.E)
@@ -287,10 +287,11 @@ def through_attended_key(problems: list[Problem], report: Callable[[int], object
 
 
 def train(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
-    """Train by L-BFGS, or solve the convex problem for S if the weight decay is small and data are few.
+    """Train the factors by L-BFGS, or solve the convex problem for S if decay and data are small.
 
-    Both problems have the same minimum, but L-BFGS needs steps like 1/sqrt(lt). Splitting does not converge
-    above the interpolation threshold, where L-BFGS is fast again. Narrow factors have no convex form.
+    Both have the same minimum, but the number of steps of L-BFGS grows like 1/sqrt(lt). The method for S
+    (splitting) does not converge if there are too many data to fit, where L-BFGS is fast again. Narrow
+    factors have no convex problem.
     """
     form = solvers.TIED_FACTORS if problem.sides == 1 else solvers.PAIR_FACTORS
     size, decay = risk.sensing.shape[2], problem.weight_decay
@@ -306,7 +307,7 @@ def train(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) 
 
 
 def interpolation(target: Target, noise: float) -> tuple[float, float | None]:
-    """Return the observations per d^2 up to which some S >= 0 fits all labels, and the error there."""
+    """Return how many observations per d^2 some S >= 0 can fit exactly, and the error there."""
     if noise > 0:
         return thresholds.interpolation_peak(target, noise)
     return thresholds.feasibility(target.rank_fraction), None
