@@ -199,9 +199,7 @@ def test_a_lost_table_is_missing_and_computed_alone(tmp_path: Path, monkeypatch:
     assert (status(sample_study, out).done, status(sample_study, out).missing) == (1, 1)
     with (
         open_store(out) as store,
-        pytest.raises(
-            InputError, match=r"cannot be read .*delete the file if it exists, and the next run"
-        ),
+        pytest.raises(InputError, match=r"cannot be read .*delete the file if it exists, and the next run"),
     ):
         export(sample_study, store)
     with monkeypatch.context() as patch:  # a run that is stopped at once keeps what was exported
