@@ -146,3 +146,18 @@ def test_more_than_the_error_of_a_code_is_not_coded():
         model = (base + noise * rng.standard_normal(base.shape)).astype(np.float32)
         change = coded_change(base, model, label, "float32")
         assert (None if change is None else change.verdict) == expected
+
+
+def test_a_coarse_code_does_not_make_other_singular_values_the_same() -> None:
+    """The base lacks an update of rank 2 that is as large as each matrix."""
+    rng = np.random.default_rng(0)
+    base = state_of("original-llama")
+    for name, weights in base.items():
+        if "proj" in name:
+            update = rng.standard_normal((len(weights), 2)) @ rng.standard_normal((2, weights.shape[1]))
+            base[name] = weights - (update * np.linalg.norm(weights) / np.linalg.norm(update)).astype(
+                np.float32
+            )
+    comparison = attnlaw.diff(base, CODES / "gptq-4-sym", heads=4)
+    assert "rotated" not in comparison.values()["verdicts"]
+    assert "same singular values" not in comparison.values()["verdict"]

@@ -11,6 +11,7 @@ import numpy as np
 
 from attnlaw.analysis.diff.columns import MODEL_VERDICTS, TENSOR_VERDICTS
 from attnlaw.analysis.diff.compare import ModelComparison
+from attnlaw.analysis.diff.map_changes import MapChange
 from attnlaw.analysis.diff.matching import TensorPair
 from attnlaw.analysis.diff.places import Place, join_words, layer_of, layers_text, stack_names
 from attnlaw.analysis.diff.tensors import TensorChange
@@ -22,6 +23,8 @@ from attnlaw.core.words import short_number
 
 # The singular values of a rotated model differ from the base by at most this many times the floor.
 MAX_ROTATED_GAP = 10.0
+# Neither do they differ by more than this share of the largest one, however coarse the floor of a code is.
+MAX_ROTATED_SHIFT = 0.01
 # If the median cosine of the maps is below this, they may be rotated.
 TURNED = 0.5
 # A kind of map whose scale differs from 1 by more than this has shrunk or grown.
@@ -58,7 +61,7 @@ def model_verdicts(comparison: ModelComparison) -> list[str]:
         "regauged": any(unit.regauged for unit in comparison.units) and not has_rank,
         "rotated": bool(cosines)
         and float(np.median(cosines)) < TURNED
-        and all(change.max_gap is not None and change.max_gap <= MAX_ROTATED_GAP for change in maps),
+        and all(map(_keeps_singular_values, maps)),
         "folded": bool(folded) and all(folded),
     }
     tensor_verdicts = {change.verdict for _, change in comparison.tensors}
@@ -66,6 +69,13 @@ def model_verdicts(comparison: ModelComparison) -> list[str]:
         *(name for name in MODEL_VERDICTS if holds[name]),
         *(name for name in TENSOR_VERDICTS if name in tensor_verdicts),
     ]
+
+
+def _keeps_singular_values(change: MapChange) -> bool:
+    if change.max_gap is None:
+        return False
+    shift = change.max_gap * (change.numbers.get("floor") or 0.0)
+    return change.max_gap <= MAX_ROTATED_GAP and shift <= MAX_ROTATED_SHIFT
 
 
 def summarize(comparison: ModelComparison) -> dict[str, Any]:
