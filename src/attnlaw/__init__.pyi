@@ -972,7 +972,7 @@ def audit(
     models. A LoRA adapter is audited alone, or added to its base model with `adapter`. Generalization proxies
     (leading factors of bounds) need every matrix, so there are none with `layers`, `only` or `experts`.
 
-    An argument with "or several" takes a list, a range or an array. Each value becomes one case of the result.
+    An argument with "or several" takes a list, a range or an array. Each value is a case of the result.
 
     Args:
         model (path or object, or several): Checkpoint: a file, a directory, a shard index, or an id on
@@ -1086,7 +1086,7 @@ def fit(
     power-law spectrum: no law fits the whole spectrum, but a power law fits more than half of the values
     neither: the matrix differs from random numbers, and none of the laws fits it (which is not a problem)
 
-    An argument with "or several" takes a list, a range or an array. Each value becomes one case of the result.
+    An argument with "or several" takes a list, a range or an array. Each value is a case of the result.
 
     Args:
         model (path or object, or several): Checkpoint: a file, a directory, a shard index, or an id on
@@ -1172,7 +1172,7 @@ def diff(
     the rank of its change, and the number of its new directions. If you give a LoRA adapter in place of a
     model, attnlaw adds it to the base.
 
-    An argument with "or several" takes a list, a range or an array. Each value becomes one case of the result.
+    An argument with "or several" takes a list, a range or an array. Each value is a case of the result.
 
     Args:
         base (path or object): Checkpoint to compare with: the model before training, quantising or
@@ -1259,7 +1259,7 @@ def check(
     Without rules, the check fails if attnlaw finds a problem of severity error. Rules compare numbers of an
     audit, a fit or a diff with limits.
 
-    An argument with "or several" takes a list, a range or an array. Each value becomes one case of the result.
+    An argument with "or several" takes a list, a range or an array. Each value is a case of the result.
 
     Args:
         model (path or object, or several; optional): Checkpoint: a file, a directory, a shard index, or
@@ -1345,7 +1345,7 @@ def lens(
     head can be reduced, and the error at lower ranks. This command needs the optional packages of
     attnlaw[lens].
 
-    An argument with "or several" takes a list, a range or an array. Each value becomes one case of the result.
+    An argument with "or several" takes a list, a range or an array. Each value is a case of the result.
 
     Args:
         model (str or path, or several): Directory of a Hugging Face model, with config.json and
@@ -1443,7 +1443,7 @@ def margins(
     inputs that training did not see: at least 12, better 32, ideally 200. Each further model is compared with
     the first. This command needs the optional packages of attnlaw[lens].
 
-    An argument with "or several" takes a list, a range or an array. Each value becomes one case of the result.
+    An argument with "or several" takes a list, a range or an array. Each value is a case of the result.
 
     Args:
         model (str or path, or several): Directory of a Hugging Face model, with config.json and
@@ -1553,7 +1553,7 @@ def limit(
     two. As the width grows with the number of heads fixed, the output does not become Gaussian. Numbers in
     parentheses are standard errors.
 
-    An argument with "or several" takes a list, a range or an array. Each value becomes one case of the result.
+    An argument with "or several" takes a list, a range or an array. Each value is a case of the result.
     For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" also works.
 
     Args:
@@ -1660,7 +1660,7 @@ def attention(
     which assumes orthogonal tokens and random Gaussian weights. First the mean of attention is subtracted.
     Then there is one singular value for each token, including zeros.
 
-    An argument with "or several" takes a list, a range or an array. Each value becomes one case of the result.
+    An argument with "or several" takes a list, a range or an array. Each value is a case of the result.
     For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" also works.
 
     Args:
@@ -1761,7 +1761,7 @@ def init(
     are distributed as the transformers library draws them; the authors of the model may have used other
     values. The limits of infinite width extend arXiv 2506.00846, which covers the attention of one layer.
 
-    An argument with "or several" takes a list, a range or an array. Each value becomes one case of the result.
+    An argument with "or several" takes a list, a range or an array. Each value is a case of the result.
     For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" also works.
 
     Args:
@@ -1874,7 +1874,7 @@ def learn(
     matrix Ŝ. By default the target is S* = W₀W₀ᵀ/√(m₀d), where W₀ is a Gaussian d × m₀ matrix. Predictions
     are for large d (arXiv 2509.24914, 2506.01582).
 
-    An argument with "or several" takes a list, a range or an array. Each value becomes one case of the result.
+    An argument with "or several" takes a list, a range or an array. Each value is a case of the result.
     For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" also works.
 
     Args:
@@ -1988,7 +1988,7 @@ def dynamics(
     two factors). The trained matrix S (the student) starts at random and lowers the loss of new samples, Σ_ab
     (y_ab − ŷ_ab)². The time of training is the learning rate times the number of steps, divided by d.
 
-    An argument with "or several" takes a list, a range or an array. Each value becomes one case of the result.
+    An argument with "or several" takes a list, a range or an array. Each value is a case of the result.
     For numbers, a text such as "0.1:0.5:3" (three values from 0.1 to 0.5) or "1,2,4" also works.
 
     Args:
