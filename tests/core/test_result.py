@@ -427,8 +427,7 @@ def test_what_is_not_there_is_no_attribute_and_says_what_to_do(tmp_path: Path) -
         _ = result.record
     with pytest.raises(
         InputError,
-        match=r"this object is not stored in files; to get it, compute the result again "
-        "with attnlaw.learn",
+        match=r"this object is not stored in files; compute it again with attnlaw.learn",
     ):
         _ = loaded.record
     assert loaded.plot().to_dict() == result[0].plot().to_dict()

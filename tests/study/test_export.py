@@ -23,7 +23,7 @@ from attnlaw.study.task import Ending, write_table
 
 SQUARES = 'verb = "square"\n[grid]\nx = [3, 1, 2]\n'
 OTHERS = 'verb = "square"\n[grid]\nx = [7, 8]\n'
-ANOTHER = "none of its rows belongs to this study"
+ANOTHER = "no row in this directory belongs to this study"
 
 
 def test_the_file_of_another_study_does_not_empty_the_rows(tmp_path: Path) -> None:

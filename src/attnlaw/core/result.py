@@ -147,10 +147,7 @@ class Result:
         raise self._unavailable("record")
 
     def _unavailable(self, name: str) -> UnavailableError:
-        message = (
-            "this object is not stored in files; to get it, compute the result again "
-            f"with attnlaw.{self.verb.name}"
-        )
+        message = f"this object is not stored in files; compute it again with attnlaw.{self.verb.name}"
         if len(self) != 1:
             message = f"the result has {len(self)} cases; choose one, such as result[0].{name}"
         return UnavailableError(message)

@@ -373,7 +373,7 @@ class Settings:
         return idle
 
     def to_row(self) -> dict[str, Any]:
-        """Return the settings for a row, by name. Settings without an effect are None."""
+        """Return the settings by name, as a row has them. Settings without an effect are None."""
         idle = self.inactive()
         row = {}
         for name, setting_field in setting_fields(type(self)).items():

@@ -268,7 +268,7 @@ def grid(axes: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
 
 
 def run_each_case(work: Callable[[S, Progress], R]) -> Run[S, R]:
-    """Return a function for `Verb.run` that computes each case alone. Errors do not stop other cases."""
+    """Return a `run` that computes each case alone. An error in one case does not stop the others."""
 
     @wraps(work)
     def run(cases: Sequence[S], progress: Progress) -> Iterator[R | InputError]:

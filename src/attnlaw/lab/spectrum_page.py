@@ -54,7 +54,7 @@ COLOURS = {name: _LAW_COLOURS.get(name) or next(_SPARE_COLOURS) for name in FITT
 
 @dataclass(frozen=True, eq=False)
 class AuditedModel:
-    """The matrices of one or several models, and their spectra. Row i of both tables is one matrix.
+    """The matrices of one or several models, and their spectra. Row i of both tables belongs to one matrix.
 
     `source` is a checkpoint, or a directory that an audit wrote.
     """

@@ -105,7 +105,7 @@ def joined_columns(rows: pl.DataFrame, names: Sequence[str]) -> pl.Expr:
 
 
 def cell_texts(view: ChartView, rows: pl.DataFrame, names: Sequence[str]) -> pl.Series:
-    """Return the text that each cell shows under the pointer. It names the columns and their values."""
+    """Return the text that each cell shows under the pointer. The text names the columns and their values."""
     labels = {name: view.verb.label(name) for name in names}
     texts = [
         "; ".join(f"{labels[name]} {format_short(row[name])}" for name in labels if row[name] is not None)

@@ -30,7 +30,9 @@ DIFF_TABLES = ("diff", "diff_tensors")
 
 
 def answer(result: Result) -> Answer:
-    """Return whether the models passed. For one model, each problem is a line with a cause and a remedy."""
+    """Return whether the models passed. If there is one model, each problem has a line with its cause and a
+    remedy.
+    """
     cases = [case for case in result if case.row()["status"] != Outcome.FAILED]
     if len(cases) == 1:
         return Answer((*case_lines(cases[0]), *general_lines(cases)), next_commands(result, cases))

@@ -15,7 +15,7 @@ from attnlaw.render.charts.style import PALETTE, palette
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart
 
 KIND = "qk"
-LABEL = "singular value / edge of the bulk"
+LABEL = "singular value / edge of the random bulk"
 LEAST, BINS = 0.1, 48  # the smallest strength drawn, and the number of bars
 
 

@@ -44,7 +44,7 @@ def stopping_map(view: ChartView) -> Drawings:
 
 @chart(
     "When to stop",
-    "Risk at each threshold; a stopping time corresponds to a threshold. Left of the minimum, training "
+    "Risk at each threshold; each stopping time corresponds to a threshold. Left of the minimum, training "
     "stopped too late and learned noise; right of it, training stopped too early and missed signals. Weight "
     "decay (a soft threshold) takes a part of every signal away.",
 )

@@ -294,8 +294,8 @@ def draw_parts(rows: pl.DataFrame, x: str, y: str) -> alt.Chart:
 
 @chart(
     "Spectrum of the learned matrix",
-    "How many eigenvalues (untied: singular values) the learned matrix has at each value. Line: density by "
-    "theory. The weight at zero is the share of directions that the matrix does not use.",
+    "How many eigenvalues (untied: singular values) the learned matrix has at each value. Line: density "
+    "that theory predicts. The weight at zero is the share of directions that the matrix does not use.",
 )
 def spectrum(view: ChartView) -> Drawings:
     """Draw the predicted density of the learned spectrum, with bars for students with the same settings."""

@@ -160,7 +160,7 @@ def _print_directions(directions: pl.DataFrame, console: Console) -> None:
 def _meanings(result: MarginsResult, details: bool) -> dict[str, str]:
     meanings = dict(MEANINGS)
     if details:
-        meanings["median"] = "median of D over inputs, with a confidence interval from ranks"
+        meanings["median"] = "median of D over inputs, with a confidence interval"
         meanings["ties, flat"] = "number of inputs that are left out, because their margin or gradient is 0"
         meanings["confidence"] = "mean of the largest predicted probability; D ranks models better"
     if "kappa_layers" in result.tables:

@@ -7,7 +7,7 @@ from attnlaw.render.charts.view import ChartView, Drawings, chart
 
 
 @chart(
-    "How much the importance weights still matter",
+    "How much the importance weights matter",
     "Effective weight of the second group divided by the weight of the first, for each ridge. The nonlinear "
     "part of the kernel acts like an additional ridge, so weights matter only if the given ridge is not much "
     "smaller.",
